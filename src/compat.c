@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.c
+ *	  Adaptations to PostgreSQL's majors that are too large to be inline.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "compat.h"
+
+#include "storage/smgr.h"
+
+/*
+ * The shared array of all backends' status.  The server keeps it static, but
+ * MyBEEntry points into it at an index that we know.  NULL in a process that
+ * has no entry.
+ */
+PgBackendStatus *
+pgscale_status_array(void)
+{
+	if (MyBEEntry == NULL)
+		return NULL;
+#if PG_VERSION_NUM >= 170000
+	return MyBEEntry - MyProcNumber;
+#else
+	if (MyBackendId == InvalidBackendId)
+		return NULL;
+	return MyBEEntry - (MyBackendId - 1);
+#endif
+}
+
+/*
+ * The status entry that belongs to a PGPROC, or NULL.
+ *
+ * Before 17 an ordinary backend's entry is found by its backend id, and an
+ * auxiliary process' entry lies behind those at an index by its kind, which
+ * its PGPROC does not tell: there are five, so look for its pid.
+ */
+PgBackendStatus *
+pgscale_status_of(PgBackendStatus *array, ProcNumber procno)
+{
+#if PG_VERSION_NUM >= 170000
+	return &array[procno];
+#else
+	volatile PGPROC *proc = &ProcGlobal->allProcs[procno];
+	int			pid;
+
+	if (procno < MaxBackends)
+	{
+		BackendId	id = proc->backendId;
+
+		return (id >= 1 && id <= MaxBackends) ? &array[id - 1] : NULL;
+	}
+
+	pid = proc->procLatch.owner_pid;
+	for (int i = 0; pid != 0 && i < NUM_AUXPROCTYPES; i++)
+	{
+		volatile PgBackendStatus *status = &array[MaxBackends + i];
+
+		if (status->st_procpid == pid)
+			return &array[MaxBackends + i];
+	}
+	return NULL;
+#endif
+}
+
+uint32
+pgscale_wait_event_new(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+void
+pgscale_smgr_release_all(void)
+{
+#if PG_VERSION_NUM >= 170000
+	smgrdestroyall();
+#else
+	smgrcloseall();
+#endif
+}

@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  The only file that knows PostgreSQL's major versions.
+ *
+ * The rest of pgscale is written in terms of PostgreSQL 18.  What an older
+ * major lacks, names otherwise or lays out otherwise is adapted here, each
+ * adaptation with the reason.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_COMPAT_H
+#define PGSCALE_COMPAT_H
+
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "pgscale supports PostgreSQL 15 to 18"
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#include "nodes/queryjumble.h"
+#else
+#include "utils/queryjumble.h"
+#endif
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
+
+/* The major version as a number, for files that must not cross majors. */
+#define PGSCALE_MAJOR	(PG_VERSION_NUM / 10000)
+
+/*
+ * 18 made query identifiers signed.  Everything here stores them as int64,
+ * which is also what SQL shows.
+ */
+#define pgscale_query_id(x) ((int64) (x))
+
+/*
+ * 17 (commit 024c52111) indexes both the PGPROC and the backend status array
+ * by ProcNumber.  Before, the two had indexes of their own.
+ */
+#if PG_VERSION_NUM < 170000
+#include "storage/backendid.h"
+typedef int ProcNumber;
+
+#define MyProcNumber	(MyProc->pgprocno)
+#endif
+
+extern PgBackendStatus *pgscale_status_array(void);
+extern PgBackendStatus *pgscale_status_of(PgBackendStatus *array, ProcNumber procno);
+
+/*
+ * Custom wait event names came with 17 (commit c9af05465); older majors show
+ * the class's generic name, Extension.
+ */
+extern uint32 pgscale_wait_event_new(const char *name);
+
+/* 17 named the walsender's wait for WAL anew. */
+#if PG_VERSION_NUM >= 170000
+#define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_FOR_WAL
+#else
+#define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_WAL
+#endif
+
+/* 18 (commit 3eea7a0c9) dropped ExecutorRun's execute_once. */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count
+#else
+#define PGSCALE_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count, execute_once
+#endif
+
+/* 17 (commit 50c67c201) ties wait event sets to a resource owner. */
+static inline WaitEventSet *
+pgscale_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/*
+ * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
+ * names the latter smgrdestroyall().
+ */
+extern void pgscale_smgr_release_all(void);
+
+#endif							/* PGSCALE_COMPAT_H */

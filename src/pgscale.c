@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgscale.c
+ *	  Entry point: the list of features, and the server's two shared memory
+ *	  hooks that serve them all.
+ *
+ * A feature is one PgscaleModule in modules[] below, and that line is all it
+ * takes to be registered.  The order of the list is the order of their shared
+ * memory, of their workers and of pgscale.health; no feature depends on
+ * another one's place.
+ *
+ * Loaded through shared_preload_libraries, every module defines its settings,
+ * asks for its shared memory and registers its workers.  Loaded later, by a
+ * session that calls one of the functions, nothing is set up: a function that
+ * needs shared memory calls pgscale_require_preload() and fails cleanly.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+
+#include "pgscale.h"
+#include "query_waits.h"
+#include "sampler.h"
+
+PG_MODULE_MAGIC;
+
+const PgscaleModule *const pgscale_modules[] = {
+	&pgscale_sampler_module,
+	&pgscale_query_waits_module,
+	NULL
+};
+
+static bool preloaded = false;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+PGDLLEXPORT void _PG_init(void);
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->shmem_request)
+			pgscale_modules[i]->shmem_request();
+}
+
+static void
+startup_shmem(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->shmem_startup)
+			pgscale_modules[i]->shmem_startup();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	preloaded = true;
+
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->define_gucs)
+			pgscale_modules[i]->define_gucs();
+	MarkGUCPrefixReserved("pgscale");
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->register_workers)
+			pgscale_modules[i]->register_workers();
+}
+
+bool
+pgscale_preloaded(void)
+{
+	return preloaded;
+}
+
+void
+pgscale_require_preload(void)
+{
+	if (!preloaded)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgscale is not loaded into the server"),
+				 errhint("Add \"pgscale\" to shared_preload_libraries and restart the server.")));
+}

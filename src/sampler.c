@@ -1,0 +1,532 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampler.c
+ *	  The wait-event sampler: a background worker that on every tick reads
+ *	  what each process of the server waits for, and whom for.
+ *
+ * A tick reads all processes' slots without a lock (procs.c) and adds what it
+ * sees to the profile (sampler_profile.c), to the ring of single samples
+ * (sampler_history.c) and to the timeline (sampler_timeline.c).  All three are
+ * shared memory of fixed size, written by this process alone and read without
+ * stopping it, so that the sampler costs the server nothing but its own time
+ * and nobody can hold it up.
+ *
+ * Weights: ticks follow an absolute schedule, but a busy machine makes some
+ * late or has them missed.  Each sample therefore stands for the time since
+ * the tick before, whatever it was; samples are counted besides.
+ *
+ * CPU: a session that executes a statement and waits for nothing counts as on
+ * CPU, whether it runs or is ready to.  Other processes do not: most do their
+ * work without telling that they are at it, and idle ones would count too.
+ *
+ * Queries: a statement gets its identifier in parse analysis, after some of
+ * its time has passed, maybe in waits.  What is sampled before is counted
+ * without an identifier and remembered ("parked") per process; when the same
+ * statement's identifier appears, it is moved there.  So totals are exact at
+ * every moment.
+ *
+ * Failure: an error or a SIGTERM ends the process, and the postmaster starts
+ * it again; all that it accumulated is in shared memory.  A reset is asked for
+ * by other backends and done here, since only this process writes.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "procs.h"
+#include "sampler.h"
+#include "sampler_history.h"
+#include "sampler_nested.h"
+#include "sampler_profile.h"
+#include "sampler_stats.h"
+#include "sampler_store.h"
+#include "sampler_timeline.h"
+#include "worker.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* How many different waits of one statement are parked. */
+#define MAX_PARKED		4
+
+/* How long a reset may take, and how often to look whether it is done. */
+#define RESET_LIMIT_MS	5000
+#define RESET_CHECK_MS	100
+
+/* Without a tick for so long, and several periods, something is wrong. */
+#define STALLED_US		(5 * USECS_PER_SEC)
+
+/* How long after its start the server may take to start the worker. */
+#define STARTING_US		(5 * USECS_PER_SEC)
+
+/* Settings. */
+static bool sampler_enabled = true;
+static int	sampler_period = 10;
+static int	sampler_profile_size = 5000;
+static int	sampler_history_size = 50000;
+static bool sampler_history_idle = false;
+static int	sampler_timeline_size = 3600;
+static bool sampler_show_idle = false;
+static bool sampler_nested = false;
+static bool sampler_save = true;
+
+/* Samples of a statement that has no identifier yet. */
+typedef struct Parked
+{
+	int			entry;
+	uint64		samples;
+	uint64		ns;
+} Parked;
+
+/* What the sampler remembers of a slot between two ticks. */
+typedef struct SlotState
+{
+	PgscaleProc proc;
+	int			entry;			/* where its last sample was counted, or -1 */
+	TimestampTz parked_activity;	/* the statement they are of */
+	uint64		parked_since;	/* the profile's sequence at the first */
+	int			nparked;
+	Parked		parked[MAX_PARKED];
+} SlotState;
+
+/* How other backends reach the sampler. */
+typedef struct SamplerControl
+{
+	Latch	   *volatile latch; /* the sampler's, NULL if it is not running */
+	pg_atomic_uint64 resets_requested;
+	pg_atomic_uint64 resets_done;
+	ConditionVariable reset_done;
+} SamplerControl;
+
+static SamplerControl *control = NULL;
+static PgscaleSamplerStats *stats = NULL;
+
+/* The worker's own. */
+static SlotState *slot_states = NULL;
+static PgscaleTimer *timer = NULL;
+static int64 last_tick;			/* on the monotonic clock */
+static int64 cpu_base;			/* added to the process' CPU time in stats */
+
+PGDLLEXPORT void pgscale_sampler_main(Datum arg);
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_reset);
+
+static void
+sampler_define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.sampler",
+							 "Samples what the server's processes wait for.",
+							 NULL,
+							 &sampler_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_period",
+							"Time between two samples.",
+							NULL,
+							&sampler_period, 10, 1, 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_profile_size",
+							"Number of entries of the wait profile.",
+							"Beyond it, the smallest ones are folded into one row a wait event.",
+							&sampler_profile_size, 5000, 100, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_history_size",
+							"Number of single samples that are kept.",
+							NULL,
+							&sampler_history_size, 50000, 0, 10000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_history_idle",
+							 "Keeps single samples of idle processes, too.",
+							 NULL,
+							 &sampler_history_idle, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_timeline_size",
+							"How far back pgscale.wait_timeline goes.",
+							NULL,
+							&sampler_timeline_size, 3600, 60, 7 * SECS_PER_DAY,
+							PGC_POSTMASTER, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_show_idle",
+							 "Shows idle waits in pgscale.wait_profile.",
+							 NULL,
+							 &sampler_show_idle, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_nested",
+							 "Counts waits for the nested statement instead of the top-level one.",
+							 NULL,
+							 &sampler_nested, false,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_save",
+							 "Keeps the wait profile over a restart of the server.",
+							 NULL,
+							 &sampler_save, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+static void
+sampler_shmem_request(void)
+{
+	Size		size = 0;
+
+	size = add_size(size, sizeof(SamplerControl));
+	size = add_size(size, pgscale_sampler_stats_size());
+	size = add_size(size, pgscale_profile_size(sampler_profile_size));
+	size = add_size(size, pgscale_history_size(sampler_history_size));
+	size = add_size(size, pgscale_timeline_size(sampler_timeline_size));
+	if (sampler_nested)
+		size = add_size(size, pgscale_nested_size());
+	RequestAddinShmemSpace(size);
+}
+
+/* In the postmaster, when all other processes are gone. */
+static void
+save_at_shutdown(int code, Datum arg)
+{
+	/* Not after a crash: what lies in shared memory may be damaged. */
+	if (code == 0 && sampler_save)
+		pgscale_sampler_save();
+}
+
+static void
+sampler_shmem_startup(void)
+{
+	bool		found;
+
+	control = ShmemInitStruct("pgscale sampler", sizeof(SamplerControl), &found);
+	if (!found)
+	{
+		control->latch = NULL;
+		pg_atomic_init_u64(&control->resets_requested, 0);
+		pg_atomic_init_u64(&control->resets_done, 0);
+		ConditionVariableInit(&control->reset_done);
+	}
+	stats = pgscale_sampler_stats_startup();
+	pgscale_profile_startup(sampler_profile_size);
+	pgscale_history_startup(sampler_history_size);
+	pgscale_timeline_startup(sampler_timeline_size);
+	if (sampler_nested)
+		pgscale_nested_startup();
+
+	if (!found && !IsUnderPostmaster)
+	{
+		pgscale_sampler_load();
+		on_shmem_exit(save_at_shutdown, (Datum) 0);
+	}
+}
+
+static void
+sampler_register_workers(void)
+{
+	/* Else compute_query_id = auto would leave all waits without a query. */
+	EnableQueryId();
+
+	if (sampler_nested)
+		pgscale_nested_install();
+	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main");
+}
+
+/*
+ * Counts a sample of a statement without an identifier, to be moved when it
+ * gets one.  What does not fit stays where it was counted.
+ */
+static void
+park(SlotState *state, int entry, uint64 sequence, int64 ns)
+{
+	int			i;
+
+	if (state->parked_activity != state->proc.activity_start)
+		state->nparked = 0;
+	if (state->nparked == 0)
+	{
+		state->parked_activity = state->proc.activity_start;
+		state->parked_since = sequence;
+	}
+
+	for (i = 0; i < state->nparked; i++)
+		if (state->parked[i].entry == entry)
+			break;
+	if (i == MAX_PARKED)
+		return;
+	if (i == state->nparked)
+	{
+		memset(&state->parked[i], 0, sizeof(Parked));
+		state->parked[i].entry = entry;
+		state->nparked++;
+	}
+	state->parked[i].samples++;
+	state->parked[i].ns += ns;
+}
+
+/* Moves what is parked to its query, if that is the one seen now. */
+static void
+unpark(SlotState *state)
+{
+	if (state->parked_activity == state->proc.activity_start)
+		for (int i = 0; i < state->nparked; i++)
+			pgscale_profile_move(state->parked[i].entry, state->parked_since,
+								 state->proc.queryid,
+								 state->parked[i].samples, state->parked[i].ns);
+	state->nparked = 0;
+}
+
+static void
+sample_slot(int slot, uint64 sequence, int64 ns)
+{
+	SlotState  *state = &slot_states[slot];
+	PgscaleProc *proc = &state->proc;
+	PgscaleWaitKey key = {0};
+	bool		changed;
+	bool		idle;
+
+	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
+	{
+		state->nparked = 0;
+		return;
+	}
+
+	/* An idle session still tells the identifier of its last statement. */
+	if (state->nparked > 0 && changed && proc->queryid != 0)
+		unpark(state);
+
+	if (proc->wait_event == 0 && !(proc->session && proc->running))
+		return;
+
+	key.kind = proc->kind;
+	key.datid = proc->datid;
+	key.userid = proc->userid;
+	key.wait_event = proc->wait_event;
+	key.queryid = pgscale_proc_running_queryid(proc);
+	if (sampler_nested && key.queryid != 0)
+	{
+		int64		nested = pgscale_nested_queryid(slot, proc);
+
+		if (nested != 0)
+			key.queryid = nested;
+	}
+
+	state->entry = pgscale_profile_add(&key, state->entry, 1, ns);
+	if (proc->running && proc->queryid == 0)
+		park(state, state->entry, sequence, ns);
+
+	idle = pgscale_wait_event_is_idle(proc->wait_event);
+	if (!idle || sampler_history_idle)
+		pgscale_history_add(proc, key.queryid);
+	if (!idle && proc->session)
+		pgscale_timeline_add(proc->wait_event);
+}
+
+static void
+tick(int64 due, int64 missed)
+{
+	int			nslots = pgscale_procs_count();
+	int			self = pgscale_procs_self();
+	int64		now = pgscale_worker_clock();
+	int64		ns = now - last_tick;
+	TimestampTz wall = GetCurrentTimestamp();
+	uint64		sequence;
+
+	last_tick = now;
+
+	sequence = pgscale_profile_begin();
+	pgscale_history_begin(wall, nslots);
+	pgscale_timeline_begin(wall, ns);
+	for (int slot = 0; slot < nslots; slot++)
+		if (slot != self)
+			sample_slot(slot, sequence, ns);
+	pgscale_timeline_end();
+	pgscale_history_end();
+	pgscale_profile_end();
+
+	stats->last_tick_at = wall;
+	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_worker_clock() - now);
+}
+
+/* Once a second is enough for a figure that needs a system call. */
+static void
+account_cpu(void)
+{
+	static int64 accounted = 0;
+
+	if (last_tick - accounted < NS_PER_S)
+		return;
+	accounted = last_tick;
+	stats->cpu_ns = cpu_base + pgscale_worker_cpu_time();
+}
+
+static void
+apply_settings(void)
+{
+	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
+
+	if (period == stats->period_ns)
+		return;
+
+	/* Time that was not observed is not to be counted. */
+	if (stats->period_ns == 0)
+		last_tick = pgscale_worker_clock();
+	pgscale_timer_set(timer, period);
+	stats->period_ns = period;
+}
+
+static void
+serve_resets(void)
+{
+	uint64		requested = pg_atomic_read_u64(&control->resets_requested);
+
+	if (requested == pg_atomic_read_u64(&control->resets_done))
+		return;
+
+	pgscale_profile_reset();
+	pgscale_history_reset();
+	pgscale_timeline_reset();
+	pgscale_sampler_stats_reset();
+	cpu_base = -pgscale_worker_cpu_time();
+
+	pg_atomic_write_u64(&control->resets_done, requested);
+	ConditionVariableBroadcast(&control->reset_done);
+}
+
+static void
+detach(int code, Datum arg)
+{
+	control->latch = NULL;
+	stats->pid = 0;
+	stats->period_ns = 0;
+}
+
+/* The worker. */
+void
+pgscale_sampler_main(Datum arg)
+{
+	pgscale_worker_start("PgscaleSamplerMain");
+
+	slot_states = MemoryContextAllocZero(TopMemoryContext,
+										 pgscale_procs_count() * sizeof(SlotState));
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].entry = -1;
+	timer = pgscale_timer_create();
+	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
+
+	pgscale_profile_attach_writer();
+	before_shmem_exit(detach, (Datum) 0);
+	stats->pid = MyProcPid;
+	stats->starts++;
+	stats->period_ns = 0;
+	control->latch = MyLatch;
+	apply_settings();
+
+	for (;;)
+	{
+		int64		due;
+		int64		expired = pgscale_timer_wait(timer, &due);
+
+		if (pgscale_worker_interrupts())
+			apply_settings();
+		serve_resets();
+		if (expired > 0 && stats->period_ns > 0)
+		{
+			tick(due, expired - 1);
+			account_cpu();
+		}
+	}
+}
+
+/*
+ * pgscale.sampler_reset(): empties the profile, the history, the timeline and
+ * the sampler's statistics.  Returns when it is done.
+ */
+Datum
+pgscale_sampler_reset(PG_FUNCTION_ARGS)
+{
+	uint64		request;
+	Latch	   *latch;
+
+	pgscale_require_preload();
+
+	request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
+	latch = control->latch;
+	if (latch)
+		SetLatch(latch);
+
+	ConditionVariablePrepareToSleep(&control->reset_done);
+	for (int ms = 0; pg_atomic_read_u64(&control->resets_done) < request; ms += RESET_CHECK_MS)
+	{
+		if (ms >= RESET_LIMIT_MS)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the sampler does not answer"),
+					 errdetail("The reset will take place when it does."),
+					 errhint("See pgscale.health for the reason.")));
+		ConditionVariableTimedSleep(&control->reset_done, RESET_CHECK_MS, PG_WAIT_EXTENSION);
+	}
+	ConditionVariableCancelSleep();
+
+	PG_RETURN_VOID();
+}
+
+static void
+sampler_health(PgscaleHealth *health)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	health->enabled = pgscale_preloaded() && sampler_enabled;
+	health->working = false;
+	if (!pgscale_preloaded())
+	{
+		health->reason = "pgscale is not loaded into the server";
+		health->action = "add pgscale to shared_preload_libraries and restart";
+	}
+	else if (!sampler_enabled)
+	{
+		health->reason = "it is switched off";
+		health->action = "set pgscale.sampler to on and reload";
+	}
+	else if (stats->pid == 0 && now - PgStartTime < STARTING_US)
+		health->reason = "the server has just started";
+	else if (stats->pid == 0 && stats->starts == 0)
+	{
+		health->reason = psprintf("its background worker was never started; max_worker_processes is %d",
+								  max_worker_processes);
+		health->action = "raise max_worker_processes and restart; the server log tells more";
+	}
+	else if (stats->pid == 0)
+	{
+		health->reason = "its background worker ended and is started again within a second";
+		health->action = "if this lasts, see the server log";
+	}
+	else if (now - stats->last_tick_at > Max(STALLED_US, 10 * stats->period_ns / 1000))
+	{
+		health->reason = psprintf("its background worker, process %d, does not tick", stats->pid);
+		health->action = "check whether that process is stopped or starved of CPU";
+	}
+	else if (!pgstat_track_activities)
+	{
+		health->reason = "track_activities is off, so time on CPU and queries are unknown";
+		health->action = "set track_activities to on";
+	}
+	else
+	{
+		health->working = true;
+		health->reason = psprintf("samples every %d ms", sampler_period);
+	}
+}
+
+const PgscaleModule pgscale_sampler_module = {
+	.name = "sampler",
+	.define_gucs = sampler_define_gucs,
+	.shmem_request = sampler_shmem_request,
+	.shmem_startup = sampler_shmem_startup,
+	.register_workers = sampler_register_workers,
+	.health = sampler_health,
+};

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampler.h
+ *	  The wait-event sampler.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_H
+#define PGSCALE_SAMPLER_H
+
+#include "pgscale.h"
+
+extern const PgscaleModule pgscale_sampler_module;
+
+#endif							/* PGSCALE_SAMPLER_H */

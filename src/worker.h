@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  What pgscale's background workers have in common.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_WORKER_H
+#define PGSCALE_WORKER_H
+
+#include "postgres.h"
+
+typedef struct PgscaleTimer PgscaleTimer;
+
+/* Registers a worker that runs function, from consistency on, for ever. */
+extern void pgscale_worker_register(const char *name, const char *function);
+
+/* First thing in a worker: signals, connection, wait event name. */
+extern void pgscale_worker_start(const char *wait_event_name);
+
+/*
+ * Once a round: serves every request of the server to this process.  Returns
+ * true if the configuration was read again.
+ */
+extern bool pgscale_worker_interrupts(void);
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+extern int64 pgscale_worker_clock(void);
+
+/* CPU time of this process, nanoseconds. */
+extern int64 pgscale_worker_cpu_time(void);
+
+/*
+ * A timer that expires at start + n * period, however late its expirations
+ * are noticed.
+ */
+extern PgscaleTimer *pgscale_timer_create(void);
+
+/* Start it anew, with the first expiration a period from now; 0 stops it. */
+extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
+
+/*
+ * Wait for the next expiration or for the latch.  Returns how many periods
+ * expired since the last call (0: only the latch was set) and, if any did,
+ * in *due when the last of them was due.
+ */
+extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
+
+#endif							/* PGSCALE_WORKER_H */
