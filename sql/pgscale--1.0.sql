@@ -3,8 +3,11 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pgscale" to load this file. \quit
 
--- The schema is the extension's own.  Reading is for pg_monitor, acting for
--- superusers and whom they grant it; the end of this file sees to both.
+-- Reading is for pg_monitor, acting for superusers and whom they grant it; the
+-- end of this file sees to both.
+
+CREATE SCHEMA pgscale;
+COMMENT ON SCHEMA pgscale IS 'objects of the extension pgscale';
 
 ---- health
 

@@ -420,11 +420,11 @@ pgscale_sampler_main(Datum arg)
 
 	pgscale_profile_attach_writer();
 	before_shmem_exit(detach, (Datum) 0);
-	stats->pid = MyProcPid;
 	stats->starts++;
 	stats->period_ns = 0;
-	control->latch = MyLatch;
 	apply_settings();
+	control->latch = MyLatch;
+	stats->pid = MyProcPid;
 
 	for (;;)
 	{
@@ -480,14 +480,18 @@ sampler_health(PgscaleHealth *health)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	health->enabled = pgscale_preloaded() && sampler_enabled;
 	health->working = false;
 	if (!pgscale_preloaded())
 	{
+		health->enabled = false;
 		health->reason = "pgscale is not loaded into the server";
 		health->action = "add pgscale to shared_preload_libraries and restart";
+		return;
 	}
-	else if (!sampler_enabled)
+
+	/* The worker may know of a reload before this backend does. */
+	health->enabled = stats->pid != 0 ? stats->period_ns != 0 : sampler_enabled;
+	if (!health->enabled)
 	{
 		health->reason = "it is switched off";
 		health->action = "set pgscale.sampler to on and reload";
@@ -518,7 +522,7 @@ sampler_health(PgscaleHealth *health)
 	else
 	{
 		health->working = true;
-		health->reason = psprintf("samples every %d ms", sampler_period);
+		health->reason = psprintf("samples every %d ms", (int) (stats->period_ns / NS_PER_MS));
 	}
 }
 

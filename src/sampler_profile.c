@@ -166,11 +166,16 @@ index_entry(int entry)
 }
 
 void
-pgscale_profile_attach_writer(void)
+pgscale_profile_repair(void)
 {
 	if (pg_atomic_read_u64(&profile->sequence) % 2 == 1)
 		pg_atomic_fetch_add_u64(&profile->sequence, 1);
+}
 
+void
+pgscale_profile_attach_writer(void)
+{
+	pgscale_profile_repair();
 	index_of = profile_index_create(TopMemoryContext,
 									profile->capacity + MAX_OTHERS, NULL);
 	for (int i = 0; i < profile->totals.used; i++)
@@ -294,12 +299,15 @@ pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 samples, uint64 
 void
 pgscale_profile_move(int entry, uint64 since, int64 queryid, uint64 samples, uint64 ns)
 {
-	PgscaleProfileEntry *from = entry_to_change(entry);
+	PgscaleProfileEntry *from;
 	PgscaleProfileEntry *to;
-	PgscaleWaitKey key = from->key;
+	PgscaleWaitKey key;
 
-	if (entry >= profile->totals.used || from->born > since)
+	/* Evicted meanwhile, or reset. */
+	if (entry >= profile->totals.used || entry_at(entry)->born > since)
 		return;
+	from = entry_to_change(entry);
+	key = from->key;
 
 	/* Take it out first: making room for the new key may evict this one. */
 	Assert(from->samples >= samples && from->ns >= ns);
@@ -380,8 +388,7 @@ pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
 	int			capacity = profile->capacity;
 	Chunk	   *copy;
 	uint64		sequence;
-	uint64		copied = 0;
-	bool		first = true;
+	uint64		copied = 0;		/* a chunk never changed has nothing to copy */
 	int			n = 0;
 
 	copy = palloc_extended(mul_size(profile->nchunks, sizeof(Chunk)), MCXT_ALLOC_HUGE);
@@ -390,13 +397,12 @@ pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
 	{
 		sequence = wait_until_even();
 		for (int i = 0; i < profile->nchunks; i++)
-			if (first || profile->chunks[i].changed > copied)
+			if (profile->chunks[i].changed > copied)
 				memcpy(&copy[i], &profile->chunks[i], sizeof(Chunk));
 		snapshot->totals = profile->totals;
 		if (unchanged_since(sequence))
 			break;
 		copied = sequence;
-		first = false;
 		CHECK_FOR_INTERRUPTS();
 	}
 

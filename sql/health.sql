@@ -1,0 +1,66 @@
+-- The extension's surface: what is there, who may use it, what works.
+CREATE EXTENSION pgscale;
+
+-- every object has a comment, and nothing is open to PUBLIC
+SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments
+  FROM pg_proc p
+ WHERE p.pronamespace = 'pgscale'::regnamespace
+   AND (obj_description(p.oid, 'pg_proc') IS NULL
+        OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                    WHERE a.grantee = 0));
+SELECT c.relname
+  FROM pg_class c
+ WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('v', 'r', 'm', 'S')
+   AND (obj_description(c.oid, 'pg_class') IS NULL
+        OR EXISTS (SELECT FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+                    WHERE a.grantee = 0));
+
+-- what pg_monitor may read; the rest acts, and is for superusers
+SELECT c.relname, has_table_privilege('pg_monitor', c.oid, 'SELECT') AS pg_monitor
+  FROM pg_class c
+ WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
+ ORDER BY 1;
+SELECT p.oid::regprocedure AS function, has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS pg_monitor
+  FROM pg_proc p
+ WHERE p.pronamespace = 'pgscale'::regnamespace
+ ORDER BY p.proname COLLATE "C";
+
+-- the views' columns
+\a
+SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+ WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
+ GROUP BY 1 ORDER BY 1;
+\a
+
+-- settings
+SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
+
+-- the sampler needs a moment after the server's start
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT working FROM pgscale.health WHERE feature = 'sampler');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT * FROM pgscale.health ORDER BY feature;
+
+-- switched off, and told so
+ALTER SYSTEM SET pgscale.sampler = off;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT NOT enabled FROM pgscale.health WHERE feature = 'sampler')
+              AND (SELECT period_ms IS NULL FROM pgscale.sampler_stats);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT * FROM pgscale.health WHERE feature = 'sampler';
+ALTER SYSTEM RESET pgscale.sampler;
+SELECT pg_reload_conf();
+
+-- goes and comes back without a trace
+DROP EXTENSION pgscale;
+SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';

@@ -1,0 +1,127 @@
+-- What the sampler sees of a session, and what it answers to wrong input.
+CREATE EXTENSION pgscale;
+
+-- Waits until a condition holds, for at most half a minute.
+CREATE FUNCTION wait_until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    met boolean;
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXECUTE 'SELECT ' || condition INTO met;
+        IF met THEN
+            RETURN true;
+        END IF;
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+    RETURN false;
+END $$;
+
+-- a reset empties all, and sampling goes on
+SELECT pgscale.sampler_reset();
+SELECT wait_until('ticks >= 5 FROM pgscale.sampler_stats');
+SELECT starts > 0 AS started, period_ms, observed_ms > 0 AS observed, cpu_fraction < 1 AS cpu,
+       entries > 0 AS entries, evictions,
+       (SELECT sum(c) FROM unnest(lateness_classes) c) >= ticks AS classes_complete,
+       stats_reset > now() - interval '1 minute' AS fresh
+  FROM pgscale.sampler_stats;
+
+-- a wait of known kind is counted for its statement and its session
+SELECT pg_sleep(0.3);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL) $$);
+SELECT DISTINCT backend_type, event_type, event,
+       datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS this_database,
+       userid = current_user::regrole AS this_role
+  FROM pgscale.wait_profile WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL;
+SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool_and(state = 'active') AS active,
+       bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
+  FROM pgscale.wait_history WHERE event = 'PgSleep';
+SELECT round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.wait_profile;
+SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 second') WHERE event_type = 'Timeout' $$);
+
+-- a running statement that waits for nothing is on CPU
+SELECT event_type, event, state, backend_type FROM pgscale.sampler_current(pg_backend_pid());
+SELECT count(*) FROM generate_series(1, 3000000);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event_type = 'CPU' AND backend_type = 'client backend' AND queryid IS NOT NULL) $$);
+
+-- idle waits are counted always, and shown on demand
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale.sampler_profile() WHERE idle AND event_type = 'Activity') $$);
+SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Activity';
+SET pgscale.sampler_show_idle = on;
+SELECT count(*) > 0 AS shown FROM pgscale.wait_profile WHERE event_type = 'Activity';
+RESET pgscale.sampler_show_idle;
+SELECT count(*) FROM pgscale.wait_history WHERE event_type = 'Activity';
+
+-- the rows add up to the totals: exactly, when nothing moves
+ALTER SYSTEM SET pgscale.sampler = off;
+SELECT pg_reload_conf();
+SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
+SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
+       count(*) <= s.entries AS entries
+  FROM pgscale.sampler_profile() p, pgscale.sampler_stats s GROUP BY s.samples, s.wait_ms, s.entries;
+
+-- it answers a reset also while it is switched off
+SELECT pgscale.sampler_reset();
+SELECT count(*) FROM pgscale.sampler_profile();
+SELECT count(*) FROM pgscale.wait_history;
+SELECT count(*) FROM pgscale.wait_timeline();
+SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
+ALTER SYSTEM RESET pgscale.sampler;
+SELECT pg_reload_conf();
+SELECT wait_until('ticks > 0 FROM pgscale.sampler_stats');
+
+-- the period is taken over by a reload
+ALTER SYSTEM SET pgscale.sampler_period = '1ms';
+SELECT pg_reload_conf();
+SELECT wait_until('period_ms = 1 FROM pgscale.sampler_stats');
+ALTER SYSTEM RESET pgscale.sampler_period;
+SELECT pg_reload_conf();
+SELECT wait_until('period_ms = 10 FROM pgscale.sampler_stats');
+
+-- wrong input: one error each, by its SQLSTATE, and nothing changed
+\set VERBOSITY sqlstate
+ALTER SYSTEM SET pgscale.sampler_period = 0;
+ALTER SYSTEM SET pgscale.sampler_period = -10;
+ALTER SYSTEM SET pgscale.sampler_period = 1001;
+ALTER SYSTEM SET pgscale.sampler_period = '1 day';
+ALTER SYSTEM SET pgscale.sampler_period = 'often';
+ALTER SYSTEM SET pgscale.sampler_profile_size = 0;
+ALTER SYSTEM SET pgscale.sampler_profile_size = 2000000000;
+ALTER SYSTEM SET pgscale.sampler_history_size = -1;
+ALTER SYSTEM SET pgscale.sampler_history_size = 1000000000000;
+ALTER SYSTEM SET pgscale.sampler_timeline_size = 0;
+ALTER SYSTEM SET pgscale.sampler_typo = 1;
+SET pgscale.sampler_period = 5;
+SET pgscale.sampler_profile_size = 200;
+SELECT * FROM pgscale.wait_timeline(NULL);
+SELECT * FROM pgscale.wait_timeline('0');
+SELECT * FROM pgscale.wait_timeline('-1 second');
+SELECT * FROM pgscale.wait_timeline('1.5 seconds');
+SELECT * FROM pgscale.wait_timeline('1 month');
+SELECT * FROM pgscale.sampler_current(0);
+SELECT * FROM pgscale.sampler_current(-1);
+SELECT * FROM pgscale.query_waits;
+\set VERBOSITY terse
+SELECT * FROM pgscale.wait_timeline('0');
+SELECT * FROM pgscale.sampler_current(-1);
+SELECT * FROM pgscale.query_waits;
+\set VERBOSITY default
+SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
+
+-- who may do what
+CREATE ROLE pgscale_nobody;
+CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
+SET ROLE pgscale_nobody;
+SELECT * FROM pgscale.wait_profile;
+RESET ROLE;
+SET ROLE pgscale_watcher;
+SELECT count(*) > 0 AS readable FROM pgscale.sampler_profile();
+SELECT pgscale.sampler_reset();
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION pgscale.sampler_reset() TO pgscale_watcher;
+SET ROLE pgscale_watcher;
+SELECT pgscale.sampler_reset();
+RESET ROLE;
+
+DROP FUNCTION wait_until;
+DROP EXTENSION pgscale;
+DROP ROLE pgscale_nobody, pgscale_watcher;
