@@ -392,6 +392,7 @@ serve_resets(void)
 	pgscale_timeline_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_worker_cpu_time();
+	last_tick = pgscale_worker_clock();
 
 	pg_atomic_write_u64(&control->resets_done, requested);
 	ConditionVariableBroadcast(&control->reset_done);

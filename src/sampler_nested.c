@@ -77,16 +77,17 @@ static uint64
 enter(int64 queryid)
 {
 	NestedSlot *slot = &slots[MyProcNumber];
-	volatile uint64 outer = pg_atomic_read_u64(&slot->queryid);
+	uint64		outer = 0;
 
-	if (depth == 0)
-		outer = 0;
-	else if (queryid != 0)
+	/* What another process left in the slot when it died is not ours. */
+	if (slot->pid == MyProcPid)
+		outer = pg_atomic_read_u64(&slot->queryid);
+
+	if (depth++ > 0 && queryid != 0)
 	{
-		slot->pid = MyProcPid;
 		pg_atomic_write_u64(&slot->queryid, (uint64) queryid);
+		slot->pid = MyProcPid;
 	}
-	depth++;
 	return outer;
 }
 

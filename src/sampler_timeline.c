@@ -22,6 +22,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "storage/s_lock.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -37,6 +38,9 @@
  */
 #define NCLASSES	16
 #define CLASS_SHIFT 24
+
+/* How often a reader tries to copy a second that is being written. */
+#define READ_TRIES	10000
 
 /* Written by the sampler only; read by its change count. */
 typedef struct Second
@@ -55,9 +59,10 @@ typedef struct Timeline
 
 static Timeline *timeline = NULL;
 
-/* Of the tick that is being written. */
-static Second *current;
+/* What the present tick has so far; written at its end, all at once. */
+static TimestampTz tick_at;
 static uint64 tick_ns;
+static uint64 tick_class_ns[NCLASSES];
 
 PG_FUNCTION_INFO_V1(pgscale_sampler_timeline);
 
@@ -111,30 +116,33 @@ clear(Second *s)
 void
 pgscale_timeline_begin(TimestampTz now, uint64 ns)
 {
-	int64		second = now / USECS_PER_SEC;
-
-	current = &timeline->seconds[second % timeline->size];
+	tick_at = now;
 	tick_ns = ns;
-
-	begin_change(current);
-	if (current->second != second)
-	{
-		clear(current);
-		current->second = second;
-	}
-	current->observed_ns += ns;
+	memset(tick_class_ns, 0, sizeof(tick_class_ns));
 }
 
 void
 pgscale_timeline_add(uint32 wait_event)
 {
-	current->class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += tick_ns;
+	tick_class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += tick_ns;
 }
 
 void
 pgscale_timeline_end(void)
 {
-	end_change(current);
+	int64		second = tick_at / USECS_PER_SEC;
+	Second	   *s = &timeline->seconds[second % timeline->size];
+
+	begin_change(s);
+	if (s->second != second)
+	{
+		clear(s);
+		s->second = second;
+	}
+	s->observed_ns += tick_ns;
+	for (int class = 0; class < NCLASSES; class++)
+		s->class_ns[class] += tick_class_ns[class];
+	end_change(s);
 }
 
 void
@@ -148,21 +156,25 @@ pgscale_timeline_reset(void)
 	}
 }
 
-static void
+/*
+ * Copies a second.  It is written within nanoseconds, so if that does not end
+ * the sampler is stopped just there: such a second counts as not observed.
+ */
+static bool
 read_second(Second *from, Second *to)
 {
-	uint32		before,
-				after;
-
-	do
+	for (int i = 0; i < READ_TRIES; i++)
 	{
-		before = pg_atomic_read_u32(&from->changecount);
+		uint32		before = pg_atomic_read_u32(&from->changecount);
+
 		pg_read_barrier();
 		memcpy(to, from, sizeof(*to));
 		pg_read_barrier();
-		after = pg_atomic_read_u32(&from->changecount);
-		CHECK_FOR_INTERRUPTS();
-	} while (before != after || before % 2 == 1);
+		if (before % 2 == 0 && pg_atomic_read_u32(&from->changecount) == before)
+			return true;
+		pg_spin_delay();
+	}
+	return false;
 }
 
 static void
@@ -220,8 +232,8 @@ pgscale_sampler_timeline(PG_FUNCTION_ARGS)
 	{
 		Second		s;
 
-		read_second(&timeline->seconds[second % timeline->size], &s);
-		if (s.second != second || s.observed_ns == 0)
+		if (!read_second(&timeline->seconds[second % timeline->size], &s) ||
+			s.second != second || s.observed_ns == 0)
 			continue;
 
 		if (sum.observed_ns > 0 && second / bucket != sum.second / bucket)

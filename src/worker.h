@@ -44,7 +44,7 @@ extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
 /*
  * Wait for the next expiration or for the latch.  Returns how many periods
  * expired since the last call (0: only the latch was set) and, if any did,
- * in *due when the last of them was due.
+ * in *due when the first of them was due.
  */
 extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 
