@@ -89,7 +89,6 @@ ALTER SYSTEM SET pgscale.sampler_profile_size = 2000000000;
 ALTER SYSTEM SET pgscale.sampler_history_size = -1;
 ALTER SYSTEM SET pgscale.sampler_history_size = 1000000000000;
 ALTER SYSTEM SET pgscale.sampler_timeline_size = 0;
-ALTER SYSTEM SET pgscale.sampler_typo = 1;
 SET pgscale.sampler_period = 5;
 SET pgscale.sampler_profile_size = 200;
 SELECT * FROM pgscale.wait_timeline(NULL);

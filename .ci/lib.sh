@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# lib.sh: what the scripts of .ci share; they source it.
+
+# Downloads and builds that take long are kept here; the folder may be deleted at any time.
+ci_cache=${PGSCALE_CI_CACHE:-/var/cache/pgscale-ci}
+if ! mkdir -p "$ci_cache" 2>/dev/null || [ ! -w "$ci_cache" ]; then
+    ci_cache=$PWD/build/ci
+    mkdir -p "$ci_cache"
+fi
+
+# ci_release MAJOR: the Debian release that carries this major of PostgreSQL
+ci_release() {
+    case $1 in
+        17) echo trixie ;;
+        18) echo forky ;;
+        *) return 1 ;;
+    esac
+}
+
+# ci_mirror: the Debian mirror that this machine's own apt uses
+ci_mirror() {
+    # shellcheck disable=SC2016  # apt's variables, not the shell's
+    apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+        awk -v r="$(. /etc/os-release && echo "$VERSION_CODENAME")" \
+            '($1 == r || $1 ~ /^(old)*stable$/) && $2 == "main" {print $3; found = 1; exit} END {exit !found}'
+}
+
+# quietly COMMAND...: its output is of interest only when it fails
+quietly() {
+    local out status=0
+    out=$("$@" 2>&1) || status=$?
+    [ "$status" = 0 ] || printf '%s\n' "$out" >&2
+    return "$status"
+}
+
+# ci_need PACKAGE...: installs those that are missing
+ci_need() {
+    local p missing=()
+    for p; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
+    done
+    [ ${#missing[@]} != 0 ] || return 0
+    local as=()
+    [ "$(id -u)" = 0 ] || as=(sudo)
+    quietly "${as[@]}" apt-get -qq update
+    quietly "${as[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 install "${missing[@]}"
+}

@@ -1,0 +1,90 @@
+# pgscale: build, install and test with PGXS.
+#
+#   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
+#   make test            from a bare machine to a verdict; narrow it: make test REGRESS="health" TAP="t/001_x.pl"
+#   make, make install   build and install for the server that PG_CONFIG names
+#   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
+#   make clean
+
+EXTENSION = pgscale
+MODULE_big = pgscale
+DATA = $(wildcard sql/pgscale--*.sql)
+OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+
+REGRESS = health sampler
+TAP = $(wildcard t/*.pl)
+
+# Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a
+# server and starts the goal's second half with the PG_CONFIG to use.
+standalone = demo test clean
+ifneq ($(filter $(standalone),$(MAKECMDGOALS)),)
+
+.NOTPARALLEL:
+.PHONY: $(MAKECMDGOALS)
+demo test:
+	@t/lib/setup.sh $@ $(MAKE) --no-print-directory $@-here
+clean:
+	rm -rf build src/*.o src/*.bc pgscale.so
+# Other goals named in the same command (make clean all) go to a make of their own.
+$(filter-out $(standalone),$(MAKECMDGOALS)):
+	@$(MAKE) --no-print-directory $@
+
+else
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq ($(and $(PGXS),$(wildcard $(PGXS))),)
+$(error no PGXS from "$(PG_CONFIG)": set PG_CONFIG to the pg_config of the server, or let "make demo" find or install one)
+endif
+
+# PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
+PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
+SHLIB_LINK += -lm
+# Bitcode for JIT inlining would need clang and gains nothing here: no function of pgscale is cheap and called per row.
+ifneq ($(origin with_llvm),command line)
+override with_llvm = no
+endif
+
+# The SQL tests start a server of their own, with the library preloaded. Everything they write is in build/regress.
+REGRESS_OPTS = --temp-instance=build/regress/server --temp-config=t/regress.conf --outputdir=build/regress
+REGRESS_PREP = build/regress
+ENCODING = UTF8
+NO_LOCALE = 1
+
+include $(PGXS)
+
+build/regress:
+	mkdir -p $@
+
+# PGXS tracks neither headers nor the server: without these lines a changed struct, or another major's pg_config, would
+# link old objects into a library that crashes the server.
+flavour := $(VERSION) $(CC) $(CPPFLAGS) $(CFLAGS)
+ifneq ($(flavour),$(file <build/flavour))
+.PHONY: build/flavour
+endif
+build/flavour:
+	@$(shell mkdir -p build)$(file >$@,$(flavour)):
+$(OBJS): build/flavour $(wildcard src/*.h)
+
+ifeq ($(wildcard $(includedir_server)/postgres.h),)
+.PHONY: no-headers
+$(OBJS): no-headers
+no-headers:
+	@echo 'no server headers in $(includedir_server): install the development package of the server, or use the' \
+	'PG_CONFIG=build/postgresql-N/pg_config that "make demo" and "make test" put here' >&2; exit 1
+endif
+
+.PHONY: demo-here test-here install-here
+demo-here: install-here
+	PG_CONFIG='$(PG_CONFIG)' exec bench/demo/run
+test-here: install-here
+	@PG_CONFIG='$(PG_CONFIG)' exec env MAKE='$(MAKE)' REGRESS='$(REGRESS)' TAP='$(TAP)' t/lib/run.sh
+# The build belongs to whoever runs make, the server's folders mostly to root.
+install-here:
+	@echo 'building and installing pgscale' >&2
+	@$(MAKE) --no-print-directory -s -j$$(nproc) all
+	@if [ -w '$(pkglibdir)' ] && [ -w '$(datadir)/extension' ]; then $(MAKE) --no-print-directory install; \
+	else sudo $(MAKE) --no-print-directory install PG_CONFIG='$(PG_CONFIG)'; fi >build/install.log 2>&1 \
+	|| { cat build/install.log >&2; exit 1; }
+
+endif

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# run.sh: the second half of `make test`: runs the SQL tests and the TAP tests against the installed library and ends with
+# "N passed, N failed". From the environment: PG_CONFIG, REGRESS and TAP (which tests), MAKE.
+#
+# The tests run in a copy of the tree under a temporary folder: a server refuses to run as root, so root hands the copy to
+# an ordinary user, and nobody else's folder has to be readable or writable for that user. What is left of a failed run is
+# kept in build/failed.
+#
+# A count is an SQL test or a TAP assertion; a test program that dies counts as one failure.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+tree=$PWD
+# the real pg_config: the set-up's own may lie where the ordinary user cannot read, and tests need no headers
+bindir=$("$PG_CONFIG" --bindir)
+pgxs=$("$PG_CONFIG" --pgxs)
+testdir=${pgxs%/makefiles/pgxs.mk}/test
+passed=0
+failed=0
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/pgscale-test.XXXXXX")
+child=
+finish() {
+    local f pid
+    [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null || true
+    # servers that outlived an interrupted or crashed test; the folder's name makes sure that they are ours
+    while IFS= read -r f; do
+        pid=$(head -n 1 "$f")
+        case "$(readlink "/proc/$pid/cwd" || true)" in "$work"/*) kill -QUIT "$pid" || true ;; esac
+        while [ -d "/proc/$pid" ] && [ "$SECONDS" -lt "${give_up:=$((SECONDS + 10))}" ]; do sleep 0.1; done
+    done < <(find "$work" -name postmaster.pid)
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/tree/src"
+cp -r Makefile pgscale.control sql expected t "$work/tree/"
+for dir in "$testdir/perl" /usr/lib/postgresql/*/lib/pgxs/src/test/perl build/perl; do
+    [ -e "$work/perl/PostgreSQL" ] || [ ! -e "$dir/PostgreSQL/Test/Cluster.pm" ] || cp -r "$dir/PostgreSQL" "$work/perl/"
+done
+user=()
+if [ "$(id -u)" = 0 ]; then
+    # nobody, not postgres: that one could reach the machine's real clusters
+    user=(setpriv --reuid nobody --regid "$(id -g nobody)" --clear-groups)
+    chown -R nobody "$work"
+fi
+
+# run SECONDS OUTPUT COMMAND...: as the ordinary user; sets status. In the background, since a shell that waits for a
+# program in the foreground would not act on a signal before that program's end.
+run() {
+    local limit=$1 out=$2
+    shift 2
+    status=0
+    (cd "$work/tree" && exec env -u MAKEFLAGS -u MAKELEVEL HOME="$work" TMPDIR="$work/tmp" PATH="$bindir:$PATH" \
+        LANG=C.UTF-8 LC_ALL=C.UTF-8 "${user[@]}" timeout -k 10 "$limit" "$@" >"$out" 2>&1) &
+    child=$!
+    wait "$child" || status=$?
+    child=
+}
+
+count() { grep -cE "$1" "$2" || true; }
+
+# keep NAME FILE...: what there is of the files goes to build/failed/NAME
+keep() {
+    local to=build/failed/$1
+    shift
+    mkdir -p "$to"
+    cp -r "$@" "$to/" 2>/dev/null || true
+}
+rm -rf build/failed
+
+if [ -n "$REGRESS" ]; then
+    echo "# SQL tests"
+    run 900 "$work/regress.out" "$MAKE" --no-print-directory -s installcheck "PG_CONFIG=$bindir/pg_config" "REGRESS=$REGRESS"
+    grep -E '^(ok|not ok|test) |\.\.\. ' "$work/regress.out" || true
+    # "test x ... ok" until 15, "ok 1 - x" since 16
+    ok=$(count '^ok |^(test| +)[^.]*\.\.\. ok ' "$work/regress.out")
+    bad=$(count '^not ok |\.\.\. FAILED' "$work/regress.out")
+    if [ "$status" != 0 ]; then
+        [ "$bad" != 0 ] || bad=1
+        out=$work/tree/build/regress
+        cat "$work/regress.out"
+        cat "$out/regression.diffs" 2>/dev/null || true
+        tail -n 60 "$out/log/postmaster.log" 2>/dev/null || cat "$out/log/initdb.log" 2>/dev/null || true
+        keep sql "$out/regression.diffs" "$out/results" "$out/log" "$work/regress.out"
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad))
+fi
+
+for test in $TAP; do
+    name=$(basename "$test" .pl)
+    since=$SECONDS
+    [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; failed=$((failed + 1)); break; }
+    # the names of the output folders differ: TESTDIR until 15, the other two since 16
+    mkdir -p "$work/$name/tmp_check/log"
+    [ ${#user[@]} = 0 ] || chown -R nobody "$work/$name"
+    run 600 "$work/$name.out" env TESTDIR="$work/$name" TESTDATADIR="$work/$name/tmp_check" \
+        TESTLOGDIR="$work/$name/tmp_check/log" PG_REGRESS="$testdir/regress/pg_regress" \
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" \
+        prove --verbose -I "$work/perl" -I t/lib "$test"
+    ok=$(($(count '^ok ' "$work/$name.out") - $(count '^ok .*# skip' "$work/$name.out")))
+    bad=$(($(count '^not ok ' "$work/$name.out") - $(count '^not ok .*# TODO' "$work/$name.out")))
+    grep -iE '# skip' "$work/$name.out" || true
+    if [ "$status" != 0 ]; then
+        [ "$bad" != 0 ] || bad=1
+        cat "$work/$name.out"
+        tail -n 60 "$work/$name"/tmp_check/log/* || true
+        keep "$name" "$work/$name/tmp_check/log/." "$work/$name.out"
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad))
+    echo "# $test: $ok ok, $bad not ok, $((SECONDS - since)) s"
+done
+
+[ ! -e build/failed ] || echo "# logs of what failed: $tree/build/failed"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
