@@ -193,8 +193,8 @@ sampler_shmem_request(void)
 static void
 save_at_shutdown(int code, Datum arg)
 {
-	/* Not after a crash: what lies in shared memory may be damaged. */
-	if (code == 0 && sampler_save)
+	/* Not if anything, or just the sampler, was stopped in mid-air. */
+	if (code == 0 && stats->pid == 0 && sampler_save)
 		pgscale_sampler_save();
 }
 

@@ -166,16 +166,11 @@ index_entry(int entry)
 }
 
 void
-pgscale_profile_repair(void)
+pgscale_profile_attach_writer(void)
 {
 	if (pg_atomic_read_u64(&profile->sequence) % 2 == 1)
 		pg_atomic_fetch_add_u64(&profile->sequence, 1);
-}
 
-void
-pgscale_profile_attach_writer(void)
-{
-	pgscale_profile_repair();
 	index_of = profile_index_create(TopMemoryContext,
 									profile->capacity + MAX_OTHERS, NULL);
 	for (int i = 0; i < profile->totals.used; i++)

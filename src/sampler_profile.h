@@ -61,9 +61,6 @@ typedef struct PgscaleProfileSnapshot
 extern Size pgscale_profile_size(int capacity);
 extern void pgscale_profile_startup(int capacity);
 
-/* With no writer running: undoes what one that died in a change left behind. */
-extern void pgscale_profile_repair(void);
-
 /*
  * The writer's side: one process only.  All changes lie between begin, which
  * returns the profile's sequence number, and end.

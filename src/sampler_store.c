@@ -65,7 +65,6 @@ pgscale_sampler_save(void)
 	pg_crc32c	crc;
 	FILE	   *file;
 
-	pgscale_profile_repair();
 	pgscale_profile_snapshot(&snapshot);
 
 	memset(&header, 0, sizeof(header));
