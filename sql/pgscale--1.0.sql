@@ -77,7 +77,7 @@ COMMENT ON VIEW pgscale.wait_current IS
 CREATE FUNCTION pgscale.wait_timeline(
     bucket interval DEFAULT '10 seconds',
     OUT bucket_start timestamptz, OUT event_type text,
-    OUT active_sessions double precision)
+    OUT active_sessions double precision, OUT observed_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sampler_timeline'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -135,6 +135,7 @@ BEGIN
                          'without it, pgscale.wait_profile has the waits by queryid.';
     END IF;
     -- A statement is one row there for each level it was run at; here it is one.
+    -- Sessions' time that no query is known of stays in, so that sums are whole.
     RETURN QUERY EXECUTE format($q$
         SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
                w.samples::bigint, w.wait_ms,
@@ -144,6 +145,7 @@ BEGIN
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
                   FROM pgscale.wait_profile p
                  WHERE p.queryid IS NOT NULL
+                    OR p.backend_type IN ('client backend', 'parallel worker')
                  GROUP BY 1, 2, 3, 4, 5) w
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,

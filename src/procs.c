@@ -33,8 +33,11 @@
 #include "compat.h"
 #include "procs.h"
 
-/* A status entry is written in well under a microsecond; then give up. */
-#define MAX_RETRIES 1000
+/*
+ * A status entry is written in well under a microsecond.  If that takes longer
+ * its process is off its CPU just there, for milliseconds maybe.
+ */
+#define MAX_RETRIES 100
 
 int
 pgscale_procs_count(void)
@@ -48,25 +51,40 @@ pgscale_procs_self(void)
 	return MyProcNumber;
 }
 
-/* The entry's fields that we want, or false if it changed under us. */
+/*
+ * Copies the entry's fields that we want.  Returns false, and leaves them as
+ * they were, if the entry was being written all the time.
+ */
 static bool
-copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid)
+copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid,
+			uint64 *retries)
 {
-	int			before,
-				after;
+	for (int i = 0; i < MAX_RETRIES; i++)
+	{
+		PgscaleProc seen = *proc;
+		int			before,
+					after;
 
-	pgstat_begin_read_activity(status, before);
-	*status_pid = status->st_procpid;
-	proc->kind = (PgscaleProcKind) status->st_backendType;
-	proc->state = (uint8) status->st_state;
-	proc->datid = status->st_databaseid;
-	proc->userid = status->st_userid;
-	proc->queryid = pgscale_query_id(status->st_query_id);
-	proc->activity_start = status->st_activity_start_timestamp;
-	pgstat_end_read_activity(status, after);
+		pgstat_begin_read_activity(status, before);
+		*status_pid = status->st_procpid;
+		seen.kind = (PgscaleProcKind) status->st_backendType;
+		seen.state = (uint8) status->st_state;
+		seen.datid = status->st_databaseid;
+		seen.userid = status->st_userid;
+		seen.queryid = pgscale_query_id(status->st_query_id);
+		seen.activity_start = status->st_activity_start_timestamp;
+		pgstat_end_read_activity(status, after);
 
-	proc->changecount = before;
-	return pgstat_read_activity_complete(before, after);
+		if (pgstat_read_activity_complete(before, after))
+		{
+			seen.changecount = before;
+			*proc = seen;
+			return true;
+		}
+		(*retries)++;
+	}
+	*status_pid = 0;
+	return false;
 }
 
 /*
@@ -75,11 +93,12 @@ copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid
  * top-level one; workers that build an index carry none at all before 18.
  */
 static void
-adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc)
+adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc,
+			 uint64 *retries)
 {
 	ptrdiff_t	slot = leader - ProcGlobal->allProcs;
 	PgBackendStatus *status;
-	PgscaleProc seen;
+	PgscaleProc seen = {0};
 	int			pid;
 
 	if (slot < 0 || slot >= ProcGlobal->allProcCount)
@@ -88,18 +107,10 @@ adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc)
 	proc->kind = PGSCALE_PROC_PARALLEL;
 	proc->leader_slot = (int) slot;
 	proc->leader_pid = leader->procLatch.owner_pid;
-	status = pgscale_status_of(array, (ProcNumber) slot);
-	if (status == NULL)
-		return;
-	for (int i = 0; i < MAX_RETRIES; i++)
-	{
-		if (copy_status(status, &seen, &pid))
-		{
-			if (pid == proc->leader_pid && seen.queryid != 0)
-				proc->queryid = seen.queryid;
-			return;
-		}
-	}
+	status = array ? pgscale_status_of(array, (ProcNumber) slot) : NULL;
+	if (status && copy_status(status, &seen, &pid, retries) &&
+		pid == proc->leader_pid && seen.queryid != 0)
+		proc->queryid = seen.queryid;
 }
 
 bool
@@ -109,6 +120,7 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	volatile PGPROC *pgproc = &ProcGlobal->allProcs[slot];
 	PgBackendStatus *status;
 	PGPROC	   *leader;
+	PgscaleProc seen;
 	int			status_pid = 0;
 	int			pid;
 
@@ -135,41 +147,40 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		return true;
 	}
 
-	proc->leader_pid = 0;
-	proc->leader_slot = -1;
-	if (status)
+	seen = *proc;
+	if (status && !copy_status(status, &seen, &status_pid, retries) &&
+		proc->pid == pid)
 	{
-		int			tries = 0;
-
-		while (!copy_status(status, proc, &status_pid))
-		{
-			(*retries)++;
-			if (++tries == MAX_RETRIES)
-			{
-				/* stopped in the middle of a write: as if it had no entry */
-				status_pid = 0;
-				break;
-			}
-		}
+		/* In the middle of a change: what it was is the best guess. */
+		*changed = false;
+		return true;
 	}
 
-	/* No entry yet or at all: starting up, or without a connection. */
-	if (status_pid != pid)
+	if (status_pid == pid)
+		*proc = seen;
+	else
 	{
-		proc->kind = (PgscaleProcKind) B_INVALID;
+		/* No entry yet, or none any more: then we may know what it was. */
+		if (proc->pid != pid)
+		{
+			proc->kind = (PgscaleProcKind) B_INVALID;
+			proc->datid = pgproc->databaseId;
+			proc->userid = pgproc->roleId;
+		}
 		proc->state = STATE_UNDEFINED;
-		proc->datid = pgproc->databaseId;
-		proc->userid = pgproc->roleId;
 		proc->queryid = 0;
 		proc->activity_start = 0;
 		proc->changecount = 0;
 	}
 
+	proc->leader_pid = 0;
+	proc->leader_slot = -1;
+
 	/* A leader is a member of its own group, and no parallel worker. */
 	leader = pgproc->lockGroupLeader;
 	if (leader != NULL && leader != (PGPROC *) pgproc &&
 		proc->kind == (PgscaleProcKind) B_BG_WORKER)
-		adopt_leader(array, leader, proc);
+		adopt_leader(array, leader, proc, retries);
 
 	proc->session = (proc->kind == (PgscaleProcKind) B_BACKEND ||
 					 proc->kind == PGSCALE_PROC_PARALLEL);
@@ -190,6 +201,8 @@ pgscale_proc_kind_name(PgscaleProcKind kind)
 {
 	if (kind == PGSCALE_PROC_PARALLEL)
 		return "parallel worker";
+	if (kind == (PgscaleProcKind) B_INVALID)
+		return "unknown";
 	return GetBackendTypeDesc((BackendType) kind);
 }
 

@@ -182,8 +182,8 @@ put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
 {
 	for (uint32 class = 0; class < NCLASSES; class++)
 	{
-		Datum		values[3];
-		bool		nulls[3] = {0};
+		Datum		values[4];
+		bool		nulls[4] = {0};
 
 		/* On CPU always, so that an idle bucket is seen to be one. */
 		if (class > 0 && sum->class_ns[class] == 0)
@@ -191,6 +191,7 @@ put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
 		values[0] = TimestampTzGetDatum(start);
 		values[1] = CStringGetTextDatum(pgscale_wait_event_type(class << CLASS_SHIFT));
 		values[2] = Float8GetDatum((double) sum->class_ns[class] / sum->observed_ns);
+		values[3] = Float8GetDatum((double) sum->observed_ns / 1e6);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 }

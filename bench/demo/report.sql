@@ -1,0 +1,180 @@
+-- What pgscale knows of the load, for people; at most 100 columns wide. bench/demo/run sets the variables:
+--   colour, unicode     true where the terminal can; bold, dim, plain: the codes, empty without colour
+--   statements          true if pg_stat_statements is there
+--   cpus, tps, latency  what the machine has, and what pgbench said
+--   load_from, load_to, side_from, side_to     seconds of the epoch
+\set ON_ERROR_STOP on
+\pset pager off
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+-- parts: what follows a bar's last full block, from an eighth to seven eighths of one
+\if :unicode
+    \set block █
+    \set parts ▏▎▍▌▋▊▉
+    \set cut …
+\else
+    \set block '#'
+    \set parts '   ####'
+    \set cut ...
+\endif
+\ir meanings.sql
+
+-- Taken first, so that all parts speak of the same time and the report does not count itself.
+CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
+CREATE TEMP TABLE second AS
+    SELECT * FROM pgscale.wait_timeline('1 second')
+     WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to);
+CREATE TEMP TABLE profile AS
+    SELECT p.*, backend_type IN ('client backend', 'parallel worker') AS session,
+           CASE event_type WHEN 'CPU' THEN 'CPU' ELSE event_type || ':' || event END AS wait,
+           (SELECT min(rank) FROM meaning WHERE lower(event_type || ':' || event) ~ pattern) AS rank
+      FROM pgscale.wait_profile p;
+CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text text);
+\if :statements
+    INSERT INTO query
+        SELECT queryid, min(calls), min(total_time_ms), regexp_replace(min(query), '\s+', ' ', 'g')
+          FROM pgscale.query_waits WHERE calls IS NOT NULL GROUP BY queryid;
+\endif
+SELECT sum(wait_ms) FILTER (WHERE session) AS session_ms FROM profile \gset
+SELECT observed_ms FROM stats \gset
+
+---- 1
+\echo
+\echo :bold'1. ACTIVE SESSIONS':plain', on average of each second, by what they do'
+\echo
+CREATE TEMP TABLE class (pos serial, event_type text, letter text, sgr text);
+INSERT INTO class (event_type, letter, sgr) VALUES
+    ('CPU', 'C', '30;42'), ('IO', 'I', '97;44'), ('LWLock', 'W', '97;45'), ('Lock', 'L', '97;41'), ('IPC', 'P', '30;46'),
+    ('Client', 'N', '30;43'), ('BufferPin', 'B', '30;47'), ('Timeout', 'T', '30;47'), ('Extension', 'E', '30;47');
+INSERT INTO class (event_type, letter, sgr)
+    SELECT DISTINCT event_type, 'o', '30;47' FROM second WHERE event_type NOT IN (SELECT event_type FROM class);
+CREATE FUNCTION pg_temp.paint(what text, sgr text, colour boolean) RETURNS text LANGUAGE sql AS
+    $$ SELECT CASE WHEN colour AND what <> '' THEN e'\033[' || sgr || 'm' || what || e'\033[0m' ELSE what END $$;
+
+-- scale: letters a session; step: sessions from one mark of the ruler to the next
+SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM second GROUP BY bucket_start) t \gset
+SELECT max(k) AS scale FROM unnest('{20,10,5,4,3,2,1,0.5,0.2,0.1,0.05,0.02,0.01}'::float8[]) k WHERE k * :top <= 60 \gset
+SELECT min(n) AS step FROM unnest('{1,5,10,50,100,500,1000}'::int[]) n WHERE n * :scale >= 6 \gset
+SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :scale)::int), '' ORDER BY n))
+  FROM generate_series(0, floor(:top)::int, :step) n;
+-- each class ends where the rounded sum up to it does, so that rounding does not add up over the classes
+SELECT to_char(bucket_start, '  HH24:MI:SS') || to_char(sum(n), '9999990.0') || '    '
+       || string_agg(pg_temp.paint(repeat(letter, (round(upto * :scale) - round((upto - n) * :scale))::int), sgr, :'colour'),
+                     '' ORDER BY pos)
+       || CASE WHEN to_timestamp(:side_from) BETWEEN bucket_start AND bucket_start + interval '1 second'
+                   THEN ' <- a report starts'
+               WHEN to_timestamp(:side_to) BETWEEN bucket_start AND bucket_start + interval '1 second'
+                   THEN ' <- it has ended'
+               ELSE '' END
+  FROM (SELECT *, active_sessions AS n, sum(active_sessions) OVER (PARTITION BY bucket_start ORDER BY pos) AS upto
+          FROM second JOIN class USING (event_type)) t
+ GROUP BY bucket_start ORDER BY bucket_start;
+SELECT '   average' || to_char(sum(n), '9999990.0') || '    '
+       || string_agg(pg_temp.paint(letter, sgr, :'colour') || ' ' || event_type || to_char(n, '9990.0'),
+                     '   ' ORDER BY pos)
+          FILTER (WHERE round(n::numeric, 1) > 0)
+  FROM (SELECT event_type, sum(active_sessions) / (SELECT count(DISTINCT bucket_start) FROM second) AS n
+          FROM second GROUP BY 1) t JOIN class USING (event_type);
+\echo
+SELECT format('  The machine has %s CPU%s; pgbench got %s transactions a second through, %s ms each.',
+              :cpus, CASE WHEN :cpus > 1 THEN 's' END, round(:tps), round(:latency, 1));
+
+---- 2
+\echo
+\echo :bold'2. TOP WAITS':plain' of the sessions, without idle ones'
+\echo
+SELECT format('  %-24s%8s%10s  %-16s  %s', 'wait', 'seconds', 'share', '', 'they wait for');
+SELECT format('  %-24s%8s%10s  %s  %s', wait, to_char(ms / 1e3, '99990.0'), to_char(100 * share, '990.0 %'),
+              rpad(repeat(:'block', floor(16 * share)::int) || substr(:'parts', floor(128 * share)::int % 8, 1), 16), what)
+  FROM (SELECT wait, what, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share
+          FROM profile JOIN meaning USING (rank) WHERE session GROUP BY wait, what) t
+ ORDER BY ms DESC LIMIT 8;
+SELECT e'\n  The server''s own processes: '
+       || coalesce(string_agg(format('%s %s %s s', backend_type, wait, to_char(ms / 1e3, 'FM9990.0')), ', ' ORDER BY ms DESC),
+                   'hardly any wait') || '.'
+  FROM (SELECT backend_type, wait, sum(wait_ms) AS ms FROM profile
+         WHERE NOT session GROUP BY backend_type, wait HAVING sum(wait_ms) >= 100 ORDER BY ms DESC LIMIT 2) t;
+
+---- 3
+\echo
+\if :statements
+\echo :bold'3. TOP QUERIES':plain': seconds that the sampler saw, and that pg_stat_statements counted'
+\echo
+CREATE TEMP TABLE top AS
+    SELECT queryid, text, calls, counted_ms, sum(wait_ms) AS ms,
+           coalesce(sum(wait_ms) FILTER (WHERE event_type = 'CPU'), 0) AS cpu_ms,
+           coalesce(sum(wait_ms) FILTER (WHERE backend_type = 'parallel worker'), 0) AS workers_ms
+      FROM profile JOIN query USING (queryid) WHERE session GROUP BY 1, 2, 3, 4;
+\echo ' waiting  on CPU  counted    calls  ms/call  query, and where its time went'
+SELECT format(e'%8s%8s%9s%9s%9s  %s\n         %s%s%s%s', to_char((ms - cpu_ms) / 1e3, '9990.0'),
+              to_char(cpu_ms / 1e3, '9990.0'), to_char(counted_ms / 1e3, '99990.0'), calls, to_char(ms / calls, '9990.00'),
+              CASE WHEN length(text) > 54 THEN left(text, 54 - length(:'cut')) || :'cut' ELSE text END, :'dim', waits,
+              CASE WHEN workers_ms > 0
+                   THEN format('; %s s of it in parallel workers', to_char(workers_ms / 1e3, 'FM9990.0')) END,
+              :'plain')
+  FROM top CROSS JOIN LATERAL
+       (SELECT string_agg(wait || ' ' || round(100 * part / ms) || ' %', ', ' ORDER BY part DESC) AS waits
+          FROM (SELECT wait, sum(wait_ms) AS part FROM profile p WHERE p.queryid = top.queryid AND session
+                 GROUP BY wait ORDER BY part DESC LIMIT 3) w WHERE part >= 0.01 * ms) l
+ ORDER BY ms DESC LIMIT 6;
+SELECT e'\n  Without a query: ' || to_char(sum(wait_ms) / 1e3, 'FM9990.0') || ' s, before a statement has its identifier: it is parsed.'
+  FROM profile WHERE session AND queryid IS NULL HAVING sum(wait_ms) > 0.001 * :session_ms;
+\else
+CREATE TEMP TABLE top (text text, counted_ms float8, ms float8, workers_ms float8);
+\echo :bold'3. TOP QUERIES':plain' need pg_stat_statements, which is not installed here'
+\endif
+
+---- 4
+\echo
+\echo :bold'4. WHAT THE SAMPLER COST':plain
+\echo
+SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
+              '  schedule  every %s ms: %s ticks, %s missed; half are less than %s ms late, 99 %% less than %s\n'
+              '  memory    %s, of fixed size; %s of the profile''s %s entries in use',
+              to_char(100 * cpu_fraction, 'FM990.00'), round(tick_mean_us), round(tick_max_us), period_ms, ticks, missed_ticks,
+              to_char(lateness_p50_us / 1e3, 'FM990.00'), to_char(lateness_p99_us / 1e3, 'FM990.00'),
+              (SELECT pg_size_pretty(sum(allocated_size)) FROM pg_shmem_allocations WHERE name LIKE 'pgscale %'),
+              entries, current_setting('pgscale.sampler_profile_size'))
+  FROM stats;
+-- what does not work may have much to say
+\o | fold -s -w 87 | sed 's/ *$//; s/^/            /; 1s/^ */  health    /'
+SELECT format('%s: %s', feature,
+              CASE WHEN working THEN reason ELSE concat_ws('; ', 'does not work: ' || reason, action) END)
+  FROM pgscale.health;
+\o
+
+---- the conclusions, as far as the numbers carry them
+\echo
+\echo :bold'WHAT IT MEANS':plain
+\echo
+\o | fold -s -w 95 | sed 's/ *$//; s/^[^-]/  &/; s/^/  /'
+WITH part AS
+    (SELECT rank, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share FROM profile WHERE session GROUP BY rank)
+SELECT format('- %s %% of the sessions'' time, %s of %s active sessions, is waiting for %s%s. %s', round(100 * share),
+              to_char(ms / :observed_ms, 'FM9990.0'), to_char(:session_ms / :observed_ms, 'FM9990.0'), what,
+              (SELECT format(', most of all in "%s"', CASE WHEN length(text) > 40 THEN left(text, 37) || '...' ELSE text END)
+                 FROM profile p JOIN query USING (queryid)
+                WHERE p.rank = part.rank AND session GROUP BY text ORDER BY sum(wait_ms) DESC LIMIT 1), remedy)
+  FROM part JOIN meaning USING (rank) WHERE remedy IS NOT NULL AND share >= 0.1 ORDER BY ms DESC LIMIT 2;
+SELECT CASE WHEN short > 0
+            THEN format('- In %s of %s seconds more sessions were on CPU than there are CPUs: %s on %s CPUs at %s. '
+                        'They queue for it, and PostgreSQL has no wait event for that.',
+                        short, seconds, to_char(most, 'FM9990.0'), :cpus, to_char(at, 'HH24:MI:SS'))
+            ELSE format('- CPU is not short: in no second there were more than %s sessions on %s CPUs.',
+                        to_char(most, 'FM9990.0'), :cpus) END
+  FROM (SELECT count(*) FILTER (WHERE active_sessions > :cpus) AS short, count(*) AS seconds, max(active_sessions) AS most,
+               (array_agg(bucket_start ORDER BY active_sessions DESC))[1] AS at FROM second WHERE event_type = 'CPU') t;
+SELECT format('- pg_stat_statements counts %s s for "%s", and the sampler saw %s s: a commit reaches the disk after the '
+              'statement that asked for it has been counted.',
+              to_char(counted_ms / 1e3, 'FM9990.0'), text, to_char(ms / 1e3, 'FM9990.0'))
+  FROM top WHERE text ~* '^(end|commit)' AND ms > 2 * counted_ms AND ms > 0.02 * :session_ms ORDER BY ms DESC LIMIT 1;
+\o
+\echo
+\echo :bold'ON YOUR OWN SERVER':plain
+\echo
+\echo '  Add pgscale to shared_preload_libraries, beside what is there; restart; then, in psql:'
+\echo
+\echo '    CREATE EXTENSION pgscale;'
+\echo '    SELECT * FROM pgscale.wait_profile LIMIT 20;'
+\echo
