@@ -65,7 +65,7 @@
 /* A tick lasts microseconds; a reader gives up on a stopped writer. */
 #define READ_SPINS		1000
 #define READ_SLEEP_US	100
-#define READ_LIMIT_US	(1000 * 1000)
+#define READ_LIMIT_US	USECS_PER_SEC
 
 typedef struct Chunk
 {
@@ -335,7 +335,9 @@ pgscale_profile_reset(void)
 static uint64
 wait_until_even(void)
 {
-	for (int us = 0; us < READ_LIMIT_US; us += READ_SLEEP_US)
+	TimestampTz give_up = 0;
+
+	for (;;)
 	{
 		for (int i = 0; i < READ_SPINS; i++)
 		{
@@ -348,14 +350,17 @@ wait_until_even(void)
 			}
 			pg_spin_delay();
 		}
+
+		if (give_up == 0)
+			give_up = GetCurrentTimestamp() + READ_LIMIT_US;
+		else if (GetCurrentTimestamp() >= give_up)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("the sampler did not finish a tick within one second"),
+					 errhint("Check whether its process, \"pgscale sampler\" in pg_stat_activity, is stopped or starved of CPU.")));
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(READ_SLEEP_US);
 	}
-
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("the sampler did not finish a tick within one second"),
-			 errhint("Check whether its process, \"pgscale sampler\" in pg_stat_activity, is stopped or starved of CPU.")));
 }
 
 static bool
