@@ -196,6 +196,21 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	return true;
 }
 
+bool
+pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
+{
+	PgBackendStatus *array = pgscale_status_array();
+	PgBackendStatus *status = array ? pgscale_status_of(array, slot) : NULL;
+
+	if (status == NULL || proc->changecount == 0)
+		return false;
+	mark->wait_event_at = &ProcGlobal->allProcs[slot].wait_event_info;
+	mark->changecount_at = &status->st_changecount;
+	mark->wait_event = proc->wait_event;
+	mark->changecount = proc->changecount;
+	return true;
+}
+
 const char *
 pgscale_proc_kind_name(PgscaleProcKind kind)
 {

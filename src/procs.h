@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "port/atomics.h"
 
 /*
  * What a process is: the server's BackendType, with parallel workers told
@@ -60,6 +61,43 @@ extern int	pgscale_procs_count(void);
  * incremented for every torn read.
  */
 extern bool pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries);
+
+/*
+ * Where a process shows that it does something else than when it was read.
+ * Asking that takes two cache lines and no call.
+ */
+typedef struct PgscaleProcMark
+{
+	const volatile uint32 *wait_event_at;
+	const volatile int *changecount_at;
+	uint32		wait_event;
+	int			changecount;
+} PgscaleProcMark;
+
+/* Returns false if the process does not show it. */
+extern bool pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark);
+
+/*
+ * Is it the same process, in the same wait, at the same statement?  A process
+ * that ends changes its status, too.
+ */
+static inline bool
+pgscale_proc_same(const PgscaleProcMark *mark)
+{
+	uint32		wait_event = *mark->wait_event_at;
+
+	pg_read_barrier();
+	return wait_event == mark->wait_event &&
+		*mark->changecount_at == mark->changecount;
+}
+
+/* Makes the cache fetch what the question will need. */
+static inline void
+pgscale_proc_prefetch(const PgscaleProcMark *mark)
+{
+	__builtin_prefetch((const void *) mark->wait_event_at);
+	__builtin_prefetch((const void *) mark->changecount_at);
+}
 
 /* The slot of the calling process. */
 extern int	pgscale_procs_self(void);

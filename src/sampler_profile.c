@@ -110,6 +110,9 @@ typedef struct IndexElement
 static profile_index_hash *index_of = NULL;
 static int32 hand = 0;
 
+/* Incremented when an entry's number may mean something else from now on. */
+static uint32 generation = 0;
+
 PG_FUNCTION_INFO_V1(pgscale_sampler_profile);
 
 static int
@@ -253,6 +256,7 @@ evict(void)
 	other->ns += v->ns;
 	profile_index_delete(index_of, v->key);
 	profile->totals.evictions++;
+	generation++;
 	return victim;
 }
 
@@ -292,6 +296,23 @@ pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 samples, uint64 
 }
 
 void
+pgscale_profile_add_again(int entry, uint64 ns)
+{
+	PgscaleProfileEntry *e = entry_to_change(entry);
+
+	e->samples++;
+	e->ns += ns;
+	profile->totals.samples++;
+	profile->totals.ns += ns;
+}
+
+uint32
+pgscale_profile_generation(void)
+{
+	return generation;
+}
+
+void
 pgscale_profile_move(int entry, uint64 since, int64 queryid, uint64 samples, uint64 ns)
 {
 	PgscaleProfileEntry *from;
@@ -328,6 +349,7 @@ pgscale_profile_reset(void)
 	profile->totals.reset_at = GetCurrentTimestamp();
 	profile_index_reset(index_of);
 	hand = 0;
+	generation++;
 	pgscale_profile_end();
 }
 

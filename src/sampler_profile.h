@@ -77,6 +77,13 @@ extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint,
 								uint64 samples, uint64 ns);
 
 /*
+ * Adds a sample to an entry that pgscale_profile_add() returned.  The number
+ * holds as long as pgscale_profile_generation() stays the same.
+ */
+extern void pgscale_profile_add_again(int entry, uint64 ns);
+extern uint32 pgscale_profile_generation(void);
+
+/*
  * Moves what an entry was given since a sequence number to the same key with
  * another query identifier.  Does nothing if the entry was evicted meanwhile.
  */
