@@ -88,9 +88,8 @@ copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid
 }
 
 /*
- * A parallel worker counts for the statement of its leader.  It carries the
- * identifier of the plan it was given, which inside a function is not the
- * top-level one; workers that build an index carry none at all before 18.
+ * A parallel worker counts for the statement of its leader.  Those of a query
+ * carry its identifier, those that build an index carry none before 18.
  */
 static void
 adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc,

@@ -445,6 +445,8 @@ serve_resets(void)
 		return;
 
 	pgscale_profile_reset();
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].nparked = 0;
 	pgscale_history_reset();
 	pgscale_timeline_reset();
 	pgscale_sampler_stats_reset();
