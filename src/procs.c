@@ -266,13 +266,17 @@ pgscale_wait_event_name(uint32 wait_event)
 }
 
 /*
- * The Activity class is a server process' main loop.  Two events of the
- * Client class are the same for a session and for a walsender.
+ * The Activity class is a server process' main loop, and an extension's worker
+ * waits in its own main loop for most of its life.  Two events of the Client
+ * class are the same for a session and for a walsender.
  */
 bool
-pgscale_wait_event_is_idle(uint32 wait_event)
+pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
 {
-	return (wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_ACTIVITY ||
+	uint32		class = wait_event & PGSCALE_WAIT_CLASS;
+
+	return class == PG_WAIT_ACTIVITY ||
+		(class == PG_WAIT_EXTENSION && kind == (PgscaleProcKind) B_BG_WORKER) ||
 		wait_event == WAIT_EVENT_CLIENT_READ ||
 		wait_event == PGSCALE_WAIT_WAL_SENDER_IDLE;
 }

@@ -119,7 +119,7 @@ extern const char *pgscale_wait_event_type(uint32 wait_event);
 extern const char *pgscale_wait_event_name(uint32 wait_event);
 
 /* Waiting for something to do, as opposed to waiting while doing it. */
-extern bool pgscale_wait_event_is_idle(uint32 wait_event);
+extern bool pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event);
 
 /*
  * The number under which an event can be kept beyond a restart: extensions'

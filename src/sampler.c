@@ -335,7 +335,7 @@ sample_slot(int slot, uint64 sequence, int64 ns)
 	if (proc->running && proc->queryid == 0)
 		park(state, state->entry, sequence, ns);
 
-	idle = pgscale_wait_event_is_idle(proc->wait_event);
+	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
 	if (!idle || sampler_history_idle)
 		pgscale_history_add(proc, key.queryid);
 	if (!idle && proc->session)

@@ -505,7 +505,7 @@ pgscale_sampler_profile(PG_FUNCTION_ARGS)
 		nulls[3] = (e->key.queryid == 0);
 		values[4] = CStringGetTextDatum(pgscale_wait_event_type(e->key.wait_event));
 		values[5] = CStringGetTextDatum(pgscale_wait_event_name(e->key.wait_event));
-		values[6] = BoolGetDatum(pgscale_wait_event_is_idle(e->key.wait_event));
+		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
 		values[7] = Int64GetDatum((int64) e->samples);
 		values[8] = Float8GetDatum((double) e->ns / 1e6);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

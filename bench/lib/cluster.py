@@ -1,0 +1,254 @@
+"""Throwaway PostgreSQL servers with this tree's pgscale.
+
+A Place is a temporary folder with a build of the tree's pgscale in it; nothing is installed into the server's own
+folders, so what is measured is the tree, whatever else this machine has. A Cluster is a server in that folder, reached
+by a Unix socket only. Root hands the folder to the user "nobody", as whom the servers then run, since they refuse root.
+All ends with the program: the servers always, the folder unless the program was killed with -9.
+"""
+import contextlib
+import os
+import pathlib
+import pwd
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import psycopg2
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def _leave(number, frame):
+    sys.exit(128 + number)
+
+
+class Place:
+    """with Place() as place: ..."""
+
+    def __init__(self):
+        self.pg_config = os.environ.get("PG_CONFIG", "pg_config")
+        self.bindir = pathlib.Path(self.ask("--bindir"))
+        self.version = self.ask("--version").split()[1]
+        self.major = int(self.version.split(".")[0])
+        # setpriv also sees to it that no server outlives this program
+        self.as_user = ["setpriv", "--pdeathsig", "INT"]
+        self.user = None
+        if os.getuid() == 0:
+            self.user = "nobody"
+            group = pwd.getpwnam(self.user).pw_gid
+            self.as_user += ["--reuid", self.user, "--regid", str(group), "--clear-groups"]
+        self.clusters = []
+
+    def ask(self, option):
+        return subprocess.run([self.pg_config, option], check=True, capture_output=True, text=True).stdout.strip()
+
+    def __enter__(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _leave)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pgscale-bench."))
+        try:
+            self._build()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc):
+        for cluster in self.clusters:
+            cluster.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _build(self):
+        tree = self.folder / "tree"
+        tree.mkdir()
+        for name in ("Makefile", "pgscale.control"):
+            shutil.copy(TREE / name, tree)
+        for name in ("src", "sql"):
+            shutil.copytree(TREE / name, tree / name, ignore=shutil.ignore_patterns("*.o", "*.bc"))
+        say("building pgscale")
+        make = subprocess.run(["make", "-s", f"-j{os.cpu_count()}", f"PG_CONFIG={self.pg_config}"], cwd=tree,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if make.returncode != 0:
+            sys.exit(f"the build failed:\n{make.stdout}")
+        self.library = self.folder / "library"
+        self.library.mkdir()
+        shutil.move(tree / "pgscale.so", self.library)
+        shutil.move(tree / "sql", self.folder / "sql")
+        shutil.rmtree(tree)
+        self.give(self.folder)
+
+    def give(self, path):
+        """Hands a file, or a folder with all in it, to the user of the servers."""
+        if self.user:
+            subprocess.run(["chown", "-R", f"{self.user}:", path], check=True)
+
+    def compile(self, source):
+        """Compiles one C file and returns the program."""
+        program = self.folder / pathlib.Path(source).stem
+        subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+        self.give(program)
+        return program
+
+    def popen(self, command, **kwargs):
+        """Starts a program of the server's folder, or any other one, as the ordinary user."""
+        command = [str(word) for word in command]
+        if "/" not in command[0]:
+            command[0] = str(self.bindir / command[0])
+        return subprocess.Popen(self.as_user + command, cwd=self.folder, stdin=subprocess.DEVNULL, **kwargs)
+
+    def run(self, command):
+        """Runs a program likewise and returns its output; an error ends the experiment."""
+        process = self.popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            output = process.communicate()[0]
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if process.returncode != 0:
+            sys.exit(f"{command[0]} failed:\n{output}")
+        return output
+
+    def cluster(self, name, **settings):
+        self.clusters.append(Cluster(self, name, settings))
+        return self.clusters[-1]
+
+
+class Cluster:
+    """A server: with place.cluster("a", work_mem="8MB") as server: ..., or start() and stop() as often as needed."""
+
+    # quick to start, and nothing in the background that could be mistaken for what is measured
+    SETTINGS = {
+        "listen_addresses": "",
+        "unix_socket_permissions": "0700",
+        "autovacuum": "off",
+        "checkpoint_timeout": "1h",
+        "max_wal_size": "4GB",
+        "shared_buffers": "512MB",
+        "synchronous_commit": "off",
+        "logging_collector": "off",
+    }
+
+    def __init__(self, place, name, settings):
+        self.place = place
+        self.name = name
+        self.settings = settings
+        self.folder = place.folder / name
+        self.process = None
+        place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    def start(self, **settings):
+        """Settings given here hold until the server stops."""
+        command = ["postgres", "-D", self.folder]
+        fixed = {"unix_socket_directories": self.folder, "dynamic_library_path": f"{self.place.library}:$libdir"}
+        for key, value in {**self.SETTINGS, **fixed, **self.settings, **settings}.items():
+            command += ["-c", f"{key}={value}"]
+        log = self.folder / "log"
+        with open(log, "ab") as out:
+            self.process = self.place.popen(command, stdout=out, stderr=out)
+        for _ in range(300):
+            if self.process.poll() is None:
+                try:
+                    self.connect().close()
+                    return
+                except psycopg2.OperationalError:
+                    time.sleep(0.1)
+        self.stop()
+        sys.exit(f"server {self.name} did not start:\n" + "".join(open(log).readlines()[-20:]))
+
+    def stop(self):
+        for number, seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 20), (signal.SIGKILL, None)):
+            if self.process is None or self.process.poll() is not None:
+                break
+            self.process.send_signal(number)
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                pass
+        self.process = None
+
+    def connect(self, application_name="bench"):
+        connection = psycopg2.connect(host=str(self.folder), user="postgres", dbname="postgres",
+                                      application_name=application_name)
+        connection.autocommit = True
+        return connection
+
+    def create_pgscale(self, connection):
+        """What CREATE EXTENSION would do if the tree's build were installed."""
+        script = (self.place.folder / "sql" / "pgscale--1.0.sql").read_text()
+        lines = [line for line in script.splitlines() if not line.startswith("\\")]
+        run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
+
+    def pgbench(self, *options):
+        """Runs pgbench and returns its transactions per second, without the time of connecting."""
+        output = self.place.run(["pgbench", "-h", self.folder, "-U", "postgres", *options, "postgres"])
+        for line in output.splitlines():
+            if line.startswith("tps = "):
+                return float(line.split()[2])
+        return None
+
+    @contextlib.contextmanager
+    def busy(self, clients):
+        """Runs so many clients of pgbench -S, none if 0, within a with."""
+        if not clients:
+            yield
+            return
+        load = self.place.popen(
+            ["pgbench", "-h", self.folder, "-U", "postgres", "-n", "-S", "-M", "prepared", "-c", clients, "-j", 2,
+             "-T", 3600, "postgres"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            end(load)
+
+    def worker(self, title):
+        """The process id of the one server process whose title contains these words."""
+        found = []
+        for pid in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            try:
+                if title in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
+                    found.append(int(pid))
+            except (FileNotFoundError, ProcessLookupError):
+                pass            # it has just ended
+        if len(found) != 1:
+            sys.exit(f"server {self.name} has {len(found)} processes \"{title}\"")
+        return found[0]
+
+
+def end(process):
+    process.terminate()
+    process.wait()
+
+
+def run(connection, statement, *parameters):
+    """Executes a statement and returns its rows, if it has any."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else None
+
+
+def value(connection, statement, *parameters):
+    return run(connection, statement, *parameters)[0][0]
+
+
+def schedstat(pid):
+    """What the kernel knows of a process: nanoseconds on a CPU, nanoseconds ready to run but waiting for one."""
+    on_cpu, ready, _ = pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(on_cpu), int(ready)

@@ -1,0 +1,146 @@
+"""What a sampler costs: CPU time of its process, by the kernel's account, for each tick that it really did.
+
+Two servers with equal settings hold equally many sessions; one sampler at a time is awake, for a few seconds, in turns.
+In the same turns, two loops that wake up as often but do nothing (floor.c) show what no sampler can go below here.
+"""
+import contextlib
+import functools
+import itertools
+import time
+
+import stats
+from cluster import end, schedstat
+from report import percent, table
+from tools import TOOLS, Pgscale
+
+PERIODS = (10, 1)
+# idle sessions, clients of a pgbench that runs meanwhile
+LEVELS = ((10, 0), (100, 0), (500, 0), (100, 4))
+QUICK_LEVELS = ((10, 0), (100, 0))
+SPARE_CONNECTIONS = 20
+FLOORS = {"sleep": "bare sleep", "worker": "bare worker"}
+
+
+def account(pid, seconds):
+    """Share of a core that a process takes."""
+    began, before = time.monotonic(), schedstat(pid)[0]
+    time.sleep(seconds)
+    after, ended = schedstat(pid)[0], time.monotonic()
+    return (after - before) / 1e9 / (ended - began)
+
+
+def floor(place, program, mode, period, seconds):
+    """Measures a loop without work."""
+    process = place.popen([program, mode, period * 1000])
+    try:
+        time.sleep(0.4)
+        share = account(process.pid, seconds)
+    finally:
+        end(process)
+    return {"share": share, "ticks": 1000 / period, "inside_us": None}
+
+
+def awake(tool, server, connection, period, seconds):
+    """Measures a sampler: share of a core, ticks a second, microseconds of a tick that are the sampler's own."""
+    tool.set_period(server, connection, period)
+    try:
+        # the peer's ticks are counted by a read that its collector serves, so that is done outside the measured time
+        time.sleep(0.3)
+        began, before, inside = time.monotonic(), tool.ticks(connection), tool.inside_us(connection)
+        time.sleep(0.1)
+        share = account(server.worker(tool.title), seconds)
+        ended, ticks = time.monotonic(), tool.ticks(connection) - before
+        if inside is not None:
+            inside = (tool.inside_us(connection) - inside) / ticks
+    finally:
+        tool.set_period(server, connection, 0)
+    return {"share": share, "ticks": ticks / (ended - began), "inside_us": inside}
+
+
+def asleep(server, tool, seconds):
+    share = account(server.worker(tool.title), seconds)
+    if share > 0.0001:
+        raise RuntimeError(f"{tool.name} is not asleep: {percent(share, 3)}")
+
+
+def level(place, program, idle, clients, repetitions, seconds):
+    results = []
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for tool in TOOLS:
+            server = place.cluster(f"cost-{tool.name}-{idle}-{clients}", max_connections=idle + SPARE_CONNECTIONS,
+                                   shared_preload_libraries=tool.library)
+            stack.enter_context(server)
+            connection = stack.enter_context(contextlib.closing(server.connect()))
+            tool.create(server, connection)
+            if clients:
+                server.pgbench("-i", "-s", 10, "-q")
+            for _ in range(idle):
+                stack.enter_context(contextlib.closing(server.connect()))
+            tool.set_period(server, connection, 0)
+            servers[tool.name] = server, connection
+        time.sleep(2)
+        for tool in TOOLS:
+            asleep(servers[tool.name][0], tool, 0.5)
+        conditions = itertools.product([*TOOLS, *FLOORS], PERIODS)
+        for number, (who, period) in stats.rounds(repetitions, conditions):
+            if who in FLOORS:
+                with servers[Pgscale.name][0].busy(clients):
+                    found = floor(place, program, who, period, seconds)
+                name = FLOORS[who]
+            else:
+                with servers[who.name][0].busy(clients):
+                    found = awake(who, *servers[who.name], period, seconds)
+                name = who.name
+            results.append({"idle": idle, "clients": clients, "round": number, "who": name, "period": period,
+                            "tick_us": found["share"] / found["ticks"] * 1e6, **found})
+    return results
+
+
+def measure(place, quick):
+    repetitions, seconds = (1, 1) if quick else (7, 3)
+    program = place.compile(__file__.replace("cost.py", "floor.c"))
+    results = []
+    for idle, clients in QUICK_LEVELS if quick else LEVELS:
+        results += level(place, program, idle, clients, repetitions, seconds)
+    return results
+
+
+def values(results, what, **wanted):
+    return [r[what] for r in results if all(r[k] == v for k, v in wanted.items())]
+
+
+def net(results, who, **wanted):
+    """Microseconds a tick beyond those of the bare worker in the same round."""
+    bare = values(results, "tick_us", who=FLOORS["worker"], **wanted)
+    return [tick - floor for tick, floor in zip(values(results, "tick_us", who=who, **wanted), bare)]
+
+
+def show(results):
+    rows = []
+    names = list(FLOORS.values()) + [tool.name for tool in TOOLS]
+    for (idle, clients), period, who in itertools.product(LEVELS, PERIODS, names):
+        wanted = {"idle": idle, "clients": clients, "period": period, "who": who}
+        shares = values(results, "share", **wanted)
+        if shares:
+            ticks = stats.median(values(results, "ticks", **wanted))
+            tick = values(results, "tick_us", **wanted)
+            low, high = stats.interval(tick)
+            work = "" if who in FLOORS.values() else f"{stats.median(net(results, **wanted)):.1f}"
+            inside = f"{stats.median(values(results, 'inside_us', **wanted)):.1f}" if who == Pgscale.name else ""
+            rows.append([f"{idle} idle" + (f", {clients} busy" if clients else ""), f"{period} ms", who,
+                         percent(stats.median(shares), 2), f"{ticks:.1f}", f"{stats.median(tick):.1f}",
+                         f"{low:.1f} .. {high:.1f}", work, inside])
+    return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick", "95 %", "above bare worker", "inside"], rows)
+
+
+def required(results):
+    for period, limit in ((10, 0.003), (1, 0.03)):
+        wanted = {"idle": 100, "clients": 0, "period": period}
+        mine = stats.median(values(results, "share", who=Pgscale.name, **wanted))
+        yield f"cost: {period} ms, 100 sessions", percent(mine, 2), f"{percent(limit)} of a core", mine < limit
+        for what, figures in (("", functools.partial(values, results, "tick_us")),
+                              (" above a bare worker's", functools.partial(net, results))):
+            mine, theirs = (stats.median(figures(who=tool.name, **wanted)) for tool in TOOLS)
+            yield f"cost: tick{what}, {period} ms, 100 sessions", f"{mine:.1f} µs", \
+                f"half of the peer's {theirs:.1f} µs", mine <= theirs / 2

@@ -1,0 +1,98 @@
+"""The two samplers, seen alike: both count on every tick what each process waits for."""
+import os
+import signal
+import time
+
+from cluster import run, value
+
+# Far beyond any experiment: the peer has no switch, but does nothing for so long.
+NEVER_MS = 3600 * 1000
+
+
+class Pgscale:
+    name = "pgscale"
+    library = "pgscale"
+    title = "pgscale sampler"
+
+    @staticmethod
+    def settings(period):
+        return {"pgscale.sampler_period": period, "pgscale.sampler_save": "off"}
+
+    @staticmethod
+    def create(server, connection):
+        server.create_pgscale(connection)
+
+    @staticmethod
+    def reset(connection):
+        run(connection, "SELECT pgscale.sampler_reset()")
+
+    @staticmethod
+    def set_period(server, connection, period):
+        """0 pauses. Only the sampler is told: hundreds of sessions that reload take a second of CPU."""
+        run(connection, f"ALTER SYSTEM SET pgscale.sampler = {'on' if period else 'off'}")
+        if period:
+            run(connection, f"ALTER SYSTEM SET pgscale.sampler_period = {period}")
+        os.kill(server.worker(Pgscale.title), signal.SIGHUP)
+
+    @staticmethod
+    def ticks(connection):
+        return value(connection, "SELECT ticks FROM pgscale.sampler_stats")
+
+    @staticmethod
+    def inside_us(connection):
+        """The time from the begin to the end of each tick, all in all."""
+        return value(connection, "SELECT coalesce(ticks * tick_mean_us, 0) FROM pgscale.sampler_stats")
+
+    @staticmethod
+    def wait_ms(connection, event_type, event):
+        return float(value(connection, """
+            SELECT coalesce(sum(wait_ms), 0) FROM pgscale.sampler_profile()
+             WHERE backend_type = 'client backend' AND event_type = %s AND event ~ %s""", event_type, event))
+
+
+class PgWaitSampling:
+    name = "pg_wait_sampling"
+    library = "pg_wait_sampling"
+    title = "pg_wait_sampling collector"
+
+    @staticmethod
+    def settings(period):
+        return {"pg_wait_sampling.profile_period": period, "pg_wait_sampling.history_period": period}
+
+    @staticmethod
+    def create(server, connection):
+        run(connection, "CREATE EXTENSION pg_wait_sampling")
+
+    @staticmethod
+    def reset(connection):
+        run(connection, "SELECT pg_wait_sampling_reset_profile()")
+        time.sleep(0.05)
+
+    @staticmethod
+    def set_period(server, connection, period):
+        """0 pauses. The settings are in shared memory, and a read wakes the collector."""
+        for kind in ("profile", "history"):
+            run(connection, f"SET pg_wait_sampling.{kind}_period = {period or NEVER_MS}")
+        PgWaitSampling.ticks(connection)
+
+    @staticmethod
+    def ticks(connection):
+        """It does not count them, but the checkpointer of an idle server waits at every one."""
+        return int(value(connection, """
+            SELECT coalesce(sum(p.count), 0) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)
+             WHERE a.backend_type = 'checkpointer'"""))
+
+    @staticmethod
+    def inside_us(connection):
+        return None
+
+    @staticmethod
+    def wait_ms(connection, event_type, event):
+        period = int(value(connection, "SELECT current_setting('pg_wait_sampling.profile_period')"))
+        count = value(connection, """
+            SELECT coalesce(sum(p.count), 0) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)
+             WHERE a.backend_type = 'client backend' AND p.event_type = %s AND p.event ~ %s""", event_type, event)
+        return float(count) * period
+
+
+TOOLS = (Pgscale, PgWaitSampling)
