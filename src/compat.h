@@ -32,9 +32,6 @@
 #else
 #include "utils/queryjumble.h"
 #endif
-#if PG_VERSION_NUM >= 180000
-#include "storage/waiteventset.h"
-#endif
 
 /* The major version as a number, for files that must not cross majors. */
 #define PGSCALE_MAJOR	(PG_VERSION_NUM / 10000)
@@ -82,17 +79,6 @@ extern uint32 pgscale_wait_event_new(const char *name);
 	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
 #define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count, execute_once
 #endif
-
-/* 17 (commit 50c67c201) ties wait event sets to a resource owner. */
-static inline WaitEventSet *
-pgscale_wait_event_set(int nevents)
-{
-#if PG_VERSION_NUM >= 170000
-	return CreateWaitEventSet(NULL, nevents);
-#else
-	return CreateWaitEventSet(TopMemoryContext, nevents);
-#endif
-}
 
 /*
  * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and

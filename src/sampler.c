@@ -132,7 +132,7 @@ static PgscaleSamplerStats *stats = NULL;
 /* The worker's own. */
 static SlotState *slot_states = NULL;
 static QuietSlot *quiet_slots = NULL;
-static PgscaleTimer *timer = NULL;
+static PgscaleTimer timer;
 static int64 last_tick;			/* on the monotonic clock */
 static int64 cpu_base;			/* added to the process' CPU time in stats */
 
@@ -432,7 +432,7 @@ apply_settings(void)
 	/* Time that was not observed is not to be counted. */
 	if (stats->period_ns == 0)
 		last_tick = pgscale_worker_clock();
-	pgscale_timer_set(timer, period);
+	pgscale_timer_set(&timer, period);
 	stats->period_ns = period;
 }
 
@@ -477,7 +477,6 @@ pgscale_sampler_main(Datum arg)
 		slot_states[slot].entry = -1;
 	quiet_slots = MemoryContextAllocZero(TopMemoryContext,
 										 pgscale_procs_count() * sizeof(QuietSlot));
-	timer = pgscale_timer_create();
 	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
 
 	pgscale_profile_attach_writer();
@@ -491,7 +490,7 @@ pgscale_sampler_main(Datum arg)
 	for (;;)
 	{
 		int64		due;
-		int64		expired = pgscale_timer_wait(timer, &due);
+		int64		expired = pgscale_timer_wait(&timer, &due);
 
 		if (pgscale_worker_interrupts())
 			apply_settings();

@@ -50,8 +50,10 @@ typedef struct History
 
 static History *history = NULL;
 
-/* Of the tick that is being written. */
+/* Of the present tick; most find everybody idle and write nothing here. */
 static TimestampTz tick_at;
+static int	tick_max_samples;
+static bool writing;
 static uint64 next;
 
 PG_FUNCTION_INFO_V1(pgscale_sampler_history);
@@ -83,9 +85,8 @@ void
 pgscale_history_begin(TimestampTz sampled_at, int max_samples)
 {
 	tick_at = sampled_at;
-	next = pg_atomic_read_u64(&history->head);
-	pg_atomic_write_u64(&history->reserved, next + max_samples);
-	pg_write_barrier();
+	tick_max_samples = max_samples;
+	writing = false;
 }
 
 void
@@ -95,6 +96,14 @@ pgscale_history_add(const PgscaleProc *proc, int64 queryid)
 
 	if (history->capacity == 0)
 		return;
+
+	if (!writing)
+	{
+		writing = true;
+		next = pg_atomic_read_u64(&history->head);
+		pg_atomic_write_u64(&history->reserved, next + tick_max_samples);
+		pg_write_barrier();
+	}
 
 	sample = &history->samples[next++ % history->capacity];
 	sample->sampled_at = tick_at;
@@ -110,6 +119,8 @@ pgscale_history_add(const PgscaleProc *proc, int64 queryid)
 void
 pgscale_history_end(void)
 {
+	if (!writing)
+		return;
 	pg_write_barrier();
 	pg_atomic_write_u64(&history->head, next);
 	pg_atomic_write_u64(&history->reserved, next);

@@ -12,8 +12,6 @@
 
 #include "postgres.h"
 
-typedef struct PgscaleTimer PgscaleTimer;
-
 /* Registers a worker that runs function, from consistency on, for ever. */
 extern void pgscale_worker_register(const char *name, const char *function);
 
@@ -36,15 +34,19 @@ extern int64 pgscale_worker_cpu_time(void);
  * A timer that expires at start + n * period, however late its expirations
  * are noticed.
  */
-extern PgscaleTimer *pgscale_timer_create(void);
+typedef struct PgscaleTimer
+{
+	int64		period_ns;		/* 0 if stopped */
+	int64		next_ns;		/* when it expires next, by the clock above */
+} PgscaleTimer;
 
 /* Start it anew, with the first expiration a period from now; 0 stops it. */
 extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
 
 /*
- * Wait for the next expiration or for the latch.  Returns how many periods
- * expired since the last call (0: only the latch was set) and, if any did,
- * in *due when the first of them was due.
+ * Wait for the next expiration, or for a request to serve.  Returns how many
+ * periods expired since the last call (0: there may be a request) and, if any
+ * did, in *due when the first of them was due.
  */
 extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 
