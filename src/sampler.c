@@ -90,6 +90,7 @@ static bool sampler_save = true;
 typedef struct Parked
 {
 	int			entry;
+	uint64		since;			/* the profile's sequence at the first */
 	uint64		samples;
 	uint64		ns;
 } Parked;
@@ -100,7 +101,6 @@ typedef struct SlotState
 	PgscaleProc proc;
 	int			entry;			/* where its last sample was counted, or -1 */
 	TimestampTz parked_activity;	/* the statement they are of */
-	uint64		parked_since;	/* the profile's sequence at the first */
 	int			nparked;
 	Parked		parked[MAX_PARKED];
 } SlotState;
@@ -263,11 +263,7 @@ park(SlotState *state, int entry, uint64 sequence, int64 ns)
 
 	if (state->parked_activity != state->proc.activity_start)
 		state->nparked = 0;
-	if (state->nparked == 0)
-	{
-		state->parked_activity = state->proc.activity_start;
-		state->parked_since = sequence;
-	}
+	state->parked_activity = state->proc.activity_start;
 
 	for (i = 0; i < state->nparked; i++)
 		if (state->parked[i].entry == entry)
@@ -278,6 +274,7 @@ park(SlotState *state, int entry, uint64 sequence, int64 ns)
 	{
 		memset(&state->parked[i], 0, sizeof(Parked));
 		state->parked[i].entry = entry;
+		state->parked[i].since = sequence;
 		state->nparked++;
 	}
 	state->parked[i].samples++;
@@ -290,7 +287,7 @@ unpark(SlotState *state)
 {
 	if (state->parked_activity == state->proc.activity_start)
 		for (int i = 0; i < state->nparked; i++)
-			pgscale_profile_move(state->parked[i].entry, state->parked_since,
+			pgscale_profile_move(state->parked[i].entry, state->parked[i].since,
 								 state->proc.queryid,
 								 state->parked[i].samples, state->parked[i].ns);
 	state->nparked = 0;
