@@ -1,0 +1,85 @@
+# What pgscale does when it was not preloaded, and when its worker could not be started or is switched off.
+use strict;
+use warnings;
+use PgscaleTest;
+use Test::More;
+
+my $node = pgscale_node('main', preload => '', create => 0);
+my $db = session($node);
+
+# not preloaded
+
+$db->sql('CREATE EXTENSION pgscale');
+is($db->sql("SELECT count(*) FROM pgscale.wait_current WHERE pid = " . $db->pid . " AND queryid IS NULL"),
+    1, 'wait_current needs no preload');
+
+my @needing = split /\n/, $db->sql(<<'EOQ');
+SELECT format('%s(%s)', oid::regproc, CASE proname WHEN 'wait_timeline' THEN 'interval ''1 s''' END)
+  FROM pg_proc
+ WHERE pronamespace = 'pgscale'::regnamespace
+   AND proname NOT IN ('health', 'sampler_current', 'query_waits')
+ ORDER BY 1
+EOQ
+cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');
+for my $call (@needing)
+{
+    my ($state, $text) = $db->try("SELECT * FROM $call");
+    is($state, '55000', "$call without preload: object_not_in_prerequisite_state");
+    like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
+}
+is($db->sql(q{SELECT feature, enabled, working, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
+    FROM pgscale.health ORDER BY 1}),
+    "query_waits|f|f|t|t\nsampler|f|f|t|t", 'health says that it is not loaded');
+is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
+
+# no room for the worker: the only place is the logical replication launcher's
+
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale'\nmax_worker_processes = 1");
+$node->restart;
+$db = session($node);
+is($db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}), 'f',
+    'no worker: health does not say that it works');
+$db->poll_ok(
+    q{SELECT enabled AND NOT working AND reason ~ 'never started' AND reason ~ 'max_worker_processes is 1'
+      AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'sampler'},
+    'no worker: health names max_worker_processes');
+is($db->sql('SELECT pid IS NULL, starts, ticks, samples FROM pgscale.sampler_stats'), 't|0|0|0',
+    'no worker: nothing was sampled');
+is($db->sql('SELECT count(*) FROM pgscale.sampler_profile()'), 0, 'no worker: an empty profile');
+
+# switched off and on
+
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+$db = session($node);
+$db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'the sampler ticks');
+$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}, 'health says that it works');
+
+$db->sampler('off');
+my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
+is($db->sql(q{SELECT enabled, working, reason ~ 'switched off', action ~ 'pgscale.sampler to on' FROM pgscale.health
+    WHERE feature = 'sampler'}), 'f|f|t|t', 'switched off: health says so');
+my ($pid, $observed) = split /\|/, $db->sql('SELECT pid, observed_ms FROM pgscale.sampler_stats');
+
+# so long that it would tick many times
+$db->sql('SELECT pg_sleep(0.5)');
+is($db->sql('SELECT ticks FROM pgscale.sampler_stats'), $ticks, 'switched off: no ticks');
+$db->sql('CREATE TABLE switched_on AS SELECT clock_timestamp() AS at');
+$db->sampler('on');
+$db->poll_ok("SELECT ticks > $ticks FROM pgscale.sampler_stats", 'switched on: it ticks again');
+is($db->sql("SELECT pid, observed_ms - $observed < 100 + 1000 * extract(epoch FROM clock_timestamp() - at)
+    FROM pgscale.sampler_stats, switched_on"), "$pid|t", 'the same process, and time while it was off is not counted');
+
+# a period set by reload
+
+$db->sql('ALTER SYSTEM SET pgscale.sampler_period = 7');
+$db->sql('SELECT pg_reload_conf()');
+$db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'the period follows the setting', 7);
+
+# Switched off it waits for nothing but its latch, and still does not outlive the postmaster.
+$db->sampler('off');
+$db->quit;
+$node->kill9;
+until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler ends with the postmaster');
+
+done_testing();

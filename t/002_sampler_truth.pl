@@ -1,0 +1,156 @@
+# What the sampler says about sessions of which the truth is known: what they wait for, for how long, and in which
+# statement.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', conf => <<'EOC');
+wal_level = replica
+max_wal_senders = 2
+max_worker_processes = 16
+max_parallel_workers = 8
+EOC
+my $db = session($node);
+my $other = session($node);
+my $third = session($node);
+
+$db->sql(<<'EOQ');
+CREATE TABLE t (i int);
+CREATE TABLE lines (i int PRIMARY KEY, filler char(2000));
+ALTER TABLE lines ALTER filler SET STORAGE PLAIN, SET (parallel_workers = 2);
+INSERT INTO lines SELECT i, 'x' FROM generate_series(1, 100) i;
+
+-- seconds on CPU by the server's clock; the milliseconds that it took
+CREATE FUNCTION busy(seconds float8) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+BEGIN
+    WHILE clock_timestamp() < began + seconds * interval '1 s' LOOP
+    END LOOP;
+    RETURN 1000 * extract(epoch FROM clock_timestamp() - began);
+END $$;
+
+CREATE FUNCTION nap(i int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE IMMUTABLE AS $$
+BEGIN
+    PERFORM pg_sleep(0.01);
+    RETURN i;
+END $$;
+
+CREATE FUNCTION naps() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM count(*) FROM lines WHERE nap(i) > 1;
+END $$;
+
+-- time and samples of an event, whoever's
+CREATE FUNCTION of_event(what text, OUT queryid bigint, OUT backend_type text, OUT samples bigint, OUT wait_ms float8)
+RETURNS SETOF record LANGUAGE sql AS $$
+    SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale.wait_profile
+     WHERE what IN (event, event_type || ':' || event) GROUP BY 1, 2
+$$;
+EOQ
+
+# A known span of sleep, and one on CPU; what the server measured of itself is the truth.
+$other->start(q{SELECT clock_timestamp(), pg_sleep(1), clock_timestamp()});
+$third->start(q{SELECT busy(1)});
+my (undef, $slept) = $other->finish;
+my (undef, $busy) = $third->finish;
+my $sleeper = $db->queryid($other);
+my $burner = $db->queryid($third);
+isnt($sleeper, '', 'the sleeper has a query identifier');
+isnt($sleeper, $burner, 'which is not that of the burner');
+my ($from, undef, $to) = split /\|/, $slept;
+for ([ 'Timeout:PgSleep', $sleeper, "1000 * extract(epoch FROM '$to'::timestamptz - '$from'::timestamptz)" ],
+    [ 'CPU:CPU', $burner, $busy ])
+{
+    my ($event, $queryid, $truth) = @$_;
+    is($db->sql("SELECT abs(wait_ms / ($truth) - 1) < 0.2 AND samples > 10 FROM of_event('$event')
+        WHERE queryid = $queryid AND backend_type = 'client backend'"), 't', "$event lasts as long as it did")
+      or diag $db->sql("SELECT $truth, e, s FROM of_event('$event') e, pgscale.sampler_stats s");
+}
+is($db->sql(q{SELECT datid = (SELECT oid FROM pg_database WHERE datname = current_database()), userid = current_user::regrole
+    FROM pgscale.wait_profile WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
+is($db->sql("SELECT count(*) > 10, count(DISTINCT pid), min(state) FROM pgscale.wait_history
+    WHERE event = 'PgSleep' AND queryid = $sleeper AND pid = " . $other->pid), 't|1|active',
+    'and each sample in the history');
+
+# Idle sessions
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale.sampler_profile() s USING (event) WHERE s.idle'), 0,
+    'no idle waits');
+$db->sql('SET pgscale.sampler_show_idle = on');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = 'Client' AND event = 'ClientRead'
+    AND backend_type = 'client backend' AND queryid IS NULL}, 'idle sessions, when asked for');
+is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = 'Activity'}), 't',
+    'and idle server processes');
+$db->sql('RESET pgscale.sampler_show_idle');
+
+# A lock
+$db->sql('SELECT pgscale.sampler_reset()');
+$other->sql('BEGIN; UPDATE lines SET filler = i WHERE i = 1');
+$third->start('UPDATE lines SET filler = 2 * i WHERE i = 1');
+$db->poll_ok('SELECT event, queryid IS NOT NULL FROM pgscale.wait_current WHERE pid = ' . $third->pid,
+    'wait_current: a lock, with its query', 'transactionid|t');
+$db->poll_ok(q{SELECT sum(samples) > 3 FROM of_event('Lock:transactionid')}, 'wait_profile: a lock');
+$other->sql('ROLLBACK');
+$third->finish;
+is($db->sql(q{SELECT DISTINCT queryid FROM of_event('Lock:transactionid')}), $db->queryid($third), 'of the waiting query');
+
+# A wait in parse analysis, before there is an identifier: it is found with the statement afterwards.
+$other->sql('BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE');
+$third->start('SELECT i AS waited_for FROM t');
+$db->poll_ok(q{SELECT samples > 5 FROM of_event('Lock:relation') WHERE queryid IS NULL},
+    'a wait in parse analysis has no query yet');
+my $before = $db->sql(q{SELECT samples FROM of_event('Lock:relation')});
+$other->sql('ROLLBACK');
+$third->finish;
+my $reader = $db->queryid($third);
+$db->poll_ok(q{SELECT count(*) FROM of_event('Lock:relation') WHERE queryid IS NULL}, 'it is moved, and nothing is left', 0);
+is($db->sql("SELECT count(*), sum(samples) >= $before FROM of_event('Lock:relation') WHERE queryid = $reader"), '1|t',
+    'to the query that it was of');
+is($db->sql("SELECT count(*) FROM of_event('Lock:relation')"), 1, 'and to no other');
+
+# Waits for the commit of a single statement
+my $insert = 'INSERT INTO t VALUES (1)';
+$other->sql($insert);
+my $inserter = $db->queryid($other);
+my $script = PostgreSQL::Test::Utils::tempdir() . '/insert.sql';
+append_to_file($script, "$insert;\n");
+for my $protocol ('simple', 'extended', 'prepared')
+{
+    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('ALTER SYSTEM SET synchronous_standby_names = missing');
+    $db->sql('SELECT pg_reload_conf()');
+    my $output;
+    my $pgbench = IPC::Run::start(
+        [ 'pgbench', '-n', '-t', 1, '-M', $protocol, '-f', $script, $node->connstr('postgres') ],
+        '>&', \$output, IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
+    $db->poll_ok(q{SELECT queryid FROM pgscale.wait_current WHERE event_type = 'IPC' AND event = 'SyncRep'},
+        "wait_current: a wait for commit, $protocol protocol", $inserter);
+    $db->poll_ok(q{SELECT queryid FROM of_event('SyncRep') WHERE samples > 3}, 'wait_profile: likewise', $inserter);
+    $db->sql('ALTER SYSTEM RESET synchronous_standby_names');
+    $db->sql('SELECT pg_reload_conf()');
+    $pgbench->finish;
+    is($db->sql(q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM of_event('SyncRep')}), $inserter,
+        'and nothing without a query');
+}
+
+# Parallel workers count for the statement of their leader, even where they know another one or none.
+$other->sql('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
+$other->sql(q{SET max_parallel_workers_per_gather = 2; SET maintenance_work_mem = '256MB'});
+for my $statement ('SELECT count(*) FROM lines WHERE nap(i) > 2', 'SELECT naps()', 'CREATE INDEX lines_i ON lines (nap(i))')
+{
+    $db->sql('SELECT pgscale.sampler_reset()');
+    $other->start($statement);
+    $db->poll_ok(q{SELECT DISTINCT leader_pid FROM pgscale.wait_current WHERE backend_type = 'parallel worker'},
+        "$statement: parallel workers, with their leader", $other->pid);
+    my ($state, $text) = $other->finish;
+    is($state, '00000', "$statement") or diag $text;
+    my $leader = $db->queryid($other);
+    my $queries = q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM of_event('PgSleep')};
+    is($db->sql("$queries WHERE backend_type = 'parallel worker'"), $leader, 'their waits count for its statement');
+    is($db->sql($queries), $leader, 'and so does all of its sleep');
+}
+
+$node->stop;
+done_testing();

@@ -1,0 +1,107 @@
+# Who may read what, and who may act. New views and functions are covered as they come: the catalog is asked for them.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $statements = have_module('pg_stat_statements');
+my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''));
+my $db = session($node);
+
+$db->sql('CREATE EXTENSION pg_stat_statements') if $statements;
+$db->sql(<<'EOQ');
+CREATE ROLE stranger LOGIN;
+CREATE ROLE observer LOGIN IN ROLE pg_monitor;
+CREATE ROLE granted LOGIN;
+GRANT USAGE ON SCHEMA pgscale TO granted;
+EOQ
+
+# Every function as a call of all its signature, with null arguments: whether one may call it is decided before
+my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
+    WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
+my %acting = map { $_ => 1 } ('pgscale.sampler_reset()');
+my %call = map { split /\|/ } split /\n/, $db->sql(q{
+    SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
+           (SELECT string_agg(format('NULL::%s', format_type(t, NULL)), ', ' ORDER BY n)
+              FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
+      FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'});
+cmp_ok(scalar @views, '>=', 6, 'views');
+cmp_ok(scalar keys %call, '>=', 8, 'functions');
+
+is($db->sql(q{SELECT string_agg(oid::regclass::text, ' ') FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace
+    AND relkind <> 'i' AND has_table_privilege('granted', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')}), '',
+    'nothing is granted to everybody');
+
+# A role without grants, and one that may use the schema but nothing in it
+for my $role ('stranger', 'granted')
+{
+    my $session = session($node, user => $role);
+    for my $view (@views)
+    {
+        is(($session->try("SELECT * FROM $view"))[0], '42501', "$role may not read $view");
+    }
+    for my $function (sort keys %call)
+    {
+        is(($session->try($call{$function}))[0], '42501', "$role may not call $function");
+    }
+    $session->quit;
+}
+
+# pg_monitor reads all and acts on nothing.
+my $observer = session($node, user => 'observer');
+for my $view (@views)
+{
+    my ($state, $text) = $observer->try("SELECT count(*) FROM $view");
+    my $expected = $view eq 'pgscale.query_waits' && !$statements ? '55000' : '00000';
+    is($state, $expected, "pg_monitor may read $view") or diag $text;
+}
+for my $function (sort keys %call)
+{
+    my ($state, $text) = $observer->try($call{$function});
+    if ($acting{$function})
+    {
+        is($state, '42501', "pg_monitor may not call $function");
+    }
+    else
+    {
+        isnt($state, '42501', "pg_monitor may call $function") or diag $text;
+    }
+}
+for my $function (sort keys %acting)
+{
+    ok($call{$function}, "$function is there");
+    $db->sql("GRANT EXECUTE ON FUNCTION $function TO observer, granted");
+    for my $role ('observer', 'granted')
+    {
+        my ($state, $text) = session($node, user => $role)->try($call{$function});
+        is($state, '00000', "$role may call $function when granted") or diag $text;
+    }
+}
+
+# One who was granted just what it takes to read query_waits. The text of queries is another matter.
+SKIP:
+{
+    skip 'this server has no pg_stat_statements', 6 unless $statements;
+
+    $db->sql('GRANT SELECT ON pgscale.wait_profile, pgscale.query_waits TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.sampler_profile(), pgscale.query_waits() TO granted');
+    my $granted = session($node, user => 'granted');
+    $db->sql('SELECT pg_stat_statements_reset()');
+    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pg_sleep(0.2) AS secret');
+    $granted->sql('SELECT pg_sleep(0.2) AS own, 1');
+    my $texts = q{SELECT string_agg(shown, '; ' ORDER BY shown COLLATE "C") FROM
+        (SELECT coalesce(nullif(query, '<insufficient privilege>'), 'HIDDEN')
+           FROM pgscale.query_waits WHERE event = 'PgSleep') q (shown)};
+    is($db->sql($texts), 'SELECT pg_sleep($1) AS own, $2; SELECT pg_sleep($1) AS secret', 'a superuser sees all texts');
+    is($observer->sql($texts), $db->sql($texts), 'so does a member of pg_monitor, which pg_read_all_stats is in');
+    is($granted->sql($texts), 'HIDDEN; SELECT pg_sleep($1) AS own, $2', 'another role sees its own');
+    is($granted->sql(q{SELECT count(*) FROM pgscale.query_waits WHERE query LIKE '%secret%'}), 0, 'and no other');
+    unlike($granted->sql('SELECT string_agg(w::text, $$ $$) FROM pgscale.query_waits w'), qr/secret/, 'in no column');
+    is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
+        AND fraction > 0.5 AND query LIKE '%secret%'}), 't', 'with what pg_stat_statements knows of it');
+}
+
+$node->stop;
+done_testing();
