@@ -79,7 +79,7 @@ $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'the period follows 
 # Switched off it waits for nothing but its latch, and still does not outlive the postmaster.
 $db->sampler('off');
 $db->quit;
-$node->kill9;
+kill_postmaster($node);
 until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler ends with the postmaster');
 
 done_testing();

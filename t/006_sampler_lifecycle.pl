@@ -209,7 +209,7 @@ ticks_on('it goes on');
 # It does not outlive the postmaster.
 $pid = sampler_pid();
 $db->quit;
-$node->kill9;
+kill_postmaster($node);
 until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'the sampler ends with the postmaster');
 
 done_testing();

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node have_module process_state session until_true until_ok);
+our @EXPORT = qw(pgscale_node have_module kill_postmaster process_state session until_true until_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -32,6 +32,7 @@ sub pgscale_node
 shared_preload_libraries = '$preload'
 shared_buffers = 16MB
 max_connections = 50
+dynamic_shared_memory_type = mmap
 autovacuum = off
 restart_after_crash = on
 log_statement = none
@@ -49,6 +50,17 @@ sub have_module
     my $dir = qx(pg_config --pkglibdir);
     chomp $dir;
     return -e "$dir/$name.so";
+}
+
+# Kills it as the kernel would, and removes the one thing outside its folder that it had no time for.
+sub kill_postmaster
+{
+    my $node = shift;
+    my (undef, $shmid) = split ' ', (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[6];
+
+    $node->kill9;
+    shmctl $shmid, 0, 0 or diag "shared memory segment $shmid: $!";    # IPC_RMID: when nobody is attached any more
+    return;
 }
 
 # The letter that the kernel has for a process' state; empty if there is none.
