@@ -1,7 +1,7 @@
 """What a sampler costs: CPU time of its process, by the kernel's account, for each tick that it really did.
 
 Two servers with equal settings hold equally many sessions; one sampler at a time is awake, for a few seconds, in turns.
-In the same turns, two loops that wake up as often but do nothing (floor.c) show what no sampler can go below here.
+In the same turns, a loop that wakes up as often but does nothing (floor.c) shows what no sampler can go below here.
 """
 import contextlib
 import functools
@@ -18,7 +18,7 @@ PERIODS = (10, 1)
 LEVELS = ((10, 0), (100, 0), (500, 0), (100, 4))
 QUICK_LEVELS = ((10, 0), (100, 0))
 SPARE_CONNECTIONS = 20
-FLOORS = {"sleep": "bare sleep", "worker": "bare worker"}
+FLOOR = "bare sleep"
 
 
 def account(pid, seconds):
@@ -29,9 +29,9 @@ def account(pid, seconds):
     return (after - before) / 1e9 / (ended - began)
 
 
-def floor(place, program, mode, period, seconds):
+def floor(place, program, period, seconds):
     """Measures a loop without work."""
-    process = place.popen([program, mode, period * 1000])
+    process = place.popen([program, period * 1000])
     try:
         time.sleep(0.4)
         share = account(process.pid, seconds)
@@ -82,12 +82,12 @@ def level(place, program, idle, clients, repetitions, seconds):
         time.sleep(2)
         for tool in TOOLS:
             asleep(servers[tool.name][0], tool, 0.5)
-        conditions = itertools.product([*TOOLS, *FLOORS], PERIODS)
+        conditions = itertools.product([*TOOLS, FLOOR], PERIODS)
         for number, (who, period) in stats.rounds(repetitions, conditions):
-            if who in FLOORS:
+            if who == FLOOR:
                 with servers[Pgscale.name][0].busy(clients):
-                    found = floor(place, program, who, period, seconds)
-                name = FLOORS[who]
+                    found = floor(place, program, period, seconds)
+                name = who
             else:
                 with servers[who.name][0].busy(clients):
                     found = awake(who, *servers[who.name], period, seconds)
@@ -111,14 +111,14 @@ def values(results, what, **wanted):
 
 
 def net(results, who, **wanted):
-    """Microseconds a tick beyond those of the bare worker in the same round."""
-    bare = values(results, "tick_us", who=FLOORS["worker"], **wanted)
+    """Microseconds a tick beyond those of the bare sleep in the same round."""
+    bare = values(results, "tick_us", who=FLOOR, **wanted)
     return [tick - floor for tick, floor in zip(values(results, "tick_us", who=who, **wanted), bare)]
 
 
 def show(results):
     rows = []
-    names = list(FLOORS.values()) + [tool.name for tool in TOOLS]
+    names = [FLOOR] + [tool.name for tool in TOOLS]
     for (idle, clients), period, who in itertools.product(LEVELS, PERIODS, names):
         wanted = {"idle": idle, "clients": clients, "period": period, "who": who}
         shares = values(results, "share", **wanted)
@@ -126,12 +126,12 @@ def show(results):
             ticks = stats.median(values(results, "ticks", **wanted))
             tick = values(results, "tick_us", **wanted)
             low, high = stats.interval(tick)
-            work = "" if who in FLOORS.values() else f"{stats.median(net(results, **wanted)):.1f}"
+            work = "" if who == FLOOR else f"{stats.median(net(results, **wanted)):.1f}"
             inside = f"{stats.median(values(results, 'inside_us', **wanted)):.1f}" if who == Pgscale.name else ""
             rows.append([f"{idle} idle" + (f", {clients} busy" if clients else ""), f"{period} ms", who,
                          percent(stats.median(shares), 2), f"{ticks:.1f}", f"{stats.median(tick):.1f}",
                          f"{low:.1f} .. {high:.1f}", work, inside])
-    return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick", "95 %", "above bare worker", "inside"], rows)
+    return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick", "95 %", "above bare sleep", "inside"], rows)
 
 
 def required(results):
@@ -140,7 +140,7 @@ def required(results):
         mine = stats.median(values(results, "share", who=Pgscale.name, **wanted))
         yield f"cost: {period} ms, 100 sessions", percent(mine, 2), f"{percent(limit)} of a core", mine < limit
         for what, figures in (("", functools.partial(values, results, "tick_us")),
-                              (" above a bare worker's", functools.partial(net, results))):
+                              (" above a bare sleep's", functools.partial(net, results))):
             mine, theirs = (stats.median(figures(who=tool.name, **wanted)) for tool in TOOLS)
             yield f"cost: tick{what}, {period} ms, 100 sessions", f"{mine:.1f} µs", \
                 f"half of the peer's {theirs:.1f} µs", mine <= theirs / 2

@@ -10,7 +10,7 @@ import tps  # noqa: E402
 import truth  # noqa: E402
 from tools import TOOLS  # noqa: E402
 
-COLOURS = {"pg_wait_sampling": "#d2601a", "pgscale": "#1668b8", "bare worker": "#666666", "bare sleep": "#aaaaaa"}
+COLOURS = {"pg_wait_sampling": "#d2601a", "pgscale": "#1668b8", "bare sleep": "#777777"}
 
 
 def draw_cost(axes, results, period):
