@@ -80,6 +80,7 @@ $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'the period follows 
 $db->sampler('off');
 $db->quit;
 kill_postmaster($node);
-until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler ends with the postmaster');
+until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler ends with the postmaster')
+  or kill 'KILL', $pid;
 
 done_testing();

@@ -210,6 +210,6 @@ ticks_on('it goes on');
 $pid = sampler_pid();
 $db->quit;
 kill_postmaster($node);
-until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'the sampler ends with the postmaster');
+until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'the sampler ends with the postmaster') or kill 'KILL', $pid;
 
 done_testing();
