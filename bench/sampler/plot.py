@@ -50,17 +50,18 @@ def draw_truth(axes, results):
 
 
 def draw_tps(axes, results):
-    for i, name in enumerate(tps.CONDITIONS[1:]):
-        change = [(ratio - 1) * 100 for ratio in tps.ratios(results, name)]
+    names = [tool.name for tool in tps.TOOLS]
+    for i, name in enumerate(names):
+        change = [(ratio - 1) * 100 for ratio in tps.on_to_off(results, name)]
         low, high = stats.interval(change)
-        colour = COLOURS.get(name, "#666666")
+        colour = COLOURS[name]
         axes.plot(change, [i] * len(change), "o", color=colour, markersize=3.5, alpha=0.4)
         axes.plot([low, high], [i + 0.2] * 2, "-", color=colour, linewidth=3)
         axes.plot(stats.median(change), i + 0.2, "|", color=colour, markersize=14, markeredgewidth=2)
     axes.axvline(0, color="#000000", linewidth=0.7)
-    axes.set_ylim(len(tps.CONDITIONS) - 1.5, -0.5)
-    axes.set_yticks(range(len(tps.CONDITIONS) - 1), tps.CONDITIONS[1:], fontsize=8)
-    axes.set_xlabel("TPS against a server without, %")
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_xlabel("TPS with the sampler on against off, %")
     axes.set_title(f"pgbench -S, {tps.PERIOD} ms (dot: a pair, bar: median, 95 %)", fontsize=10)
 
 
