@@ -5,12 +5,10 @@ import pathlib
 import platform
 import subprocess
 
-from cluster import TREE
-
 
 def _output(*command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=TREE).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except FileNotFoundError:
         return ""
 
@@ -33,7 +31,6 @@ def describe(place):
         "kernel": platform.release(),
         "filesystem": _output("stat", "-f", "-c", "%T", str(place.folder)),
         "PostgreSQL": place.version,
-        "pgscale": _output("git", "describe", "--always", "--dirty") or "no git",
     }
 
 
