@@ -33,9 +33,6 @@
 #include "utils/queryjumble.h"
 #endif
 
-/* The major version as a number, for files that must not cross majors. */
-#define PGSCALE_MAJOR	(PG_VERSION_NUM / 10000)
-
 /*
  * 18 made query identifiers signed.  Everything here stores them as int64,
  * which is also what SQL shows.
