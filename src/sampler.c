@@ -328,7 +328,7 @@ sample_slot(int slot, uint64 sequence, int64 ns)
 			key.queryid = nested;
 	}
 
-	state->entry = pgscale_profile_add(&key, state->entry, 1, ns);
+	state->entry = pgscale_profile_add(&key, state->entry, ns);
 	if (proc->running && proc->queryid == 0)
 		park(state, state->entry, sequence, ns);
 

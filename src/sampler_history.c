@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
@@ -157,7 +158,7 @@ pgscale_sampler_history(PG_FUNCTION_ARGS)
 		begin = end - capacity;
 
 	copy = palloc_extended(capacity * sizeof(HistorySample), MCXT_ALLOC_HUGE);
-	memcpy(copy, history->samples, capacity * sizeof(HistorySample));
+	memcpy(copy, history->samples, Min(end, capacity) * sizeof(HistorySample));
 
 	pg_read_barrier();
 	overwritten = pg_atomic_read_u64(&history->reserved);
@@ -170,6 +171,8 @@ pgscale_sampler_history(PG_FUNCTION_ARGS)
 		const char *state = pgscale_proc_state_name(sample->state);
 		Datum		values[9] = {0};
 		bool		nulls[9] = {0};
+
+		CHECK_FOR_INTERRUPTS();
 
 		values[0] = TimestampTzGetDatum(sample->sampled_at);
 		values[1] = Int32GetDatum(sample->pid);

@@ -277,24 +277,6 @@ find_or_make(const PgscaleWaitKey *key)
 	return entry;
 }
 
-int
-pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 samples, uint64 ns)
-{
-	int			entry = hint;
-	PgscaleProfileEntry *e;
-
-	if (hint < 0 || hint >= profile->totals.used ||
-		memcmp(&entry_at(hint)->key, key, sizeof(*key)) != 0)
-		entry = find_or_make(key);
-
-	e = entry_to_change(entry);
-	e->samples += samples;
-	e->ns += ns;
-	profile->totals.samples += samples;
-	profile->totals.ns += ns;
-	return entry;
-}
-
 void
 pgscale_profile_add_again(int entry, uint64 ns)
 {
@@ -304,6 +286,19 @@ pgscale_profile_add_again(int entry, uint64 ns)
 	e->ns += ns;
 	profile->totals.samples++;
 	profile->totals.ns += ns;
+}
+
+int
+pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns)
+{
+	int			entry = hint;
+
+	if (hint < 0 || hint >= profile->totals.used ||
+		memcmp(&entry_at(hint)->key, key, sizeof(*key)) != 0)
+		entry = find_or_make(key);
+
+	pgscale_profile_add_again(entry, ns);
+	return entry;
 }
 
 uint32
@@ -494,6 +489,8 @@ pgscale_sampler_profile(PG_FUNCTION_ARGS)
 		Datum		values[9] = {0};
 		bool		nulls[9] = {0};
 		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
+
+		CHECK_FOR_INTERRUPTS();
 
 		values[0] = CStringGetTextDatum(other ? "other" :
 										pgscale_proc_kind_name(e->key.kind));

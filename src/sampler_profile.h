@@ -70,11 +70,10 @@ extern uint64 pgscale_profile_begin(void);
 extern void pgscale_profile_end(void);
 
 /*
- * Adds to the entry of a key, made if need be, and returns its number.  hint
- * is where the key was last, or -1.
+ * Adds a sample to the entry of a key, made if need be, and returns its number.
+ * hint is where the key was last, or -1.
  */
-extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint,
-								uint64 samples, uint64 ns);
+extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns);
 
 /*
  * Adds a sample to an entry that pgscale_profile_add() returned.  The number

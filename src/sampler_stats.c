@@ -100,8 +100,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleProfileTotals totals;
-	Datum		values[22] = {0};
-	bool		nulls[22] = {0};
+	Datum		values[20] = {0};
+	bool		nulls[20] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
