@@ -163,6 +163,41 @@ CREATE VIEW pgscale.query_waits AS SELECT * FROM pgscale.query_waits();
 COMMENT ON VIEW pgscale.query_waits IS
 'waits by query, with what pg_stat_statements knows of it';
 
+---- sweeper
+
+CREATE FUNCTION pgscale.sweeper_stats(
+    OUT worker integer, OUT writers integer, OUT mode text, OUT state text, OUT decision text,
+    OUT decided_at timestamptz,
+    OUT buffers integer, OUT low integer, OUT high integer, OUT ready integer,
+    OUT ticks bigint, OUT scanned bigint, OUT decremented bigint,
+    OUT supplied_clean bigint, OUT supplied_written bigint,
+    OUT consumed bigint, OUT reused bigint, OUT queued bigint, OUT starved bigint,
+    OUT runs bigint, OUT runs_by_pages bigint[],
+    OUT written bigint, OUT neighbours bigint,
+    OUT skipped_pinned bigint, OUT skipped_locked bigint,
+    OUT skipped_wal bigint, OUT skipped_changed bigint,
+    OUT write_ms double precision,
+    OUT writeback_calls bigint, OUT writeback_ms double precision,
+    OUT wal_flushes bigint, OUT errors bigint, OUT backend_writes bigint,
+    OUT cpu_ms double precision, OUT writer_cpu_ms double precision,
+    OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.sweeper_stats() IS
+'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
+
+CREATE VIEW pgscale.sweeper_stats AS SELECT * FROM pgscale.sweeper_stats();
+COMMENT ON VIEW pgscale.sweeper_stats IS
+'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
+
+CREATE FUNCTION pgscale.sweeper_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_sweeper_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.sweeper_reset() IS
+'sets the counts of pgscale.sweeper_stats to zero';
+
 ---- privileges
 
 REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
@@ -178,5 +213,6 @@ GRANT EXECUTE ON FUNCTION
     pgscale.sampler_history(),
     pgscale.sampler_profile(),
     pgscale.sampler_stats(),
+    pgscale.sweeper_stats(),
     pgscale.wait_timeline(interval)
 TO pg_monitor;

@@ -9,7 +9,13 @@
  */
 #include "compat.h"
 
+#include "pgstat.h"
 #include "storage/smgr.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/aio_subsys.h"
+#elif PG_VERSION_NUM < 160000
+#include "storage/bufmgr.h"
+#endif
 
 /*
  * The shared array of all backends' status.  The server keeps it static, but
@@ -82,5 +88,36 @@ pgscale_smgr_release_all(void)
 	smgrdestroyall();
 #else
 	smgrcloseall();
+#endif
+}
+
+void
+pgscale_abort_io(void)
+{
+#if PG_VERSION_NUM >= 180000
+	pgaio_error_cleanup();
+#elif PG_VERSION_NUM < 160000
+	AbortBufferIO();
+#endif
+}
+
+int64
+pgscale_backend_writes(int64 own_writes)
+{
+#if PG_VERSION_NUM >= 160000
+	/*
+	 * Here the writers are background workers, which have counts of their
+	 * own.
+	 */
+	const BackendType writing[] = {B_BACKEND, B_STARTUP};
+	PgStat_IO  *io = pgstat_fetch_stat_io();
+	int64		writes = 0;
+
+	for (int i = 0; i < lengthof(writing); i++)
+		for (int context = 0; context < IOCONTEXT_NUM_TYPES; context++)
+			writes += io->stats[writing[i]].counts[IOOBJECT_RELATION][context][IOOP_WRITE];
+	return writes;
+#else
+	return pgstat_fetch_stat_checkpointer()->buf_written_backend - own_writes;
 #endif
 }

@@ -77,6 +77,39 @@ extern uint32 pgscale_wait_event_new(const char *name);
 #define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count, execute_once
 #endif
 
+/* 16 (commit b0a55e432) renamed relfilenodes and how buffer tags tell them. */
+#if PG_VERSION_NUM >= 160000
+#include "storage/relfilelocator.h"
+#else
+#include "storage/relfilenode.h"
+typedef RelFileNode RelFileLocator;
+
+#define RelFileLocatorEquals(a, b)	RelFileNodeEquals(a, b)
+#define InitBufferTag(tag, locator, fork, block) \
+	INIT_BUFFERTAG(*(tag), *(locator), fork, block)
+#define BufferTagsEqual(a, b)		BUFFERTAGS_EQUAL(*(a), *(b))
+#define BufTagGetRelFileLocator(tag)	((tag)->rnode)
+#define BufTagGetForkNum(tag)		((tag)->forkNum)
+#endif
+
+/* 17 (commit 024c52111) has one number for both kinds of process. */
+#if PG_VERSION_NUM < 170000
+#define INVALID_PROC_NUMBER InvalidBackendId
+#endif
+
+/*
+ * After an error: what a process that writes buffers has under way and no
+ * resource owner knows of.
+ */
+extern void pgscale_abort_io(void);
+
+/*
+ * Pages that processes other than bgwriter and checkpointer have written since
+ * the server's statistics began, those of pgscale's writers not counted.  15
+ * knows only the sum of both, and counts extending a file as well.
+ */
+extern int64 pgscale_backend_writes(int64 own_writes);
+
 /*
  * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
  * names the latter smgrdestroyall().

@@ -29,12 +29,14 @@
 #include "pgscale.h"
 #include "query_waits.h"
 #include "sampler.h"
+#include "sweeper.h"
 
 PG_MODULE_MAGIC;
 
 const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_sampler_module,
 	&pgscale_query_waits_module,
+	&pgscale_sweeper_module,
 	NULL
 };
 

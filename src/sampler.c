@@ -249,7 +249,7 @@ sampler_register_workers(void)
 
 	if (sampler_nested)
 		pgscale_nested_install();
-	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main");
+	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main", 0);
 }
 
 /*

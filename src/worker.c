@@ -15,8 +15,10 @@
  * SIGTERM ends a worker with exit code 1, from pgscale_worker_interrupts(), so
  * that the postmaster starts it again a second later unless the server itself
  * is shutting down.  An ERROR ends it the same way: whatever outlives a worker
- * is in shared memory, and starting again is the one path of recovery.  The
- * postmaster's death ends it at its next wait.
+ * is in shared memory, and starting again is the one path of recovery.  Not so
+ * where errors are to be expected, as in writing to a disk that is full: rounds
+ * (pgscale_worker_rounds) go on after them, as bgwriter does.  The postmaster's
+ * death ends a worker at its next wait.
  *
  * The timer sleeps until an absolute time, in plain clock_nanosleep().  A wait
  * for the latch counts whole milliseconds from the call, so it can neither keep
@@ -42,12 +44,20 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/bgwriter.h"
 #include "postmaster/interrupt.h"
+#include "storage/bufmgr.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/pmsignal.h"
 #include "storage/sinval.h"
+#include "storage/smgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "compat.h"
 #include "worker.h"
@@ -57,6 +67,9 @@
 
 /* Seconds before the postmaster starts a worker that ended again. */
 #define RESTART_DELAY_S 1
+
+/* Milliseconds between an error and the next round. */
+#define ERROR_DELAY_MS	1000
 
 /* The least that Linux grants. */
 #define SHORT_SLICE_NS	100000
@@ -86,19 +99,37 @@ typedef struct SchedAttr
 	uint64		period;
 } SchedAttr;
 
-void
-pgscale_worker_register(const char *name, const char *function)
+static void
+describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
 {
-	BackgroundWorker worker = {0};
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = RESTART_DELAY_S;
+	strlcpy(worker->bgw_library_name, "pgscale", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	strlcpy(worker->bgw_name, name, sizeof(worker->bgw_name));
+	strlcpy(worker->bgw_type, name, sizeof(worker->bgw_type));
+	worker->bgw_main_arg = Int32GetDatum(arg);
+}
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = RESTART_DELAY_S;
-	strlcpy(worker.bgw_library_name, "pgscale", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, function, sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, name, sizeof(worker.bgw_type));
+void
+pgscale_worker_register(const char *name, const char *function, int32 arg)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, name, function, arg);
 	RegisterBackgroundWorker(&worker);
+}
+
+bool
+pgscale_worker_launch(const char *name, const char *function, int32 arg)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, name, function, arg);
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 
 void
@@ -124,9 +155,19 @@ pgscale_worker_interrupts(void)
 	if (ShutdownRequestPending)
 		proc_exit(1);
 
-	/* Else our place in the invalidation queue would hold up the others. */
+	/*
+	 * Else our place in the invalidation queue would hold up the others.  It
+	 * takes a transaction, which ends without what was current before it.
+	 */
 	if (catchupInterruptPending)
+	{
+		ResourceOwner owner = CurrentResourceOwner;
+		MemoryContext context = CurrentMemoryContext;
+
 		ProcessCatchupInterrupt();
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+	}
 
 	/*
 	 * As bgwriter does: a handle kept open would keep a dropped file's space.
@@ -147,6 +188,60 @@ pgscale_worker_interrupts(void)
 		return true;
 	}
 	return false;
+}
+
+/*
+ * What bgwriter does after an error: the part of AbortTransaction() that a
+ * process without transactions needs.
+ */
+static void
+clean_up(MemoryContext context)
+{
+	error_context_stack = NULL;
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	pgstat_report_wait_end();
+	pgscale_abort_io();
+	UnlockBuffers();
+	ReleaseAuxProcessResources(false);
+	AtEOXact_Buffers(false);
+	AtEOXact_SMgr();
+	AtEOXact_Files(false);
+	AtEOXact_HashTables(false);
+
+	MemoryContextSwitchTo(context);
+	FlushErrorState();
+	MemoryContextReset(context);
+	RESUME_INTERRUPTS();
+}
+
+void
+pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pgscale rounds",
+												  ALLOCSET_DEFAULT_SIZES);
+	sigjmp_buf	on_error;
+
+	CreateAuxProcessResourceOwner();
+	CurrentResourceOwner = AuxProcessResourceOwner;
+	MemoryContextSwitchTo(context);
+
+	if (sigsetjmp(on_error, 1) != 0)
+	{
+		clean_up(context);
+		failed();
+
+		/* It may well happen again, and need not fill the log. */
+		pgscale_worker_wait(ERROR_DELAY_MS);
+		pgscale_smgr_release_all();
+	}
+	PG_exception_stack = &on_error;
+
+	for (;;)
+		round();
 }
 
 static int64
@@ -203,6 +298,13 @@ wait_for_latch(long timeout_ms)
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout_ms >= 0 ? WL_TIMEOUT : 0),
 					 timeout_ms, wait_event);
+}
+
+void
+pgscale_worker_wait(long timeout_ms)
+{
+	wait_for_latch(timeout_ms);
+	ResetLatch(MyLatch);
 }
 
 static void

@@ -12,8 +12,13 @@
 
 #include "postgres.h"
 
-/* Registers a worker that runs function, from consistency on, for ever. */
-extern void pgscale_worker_register(const char *name, const char *function);
+/* Registers a worker that runs function(arg), from consistency on, for ever. */
+extern void pgscale_worker_register(const char *name, const char *function, int32 arg);
+
+/*
+ * Starts one now, for once.  Returns false if the server has no slot for it.
+ */
+extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg);
 
 /* First thing in a worker: signals, connection, wait event name. */
 extern void pgscale_worker_start(const char *wait_event_name);
@@ -23,6 +28,16 @@ extern void pgscale_worker_start(const char *wait_event_name);
  * true if the configuration was read again.
  */
 extern bool pgscale_worker_interrupts(void);
+
+/*
+ * Calls round for ever, within a resource owner that is no transaction's.  An
+ * error in one is logged and cleaned up after; then failed is called, and a
+ * second later the next round.
+ */
+extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
+
+/* Wait for a request to serve, or for so many milliseconds. */
+extern void pgscale_worker_wait(long timeout_ms);
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 extern int64 pgscale_worker_clock(void);

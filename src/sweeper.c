@@ -1,0 +1,470 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweeper.c
+ *	  The sweeper: clean buffers ahead of the backends, and neighbouring dirty
+ *	  pages written together.
+ *
+ * On a server whose data does not fit into shared buffers, a backend that needs
+ * a buffer must often write a dirty page first: a single one, at a random place
+ * of the disk, while its query waits.  The sweeper runs the clock sweep in the
+ * backends' stead and keeps a stock of buffers ready that only need to be
+ * taken.  That alone moves the writes elsewhere; what saves most of them is
+ * that pages are written together with their dirty neighbours.
+ *
+ * Each worker has a share of the buffers and consists of a sweeper, which
+ * looks, decides and supplies (sweeper_scan.c) and never waits for a disk, and
+ * of its writers (sweeper_writer.c), which do, and which it launches while it
+ * works.  What they share is in sweeper_share.c; what leaves the cache is up to
+ * sweeper_policy.c.
+ *
+ * It works only where that is of use (sweeper_decide.c).  Worker 1 decides for
+ * all.  Until then, and whenever the stock runs out, backends do what they do
+ * on a server without it.
+ *
+ * Not before all buffers have been used: autoprewarm fills those that were not,
+ * and takes a freelist that is empty as its sign to stop.  That it was empty
+ * shows by the server's clock hand, which moves only then.
+ *
+ * Failure: without the sweeper the stock is used up and not refilled.  Without
+ * a writer its runs are left to the others, and it is launched again.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "buffers.h"
+#include "procs.h"
+#include "sweeper.h"
+#include "sweeper_decide.h"
+#include "sweeper_scan.h"
+#include "sweeper_settings.h"
+#include "sweeper_share.h"
+#include "worker.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* Between two ticks: while the sweep works, and otherwise. */
+#define WORK_PERIOD_NS	(4 * NS_PER_MS)
+#define WATCH_PERIOD_NS	(50 * NS_PER_MS)
+
+/* After so many ticks without demand, the longer period will do. */
+#define IDLE_TICKS		250
+
+/* So long after the freelist first was empty autoprewarm has seen it. */
+#define WARM_TICKS		20
+
+/* Without a tick for so long, something is wrong. */
+#define STALLED_US		(5 * USECS_PER_SEC)
+
+/* How long after its start the server may take to start the workers. */
+#define STARTING_US		(5 * USECS_PER_SEC)
+
+static PgscaleSweeperShare *share = NULL;
+static PgscaleTimer timer;
+static int64 cpu_base;			/* added to the process' CPU time */
+static int	warm_ticks = 0;
+static int	idle_ticks = 0;
+static int64 watched = 0;		/* when waits were last counted */
+
+/* Worker 1's. */
+static bool judging = false;
+static PgscaleDecision decision;
+static PgscaleProc *procs = NULL;
+static int64 evidence_since = 0;
+static uint64 waits_seen = 0;
+static uint64 waits_looks = 0;
+static PgscaleEvidence evidence_before; /* all shares' counts back then */
+
+PGDLLEXPORT void pgscale_sweeper_main(Datum arg);
+
+PG_FUNCTION_INFO_V1(pgscale_sweeper_reset);
+
+static void
+sweeper_shmem_request(void)
+{
+	pgscale_sweeper_shares_request(pgscale_sweeper_settings.workers);
+}
+
+static void
+sweeper_shmem_startup(void)
+{
+	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
+}
+
+static void
+sweeper_register_workers(void)
+{
+	for (int i = 0; i < pgscale_sweeper_settings.workers; i++)
+	{
+		char		name[BGW_MAXLEN];
+
+		snprintf(name, sizeof(name), "pgscale sweeper %d", i + 1);
+		pgscale_worker_register(name, "pgscale_sweeper_main", i);
+	}
+}
+
+static int
+watermark(double percent)
+{
+	return Max((int) (share->buffers * percent / 100), 1);
+}
+
+static void
+apply_settings(void)
+{
+	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
+
+	share->mode = s->mode;
+	share->high = Max(watermark(s->high_watermark), 2);
+	share->low = watermark(s->low_watermark);
+	if (s->low_watermark >= s->high_watermark)
+	{
+		if (share->number == 0)
+			ereport(WARNING,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("pgscale.sweeper_low_watermark (%g) must be less than pgscale.sweeper_high_watermark (%g)",
+							s->low_watermark, s->high_watermark),
+					 errdetail("Half of the high watermark is used instead.")));
+		share->low = share->high / 2;
+	}
+	share->low = Min(share->low, share->high - 1);
+}
+
+static void
+set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
+{
+	if (state != share->state || reason != share->reason || share->decided_at == 0)
+		share->decided_at = GetCurrentTimestamp();
+	share->reason = reason;
+	share->reason_number = number;
+	share->state = state;
+}
+
+/* How many processes wait to write a page that they must clean for themselves. */
+static int
+count_waiting(void)
+{
+	int			waiting = 0;
+	uint64		retries = 0;
+
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
+		bool		changed;
+
+		if (pgscale_procs_read(slot, &procs[slot], &changed, &retries) &&
+			procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE &&
+			(procs[slot].session || procs[slot].kind == B_STARTUP))
+			waiting++;
+	}
+	return waiting;
+}
+
+static PgscaleEvidence
+count_all(void)
+{
+	PgscaleEvidence sum = {0};
+
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+	{
+		PgscaleSweeperShare *s = pgscale_sweeper_share(i);
+
+		PgscaleWriteCounts write = pgscale_sweeper_write_counts(s);
+
+		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
+		sum.consumed += s->counts.consumed;
+		sum.starved += s->counts.starved;
+		sum.written += write.written;
+		sum.runs += write.runs;
+		sum.write_ns += write.write_ns;
+	}
+	return sum;
+}
+
+static void
+start_evidence(int64 now)
+{
+	evidence_before = count_all();
+	evidence_since = now;
+	waits_seen = waits_looks = 0;
+}
+
+/* Worker 1: what the server does, and hence what to do. */
+static void
+judge(int64 now)
+{
+	PgscaleEvidence e = count_all();
+
+	if (!judging)
+	{
+		/* switched on, or warm, or adaptive from now on */
+		judging = true;
+		decision.state = PGSCALE_SWEEPER_WATCHING;
+		decision.reason = PGSCALE_BECAUSE_NO_WAITS;
+		decision.rest_ns = 0;
+		start_evidence(now);
+	}
+	waits_seen += count_waiting();
+	waits_looks++;
+
+	e.ns = now - evidence_since;
+	e.waiting = (double) waits_seen / waits_looks;
+	e.supplied -= evidence_before.supplied;
+	e.consumed -= evidence_before.consumed;
+	e.written -= evidence_before.written;
+	e.runs -= evidence_before.runs;
+	e.write_ns -= evidence_before.write_ns;
+	e.starved -= evidence_before.starved;
+	if (pgscale_sweeper_decide(&decision, &e, now))
+		start_evidence(now);
+}
+
+/* Every so often: may it supply, and should it? */
+static void
+reconsider(int64 now)
+{
+	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
+	bool		judged = judging;
+
+	judging = false;
+	if (!share->warm)
+	{
+		if (pgscale_buffers_hand() > 0)
+			warm_ticks++;
+		share->warm = warm_ticks >= WARM_TICKS;
+	}
+
+	if (!share->warm)
+		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
+	else if (!pgscale_sweeper_settings.adaptive)
+		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_ALWAYS, 0);
+	else if (share != leader)
+		set_state(leader->state, leader->reason, leader->reason_number);
+	else
+	{
+		judging = judged;
+		judge(now);
+		set_state(decision.state, decision.reason, decision.number);
+	}
+}
+
+/* Has the writers that are wanted; once a second will do. */
+static void
+launch_writers(int64 now)
+{
+	bool		no_slots = false;
+
+	for (int i = 0; i < pgscale_sweeper_settings.writers; i++)
+	{
+		PgscaleSweeperWriter *writer = &share->writers[i];
+		char		name[BGW_MAXLEN];
+
+		if (writer->pid != 0 || no_slots ||
+			(writer->launched_ns != 0 && now - writer->launched_ns < NS_PER_S))
+			continue;
+		snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
+		writer->launched_ns = now;
+		no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
+										  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i);
+		share->no_slots = no_slots;
+	}
+}
+
+static void
+wake_writers(void)
+{
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+	{
+		Latch	   *latch = share->writers[i].latch;
+
+		if (latch && share->writers[i].writing == 0)
+			SetLatch(latch);
+	}
+}
+
+/* The timer's period follows what there is to do. */
+static void
+adapt_period(void)
+{
+	int64		period = WATCH_PERIOD_NS;
+
+	if (share->state == PGSCALE_SWEEPER_OFF)
+		period = 0;
+	else if (share->state == PGSCALE_SWEEPER_WORKING && idle_ticks < IDLE_TICKS)
+		period = WORK_PERIOD_NS;
+	if (timer.period_ns != period)
+		pgscale_timer_set(&timer, period);
+}
+
+static void
+sweep_round(void)
+{
+	int64		due;
+	int64		expired = pgscale_timer_wait(&timer, &due);
+	int64		now;
+
+	if (pgscale_worker_interrupts())
+		apply_settings();
+
+	now = pgscale_worker_clock();
+	if (!pgscale_sweeper_settings.enabled)
+	{
+		judging = false;
+		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
+	}
+	else if (share->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS)
+	{
+		reconsider(now);
+		watched = now;
+	}
+
+	if (expired > 0 && share->state == PGSCALE_SWEEPER_WORKING)
+	{
+		uint64		taken = share->counts.consumed + share->counts.reused + share->counts.starved;
+
+		pgscale_sweeper_scan(share);
+		if (pgscale_sweeper_queued(share))
+		{
+			launch_writers(now);
+			wake_writers();
+		}
+		taken -= share->counts.consumed + share->counts.reused + share->counts.starved;
+		idle_ticks = taken == 0 ? idle_ticks + 1 : 0;
+	}
+	else if (share->state != PGSCALE_SWEEPER_WORKING)
+		pgscale_sweeper_rest(share);
+
+	if (expired > 0)
+	{
+		share->counts.ticks++;
+		share->last_tick_at = GetCurrentTimestamp();
+	}
+	adapt_period();
+	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+}
+
+static void
+sweep_failed(void)
+{
+	share->counts.errors++;
+}
+
+static void
+detach(int code, Datum arg)
+{
+	share->pid = 0;
+}
+
+void
+pgscale_sweeper_main(Datum arg)
+{
+	share = pgscale_sweeper_share(DatumGetInt32(arg));
+	pgscale_worker_start("PgscaleSweeperMain");
+
+	pgscale_sweeper_scan_init();
+	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
+	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
+
+	before_shmem_exit(detach, (Datum) 0);
+	share->starts++;
+	share->state = PGSCALE_SWEEPER_OFF;
+	apply_settings();
+	pgscale_sweeper_base_init();
+	share->pid = MyProcPid;
+
+	/* The first round decides what the next one waits for. */
+	pgscale_timer_set(&timer, NS_PER_MS);
+	pgscale_worker_rounds(sweep_round, sweep_failed);
+}
+
+/* pgscale.sweeper_reset(): counts from now on. */
+Datum
+pgscale_sweeper_reset(PG_FUNCTION_ARGS)
+{
+	pgscale_require_preload();
+	pgscale_sweeper_rebase();
+	PG_RETURN_VOID();
+}
+
+/* What keeps a worker from working, or NULL. */
+static const char *
+trouble(const PgscaleSweeperShare *s, PgscaleHealth *health)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		starting = now - PgStartTime < STARTING_US;
+
+	if (starting && s->pid == 0)
+		return "the server has just started";
+	if (s->pid == 0 && s->starts == 0)
+	{
+		health->action = "raise max_worker_processes and restart; the server log tells more";
+		return psprintf("its background worker %d was never started; max_worker_processes is %d",
+						s->number + 1, max_worker_processes);
+	}
+	if (s->pid == 0)
+	{
+		health->action = "if this lasts, see the server log";
+		return psprintf("its background worker %d ended and is started again within a second",
+						s->number + 1);
+	}
+	if (health->enabled && now - s->last_tick_at > STALLED_US && !starting)
+	{
+		health->action = "check whether that process is stopped or starved of CPU";
+		return psprintf("its background worker, process %d, does not tick", s->pid);
+	}
+	if (s->state == PGSCALE_SWEEPER_WORKING && s->no_slots)
+	{
+		health->action = "raise max_worker_processes and restart";
+		return psprintf("the server has no slot for all its writers; max_worker_processes is %d",
+						max_worker_processes);
+	}
+	return NULL;
+}
+
+static void
+sweeper_health(PgscaleHealth *health)
+{
+	const PgscaleSweeperShare *leader;
+
+	health->working = false;
+	if (!pgscale_preloaded())
+	{
+		health->enabled = false;
+		health->reason = "pgscale is not loaded into the server";
+		health->action = "add pgscale to shared_preload_libraries and restart";
+		return;
+	}
+
+	/* The worker may know of a reload before this backend does. */
+	leader = pgscale_sweeper_share(0);
+	health->enabled = leader->pid != 0 ? leader->state != PGSCALE_SWEEPER_OFF :
+		pgscale_sweeper_settings.enabled;
+	for (int i = 0; health->enabled && i < pgscale_sweeper_count(); i++)
+	{
+		health->reason = trouble(pgscale_sweeper_share(i), health);
+		if (health->reason)
+			return;
+	}
+	health->working = leader->state == PGSCALE_SWEEPER_WORKING;
+	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
+	if (!health->enabled)
+		health->action = "set pgscale.sweeper to on and reload";
+}
+
+const PgscaleModule pgscale_sweeper_module = {
+	.name = "sweeper",
+	.define_gucs = pgscale_sweeper_define_gucs,
+	.shmem_request = sweeper_shmem_request,
+	.shmem_startup = sweeper_shmem_startup,
+	.register_workers = sweeper_register_workers,
+	.health = sweeper_health,
+};
