@@ -74,7 +74,7 @@ static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
 static int	idle_ticks = 0;
-static int64 watched = 0;		/* when waits were last counted */
+static int64 watched = 0;		/* when it last reconsidered */
 
 /* Worker 1's. */
 static bool judging = false;
@@ -228,55 +228,63 @@ judge(int64 now)
 		start_evidence(now);
 }
 
-/* Every so often: may it supply, and should it? */
+/* May it supply, and should it? */
 static void
 reconsider(int64 now)
 {
 	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
-	bool		judged = judging;
+	bool		enabled = pgscale_sweeper_settings.enabled;
 
-	judging = false;
-	if (!share->warm)
+	if (enabled && !share->warm)
 	{
 		if (pgscale_buffers_hand() > 0)
 			warm_ticks++;
 		share->warm = warm_ticks >= WARM_TICKS;
 	}
 
-	if (!share->warm)
+	if (enabled && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
+	{
+		judge(now);
+		set_state(decision.state, decision.reason, decision.number);
+		return;
+	}
+
+	judging = false;
+	if (!enabled)
+		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
+	else if (!share->warm)
 		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
 	else if (!pgscale_sweeper_settings.adaptive)
 		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_ALWAYS, 0);
-	else if (share != leader)
-		set_state(leader->state, leader->reason, leader->reason_number);
 	else
-	{
-		judging = judged;
-		judge(now);
-		set_state(decision.state, decision.reason, decision.number);
-	}
+		set_state(leader->state, leader->reason, leader->reason_number);
 }
 
-/* Has the writers that are wanted; once a second will do. */
+/* Has the writers that are wanted; asks for each once a second. */
 static void
 launch_writers(int64 now)
 {
-	bool		no_slots = false;
+	int			running = 0;
 
 	for (int i = 0; i < pgscale_sweeper_settings.writers; i++)
 	{
 		PgscaleSweeperWriter *writer = &share->writers[i];
 		char		name[BGW_MAXLEN];
 
-		if (writer->pid != 0 || no_slots ||
-			(writer->launched_ns != 0 && now - writer->launched_ns < NS_PER_S))
+		if (writer->pid != 0)
+		{
+			running++;
+			continue;
+		}
+		if (writer->launched_ns != 0 && now - writer->launched_ns < NS_PER_S)
 			continue;
 		snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
 		writer->launched_ns = now;
-		no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-										  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i);
-		share->no_slots = no_slots;
+		share->no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
+												 share->number * PGSCALE_SWEEPER_MAX_WRITERS + i);
 	}
+	if (running == pgscale_sweeper_settings.writers)
+		share->no_slots = false;
 }
 
 static void
@@ -316,12 +324,8 @@ sweep_round(void)
 		apply_settings();
 
 	now = pgscale_worker_clock();
-	if (!pgscale_sweeper_settings.enabled)
-	{
-		judging = false;
-		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
-	}
-	else if (share->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS)
+	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
+		now - watched >= WATCH_PERIOD_NS)
 	{
 		reconsider(now);
 		watched = now;
