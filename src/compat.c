@@ -121,3 +121,15 @@ pgscale_backend_writes(int64 own_writes)
 	return pgstat_fetch_stat_checkpointer()->buf_written_backend - own_writes;
 #endif
 }
+
+void
+pgscale_refresh_backend_writes(void)
+{
+#if PG_VERSION_NUM < 160000
+	/* A process that has gone meanwhile is none's latch: harmless. */
+	Latch	   *latch = ProcGlobal->checkpointerLatch;
+
+	if (latch)
+		SetLatch(latch);
+#endif
+}

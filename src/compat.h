@@ -111,6 +111,12 @@ extern void pgscale_abort_io(void);
 extern int64 pgscale_backend_writes(int64 own_writes);
 
 /*
+ * Has these counts brought up to date, soon.  Before 16 the checkpointer
+ * collects them and hands them on only when something wakes it.
+ */
+extern void pgscale_refresh_backend_writes(void);
+
+/*
  * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
  * names the latter smgrdestroyall().
  */

@@ -75,6 +75,7 @@ static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
 static int	idle_ticks = 0;
 static int64 watched = 0;		/* when it last reconsidered */
+static int64 refreshed = 0;		/* when it last had others' writes counted */
 
 /* Worker 1's. */
 static bool judging = false;
@@ -346,6 +347,12 @@ sweep_round(void)
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		pgscale_sweeper_rest(share);
+
+	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
+	{
+		pgscale_refresh_backend_writes();
+		refreshed = now;
+	}
 
 	if (expired > 0)
 	{

@@ -45,7 +45,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	pgscale_sweeper_base(&base);
-	/* 15's counts are some seconds behind the writers'. */
+	/* 15's counts are a second behind the writers'. */
 	backend_writes = pgscale_backend_writes(pgscale_sweeper_written()) - base.backend_writes;
 	backend_writes = Max(backend_writes, 0);
 

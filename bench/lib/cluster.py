@@ -26,7 +26,13 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def _leave(number, frame):
+    # a second one must not interrupt the cleaning up
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
@@ -51,7 +57,7 @@ class Place:
         return subprocess.run([self.pg_config, option], check=True, capture_output=True, text=True).stdout.strip()
 
     def __enter__(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, _leave)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -119,13 +125,16 @@ class Place:
             sys.exit(f"{command[0]} failed:\n{output}")
         return output
 
-    def cluster(self, name, **settings):
-        self.clusters.append(Cluster(self, name, settings))
+    def cluster(self, name, data=None, wal=None, **settings):
+        self.clusters.append(Cluster(self, name, data, wal, settings))
         return self.clusters[-1]
 
 
 class Cluster:
-    """A server: with place.cluster("a", work_mem="8MB") as server: ..., or start() and stop() as often as needed."""
+    """A server: with place.cluster("a", work_mem="8MB") as server: ..., or start() and stop() as often as needed.
+
+    Data and WAL lie in the place's folder, or in the new folders "data" and "wal".
+    """
 
     # quick to start, and nothing in the background that could be mistaken for what is measured
     SETTINGS = {
@@ -139,13 +148,19 @@ class Cluster:
         "logging_collector": "off",
     }
 
-    def __init__(self, place, name, settings):
+    def __init__(self, place, name, data, wal, settings):
         self.place = place
         self.name = name
         self.settings = settings
         self.folder = place.folder / name
+        self.data = data or self.folder
         self.process = None
-        place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
+        elsewhere = ["-X", wal] if wal else []
+        place.run(["initdb", "-D", self.data, *elsewhere, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
+                   "--no-sync"])
+        if data:
+            self.folder.mkdir()
+            place.give(self.folder)
 
     def __enter__(self):
         self.start()
@@ -156,7 +171,7 @@ class Cluster:
 
     def start(self, **settings):
         """Settings given here hold until the server stops."""
-        command = ["postgres", "-D", self.folder]
+        command = ["postgres", "-D", self.data]
         fixed = {"unix_socket_directories": self.folder, "dynamic_library_path": f"{self.place.library}:$libdir"}
         for key, value in {**self.SETTINGS, **fixed, **self.settings, **settings}.items():
             command += ["-c", f"{key}={value}"]
