@@ -3,7 +3,7 @@
  * sweeper_policy.c
  *	  The clock: as StrategyGetBuffer() does it, the hand takes a buffer's
  *	  usage count down by one each time it passes, and the first one found at
- *	  zero leaves.
+ *	  zero leaves; a dirty one already at one.
  *
  * Neighbours leave earlier than the hand would have it: one whose count is 2
  * or less would leave within two more passes, and by then would mostly be
@@ -19,12 +19,14 @@
 
 #include "sweeper_policy.h"
 
+#define CLOCK_DIRTY_FLOOR	1
+
 static bool
 clock_visit(PgscaleVisit *visit)
 {
 	if (visit->pinned)
 		return false;
-	if (visit->usage == 0)
+	if (visit->usage <= (visit->dirty ? CLOCK_DIRTY_FLOOR : 0))
 		return true;
 	visit->usage--;
 	return false;
@@ -39,6 +41,7 @@ clock_choose(const PgscaleVisit *candidates, int n)
 const PgscalePolicy pgscale_policy_clock = {
 	.name = "clock",
 	.group = 1,
+	.dirty_floor = CLOCK_DIRTY_FLOOR,
 	.neighbour_usage = 2,
 	.visit = clock_visit,
 	.choose = clock_choose,

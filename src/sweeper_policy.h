@@ -24,6 +24,7 @@ typedef struct PgscaleVisit
 	PgscalePage page;
 	uint8		usage;
 	bool		pinned;
+	bool		dirty;
 } PgscaleVisit;
 
 typedef struct PgscalePolicy
@@ -34,6 +35,12 @@ typedef struct PgscalePolicy
 	 * How many candidates to choose one victim from, 1 .. PGSCALE_POLICY_MAX.
 	 */
 	int			group;
+
+	/*
+	 * Dirty buffers have this usage count at least.  Those at zero would be
+	 * written one by one, by bgwriter and by backends that find no stock.
+	 */
+	uint8		dirty_floor;
 
 	/*
 	 * Of a victim's neighbours in its file, which are written together with

@@ -16,6 +16,9 @@
  * Entries that were used while they waited stay on the list until a backend
  * finds and drops them; a sample tells how many of the stack they are.
  *
+ * While the stock holds, nobody else shall write what could be combined: dirty
+ * buffers are kept at a usage count that bgwriter leaves alone.
+ *
  * Supply ahead of the hand.  Nothing is put anywhere: the dirty ones among the
  * buffers that the server's hand will find next with a usage count of zero are
  * cleaned before it comes.  For a server without a freelist.
@@ -62,6 +65,7 @@ static const PgscalePolicy *const policy = &pgscale_policy_clock;
 
 static int	hand = 0;
 static bool refilling = false;
+static int	shield_left = INT_MAX;	/* buffers to shield yet */
 static uint32 sample_seed = 1;
 static int	choice = 1;
 
@@ -132,6 +136,26 @@ count_ready(PgscaleSweeperShare *share)
 		good += look.listed && look.usage == 0 && !look.pinned;
 	}
 	return n == 0 ? 0 : (int) ((int64) share->stack_used * good / n);
+}
+
+/*
+ * Keeps dirty buffers from bgwriter, which writes those with a usage count of
+ * zero ahead of the server's hand, one by one.  Once round all buffers is
+ * enough until backends have moved that hand again.
+ */
+static void
+shield(PgscaleSweeperShare *share)
+{
+	shield_left = Min(shield_left, share->buffers);
+	for (int i = Min(shield_left, SCAN_MAX); i > 0; i--)
+	{
+		int			buf = share->first + --shield_left;
+		PgscaleBuffer look;
+
+		pgscale_buffer_look(buf, &look);
+		if (look.valid && look.dirty && look.usage < policy->dirty_floor)
+			pgscale_buffer_set_usage(buf, &look, policy->dirty_floor);
+	}
 }
 
 /* Supplies what the writers have cleaned. */
@@ -207,6 +231,7 @@ sweep(PgscaleSweeperShare *share, int lacking)
 		pgscale_buffer_page(visit->buf, &visit->page);
 		visit->usage = look.usage;
 		visit->pinned = look.pinned;
+		visit->dirty = look.dirty;
 		if (!policy->visit(visit))
 		{
 			if (visit->usage != look.usage)
@@ -243,7 +268,12 @@ scan_freelist(PgscaleSweeperShare *share)
 	take_back(share);
 	share->ready = count_ready(share);
 	if (!pgscale_buffers_any_listed())
+	{
 		share->counts.starved++;
+		shield_left = INT_MAX;
+	}
+	else if (share->ready >= share->low)
+		shield(share);
 
 	coming = share->ready + pgscale_sweeper_pending(share);
 	if (coming < share->low)
@@ -308,6 +338,7 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share)
 	PgscaleSwept swept;
 
 	refilling = false;
+	shield_left = INT_MAX;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		while (pgscale_sweeper_take_written(&share->writers[i], &swept))
 			;
