@@ -1,0 +1,52 @@
+"""A pgbench that runs while something else happens, and what it says of each second and each transaction."""
+import re
+import signal
+import subprocess
+
+import numpy
+
+PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
+
+
+class Load:
+    """with Load(server, *options) as load: ...; its transactions are known afterwards, its seconds at once."""
+
+    def __init__(self, server, *options, log=False):
+        self.server = server
+        self.options = options
+        self.folder = server.place.folder
+        self.progress = self.folder / f"{server.name}.progress"
+        if log:
+            self.options += ("-l", f"--log-prefix={self.folder / server.name}.log")
+
+    def __enter__(self):
+        with open(self.progress, "w") as progress:
+            self.process = self.server.place.popen(
+                ["pgbench", "-h", self.server.folder, "-U", "postgres", "-n", *self.options, "-T", 3600, "-P", 1,
+                 "--progress-timestamp", "postgres"], stdout=subprocess.DEVNULL, stderr=progress)
+        return self
+
+    def __exit__(self, kind, *exc):
+        # pgbench's own alarm clock: it ends after the transactions that are under way, and writes the whole log
+        self.process.send_signal(signal.SIGALRM if kind is None else signal.SIGTERM)
+        code = self.process.wait()
+        if kind is None and code:
+            raise RuntimeError(f"pgbench ended with {code}:\n{self.progress.read_text()[-2000:]}")
+
+    def tps(self, began, ended):
+        """The mean of the whole seconds between two times."""
+        seconds = re.findall(r"progress: ([\d.]+) s, ([\d.]+) tps", self.progress.read_text())
+        return float(numpy.mean([float(tps) for at, tps in seconds if began <= float(at) - 1 and float(at) <= ended]))
+
+    def transactions(self):
+        """When each one ended and how many milliseconds it took, from when it was due if there is a rate."""
+        found = []
+        for log in self.folder.glob(f"{self.server.name}.log.*"):
+            found.append(numpy.loadtxt(log, usecols=(2, 4, 5), ndmin=2))
+            log.unlink()
+        us, seconds, fraction = numpy.concatenate(found).T
+        return seconds + fraction / 1e6, us / 1000
+
+
+def latencies(ms):
+    return {name: float(numpy.percentile(ms, rank)) for name, rank in PERCENTILES.items()}

@@ -1,0 +1,24 @@
+"""The sweeper's experiment: see run and README.md."""
+import sys
+
+import experiment
+
+import elsewhere
+import modes
+import plot
+import rate
+from contest import Contest
+
+# MiB that the kernel may keep dirty of the slow disk
+SMALL, LARGER = 4, 64
+
+PARTS = {
+    "main": Contest("main", SMALL, rounds=3, times=(15, 60, 60), has_limits=True),
+    "larger": Contest("larger", LARGER, rounds=3, times=(10, 60, 30)),
+    "rate": rate,
+    "elsewhere": elsewhere,
+    "modes": modes,
+}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS, plot.draw))

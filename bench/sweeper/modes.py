@@ -1,0 +1,85 @@
+"""What the sweeper's settings are worth on the main case, so that their defaults rest on something.
+
+Switched within one running server, in turns of random order in each round; only the number of workers takes a start
+of its own. The sweeper works all the time, so that its settings are compared and not its decisions; else a turn differs
+from the defaults in one thing.
+"""
+import itertools
+import time
+
+import counters
+import stats
+from bed import PRELOADED, TPCB, slow_bed
+from cluster import say
+from contest import pages_an_io, spread
+from report import percent, table
+
+DIRTY_MIB = 4
+# rounds; seconds: filling, of a turn before what counts, and what counts
+FULL = (2, 15, 8, 14)
+QUICK = (1, 4, 2, 3)
+
+OFF, DEFAULTS, WORKERS = "off", "defaults", "sweeper_workers 2"
+WORKING = {"pgscale.sweeper": "on", "pgscale.sweeper_adaptive": "off"}
+CONDITIONS = {
+    OFF: {"pgscale.sweeper": "off"},
+    DEFAULTS: {},
+    "sweeper_adaptive on": {"pgscale.sweeper_adaptive": "on"},
+    "sweeper_mode ahead": {"pgscale.sweeper_mode": "ahead"},
+    **{f"watermarks {low} and {high}": {"pgscale.sweeper_low_watermark": low, "pgscale.sweeper_high_watermark": high}
+       for low, high in ((0.5, 1.5), (1, 3), (2, 8), (6, 25))},
+    **{f"sweeper_writers {writers}": {"pgscale.sweeper_writers": writers} for writers in (1, 2, 8)},
+    **{f"sweeper_combine_limit {pages}": {"pgscale.sweeper_combine_limit": pages} for pages in (1, 16, 256)},
+    **{f"sweeper_writeback_pages {pages}": {"pgscale.sweeper_writeback_pages": pages} for pages in (0, 8, 64)},
+}
+
+
+def turn(bed, connection, load, settle, seconds):
+    time.sleep(settle)
+    before = counters.read(bed, connection)
+    time.sleep(seconds)
+    after = counters.read(bed, connection)
+    return {"tps": load.tps(before["at"], after["at"]), **counters.difference(before, after)}
+
+
+def measure(place, quick):
+    rounds, fill, settle, seconds = QUICK if quick else FULL
+    results = []
+
+    def keep(number, name, found):
+        say(f"  {name}: {found['tps']:.0f} TPS")
+        results.append({"round": number, "name": name, **found})
+
+    with slow_bed(place, "modes") as bed:
+        for number, names in itertools.groupby(stats.rounds(rounds, CONDITIONS), key=lambda each: each[0]):
+            with bed.running(**PRELOADED) as connection, bed.loaded(connection, fill, DIRTY_MIB, *TPCB) as load:
+                # or the first turn would be the one in which all settles
+                turn(bed, connection, load, settle, seconds)
+                for _, name in names:
+                    bed.set(**{**WORKING, **CONDITIONS[name]})
+                    keep(number, name, turn(bed, connection, load, settle, seconds))
+            with bed.running(**PRELOADED, **WORKING, **{"pgscale.sweeper_workers": 2}) as connection, \
+                    bed.loaded(connection, fill, DIRTY_MIB, *TPCB) as load:
+                keep(number, WORKERS, turn(bed, connection, load, settle, seconds))
+    return results
+
+
+def show(results):
+    defaults = {r["round"]: r["tps"] for r in results if r["name"] == DEFAULTS}
+    rows = []
+    for name in (*CONDITIONS, WORKERS):
+        mine = [r for r in results if r["name"] == name]
+        rows.append([name, spread([r["tps"] for r in mine], "{:,.0f}"),
+                     spread([r["tps"] / defaults[r["round"]] for r in mine], "{:.2f}"),
+                     spread([r["evictions"] / r["seconds"] for r in mine], "{:,.0f}"),
+                     spread([pages_an_io(r) for r in mine], "{:.2f}"),
+                     spread([r["sweeper"]["written"] / max(r["sweeper"]["runs"], 1) for r in mine], "{:.1f}"),
+                     spread([r["sweeper"]["writeback_calls"] / r["seconds"] for r in mine], "{:.0f}"),
+                     percent(stats.median([(r["sweeper"]["cpu_ms"] + r["sweeper"]["writer_cpu_ms"]) / 1000 / r["seconds"]
+                                           for r in mine]), 2)])
+    return table(["", "TPS", "to the defaults", "dirty pages/s written by sessions", "pages per write", "pages a run",
+                  "writeback calls/s", "CPU of sweeper and writers"], rows)
+
+
+def required(results):
+    return []

@@ -1,0 +1,65 @@
+"""What must be true of a server's files and log."""
+import re
+import subprocess
+
+import numpy
+
+from cluster import value
+from server import Loss
+
+BLOCK = 8192
+RELATION = re.compile(r"^[0-9]+(_[a-z]+)?(\.[0-9]+)?$")
+
+
+def amcheck(server):
+    """All tables and B-trees, each against the other."""
+    command = [server.place.bindir / "pg_amcheck", "-h", server.outside, "-U", "postgres", "-d", "postgres", "-j", "2",
+               "--heapallindexed", "--parent-check"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Loss("pg_amcheck: " + " | ".join((done.stdout + done.stderr).splitlines()[:4]))
+
+
+def checksums(server):
+    """Of a server that was stopped cleanly."""
+    command = server.place.as_user + [str(server.place.bindir / "pg_checksums"), "--check", "-D", str(server.folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Loss("pg_checksums: " + " | ".join((done.stdout + done.stderr).splitlines()[:4]))
+
+
+def newest_page(folder):
+    """The greatest LSN of any page on the disk, with the file it is in."""
+    newest = (0, None)
+    for file in [*folder.glob("base/*/*"), *folder.glob("global/*")]:
+        if RELATION.match(file.name) and file.stat().st_size >= BLOCK:
+            words = numpy.fromfile(file, dtype="<u4")
+            pages = words[:len(words) // 2048 * 2048].reshape(-1, 2048)
+            # the word with page size and version tells a page from an empty or torn one
+            pages = pages[(pages[:, 4] >> 16) == BLOCK + 4]
+            if len(pages):
+                lsn = (pages[:, 0].astype("u8") << 32) + pages[:, 1]
+                newest = max(newest, (int(lsn.max()), str(file.relative_to(folder))))
+    return newest
+
+
+def future(connection, newest):
+    """No page may have reached the disk before its WAL did. newest was read before recovery; this is asked right after."""
+    lsn, file = newest
+    end = int(value(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
+    if lsn > end:
+        raise Loss(f"{file} has a page with LSN {lsn:X}, but WAL ends before {end:X}")
+
+
+# What a server never says, whatever happens to its disk, and what it does not say unless its disk fails it.
+NEVER = re.compile(r"TRAP:|was terminated by signal (6|7|8|11)\b|xlog flush request|invalid page|pin count|"
+                   r"page verification failed|buffer refcount leak|leaked|invalid memory|stuck spinlock")
+DISK = re.compile(r" PANIC: |could not (write|fsync|flush|extend)")
+
+
+def log(text, disk_failed=False):
+    """PANIC by SIGABRT is how a server answers a failing disk; else neither may be."""
+    for line in text.splitlines():
+        never = NEVER.search(line)
+        if never and not (disk_failed and never[1] == "6") or not disk_failed and DISK.search(line):
+            raise Loss(f"the log says: {line.strip()}")

@@ -1,0 +1,171 @@
+"""A server that may be killed, lose its disk and come back."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import psycopg2
+
+from cluster import Cluster
+
+
+class Loss(Exception):
+    """Something that must not happen did."""
+
+
+def wait_for(what, condition, seconds):
+    """Polls; what does not come true in time is a Loss. Returns how long it took."""
+    since = time.monotonic()
+    while not condition():
+        if time.monotonic() - since > seconds:
+            raise Loss(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+    return time.monotonic() - since
+
+
+class Server(Cluster):
+    """Its log, its socket and its settings lie outside of its data, on a disk that stays."""
+
+    SETTINGS = {
+        "listen_addresses": "",
+        "unix_socket_permissions": "0700",
+        "logging_collector": "off",
+        "log_checkpoints": "on",
+        "log_line_prefix": "%m [%p] %b ",
+        "autovacuum_naptime": "1s",
+        "max_connections": "100",
+        "max_prepared_transactions": "100",
+        "max_worker_processes": "64",
+        "max_wal_senders": "0",
+        "shared_buffers": "16MB",
+        "max_wal_size": "256MB",
+        "checkpoint_timeout": "30s",
+    }
+    READY = "database system is ready to accept connections"
+
+    def __init__(self, place, name, data=None, shim=None):
+        self.place = place
+        self.name = name
+        self.folder = data or place.folder / name
+        self.outside = place.folder / f"{name}.outside"
+        self.outside.mkdir()
+        self.log = self.outside / "log"
+        self.log.touch()
+        self.shim = shim
+        self.process = None
+        self.settings = {}
+        place.give(self.outside)
+        place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync",
+                   "--data-checksums"])
+        with open(self.folder / "postgresql.conf", "a") as conf:
+            conf.write(f"include '{self.outside}/settings.conf'\n")
+        place.clusters.append(self)
+
+    def configure(self, **settings):
+        """Changes settings; they count from the next start or reload on."""
+        self.settings.update(settings)
+        fixed = {"unix_socket_directories": self.outside, "dynamic_library_path": f"{self.place.library}:$libdir"}
+        lines = [f"{key} = '{value}'\n" for key, value in {**self.SETTINGS, **fixed, **self.settings}.items()]
+        # a new file in one step: the server may be reading the old one
+        new = self.outside / "settings.new"
+        new.write_text("".join(lines))
+        self.place.give(new)
+        new.rename(self.outside / "settings.conf")
+
+    def reload(self, **settings):
+        self.configure(**settings)
+        self.process.send_signal(signal.SIGHUP)
+
+    def start(self, **settings):
+        """Returns how long it took, recovery included."""
+        self.configure(**settings)
+        command = [self.place.bindir / "postgres", "-D", self.folder]
+        since = self.mark()
+        with open(self.log, "ab") as out:
+            self.process = self.place.popen((self.shim.preload if self.shim else []) + command, stdout=out, stderr=out)
+        return self.wait_ready(since)
+
+    def wait_ready(self, since, seconds=120):
+        """Waits until the log has said after that mark that the server is ready."""
+        def ready():
+            if self.process.poll() is not None:
+                raise Loss("the server ended: " + self.last_words(since))
+            return self.READY in self.said(since)
+        return wait_for("ready again", ready, seconds)
+
+    def mark(self):
+        """A place in the log: its end for now."""
+        return self.log.stat().st_size
+
+    def said(self, since=0):
+        with open(self.log, errors="replace") as log:
+            log.seek(since)
+            return log.read()
+
+    def last_words(self, since):
+        lines = [line for line in self.said(since).splitlines() if " FATAL: " in line or " PANIC: " in line]
+        return lines[-1] if lines else "it said nothing"
+
+    def connect(self, database="postgres"):
+        connection = psycopg2.connect(host=str(self.outside), user="postgres", dbname=database, connect_timeout=10)
+        connection.autocommit = True
+        return connection
+
+    def processes(self):
+        """Process id and title of all that work in its data folder, children without a parent included."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    if os.readlink(entry / "cwd") == str(self.folder):
+                        found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ").strip()
+                except (FileNotFoundError, ProcessLookupError, PermissionError):
+                    pass        # it has just ended
+        return found
+
+    def child(self, title):
+        """The process id of the child with exactly this title, or None."""
+        for pid, found in self.processes().items():
+            if found == f"postgres: {title}":
+                return pid
+        return None
+
+    def kill(self, pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def kill_postmaster(self):
+        self.process.kill()
+        self.process.wait()
+
+    def kill_all(self):
+        self.kill_postmaster()
+        for pid in self.processes():
+            self.kill(pid)
+        self.wait_gone()
+
+    def wait_gone(self, seconds=20):
+        """No process of the server may outlive its postmaster."""
+        try:
+            wait_for("end of all processes", lambda: not self.processes(), seconds)
+        except Loss:
+            left = self.processes()
+            for pid in left:
+                self.kill(pid)
+            raise Loss(f"{seconds} s after the postmaster there still are: " + ", ".join(left.values())) from None
+
+    def shut(self, seconds=60):
+        """A fast shutdown; returns how long it took."""
+        since = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Loss(f"fast shutdown: not within {seconds} s; there still are: " +
+                       ", ".join(self.processes().values())) from None
+        if code != 0:
+            raise Loss(f"fast shutdown: exit status {code}")
+        return time.monotonic() - since
