@@ -231,11 +231,21 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 
 	if (sigsetjmp(on_error, 1) != 0)
 	{
+		int64		resume;
+
 		clean_up(context);
 		failed();
 
-		/* It may well happen again, and need not fill the log. */
-		pgscale_worker_wait(ERROR_DELAY_MS);
+		/*
+		 * It may well happen again, and need not fill the log, whatever there
+		 * is to do.
+		 */
+		resume = pgscale_worker_clock() + ERROR_DELAY_MS * NS_PER_MS;
+		for (int64 left; (left = resume - pgscale_worker_clock()) > 0;)
+		{
+			pgscale_worker_wait(left / NS_PER_MS + 1);
+			(void) pgscale_worker_interrupts();
+		}
 		pgscale_smgr_release_all();
 	}
 	PG_exception_stack = &on_error;

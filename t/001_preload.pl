@@ -29,7 +29,7 @@ for my $call (@needing)
 }
 is($db->sql(q{SELECT feature, enabled, working, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
     FROM pgscale.health ORDER BY 1}),
-    "query_waits|f|f|t|t\nsampler|f|f|t|t", 'health says that it is not loaded');
+    "query_waits|f|f|t|t\nsampler|f|f|t|t\nsweeper|f|f|t|t", 'health says that it is not loaded');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 
 # no room for the worker: the only place is the logical replication launcher's

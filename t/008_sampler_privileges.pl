@@ -20,7 +20,7 @@ EOQ
 # Every function as a call of all its signature, with null arguments: whether one may call it is decided before
 my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
     WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
-my %acting = map { $_ => 1 } ('pgscale.sampler_reset()');
+my %acting = map { $_ => 1 } ('pgscale.sampler_reset()', 'pgscale.sweeper_reset()');
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
            (SELECT string_agg(format('NULL::%s', format_type(t, NULL)), ', ' ORDER BY n)

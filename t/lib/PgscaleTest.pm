@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node have_module kill_postmaster process_state session until_true until_ok);
+our @EXPORT = qw(pgscale_node have_module kill_postmaster process_state session churn until_true until_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -191,6 +191,103 @@ sub sampler
     until_true(sub { $self->sql('SELECT period_ms IS NOT NULL FROM pgscale.sampler_stats') eq ($on eq 'on' ? 't' : 'f') })
       or croak "the sampler is not $on";
     return;
+}
+
+# Changes a setting, or sets it back to its default, by a reload.
+sub set
+{
+    my ($self, $setting, $value) = @_;
+
+    $self->sql(defined $value ? "ALTER SYSTEM SET $setting = '$value'" : "ALTER SYSTEM RESET $setting");
+    $self->sql('SELECT pg_reload_conf()');
+    return;
+}
+
+# A load for which buffers must be found all the time: sessions that add one to random rows of a table, which is to be much
+# larger than shared_buffers, and keep count of it in the same transactions. So there is a truth that holds in every
+# snapshot, on a standby and after a crash, too: churn_right.
+sub churn_table
+{
+    my ($self, $rows) = @_;
+
+    $self->sql(<<"EOQ");
+CREATE TABLE churn_on ();
+INSERT INTO churn_on DEFAULT VALUES;
+CREATE TABLE churned (session int PRIMARY KEY, n bigint NOT NULL);
+INSERT INTO churned SELECT i, 0 FROM generate_series(0, 7) i;
+CREATE TABLE churn (id int PRIMARY KEY, n bigint NOT NULL, filler char(400)) WITH (fillfactor = 70);
+INSERT INTO churn SELECT i, 0, i FROM generate_series(0, $rows - 1) i;
+CREATE PROCEDURE churn(me int, sessions int) LANGUAGE plpgsql AS \$\$
+DECLARE
+    this int;
+BEGIN
+    WHILE EXISTS (SELECT FROM churn_on) LOOP
+        FOR i IN 1..20 LOOP
+            this := sessions * floor(random() * ($rows / sessions))::int + me;
+            UPDATE churn SET n = n + 1 WHERE id = this;
+        END LOOP;
+        UPDATE churned SET n = n + 20 WHERE session = me;
+        COMMIT;
+    END LOOP;
+END \$\$;
+EOQ
+    return;
+}
+
+# churn NODE, SESSIONS, option => VALUE: the sessions, at work; options are those of session
+sub churn
+{
+    my ($node, $sessions, %option) = @_;
+    my @churning = map { session($node, %option) } 1 .. $sessions;
+
+    $churning[$_]->start("CALL churn($_, $sessions)") for 0 .. $#churning;
+    return @churning;
+}
+
+# Ends it; none of the sessions may have failed.
+sub churn_end
+{
+    my ($self, @churning) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $self->sql('DELETE FROM churn_on');
+    $_->{limit}->start(2 * $PostgreSQL::Test::Utils::timeout_default) for @churning;
+    my @failed = grep { $_->[0] ne '00000' } map { [ $_->finish ] } @churning;
+    is(scalar @failed, 0, 'none of the sessions under load failed') or diag map { "@$_" } @failed;
+    $_->quit for @churning;
+    $self->sql('INSERT INTO churn_on DEFAULT VALUES');
+    return;
+}
+
+sub churn_right
+{
+    my ($self, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is($self->sql('SELECT (SELECT sum(n) FROM churn) - (SELECT sum(n) FROM churned), (SELECT sum(n) > 0 FROM churn)'),
+        '0|t', $name);
+}
+
+# The processes of the sweeper, with its writers or none but those.
+sub sweeper_pids
+{
+    my ($self, $which) = @_;
+
+    return split /\n/, $self->sql("SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper "
+          . ($which // '') . "%' ORDER BY pid");
+}
+
+# Waits until something was supplied and written from now on; a test.
+sub sweeps_on
+{
+    my ($self, $name) = @_;
+    my $sums = 'sum(supplied_clean + supplied_written), sum(written)';
+    my ($supplied, $written) = split /\|/, $self->sql("SELECT $sums FROM pgscale.sweeper_stats");
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return $self->poll_ok("SELECT sum(supplied_clean + supplied_written) > $supplied + 100 AND sum(written) > $written + 100
+        FROM pgscale.sweeper_stats", $name)
+      || !diag $self->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 }
 
 sub quit
