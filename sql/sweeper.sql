@@ -1,0 +1,123 @@
+-- The sweeper's surface: its settings, its view, who may use them, and what they answer to wrong input.
+CREATE EXTENSION pgscale;
+
+-- settings, each with a description and a default within its bounds
+SELECT name, vartype, boot_val, unit, context, min_val, max_val, enumvals
+  FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%' ORDER BY name COLLATE "C";
+SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
+  FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
+
+-- the view's columns, as those of its function
+SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
+  FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
+SELECT array_agg(a.attname::text ORDER BY a.attnum) = p.proargnames AS same
+  FROM pg_attribute a, pg_proc p
+ WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 AND p.oid = 'pgscale.sweeper_stats()'::regprocedure
+ GROUP BY p.proargnames;
+SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
+    ('view', obj_description('pgscale.sweeper_stats'::regclass, 'pg_class')),
+    ('function', obj_description('pgscale.sweeper_stats()'::regprocedure, 'pg_proc')),
+    ('reset', obj_description('pgscale.sweeper_reset()'::regprocedure, 'pg_proc'))) v (o, d);
+
+-- it is off by default, and there: one row a worker
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT decided_at IS NOT NULL FROM pgscale.sweeper_stats);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT worker, writers, mode, state, decision, decided_at IS NOT NULL AS decided, buffers,
+       low BETWEEN 1 AND high - 1 AS watermarks, high < buffers / 4 AS part, ready, scanned, decremented,
+       supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
+       skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
+       errors, backend_writes >= 0 AS backend_writes, cpu_ms >= 0 AS cpu, writer_cpu_ms, stats_reset IS NOT NULL AS reset
+  FROM pgscale.sweeper_stats \gx
+SELECT feature, enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper' \gx
+
+-- a reset
+CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
+SELECT pgscale.sweeper_reset();
+SELECT s.stats_reset > b.stats_reset AS later, s.stats_reset <= clock_timestamp() AS now FROM pgscale.sweeper_stats s, before b;
+
+-- wrong input: the server's own errors, and nothing changed
+ALTER SYSTEM SET pgscale.sweeper_workers = 0;
+ALTER SYSTEM SET pgscale.sweeper_workers = 17;
+ALTER SYSTEM SET pgscale.sweeper_writers = 0;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 30;
+ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
+\set VERBOSITY sqlstate
+ALTER SYSTEM SET pgscale.sweeper_workers = -1;
+ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
+ALTER SYSTEM SET pgscale.sweeper_writers = 17;
+ALTER SYSTEM SET pgscale.sweeper_writers = 1000000000000;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 30;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'NaN';
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'Infinity';
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = -5;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'NaN';
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'some';
+ALTER SYSTEM SET pgscale.sweeper_combine_limit = 0;
+ALTER SYSTEM SET pgscale.sweeper_combine_limit = 2000;
+ALTER SYSTEM SET pgscale.sweeper_combine_limit = '100 s';
+ALTER SYSTEM SET pgscale.sweeper_writeback_pages = -1;
+ALTER SYSTEM SET pgscale.sweeper_writeback_pages = '1 GB';
+ALTER SYSTEM SET pgscale.sweeper_mode = '';
+ALTER SYSTEM SET pgscale.sweeper = 'perhaps';
+ALTER SYSTEM SET pgscale.sweeper_adaptive = 2;
+SET pgscale.sweeper = on;
+SET pgscale.sweeper_mode = ahead;
+SET pgscale.sweeper_workers = 2;
+\set VERBOSITY default
+SELECT pg_reload_conf();
+SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
+SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
+
+-- right input, at the bounds
+ALTER SYSTEM SET pgscale.sweeper_writers = 16;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.01;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 25;
+ALTER SYSTEM SET pgscale.sweeper_combine_limit = '8 MB';
+ALTER SYSTEM SET pgscale.sweeper_writeback_pages = 0;
+ALTER SYSTEM SET pgscale.sweeper_mode = 'AHEAD';
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT mode = 'ahead' FROM pgscale.sweeper_stats);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT mode, low, high, state FROM pgscale.sweeper_stats;
+ALTER SYSTEM RESET pgscale.sweeper_writers;
+ALTER SYSTEM RESET pgscale.sweeper_low_watermark;
+ALTER SYSTEM RESET pgscale.sweeper_high_watermark;
+ALTER SYSTEM RESET pgscale.sweeper_combine_limit;
+ALTER SYSTEM RESET pgscale.sweeper_writeback_pages;
+ALTER SYSTEM RESET pgscale.sweeper_mode;
+SELECT pg_reload_conf();
+
+-- who may do what
+CREATE ROLE pgscale_nobody;
+CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
+SET ROLE pgscale_nobody;
+SELECT * FROM pgscale.sweeper_stats;
+SELECT * FROM pgscale.sweeper_stats();
+SELECT pgscale.sweeper_reset();
+RESET ROLE;
+SET ROLE pgscale_watcher;
+SELECT count(*) FROM pgscale.sweeper_stats;
+SELECT count(*) FROM pgscale.sweeper_stats();
+SELECT pgscale.sweeper_reset();
+ALTER SYSTEM SET pgscale.sweeper = on;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION pgscale.sweeper_reset() TO pgscale_watcher;
+SET ROLE pgscale_watcher;
+SELECT pgscale.sweeper_reset();
+RESET ROLE;
+
+DROP EXTENSION pgscale;
+DROP ROLE pgscale_nobody, pgscale_watcher;

@@ -1,0 +1,206 @@
+# The sweeper from its being switched on to its end: what it does, counts and says, and what it obeys.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', conf => <<'EOC');
+shared_buffers = 8MB
+max_worker_processes = 32
+checkpoint_timeout = 1h
+fsync = on
+synchronous_commit = off
+pgscale.sweeper_writeback_pages = 2
+EOC
+my $db = session($node);
+my $rows = 40000;
+
+sub stats { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.sweeper_stats"); }
+
+sub log_like
+{
+    my ($from, $pattern, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return until_ok(sub { substr(slurp_file($node->logfile), $from) =~ $pattern }, $name)
+      || !diag substr(slurp_file($node->logfile), $from);
+}
+
+# Waits until the load has done that much more.
+sub load_goes_on
+{
+    my $name = shift;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $n = $db->sql('SELECT sum(n) FROM churned');
+
+    return $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", $name);
+}
+
+# Off by default: nothing happens, whatever the load.
+$db->churn_table($rows);
+my @churning = churn($node, 4);
+load_goes_on('a load, and no sweeper');
+is(stats(q{worker, writers, mode, state, decision, scanned, supplied_clean, supplied_written, written, starved}),
+    '1|0|freelist|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
+is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
+    'f|f|it is switched off|set pgscale.sweeper to on and reload', 'and health says so');
+is($db->sql(q{SELECT string_agg(backend_type, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%'}),
+    'pgscale sweeper 1', 'it has one process');
+my ($pid) = $db->sweeper_pids;
+
+# On
+$db->set('pgscale.sweeper_adaptive', 'off');
+$db->set('pgscale.sweeper', 'on');
+$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'switched on, it works',
+    'working|pgscale.sweeper_adaptive is off');
+$db->sweeps_on('it supplies and writes');
+$db->poll_ok('SELECT consumed > 1000 AND neighbours > 0 AND writeback_calls > 0 AND reused > 0 FROM pgscale.sweeper_stats',
+    'what it supplies is taken, used or not; it writes neighbours, and has the kernel begin with runs')
+  or diag stats('*');
+is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
+    't|t|pgscale.sweeper_adaptive is off|', 'health says that it works');
+my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1')
+    FROM pgscale.sweeper_stats};
+for my $wanted (4, 1, 6, 2)
+{
+    $db->set('pgscale.sweeper_writers', $wanted) if $wanted != 4;
+    $db->poll_ok($writers, "$wanted writers", "$wanted|$wanted");
+    $db->sweeps_on('and they write');
+}
+my $defaults = $db->sql(q{SELECT string_agg(trunc(1024 * reset_val::float8 / 100)::text, '|' ORDER BY name DESC) FROM pg_settings
+    WHERE name LIKE 'pgscale.sweeper%watermark'});
+is(stats('low, high, buffers'), "$defaults|1024", 'watermarks are per cents of the buffers');
+$db->set('pgscale.sweeper_high_watermark', '20');
+$db->set('pgscale.sweeper_low_watermark', '10');
+$db->poll_ok('SELECT low, high FROM pgscale.sweeper_stats', 'watermarks follow their settings', '102|204');
+$db->poll_ok('SELECT ready > 40 FROM pgscale.sweeper_stats', 'and the stock does');
+
+# Watermarks in the wrong order
+my $log = -s $node->logfile;
+$db->set('pgscale.sweeper_low_watermark', '25');
+log_like($log, qr/WARNING:  pgscale\.sweeper_low_watermark \(25\) must be less than pgscale\.sweeper_high_watermark \(20\)/,
+    'watermarks in the wrong order: a warning');
+is(stats('low < high AND low > 0 AND high = 204'), 't', 'they are put in order');
+$db->sweeps_on('and it goes on');
+$db->set($_) for 'pgscale.sweeper_low_watermark', 'pgscale.sweeper_high_watermark';
+$db->poll_ok('SELECT low, high FROM pgscale.sweeper_stats', 'the defaults again', $defaults);
+
+# Values that cannot be, in the file
+my %wrong = (
+    'pgscale.sweeper' => "'perhaps'", 'pgscale.sweeper_mode' => "'x'", 'pgscale.sweeper_writers' => 17,
+    'pgscale.sweeper_low_watermark' => 0, 'pgscale.sweeper_high_watermark' => "'NaN'", 'pgscale.sweeper_combine_limit' => 2000,
+    'pgscale.sweeper_writeback_pages' => -1);
+my $conf = slurp_file($node->data_dir . '/postgresql.conf');
+$log = -s $node->logfile;
+$node->append_conf('postgresql.conf', join "\n", map { "$_ = $wrong{$_}" } sort keys %wrong);
+$db->sql("ALTER SYSTEM RESET $_") for 'pgscale.sweeper', 'pgscale.sweeper_writers';
+$db->sql('SELECT pg_reload_conf()');
+log_like($log, qr/^(?=.*$_)(?=.*(?:invalid value|outside the valid range|requires a Boolean value))/mi, "reload: $_ = $wrong{$_} is refused")
+  for sort keys %wrong;
+$db->sweeps_on('and it goes on with what it had');
+
+# Off, while the load goes on
+$node->append_conf('postgresql.conf', '');
+open my $file, '>', $node->data_dir . '/postgresql.conf' or die $!;
+print $file $conf;
+close $file;
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'switched off, it stops', 'off|it is switched off');
+$db->poll_ok($writers, 'its writers end', '0|0');
+my $counts = 'scanned, supplied_clean, supplied_written, written, runs, starved, ready >= 0';
+my $before = stats($counts);
+load_goes_on('the load goes on');
+is(stats($counts), $before, 'and it does nothing more');
+is(join(' ', $db->sweeper_pids), $pid, 'the sweeper is there, in the same process');
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+
+# What was counted fits together.
+is(stats(q{
+    consumed + reused <= supplied_clean + supplied_written AND consumed > 0 AND reused >= 0, supplied_written <= written,
+    queued + decremented + supplied_clean <= scanned,
+    (SELECT sum(c) FROM unnest(runs_by_pages) c) = runs AND array_length(runs_by_pages, 1) = 8,
+    written >= (SELECT sum(c * p) FROM unnest(runs_by_pages, ARRAY[1, 2, 3, 5, 9, 17, 33, 65]) r (c, p)),
+    runs_by_pages[8] > 0 OR written <= (SELECT sum(c * p) FROM unnest(runs_by_pages[1:7], ARRAY[1, 2, 4, 8, 16, 32, 64]) r (c, p)),
+    neighbours BETWEEN 0 AND written - 1, runs BETWEEN 1 AND written,
+    writeback_calls BETWEEN 1 AND runs - runs_by_pages[1], least(write_ms, writeback_ms, cpu_ms, writer_cpu_ms) > 0,
+    errors, ready BETWEEN 0 AND buffers, least(skipped_pinned, skipped_locked, skipped_wal, skipped_changed) >= 0}),
+    't|t|t|t|t|t|t|t|t|t|0|t|t', 'its counts fit together') or diag stats('row_to_json(sweeper_stats)');
+
+# Reset
+my $zeros = q{ticks + scanned + decremented + supplied_clean + supplied_written + consumed + reused + queued + starved + runs +
+    (SELECT sum(c) FROM unnest(runs_by_pages) c) + written + neighbours + skipped_pinned + skipped_locked + skipped_wal +
+    skipped_changed + write_ms + writeback_calls + writeback_ms + wal_flushes + errors + writer_cpu_ms};
+isnt(stats($zeros), '0', 'there are counts');
+my $now = $db->sql('SELECT clock_timestamp()');
+$db->sql('SELECT pgscale.sweeper_reset()');
+is(stats($zeros), '0', 'reset: there are none');
+is(stats("stats_reset >= '$now', cpu_ms >= 0, buffers, state"), 't|t|1024|off', 'and the rest stays');
+
+# How long runs get: pages that were filled one after the other are dirty side by side
+$db->set('pgscale.sweeper', 'on');
+$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'on again', 'working');
+$db->sql('CREATE TABLE bulk (filler char(4000))');
+sub bulk { $db->sql(q{INSERT INTO bulk SELECT '' FROM generate_series(1, 5000)}); return; }
+until_ok(sub { bulk(); stats('(SELECT sum(c) FROM unnest(runs_by_pages[4:8]) c) > 0') eq 't' }, 'runs of more than four pages');
+is(stats('runs_by_pages[8]'), 0, 'none of more than the limit of 64');
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok($writers, 'off', '0|0');
+$db->set('pgscale.sweeper_combine_limit', 4);
+$db->sql('SELECT pgscale.sweeper_reset()');
+$db->set('pgscale.sweeper', 'on');
+until_ok(sub { bulk(); stats('runs_by_pages[3] > 10') eq 't' }, 'runs of four pages');
+is(stats('(SELECT sum(c) FROM unnest(runs_by_pages[4:8]) c)'), 0, 'and none of more, when that is the limit');
+$db->sql('DROP TABLE bulk');
+$db->set('pgscale.sweeper_combine_limit');
+
+# Restarts: the settings stay, counts begin anew. Values that cannot be, in the file, do not keep the server from starting.
+$db->quit;
+$log = -s $node->logfile;
+$wrong{'pgscale.sweeper_workers'} = 17;
+delete $wrong{'pgscale.sweeper'};
+$node->append_conf('postgresql.conf', join "\n", map { "$_ = $wrong{$_}" } sort keys %wrong);
+$now = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+$node->restart;
+$db = session($node);
+ok(1, 'the server starts with values that cannot be');
+log_like($log, qr/^(?=.*WARNING)(?=.*$_)/m, "start: $_ = $wrong{$_} is refused") for sort keys %wrong;
+is($db->sql(q{SELECT string_agg(setting, ' ' ORDER BY name COLLATE "C") FROM pg_settings
+    WHERE name IN ('pgscale.sweeper_mode', 'pgscale.sweeper_low_watermark', 'pgscale.sweeper_high_watermark',
+        'pgscale.sweeper_combine_limit', 'pgscale.sweeper_writeback_pages', 'pgscale.sweeper_workers')}),
+    $db->sql(q{SELECT string_agg(boot_val, ' ' ORDER BY name COLLATE "C") FROM pg_settings
+    WHERE name IN ('pgscale.sweeper_mode', 'pgscale.sweeper_low_watermark', 'pgscale.sweeper_high_watermark',
+        'pgscale.sweeper_combine_limit', 'pgscale.sweeper_writeback_pages', 'pgscale.sweeper_workers')}),
+    'and has the defaults instead');
+is(stats("stats_reset > '$now', count(*) OVER ()"), 't|1', 'the counts begin anew');
+@churning = churn($node, 4);
+$db->sweeps_on('after the restart it works');
+
+# Shutdowns: by pg_ctl's limit, which is far above what they take
+sub gone_ok
+{
+    my ($name, @pids) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    cmp_ok(scalar @pids, '>=', 2, "$name: there were processes");
+    return until_ok(sub { !grep { process_state($_) =~ /^[^Z]$/ } @pids }, "$name: and none is left");
+}
+$ENV{PGCTLTIMEOUT} = $PostgreSQL::Test::Utils::timeout_default;
+my @pids = $db->sweeper_pids;
+ok($node->stop('fast', fail_ok => 1), 'fast shutdown under load') or BAIL_OUT('the server does not stop');
+gone_ok('fast shutdown', @pids);
+$_->quit for $db, @churning;
+
+$node->start;
+$db = session($node);
+$db->churn_right('after a fast shutdown under load the data is right');
+@churning = churn($node, 4);
+$db->sweeps_on('it works again');
+@pids = $db->sweeper_pids;
+$db->churn_end(@churning);
+$db->quit;
+ok($node->stop('smart', fail_ok => 1), 'smart shutdown') or BAIL_OUT('the server does not stop');
+gone_ok('smart shutdown', @pids);
+
+done_testing();

@@ -1,0 +1,111 @@
+# The sweeper ahead of the server's clock hand, switched to and fro, and with several workers.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', conf => <<'EOC');
+shared_buffers = 8MB
+max_worker_processes = 60
+checkpoint_timeout = 1h
+synchronous_commit = off
+pgscale.sweeper = on
+pgscale.sweeper_adaptive = off
+pgscale.sweeper_writers = 2
+pgscale.sweeper_mode = ahead
+EOC
+my $db = session($node);
+
+# Each worker does something.
+sub all_work_ok
+{
+    my ($workers, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $db->sql('SELECT pgscale.sweeper_reset()');
+    return $db->poll_ok(q{SELECT count(*), bool_and(state = 'working' AND supplied_clean + supplied_written > 0 AND written > 0
+        AND writers > 0) FROM pgscale.sweeper_stats}, $name, "$workers|t")
+      || !diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
+}
+
+$db->churn_table(40000);
+my @churning = churn($node, 4);
+all_work_ok(1, 'ahead of the hand, it cleans');
+is($db->sql('SELECT mode, supplied_clean, consumed, reused FROM pgscale.sweeper_stats'), 'ahead|0|0|0',
+    'and puts nothing on the freelist');
+
+# To and fro, whatever is under way
+for my $round (1 .. 10)
+{
+    for my $mode ('freelist', 'ahead')
+    {
+        $db->set('pgscale.sweeper_mode', $mode);
+        until_true(sub { $db->sql('SELECT mode FROM pgscale.sweeper_stats') eq $mode }) or die "the mode is not $mode";
+    }
+}
+for my $mode ('freelist', 'ahead', 'freelist')
+{
+    $db->set('pgscale.sweeper_mode', $mode);
+    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "switched to $mode", $mode);
+    all_work_ok(1, 'it works');
+    if ($mode eq 'freelist')
+    {
+        my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
+        $db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'and backends take what it supplies');
+    }
+}
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+
+# Three workers
+$node->append_conf('postgresql.conf', 'pgscale.sweeper_workers = 3');
+$db->quit;
+$node->restart;
+$db = session($node);
+@churning = churn($node, 4);
+for my $mode ('freelist', 'ahead')
+{
+    $db->set('pgscale.sweeper_mode', $mode);
+    $db->poll_ok('SELECT count(DISTINCT mode), min(mode) FROM pgscale.sweeper_stats', "three workers, $mode", "1|$mode");
+    all_work_ok(3, 'all work');
+}
+is($db->sql('SELECT string_agg(worker::text, $$ $$), sum(buffers), max(buffers) - min(buffers) <= 1 FROM pgscale.sweeper_stats'),
+    '1 2 3|1024|t', 'they share the buffers');
+$db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backend_type COLLATE "C") FROM
+    (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},
+    'each has its processes', join ', ', (map { "pgscale sweeper $_: 1" } 1 .. 3), map { "pgscale sweeper writer $_: 2" } 1 .. 3);
+$db->set('pgscale.sweeper_mode', 'freelist');
+all_work_ok(3, 'back to the freelist');
+$db->churn_end(@churning);
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok(q{SELECT bool_and(state = 'off'), sum(writers) FROM pgscale.sweeper_stats}, 'all are switched off', 't|0');
+is($db->sql('SELECT bool_and(consumed + reused <= supplied_clean + supplied_written + buffers / 4 + 1), sum(errors)
+    FROM pgscale.sweeper_stats'), 't|0', 'no more is taken than was supplied');
+$db->churn_right('the data is right');
+
+# More workers than can be of use
+$node->append_conf('postgresql.conf', "pgscale.sweeper_workers = 16\nshared_buffers = 1MB");
+$db->set('pgscale.sweeper', 'on');
+$db->quit;
+$node->restart;
+$db = session($node);
+@churning = churn($node, 2);
+for my $mode ('freelist', 'ahead')
+{
+    $db->set('pgscale.sweeper_mode', $mode);
+    $db->poll_ok('SELECT count(DISTINCT mode), min(mode) FROM pgscale.sweeper_stats', "sixteen workers, eight buffers each, $mode",
+        "1|$mode");
+    $db->sweeps_on('they work') if $mode eq 'freelist';
+
+    # ahead of the hand there is next to nothing to clean in so small a cache
+    my $n = $db->sql('SELECT sum(n) FROM churned');
+    $db->poll_ok("SELECT sum(n) > $n + 1000 FROM churned", 'and so do the backends');
+}
+is($db->sql('SELECT sum(buffers), bool_and(low BETWEEN 1 AND high - 1), sum(errors) FROM pgscale.sweeper_stats'), '128|t|0',
+    'they share them');
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+
+$node->stop;
+done_testing();
