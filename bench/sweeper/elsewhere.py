@@ -17,8 +17,8 @@ PAIRS, QUICK_PAIRS = 6, 1
 DIRTY_MIB = 4
 LIMIT = 0.98
 # seconds: filling, of a turn before what counts, and what counts; loads settle slower on the slow disk
-FAST = (10, 2, 5)
-SLOW = (15, 5, 10)
+FAST = (8, 2, 4)
+SLOW = (10, 4, 8)
 QUICK = (3, 2, 3)
 
 READ = ("-S", *TPCB)

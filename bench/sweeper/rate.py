@@ -12,7 +12,7 @@ from report import table
 SHARES = (0.6, 0.9)
 DIRTY_MIB = 4
 # rounds; seconds: filling, settling, measured; of the run that finds out what the stock server can do, of the others
-FULL = (2, (10, 20, 30), (10, 8, 20))
+FULL = (1, (5, 15, 15), (5, 8, 20))
 QUICK = (1, (5, 5, 5), (5, 4, 5))
 
 
