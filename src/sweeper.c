@@ -37,6 +37,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -469,6 +470,8 @@ sweeper_health(PgscaleHealth *health)
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
 	if (!health->enabled)
 		health->action = "set pgscale.sweeper to on and reload";
+	else if (health->working && bgwriter_lru_maxpages > 0)
+		health->action = "set bgwriter_lru_maxpages to 0 and reload: bgwriter writes one by one what could be written together";
 }
 
 const PgscaleModule pgscale_sweeper_module = {

@@ -47,10 +47,17 @@
 #define SCAN_MAX		65536
 
 /* Dirty victims to gather in one tick. */
-#define MAX_VICTIMS		8192
+#define MAX_VICTIMS		16384
 
-/* How many times the victims needed to gather, where runs are found. */
-#define CHOICE			2
+/*
+ * How many times the victims needed to gather, where runs are found.  The more,
+ * the longer are the best runs, and the more pages leave that would have been
+ * used again: so more than the least only after there was too little.
+ */
+#define CHOICE_LEAST	2.0
+#define CHOICE_MOST		12.0
+#define CHOICE_GROWTH	1.25	/* after a batch in which the stock ran out */
+#define CHOICE_DECAY	0.998	/* after one in which it did not */
 
 /* From so many pages a run on, it can. */
 #define CHOICE_MIN_RUN	1.5
@@ -67,7 +74,8 @@ static int	hand = 0;
 static bool refilling = false;
 static int	shield_left = INT_MAX;	/* buffers to shield yet */
 static uint32 sample_seed = 1;
-static int	choice = 1;
+static double choice = 1;
+static uint64 starved_before = 0;	/* at the last batch */
 
 static PgscalePage *victims = NULL;
 static PgscaleRun *runs = NULL;
@@ -195,8 +203,14 @@ hand_to_writers(PgscaleSweeperShare *share, int pages)
 	nruns = pgscale_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
 	for (int i = 0; i < nruns; i++)
 		found += runs[i].pages;
-	if (nruns > 0)
-		choice = found >= nruns * CHOICE_MIN_RUN ? CHOICE : 1;
+	if (nruns > 0 && found < nruns * CHOICE_MIN_RUN)
+		choice = 1;
+	else if (nruns > 0)
+	{
+		choice *= share->counts.starved > starved_before ? CHOICE_GROWTH : CHOICE_DECAY;
+		choice = Min(Max(choice, CHOICE_LEAST), CHOICE_MOST);
+	}
+	starved_before = share->counts.starved;
 
 	nruns = pgscale_runs_choose(runs, nruns, pages);
 	for (int i = 0; i < nruns; i++)
@@ -212,7 +226,7 @@ hand_to_writers(PgscaleSweeperShare *share, int pages)
 static void
 sweep(PgscaleSweeperShare *share, int lacking)
 {
-	int			enough = Min(lacking * choice, MAX_VICTIMS);
+	int			enough = (int) Min(lacking * choice, MAX_VICTIMS);
 	PgscaleVisit candidates[PGSCALE_POLICY_MAX];
 	int			n = 0;
 

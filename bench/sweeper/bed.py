@@ -29,11 +29,13 @@ COMMON = {
 
 STOCK, BGWRITER, SWEEPER = "stock", "bgwriter", "sweeper"
 PRELOADED = {"shared_preload_libraries": "pgscale"}
+# as its documentation says
+SWEEPING = {"pgscale.sweeper": "on", "bgwriter_lru_maxpages": 0}
 # What each variant differs in from a server's defaults
 VARIANTS = {
     STOCK: {},
     BGWRITER: {"bgwriter_delay": "10ms", "bgwriter_lru_maxpages": 1000, "bgwriter_lru_multiplier": 4},
-    SWEEPER: {**PRELOADED, "pgscale.sweeper": "on"},
+    SWEEPER: {**PRELOADED, **SWEEPING},
 }
 
 

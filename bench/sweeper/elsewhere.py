@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import counters
 import stats
-from bed import PRELOADED, TPCB, Bed, slow_bed
+from bed import PRELOADED, SWEEPING, TPCB, Bed, slow_bed
 from cluster import run, say
 from report import table
 
@@ -44,7 +44,7 @@ class Steady(NamedTuple):
             # until it does what it will go on doing
             time.sleep(settle)
             for pair, on in turns:
-                bed.set(**{"pgscale.sweeper": "on" if on else "off"})
+                bed.set(**(SWEEPING if on else {}))
                 time.sleep(settle)
                 began = time.time()
                 time.sleep(seconds)
@@ -62,7 +62,7 @@ class Timed(NamedTuple):
         bed.fill(connection, times[0])
         bed.slow(DIRTY_MIB)
         for pair, on in turns:
-            bed.set(**{"pgscale.sweeper": "on" if on else "off"})
+            bed.set(**(SWEEPING if on else {}))
             # the first time is for the sweeper to find out what to do
             self._time(connection, file)
             yield pair, on, 1 / self._time(connection, file)

@@ -13,8 +13,8 @@ from contest import Contest
 SMALL, LARGER = 4, 64
 
 PARTS = {
-    "main": Contest("main", SMALL, rounds=3, times=(10, 60, 60), has_limits=True),
-    "larger": Contest("larger", LARGER, rounds=3, times=(5, 60, 20)),
+    "main": Contest("main", SMALL, rounds=3, times=(8, 60, 30), has_limits=True),
+    "larger": Contest("larger", LARGER, rounds=1, times=(5, 60, 20)),
     "rate": rate,
     "elsewhere": elsewhere,
     "modes": modes,

@@ -9,7 +9,7 @@ import time
 
 import counters
 import stats
-from bed import PRELOADED, TPCB, slow_bed
+from bed import PRELOADED, SWEEPING, TPCB, slow_bed
 from cluster import say
 from contest import pages_an_io, spread
 from report import percent, table
@@ -20,11 +20,12 @@ FULL = (1, 15, 8, 14)
 QUICK = (1, 4, 2, 3)
 
 OFF, DEFAULTS, WORKERS = "off", "defaults", "sweeper_workers 2"
-WORKING = {"pgscale.sweeper": "on", "pgscale.sweeper_adaptive": "off"}
+WORKING = {**SWEEPING, "pgscale.sweeper_adaptive": "off"}
 CONDITIONS = {
-    OFF: {"pgscale.sweeper": "off"},
+    OFF: {"pgscale.sweeper": "off", "bgwriter_lru_maxpages": 100},
     DEFAULTS: {},
     "sweeper_adaptive on": {"pgscale.sweeper_adaptive": "on"},
+    "bgwriter_lru_maxpages 100": {"bgwriter_lru_maxpages": 100},
     "sweeper_mode ahead": {"pgscale.sweeper_mode": "ahead"},
     **{f"watermarks {low} and {high}": {"pgscale.sweeper_low_watermark": low, "pgscale.sweeper_high_watermark": high}
        for low, high in ((0.5, 1.5), (1, 3), (2, 8), (6, 25))},

@@ -24,7 +24,7 @@ CLIENTS = 6
 # how bad a server's answer is
 ERRORS, CRASHED, ENDED = "errors only", "crash and recovery", "server ended"
 ANSWERS = (ERRORS, CRASHED, ENDED)
-LATER = 5.0     # seconds by which service may resume later than in stock: two runs of stock differ by as much
+LATER = 5.0     # seconds by which service may resume later than in stock
 
 
 @dataclasses.dataclass
