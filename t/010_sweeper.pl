@@ -11,6 +11,7 @@ max_worker_processes = 32
 checkpoint_timeout = 1h
 fsync = on
 synchronous_commit = off
+bgwriter_lru_maxpages = 0
 pgscale.sweeper_writeback_pages = 2
 EOC
 my $db = session($node);
@@ -60,6 +61,10 @@ $db->poll_ok('SELECT consumed > 1000 AND neighbours > 0 AND writeback_calls > 0 
   or diag stats('*');
 is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
     't|t|pgscale.sweeper_adaptive is off|', 'health says that it works');
+$db->set('bgwriter_lru_maxpages', 100);
+$db->poll_ok(q{SELECT working, action ~ '^set bgwriter_lru_maxpages to 0' FROM pgscale.health WHERE feature = 'sweeper'},
+    'and that bgwriter is in its way', 't|t');
+$db->set('bgwriter_lru_maxpages', 0);
 my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1')
     FROM pgscale.sweeper_stats};
 for my $wanted (4, 1, 6, 2)

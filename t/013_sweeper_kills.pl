@@ -9,6 +9,7 @@ my $node = pgscale_node('main', conf => <<'EOC');
 shared_buffers = 8MB
 max_worker_processes = 20
 checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
 pgscale.sweeper = on
 pgscale.sweeper_adaptive = off
 pgscale.sweeper_writers = 3
