@@ -104,8 +104,8 @@ class Contest:
         rows = []
         for other in (STOCK, BGWRITER):
             rows.append([f"sweeper / {other}"] + [spread(ratios(runs, other, figure), form) for figure, form in (
-                (tps, "{:.2f}"), (p999, "{:.2f}"), (evictions, "{:.4f}"))])
-        return table(["", "TPS", "p99.9", "dirty pages written by sessions"], rows)
+                (tps, "{:.2f}"), (p99, "{:.2f}"), (p999, "{:.2f}"), (evictions, "{:.3f}"), (evictions_each, "{:.4f}"))])
+        return table(["", "TPS", "p99", "p99.9", "dirty pages written by sessions", "by a transaction"], rows)
 
     def required(self, results):
         if not self.has_limits:
@@ -128,12 +128,20 @@ def tps(result):
     return result["tps"]
 
 
+def p99(result):
+    return result["ms"]["p99"]
+
+
 def p999(result):
     return result["ms"]["p99.9"]
 
 
 def evictions(result):
     return result["evictions"] / result["seconds"]
+
+
+def evictions_each(result):
+    return evictions(result) / result["tps"]
 
 
 def ratios(runs, other, figure):
