@@ -16,7 +16,7 @@ from report import percent, table
 
 DIRTY_MIB = 4
 # rounds; seconds: filling, of a turn before what counts, and what counts
-FULL = (1, 15, 8, 14)
+FULL = (1, 10, 4, 6)
 QUICK = (1, 4, 2, 3)
 
 OFF, DEFAULTS, WORKERS = "off", "defaults", "sweeper_workers 2"
