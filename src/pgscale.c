@@ -100,6 +100,17 @@ pgscale_preloaded(void)
 	return preloaded;
 }
 
+bool
+pgscale_health_preloaded(PgscaleHealth *health)
+{
+	if (preloaded)
+		return true;
+	health->enabled = health->working = false;
+	health->reason = "pgscale is not loaded into the server";
+	health->action = "add pgscale to shared_preload_libraries and restart";
+	return false;
+}
+
 void
 pgscale_require_preload(void)
 {

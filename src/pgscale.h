@@ -44,6 +44,9 @@ extern const PgscaleModule *const pgscale_modules[];
 /* Was the library loaded through shared_preload_libraries? */
 extern bool pgscale_preloaded(void);
 
+/* If it was not, says so in a row of pgscale.health and returns false. */
+extern bool pgscale_health_preloaded(PgscaleHealth *health);
+
 /* Raises an error with a hint if it was not. */
 extern void pgscale_require_preload(void);
 

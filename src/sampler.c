@@ -539,13 +539,8 @@ sampler_health(PgscaleHealth *health)
 	TimestampTz now = GetCurrentTimestamp();
 
 	health->working = false;
-	if (!pgscale_preloaded())
-	{
-		health->enabled = false;
-		health->reason = "pgscale is not loaded into the server";
-		health->action = "add pgscale to shared_preload_libraries and restart";
+	if (!pgscale_health_preloaded(health))
 		return;
-	}
 
 	/* The worker may know of a reload before this backend does. */
 	health->enabled = stats->pid != 0 ? stats->period_ns != 0 : sampler_enabled;

@@ -448,13 +448,8 @@ sweeper_health(PgscaleHealth *health)
 	const PgscaleSweeperShare *leader;
 
 	health->working = false;
-	if (!pgscale_preloaded())
-	{
-		health->enabled = false;
-		health->reason = "pgscale is not loaded into the server";
-		health->action = "add pgscale to shared_preload_libraries and restart";
+	if (!pgscale_health_preloaded(health))
 		return;
-	}
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
