@@ -27,9 +27,29 @@
 #include "access/xlog.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
+#include "storage/s_lock.h"
 #include "storage/smgr.h"
 
 #include "buffers.h"
+
+/* Holds a page, fully read. */
+#define HOLDS_PAGE		(BM_VALID | BM_TAG_VALID)
+
+/*
+ * A tally counts by the bits of the state from the usage count up to
+ * BM_TAG_VALID, and by whether there is a pin: no branch, and one counter a
+ * header.
+ */
+#define TALLY_BITS		(BUF_USAGECOUNT_MASK | BM_LOCKED | BM_DIRTY | HOLDS_PAGE)
+#define TALLY_PINNED	((TALLY_BITS >> BUF_USAGECOUNT_SHIFT) + 1)
+
+StaticAssertDecl(TALLY_PINNED * 2 == lengthof(((PgscaleTally *) 0)->seen),
+				 "a tally's counters are those that its bits tell apart");
+StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
+				 "usage counts end where the server's do");
+
+/* A header is locked for some instructions: some microseconds are enough. */
+#define READ_RETRIES	100
 
 bool
 pgscale_page_same_fork(const PgscalePage *a, const PgscalePage *b)
@@ -74,19 +94,23 @@ pgscale_page_hash(const PgscalePage *page)
 	return BufTableHashCode(&tag);
 }
 
-void
-pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
+/* What a state says, and the list. */
+static void
+describe(int buf, uint32 state, PgscaleBuffer *buffer)
 {
-	BufferDesc *desc = GetBufferDescriptor(buf);
-	uint32		state = pg_atomic_read_u32(&desc->state);
-
 	buffer->state = state;
 	buffer->usage = BUF_STATE_GET_USAGECOUNT(state);
-	buffer->valid = (state & (BM_VALID | BM_TAG_VALID)) == (BM_VALID | BM_TAG_VALID);
+	buffer->valid = (state & HOLDS_PAGE) == HOLDS_PAGE;
 	buffer->dirty = (state & BM_DIRTY) != 0;
 	buffer->pinned = BUF_STATE_GET_REFCOUNT(state) != 0;
 	buffer->busy = (state & (BM_LOCKED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER)) != 0;
 	buffer->listed = pgscale_buffer_listed(buf);
+}
+
+void
+pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
+{
+	describe(buf, pg_atomic_read_u32(&GetBufferDescriptor(buf)->state), buffer);
 }
 
 void
@@ -98,6 +122,87 @@ pgscale_buffer_page(int buf, PgscalePage *page)
 	page->locator = BufTagGetRelFileLocator(&tag);
 	page->fork = BufTagGetForkNum(&tag);
 	page->block = tag.blockNum;
+}
+
+/*
+ * A tag changes only while the header is locked, and until the new page has
+ * been read the buffer is not valid.  So the tag belongs to the state if the
+ * buffer is valid and not locked both before and after; pins and usage counts,
+ * which change all the time on a busy page, do not matter.
+ */
+bool
+pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
+{
+	BufferDesc *desc = GetBufferDescriptor(buf);
+
+	for (int i = 0; i < READ_RETRIES; i++)
+	{
+		uint32		before = pg_atomic_read_u32(&desc->state);
+
+		if ((before & HOLDS_PAGE) != HOLDS_PAGE)
+			return false;
+		if ((before & BM_LOCKED) == 0)
+		{
+			uint32		after;
+
+			pg_read_barrier();
+			pgscale_buffer_page(buf, page);
+			pg_read_barrier();
+			after = pg_atomic_read_u32(&desc->state);
+			if ((after & (HOLDS_PAGE | BM_LOCKED)) == HOLDS_PAGE)
+			{
+				describe(buf, after, buffer);
+				return true;
+			}
+		}
+		SPIN_DELAY();
+	}
+	return false;
+}
+
+static inline void
+tally(PgscaleTally *t, int buf)
+{
+	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+	uint32		kind = (state & TALLY_BITS) >> BUF_USAGECOUNT_SHIFT;
+
+	t->seen[kind + (BUF_STATE_GET_REFCOUNT(state) != 0) * TALLY_PINNED]++;
+}
+
+void
+pgscale_tally_range(PgscaleTally *t, int first, int count)
+{
+	for (int buf = first; buf < first + count; buf++)
+		tally(t, buf);
+}
+
+void
+pgscale_tally_some(PgscaleTally *t, const int *bufs, int count)
+{
+	for (int i = 0; i < count; i++)
+		tally(t, bufs[i]);
+}
+
+void
+pgscale_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
+{
+	memset(usage, 0, sizeof(PgscaleUsage));
+	for (uint32 i = 0; i < lengthof(t->seen); i++)
+	{
+		const uint32 state = (i % TALLY_PINNED) << BUF_USAGECOUNT_SHIFT;
+		const bool	pinned = i >= TALLY_PINNED;
+		const int	count = Min(BUF_STATE_GET_USAGECOUNT(state), PGSCALE_MAX_USAGE);
+		PgscaleUsageCounts *of = &usage->of[(state & HOLDS_PAGE) == HOLDS_PAGE ? count : PGSCALE_NO_PAGE];
+
+		usage->buffers += t->seen[i];
+		of->buffers += t->seen[i];
+		if (state & BM_DIRTY)
+			of->dirty += t->seen[i];
+		if (pinned)
+			of->pinned += t->seen[i];
+		else
+			usage->unpinned[count] += t->seen[i];
+	}
 }
 
 int
@@ -124,6 +229,16 @@ pgscale_buffer_listed(int buf)
 	volatile BufferDesc *desc = GetBufferDescriptor(buf);
 
 	return desc->freeNext != FREENEXT_NOT_IN_LIST;
+}
+
+bool
+pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
+{
+	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+
+	*tagged = (state & BM_TAG_VALID) != 0;
+	*checkpoint = (state & BM_CHECKPOINT_NEEDED) != 0;
+	return (state & BM_DIRTY) != 0;
 }
 
 /* As the server's own changes of a count: one CAS, never while locked. */
@@ -228,4 +343,19 @@ bool
 pgscale_buffers_any_listed(void)
 {
 	return have_free_buffer();
+}
+
+int
+pgscale_local_buffers_dirty(RelFileLocator locator)
+{
+	int			dirty = 0;
+
+	for (int i = 0; i < NLocBuffer; i++)
+	{
+		BufferDesc *desc = GetLocalBufferDescriptor(i);
+		RelFileLocator its = BufTagGetRelFileLocator(&desc->tag);
+
+		dirty += (pg_atomic_read_u32(&desc->state) & BM_DIRTY) != 0 && RelFileLocatorEquals(its, locator);
+	}
+	return dirty;
 }

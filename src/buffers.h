@@ -57,11 +57,55 @@ extern void pgscale_buffer_look(int buf, PgscaleBuffer *buffer);
 /* Reads which page it holds; may be torn, so the page must be checked later. */
 extern void pgscale_buffer_page(int buf, PgscalePage *page);
 
+/*
+ * Reads both, of the same moment.  Returns false if the buffer holds no page,
+ * or stayed locked.
+ */
+extern bool pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page);
+
+/*
+ * Many headers at once, by their states alone: tally them, as many times as
+ * need be, then sum up.
+ */
+#define PGSCALE_MAX_USAGE	5	/* the highest usage count */
+#define PGSCALE_NO_PAGE		(PGSCALE_MAX_USAGE + 1)
+
+typedef struct PgscaleTally
+{
+	int64		seen[512];		/* by usage count and flags, see buffers.c */
+} PgscaleTally;
+
+typedef struct PgscaleUsageCounts
+{
+	int64		buffers;
+	int64		dirty;
+	int64		pinned;
+} PgscaleUsageCounts;
+
+typedef struct PgscaleUsage
+{
+	int64		buffers;
+	PgscaleUsageCounts of[PGSCALE_NO_PAGE + 1]; /* by usage count of those
+												 * that hold a page, and the
+												 * rest */
+	int64		unpinned[PGSCALE_MAX_USAGE + 1];	/* by usage count, all */
+} PgscaleUsage;
+
+extern void pgscale_tally_range(PgscaleTally *tally, int first, int count);
+extern void pgscale_tally_some(PgscaleTally *tally, const int *bufs, int count);
+extern void pgscale_tally_sum(const PgscaleTally *tally, PgscaleUsage *usage);
+
 /* The buffer that holds a page, or -1. */
 extern int	pgscale_buffer_find(const PgscalePage *page);
 
 /* On the freelist?  A cheaper question than pgscale_buffer_look(). */
 extern bool pgscale_buffer_listed(int buf);
+
+/*
+ * Does it hold a dirty page?  Just as cheap.  *tagged: any page at all;
+ * *checkpoint: one that a checkpoint under way has yet to write.
+ */
+extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
 
 /* Sets the usage count, unless the header has changed since the look. */
 extern void pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
@@ -97,5 +141,8 @@ extern uint64 pgscale_buffers_hand(void);
 
 /* Is anything on the freelist? */
 extern bool pgscale_buffers_any_listed(void);
+
+/* How many dirty pages of a relation are in this session's own buffers. */
+extern int	pgscale_local_buffers_dirty(RelFileLocator locator);
 
 #endif							/* PGSCALE_BUFFERS_H */

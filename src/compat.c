@@ -10,6 +10,8 @@
 #include "compat.h"
 
 #include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/reinit.h"
 #include "storage/smgr.h"
 #if PG_VERSION_NUM >= 180000
 #include "storage/aio_subsys.h"
@@ -131,5 +133,55 @@ pgscale_refresh_backend_writes(void)
 
 	if (latch)
 		SetLatch(latch);
+#endif
+}
+
+void
+pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork)
+{
+#if PG_VERSION_NUM >= 180000
+	strlcpy(path, relpathbackend(locator, backend, fork).str, MAXPGPATH);
+#else
+	char	   *allocated = relpathbackend(locator, backend, fork);
+
+	strlcpy(path, allocated, MAXPGPATH);
+	pfree(allocated);
+#endif
+}
+
+bool
+pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork, uint32 *segment)
+{
+#if PG_VERSION_NUM >= 170000
+	return parse_filename_for_nontemp_relation(name, &locator->relNumber, fork, segment);
+#else
+	int			digits;
+	const char *dot = strchr(name, '.');
+
+	if (!parse_filename_for_nontemp_relation(name, &digits, fork))
+		return false;
+	*segment = dot ? strtoul(dot + 1, NULL, 10) : 0;
+	locator->relNumber = strtoul(name, NULL, 10);
+	return true;
+#endif
+}
+
+bool
+pgscale_direct_data(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return (io_direct_flags & IO_DIRECT_DATA) != 0;
+#else
+	return false;
+#endif
+}
+
+bool
+pgscale_may_reindex(Oid index, Oid table)
+{
+#if PG_VERSION_NUM >= 170000
+	return pg_class_aclcheck(table, GetUserId(), ACL_MAINTAIN) == ACLCHECK_OK;
+#else
+	return pgscale_owns_relation(index);
 #endif
 }

@@ -16,10 +16,14 @@
 
 #include "postgres.h"
 
+#include "catalog/pg_class.h"
+#include "catalog/pg_tablespace.h"
+#include "common/relpath.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/wait_event.h"
 
@@ -77,14 +81,46 @@ extern uint32 pgscale_wait_event_new(const char *name);
 #define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count, execute_once
 #endif
 
+/* 18 (the same commit) dropped PortalRun's run_once, too. */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_PORTAL_RUN_TO_END	FETCH_ALL, true
+#else
+#define PGSCALE_PORTAL_RUN_TO_END	FETCH_ALL, true, true
+#endif
+
+/*
+ * May the current user REINDEX it?  17 (commit ecb0fd337) has a privilege on the
+ * table for that; before, it takes the owner.
+ */
+extern bool pgscale_may_reindex(Oid index, Oid table);
+
+/* 16 (commit c727f511b) has one function for all kinds of objects. */
+#if PG_VERSION_NUM < 160000
+#define pgscale_owns_relation(relation)	pg_class_ownercheck(relation, GetUserId())
+#define pgscale_may_create_in(tablespace) \
+	(pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#else
+#define pgscale_owns_relation(relation) \
+	object_ownercheck(RelationRelationId, relation, GetUserId())
+#define pgscale_may_create_in(tablespace) \
+	(object_aclcheck(TableSpaceRelationId, tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#endif
+
 /* 16 (commit b0a55e432) renamed relfilenodes and how buffer tags tell them. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
 #else
 #include "storage/relfilenode.h"
 typedef RelFileNode RelFileLocator;
+typedef Oid RelFileNumber;
 
+#define spcOid						spcNode
+#define dbOid						dbNode
+#define relNumber					relNode
+#define rd_locator					rd_node
 #define RelFileLocatorEquals(a, b)	RelFileNodeEquals(a, b)
+#define RelationMapOidToFilenumber(relation, shared) \
+	RelationMapOidToFilenode(relation, shared)
 #define InitBufferTag(tag, locator, fork, block) \
 	INIT_BUFFERTAG(*(tag), *(locator), fork, block)
 #define BufferTagsEqual(a, b)		BUFFERTAGS_EQUAL(*(a), *(b))
@@ -95,7 +131,14 @@ typedef RelFileNode RelFileLocator;
 /* 17 (commit 024c52111) has one number for both kinds of process. */
 #if PG_VERSION_NUM < 170000
 #define INVALID_PROC_NUMBER InvalidBackendId
+#define ProcNumberForTempRelations() BackendIdForTempRelations()
 #endif
+
+/*
+ * The path of a fork's first file into char[MAXPGPATH].  Before 18 the server
+ * allocates what it returns.
+ */
+extern void pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork);
 
 /*
  * After an error: what a process that writes buffers has under way and no
@@ -121,5 +164,19 @@ extern void pgscale_refresh_backend_writes(void);
  * names the latter smgrdestroyall().
  */
 extern void pgscale_smgr_release_all(void);
+
+/*
+ * Which file of a relation a name within its folder stands for, if any; not
+ * those of temporary relations.  Before 17 the server tells where the number
+ * ends, and nothing of the segment.
+ */
+extern bool pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork,
+								  uint32 *segment);
+
+/*
+ * Does the server read and write data past the kernel's cache?  16 (commit
+ * d4e71df6d) can, and then does not take requests to write that cache back.
+ */
+extern bool pgscale_direct_data(void);
 
 #endif							/* PGSCALE_COMPAT_H */

@@ -153,6 +153,7 @@ class Cluster:
         self.name = name
         self.settings = settings
         self.folder = place.folder / name
+        self.log = self.folder / "log"
         self.data = data or self.folder
         self.process = None
         elsewhere = ["-X", wal] if wal else []
@@ -175,8 +176,7 @@ class Cluster:
         fixed = {"unix_socket_directories": self.folder, "dynamic_library_path": f"{self.place.library}:$libdir"}
         for key, value in {**self.SETTINGS, **fixed, **self.settings, **settings}.items():
             command += ["-c", f"{key}={value}"]
-        log = self.folder / "log"
-        with open(log, "ab") as out:
+        with open(self.log, "ab") as out:
             self.process = self.place.popen(command, stdout=out, stderr=out)
         for _ in range(300):
             if self.process.poll() is None:
@@ -186,7 +186,7 @@ class Cluster:
                 except psycopg2.OperationalError:
                     time.sleep(0.1)
         self.stop()
-        sys.exit(f"server {self.name} did not start:\n" + "".join(open(log).readlines()[-20:]))
+        sys.exit(f"server {self.name} did not start:\n" + "".join(open(self.log).readlines()[-20:]))
 
     def stop(self):
         for number, seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 20), (signal.SIGKILL, None)):
@@ -210,6 +210,13 @@ class Cluster:
         script = (self.place.folder / "sql" / "pgscale--1.0.sql").read_text()
         lines = [line for line in script.splitlines() if not line.startswith("\\")]
         run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
+        # the library trusts its job table only as the extension's
+        run(connection, """
+            SET allow_system_table_mods = on;
+            INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+                SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
+            RESET allow_system_table_mods;
+            ALTER EXTENSION pgscale ADD TABLE pgscale.relocation_job""")
 
     def pgbench(self, *options):
         """Runs pgbench and returns its transactions per second, without the time of connecting."""

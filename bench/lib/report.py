@@ -2,6 +2,8 @@
 import pathlib
 import re
 
+import stats
+
 
 def table(header, rows):
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
@@ -25,3 +27,9 @@ def percent(share, digits=1):
 
 def signed(share, digits=1):
     return f"{share * 100:+.{digits}f} %"
+
+
+def spread(values, form):
+    """The median and, of several, the least and the greatest."""
+    shown = form.format(stats.median(values))
+    return f"{shown} ({form.format(min(values))} .. {form.format(max(values))})" if len(values) > 1 else shown

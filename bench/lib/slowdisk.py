@@ -1,4 +1,4 @@
-"""A slow disk: an ext4 file system in a file, behind a loop device whose requests per second are limited.
+"""A slow disk: an ext4 file system in a file, behind a loop device whose requests or bytes per second are limited.
 
 The limit holds for all who write to it, the kernel's own writeback included: with cgroup v1 it is blkio's, set in the
 root group; with cgroup v2 it is io.max of a group that this program and its servers move into. The kernel's dirty pages
@@ -38,7 +38,7 @@ def _umount(path):
 
 @contextlib.contextmanager
 def _blkio(folder):
-    """cgroup v1. Yields a function that limits a device; 0 is no limit."""
+    """cgroup v1. Yields a function that limits a device: read_iops=0, write_bps=40000000, ...; 0 is no limit."""
     group = next((path for path, kind, options in _mounts() if kind == "cgroup" and "blkio" in options), None)
     with contextlib.ExitStack() as undo:
         if group is None:
@@ -47,9 +47,9 @@ def _blkio(folder):
             undo.callback(_umount, group)
             _run("mount", "-t", "cgroup", "-o", "blkio", "none", group)
 
-        def limit(number, read_iops, write_iops):
-            for way, iops in ("read", read_iops), ("write", write_iops):
-                (group / f"blkio.throttle.{way}_iops_device").write_text(f"{number} {iops}")
+        def limit(number, **limits):
+            for what, most in limits.items():
+                (group / f"blkio.throttle.{what}_device").write_text(f"{number} {most}")
 
         yield limit
 
@@ -64,8 +64,10 @@ def _io_max(root):
     try:
         (group / "cgroup.procs").write_text(str(os.getpid()))
 
-        def limit(number, read_iops, write_iops):
-            (group / "io.max").write_text(f"{number} riops={read_iops or 'max'} wiops={write_iops or 'max'}")
+        def limit(number, **limits):
+            # read_iops is riops here
+            settings = (f"{what[0]}{what.split('_')[1]}={most or 'max'}" for what, most in limits.items())
+            (group / "io.max").write_text(f"{number} {' '.join(settings)}")
 
         yield limit
     finally:
@@ -112,6 +114,7 @@ class SlowDisk:
         self._bdi = pathlib.Path("/sys/class/bdi") / self._number
         if not (self._bdi / "strict_limit").exists():
             sys.exit("this kernel cannot limit the dirty pages of one device: strict_limit came with Linux 6.2")
+        self._debug = pathlib.Path("/sys/kernel/debug/bdi") / self._number
         # nothing left for the kernel to initialise later, while something is measured
         _run("mkfs.ext4", "-q", "-m", 0, "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
         undo.callback(_umount, self.path)
@@ -124,18 +127,18 @@ class SlowDisk:
         for line in _run("losetup", "--associated", file).splitlines():
             _run("losetup", "--detach", line.split(":")[0])
 
-    def slow(self, read_iops=0, write_iops=0, dirty_mib=0):
+    def slow(self, read_iops=0, write_iops=0, write_bps=0, dirty_mib=0):
         """Sets limits, each 0 for none, on a disk that has nothing left to write."""
         self.lift()
         self.sync()
-        self._limit(self._number, read_iops, write_iops)
+        self._limit(self._number, read_iops=read_iops, write_iops=write_iops, write_bps=write_bps)
         if dirty_mib:
             (self._bdi / "max_bytes").write_text(str(dirty_mib * MIB))
             (self._bdi / "strict_limit").write_text("1")
 
     def lift(self):
         """As fast as it can be."""
-        self._limit(self._number, 0, 0)
+        self._limit(self._number, read_iops=0, write_iops=0, write_bps=0)
         (self._bdi / "strict_limit").write_text("0")
         (self._bdi / "max_ratio").write_text("100")
 
@@ -147,3 +150,12 @@ class SlowDisk:
         fields = [int(field) for field in (self._block / "stat").read_text().split()]
         return {"reads": fields[0], "bytes_read": fields[2] * SECTOR,
                 "writes": fields[4], "writes_merged": fields[5], "bytes_written": fields[6] * SECTOR}
+
+    def owed(self):
+        """Bytes that the kernel has dirty of this device, that it is writing, and that ever became dirty.
+
+        A folio counts whole, however little of it was written to.
+        """
+        stats = dict(line.split(":") for line in (self._debug / "stats").read_text().splitlines())
+        return {name: int(stats[key].split()[0]) * 1024 for name, key in (
+            ("dirty", "BdiReclaimable"), ("writeback", "BdiWriteback"), ("dirtied", "BdiDirtied"))}

@@ -12,7 +12,7 @@ import stats
 from bed import BGWRITER, CLIENTS, STOCK, SWEEPER, TPCB, VARIANTS, WRITE_IOPS, slow_bed
 from cluster import say
 from load import PERCENTILES, latencies
-from report import percent, table
+from report import percent, spread, table
 
 # seconds: filling, settling, measured
 QUICK = (5, 6, 6)
@@ -47,12 +47,6 @@ def one(bed, variant, dirty_mib, times, options=TPCB):
 
 def pages_an_io(result):
     return result["disk"]["bytes_written"] / counters.PAGE / max(result["disk"]["writes"], 1)
-
-
-def spread(values, form):
-    """The median and, of several, the least and the greatest."""
-    shown = form.format(stats.median(values))
-    return f"{shown} ({form.format(min(values))} .. {form.format(max(values))})" if len(values) > 1 else shown
 
 
 class Contest:

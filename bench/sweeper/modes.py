@@ -11,8 +11,8 @@ import counters
 import stats
 from bed import PRELOADED, SWEEPING, TPCB, slow_bed
 from cluster import say
-from contest import pages_an_io, spread
-from report import percent, table
+from contest import pages_an_io
+from report import percent, spread, table
 
 DIRTY_MIB = 4
 # rounds; seconds: filling, of a turn before what counts, and what counts

@@ -4,10 +4,10 @@ The time counts from when a transaction was due, so that a server which falls be
 """
 import stats
 from bed import STOCK, TPCB, VARIANTS, slow_bed
-from contest import one, select, spread
+from contest import one, select
 from cluster import say
 from load import PERCENTILES
-from report import table
+from report import spread, table
 
 SHARES = (0.6, 0.9)
 DIRTY_MIB = 4

@@ -9,11 +9,15 @@ PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
 
 
 class Load:
-    """with Load(server, *options) as load: ...; its transactions are known afterwards, its seconds at once."""
+    """with Load(server, *options) as load: ...; its transactions are known afterwards, its seconds at once.
 
-    def __init__(self, server, *options, log=False):
+    A client that has an error ends, and so does the experiment, unless that may_fail.
+    """
+
+    def __init__(self, server, *options, log=False, may_fail=False):
         self.server = server
         self.options = options
+        self.may_fail = may_fail
         self.folder = server.place.folder
         self.progress = self.folder / f"{server.name}.progress"
         if log:
@@ -30,8 +34,12 @@ class Load:
         # pgbench's own alarm clock: it ends after the transactions that are under way, and writes the whole log
         self.process.send_signal(signal.SIGALRM if kind is None else signal.SIGTERM)
         code = self.process.wait()
-        if kind is None and code:
+        if kind is None and code and not self.may_fail:
             raise RuntimeError(f"pgbench ended with {code}:\n{self.progress.read_text()[-2000:]}")
+
+    def errors(self, message):
+        """How many clients have ended with this error."""
+        return self.progress.read_text().count(message)
 
     def tps(self, began, ended):
         """The mean of the whole seconds between two times."""

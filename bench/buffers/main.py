@@ -1,0 +1,16 @@
+"""The experiment on what is in memory: see run and README.md."""
+import sys
+
+import experiment
+
+import beside
+import oscache
+import plot
+import sample
+import summary
+import usage
+
+PARTS = {"usage": usage, "sample": sample, "beside": beside, "oscache": oscache, "summary": summary}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS, plot.draw))

@@ -1,0 +1,48 @@
+"""What the server has written into the kernel, how much of that was dirty there anyway, and what pgscale says."""
+import pathlib
+import re
+
+from cluster import run, value
+
+PAGE = 8192
+
+
+def pages_written(bed, connection):
+    """Pages of relations that checkpointer, background writer and sessions wrote."""
+    bed.wake_checkpointer()
+    if bed.place.major < 16:
+        return value(connection, "SELECT buffers_checkpoint + buffers_clean + buffers_backend FROM pg_stat_bgwriter")
+    pages = "writes" if bed.place.major < 18 else "write_bytes / 8192"
+    return int(value(connection, f"SELECT coalesce(sum({pages}), 0) FROM pg_stat_io WHERE object = 'relation'"))
+
+
+def written_in_background(bed):
+    """Bytes that checkpointer and background writer, which write nearly no WAL, wrote; and that became dirty by it."""
+    written = dirtied = 0
+    for title in ("checkpointer", "background writer"):
+        text = pathlib.Path(f"/proc/{bed.server.worker(title)}/io").read_text()
+        written += int(re.search(r"^wchar: (\d+)", text, re.M)[1])
+        dirtied += int(re.search(r"^write_bytes: (\d+)", text, re.M)[1])
+    return written, dirtied
+
+
+def rewritten(written, dirtied):
+    """The share of what was written to pages that the kernel had not yet written since their last change."""
+    return 1 - dirtied / written if written else 0.0
+
+
+def _is_loaded(connection):
+    return value(connection, "SELECT to_regclass('pgscale.kernel_writeback') IS NOT NULL")
+
+
+def reset(connection):
+    """The counts of pgscale.kernel_writeback."""
+    if _is_loaded(connection):
+        run(connection, "SELECT pgscale.writeback_reset()")
+
+
+def kernel_writeback(connection):
+    """The row of pgscale.kernel_writeback; None if the library is not loaded."""
+    if not _is_loaded(connection):
+        return None
+    return run(connection, "SELECT row_to_json(w) FROM pgscale.kernel_writeback w")[0][0]

@@ -1,0 +1,142 @@
+-- The surface of kernel writeback: its settings, its view, who may use them, and what they answer to wrong input.
+CREATE EXTENSION pgscale;
+
+-- settings, each with a description and a default within its bounds
+SELECT name, vartype, boot_val, unit, context, min_val, max_val
+  FROM pg_settings WHERE name LIKE 'pgscale.writeback%' ORDER BY name COLLATE "C";
+SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
+  FROM pg_settings WHERE name LIKE 'pgscale.writeback%';
+
+-- the view's columns, as those of its function
+SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
+  FROM pg_attribute a WHERE a.attrelid = 'pgscale.kernel_writeback'::regclass AND a.attnum > 0 ORDER BY a.attnum;
+SELECT array_agg(a.attname::text ORDER BY a.attnum) = p.proargnames AS same
+  FROM pg_attribute a, pg_proc p
+ WHERE a.attrelid = 'pgscale.kernel_writeback'::regclass AND a.attnum > 0 AND p.oid = 'pgscale.kernel_writeback()'::regprocedure
+ GROUP BY p.proargnames;
+SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
+    ('view', obj_description('pgscale.kernel_writeback'::regclass, 'pg_class')),
+    ('function', obj_description('pgscale.kernel_writeback()'::regprocedure, 'pg_proc')),
+    ('reset', obj_description('pgscale.writeback_reset()'::regprocedure, 'pg_proc'))) v (o, d);
+
+-- it is off by default, and there: one row
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT decided_at IS NOT NULL FROM pgscale.kernel_writeback);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT state, decision, decided_at IS NOT NULL AS decided, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
+       redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes,
+       requests, requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors, cpu_ms >= 0 AS cpu,
+       stats_reset IS NOT NULL AS reset
+  FROM pgscale.kernel_writeback \gx
+-- what the kernel tells, if it does
+SELECT coalesce(dirty_bytes >= 0, true) AS dirty, coalesce(writeback_bytes >= 0, true) AS writeback,
+       coalesce(background_threshold_bytes <= threshold_bytes, true) AS thresholds,
+       coalesce(io_pressure BETWEEN 0 AND 100, true) AS pressure
+  FROM pgscale.kernel_writeback;
+SELECT feature, enabled, working, reason, action FROM pgscale.health WHERE feature = 'writeback' \gx
+
+-- a reset
+CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.kernel_writeback;
+SELECT pgscale.writeback_reset();
+SELECT w.stats_reset > b.stats_reset AS later, w.stats_reset <= clock_timestamp() AS now FROM pgscale.kernel_writeback w, before b;
+
+-- wrong input: the server's own errors, and nothing changed
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 1.5;
+\set VERBOSITY sqlstate
+ALTER SYSTEM SET pgscale.writeback_cap = -2;
+ALTER SYSTEM SET pgscale.writeback_cap = 2147483648;
+ALTER SYSTEM SET pgscale.writeback_cap = '3 TB';
+ALTER SYSTEM SET pgscale.writeback_cap = '10 s';
+ALTER SYSTEM SET pgscale.writeback_cap = 'much';
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = -0.1;
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'NaN';
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'Infinity';
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'some';
+ALTER SYSTEM SET pgscale.writeback = 'perhaps';
+SET pgscale.writeback = on;
+SET pgscale.writeback_cap = 0;
+SET pgscale.writeback_redirty_limit = 1;
+\set VERBOSITY default
+SELECT pg_reload_conf();
+SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
+SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
+
+-- right input: in units, and at the bounds (pg_regress has its server do without fsync, so there is nothing to do)
+ALTER SYSTEM SET pgscale.writeback_cap = '64 MB';
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 1;
+ALTER SYSTEM SET pgscale.writeback = on;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT state <> 'off' AND rounds > 0 FROM pgscale.kernel_writeback);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT state <> 'off' AS is_on, cap_bytes, cluster_dirty_bytes >= 0 AS dirty, rounds > 0 AS rounds, errors
+  FROM pgscale.kernel_writeback;
+ALTER SYSTEM SET pgscale.writeback_cap = '2147483647 kB';
+ALTER SYSTEM SET pgscale.writeback_redirty_limit = 0;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT cap_bytes > 100000000 FROM pgscale.kernel_writeback);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT cap_bytes FROM pgscale.kernel_writeback;
+ALTER SYSTEM SET pgscale.writeback_cap = 0;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT cap_bytes = 0 FROM pgscale.kernel_writeback);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT cap_bytes FROM pgscale.kernel_writeback;
+ALTER SYSTEM RESET pgscale.writeback;
+ALTER SYSTEM RESET pgscale.writeback_cap;
+ALTER SYSTEM RESET pgscale.writeback_redirty_limit;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT state = 'off' FROM pgscale.kernel_writeback);
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+
+-- off again: what was counted stays, what is true only while it is on does not; a reset begins anew
+SELECT state, decision, cluster_dirty_bytes, cap_bytes, rounds > 0 AS rounds FROM pgscale.kernel_writeback;
+SELECT pgscale.writeback_reset();
+SELECT written_bytes, found_bytes, unseen_bytes, requests, requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors,
+       peak_dirty_bytes
+  FROM pgscale.kernel_writeback;
+
+-- who may do what
+CREATE ROLE pgscale_nobody;
+CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
+SET ROLE pgscale_nobody;
+SELECT * FROM pgscale.kernel_writeback;
+SELECT * FROM pgscale.kernel_writeback();
+SELECT pgscale.writeback_reset();
+RESET ROLE;
+SET ROLE pgscale_watcher;
+SELECT count(*) FROM pgscale.kernel_writeback;
+SELECT count(*) FROM pgscale.kernel_writeback();
+SELECT pgscale.writeback_reset();
+ALTER SYSTEM SET pgscale.writeback = on;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION pgscale.writeback_reset() TO pgscale_watcher;
+SET ROLE pgscale_watcher;
+SELECT pgscale.writeback_reset();
+RESET ROLE;
+
+DROP EXTENSION pgscale;
+DROP ROLE pgscale_nobody, pgscale_watcher;

@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * kernel.h
+ *	  What the kernel tells of its page cache, of the memory that it has yet
+ *	  to write, and of its disks.
+ *
+ * Nothing here allocates or raises an error: what cannot be told is told as
+ * unknown.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_KERNEL_H
+#define PGSCALE_KERNEL_H
+
+#include "postgres.h"
+
+#include <sys/types.h>
+
+/*
+ * What the kernel has in memory of a range of a file, in bytes.  dirty is an
+ * upper bound: a folio counts whole.  dirty and writeback are -1 if unknown.
+ */
+typedef struct PgscaleCached
+{
+	int64		cached;
+	int64		dirty;
+	int64		writeback;
+} PgscaleCached;
+
+/* Does the kernel tell what is dirty?  If not, *why says why. */
+extern bool pgscale_kernel_tells_dirty(const char **why);
+
+/*
+ * What is cached of the range; of whole pages of the kernel, so a range should
+ * begin and end with one.  length 0: to the end of the file.  False, with
+ * errno, if it cannot be told of this file.
+ */
+extern bool pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached);
+
+/*
+ * Does the file system begin to write when it is asked to?  overlay says yes and
+ * does nothing.
+ */
+extern bool pgscale_kernel_begins_writes(const char *path);
+
+/* Drops what is clean of the file, and begins to write what is not. */
+extern void pgscale_kernel_evict(int fd);
+
+/* Bytes; -1 where unknown. */
+typedef struct PgscaleKernelMemory
+{
+	int64		dirty;
+	int64		writeback;
+	int64		background_threshold;	/* dirty beyond it is written at once */
+	int64		threshold;		/* dirty beyond it makes its writers wait */
+} PgscaleKernelMemory;
+
+extern void pgscale_kernel_memory(PgscaleKernelMemory *memory);
+
+/*
+ * Per cent of the last 10 seconds in which some process waited for I/O; -1 if
+ * unknown.
+ */
+extern double pgscale_kernel_io_pressure(void);
+
+/* What a block device has done since the kernel knows it. */
+typedef struct PgscaleDisk
+{
+	int64		reads;
+	int64		read_ms;		/* sum over the reads */
+	int64		writes;
+	int64		write_bytes;
+	int64		busy_ms;		/* time with a request under way */
+} PgscaleDisk;
+
+/* False if there is no such device, as below tmpfs or overlay. */
+extern bool pgscale_kernel_disk(dev_t device, PgscaleDisk *disk);
+
+#endif							/* PGSCALE_KERNEL_H */

@@ -1,0 +1,328 @@
+# What shared buffers hold, against what is known of them, under load, on a standby and without preload.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $conf = <<'EOC';
+shared_buffers = 8MB
+allow_in_place_tablespaces = on
+checkpoint_timeout = 1h
+bgwriter_delay = 10ms
+max_parallel_workers_per_gather = 0
+enable_seqscan = off
+EOC
+my $node = pgscale_node('main', conf => $conf, init => [ allows_streaming => 1 ]);
+my $db = session($node);
+my $buffers = 1024;
+
+# One row a page, so that any number of pages can be read; not by a sequential scan, which has buffers of its own.
+# INSERT adds no more pages than it needs, which CREATE TABLE AS may.
+$db->sql('CREATE TABLE pages (i int, filler text) WITH (fillfactor = 10)');
+$db->sql(q{INSERT INTO pages SELECT i, repeat('x', 1000) FROM generate_series(0, 2999) i});
+$db->sql('VACUUM (FREEZE) pages');
+is($db->sql('SELECT pg_relation_size($$pages$$) / 8192'), 3000, 'a table of 3000 pages');
+
+sub pages_of
+{
+    my ($session, $from, $to, $times) = @_;
+
+    $session->sql("SELECT count(*) FROM pages WHERE ctid >= '($from,0)' AND ctid < '($to,0)'") for 1 .. $times // 1;
+    return;
+}
+
+sub finding_ok
+{
+    my ($pattern, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return $db->poll_ok("SELECT finding ~ '$pattern' FROM pgscale.clock_sweep", $name)
+      || diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+}
+
+# The clock sweep after a start. Whoever asks first sets the base.
+$db->quit;
+$node->restart;
+$db = session($node);
+is($db->sql(q{SELECT ticks, allocations, ticks_per_allocation IS NULL, seconds_per_pass IS NULL, finding ~ 'ask again'
+    FROM pgscale.clock_sweep}), '0|0|t|t|t', 'the first one to ask gets no rates, and is told to ask again');
+finding_ok('^nothing has to leave yet: [0-9.]+ % of the buffers hold no page', 'there are free buffers');
+
+# The last free one taken, and none taken again: all have a count, so the next search has to take them all down.
+my $whole_pass = q{SELECT u.usage_count, passes, hand, abs(buffers + (buffers + 1) / (unpinned + 1.0) - expected_search) < 1e-6
+    FROM (SELECT usage_count, buffers - pinned FROM pgscale.buffer_usage WHERE buffers > 0 LIMIT 1) u (usage_count, unpinned),
+         pgscale.clock_sweep};
+my $free = 'SELECT buffers FROM pgscale.buffer_usage WHERE usage_count IS NULL';
+$db->sql($whole_pass);    # it reads catalogs, the first time
+for (my $at = 2100; (my $left = $db->sql($free)) > 0 && $at < 3000;)
+{
+    my $next = $at + ($left > 4 ? int($left / 2) : 1);
+    pages_of($db, $at, $next);
+    $at = $next;
+}
+is($db->sql($whole_pass), '1|0|0|t', 'none at zero: a search of a whole pass and more')
+  or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+
+# Counts against the server's own, with somebody who looks all the time.
+my $looker = session($node);
+my $hand = 'passes * buffers + hand';
+my $counts = "SELECT $hand, pg_stat_get_buf_alloc() FROM pgscale.clock_sweep";
+$db->sql("SELECT pgscale.clock_sweep_reset(); $counts");    # this time it may read catalogs
+$db->sql('SELECT pgscale.clock_sweep_reset()');
+my ($hand_before, $allocated) = split /\|/, $db->sql($counts);
+for my $chunk (0 .. 29)
+{
+    pages_of($db, 100 * $chunk, 100 * $chunk + 100);
+    $looker->sql('SELECT finding FROM pgscale.clock_sweep') for 1 .. 3;
+}
+$db->poll_ok("SELECT pg_stat_get_buf_alloc() BETWEEN $allocated + 3000 AND $allocated + 4000",
+    'bgwriter still counts all allocations');
+is($db->sql("SELECT ticks = $hand - $hand_before AND ticks > 1900 FROM pgscale.clock_sweep"), 't',
+    'ticks are how far the hand has come');
+is($db->sql(q{SELECT allocations BETWEEN 2000 AND 4000, ticks_per_allocation = ticks::float8 / allocations,
+    seconds_per_pass > 0 AND seconds_per_pass * ticks / buffers <= extract(epoch FROM clock_timestamp() - since)
+    FROM pgscale.clock_sweep}), 't|t|t', 'rates are of them') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+is($db->sql(q{SELECT unused_fraction, zero_fraction + max_fraction <= 1,
+        abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search FROM pgscale.clock_sweep}),
+    '0|t|t', 'and the search is as long as the number of unused ones says')
+  or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+
+# What it finds
+finding_ok('^replacement is in order of arrival: 9[0-9.]+ %', 'pages used once: in order of arrival');
+for (my $warm = 300; $warm < 700 && $db->sql(q{SELECT finding ~ '^replacement is choosing: ' FROM pgscale.clock_sweep}) ne 't'; $warm += 50)
+{
+    pages_of($db, 0, $warm, 7);
+    pages_of($db, 1000, 1200);
+}
+finding_ok('^replacement is choosing: ', 'some used often, some once: choosing');
+for (my $hot = 700; $hot < 1024 && $db->sql(q{SELECT finding ~ 'close to random' FROM pgscale.clock_sweep}) ne 't'; $hot += 3)
+{
+    pages_of($db, 0, $hot, 7);
+}
+finding_ok('^replacement is close to random, and expensive: [0-9.]+ % .* costs about [0-9]{3,} ticks', 'all used often: random');
+is($db->sql('SELECT max_fraction > 0.7 FROM pgscale.clock_sweep'), 't', 'most are at the maximum');
+$db->sql('SELECT pgscale.clock_sweep_reset()');
+finding_ok('^nothing had to leave', 'no allocation since: nothing had to leave');
+
+# A reset of the server's statistics sets a new base; one who has older statistics in a transaction does not.
+my ($since) = $db->sql('SELECT since FROM pgscale.clock_sweep');
+pages_of($db, 2000, 2500);
+$db->poll_ok('SELECT allocations >= 500 FROM pgscale.clock_sweep', 'allocations');
+$looker->sql('BEGIN; SELECT pg_stat_get_buf_alloc()');
+$db->sql(q{SELECT pg_stat_reset_shared('bgwriter')});
+is($db->sql(qq{SELECT since > '$since', ticks, allocations, finding ~ 'ask again' FROM pgscale.clock_sweep}), 't|0|0|t',
+    'the statistics were reset: counting begins anew');
+$since = $db->sql('SELECT since FROM pgscale.clock_sweep');
+is($looker->sql(qq{SELECT since = '$since', allocations FROM pgscale.clock_sweep}), 't|0', 'not for one who does not know of it');
+is($db->sql(qq{SELECT since = '$since' FROM pgscale.clock_sweep}), 't', 'which changes nothing');
+$looker->sql('SELECT pgscale.clock_sweep_reset(); COMMIT');
+is($db->sql(qq{SELECT since > '$since', ticks >= 0, allocations >= 0 FROM pgscale.clock_sweep}), 't|t|t', 'a reset does');
+$looker->sql('BEGIN');
+my $at_first = $looker->sql('SELECT pg_stat_get_buf_alloc()');
+pages_of($db, 1000, 2000);
+$db->poll_ok("SELECT pg_stat_get_buf_alloc() >= $at_first + 400", 'allocations after a transaction has asked for them');
+$looker->sql('SELECT pgscale.clock_sweep_reset(); COMMIT');
+is($db->sql('SELECT allocations < 300 FROM pgscale.clock_sweep'), 't', 'are not counted after a reset that it makes');
+pages_of($db, 0, 1000);
+$db->poll_ok('SELECT allocations BETWEEN 100 AND 1500 AND ticks > 0 FROM pgscale.clock_sweep', 'by the counts of that moment');
+
+# Relations: of other databases and tablespaces, dropped, locked, or with a number that a temporary one has, too
+$db->sql(q{CREATE TABLESPACE elsewhere LOCATION ''});
+$db->sql('CREATE DATABASE other');
+my $other = session($node, dbname => 'other');
+$other->sql('CREATE TABLE theirs (i int); INSERT INTO theirs SELECT generate_series(1, 1000)');
+$other->sql('SELECT count(*) FROM theirs') for 1 .. 2;
+my ($oid, $theirs) = split /\|/, $other->sql(q{SELECT oid, pg_relation_filenode('theirs') FROM pg_database WHERE datname = 'other'});
+my $row = qq{SELECT relation, fork, buffers, cached_fraction FROM pgscale.relation_buffers
+    WHERE datid = $oid AND relfilenode = $theirs AND fork = 'main'};
+is($db->sql($row), '|main|5|1', q{another database's relation is a number});
+$other->sql('CREATE EXTENSION pgscale');
+is($other->sql($row), 'theirs|main|5|1', 'and has a name there');
+is($db->sql(qq{SELECT count(*) > 0, count(relation) FROM pgscale.relation_buffers WHERE datid = $oid}), 't|0',
+    'none of them is taken for one of this database');
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_buffers r WHERE relation IS NOT NULL AND fork = 'main'
+    AND pg_relation_filepath(relation) <> CASE WHEN datid = 0 THEN 'global/' || relfilenode
+    WHEN reltablespace = 1663 THEN format('base/%s/%s', datid, relfilenode) END}), 0, 'files are those of their relations');
+$other->quit;
+
+$db->sql('CREATE TABLE away (i int) TABLESPACE elsewhere; INSERT INTO away SELECT generate_series(1, 1000)');
+is($db->sql(q{SELECT relation, t.spcname, buffers, cached_fraction FROM pgscale.relation_buffers
+    JOIN pg_tablespace t ON t.oid = reltablespace WHERE relation = 'away'::regclass AND fork = 'main'}), 'away|elsewhere|5|1',
+    'a relation in another tablespace');
+is($db->sql(q{BEGIN; SET LOCAL allow_system_table_mods = on; CREATE TEMP TABLE impostor (i int);
+    UPDATE pg_class SET relfilenode = pg_relation_filenode('away'),
+        reltablespace = (SELECT oid FROM pg_tablespace WHERE spcname = 'elsewhere') WHERE relname = 'impostor';
+    SELECT relation FROM pgscale.relation_buffers WHERE relfilenode = pg_relation_filenode('away') AND fork = 'main'}), 'away',
+    'not taken for a temporary one of that number');
+$db->sql('ROLLBACK');
+
+pages_of($db, 0, 500);
+is($db->sql(q{SELECT buffers BETWEEN 500 AND 1024 AND bytes = 8192 * buffers
+        AND abs(cached_fraction - buffers / 3000.0) < 1e-9 FROM pgscale.relation_buffers
+    WHERE relation = 'pages'::regclass AND fork = 'main'}), 't', 'a part of a table');
+
+# Of more than one segment: made of holes, whose pages are valid, and empty
+$db->sql('CREATE TABLE holes (i int)');
+my $file = $node->data_dir . '/' . $db->sql(q{SELECT pg_relation_filepath('holes')});
+truncate $file, 2**30 or die "$file: $!";
+open my $second, '>', "$file.1" or die "$file.1: $!";
+truncate $second, 8192 * 10;
+close $second;
+$db->sql(qq{SELECT FROM holes WHERE ctid = '($_,1)'}) for 5, 131072 + 5;
+is($db->sql(q{SELECT buffers, abs(cached_fraction * (131072 + 10) - 2) < 1e-9 FROM pgscale.relation_buffers
+    WHERE relation = 'holes'::regclass}), '2|t', 'a table of two segments');
+$db->sql('DROP TABLE holes');
+
+# A page that cannot be read is none, though its buffer knows which one it was to be; pg_buffercache agrees below.
+$db->sql('CREATE TABLE broken (i int)');
+$file = $node->data_dir . '/' . $db->sql(q{SELECT pg_relation_filepath('broken')});
+open my $broken, '>', $file or die "$file: $!";
+print $broken 'x' x 8192;
+close $broken;
+is(($db->try('SELECT FROM broken WHERE ctid = $$(0,1)$$'))[0], 'XX001', 'a page that cannot be read');
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_buffers WHERE relation = 'broken'::regclass}), 0, 'is not in shared buffers');
+
+my $locker = session($node);
+my $of_away = q{SELECT relation, buffers FROM pgscale.relation_buffers WHERE relation = 'away'::regclass AND fork = 'main'};
+$locker->sql('BEGIN; LOCK TABLE pages IN ACCESS EXCLUSIVE MODE; TRUNCATE away');
+$db->sql(q{SET lock_timeout = '1s'});
+is(($db->try('SELECT FROM pages LIMIT 1'))[0], '55P03', 'tables that are locked');
+is(join('|', $db->try("SELECT relation, buffers >= 500 FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass
+    AND fork = 'main'")), '00000|pages|t', 'do not keep anybody from looking');
+is($db->sql($of_away), 'away|5', 'one truncated by a transaction that has not ended is there');
+$locker->sql('COMMIT');
+is($db->sql($of_away), '', 'and then it is gone');
+$locker->sql('INSERT INTO away VALUES (1)');
+is($db->sql($of_away), 'away|1', 'there again, in another file');
+$locker->sql('DROP TABLE away');
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_buffers JOIN pg_tablespace t ON t.oid = reltablespace
+    WHERE t.spcname = 'elsewhere'}), 0, 'dropped');
+$locker->quit;
+
+# Pins, and all of it against pg_buffercache
+my $pinned = 'SELECT sum(pinned) FROM pgscale.buffer_usage';
+my $before = $db->sql($pinned);
+$looker->sql('BEGIN; DECLARE c CURSOR FOR SELECT FROM pages; FETCH c');
+cmp_ok($db->sql($pinned), '>', $before, 'a cursor pins a buffer');
+SKIP:
+{
+    skip 'this server has no pg_buffercache', 3 unless have_module('pg_buffercache');
+
+    $db->sql('CREATE EXTENSION pg_buffercache');
+    $db->sql('UPDATE pages SET i = i WHERE i < 20');
+    $db->poll_ok(q{SELECT count(*) FROM pgscale.buffer_usage u FULL JOIN (
+        SELECT usagecount, count(*) AS buffers, count(*) FILTER (WHERE isdirty) AS dirty,
+               count(*) FILTER (WHERE pinning_backends > 0) AS pinned
+          FROM pg_buffercache GROUP BY 1) b ON coalesce(u.usage_count, -1) = coalesce(b.usagecount, -1)
+        WHERE (u.buffers, u.dirty, u.pinned) IS DISTINCT FROM (coalesce(b.buffers, 0), coalesce(b.dirty, 0), coalesce(b.pinned, 0))},
+        'buffer_usage agrees with pg_buffercache', 0);
+    $db->poll_ok(q{SELECT count(*) FROM pgscale.relation_buffers r FULL JOIN (
+        SELECT reldatabase, reltablespace, relfilenode, relforknumber, count(*) AS buffers,
+               count(*) FILTER (WHERE isdirty) AS dirty, avg(usagecount) AS mean_usage
+          FROM pg_buffercache WHERE relfilenode IS NOT NULL GROUP BY 1, 2, 3, 4) b
+          ON r.datid = b.reldatabase AND r.relfilenode = b.relfilenode AND r.reltablespace = b.reltablespace
+         AND r.fork = (ARRAY['main', 'fsm', 'vm', 'init'])[relforknumber + 1]
+        WHERE (r.buffers, r.dirty) IS DISTINCT FROM (b.buffers, b.dirty) OR abs(r.mean_usage - b.mean_usage) > 1e-9},
+        'relation_buffers does', 0);
+    is($db->sql(q{SELECT sum(dirty) >= 20, count(DISTINCT fork) >= 3 FROM pgscale.relation_buffers}), 't|t', 'in what was there');
+}
+$looker->sql('COMMIT');
+$db->sql('DROP TABLE broken');
+
+# A sample's interval holds the truth 19 times of 20: of 200 times, less than 176 would be one chance in 100,000.
+pages_of($db, 0, 100, 2);
+pages_of($db, 100, 300, 4);
+pages_of($db, 1000, 1300);
+is($db->sql(q{
+    WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale.buffer_usage),
+         sample AS MATERIALIZED (SELECT s.* FROM generate_series(1, 200) i, LATERAL pgscale.buffer_usage_sample(2000 + 0 * i) s)
+    SELECT count(*) FILTER (WHERE held < 176), count(*) >= 4, bool_or(held < 200), bool_and(abs(mean - fraction) < 0.01)
+      FROM (SELECT t.usage_count, t.fraction, count(*) FILTER (WHERE t.fraction BETWEEN s.fraction_low AND s.fraction_high) AS held,
+                   avg(s.fraction) AS mean
+              FROM truth t JOIN sample s ON t.usage_count = s.usage_count WHERE t.fraction > 0.02 GROUP BY 1, 2) c}),
+    '0|t|t|t', q{a sample's intervals hold the truth, and no more often than they ought to});
+
+# Under load, with relations that come and go
+$db->churn_table(20000);
+my @churning = churn($node, 3);
+$looker->sql(<<'EOQ');
+CREATE TABLE come_on AS SELECT;
+CREATE PROCEDURE come_and_go() LANGUAGE plpgsql AS $$
+BEGIN
+    WHILE EXISTS (SELECT FROM come_on) LOOP
+        CREATE TABLE gone AS SELECT i FROM generate_series(1, 2000) i;
+        COMMIT;
+        DROP TABLE gone;
+        COMMIT;
+    END LOOP;
+END $$
+EOQ
+$looker->start('CALL come_and_go()');
+my %wrong = (
+    'all buffers, whatever happens' => "SELECT sum(buffers) = $buffers FROM pgscale.buffer_usage",
+    'no more of relations than there are, and most of them' =>
+      "SELECT sum(buffers) BETWEEN 0.9 * $buffers AND 1.01 * $buffers FROM pgscale.relation_buffers",
+    'no page of a relation that never was' => q{SELECT NOT EXISTS (SELECT FROM pgscale.relation_buffers r
+        WHERE NOT EXISTS (SELECT FROM pg_database d WHERE r.datid IN (d.oid, 0))
+           OR NOT EXISTS (SELECT FROM pg_tablespace t WHERE r.reltablespace = t.oid)
+           OR r.cached_fraction NOT BETWEEN 0 AND 1 OR r.mean_usage NOT BETWEEN 0 AND 5 OR r.dirty > r.buffers)},
+    'a finding' => 'SELECT length(finding) > 20 AND ticks >= 0 FROM pgscale.clock_sweep');
+my %failed;
+for my $round (1 .. 300)
+{
+    for my $name (keys %wrong)
+    {
+        my ($state, $text) = $db->try($wrong{$name});
+        $failed{$name} //= "$state: $text" if $state ne '00000' || $text ne 't';
+    }
+}
+is($failed{$_}, undef, "under load: $_") for sort keys %wrong;
+$db->churn_end(@churning);
+$db->sql('DELETE FROM come_on');
+is(($looker->finish)[0], '00000', 'nor did it hold up the others');
+
+# On a standby
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+my $there = session($standby);
+is($there->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
+pages_of($there, 0, 500);
+is($there->sql("SELECT sum(buffers) FROM pgscale.buffer_usage"), $buffers, 'buffer_usage');
+is($there->sql('SELECT count(*) FROM pgscale.buffer_usage_sample()'), 7, 'buffer_usage_sample');
+is($there->sql("SELECT buffers >= 500 FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 't',
+    'relation_buffers');
+is($there->sql('SELECT since IS NOT NULL AND finding IS NOT NULL FROM pgscale.clock_sweep'), 't', 'clock_sweep');
+$there->sql('SELECT pgscale.clock_sweep_reset()');
+pages_of($there, 0, 3000);
+$there->poll_ok('SELECT allocations >= 2000 AND ticks_per_allocation > 0 FROM pgscale.clock_sweep', 'with rates');
+is($there->sql(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'bufusage'}), 't|t', 'and health says so');
+$there->quit;
+$standby->stop;
+
+# Without preload
+$_->quit for $db, $looker;
+$node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
+$node->restart;
+$db = session($node);
+pages_of($db, 0, 500);
+is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage'), $buffers, 'without preload: buffer_usage');
+is($db->sql('SELECT count(*) FROM pgscale.buffer_usage_sample(100)'), 7, 'buffer_usage_sample');
+is($db->sql("SELECT buffers FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 500,
+    'relation_buffers');
+is($db->sql(q{SELECT buffers, since, ticks, allocations, ticks_per_allocation, seconds_per_pass,
+    unused_fraction > 0 AND expected_search >= 1, finding ~ '^nothing has to leave yet' FROM pgscale.clock_sweep}),
+    "$buffers||||||t|t", 'clock_sweep, without rates');
+pages_of($db, 0, 3000);
+is($db->sql(q{SELECT passes > 0 AND hand BETWEEN 0 AND buffers - 1, finding ~ '^replacement is in order of arrival' FROM pgscale.clock_sweep}),
+    't|t', 'but with a finding');
+is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'bufusage'}),
+    't|t|pgscale is not loaded into the server: clock_sweep has no rates; all else works'
+      . '|add pgscale to shared_preload_libraries and restart', 'health says what is missing');
+$db->quit;
+$node->stop;
+
+done_testing();

@@ -1,0 +1,331 @@
+# What the kernel has of relations, compared with what it tells others of the same files; with cachestat and without.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# posix_fadvise is a system call without a Perl function.
+plan skip_all => 'this Perl has no syscall.ph' unless eval { local $SIG{__WARN__} = sub { }; require 'syscall.ph' };
+my $FADV_RANDOM = 1;
+my ($EPERM, $ENOSYS) = (1, 38);
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
+fsync = on
+checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
+max_parallel_workers_per_gather = 0
+EOC
+my $db = session($node);
+my $block = $db->sql('SHOW block_size');
+
+sub file_of { my $relation = shift; return $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$relation')"); }
+
+# What the kernel tells fincore of files, in bytes; nothing if there is no such program.
+my $has_fincore = !system 'fincore --version >/dev/null 2>&1';
+sub fincore
+{
+    my $sum = 0;
+
+    $sum += $_ for split /\s+/, qx(fincore --bytes --noheadings --output RES @_);
+    return $sum;
+}
+
+# Reads blocks of a file into the kernel's cache, and no others.
+sub read_blocks
+{
+    my ($file, @blocks) = @_;
+
+    open my $fh, '<:raw', $file or die "$file: $!";
+    syscall(SYS_fadvise64(), fileno $fh, 0, 0, $FADV_RANDOM) == 0 or die "fadvise: $!";
+    for my $number (@blocks)
+    {
+        sysseek $fh, $number * $block, 0 or die $!;
+        sysread($fh, my $page, $block) == $block or die "$file has no block $number";
+    }
+    close $fh;
+    return;
+}
+
+# What is known of a fork, in blocks
+sub blocks
+{
+    my ($relation, $columns) = @_;
+
+    return $db->sql('SELECT ' . join(', ', map { "${_}_bytes / $block" } split /, /, $columns)
+          . " FROM pgscale.relation_os_cache('$relation') WHERE fork = 'main'");
+}
+
+# Reads blocks into shared buffers, and no others; the last one first.
+sub buffer_blocks
+{
+    my ($relation, @blocks) = @_;
+
+    $db->sql(join ';', map { "SELECT count(*) FROM $relation WHERE ctid = '($_,1)'" } reverse @blocks);
+    return;
+}
+
+$db->sql('CREATE TABLE t AS SELECT i, repeat($$x$$, 1000) AS filler FROM generate_series(1, 4000) i');
+my $n = $db->sql("SELECT pg_relation_size('t') / $block");
+$db->sql('CHECKPOINT');
+my $file = file_of('t');
+my $can_evict = $db->sql("SELECT pgscale.os_evict('t')") > 0;
+
+# A relation of two segments for next to nothing: all zeros, and the first one is a hole
+$db->sql('CREATE TABLE large (x int)');
+my $segment = $db->sql('SELECT setting::bigint FROM pg_settings WHERE name = $$segment_size$$');
+my $large = file_of('large');
+truncate_file($large, $segment);
+truncate_file("$large.1", 10);
+
+sub truncate_file
+{
+    my ($name, $blocks) = @_;
+
+    open my $fh, '>>', $name or die "$name: $!";
+    truncate $fh, $blocks * $block or die "$name: $!";
+    close $fh;
+    return;
+}
+
+# The truth, three times: it must be the same however the kernel is asked.
+sub truth_ok
+{
+    my ($how, $dirty_known) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $shared = [ 0 .. 9, 57, 100 .. 149, $n - 1 ];
+    my $kernel = [ 5 .. 20, 57, 90 .. 109, 140 .. 160, $n - 2 ];
+    my $both = 5 + 1 + 10 + 10;
+
+    buffer_blocks('t', @$shared);
+    is(blocks('t', 'size, buffers'), "$n|" . @$shared, "$how: size, and what is in shared buffers");
+    if ($can_evict)
+    {
+        my $before = blocks('t', 'kernel');
+        is($db->sql("SELECT pgscale.os_evict('t') / $block"), $before, "$how: os_evict returns what there was");
+        is(blocks('t', 'buffers, kernel, both'), @$shared . '|0|0', "$how: and nothing is left of it");
+        $has_fincore && is(fincore($file), 0, "$how: says fincore, too");
+        read_blocks($file, @$kernel);
+        is(blocks('t', 'buffers, kernel, both'), join('|', scalar @$shared, scalar @$kernel, $both),
+            "$how: what was read from outside, and what is in both");
+        $has_fincore && is(fincore($file), @$kernel * $block, "$how: so says fincore");
+    }
+    read_blocks($file, 0 .. $n - 1);
+    is(blocks('t', 'buffers, kernel, both'), join('|', scalar @$shared, $n, scalar @$shared), "$how: all of it in the kernel's cache");
+    is($db->sql("SELECT c.kernel_bytes / $block, c = v FROM pgscale.relation_os_cache('t') c, pgscale.relation_os_cache v
+        WHERE v.relation = 't'::regclass AND v.fork = 'main'"), "$n|t", "$how: the view says the same");
+
+    # Two segments, with a run of blocks in shared buffers that goes over the boundary
+    $db->sql("SELECT pgscale.os_evict('large')");
+    buffer_blocks('large', $segment - 2 .. $segment + 1, $segment + 9);
+    is(blocks('large', 'size, buffers, both'), $segment + 10 . '|5|5', "$how: two segments");
+    if ($can_evict)
+    {
+        $has_fincore && is(blocks('large', 'kernel') * $block, fincore($large, "$large.1"), "$how: fincore of both says the same");
+        cmp_ok($db->sql(q{SELECT pgscale.os_evict('large')}), '>=', 5 * $block, "$how: evicted from both");
+        is(blocks('large', 'buffers, kernel, both'), '5|0|0', "$how: nothing is left");
+        read_blocks("$large.1", 1, 2, 9);
+        is(blocks('large', 'buffers, kernel, both'), '5|3|2', "$how: the second one alone");
+    }
+    is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache
+        WHERE (kernel_dirty_bytes IS NOT NULL OR writeback_bytes IS NOT NULL) IS DISTINCT FROM } . ($dirty_known ? 'true' : 'false')), 0,
+        "$how: what is dirty is " . ($dirty_known ? 'known' : 'unknown'));
+    is($db->sql(q{SELECT bool_and(both_bytes <= least(buffers_bytes, kernel_bytes) AND greatest(buffers_bytes, kernel_bytes,
+        kernel_dirty_bytes, writeback_bytes) <= size_bytes) FROM pgscale.relation_os_cache}), 't', "$how: the columns fit together");
+    return;
+}
+
+# The server starts anew, so that shared buffers are empty.
+sub restart
+{
+    my $start = shift;
+
+    $db->quit;
+    $node->stop;
+    $start->();
+    $db = session($node);
+    return;
+}
+
+my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'oscache'};
+restart(sub { $node->start });
+my $cachestat = $db->sql($health) =~ /cachestat/ && $db->sql($health) !~ /mincore/;
+my $dirty_known = $db->sql(q{SELECT kernel_dirty_bytes IS NOT NULL FROM pgscale.relation_os_cache('t')}) eq 't';
+is($db->sql($health), 't|t|asks the kernel by cachestat|', 'health says how it asks') if $cachestat;
+like($db->sql($health), qr/^t\|t\|asks the kernel by mincore.*dirty: \w.*\|run Linux/, 'health says how it asks') if !$cachestat;
+truth_ok('as it is here', $dirty_known);
+
+# Without cachestat: a filter, set up before the server starts, refuses it.
+SKIP:
+{
+    my $path = refuse_cachestat($node);
+    skip 'no filter of system calls can be set up here', 1 unless defined $path;
+    for my $refusal ([ $EPERM, qr/cachestat is forbidden here/ ], [ $ENOSYS, qr/has no cachestat \(Linux 6\.5 has it\)/ ])
+    {
+        my ($errno, $why) = @$refusal;
+        local $ENV{REFUSE_WITH} = $errno;
+
+        restart(sub { local $ENV{PATH} = $path; $node->start });
+        like($db->sql($health), qr/^t\|t\|asks the kernel by mincore, which does not tell what is dirty: .*$why.*\|run Linux 6\.5/,
+            "error $errno: health says so");
+        truth_ok("error $errno", 0);
+        is($db->sql(q{SELECT pgscale.flush_relation('t', true)}), 0, "error $errno: flushing works");
+    }
+}
+restart(sub { $node->start });
+
+# Shared buffers, side by side with pg_buffercache; they are all but empty, so that nothing leaves them meanwhile
+SKIP:
+{
+    skip 'this server has no pg_buffercache', 1 unless have_module('pg_buffercache');
+
+    $db->sql('CREATE EXTENSION pg_buffercache');
+    $db->sql('CREATE INDEX t_i ON t (i)');
+    $db->sql('VACUUM t');
+    buffer_blocks('large', 3 .. 5, $segment + 3);
+    my $theirs = 'SELECT c.oid::regclass AS relation, b.relforknumber AS fork, count(*) AS n FROM pg_buffercache b JOIN pg_class c
+        ON b.relfilenode = pg_relation_filenode(c.oid) AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+        WHERE c.oid > 16383 GROUP BY 1, 2';
+    my $ours = "SELECT relation, array_position('{main,fsm,vm,init}', fork) - 1 AS fork, buffers_bytes / $block AS n
+        FROM pgscale.relation_os_cache WHERE buffers_bytes > 0 AND relation > 16383";
+    is($db->sql("SELECT count(*) > 3, string_agg(o::text || t::text, ', ') FILTER (WHERE o.n IS DISTINCT FROM t.n)
+        FROM ($ours) o FULL JOIN ($theirs) t USING (relation, fork)"), 't|', 'as pg_buffercache sees them');
+}
+
+# What is written
+SKIP:
+{
+    skip 'the kernel does not tell what is dirty here', 4 unless $dirty_known && $can_evict;
+
+    $db->sql('CREATE TABLE w AS SELECT i, repeat($$x$$, 1000) AS filler FROM generate_series(1, 8000) i');
+    $db->sql('CREATE INDEX w_i ON w (i)');
+    my $dirty = q{SELECT sum(kernel_dirty_bytes), sum(writeback_bytes) FROM pgscale.relation_os_cache('w')};
+    cmp_ok($db->sql(q{SELECT pgscale.flush_relation('w', true)}), '>', 0, 'flush_relation and wait');
+    is($db->sql($dirty), '0|0', 'the kernel owes the disk nothing');
+    $db->sql('UPDATE w SET i = i + 1');
+    my $written = $db->sql(q{SELECT pgscale.flush_relation('w')});
+    cmp_ok($written, '>', 4_000_000, 'flush_relation');
+    cmp_ok((split /\|/, $db->sql($dirty))[0], '<', $written / 2, 'the kernel has begun');
+
+    # What is dirty in the kernel's cache is not lost by os_evict.
+    my $sum = $db->sql('SELECT sum(i) FROM w');
+    $db->sql('UPDATE w SET i = i + 1');
+    $db->sql(q{SELECT pgscale.flush_relation('w'), pgscale.os_evict('w')});
+    $node->stop('immediate');
+    $db->quit;
+    $node->start;
+    $db = session($node);
+    is($db->sql('SELECT sum(i) FROM w'), $sum + 8000, 'nothing is lost');
+}
+
+# A session with the strongest lock holds up nobody who looks.
+my $other = session($node);
+$other->sql('BEGIN');
+$other->sql('LOCK TABLE t IN ACCESS EXCLUSIVE MODE');
+$db->sql(q{SET lock_timeout = '100ms'});
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 't'::regclass AND fork = 'main'}), 1, 'the view is not held up by a lock');
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache('t') WHERE fork = 'main'}), 1, 'nor the function');
+is($db->sql(q{SELECT pgscale.os_evict('t') >= 0}), 't', 'nor os_evict');
+is(($db->try(q{SELECT pgscale.flush_relation('t')}))[0], '55P03', 'flush_relation waits as a reader does');
+$other->sql('ROLLBACK');
+$db->sql('RESET lock_timeout');
+
+# Temporary relations: one's own, and others'. A file's number may be that of a permanent one, too.
+$other->sql('CREATE TEMP TABLE temporary (x int)');
+$other->sql('INSERT INTO temporary VALUES (1)');
+my $oid = $other->sql(q{SELECT 'temporary'::regclass::oid});
+for my $call ("relation_os_cache($oid)", "flush_relation($oid)", "os_evict($oid)")
+{
+    my ($state, $text) = $db->try("SELECT pgscale.$call");
+    is($state, '0A000', "$call for another session's temporary relation");
+    like($text, qr/ERROR: .*relation "temporary" is a temporary one of another session.*HINT: /s, 'says so');
+}
+is($db->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 0, 'the view leaves it out');
+is($other->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 1, 'and shows it to its own session');
+is($other->sql("SELECT pgscale.flush_relation($oid) / $block, pgscale.os_evict($oid) >= 0"), '1|t', 'which may act on it');
+
+# One to whom it was granted acts on what he may not read.
+$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
+    GRANT EXECUTE ON FUNCTION pgscale.flush_relation(regclass, boolean), pgscale.os_evict(regclass) TO granted});
+my $granted = session($node, user => 'granted');
+is(($granted->try('SELECT * FROM t'))[0], '42501', 'a role that may not read a table');
+is($granted->sql(q{SELECT pgscale.flush_relation('t') >= 0, pgscale.os_evict('t') >= 0}), 't|t', 'may flush it where that is granted');
+$granted->quit;
+
+# A relation whose files are gone already: as if it were dropped between a look at the catalog and one at the file
+$db->sql('CREATE TABLE gone AS SELECT 1 AS x');
+$db->sql('CHECKPOINT');
+my $gone = file_of('gone');
+rename $gone, "$gone.away" or die $!;
+is($db->sql(q{SELECT count(*) FILTER (WHERE relation = 'gone'::regclass), count(*) > 100 FROM pgscale.relation_os_cache()}), '0|t',
+    'a relation without files is left out');
+is($db->sql(q{SELECT pgscale.os_evict('gone')}), 0, 'and os_evict finds nothing');
+rename "$gone.away", $gone or die $!;
+$db->sql('DROP TABLE gone');
+
+# Relations come and go while others look.
+$db->sql(<<'EOQ');
+CREATE TABLE rounds (n int);
+CREATE PROCEDURE come_and_go() LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..50 LOOP
+        EXECUTE 'CREATE TABLE fleeting AS SELECT x FROM generate_series(1, 5000) x';
+        COMMIT;
+        EXECUTE 'CREATE INDEX fleeting_x ON fleeting (x)';
+        COMMIT;
+        EXECUTE 'TRUNCATE fleeting';
+        COMMIT;
+        EXECUTE 'INSERT INTO fleeting SELECT x FROM generate_series(1, 5000) x';
+        COMMIT;
+        EXECUTE 'DELETE FROM fleeting WHERE x > 100';
+        EXECUTE 'DROP TABLE fleeting';
+        COMMIT;
+        IF i % 10 = 0 THEN
+            CHECKPOINT;    -- removes the files
+        END IF;
+        UPDATE rounds SET n = n + 1;
+    END LOOP;
+END $$;
+INSERT INTO rounds VALUES (0);
+EOQ
+$other->start('CALL come_and_go()');
+my ($looks, $failed, $wrong) = (0, 0, 0);
+do
+{
+    my ($state, $text) = $db->try(q{SELECT count(*) FROM pgscale.relation_os_cache
+        WHERE both_bytes > kernel_bytes OR both_bytes > buffers_bytes OR greatest(buffers_bytes, kernel_bytes) > size_bytes});
+    $failed++ || diag $text if $state ne '00000';
+    $wrong += $text if $state eq '00000';
+    $looks++;
+} while ($looks < 2000 && $db->sql('SELECT n FROM rounds') < 50);
+is(($other->finish)[0], '00000', 'relations were made, truncated and dropped');
+is("$failed|$wrong", '0|0', "$looks looks meanwhile failed nowhere and made sense");
+cmp_ok($looks, '>', 3, 'there were some');
+$other->quit;
+
+# On a standby, without preload
+$db->sql('DROP TABLE large; DROP TABLE IF EXISTS w');
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\nwal_retrieve_retry_interval = 100ms");
+$standby->start;
+$db->sql('CREATE TABLE s AS SELECT i, repeat($$x$$, 1000) AS filler FROM generate_series(1, 1000) i');
+my $lsn = $db->sql('SELECT pg_current_wal_insert_lsn()');
+$db->sql('SELECT pg_switch_wal()');
+my $on_standby = session($standby);
+$on_standby->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", 'a standby has caught up');
+is($on_standby->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 's'::regclass AND fork = 'main'
+    AND buffers_bytes > 0 AND size_bytes = pg_relation_size('s')}), 1, 'it shows a relation');
+is($on_standby->sql(q{SELECT pgscale.flush_relation('s', true) > 0, pgscale.flush_relation('s'), pgscale.os_evict('s') >= 0}), 't|0|t',
+    'flushes and evicts it');
+is($on_standby->sql(q{SELECT coalesce(sum(kernel_dirty_bytes), 0) FROM pgscale.relation_os_cache('s')}), 0, 'nothing of it is dirty');
+is($on_standby->sql('SELECT count(*) FROM s'), 1000, 'it is all there');
+is($on_standby->sql($health), $db->sql($health), 'health says the same');
+
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|terminated by signal/, $_->name . ': nothing crashed') for $node, $standby;
+$on_standby->quit;
+$standby->stop;
+$node->stop;
+done_testing();

@@ -1,0 +1,416 @@
+# Kernel writeback from its being switched on to its end: what it sees, asks for and says, when it stands down, and that
+# nobody has to wait for it. What the kernel really has dirty is asked from outside.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $cap = 1024 * 1024;
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
+shared_buffers = 8MB
+max_worker_processes = 16
+checkpoint_timeout = 1h
+max_wal_size = 2GB
+fsync = on
+synchronous_commit = off
+bgwriter_lru_maxpages = 0
+checkpoint_flush_after = 0
+bgwriter_flush_after = 0
+backend_flush_after = 0
+max_parallel_maintenance_workers = 0
+pgscale.writeback_cap = 1MB
+pgscale.writeback_redirty_limit = 1
+EOC
+my $db = session($node);
+$db->sql(q{SET statement_timeout = '60s'});
+my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'writeback'};
+my $stopped;    # a process that is stopped now
+
+END { kill 'CONT', $stopped if $stopped }
+
+sub seen { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.kernel_writeback"); }
+
+sub worker_pid { return $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale writeback'}); }
+
+# Waits until more was seen to be written, and asked for, from now on; a test. The load goes on by itself.
+sub goes_on
+{
+    my ($name, $session) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    $session //= $db;
+    my ($written, $requests) = split /\|/, $session->sql('SELECT written_bytes, requests FROM pgscale.kernel_writeback');
+
+    return $session->poll_ok("SELECT written_bytes > $written + 2000000 AND requests > $requests + 10 FROM pgscale.kernel_writeback",
+        $name) || !diag $session->sql('SELECT row_to_json(w) FROM pgscale.kernel_writeback w');
+}
+
+# What the kernel has dirty of files, in bytes; undef if it does not tell.
+my $CACHESTAT = 451;
+sub kernel_dirty
+{
+    my $sum = 0;
+
+    for my $file (@_)
+    {
+        my ($range, $stat) = (pack('QQ', 0, 0), "\0" x 40);
+
+        open my $fh, '<:raw', $file or next;
+        return if syscall($CACHESTAT, fileno $fh, $range, $stat, 0) != 0;
+        $sum += (unpack 'Q5', $stat)[1] * 4096;
+        close $fh;
+    }
+    return $sum;
+}
+
+# But for those of initdb, which does not flush here
+sub data_files { return grep { m{/(\d+)[^/]*$} && $1 >= 16384 } glob $node->data_dir . '/base/*/[0-9]*'; }
+
+# A file as a relation has it, that no buffer knows of
+sub write_file
+{
+    my ($path, $mb) = @_;
+
+    open my $fh, '>:raw', $path or die "$path: $!";
+    print $fh 'x' x 8192 for 1 .. $mb * 128;
+    close $fh or die $!;
+    return $path;
+}
+
+# so many pages that some of them are written
+sub fill { my $table = shift; return "INSERT INTO $table SELECT i, '' FROM generate_series(1, 4000) i"; }
+
+sub try_ok
+{
+    my ($command, $name) = @_;
+    my ($state, $text) = $db->try($command);
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is($state, '00000', $name // ($command =~ s/ LOCATION.*//r)) || !diag $text;
+}
+
+# Off by default: nothing happens, whatever the load.
+my $zeros = 'written_bytes + found_bytes + unseen_bytes + requests + requested_bytes + taken_bytes + request_ms + backed_off + rounds
+    + errors';
+$db->churn_table(40000);
+is(seen("state, decision, $zeros, peak_dirty_bytes"), 'off|it is switched off|0|0', 'it is off by default, and does nothing');
+is(seen('num_nonnulls(cluster_dirty_bytes, cap_bytes, skipped_bytes, redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
+    window_bytes)'), 0, 'and knows nothing');
+is($db->sql($health), 'f|f|it is switched off|set pgscale.writeback to on and reload', 'health says so');
+my $pid = worker_pid();
+like($pid, qr/^\d+$/, 'it has one process');
+my $cachestat_works = defined kernel_dirty($node->data_dir . '/PG_VERSION');
+
+# On; what was written before is not its concern.
+$db->sql('CHECKPOINT');
+$db->set('pgscale.writeback', 'on');
+$db->poll_ok(q{SELECT state IN ('watching', 'capping'), cap_bytes, redirty_fraction IS NULL FROM pgscale.kernel_writeback},
+    'switched on, it works', "t|$cap|t");
+my @churning = churn($node, 3);
+goes_on('it sees what backends write, and asks for it');
+$db->poll_ok(q{SELECT state FROM pgscale.kernel_writeback}, 'it says so', 'capping');
+like(seen('decision'), qr/^(keeps under the cap|over the cap|asks for less)/, 'and how');
+$db->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'writeback'}, 'so does health', 't|t');
+$db->poll_ok('SELECT redirty_fraction BETWEEN 0 AND 1 AND server_bytes_per_s > 0 AND window_bytes > 0
+    AND disk_bytes_per_s > 0 FROM pgscale.kernel_writeback', 'rates and shares are measured');
+$db->churn_end(@churning);
+$db->poll_ok("SELECT cluster_dirty_bytes <= $cap FROM pgscale.kernel_writeback", 'at the end of the load it is under the cap');
+
+# What is copied goes through a few buffers only.
+my $before = seen('requested_bytes');
+$db->sql('CREATE TABLE copied AS SELECT i, repeat($$x$$, 1000) FROM generate_series(1, 30000) i');
+my $size = $db->sql(q{SELECT pg_relation_size('copied')});
+$db->poll_ok("SELECT requested_bytes > $before AND cluster_dirty_bytes <= $cap FROM pgscale.kernel_writeback",
+    'it sees that something is copied, and asks for it');
+SKIP:
+{
+    skip 'the kernel does not tell what is dirty', 2 unless $cachestat_works;
+
+    # by itself the kernel would not before 30 s
+    local $PostgreSQL::Test::Utils::timeout_default = 20;
+    my $file = $node->data_dir . '/' . $db->sql(q{SELECT pg_relation_filepath('copied')});
+    until_ok(sub { kernel_dirty($file) < $size / 4 }, 'the kernel has begun with what was copied')
+      or diag kernel_dirty($file), ' ', seen('row_to_json(kernel_writeback)');
+    until_ok(sub { kernel_dirty(data_files()) < 16 * $cap }, 'and has little of all that is the cluster\'s')
+      or diag kernel_dirty(data_files());
+}
+is(seen("requested_bytes <= written_bytes + found_bytes, requested_bytes >= 8192 * 10, requested_bytes > taken_bytes,
+    least(taken_bytes, request_ms, backed_off) >= 0, request_ms > 0, cpu_ms > 0, rounds > 0, errors, unseen_bytes,
+    peak_dirty_bytes >= cluster_dirty_bytes, skipped_bytes"), 't|t|t|t|t|t|t|0|0|t|0', 'its counts fit together')
+  or diag seen('row_to_json(kernel_writeback)');
+
+# Files that no buffer knows of
+SKIP:
+{
+    skip 'the kernel does not tell what is dirty', 3 unless $cachestat_works;
+
+    my $tablespace = PostgreSQL::Test::Utils::tempdir();
+    $db->sql("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
+    $db->sql('CREATE TABLE there (i int) TABLESPACE elsewhere');
+    my ($base, $there) = map { ($node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$_')")) =~ s/\d+$//r } 'copied', 'there';
+    my ($found, $asked) = split /\|/, seen('found_bytes, requested_bytes');
+    my (@files, @others);
+    for my $place ($base, $there)
+    {
+        # left alone: of a temporary relation, and of none
+        push @others, write_file("${place}t3_99999999", 20), write_file("${place}x99999999", 20);
+        push @files, write_file("$place$_", 3) for '99999999', '99999998_fsm', '99999997.1';
+    }
+    my $mb = 1024 * 1024;
+    $db->poll_ok("SELECT found_bytes >= $found + 18 * $mb AND requested_bytes >= $asked + 17 * $mb FROM pgscale.kernel_writeback",
+        'files are found by themselves, and asked for')
+      or diag seen('row_to_json(kernel_writeback)');
+    is(seen("found_bytes < $found + 38 * $mb"), 't', 'but not those that are no relation\'s, or a temporary one\'s');
+    until_ok(sub { kernel_dirty(@files) <= $cap }, 'the kernel has begun with them');
+    push @files, @others;
+    unlink @files;
+    $db->sql('DROP TABLE there');
+    $db->sql('DROP TABLESPACE elsewhere');
+}
+
+# What wants files gone gets them gone.
+sub open_files { return map { readlink($_) // '' } glob "/proc/$pid/fd/*"; }
+my $open = () = open_files();
+@churning = churn($node, 2);
+for my $round (1 .. 2)
+{
+    try_ok('CREATE TABLE t (i int, filler char(1000))');
+    try_ok(fill('t'), 'filled');
+    try_ok('CREATE INDEX ON t (i)');
+    try_ok('TRUNCATE t');
+    try_ok(fill('t'), 'filled');
+    try_ok('DELETE FROM t WHERE i > 10');
+    try_ok('VACUUM t');
+    try_ok(fill('t'), 'filled');
+    try_ok('VACUUM FULL t');
+    try_ok('BEGIN; ' . fill('t') . '; TRUNCATE t; ' . fill('t') . '; ROLLBACK', 'a transaction that is undone');
+    is($db->sql('SELECT count(*), count(DISTINCT i) FROM t'), '4010|4000', 'the data is right');
+    try_ok('DROP TABLE t');
+}
+my $tablespace = PostgreSQL::Test::Utils::tempdir();
+for my $strategy ('wal_log', 'file_copy')
+{
+    try_ok("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
+    try_ok("CREATE DATABASE other STRATEGY $strategy");
+    my $there = session($node, dbname => 'other');
+    $there->sql('CREATE TABLE t (i int, filler char(1000))');
+    $there->sql(fill('t'));
+    $there->quit;
+    try_ok('ALTER DATABASE other SET TABLESPACE elsewhere') if $strategy eq 'wal_log';
+    goes_on('another database');
+    try_ok('DROP DATABASE other');
+    try_ok('DROP TABLESPACE elsewhere');
+}
+goes_on('it goes on');
+$db->churn_end(@churning);
+try_ok('CHECKPOINT');
+until_ok(sub { !grep { / \(deleted\)$/ } open_files() }, 'no file that is gone is open') or diag join "\n", open_files();
+until_ok(sub { $open + 1 >= (() = open_files()) }, 'nor any other') or diag join "\n", open_files();
+is(seen('errors'), 0, 'no errors');
+is(worker_pid(), $pid, 'it is the same process');
+
+# Reset
+isnt(seen($zeros), 0, 'there are counts');
+my $now = $db->sql('SELECT clock_timestamp()');
+# it goes on meanwhile, and may find something
+until_ok(sub { $db->sql('SELECT pgscale.writeback_reset()'); seen("written_bytes + found_bytes + requests + errors < 1000") eq 't' },
+    'reset: there are none');
+is(seen("stats_reset >= '$now', cap_bytes"), "t|$cap", 'and the rest stays');
+until_ok(sub { $db->sql('SELECT pgscale.writeback_reset()'); seen("peak_dirty_bytes <= $cap") eq 't' }, 'nor is there a peak');
+
+# Pages that are written again and again: it is better to leave the kernel alone.
+$db->sql('CREATE TABLE hot (i int, filler char(1000)) WITH (fillfactor = 15)');
+$db->sql(q{INSERT INTO hot SELECT i, '' FROM generate_series(1, 400) i});
+$db->sql('VACUUM hot');
+# slow enough for each write to be seen
+sub rewrite
+{
+    my $rounds = seen('rounds');
+
+    $db->sql('UPDATE hot SET i = i + 1');
+    until_true(sub { seen("rounds >= $rounds + 3") eq 't' });
+    $db->sql('CHECKPOINT');
+    until_true(sub { seen("rounds >= $rounds + 6") eq 't' });
+    return;
+}
+sub again { $db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.kernel_writeback}, "switched $_",
+    $_ eq 'off' ? 't' : 'f') for 'off', 'on'; return; }
+again();    # with nothing remembered
+until_ok(sub { rewrite(); seen("redirty_fraction > 0.8") eq 't' }, 'pages are written again and again')
+  or diag seen('row_to_json(kernel_writeback)');
+$db->set('pgscale.writeback_redirty_limit', '0.05');
+$db->poll_ok('SELECT state FROM pgscale.kernel_writeback', 'it stands down', 'standing down');
+like(seen('decision'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
+is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|f|t|raise shared_buffers, so that pages which change often stay in them',
+    'so does health');
+my $requests = seen('requests');
+my $written = seen('written_bytes');
+until_ok(sub { rewrite(); seen("written_bytes > $written + 4000000") eq 't' }, 'the load goes on');
+is(seen('requests, state'), "$requests|standing down", 'and it asks for nothing');
+unlike(seen('decision'), qr/-/, 'with a number that makes sense');
+$db->set('pgscale.writeback_redirty_limit', 1);
+until_ok(sub { rewrite(); seen('state') ne 'standing down' }, 'with a limit of 1 it comes back');
+until_ok(sub { $db->sql(fill('copied')); seen("requests > $requests") eq 't' }, 'and asks again') or diag seen('row_to_json(kernel_writeback)');
+is(seen('skipped_bytes'), 0, 'and leaves nothing alone');
+
+# Where it is but a part of what is written, that part is left alone as far as the cap allows, and the rest is not.
+sub mixed
+{
+    rewrite();
+    my $rounds = seen('rounds');
+    $db->sql('UPDATE hot SET i = i + 1');
+    $db->sql(fill('cold')) for 1 .. 3;    # more than there are buffers
+    until_true(sub { seen("rounds >= $rounds + 3") eq 't' });
+    return;
+}
+$db->set('pgscale.writeback_cap', '16MB');
+again();
+$db->sql('CREATE TABLE cold (i int, filler char(1000))');
+until_ok(sub { mixed(); seen('redirty_fraction BETWEEN 0.1 AND 0.5') eq 't' }, 'some pages are written again')
+  or diag seen('row_to_json(kernel_writeback)');
+$db->set('pgscale.writeback_redirty_limit', '0.6');
+until_ok(sub { mixed(); seen("skipped_bytes > 0 AND state <> 'standing down'") eq 't' }, 'they are left alone')
+  or diag seen('row_to_json(kernel_writeback)');
+$requests = seen('requests');
+until_ok(sub { $db->sql(fill('cold')); seen("requests > $requests") eq 't' }, 'and the others are not');
+$db->set('pgscale.writeback_redirty_limit', 1);
+$db->poll_ok('SELECT skipped_bytes FROM pgscale.kernel_writeback', 'with a limit of 1 none is', 0);
+
+# Below half the cap it waits: until it is on disk without being asked for, as by a checkpoint, or dropped before it is written.
+sub looks { my $rounds = seen('rounds'); return until_true(sub { seen("rounds >= $rounds + 3") eq 't' }); }
+SKIP:
+{
+    skip 'the kernel does not tell what is dirty', 2 unless $cachestat_works;
+
+    $db->set('pgscale.writeback_cap', '256MB');
+    $db->poll_ok('SELECT cap_bytes >> 20 FROM pgscale.kernel_writeback', 'a large cap', 256);
+    my $taken = seen('taken_bytes');
+    $db->sql(fill('cold')) for 1 .. 3;
+    $db->sql('CHECKPOINT');
+    $db->poll_ok("SELECT cluster_dirty_bytes = 0 AND taken_bytes > $taken + 4000000 FROM pgscale.kernel_writeback",
+        'what a checkpoint has had written does not wait any more') or diag seen('row_to_json(kernel_writeback)');
+}
+looks();
+$written = seen('written_bytes');
+$db->sql('CREATE TABLE dropped (filler char(1000))');
+$db->sql(q{INSERT INTO dropped SELECT '' FROM generate_series(1, 1000)});
+looks();
+$db->sql('DROP TABLE dropped');
+looks();
+is(seen("written_bytes < $written + 70 * 8192"), 't', 'what was dropped was not written') or diag seen("written_bytes - $written");
+$db->set('pgscale.writeback_cap', '1MB');
+
+# Nobody waits for a disk.
+$db->set('fsync', 'off');
+$db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'without fsync it stands down',
+    'standing down|fsync is off: no checkpoint waits for the disk');
+is($db->sql($health), 't|f|fsync is off: no checkpoint waits for the disk|', 'health says so');
+($requests, $written) = split /\|/, seen('requests, written_bytes');
+until_ok(sub { $db->sql(fill('copied')); seen("written_bytes > $written + 4000000") eq 't' }, 'a load');
+is(seen('requests'), $requests, 'and it asks for nothing');
+$db->set('fsync');
+$db->poll_ok("SELECT state <> 'standing down' AND requests > $requests FROM pgscale.kernel_writeback", 'with fsync it goes on');
+
+# Ended, and stopped
+@churning = churn($node, 2);
+goes_on('under load');
+$written = seen('written_bytes');
+is($db->sql("SELECT pg_terminate_backend($pid)"), 't', 'pg_terminate_backend');
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale writeback' AND pid <> $pid", 'it is started again', 1);
+goes_on('and works');
+is(seen("written_bytes > $written, errors"), 't|0', 'with the counts that it had');
+$pid = worker_pid();
+kill 'STOP', $pid or die $!;
+$stopped = $pid;
+$db->poll_ok(qq{SELECT enabled, working, reason, action ~ 'stopped' FROM pgscale.health WHERE feature = 'writeback'},
+    'stopped: health says so', "t|f|its background worker, process $pid, does not tick|t");
+is(seen('count(*) OVER ()'), 1, 'the view answers');
+kill 'CONT', $pid;
+undef $stopped;
+$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'writeback'}, 'it goes on, and health says that, too');
+
+# Off, while the load goes on
+sub context_bytes
+{
+    my $log = -s $node->logfile;
+    my $bytes;
+
+    $db->sql("SELECT pg_log_backend_memory_contexts($pid)");
+    until_true(sub { substr(slurp_file($node->logfile), $log) =~ /Grand total/ }) or return -1;
+    my $text = substr(slurp_file($node->logfile), $log);
+    $bytes += $1 while $text =~ /; pgscale (?:writeback|stretches)[^:]*: (\d+) total/g;
+    return $bytes // 0;
+}
+cmp_ok(context_bytes(), '>', 4_000_000, 'while on it has memory');
+$db->set('pgscale.writeback', 'off');
+$db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'switched off, it stops', 'off|it is switched off');
+my $counts = 'requests, requested_bytes, written_bytes, found_bytes, rounds';
+$before = seen($counts);
+my $n = $db->sql('SELECT sum(n) FROM churned');
+$db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'the load goes on');
+is(seen($counts), $before, 'and it does nothing more');
+my $bytes = context_bytes();
+ok($bytes > 0 && $bytes < 100_000, 'its memory is free') or diag $bytes;
+ok(!grep({ m{/base|pg_tblspc} } open_files()), 'and no folder is open');
+$db->sql('SELECT pgscale.writeback_reset()');
+is(seen("$zeros, peak_dirty_bytes"), '0|0', 'a reset while it is off') or diag seen('row_to_json(kernel_writeback)');
+$db->set('pgscale.writeback', 'on');
+goes_on('on again');
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+
+# On a standby
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+my $there = session($standby);
+@churning = churn($node, 2);
+goes_on('on a standby it sees and asks for what replay writes', $there);
+$there->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'writeback'}, 'health says so', 't|t');
+$node->stop('immediate');
+$_->quit for $db, @churning;
+$standby->promote;
+$there->poll_ok('SELECT NOT pg_is_in_recovery()', 'promoted');
+$there->churn_right('the data is right');
+@churning = churn($standby, 2);
+goes_on('now under a load of its own it goes on', $there);
+$there->churn_end(@churning);
+is($there->sql('SELECT errors FROM pgscale.kernel_writeback'), 0, 'no errors');
+$there->quit;
+$standby->stop;
+
+# After a crash, and where the kernel refuses to tell what is dirty
+SKIP:
+{
+    my $path = refuse_cachestat($node);
+    skip 'no filter of system calls can be set up here', 1 unless defined $path;
+
+    {
+        local $ENV{PATH} = $path;
+        $node->start;
+    }
+    $db = session($node);
+    $db->churn_right('after a crash the data is right');
+    $pid = worker_pid();
+    @churning = churn($node, 2);
+    goes_on('without cachestat it sees and asks');
+    $db->churn_end(@churning);
+    $db->poll_ok("SELECT cluster_dirty_bytes <= $cap, errors FROM pgscale.kernel_writeback", 'and keeps to the cap', 't|0');
+    $db->quit;
+    $node->stop;
+}
+
+# No room for it
+$node->append_conf('postgresql.conf', 'max_worker_processes = 2');
+$node->start;
+$db = session($node);
+$db->poll_ok(q{SELECT enabled AND NOT working AND reason ~ 'never started; max_worker_processes is 2'
+    AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'writeback'}, 'no room for it: health says so');
+is(seen('state, requests, dirty_bytes >= 0'), 'off|0|t', 'the view answers');
+$db->quit;
+$node->stop;
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|terminated by signal/, $_->name . ': nothing crashed') for $node, $standby;
+
+done_testing();
