@@ -1,0 +1,57 @@
+"""The ways to move indexes to another tablespace."""
+import contextlib
+import time
+
+from cluster import run, value
+
+OVER = ("done", "failed", "cancelled", "lost")
+
+
+def request(connection, statement, *parameters):
+    """The jobs that a call of a function has queued."""
+    return [job for job, in run(connection, statement, *parameters)]
+
+
+def relocate_index(connection, index, tablespace):
+    return request(connection, "SELECT pgscale.relocate_index(%s::regclass, %s)", index, tablespace)
+
+
+def relocate_indexes(connection, table, tablespace):
+    return request(connection, "SELECT pgscale.relocate_indexes(%s::regclass, %s)", table, tablespace)
+
+
+def wait(connection, jobs):
+    """Until all of them are over; one that is not done ends the experiment. Returns what there is to tell of each."""
+    while True:
+        rows = run(connection, """
+            SELECT job, relation, state, sqlstate, message, attempts, bytes, bytes_after,
+                   extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8
+              FROM pgscale.relocation_jobs WHERE job = ANY (%s) ORDER BY started_at""", jobs)
+        for job, relation, state, sqlstate, message, *_ in rows:
+            if state in OVER[1:]:
+                raise RuntimeError(f"job {job} on {relation} is {state}: {sqlstate} {message}")
+        if len(rows) == len(jobs) and all(row[2] == OVER[0] for row in rows):
+            return [{"relation": relation, "attempts": attempts, "bytes": before, "bytes after": after,
+                     "started": started, "finished": finished}
+                    for _, relation, _, _, _, attempts, before, after, started, finished in rows]
+        time.sleep(0.2)
+
+
+def by_pgscale(server, index, tablespace):
+    with contextlib.closing(server.connect()) as connection:
+        wait(connection, relocate_index(connection, index, tablespace))
+
+
+def by_alter_index(server, index, tablespace):
+    with contextlib.closing(server.connect()) as connection:
+        run(connection, f"ALTER INDEX {index} SET TABLESPACE {tablespace}")
+
+
+def by_pg_repack(server, index, tablespace):
+    server.place.run(["pg_repack", "-h", server.folder, "-U", "postgres", f"--index={index}",
+                      f"--tablespace={tablespace}", "postgres"])
+
+
+def tablespace_of(connection, index):
+    return value(connection, "SELECT spcname FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace"
+                             " WHERE c.oid = %s::regclass", index)

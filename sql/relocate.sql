@@ -1,0 +1,350 @@
+-- Requests for moves to other tablespaces: what is queued, what is refused, and in which words. Nothing is moved here: for that
+-- see t/019_relocate.pl.
+CREATE EXTENSION pgscale;
+CREATE SCHEMA relocate;
+GRANT USAGE ON SCHEMA relocate TO PUBLIC;
+SET search_path = relocate, public;
+ALTER SYSTEM SET pgscale.relocation = off;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT NOT enabled AND reason NOT LIKE '%just started' FROM pgscale.health WHERE feature = 'relocation');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'relocation';
+
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_fast LOCATION '';
+CREATE TABLESPACE "regress ""a' b" LOCATION '';
+SET client_min_messages = warning;
+\set VERBOSITY terse
+
+CREATE TABLE t (id int PRIMARY KEY, x int, y text);
+INSERT INTO t SELECT i, i % 7, 'y' FROM generate_series(1, 100) i;
+CREATE INDEX t_x ON t (x);
+CREATE INDEX t_there ON t (y) TABLESPACE regress_fast;
+
+-- what is queued, and how it is shown
+CREATE FUNCTION jobs(OUT n bigint, OUT kind text, OUT relation text, OUT "table" text, OUT source name, OUT target name, OUT state text)
+RETURNS SETOF record LANGUAGE sql AS $$
+    SELECT row_number() OVER (ORDER BY j.job), j.kind, j.relation, j."table", j.source, j.target, j.state
+      FROM pgscale.relocation_jobs j WHERE j.finished_at IS NULL ORDER BY j.job $$;
+-- ends them all
+CREATE FUNCTION clear(OUT cancelled bigint) LANGUAGE sql AS $$
+    SELECT count(*) FROM pgscale.relocation_jobs j WHERE j.finished_at IS NULL AND pgscale.relocation_cancel(j.job) $$;
+-- calls it and shows how it is refused
+CREATE FUNCTION refusal(call text) RETURNS TABLE (answer text) LANGUAGE plpgsql AS $$
+DECLARE
+    state text;
+    message text;
+    hint text;
+BEGIN
+    EXECUTE 'SELECT count(*) FROM pgscale.' || call INTO answer;
+    answer := 'rows: ' || answer;
+    RETURN NEXT;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+    answer := format('%s %s', state, regexp_replace(message, 'job \d+', 'job N'));
+    RETURN NEXT;
+    IF hint <> '' THEN
+        answer := '      ' || hint;
+        RETURN NEXT;
+    END IF;
+END $$;
+\pset tuples_only
+\pset format unaligned
+
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT * FROM jobs();
+SELECT requested_by = session_user, requested_at <= clock_timestamp(), num_nulls(started_at, finished_at, phase, percent, bytes_after,
+       block_ms_predicted, sqlstate, message, undo_of), bytes = pg_table_size('t_x'), attempts, wait_until <= clock_timestamp()
+  FROM pgscale.relocation_jobs;
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast');
+SELECT * FROM jobs();
+SELECT count(*) FROM pgscale.relocate_table('t', 'regress_fast', 'lock', '50 ms');
+SELECT kind, relation, "table" FROM jobs() WHERE kind = 'table';
+SELECT * FROM clear();
+SELECT state, sqlstate, message = 'cancelled by ' || quote_ident(session_user), finished_at >= requested_at, wait_until IS NULL, count(*)
+  FROM pgscale.relocation_jobs GROUP BY 1, 2, 3, 4, 5;
+SELECT * FROM clear();
+
+-- one job an index; when that has ended, another
+SELECT pgscale.relocate_index('t_x', 'regress_fast') IS NOT NULL;
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast')$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b')$$);
+SELECT * FROM refusal($$relocate_indexes('t', 'regress_fast')$$);
+SELECT * FROM jobs();
+SELECT * FROM clear();
+SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b')$$);
+SELECT * FROM refusal($$relocate_table('t', 'regress "a'' b', 'lock')$$);
+SELECT * FROM refusal($$relocate_table('t', 'regress "a'' b', 'lock')$$);
+SELECT * FROM clear();
+
+-- what cannot be moved
+CREATE TABLE duplicates (id int);
+INSERT INTO duplicates VALUES (1), (1);
+CREATE UNIQUE INDEX CONCURRENTLY duplicates_id ON duplicates (id);
+CREATE TABLE excluded (during int4range, EXCLUDE USING gist (during WITH &&));
+CREATE TEMP TABLE temporary (id int PRIMARY KEY);
+CREATE VIEW v AS SELECT 1 AS x;
+CREATE SEQUENCE s;
+CREATE TYPE composite AS (x int);
+SELECT format('toast: %s', toast) AS toast, i.indexrelid::regclass AS toast_index, toast::text AS toast_table
+  FROM (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass) c (toast), pg_index i WHERE i.indrelid = toast \gset
+SELECT call, answer FROM unnest(ARRAY[
+    $$relocate_index('duplicates_id', 'regress_fast')$$,
+    $$relocate_index('excluded_during_excl', 'regress_fast')$$,
+    $$relocate_index('temporary_pkey', 'regress_fast')$$,
+    $$relocate_index('pg_class_oid_index', 'regress_fast')$$,
+    $$relocate_index('pg_database_oid_index', 'regress_fast')$$,
+    $$relocate_index('t_there', 'regress_fast')$$,
+    $$relocate_index('t_x', 'pg_default')$$,
+    $$relocate_index('t_x', 'pg_global')$$,
+    $$relocate_index('t_x', 'regress_none')$$,
+    $$relocate_index('t_x', '')$$,
+    $$relocate_index('t', 'regress_fast')$$,
+    $$relocate_index('v', 'regress_fast')$$,
+    $$relocate_index('s', 'regress_fast')$$,
+    $$relocate_index('none', 'regress_fast')$$,
+    $$relocate_index(1, 'regress_fast')$$,
+    $$relocate_index(0, 'regress_fast')$$,
+    $$relocate_indexes('t', 'pg_global')$$,
+    $$relocate_indexes('pg_class', 'regress_fast')$$,
+    $$relocate_indexes('excluded', 'regress_fast')$$,
+    $$relocate_indexes('duplicates', 'regress_fast')$$,
+    $$relocate_indexes('temporary', 'regress_fast')$$,
+    $$relocate_all_indexes('regress_fast', 'regress_fast')$$,
+    $$relocate_all_indexes('regress_none', 'regress_fast')$$,
+    $$relocate_all_indexes('pg_global', 'regress_fast')$$,
+    $$relocate_all_indexes('pg_default', 'pg_global')$$,
+    $$relocate_table('t', 'regress_fast')$$,
+    $$relocate_table('t', 'regress_fast', 'fast')$$,
+    $$relocate_table('t', 'regress_fast', '')$$,
+    $$relocate_table('t', 'regress_fast', 'lock', '0')$$,
+    $$relocate_table('t', 'regress_fast', 'lock', '-1 s')$$,
+    $$relocate_table('t', 'regress_fast', 'lock', '25 days')$$,
+    $$relocate_table('t', 'regress_fast', 'lock', '178000000 years')$$,
+    $$relocate_table('t', 'pg_default', 'lock')$$,
+    $$relocate_table('t', 'pg_default')$$,
+    $$relocate_table('t_x', 'regress_fast', 'lock')$$,
+    $$relocate_table('v', 'regress_fast', 'lock')$$,
+    $$relocate_table('s', 'regress_fast', 'lock')$$,
+    $$relocate_table('composite', 'regress_fast', 'lock')$$,
+    $$relocate_table('temporary', 'regress_fast', 'lock')$$,
+    $$relocate_table('pg_class', 'regress_fast', 'lock')$$,
+    $$relocate_table(1, 'regress_fast', 'lock')$$]) call, refusal(call) answer;
+-- the server's words, which differ from one major to the next
+SELECT left(answer, 5) FROM refusal($$relocate_indexes('t_x', 'regress_fast')$$) answer;
+SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_index(%L, %L)', :'toast_index', 'regress_fast')) answer;
+SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_table(%L, %L, %L)', :'toast_table', 'regress_fast', 'lock')) answer;
+SELECT * FROM jobs();
+
+-- of several, what cannot be moved is left out, with a word
+SET client_min_messages = notice;
+SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast');
+SET client_min_messages = warning;
+SELECT * FROM jobs();
+SELECT * FROM clear();
+
+-- null is nothing; needed extensions
+SELECT count(*) FROM pgscale.relocate_index(NULL, 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', NULL);
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast', NULL);
+SELECT count(*) FROM pgscale.relocate_all_indexes(NULL, 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_table('t', 'regress_fast', NULL);
+SELECT pgscale.relocation_cancel(NULL) IS NULL, pgscale.relocation_undo(NULL) IS NULL;
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', amcheck => true)$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', prewarm => true)$$);
+SELECT * FROM jobs();
+
+-- partitioned: every leaf, and of tables without any, none
+CREATE TABLE p (id int, x int, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);
+CREATE TABLE p21 PARTITION OF p2 FOR VALUES FROM (10) TO (15);
+CREATE TABLE p22 PARTITION OF p2 FOR VALUES FROM (15) TO (20);
+CREATE INDEX p_x ON p (x);
+CREATE TABLE leafless (id int PRIMARY KEY) PARTITION BY RANGE (id);
+SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('p2_pkey', 'regress_fast');
+SELECT relation, "table" FROM jobs();
+SELECT * FROM clear();
+SELECT count(*) FROM pgscale.relocate_indexes('p', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_table('p', 'regress_fast', 'lock');
+SELECT kind, relation, "table" FROM jobs();
+SELECT * FROM clear();
+SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_indexes('leafless', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast', 'lock');
+SELECT * FROM refusal($$relocate_table('p', 'regress_fast')$$);
+
+-- other kinds
+CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);
+CREATE MATERIALIZED VIEW matview AS SELECT 1 AS x;
+CREATE INDEX matview_x ON matview (x);
+SELECT count(*) FROM unnest('{unlogged_pkey, matview_x}'::regclass[]) i, pgscale.relocate_index(i, 'regress_fast');
+SELECT count(*) FROM unnest('{unlogged, matview}'::regclass[]) r, pgscale.relocate_table(r, 'regress_fast', 'lock');
+SELECT kind, relation, "table" FROM jobs();
+SELECT * FROM clear();
+
+-- all of a tablespace; the catalogs stay
+SELECT count(*) FROM pgscale.relocate_all_indexes('regress_fast', 'regress "a'' b');
+SELECT * FROM jobs();
+SELECT * FROM clear();
+SELECT count(*) > 5 FROM pgscale.relocate_all_indexes('pg_default', 'regress_fast');
+SELECT relation FROM jobs() WHERE relation ~ '^pg|temporary|excl|duplicates|regress' ORDER BY 1;
+SELECT cancelled > 5 FROM clear();
+
+-- names
+CREATE SCHEMA "s ""ch'ema
+";
+CREATE TABLE "s ""ch'ema
+"."ta ble" (id int);
+SELECT format('CREATE INDEX %I ON %I.%I (id)', name, E's "ch''ema\n', 'ta ble')
+  FROM unnest(ARRAY['"', '''', 'ONE', E'new\nline', 'semi; DROP TABLE t', repeat('x', 63), repeat('ä', 31), '%s', '\']) name \gexec
+SELECT count(*) FROM pgscale.relocate_indexes(E'"s ""ch''ema\n"."ta ble"', 'regress "a'' b');
+SELECT relation, "table", target FROM jobs();
+SELECT * FROM refusal(format('relocate_index(%L, %L)', E'"s ""ch''ema\n"."new\nline"', 'regress "a'' b'));
+SELECT * FROM clear();
+
+-- it belongs to the transaction that asks for it
+BEGIN;
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM jobs();
+ROLLBACK;
+SELECT count(*) FROM jobs();
+BEGIN;
+SELECT count(*) FROM pgscale.relocate_index('t_pkey', 'regress_fast');
+SAVEPOINT before;
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+ROLLBACK TO before;
+COMMIT;
+SELECT relation FROM jobs();
+BEGIN;
+SELECT * FROM clear();
+ROLLBACK;
+SELECT relation, state FROM jobs();
+SELECT * FROM clear();
+BEGIN;
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+PREPARE TRANSACTION 'regress';
+SELECT count(*) FROM jobs();
+BEGIN READ ONLY;
+SELECT * FROM pgscale.relocate_index('t_x', 'regress_fast');
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT * FROM pgscale.relocation_cancel(1);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT * FROM pgscale.relocation_undo(1);
+ROLLBACK;
+
+-- cancel, undo, wait
+SELECT pgscale.relocate_index('t_x', 'regress_fast') AS job \gset
+SELECT state FROM pgscale.relocation_jobs WHERE job = :job;
+CALL pgscale.relocation_wait(:job, '1 ms');
+SELECT * FROM refusal(format('relocation_undo(%s)', :job));
+SELECT pgscale.relocation_cancel(:job), pgscale.relocation_cancel(:job) AS again;
+CALL pgscale.relocation_wait(:job);
+CALL pgscale.relocation_wait(job => :job, timeout => '1 hour', state => 'whatever');
+SELECT * FROM refusal(format('relocation_undo(%s)', :job));
+SELECT call, answer FROM unnest(ARRAY['relocation_cancel(0)', 'relocation_cancel(-1)', 'relocation_cancel(9223372036854775807)',
+    'relocation_undo(0)']) call, refusal(call) answer;
+CALL pgscale.relocation_wait(0);
+CALL pgscale.relocation_wait(NULL);
+CALL pgscale.relocation_wait(:job, NULL);
+CALL pgscale.relocation_wait(:job, '-1 s');
+CALL pgscale.relocation_wait(:job, '25 days');
+BEGIN;
+CALL pgscale.relocation_wait(:job);
+ROLLBACK;
+DO $$
+DECLARE
+    last bigint := (SELECT max(job) FROM pgscale.relocation_jobs);
+    state text;
+BEGIN
+    CALL pgscale.relocation_wait(last, '1 s', state);
+    RAISE WARNING '%', state;
+END $$;
+CREATE FUNCTION wait() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    state text;
+BEGIN
+    CALL pgscale.relocation_wait(1, '1 s', state);
+END $$;
+SELECT wait();
+
+-- who may: what was granted, on what one owns, to where one may create
+CREATE ROLE regress_mover;
+CREATE ROLE regress_other;
+GRANT USAGE ON SCHEMA pgscale TO regress_mover, regress_other;
+GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean), pgscale.relocate_indexes(regclass, name, boolean, boolean),
+    pgscale.relocate_table(regclass, name, text, interval), pgscale.relocation_cancel(bigint), pgscale.relocation_undo(bigint)
+    TO regress_mover, regress_other;
+GRANT EXECUTE ON FUNCTION refusal(text) TO regress_mover, regress_other;
+CREATE TABLE own (id int PRIMARY KEY);
+ALTER TABLE own OWNER TO regress_mover;
+SET ROLE regress_mover;
+SELECT * FROM refusal($$relocate_index('own_pkey', 'regress_fast')$$);
+RESET ROLE;
+GRANT CREATE ON TABLESPACE regress_fast TO regress_mover, regress_other;
+SET ROLE regress_mover;
+SELECT pgscale.relocate_index('own_pkey', 'regress_fast') AS job \gset
+SELECT call, regexp_replace(answer, 'From PostgreSQL.*', '') FROM unnest(ARRAY[
+    $$relocate_index('t_x', 'regress_fast')$$,
+    $$relocate_indexes('t', 'regress_fast')$$,
+    $$relocate_table('t', 'regress_fast', 'lock')$$,
+    $$relocate_table('t', 'regress_fast')$$,
+    $$relocate_all_indexes('pg_default', 'regress_fast')$$]) call, refusal(call) answer;
+TABLE pgscale.relocation_jobs;
+TABLE pgscale.relocation_job;
+INSERT INTO pgscale.relocation_job DEFAULT VALUES;
+RESET ROLE;
+SELECT relation, requested_by FROM pgscale.relocation_jobs WHERE job = :job;
+SET ROLE regress_other;
+SELECT * FROM refusal(format('relocation_cancel(%s)', :job));
+RESET ROLE;
+GRANT regress_mover TO regress_other;
+SET ROLE regress_other;
+SELECT pgscale.relocation_cancel(:job);
+RESET ROLE;
+
+-- what users put in the way of names and operators does not act for the library
+CREATE SCHEMA evil AUTHORIZATION regress_other;
+SET ROLE regress_other;
+CREATE FUNCTION evil.equal(a bigint, b bigint) RETURNS boolean LANGUAGE plpgsql AS
+$$BEGIN RAISE WARNING 'as %', CASE WHEN current_setting('is_superuser')::bool THEN 'superuser' ELSE current_user END; RETURN a OPERATOR(pg_catalog.=) b; END$$;
+CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.equal);
+CREATE FUNCTION evil.equal(a oid, b oid) RETURNS boolean LANGUAGE plpgsql AS
+$$BEGIN RAISE WARNING 'as %', CASE WHEN current_setting('is_superuser')::bool THEN 'superuser' ELSE current_user END; RETURN a OPERATOR(pg_catalog.=) b; END$$;
+CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.equal);
+CREATE FUNCTION evil.equal(a text, b text) RETURNS boolean LANGUAGE plpgsql AS
+$$BEGIN RAISE WARNING 'as %', CASE WHEN current_setting('is_superuser')::bool THEN 'superuser' ELSE current_user END; RETURN a OPERATOR(pg_catalog.=) b; END$$;
+CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
+SET search_path = evil, pg_catalog;
+SELECT pgscale.relocation_cancel(:job);
+SELECT count(*) FROM pgscale.relocate_index('relocate.own_pkey', 'regress_fast');
+SET search_path = relocate, public;
+RESET ROLE;
+SHOW search_path;
+SELECT * FROM jobs();
+SELECT * FROM clear();
+
+-- goes without a trace, with jobs in the queue
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+DROP EXTENSION pgscale;
+SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';
+SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 't'::regclass ORDER BY 1;
+
+ALTER SYSTEM RESET pgscale.relocation;
+SELECT pg_reload_conf();
+SET client_min_messages = error;
+DROP OWNED BY regress_mover, regress_other CASCADE;
+DROP SCHEMA relocate, "s ""ch'ema
+" CASCADE;
+DROP ROLE regress_mover, regress_other;
+DROP TABLESPACE "regress ""a' b";
+DROP TABLESPACE regress_fast;

@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * relocate.c
+ *	  Moves indexes and tables to other tablespaces while they are in use.
+ *
+ * A move is a job: a row that a backend adds in its own transaction
+ * (relocate_request.c, relocate_jobs.c), for which a launcher starts a worker in
+ * that database (relocate_launcher.c).  The worker takes the requesting role's
+ * rights, has REINDEX (CONCURRENTLY, TABLESPACE) do the work (relocate_move.c),
+ * and checks that the place is all that has changed (relocate_verify.c).
+ *
+ * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so no
+ * function could do it; it takes as long as it takes, and somebody has to be
+ * there to clean up and try again after a deadlock, a crash or a shutdown.
+ *
+ * What to move is another matter: see relocate_probe.c and relocate_plan.c.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "relocate.h"
+#include "relocate_launcher.h"
+#include "relocate_share.h"
+#include "worker.h"
+
+/* Without a round of the launcher for so long, something is wrong. */
+#define STALLED_MS	30000
+
+bool		pgscale_relocation_enabled;
+int			pgscale_relocation_workers;
+int			pgscale_relocation_max_lag;
+int			pgscale_relocation_max_transaction_age;
+int			pgscale_relocation_attempts;
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.relocation",
+							 "Starts the relocation jobs that are queued.",
+							 "Jobs that are under way go on.",
+							 &pgscale_relocation_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_workers",
+							"How many relocation jobs may be under way at a time.",
+							"Never two of one table.",
+							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_max_lag",
+							"A relocation job waits while a standby is further behind than this.",
+							"-1 does not look at standbys.",
+							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_max_transaction_age",
+							"A relocation job waits while a transaction that it would have to wait for at its end is older than this.",
+							"-1 starts whatever there is to wait for.",
+							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_attempts",
+							"How often a relocation job is tried that ends in a deadlock or does not get its lock.",
+							NULL,
+							&pgscale_relocation_attempts, 5, 1, 1000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+static void
+health(PgscaleHealth *health)
+{
+	int			pid;
+	uint64		starts;
+	TimestampTz last_round_at;
+	bool		no_slot;
+	int			jobs;
+
+	health->working = false;
+	if (!pgscale_health_preloaded(health))
+		return;
+
+	/* The launcher may know of a reload before this backend does. */
+	pgscale_relocation_launcher_state(&pid, &starts, &last_round_at, &health->enabled, &no_slot);
+	if (pid == 0)
+		health->enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
+	health->reason = pgscale_worker_trouble(pid, starts, last_round_at, STALLED_MS, &health->action);
+	if (health->reason)
+		return;
+	(void) pgscale_relocation_workers_now(&jobs);
+	health->working = health->enabled;
+	if (jobs > 0)
+		health->reason = psprintf("%d of its workers is at a job; see pgscale.relocation_jobs", jobs);
+	else if (health->enabled && no_slot)
+	{
+		health->working = false;
+		health->reason = "jobs are queued, but the server has no place for another worker";
+		health->action = "raise max_worker_processes and restart";
+	}
+	else if (health->enabled)
+		health->reason = "ready; nothing is under way";
+	else
+	{
+		health->reason = "jobs are queued but not started";
+		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
+	}
+}
+
+const PgscaleModule pgscale_relocate_module = {
+	.name = "relocation",
+	.define_gucs = define_gucs,
+	.shmem_request = pgscale_relocation_share_request,
+	.shmem_startup = pgscale_relocation_share_startup,
+	.register_workers = pgscale_relocation_launcher_register,
+	.health = health,
+};

@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * relocate_verify.c
+ *	  What a move must not have changed: an index' definition, its constraint,
+ *	  statistics targets, comments, options, marks, parent and dependencies.
+ *
+ * All of that is put into one text before the move, and again after it.  The
+ * text is made by a query, since the catalogs are what users and dumps see; it
+ * is the same on both sides whatever the major has in it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/extension.h"
+#include "commands/tablespace.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "relocate_check.h"
+#include "relocate_text.h"
+#include "relocate_verify.h"
+
+char *
+pgscale_describe_index(Oid index)
+{
+	int			settings = NewGUCNestLevel();
+	char	   *description;
+
+	/* what is visible by this is named without its schema */
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	description = pgscale_relocation_text("SELECT pg_catalog.concat_ws(E'\\n',"
+										  " pg_catalog.pg_get_indexdef(i.indexrelid),"
+										  " pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
+										  "  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
+										  " pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
+										  "  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
+										  " 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
+										  " (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
+										  "   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
+										  "  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
+										  "  AND k.contype IN ('p', 'u', 'x')),"
+										  " 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
+										  "  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
+										  " 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
+										  "  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
+										  " 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
+										  "   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
+										  "  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
+										  " 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
+										  "   ORDER BY classid, objid, objsubid, deptype)"
+										  "  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
+										  " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
+	AtEOXact_GUC(true, settings);
+	return description;
+}
+
+static bool
+is_btree(Oid index)
+{
+	return pgscale_relocation_text("SELECT true::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam"
+								   " WHERE c.oid = $1 AND amname = 'btree'", index, 0) != NULL;
+}
+
+/*
+ * Calls an extension's function, wherever that is installed.  All its parameters
+ * are given, so it cannot be another function of that schema.
+ */
+static void
+call(const char *extension, const char *function, Oid relation)
+{
+	Oid			oid = get_extension_oid(extension, true);
+	char	   *schema = pgscale_relocation_text("SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_extension e"
+												 " JOIN pg_catalog.pg_namespace n ON n.oid = extnamespace WHERE e.oid = $1", oid, 0);
+
+	if (!schema)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("it has moved, but the extension \"%s\" that was to look at it is gone", extension)));
+	(void) pgscale_relocation_text(psprintf("SELECT %s.%s", schema, function), relation, 0);
+}
+
+void
+pgscale_verify_move(PgscaleJob *job)
+{
+	Oid			relation = job->is_table ? job->relation : job->new_index;
+
+	if (pgscale_tablespace_of(relation) != job->target)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("after its move it is not in tablespace \"%s\"", get_tablespace_name(job->target))));
+	if (!job->is_table)
+	{
+		char	   *after = pgscale_describe_index(relation);
+
+		if (job->before && (!after || strcmp(job->before, after) != 0))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the index has moved, but is not what it was"),
+					 errdetail("Before: %s\nAfter: %s", job->before, after ? after : "gone")));
+	}
+	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
+	if (job->amcheck && is_btree(relation))
+		call("amcheck", "bt_index_check($1::pg_catalog.regclass, true)", relation);
+	if (job->prewarm)
+		call("pg_prewarm", "pg_prewarm($1::pg_catalog.regclass, 'buffer', 'main', NULL::bigint, NULL::bigint)", relation);
+}
+
+char *
+pgscale_suggest_settings(const PgscaleJob *job)
+{
+	return pgscale_relocation_text("WITH t AS MATERIALIZED (SELECT spcname FROM pg_catalog.pg_tablespace t WHERE oid = $1"
+								   "  AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')"
+								   "  AND (SELECT count(*) FROM pgscale.relocation_job WHERE target = t.oid AND finished_at IS NULL) <= 1)"
+								   " SELECT pg_catalog.format('its disk suggests ALTER TABLESPACE %1$I SET (random_page_cost = %2$s);"
+								   " new relations go there with default_tablespace = %1$L', spcname, l.random_page_cost)"
+								   " FROM t, pgscale.tablespace_latency(spcname) l, pg_catalog.float8(pg_catalog.current_setting('random_page_cost')) now"
+								   " WHERE l.random_page_cost NOT BETWEEN now * 0.8 AND now * 1.2", job->target, 0);
+}

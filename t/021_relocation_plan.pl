@@ -1,0 +1,361 @@
+# What is to be moved: reads that other sessions do while a plan is made, compared with what the server's statistics tell of the
+# same reads; and the probe of the devices, where there is room, none, no direct I/O, no tablespace.
+#
+# All disks below a test are the same, so for the plans two tablespaces have latencies that the test gives them.
+use strict;
+use warnings;
+use JSON::PP ();
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', preload => '', init => [ allows_streaming => 1 ], conf => <<'EOC');
+fsync = off
+checkpoint_timeout = 1h
+track_io_timing = off
+max_parallel_workers_per_gather = 0
+allow_in_place_tablespaces = on
+EOC
+my $db = session($node);
+my %folder = map { $_ => PostgreSQL::Test::Utils::tempdir } qw(fast other);
+$db->sql("CREATE TABLESPACE $_ LOCATION '$folder{$_}'") for sort keys %folder;
+
+### The probe
+
+sub probe
+{
+    my ($tablespace, $columns) = @_;
+
+    return $db->sql("SELECT $columns FROM pgscale.tablespace_latency('$tablespace')");
+}
+
+# How many temporary files of the server there are
+sub temporary_files
+{
+    my $tablespace = shift;
+
+    return $db->sql("SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE spcname = '$tablespace'");
+}
+
+$db->sql(q{CREATE TABLE t (id int PRIMARY KEY, n bigint, filler text);
+    INSERT INTO t SELECT i, hashint8(i), repeat('x', 100) FROM generate_series(1, 300000) i; CREATE INDEX t_n ON t (n)});
+$db->sql('CHECKPOINT');
+system 'sync', $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$_')") for qw(t t_pkey t_n);
+
+my $of_temporary = 'of a temporary file, as there was little to read';
+if (probe('fast', 'read_ms IS NULL') eq 't')
+{
+    diag probe('fast', 'status');
+    plan skip_all => 'no direct I/O below the tests';
+}
+my $sound = 'reads BETWEEN 64 AND 256, read_ms > 0 AND read_ms <= max_ms, sequential_mb_s > 0,
+    random_page_cost >= 1 AND random_page_cost = round(random_page_cost::numeric, 1)';
+is(probe('pg_default', $sound), 't|t|t|t', 'a tablespace with relations');
+is(probe('pg_default', 'status'), 'of its relations', 'is read from those');
+is(probe('fast', $sound), 't|t|t|t', 'an empty tablespace');
+is(probe('fast', 'status'), $of_temporary, 'is written to first');
+is(temporary_files('fast'), 0, 'nothing is left of that');
+is(probe('fast', q{abs(random_page_cost - greatest(1, 0.1 * read_ms / (1000 * current_setting('block_size')::int / 1024.0 / 1024.0
+    / sequential_mb_s))) <= 0.0501}), 't', 'the formula of random_page_cost');
+is($db->sql(q{SELECT string_agg(tablespace, ' ') FROM pgscale.tablespace_latency}), 'fast other pg_default', 'the view has all');
+
+# A file that is a hole has nothing to read; one that is so for most of it, too little.
+$db->sql('CREATE TABLE hole (x int) TABLESPACE fast');
+my $hole = $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('hole')");
+open my $fh, '>>:raw', $hole or die $!;
+truncate $fh, 1000 << 20 or die $!;
+is(probe('fast', 'reads, status'), "256|$of_temporary", 'a file that is a hole is not read');
+print $fh 'x' x (17 << 20);
+close $fh;
+system 'sync', $hole;
+is(probe('fast', 'reads, status'), "256|$of_temporary", 'nor is one with a large hole');
+$db->sql('DROP TABLE hole');
+$db->sql('CHECKPOINT');
+
+is($db->sql(q{SET temp_file_limit = '1MB'; SELECT reads, read_ms, random_page_cost, status FROM pgscale.tablespace_latency('fast')}),
+    '0|||temp_file_limit does not allow a file of 64 MB', 'temp_file_limit holds');
+is(probe('pg_default', $sound), 't|t|t|t', 'and is none where nothing is written');
+$db->sql('RESET temp_file_limit');
+
+$db->sql(q{BEGIN; SET LOCAL temp_tablespaces = other; SET LOCAL work_mem = '64kB'; SELECT reads FROM pgscale.tablespace_latency('fast');
+    DECLARE c CURSOR FOR SELECT i FROM generate_series(1, 100000) i ORDER BY -i; FETCH 1 FROM c});
+cmp_ok(temporary_files('other'), '>', 0, 'temp_tablespaces holds after a probe');
+is(temporary_files('fast'), 0, 'nothing goes to the probed one');
+$db->sql('ROLLBACK');
+
+rename $folder{other}, "$folder{other}.away" or die $!;
+like(probe('other', 'reads, read_ms, status'), qr/^0\|\|could not open directory "pg_tblspc.*": No such file/, 'a tablespace that is away');
+is($db->sql("SELECT count(*) FROM pgscale.tablespace_latency WHERE reads > 0"), 2, 'the view has the others');
+my ($state, $error) = $db->try(q{SELECT pgscale.relocation_plan('other', 1)});
+like("$state $error", qr/^55000 .*latency of tablespace "other" is unknown.*tablespace_latency says: could not open/s, 'nothing can move there');
+is(($db->try(q{SELECT pgscale.relocation_plan('fast', 1, '1 ms')}))[0], '00000', 'but elsewhere');
+rename "$folder{other}.away", $folder{other} or die $!;
+is(probe('other', $sound), 't|t|t|t', 'it is back');
+
+### The plan
+
+$db->sql('ALTER FUNCTION pgscale.tablespace_latency(name) RENAME TO probed');
+$db->sql(q{CREATE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT status text) LANGUAGE sql AS $$
+    SELECT CASE $1 WHEN 'fast' THEN 0.1 WHEN 'other' THEN NULL ELSE 8 END::float8, 'unplugged' $$});
+
+# As quote_literal and quote_ident
+sub literal { return q{'} . (shift =~ s/'/''/gr) . q{'}; }
+sub identifier { return '"' . (shift =~ s/"/""/gr) . '"'; }
+my $odd = qq{it's "q" \nline};
+my $long = 'x' x 63;
+my $odd_table = identifier($odd) . ".$long";
+
+# One statement each: several of them would be one transaction
+$db->sql($_) for split /;\n/, <<"EOQ" =~ s/;\n\z//r;
+CREATE TABLE toasted (id int PRIMARY KEY, filler text);
+ALTER TABLE toasted ALTER filler SET STORAGE EXTERNAL;
+INSERT INTO toasted SELECT i, repeat('x', 9000) FROM generate_series(1, 3000) i;
+CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (1000000);
+INSERT INTO p SELECT generate_series(1, 100000);
+CREATE TABLE excluding (id int, EXCLUDE USING btree (id WITH =));
+INSERT INTO excluding SELECT generate_series(1, 3000);
+CREATE TABLE there (id int PRIMARY KEY USING INDEX TABLESPACE fast) TABLESPACE fast;
+INSERT INTO there SELECT generate_series(1, 1000);
+CREATE TABLE unknown (id int) TABLESPACE other;
+INSERT INTO unknown SELECT generate_series(1, 1000);
+CREATE TABLE airy (id int PRIMARY KEY);
+INSERT INTO airy SELECT generate_series(1, 200000);
+DELETE FROM airy WHERE id % 10 <> 0;
+CREATE TABLE dropped (id int);
+INSERT INTO dropped SELECT generate_series(1, 1000);
+CREATE TABLE rewritten (id int);
+INSERT INTO rewritten SELECT generate_series(1, 1000);
+CREATE TABLE built (id int);
+INSERT INTO built SELECT generate_series(1, 1000);
+CREATE SCHEMA @{[ identifier($odd) ]};
+CREATE TABLE $odd_table (id int);
+INSERT INTO $odd_table SELECT generate_series(1, 3000);
+CREATE INDEX @{[ identifier($odd) ]} ON $odd_table (id);
+VACUUM (FREEZE, ANALYZE)
+EOQ
+my $odd_index = $db->sql('SELECT oid FROM pg_class WHERE relname = ' . literal($odd));
+$db->quit;
+$node->restart;    # nothing is in shared buffers
+$db = session($node);
+my $reader = session($node);
+my $other = session($node);
+my $planner = session($node);
+my $waiting = q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND pid = } . $planner->pid;
+
+# What the server has counted up to now: reads of all relations, the time that they took, and reads of some.
+sub counted
+{
+    my @relations = @_;
+    my $reads = 'pg_stat_get_blocks_fetched(oid) - pg_stat_get_blocks_hit(oid)';
+
+    return split /\|/, $db->sql("SELECT (SELECT sum($reads) FROM pg_class WHERE NOT relisshared),
+        (SELECT blk_read_time FROM pg_stat_database WHERE datname = current_database()), "
+          . join ', ', map { "(SELECT $reads FROM pg_class WHERE oid = $_)" } @relations);
+}
+
+# plan_while BUDGET, CODE: the plan of a window in which the code is run, as a hash by OID, and the OIDs in its order. When a
+# window ends is not ours to say: where the code did not end within it, both are done again with a longer one.
+sub plan_while
+{
+    my ($budget, $code) = @_;
+
+    for (my $seconds = 2; $seconds < 100; $seconds *= 2)
+    {
+        $planner->start("SELECT to_json(r.*) FROM (SELECT *, relation::oid AS oid
+            FROM pgscale.relocation_plan('fast', $budget, '$seconds s')) r");
+        until_true(sub { $db->sql($waiting) }) or die 'it does not wait';
+        $code->();
+        my $in_time = $db->sql($waiting);
+        my ($failed, $text) = $planner->finish;
+        $failed eq '00000' or die $text;
+        next unless $in_time;
+        my @rows = map { JSON::PP::decode_json($_) } split /\n/, $text;
+        return ({ map { $_->{oid} => $_ } @rows }, map { $_->{oid} } @rows);
+    }
+    die 'it never ends in time';
+}
+
+my %oid;
+sub oid { my $name = shift; return $oid{$name} //= $db->sql("SELECT '$name'::regclass::oid"); }
+
+sub read_all
+{
+    my $timed = shift;
+    my $join = 'JOIN LATERAL (SELECT filler FROM %s) r ON true';
+
+    $reader->sql("SET track_io_timing = $timed; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off");
+    $reader->sql("SELECT count(filler) FROM generate_series(1, 300000, 101) i " . sprintf $join, 't WHERE id = i');
+    $reader->sql("SELECT count(filler) FROM generate_series(1, 300000, 401) i " . sprintf $join, 't WHERE n = hashint8(i)');
+    $reader->sql("SELECT sum(length(filler || '')) FROM generate_series(1, 3000, 3) i " . sprintf $join, 'toasted WHERE id = i');
+    $reader->sql("SELECT count(*) FROM $_ WHERE id > 0") for 'p', 'excluding', 'there', 'airy', 'unknown', $odd_table;
+    $reader->sql('SET track_io_timing = off');
+    $reader->sql('SELECT pg_stat_force_next_flush()');
+    return;
+}
+
+# The choice, made once more
+sub chosen_by_hand
+{
+    my ($plan, $budget) = @_;
+    my @chosen;
+
+    for my $row (sort { $b->{saved_ms_per_s} / $b->{size_after_bytes} <=> $a->{saved_ms_per_s} / $a->{size_after_bytes}
+            || $a->{oid} <=> $b->{oid} }
+        grep { ($_->{saved_ms_per_s} // 0) > 0 } values %$plan)
+    {
+        next if $row->{size_after_bytes} > $budget;
+        $budget -= $row->{size_after_bytes};
+        push @chosen, $row->{oid};
+    }
+    return join ' ', sort @chosen;
+}
+sub chosen { my $plan = shift; return join ' ', sort map { $_->{oid} } grep { $_->{chosen} } values %$plan; }
+
+sub near
+{
+    my ($got, $expected, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return ok($expected > 0 && abs($got - $expected) <= 0.02 * $expected, $name) || diag "got $got, expected $expected";
+}
+
+my $toast = $db->sql(q{SELECT reltoastrelid FROM pg_class WHERE relname = 'toasted'});
+my @parts = (map({ oid($_) } qw(unknown there there_pkey t t_pkey t_n toasted)), $toast, $db->sql("SELECT indexrelid FROM pg_index WHERE indrelid = $toast"));
+my $discarded = 'discarded: built or rewritten during the window';
+
+oid($_) for qw(toasted_pkey p1 p1_pkey excluding unknown rewritten airy airy_pkey there);
+my (@before, @after);
+my ($plan, @order) = plan_while('1::bigint << 40', sub {
+    @before = counted(@parts);
+    read_all('on');
+    $other->sql('TRUNCATE rewritten');
+    $other->sql('DROP TABLE IF EXISTS dropped');
+    @after = counted(@parts);
+});
+my ($sum, $ms, $unknown, $there, $there_pkey, $t, $t_pkey, $t_n, @toasted) = map { $after[$_] - $before[$_] } 0 .. $#after;
+my $toasted = $toasted[0] + $toasted[1] + $toasted[2];
+my %row = map { $_ => $plan->{ oid($_) } } keys %oid;
+
+is(join(' ', sort keys %$plan),
+    join(' ', sort $odd_index, $db->sql("SELECT indrelid FROM pg_index WHERE indexrelid = $odd_index"),
+        map { oid($_) } qw(t t_pkey t_n toasted toasted_pkey p1 p1_pkey excluding unknown rewritten airy airy_pkey)),
+    'what was read and can move');
+is("$row{p1_pkey}{kind} $row{t}{kind} $row{t}{source} $row{unknown}{source}", 'index table pg_default other', 'what it is and where');
+cmp_ok($toasted[1], '>', $toasted[0], 'TOAST was read');
+near($row{t}{reads_per_s} / $row{t_pkey}{reads_per_s}, $t / $t_pkey, 'reads as the server counted them');
+near($row{toasted}{reads_per_s} / $row{t_n}{reads_per_s}, $toasted / $t_n, 'those of TOAST are the table\'s');
+my $seconds = $t / $row{t}{reads_per_s};
+cmp_ok($seconds, '>=', 2, 'a second is one');
+$there += $there_pkey;
+my $factor = $ms / (($sum - $unknown - $there) * 8 + $there * 0.1);
+my $share = $factor < 1 ? $factor : 1;
+near($row{$_}{here_ms}, 8 * $factor, "$_: a read takes here what it took") for qw(t t_n toasted);
+near($row{$_}{there_ms}, 0.1 * $share, "$_: there what that device takes for those that get to it") for qw(t t_n toasted);
+near($row{t}{physical_reads_per_s}, $t * $share / $seconds, 'how many those are');
+near($row{t}{saved_ms_per_s}, $t * (8 * $factor - 0.1 * $share) / $seconds, 'what that saves');
+near($row{t}{saved_ms_per_s_per_gb}, $row{t}{saved_ms_per_s} / $row{t}{size_after_bytes} * 2**30, 'and per GB');
+is("$row{t}{status} $row{t_pkey}{status}", 'chosen chosen', 'there is room for all');
+is(chosen($plan), chosen_by_hand($plan, 2**40), 'all is chosen that saves something');
+is($row{rewritten}{status}, $discarded, 'what was rewritten is discarded');
+is($row{unknown}{status}, 'latency here is unknown: unplugged', 'no latency here');
+is("$row{t_n}{size_bytes}|$row{toasted}{size_bytes}", $db->sql("SELECT pg_total_relation_size('t_n'), pg_table_size('toasted')"),
+    'sizes, that of a table with its TOAST');
+is($row{t}{size_after_bytes}, $row{t}{size_bytes}, 'a table stays as large');
+
+# The statements name what is meant.
+for my $row ($plan->{$odd_index}, $row{t})
+{
+    my ($kind, $what, $where) = $row->{statement} =~
+      /\ASELECT pgscale\.relocate_(index|table)\((.*), ('fast')(?:, mode => 'lock')?\);\z/s;
+    is($kind, $row->{kind}, 'a statement');
+    is($db->sql("SELECT $what\::regclass::oid"), $row->{oid}, $what);
+}
+like($row{t}{statement}, qr/mode => 'lock'/, 'a table is moved under a lock');
+
+# Predicted against rebuilt
+$db->sql('REINDEX TABLE airy; REINDEX INDEX t_n');
+for my $index (qw(airy_pkey t_n))
+{
+    my $real = $db->sql("SELECT pg_relation_size('$index')");
+    my $guess = $row{$index}{size_after_bytes};
+
+    ok($guess >= $real && $guess <= $real * 1.15, "$index: its size once rebuilt") || diag "$guess, really $real";
+}
+cmp_ok($row{airy_pkey}{size_after_bytes}, '<', $row{airy_pkey}{size_bytes} / 5, 'much of one index is air');
+
+# Under a budget, while an index is being built: a transaction holds that up.
+$other->sql('BEGIN; INSERT INTO built VALUES (0)');
+my $builder = session($node);
+$builder->start('CREATE INDEX CONCURRENTLY built_id ON built (id)');
+$db->poll_ok('SELECT count(*) FROM pg_stat_progress_create_index', 'an index is being built', 1);
+my $budget = $row{t_pkey}{size_after_bytes} + $row{airy_pkey}{size_after_bytes} + 100_000;
+($plan, @order) = plan_while($budget, sub { read_all('on') });
+is($plan->{ oid('built') }{status}, $discarded, 'a table of which an index is built is discarded');
+ok(!$plan->{ oid('built_id') }, 'an index that is not there yet has no row');
+$other->sql('COMMIT');
+is(($builder->finish)[0], '00000', 'it is built');
+is(chosen($plan), chosen_by_hand($plan, $budget), 'what saves most per byte is chosen, and what fits beside it');
+isnt(chosen($plan), '', 'which is something');
+is($plan->{ oid('toasted') }{status}, 'does not fit into the budget', 'the rest does not fit');
+is(join(' ', @order), join(' ', sort { $plan->{$b}{chosen} <=> $plan->{$a}{chosen}
+        || ($plan->{$b}{saved_ms_per_s} // -1) <=> ($plan->{$a}{saved_ms_per_s} // -1) || $a <=> $b } @order),
+    'chosen ones first, then by what they save');
+
+# Without timed reads
+($plan) = plan_while('1::bigint << 40', sub { $db->sql("SELECT pgscale.os_evict('t')"); read_all('off') });
+my $cached = $db->sql(q{SELECT sum(kernel_bytes) / sum(size_bytes)::float8 FROM pgscale.relation_os_cache('t')});
+$row{t} = $plan->{ oid('t') };
+like($row{t}{status}, qr/; an estimate: no read was timed/, 'without timed reads the plan is an estimate');
+ok(abs($row{t}{here_ms} - 8 * (1 - $cached)) < 0.01 && abs($row{t}{there_ms} - 0.1 * (1 - $cached)) < 0.001,
+    "the kernel's cache stands for what it answers") || diag "$cached cached, $row{t}{here_ms} and $row{t}{there_ms} ms";
+
+$planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '1 day')});
+until_true(sub { $db->sql($waiting) });
+$db->sql('SELECT pg_cancel_backend(' . $planner->pid . ')');
+is(($planner->finish)[0], '57014', 'it can be cancelled');
+$planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '2 s')});
+until_true(sub { $db->sql($waiting) });
+$db->sql('SELECT pg_stat_reset()');
+like(($planner->finish)[1], qr/statistics were reset during the window/, 'statistics that were reset are none');
+
+### Elsewhere
+
+# On a standby, in a tablespace that lies within each server's own folder
+$_->quit for $reader, $other, $planner, $builder;
+$db->sql($_) for 'DROP FUNCTION pgscale.tablespace_latency(name)', 'ALTER FUNCTION pgscale.probed(name) RENAME TO tablespace_latency',
+  'DROP TABLE there, unknown', 'DROP TABLESPACE other', 'DROP TABLESPACE fast';
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+$db->sql(q{CREATE TABLESPACE within LOCATION ''});
+my $on_standby = session($standby);
+$on_standby->poll_ok(q{SELECT count(*) FROM pg_tablespace WHERE spcname = 'within'}, 'a standby has caught up', 1);
+is($on_standby->sql("SELECT $sound, status FROM pgscale.tablespace_latency('within')"), "t|t|t|t|$of_temporary", 'an empty tablespace of a standby');
+is($on_standby->sql("SELECT $sound FROM pgscale.tablespace_latency('pg_default')"), 't|t|t|t', 'and what it has');
+is(($on_standby->try(q{SELECT pgscale.relocation_plan('within', 1, '1 ms')}))[0], '00000', 'a plan for what the standby reads');
+is($on_standby->sql(q{SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE spcname = 'within'}), 0, 'nothing is left');
+$on_standby->quit;
+$standby->stop;
+
+# Without direct I/O
+SKIP:
+{
+    my $path = refuse_direct_io($node);
+    skip 'no filter of system calls can be set up here', 2 unless $path;
+    $db->sql("CREATE TABLESPACE fast LOCATION '$folder{fast}'");
+    $db->quit;
+    $node->stop;
+    { local $ENV{PATH} = $path; $node->start }
+    $db = session($node);
+    is(probe('pg_default', '*'), 'pg_default|0|||||its file system does not do direct I/O', 'a file system without direct I/O says so');
+    is(probe('fast', '*'), 'fast|0|||||its file system does not do direct I/O', 'also where there is nothing to read');
+    is(temporary_files('fast'), 0, 'and nothing stays');
+}
+
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|terminated by signal/, $_->name . ': nothing crashed') for $node, $standby;
+$db->quit;
+$node->stop;
+done_testing();
