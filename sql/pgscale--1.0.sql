@@ -198,17 +198,302 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.sweeper_reset() IS
 'sets the counts of pgscale.sweeper_stats to zero';
 
+---- bufusage
+
+CREATE FUNCTION pgscale.buffer_usage(
+    OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
+    OUT dirty bigint, OUT pinned bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
+COMMENT ON FUNCTION pgscale.buffer_usage() IS
+'shared buffers by usage count; NULL for those that hold no page';
+
+CREATE VIEW pgscale.buffer_usage AS SELECT * FROM pgscale.buffer_usage();
+COMMENT ON VIEW pgscale.buffer_usage IS
+'shared buffers by usage count; NULL for those that hold no page';
+
+CREATE FUNCTION pgscale.buffer_usage_sample(
+    n integer DEFAULT 65536,
+    OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
+    OUT fraction_low double precision, OUT fraction_high double precision,
+    OUT dirty bigint, OUT pinned bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_buffer_usage_sample'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 7;
+COMMENT ON FUNCTION pgscale.buffer_usage_sample(integer) IS
+'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each share';
+
+CREATE FUNCTION pgscale.relation_buffers(
+    OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
+    OUT fork text, OUT buffers bigint, OUT bytes bigint, OUT dirty bigint,
+    OUT mean_usage double precision, OUT cached_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.relation_buffers() IS
+'how much of each relation''s fork is in shared buffers, of all databases';
+
+CREATE VIEW pgscale.relation_buffers AS
+    SELECT * FROM pgscale.relation_buffers() ORDER BY buffers DESC;
+COMMENT ON VIEW pgscale.relation_buffers IS
+'how much of each relation''s fork is in shared buffers, of all databases, most first';
+
+CREATE FUNCTION pgscale.clock_sweep(
+    OUT buffers integer, OUT passes bigint, OUT hand integer,
+    OUT since timestamptz, OUT ticks bigint, OUT allocations bigint,
+    OUT ticks_per_allocation double precision, OUT seconds_per_pass double precision,
+    OUT unused_fraction double precision, OUT zero_fraction double precision,
+    OUT max_fraction double precision, OUT expected_search double precision,
+    OUT finding text)
+AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.clock_sweep() IS
+'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+
+CREATE VIEW pgscale.clock_sweep AS SELECT * FROM pgscale.clock_sweep();
+COMMENT ON VIEW pgscale.clock_sweep IS
+'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+
+CREATE FUNCTION pgscale.clock_sweep_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_clock_sweep_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
+'has the rates of pgscale.clock_sweep begin anew';
+
+---- oscache
+
+CREATE FUNCTION pgscale.relation_os_cache(
+    relation regclass DEFAULT NULL,
+    OUT relation regclass, OUT fork text, OUT size_bytes bigint,
+    OUT buffers_bytes bigint, OUT kernel_bytes bigint, OUT both_bytes bigint,
+    OUT kernel_dirty_bytes bigint, OUT writeback_bytes bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_relation_os_cache'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.relation_os_cache(regclass) IS
+'one row a fork of a relation, or of all: what shared buffers, the kernel''s cache and both hold, and what the kernel has yet to write, which is an upper bound; takes no lock';
+
+CREATE VIEW pgscale.relation_os_cache AS
+    SELECT * FROM pgscale.relation_os_cache(NULL)
+     WHERE size_bytes > 0
+     ORDER BY kernel_bytes DESC NULLS LAST;
+COMMENT ON VIEW pgscale.relation_os_cache IS
+'one row a fork of each relation of this database that is not empty, largest share of the kernel''s cache first: what shared buffers, that cache and both hold, and what the kernel has yet to write, which is an upper bound';
+
+CREATE FUNCTION pgscale.flush_relation(relation regclass, wait boolean DEFAULT false)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_flush_relation'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.flush_relation(regclass, boolean) IS
+'writes a relation''s dirty buffers, returns their bytes, and has the kernel begin to write the relation to disk; with wait, returns when it is there';
+
+CREATE FUNCTION pgscale.os_evict(relation regclass)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_os_evict'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.os_evict(regclass) IS
+'drops what is clean of a relation from the kernel''s cache, and returns how many bytes that were; what is dirty stays, and begins to be written';
+
+---- writeback
+
+CREATE FUNCTION pgscale.kernel_writeback(
+    OUT state text, OUT decision text, OUT decided_at timestamptz,
+    OUT cluster_dirty_bytes bigint, OUT cap_bytes bigint, OUT peak_dirty_bytes bigint,
+    OUT skipped_bytes bigint, OUT redirty_fraction double precision,
+    OUT server_bytes_per_s bigint, OUT disk_bytes_per_s bigint, OUT window_bytes bigint,
+    OUT written_bytes bigint, OUT found_bytes bigint, OUT unseen_bytes bigint,
+    OUT requests bigint, OUT requested_bytes bigint, OUT taken_bytes bigint,
+    OUT request_ms double precision, OUT backed_off bigint,
+    OUT rounds bigint, OUT errors bigint, OUT cpu_ms double precision, OUT stats_reset timestamptz,
+    OUT dirty_bytes bigint, OUT writeback_bytes bigint,
+    OUT background_threshold_bytes bigint, OUT threshold_bytes bigint,
+    OUT io_pressure double precision)
+AS 'MODULE_PATHNAME', 'pgscale_kernel_writeback'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.kernel_writeback() IS
+'what the kernel has yet to write, for this cluster and in all, and what is done about it';
+
+CREATE VIEW pgscale.kernel_writeback AS SELECT * FROM pgscale.kernel_writeback();
+COMMENT ON VIEW pgscale.kernel_writeback IS
+'what the kernel has yet to write, for this cluster and in all, and what is done about it';
+
+CREATE FUNCTION pgscale.writeback_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_writeback_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.writeback_reset() IS
+'sets the counts of pgscale.kernel_writeback to zero';
+
+---- relocation
+
+-- Written and read by the library alone; what users see is relocation_jobs.
+CREATE TABLE pgscale.relocation_job (
+    job bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind text NOT NULL,
+    relation oid NOT NULL,
+    heap oid NOT NULL,
+    relation_name text NOT NULL,
+    heap_name text NOT NULL,
+    source oid NOT NULL,
+    target oid NOT NULL,
+    source_name name NOT NULL,
+    target_name name NOT NULL,
+    role oid NOT NULL,
+    role_name name NOT NULL,
+    amcheck boolean NOT NULL,
+    prewarm boolean NOT NULL,
+    lock_timeout_ms integer NOT NULL,
+    block_ms_predicted double precision,
+    bytes bigint NOT NULL,
+    bytes_after bigint,
+    undo_of bigint,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamptz,
+    finished_at timestamptz,
+    not_before timestamptz NOT NULL DEFAULT clock_timestamp(),
+    state text NOT NULL DEFAULT 'queued',
+    cancel boolean NOT NULL DEFAULT false,
+    attempts integer NOT NULL DEFAULT 0,
+    crashes integer NOT NULL DEFAULT 0,
+    pid integer,
+    new_index oid,
+    before text,
+    sqlstate text,
+    message text);
+CREATE UNIQUE INDEX relocation_job_open ON pgscale.relocation_job (relation) WHERE finished_at IS NULL;
+COMMENT ON TABLE pgscale.relocation_job IS
+'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
+COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
+'ids of relocation jobs';
+
+CREATE VIEW pgscale.relocation_jobs AS
+    SELECT j.job, j.kind, j.relation_name AS relation, j.heap_name AS "table",
+           j.source_name AS source, j.target_name AS target, j.role_name AS requested_by,
+           j.requested_at, j.started_at, j.finished_at, j.state,
+           CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
+           CASE WHEN j.finished_at IS NOT NULL THEN NULL
+                WHEN p.blocks_total > 0 THEN round(100.0 * p.blocks_done / p.blocks_total, 1)
+                WHEN p.tuples_total > 0 THEN round(100.0 * p.tuples_done / p.tuples_total, 1)
+                WHEN p.lockers_total > 0 THEN round(100.0 * p.lockers_done / p.lockers_total, 1)
+           END AS percent,
+           j.bytes, j.bytes_after, j.attempts,
+           CASE WHEN j.state IN ('queued', 'waiting') THEN j.not_before END AS wait_until,
+           j.block_ms_predicted, j.sqlstate, j.message, j.undo_of
+      FROM pgscale.relocation_job j
+      LEFT JOIN pg_stat_progress_create_index p
+           ON p.pid = j.pid AND p.datname = current_database()
+     ORDER BY j.job;
+COMMENT ON VIEW pgscale.relocation_jobs IS
+'moves of indexes and tables to other tablespaces, asked for in this database: how far they are or how they ended';
+
+CREATE FUNCTION pgscale.relocate_index(
+    index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean) IS
+'queues the online move of an index, of a partitioned one all leaves, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_indexes(
+    "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean) IS
+'queues the online move of all indexes of a table and of its partitions, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_all_indexes(
+    source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
+COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean) IS
+'queues the online move of all indexes of this database that are in the source tablespace, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_table(
+    "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s')
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) IS
+'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode lock blocks its use meanwhile, mode online says what to use instead';
+
+CREATE FUNCTION pgscale.relocation_cancel(job bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_relocation_cancel'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS
+'ends a relocation job, and cleans up after it; false if it had ended already';
+
+CREATE FUNCTION pgscale.relocation_undo(job bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocation_undo'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS
+'queues the move back to where a done job has moved it from, and returns the new job';
+
+CREATE PROCEDURE pgscale.relocation_wait(
+    job bigint, timeout interval DEFAULT '1 hour', INOUT state text DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_relocation_wait'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
+'waits until a relocation job has ended, or for so long, and shows its state';
+---- relocation plan
+
+CREATE FUNCTION pgscale.tablespace_latency(
+    tablespace name DEFAULT NULL,
+    OUT tablespace name, OUT reads integer,
+    OUT read_ms double precision, OUT max_ms double precision,
+    OUT sequential_mb_s double precision, OUT random_page_cost double precision,
+    OUT status text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tablespace_latency'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
+'what the device below a tablespace, or each one, can do, measured now past all caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests: greatest(1, 0.1 * read_ms / ms of a page read in sequence), since PostgreSQL''s documentation has its default of 4 stand for 40 times slower reads of which 90 % are cached';
+
+CREATE VIEW pgscale.tablespace_latency AS
+    SELECT * FROM pgscale.tablespace_latency(NULL) ORDER BY tablespace;
+COMMENT ON VIEW pgscale.tablespace_latency IS
+'one row a tablespace: what its device can do, measured now past all caches';
+
+CREATE FUNCTION pgscale.relocation_plan(
+    tablespace name, budget_bytes bigint, duration interval DEFAULT '30 seconds',
+    OUT kind text, OUT relation regclass, OUT source name,
+    OUT size_bytes bigint, OUT size_after_bytes bigint,
+    OUT reads_per_s double precision, OUT physical_reads_per_s double precision,
+    OUT here_ms double precision, OUT there_ms double precision,
+    OUT saved_ms_per_s double precision, OUT saved_ms_per_s_per_gb double precision,
+    OUT chosen boolean, OUT statement text, OUT status text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_relocation_plan'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
+'what to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses what saves most per byte under the budget; ends in the statement that moves each';
+
 ---- privileges
 
 REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgscale FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgscale FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;
+REVOKE ALL ON pgscale.relocation_job FROM pg_monitor;
+-- to look at it makes the disks work
+REVOKE SELECT ON pgscale.tablespace_latency FROM pg_monitor;
 GRANT EXECUTE ON FUNCTION
+    pgscale.buffer_usage(),
+    pgscale.buffer_usage_sample(integer),
+    pgscale.clock_sweep(),
     pgscale.health(),
+    pgscale.kernel_writeback(),
     pgscale.query_waits(),
+    pgscale.relation_buffers(),
+    pgscale.relation_os_cache(regclass),
     pgscale.sampler_current(integer),
     pgscale.sampler_history(),
     pgscale.sampler_profile(),

@@ -26,10 +26,14 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 
+#include "bufusage.h"
+#include "oscache.h"
 #include "pgscale.h"
 #include "query_waits.h"
+#include "relocate.h"
 #include "sampler.h"
 #include "sweeper.h"
+#include "writeback.h"
 
 PG_MODULE_MAGIC;
 
@@ -37,6 +41,10 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_sampler_module,
 	&pgscale_query_waits_module,
 	&pgscale_sweeper_module,
+	&pgscale_bufusage_module,
+	&pgscale_oscache_module,
+	&pgscale_writeback_module,
+	&pgscale_relocate_module,
 	NULL
 };
 

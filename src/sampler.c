@@ -70,10 +70,7 @@
 #define PREFETCH_SLOTS	8
 
 /* Without a tick for so long, and several periods, something is wrong. */
-#define STALLED_US		(5 * USECS_PER_SEC)
-
-/* How long after its start the server may take to start the worker. */
-#define STARTING_US		(5 * USECS_PER_SEC)
+#define STALLED_MS		5000
 
 /* Settings. */
 static bool sampler_enabled = true;
@@ -536,8 +533,6 @@ pgscale_sampler_reset(PG_FUNCTION_ARGS)
 static void
 sampler_health(PgscaleHealth *health)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
 	health->working = false;
 	if (!pgscale_health_preloaded(health))
 		return;
@@ -549,24 +544,10 @@ sampler_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.sampler to on and reload";
 	}
-	else if (stats->pid == 0 && now - PgStartTime < STARTING_US)
-		health->reason = "the server has just started";
-	else if (stats->pid == 0 && stats->starts == 0)
-	{
-		health->reason = psprintf("its background worker was never started; max_worker_processes is %d",
-								  max_worker_processes);
-		health->action = "raise max_worker_processes and restart; the server log tells more";
-	}
-	else if (stats->pid == 0)
-	{
-		health->reason = "its background worker ended and is started again within a second";
-		health->action = "if this lasts, see the server log";
-	}
-	else if (now - stats->last_tick_at > Max(STALLED_US, 10 * stats->period_ns / 1000))
-	{
-		health->reason = psprintf("its background worker, process %d, does not tick", stats->pid);
-		health->action = "check whether that process is stopped or starved of CPU";
-	}
+	else if ((health->reason = pgscale_worker_trouble(stats->pid, stats->starts, stats->last_tick_at,
+													  Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS),
+													  &health->action)) != NULL)
+		return;
 	else if (!pgstat_track_activities)
 	{
 		health->reason = "track_activities is off, so time on CPU and queries are unknown";

@@ -65,10 +65,7 @@
 #define WARM_TICKS		20
 
 /* Without a tick for so long, something is wrong. */
-#define STALLED_US		(5 * USECS_PER_SEC)
-
-/* How long after its start the server may take to start the workers. */
-#define STARTING_US		(5 * USECS_PER_SEC)
+#define STALLED_MS		5000
 
 static PgscaleSweeperShare *share = NULL;
 static PgscaleTimer timer;
@@ -283,7 +280,7 @@ launch_writers(int64 now)
 		snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
 		writer->launched_ns = now;
 		share->no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-												 share->number * PGSCALE_SWEEPER_MAX_WRITERS + i);
+												 share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, NULL);
 	}
 	if (running == pgscale_sweeper_settings.writers)
 		share->no_slots = false;
@@ -407,39 +404,20 @@ pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* What keeps a worker from working, or NULL. */
+/* What keeps a sweeper from working, or NULL. */
 static const char *
 trouble(const PgscaleSweeperShare *s, PgscaleHealth *health)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	bool		starting = now - PgStartTime < STARTING_US;
+	const char *reason = pgscale_worker_trouble(s->pid, s->starts, s->last_tick_at, STALLED_MS,
+												&health->action);
 
-	if (starting && s->pid == 0)
-		return "the server has just started";
-	if (s->pid == 0 && s->starts == 0)
-	{
-		health->action = "raise max_worker_processes and restart; the server log tells more";
-		return psprintf("its background worker %d was never started; max_worker_processes is %d",
-						s->number + 1, max_worker_processes);
-	}
-	if (s->pid == 0)
-	{
-		health->action = "if this lasts, see the server log";
-		return psprintf("its background worker %d ended and is started again within a second",
-						s->number + 1);
-	}
-	if (health->enabled && now - s->last_tick_at > STALLED_US && !starting)
-	{
-		health->action = "check whether that process is stopped or starved of CPU";
-		return psprintf("its background worker, process %d, does not tick", s->pid);
-	}
-	if (s->state == PGSCALE_SWEEPER_WORKING && s->no_slots)
+	if (reason == NULL && s->state == PGSCALE_SWEEPER_WORKING && s->no_slots)
 	{
 		health->action = "raise max_worker_processes and restart";
 		return psprintf("the server has no slot for all its writers; max_worker_processes is %d",
 						max_worker_processes);
 	}
-	return NULL;
+	return reason;
 }
 
 static void

@@ -12,13 +12,26 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+#include "postmaster/bgworker.h"
+
 /* Registers a worker that runs function(arg), from consistency on, for ever. */
 extern void pgscale_worker_register(const char *name, const char *function, int32 arg);
 
 /*
  * Starts one now, for once.  Returns false if the server has no slot for it.
+ * handle may be NULL.
  */
-extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg);
+extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg,
+								  BackgroundWorkerHandle **handle);
+
+/*
+ * For pgscale.health: what keeps a worker from working, or NULL, and in *action
+ * what can be done.  It shows its process id (0: none), how often it was started,
+ * and when it last was seen at work, which must be less than so long ago.
+ */
+extern const char *pgscale_worker_trouble(int pid, uint64 starts, TimestampTz last_at,
+										  int64 stalled_ms, const char **action);
 
 /* First thing in a worker: signals, connection, wait event name. */
 extern void pgscale_worker_start(const char *wait_event_name);

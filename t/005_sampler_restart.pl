@@ -10,10 +10,12 @@ my $node = pgscale_node('main', conf => 'pgscale.sampler_period = 1');
 my $file = $node->data_dir . '/pg_stat/pgscale_sampler.stat';
 my $db = session($node);
 
-# Extensions' events lose their names with their numbers, pgscale's own included.
+# Extensions' events and locks lose their names with their numbers, pgscale's own included.
 my $all = q{SELECT md5(string_agg(p::text, ' ' ORDER BY p::text COLLATE "C")) FROM
-    (SELECT backend_type, datid, userid, queryid, event_type, CASE event_type WHEN 'Extension' THEN '' ELSE event END,
-            samples, wait_ms, idle FROM pgscale.sampler_profile()) p};
+    (SELECT backend_type, datid, userid, queryid, event_type,
+            CASE WHEN event_type = 'Extension' OR event ~ '^(pgscale|extension$)' THEN '' ELSE event END,
+            sum(samples), round(sum(wait_ms)::numeric, 3), idle FROM pgscale.sampler_profile()
+      GROUP BY 1, 2, 3, 4, 5, 6, 9) p};
 my $totals = 'SELECT samples, wait_ms, evictions, stats_reset FROM pgscale.sampler_stats';
 my $reconcile = 'SELECT (SELECT sum(samples) FROM pgscale.sampler_profile()) = samples FROM pgscale.sampler_stats';
 

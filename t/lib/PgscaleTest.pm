@@ -8,14 +8,17 @@ package PgscaleTest;
 use strict;
 use warnings;
 use Carp;
+use Config;
 use Exporter 'import';
+use Fcntl ();
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node have_module kill_postmaster process_state session churn until_true until_ok);
+our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_direct_io process_state
+  session churn until_true until_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -61,6 +64,61 @@ sub kill_postmaster
     $node->kill9;
     shmctl $shmid, 0, 0 or diag "shared memory segment $shmid: $!";    # IPC_RMID: when nobody is attached any more
     return;
+}
+
+# A PATH with which a server starts that the kernel answers some system calls of with an error: a pg_ctl that sets up a filter
+# first, whose instructions are a list in Perl, of four numbers each. undef if no filter can be set up here.
+sub _filtered
+{
+    my ($node, $instructions) = @_;
+    my $bin = $node->basedir . '/filtered';
+    my $pg_ctl = do { my $dir = qx(pg_config --bindir); chomp $dir; "$dir/pg_ctl" };
+
+    return unless eval { local $SIG{__WARN__} = sub { }; require 'syscall.ph' };
+    mkdir $bin;
+    open my $wrapper, '>', "$bin/pg_ctl" or die $!;
+    print $wrapper <<"EOW";
+#!$Config{perlpath}
+require 'syscall.ph';
+my \@filter = ($instructions);
+my \$filter = pack '(SCCL)*', \@filter;
+my \$program = pack 'S x![J] P', \@filter / 4, \$filter;
+syscall(SYS_prctl(), 38, 1, 0, 0, 0) == 0 or die "PR_SET_NO_NEW_PRIVS: \$!";
+syscall(SYS_prctl(), 22, 2, \$program, 0, 0) == 0 or die "PR_SET_SECCOMP: \$!";
+exec \$ENV{REAL_PG_CTL} || '$pg_ctl', \@ARGV;
+EOW
+    close $wrapper;
+    chmod 0755, "$bin/pg_ctl" or die $!;
+    local $ENV{REAL_PG_CTL} = '/bin/true';
+    return system("$bin/pg_ctl") == 0 ? "$bin:$ENV{PATH}" : undef;
+}
+
+# One that may not call cachestat, as in many a container: it fails with REFUSE_WITH of the environment, or EPERM.
+sub refuse_cachestat
+{
+    my $node = shift;
+
+    return _filtered($node, <<'EOF');
+0x20, 0, 0, 0,           # load the system call's number
+0x15, 0, 1, 451,         # unless it is this one, go on with the last
+0x06, 0, 0, 0x00050000 | ($ENV{REFUSE_WITH} // 1),    # SECCOMP_RET_ERRNO
+0x06, 0, 0, 0x7fff0000
+EOF
+}
+
+# One whose file systems know no direct I/O: openat with that flag fails with EINVAL.
+sub refuse_direct_io
+{
+    my $node = shift;
+
+    return _filtered($node, sprintf <<'EOF', Fcntl::O_DIRECT());
+0x20, 0, 0, 0,
+0x15, 0, 3, SYS_openat(),
+0x20, 0, 0, 32,          # load its flags
+0x45, 0, 1, %d,          # unless this one is set, go on with the last
+0x06, 0, 0, 0x00050000 | 22,
+0x06, 0, 0, 0x7fff0000
+EOF
 }
 
 # The letter that the kernel has for a process' state; empty if there is none.

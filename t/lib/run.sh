@@ -18,10 +18,11 @@ passed=0
 failed=0
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/pgscale-test.XXXXXX")
-child=
+child=''
+tests=()
 finish() {
     local f pid
-    [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null || true
+    for pid in $child "${tests[@]}"; do { kill "$pid" && wait "$pid"; } 2>/dev/null || true; done
     # servers that outlived an interrupted or crashed test; the folder's name makes sure that they are ours
     while IFS= read -r f; do
         pid=$(head -n 1 "$f")
@@ -87,10 +88,11 @@ if [ -n "$REGRESS" ]; then
     passed=$((passed + ok)) failed=$((failed + bad))
 fi
 
-for test in $TAP; do
+# tap TEST: runs one, says how it went, and leaves "passed failed" in $work/NAME.counts
+tap() {
+    local test=$1 name since=$SECONDS ok bad
     name=$(basename "$test" .pl)
-    since=$SECONDS
-    [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; failed=$((failed + 1)); break; }
+    trap '[ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null; exit 130' INT TERM HUP
     # the names of the output folders differ: TESTDIR until 15, the other two since 16
     mkdir -p "$work/$name/tmp_check/log"
     [ ${#user[@]} = 0 ] || chown -R nobody "$work/$name"
@@ -107,8 +109,22 @@ for test in $TAP; do
         tail -n 60 "$work/$name"/tmp_check/log/* || true
         keep "$name" "$work/$name/tmp_check/log/." "$work/$name.out"
     fi
-    passed=$((passed + ok)) failed=$((failed + bad))
+    echo "$ok $bad" >"$work/$name.counts"
     echo "# $test: $ok ok, $bad not ok, $((SECONDS - since)) s"
+}
+
+# Mostly they wait for something to happen, so as many at a time as there are processors.
+at_once=$(nproc)
+[ -z "$TAP" ] || [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; exit 1; }
+for test in $TAP; do
+    [ ${#tests[@]} -lt "$at_once" ] || wait -n || true
+    (tap "$test" >"$work/$(basename "$test").said" 2>&1; cat "$work/$(basename "$test").said") &
+    tests+=($!)
+done
+wait "${tests[@]}" || true
+for test in $TAP; do
+    read -r ok bad <"$work/$(basename "$test" .pl).counts" || { ok=0 bad=1; }
+    passed=$((passed + ok)) failed=$((failed + bad))
 done
 
 [ ! -e build/failed ] || echo "# logs of what failed: $tree/build/failed"
