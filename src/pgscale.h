@@ -12,6 +12,8 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+
 /*
  * One row of pgscale.health.  The texts are constants or palloc'd; action is
  * NULL where nothing is to be done.
@@ -25,8 +27,30 @@ typedef struct PgscaleHealth
 } PgscaleHealth;
 
 /*
- * A feature.  The library calls the members in this order, all but the last
- * in the postmaster, and only when it is preloaded; any may be NULL.
+ * What the sampler has seen of the sessions since its last observation, about a
+ * second ago.  Time is CLOCK_MONOTONIC's.
+ */
+typedef struct PgscaleObservation
+{
+	TimestampTz at;
+	int64		ns;				/* the time it stands for */
+	double		active;			/* client backends that were executing a
+								 * statement, on average */
+	const Oid  *databases;		/* those that sessions were in */
+	int			ndatabases;
+
+	/*
+	 * Calls each(arg, ...) with every wait event of sessions, idle ones left
+	 * out and CPU included, and the time spent in it since the profile's last
+	 * reset.
+	 */
+	void		(*waits) (void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg);
+} PgscaleObservation;
+
+/*
+ * A feature.  Any member may be NULL, and all but health are called only when
+ * the library is preloaded: the first four in this order in the postmaster,
+ * observe once a second in the sampler's process, outside of a transaction.
  */
 typedef struct PgscaleModule
 {
@@ -35,6 +59,7 @@ typedef struct PgscaleModule
 	void		(*shmem_request) (void);	/* asks for space and locks */
 	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */
 	void		(*register_workers) (void);
+	void		(*observe) (const PgscaleObservation *observation);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
 } PgscaleModule;
 

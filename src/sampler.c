@@ -9,7 +9,8 @@
  * (sampler_history.c) and to the timeline (sampler_timeline.c).  All three are
  * shared memory of fixed size, written by this process alone and read without
  * stopping it, so that the sampler costs the server nothing but its own time
- * and nobody can hold it up.
+ * and nobody can hold it up.  What other features need of it they are told once a
+ * second (sampler_observe.c).
  *
  * Weights: ticks follow an absolute schedule, but a busy machine makes some
  * late or has them missed.  Each sample therefore stands for the time since
@@ -50,6 +51,7 @@
 #include "sampler.h"
 #include "sampler_history.h"
 #include "sampler_nested.h"
+#include "sampler_observe.h"
 #include "sampler_profile.h"
 #include "sampler_stats.h"
 #include "sampler_store.h"
@@ -334,6 +336,8 @@ sample_slot(int slot, uint64 sequence, int64 ns)
 		pgscale_history_add(proc, key.queryid);
 	if (!idle && proc->session)
 		pgscale_timeline_add(proc->wait_event);
+	if (proc->session)
+		pgscale_observe_sample(proc, idle, ns);
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
 		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
@@ -398,6 +402,7 @@ tick(int64 due, int64 missed)
 
 	stats->last_tick_at = wall;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_worker_clock() - now);
+	pgscale_observe_tick(wall, ns);
 }
 
 /* Once a second is enough for a figure that needs a system call. */
@@ -425,7 +430,10 @@ apply_settings(void)
 
 	/* Time that was not observed is not to be counted. */
 	if (stats->period_ns == 0)
+	{
 		last_tick = pgscale_worker_clock();
+		pgscale_observe_begin();
+	}
 	pgscale_timer_set(&timer, period);
 	stats->period_ns = period;
 }

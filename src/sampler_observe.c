@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampler_observe.c
+ *	  What other features are told once a second of what the sampler sees.
+ *
+ * They need the sessions' time by wait event as it passes, whatever becomes of
+ * the profile's entries: so it is summed up here once more, by event alone.  All
+ * is memory of the sampler's own process.
+ *
+ * Failure: an error of an observer is logged and is the end of that observation
+ * of its own only; one that fails again and again is called but once a minute.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+
+#include "pgscale.h"
+#include "sampler_observe.h"
+
+#define OBSERVE_NS		INT64CONST(1000000000)
+#define AFTER_ERROR_NS	(60 * OBSERVE_NS)
+
+/* More databases than this are not observed. */
+#define MAX_DATABASES	256
+
+typedef struct WaitSum
+{
+	uint32		wait_event;
+	char		status;
+	uint64		ns;
+} WaitSum;
+
+#define SH_PREFIX		wait_sums
+#define SH_ELEMENT_TYPE WaitSum
+#define SH_KEY_TYPE		uint32
+#define SH_KEY			wait_event
+#define SH_HASH_KEY(tb, k)	murmurhash32(k)
+#define SH_EQUAL(tb, a, b)	((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static wait_sums_hash *sums = NULL;
+static Oid	databases[MAX_DATABASES];
+static int	ndatabases = 0;
+static int64 active_ns = 0;		/* since the last observation, as this */
+static int64 observed_ns = 0;
+static int64 pause_ns = 0;		/* after an error */
+static MemoryContext context = NULL;
+
+void
+pgscale_observe_begin(void)
+{
+	if (!sums)
+	{
+		sums = wait_sums_create(TopMemoryContext, 256, NULL);
+		context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
+	}
+	active_ns = observed_ns = 0;
+}
+
+static void
+remember_database(Oid database)
+{
+	/* Backends of one database come one after the other, mostly. */
+	static int	last = 0;
+
+	if (!OidIsValid(database) || (last < ndatabases && databases[last] == database))
+		return;
+	for (last = 0; last < ndatabases; last++)
+		if (databases[last] == database)
+			return;
+	if (ndatabases < MAX_DATABASES)
+		databases[ndatabases++] = database;
+}
+
+void
+pgscale_observe_sample(const PgscaleProc *proc, bool idle, int64 ns)
+{
+	bool		found;
+	WaitSum    *sum;
+
+	remember_database(proc->datid);
+	if (idle)
+		return;
+	sum = wait_sums_insert(sums, proc->wait_event, &found);
+	if (!found)
+		sum->ns = 0;
+	sum->ns += ns;
+	if (proc->running && proc->leader_pid == 0)
+		active_ns += ns;
+}
+
+static void
+each_wait(void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg)
+{
+	wait_sums_iterator iterator;
+	WaitSum    *sum;
+
+	wait_sums_start_iterate(sums, &iterator);
+	while ((sum = wait_sums_iterate(sums, &iterator)) != NULL)
+		each(arg, sum->wait_event, sum->ns);
+}
+
+static void
+tell(const PgscaleModule *module, const PgscaleObservation *observation)
+{
+	PG_TRY();
+	{
+		module->observe(observation);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		HOLD_INTERRUPTS();
+		EmitErrorReport();
+		FlushErrorState();
+		LWLockReleaseAll();
+		pause_ns = AFTER_ERROR_NS;
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+}
+
+void
+pgscale_observe_tick(TimestampTz wall, int64 ns)
+{
+	PgscaleObservation observation;
+	MemoryContext old;
+
+	observed_ns += ns;
+	if (observed_ns < OBSERVE_NS + pause_ns)
+		return;
+
+	observation.at = wall;
+	observation.ns = observed_ns;
+	observation.active = (double) active_ns / observed_ns;
+	observation.databases = databases;
+	observation.ndatabases = ndatabases;
+	observation.waits = each_wait;
+	active_ns = observed_ns = pause_ns = 0;
+
+	old = MemoryContextSwitchTo(context);
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->observe)
+			tell(pgscale_modules[i], &observation);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+}
