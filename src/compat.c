@@ -13,6 +13,8 @@
 #include "storage/fd.h"
 #include "storage/reinit.h"
 #include "storage/smgr.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
 #if PG_VERSION_NUM >= 180000
 #include "storage/aio_subsys.h"
 #elif PG_VERSION_NUM < 160000
@@ -184,4 +186,135 @@ pgscale_may_reindex(Oid index, Oid table)
 #else
 	return pgscale_owns_relation(index);
 #endif
+}
+
+struct config_generic *
+pgscale_find_setting(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	return find_option(name, false, true, DEBUG5);
+#else
+	struct config_generic **all = get_guc_variables();
+	char	   *wanted = convert_GUC_name_for_parameter_acl(name);	/* knows old names */
+
+	for (int i = 0; i < GetNumConfigOptions(); i++)
+		if (pg_strcasecmp(all[i]->name, wanted) == 0)
+			return all[i];
+	return NULL;
+#endif
+}
+
+#if PG_VERSION_NUM >= 160000
+/* Sums what processes of a kind did to relations in a range of contexts. */
+static int64
+io_sum(const PgStat_IO *io, BackendType kind, int first, int last, IOOp op)
+{
+	int64		sum = 0;
+
+	for (int context = first; context <= last; context++)
+		sum += io->stats[kind].counts[IOOBJECT_RELATION][context][op];
+	return sum;
+}
+#endif
+
+static void
+read_backend_io(PgscaleStats *stats)
+{
+#if PG_VERSION_NUM >= 160000
+	const PgStat_IO *io = pgstat_fetch_stat_io();
+	const int	rings[] = {IOCONTEXT_BULKREAD, IOCONTEXT_BULKWRITE, IOCONTEXT_VACUUM};
+
+	stats->backend_buffers = io_sum(io, B_BACKEND, IOCONTEXT_NORMAL, IOCONTEXT_NORMAL, IOOP_WRITE);
+	stats->backend_fsyncs = io_sum(io, B_BACKEND, 0, IOCONTEXT_NUM_TYPES - 1, IOOP_FSYNC);
+	for (int i = 0; i < lengthof(rings); i++)
+	{
+		stats->backend_ring_buffers += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_WRITE);
+		stats->backend_ring_reads += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_READ);
+	}
+#else
+	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
+
+	stats->backend_buffers = checkpointer->buf_written_backend;
+	stats->backend_fsyncs = checkpointer->buf_fsync_backend;
+	stats->backend_ring_buffers = stats->backend_ring_reads = -1;
+#endif
+}
+
+static void
+read_wal(PgscaleStats *stats)
+{
+	const PgStat_WalStats *wal = pgstat_fetch_stat_wal();
+
+#if PG_VERSION_NUM >= 180000
+	const PgStat_IO *io = pgstat_fetch_stat_io();
+
+	stats->wal_records = wal->wal_counters.wal_records;
+	stats->wal_pages = wal->wal_counters.wal_fpi;
+	stats->wal_bytes = wal->wal_counters.wal_bytes;
+	stats->wal_buffers_full = wal->wal_counters.wal_buffers_full;
+	for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
+	{
+		const PgStat_BktypeIO *of = &io->stats[kind];
+
+		stats->wal_writes += of->counts[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_written_bytes += of->bytes[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_write_us += of->times[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_syncs += of->counts[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_FSYNC];
+		stats->wal_sync_us += of->times[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_FSYNC];
+	}
+#else
+	stats->wal_records = wal->wal_records;
+	stats->wal_pages = wal->wal_fpi;
+	stats->wal_bytes = wal->wal_bytes;
+	stats->wal_buffers_full = wal->wal_buffers_full;
+	stats->wal_writes = wal->wal_write;
+	stats->wal_written_bytes = -1;
+	stats->wal_write_us = wal->wal_write_time;
+	stats->wal_syncs = wal->wal_sync;
+	stats->wal_sync_us = wal->wal_sync_time;
+#endif
+}
+
+void
+pgscale_stats_read(PgscaleStats *stats)
+{
+	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
+
+	memset(stats, 0, sizeof(*stats));
+#if PG_VERSION_NUM >= 170000
+	stats->checkpoints_timed = checkpointer->num_timed;
+	stats->checkpoints_requested = checkpointer->num_requested;
+	stats->checkpoint_buffers = checkpointer->buffers_written;
+	stats->checkpoint_write_ms = checkpointer->write_time;
+	stats->checkpoint_sync_ms = checkpointer->sync_time;
+#else
+	stats->checkpoints_timed = checkpointer->timed_checkpoints;
+	stats->checkpoints_requested = checkpointer->requested_checkpoints;
+	stats->checkpoint_buffers = checkpointer->buf_written_checkpoints;
+	stats->checkpoint_write_ms = checkpointer->checkpoint_write_time;
+	stats->checkpoint_sync_ms = checkpointer->checkpoint_sync_time;
+#endif
+	read_backend_io(stats);
+	read_wal(stats);
+}
+
+bool
+pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
+{
+	const PgStat_StatDBEntry *entry = pgstat_fetch_stat_dbentry(database);
+
+	if (!entry)
+		return false;
+	stats->commits = entry->xact_commit;
+	stats->rollbacks = entry->xact_rollback;
+#if PG_VERSION_NUM >= 160000
+	stats->blocks_hit = entry->blocks_hit;
+	stats->blocks_read = entry->blocks_fetched - entry->blocks_hit;
+	stats->temp_bytes = entry->temp_bytes;
+#else
+	stats->blocks_hit = entry->n_blocks_hit;
+	stats->blocks_read = entry->n_blocks_fetched - entry->n_blocks_hit;
+	stats->temp_bytes = entry->n_temp_bytes;
+#endif
+	return true;
 }

@@ -153,6 +153,70 @@ extern void pgscale_abort_io(void);
  */
 extern int64 pgscale_backend_writes(int64 own_writes);
 
+/* 16 dropped the n_ from the names of what it counts of a database. */
+#if PG_VERSION_NUM < 160000
+#define xact_commit					n_xact_commit
+#define xact_rollback				n_xact_rollback
+#endif
+
+/*
+ * What the majors count in different places; -1 where one does not.  17 (commit
+ * 96f052613) gave the checkpointer's counts other names and dropped what backends
+ * wrote, which 16 (commit 9c4edd8f6) has by kind of process and context; 18
+ * (commit a051e71e2) moved there what was written and flushed of WAL.
+ */
+typedef struct PgscaleStats
+{
+	int64		checkpoints_timed;
+	int64		checkpoints_requested;
+	int64		checkpoint_buffers;
+	int64		checkpoint_write_ms;
+	int64		checkpoint_sync_ms;
+	int64		backend_buffers;
+	int64		backend_ring_buffers;
+	int64		backend_ring_reads;
+	int64		backend_fsyncs;
+	int64		wal_records;
+	int64		wal_pages;
+	int64		wal_bytes;
+	int64		wal_buffers_full;
+	int64		wal_writes;
+	int64		wal_written_bytes;
+	int64		wal_syncs;
+	int64		wal_write_us;
+	int64		wal_sync_us;
+} PgscaleStats;
+
+extern void pgscale_stats_read(PgscaleStats *stats);
+
+/* Of one database; false if it has no counts, as one that was dropped. */
+typedef struct PgscaleDatabaseStats
+{
+	int64		commits;
+	int64		rollbacks;
+	int64		blocks_read;
+	int64		blocks_hit;
+	int64		temp_bytes;
+} PgscaleDatabaseStats;
+
+extern bool pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats);
+
+/* The SLRUs that have a setting in 17, by the names of pg_stat_slru. */
+#if PG_VERSION_NUM >= 170000
+#define PGSCALE_SLRU_XACT			"transaction"
+#define PGSCALE_SLRU_SUBTRANS		"subtransaction"
+#define PGSCALE_SLRU_OFFSET			"multixact_offset"
+#define PGSCALE_SLRU_MEMBER			"multixact_member"
+#else
+#define PGSCALE_SLRU_XACT			"Xact"
+#define PGSCALE_SLRU_SUBTRANS		"Subtrans"
+#define PGSCALE_SLRU_OFFSET			"MultiXactOffset"
+#define PGSCALE_SLRU_MEMBER			"MultiXactMember"
+#endif
+
+/* The server's major, for what is said about it. */
+#define PGSCALE_MAJOR_NUMBER		(PG_VERSION_NUM / 10000)
+
 /*
  * Has these counts brought up to date, soon.  Before 16 the checkpointer
  * collects them and hands them on only when something wakes it.
@@ -178,5 +242,12 @@ extern bool pgscale_parse_relfile(const char *name, RelFileLocator *locator, For
  * d4e71df6d) can, and then does not take requests to write that cache back.
  */
 extern bool pgscale_direct_data(void);
+
+/*
+ * The setting of this name, NULL if there is none.  16 (commit f13b2088f) exports
+ * what looks one up.
+ */
+struct config_generic;
+extern struct config_generic *pgscale_find_setting(const char *name);
 
 #endif							/* PGSCALE_COMPAT_H */

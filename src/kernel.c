@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -279,4 +280,105 @@ pgscale_kernel_disk(dev_t device, PgscaleDisk *disk)
 	disk->write_bytes = write_sectors * SECTOR_BYTES;
 	disk->busy_ms = busy_ms;
 	return true;
+}
+
+void
+pgscale_kernel_counts(PgscaleKernelCounts *counts)
+{
+	char		vmstat[FILE_BYTES];
+
+	counts->swapped = counts->compact_stalls = -1;
+	if (!read_file("/proc/vmstat", vmstat, sizeof(vmstat)))
+		return;
+	counts->compact_stalls = number_of(vmstat, "compact_stall");
+	counts->swapped = number_of(vmstat, "pswpin");
+	if (counts->swapped >= 0)
+		counts->swapped += number_of(vmstat, "pswpout");
+}
+
+/*
+ * The least limit of a group and those around it.  One that is not there, as in a
+ * container that sees its own part only, has none; nor has one whose file does
+ * not begin with a number.
+ */
+static int64
+group_limit(const char *root, const char *path, const char *file)
+{
+	int64		limit = PG_INT64_MAX;
+	char		group[MAXPGPATH];
+	char		name[3 * MAXPGPATH];
+	char		line[64];
+
+	strlcpy(group, path, sizeof(group));
+	for (;;)
+	{
+		char	   *last = strrchr(group, '/');
+
+		snprintf(name, sizeof(name), "%s%s/%s", root, group, file);
+		if (pgscale_kernel_setting(name, line, sizeof(line)) && isdigit((unsigned char) line[0]))
+			limit = Min(limit, strtoll(line, NULL, 10));
+		if (!last)
+			return limit;
+		*last = '\0';
+	}
+}
+
+/* What this process' memory is limited to by its cgroups, of either version. */
+static int64
+cgroup_limit(void)
+{
+	char		groups[FILE_BYTES];
+	int64		limit = PG_INT64_MAX;
+	char	   *rest = groups;
+	char	   *line;
+
+	if (!read_file("/proc/self/cgroup", groups, sizeof(groups)))
+		return limit;
+
+	/* Lines are number:controllers:path, of version 2 without controllers. */
+	while ((line = strsep(&rest, "\n")) != NULL)
+	{
+		const char *controllers = strchr(line, ':');
+		const char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		if (!path)
+			continue;
+		if (strncmp(controllers, "::", 2) == 0)
+			limit = Min(limit, group_limit("/sys/fs/cgroup", path + 1, "memory.max"));
+		else if (strncmp(controllers, ":memory:", 8) == 0)
+			limit = Min(limit, group_limit("/sys/fs/cgroup/memory", path + 1, "memory.limit_in_bytes"));
+	}
+	return limit;
+}
+
+int64
+pgscale_kernel_ram(void)
+{
+	const long	pages = sysconf(_SC_PHYS_PAGES);
+
+	if (pages <= 0)
+		return -1;
+	return Min((int64) pages * sysconf(_SC_PAGESIZE), cgroup_limit());
+}
+
+bool
+pgscale_kernel_setting(const char *path, char *text, Size size)
+{
+	if (!read_file(path, text, size))
+		return false;
+	text[		strcspn(text, "\n")] = '\0';
+
+	return true;
+}
+
+bool
+pgscale_kernel_uses_huge_pages(void)
+{
+	char		status[FILE_BYTES];
+	const char *line;
+
+	if (!read_file("/proc/self/status", status, sizeof(status)))
+		return false;
+	line = strstr(status, "HugetlbPages:");
+	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;
 }

@@ -78,4 +78,25 @@ typedef struct PgscaleDisk
 /* False if there is no such device, as below tmpfs or overlay. */
 extern bool pgscale_kernel_disk(dev_t device, PgscaleDisk *disk);
 
+/* What the kernel counts since it started; -1 where unknown. */
+typedef struct PgscaleKernelCounts
+{
+	int64		swapped;		/* pages, in and out */
+	int64		compact_stalls; /* of processes that waited for a huge page */
+} PgscaleKernelCounts;
+
+extern void pgscale_kernel_counts(PgscaleKernelCounts *counts);
+
+/* Memory that this process may use: the machine's, or its cgroup's; -1: unknown. */
+extern int64 pgscale_kernel_ram(void);
+
+/*
+ * The first line of a small file, as below /proc/sys and /sys; false if it
+ * cannot be read.
+ */
+extern bool pgscale_kernel_setting(const char *path, char *text, Size size);
+
+/* Has this process touched memory in huge pages, as of the server's own? */
+extern bool pgscale_kernel_uses_huge_pages(void);
+
 #endif							/* PGSCALE_KERNEL_H */
