@@ -1,0 +1,108 @@
+"""Does a fit find the truth? Figures of a known law with 5 % of noise, over different ranges; and published figures."""
+import contextlib
+
+import numpy
+
+from report import percent, table
+
+import law
+
+TRUTHS = {"sharp": (0.02, 0.01), "middle": (0.03, 0.0005), "flat": (0.1, 0.0003)}
+REACH = (0.25, 0.5, 1, 1.5, 2)
+REPEATS = (1, 3)
+NOISE = 0.05
+FITS, QUICK = 200, 20
+
+# name: source, concurrencies, throughputs, published lambda, sigma, kappa, N*
+PUBLISHED = {
+    "specsdm91": (
+        "Gunther, Guerrilla Capacity Planning, 2007, as in R's package usl, which fits it",
+        (1, 18, 36, 72, 108, 144, 216), (64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2),
+        (89.9952, 0.0277285, 0.0001044, 96.5)),
+    "raytracer": (
+        "the same", (1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64), (20, 78, 130, 170, 190, 200, 210, 230, 260, 280, 310),
+        (21.8488, 0.057771, 0, None)),
+    "cisco": (
+        "Schwartz, Practical Scalability Analysis with the Universal Scalability Law, 2015, as in codahale/usl, which fits it",
+        tuple(range(1, 33)),
+        (955.16, 1878.91, 2688.01, 3548.68, 4315.54, 5130.43, 5931.37, 6531.08, 7219.8, 7867.61, 8278.71, 8646.7, 9047.84,
+         9426.55, 9645.37, 9897.24, 10097.6, 10240.5, 10532.39, 10798.52, 11151.43, 11518.63, 11806, 12089.37, 12075.41,
+         12177.29, 12211.41, 12158.93, 12155.27, 12118.04, 12140.4, 12074.39),
+        (995.6486, 0.02671591, 0.0007690945, 35)),
+}
+
+
+def sizes(end):
+    """1, 2, 4 .. and the end."""
+    return [2.0 ** i for i in range(20) if 2 ** i < end * 0.99] + [end]
+
+
+def measure(place, quick):
+    cases = []
+    random = numpy.random.default_rng(1)
+    with place.cluster("noise") as server, contextlib.closing(server.connect()) as connection:
+        server.create_pgscale(connection)
+        for name, (sigma, kappa) in TRUTHS.items():
+            peak = ((1 - sigma) / kappa) ** 0.5
+            for reach in REACH:
+                for repeats in REPEATS:
+                    at = numpy.repeat(sizes(reach * peak), repeats)
+                    truth = 1000 * at / (1 + (at - 1) * (sigma + kappa * at))
+                    fits = [law.fit(connection, list(zip(at, truth * (1 + NOISE * random.standard_normal(len(at))))))
+                            for _ in range(QUICK if quick else FITS)]
+                    cases.append({"truth": name, "peak": peak, "reach": reach, "repeats": repeats, "points": len(at),
+                                  "fits": [[f["status"].split(" ")[0], f["peak_concurrency"], f["peak_low"], f["peak_high"]]
+                                           for f in fits]})
+        published = {name: law.fit(connection, list(zip(each[1], each[2]))) for name, each in PUBLISHED.items()}
+    return {"cases": cases, "published": published}
+
+
+def found(cases, **which):
+    """Of all fits of these cases: the number, how far N* is off in those that tell it, and if their interval holds it."""
+    number, off, held = 0, [], []
+    for case in cases:
+        if all(case[k] == v for k, v in which.items()):
+            number += len(case["fits"])
+            for _, peak, low, high in case["fits"]:
+                if peak is not None:
+                    off.append(abs(peak / case["peak"] - 1))
+                    held.append(low <= case["peak"] <= high)
+    return number, off, held
+
+
+def show(results):
+    rows = []
+    for case in results["cases"]:
+        number, off, held = found([case])
+        statuses = [fit[0] for fit in case["fits"]]
+        rows.append([f"{case['truth']}, {case['peak']:.0f}", case["reach"], case["points"],
+                     *(percent(statuses.count(status) / number, 0) for status in ("insufficient", "no", "ok")),
+                     *((percent(sum(o <= limit for o in off) / len(off), 0) if off else "") for limit in (0.1, 0.25)),
+                     percent(max(off), 0) if off else "", percent(sum(held) / len(held), 0) if held else ""])
+    known = []
+    for name, (source, _, _, (size, sigma, kappa, peak)) in PUBLISHED.items():
+        known.append([name, "published", f"{size:,.1f}", f"{sigma:.4f}", f"{kappa:.6f}", peak or "none", source])
+        fit = results["published"][name]
+        known.append([name, "usl_fit", f"{fit['lambda']:,.1f}", f"{fit['sigma']:.4f}", f"{fit['kappa']:.6f}",
+                      law.between(fit, "peak_concurrency", "{:.1f}"), fit["status"]])
+    return table(["truth, N*", "data reach, of N*", "points", "insufficient", "no peak", "ok", "N* within 10 %, of ok",
+                  "within 25 %", "worst", "interval holds N*"], rows) + "\n\n" + \
+        table(["figures", "", "lambda", "sigma", "kappa", "N*", ""], known)
+
+
+def required(results):
+    for name in ("sharp", "middle"):
+        number, off, _ = found(results["cases"], truth=name, reach=2, repeats=3)
+        share = sum(o <= 0.1 for o in off) / number
+        yield f"noise: N* within 10 % of the truth, data to 2 N* three times, {name}", percent(share), "at least 95 %", \
+            share >= 0.95
+    number, off, held = found(results["cases"], reach=2)
+    share = sum(held) / len(held)
+    yield "noise: intervals that hold N*, data to 2 N*", percent(share), "at least 92 %", share >= 0.92
+    number, off, _ = found(results["cases"], reach=0.25)
+    share = len(off) / number
+    yield "noise: fits that tell N* of data to a quarter of it", percent(share), "at most 5 %", share <= 0.05
+    for name in ("specsdm91", "cisco"):
+        there = PUBLISHED[name][3][3]
+        off = results["published"][name]["peak_concurrency"] / there - 1
+        yield f"noise: N* of {name}, from the published one", percent(off), "within 10 %", abs(off) <= 0.1
