@@ -28,21 +28,13 @@
 
 #include "bufusage.h"
 #include "bufusage_clock.h"
+#include "estimate.h"
 
 /* Headers between two looks for an interrupt: 1 MB of them. */
 #define HEADERS_AT_ONCE	16384
 
 /* Likewise, of a sample. */
 #define SAMPLE_AT_ONCE	1024
-
-/* The normal distribution's quantile that leaves 2.5 % on either side. */
-#define Z_95			1.959963984540054
-
-typedef struct ShareInterval
-{
-	double		low;
-	double		high;
-} ShareInterval;
 
 PG_FUNCTION_INFO_V1(pgscale_buffer_usage);
 PG_FUNCTION_INFO_V1(pgscale_buffer_usage_sample);
@@ -108,28 +100,6 @@ count_sample(int32 n, PgscaleUsage *usage)
 }
 
 /*
- * The interval that a share lies in with a probability of 95 %, if k of n were
- * seen: Wilson's score interval, which holds for shares near 0 and 1, too, and
- * for small n (E. B. Wilson, "Probable Inference, the Law of Succession, and
- * Statistical Inference", J. Am. Stat. Assoc. 22 (1927), p. 209-212).
- */
-static ShareInterval
-wilson(double k, double n)
-{
-	const double share = k / n;
-	const double zz = Z_95 * Z_95 / n;
-	const double middle = share + zz / 2;
-	const double half = sqrt(zz * (share * (1 - share) + zz / 4));
-
-	/* Rounding must not lead beyond. */
-	return (ShareInterval)
-	{
-		.low = Max((middle - half) / (1 + zz), 0),
-			.high = Min((middle + half) / (1 + zz), 1)
-	};
-}
-
-/*
  * pgscale.buffer_usage_sample(n): the same of n random buffers, with
  * replacement, scaled up to all of them.
  */
@@ -158,7 +128,7 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 	for (int count = 0; count < lengthof(usage.of); count++)
 	{
 		const PgscaleUsageCounts *of = &usage.of[count];
-		const ShareInterval share = wilson(of->buffers, usage.buffers);
+		const PgscaleInterval share = pgscale_estimate_share(of->buffers, usage.buffers);
 		Datum		values[] = {
 			Int32GetDatum(count),
 			Int64GetDatum((int64) rint(of->buffers * scale)),

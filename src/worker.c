@@ -87,6 +87,8 @@
 #define SLEEP_MAX_NS	(20 * NS_PER_MS)
 #define SLEEP_LAST_NS	(5 * NS_PER_MS)
 
+void		(*pgscale_worker_started) (void) = NULL;
+
 static uint32 wait_event = 0;
 
 /* The kernel's struct sched_attr, which older C libraries do not declare. */
@@ -173,6 +175,9 @@ pgscale_worker_start(const char *wait_event_name)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	wait_event = pgscale_wait_event_new(wait_event_name);
+
+	if (pgscale_worker_started)
+		pgscale_worker_started();
 }
 
 bool

@@ -33,6 +33,12 @@ extern bool pgscale_worker_launch(const char *name, const char *function, int32 
 extern const char *pgscale_worker_trouble(int pid, uint64 starts, TimestampTz last_at,
 										  int64 stalled_ms, const char **action);
 
+/*
+ * What else every worker does at its start, or NULL.  To be set in the
+ * postmaster.
+ */
+extern void (*pgscale_worker_started) (void);
+
 /* First thing in a worker: signals, connection, wait event name. */
 extern void pgscale_worker_start(const char *wait_event_name);
 

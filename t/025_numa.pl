@@ -1,0 +1,212 @@
+# Where shared memory lies, against what the kernel knows; and placing it where that is forbidden or cannot be. Of machines
+# that have several nodes, see bench/numa.
+use strict;
+use warnings;
+use POSIX ();
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $conf = <<'EOC';
+shared_buffers = 400MB
+huge_pages = off
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+EOC
+my $node = pgscale_node('main', conf => $conf);
+my $db = session($node);
+my $bytes = 400 * 2**20;
+my $kernel_page = POSIX::sysconf(&POSIX::_SC_PAGESIZE);
+my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'numa'};
+my ($enabled, $working, $reason) = split /\|/, $db->sql($health);
+
+# Of the mapping that shared buffers lie in: what is in this process' page table, in pages, by node
+sub mapped
+{
+    my $pid = shift;
+    my ($line) = grep { m{file=/dev/zero|SYSV} } split /\n/, slurp_file("/proc/$pid/numa_maps");
+    return map { /^N(\d+)=(\d+)$/ ? ($1 => $2) : () } split ' ', $line;
+}
+
+# kB of a process' memory
+sub status
+{
+    my ($pid, $name) = @_;
+    return slurp_file("/proc/$pid/status") =~ /^$name:\s+(\d+) kB/m ? $1 : undef;
+}
+
+SKIP:
+{
+    my $built = $reason !~ /without libnuma/;
+    is(($db->try('SELECT * FROM pgscale.numa_nodes'))[0], $working eq 't' ? '00000' : '0A000', "nodes: $reason");
+    if (!$built)
+    {
+        my ($state, $text) = $db->try('SELECT * FROM pgscale.numa_buffers');
+        is($state, '0A000', 'built without libnuma: numa_buffers');
+        like($text, qr/HINT: .*libnuma/, 'and what can be done');
+    }
+    skip $reason, 1 if $working ne 't';
+
+    # Looking brings nothing in. The first calls of a function do: they read catalogs.
+    my $looker = session($node);
+    my $in = 'SELECT sum(bytes) FILTER (WHERE node IS NULL), sum(bytes), bool_or(sampled) FROM pgscale.numa_buffers';
+    $looker->sql("$in($_)") for qw(true false);
+    my ($untouched, $all) = split /\|/, $looker->sql("$in(true)");
+    cmp_ok($untouched, '>', 0.9 * $bytes, 'nearly nothing of shared buffers has been touched');
+    is($all, $bytes, 'the rows are all of it');
+    is($looker->sql("$in(true)"), "$untouched|$bytes|f", 'and looking touched none');
+
+    # A sample, whose interval holds the truth; at 95 % it may be missed
+    my ($hits, $tries) = (0, 40);
+    for (1 .. $tries)
+    {
+        $hits += $looker->sql("SELECT $untouched BETWEEN fraction_low * $bytes AND fraction_high * $bytes
+            FROM pgscale.numa_buffers WHERE node IS NULL AND sampled") eq 't';
+    }
+    cmp_ok($hits, '>=', $tries * 0.75, 'the interval of a sample holds what is true') or diag "$hits of $tries";
+    is($looker->sql("$in(false)") =~ s/^\d+//r, "|$bytes|t", 'the rows of a sample are all of it, too');
+
+    # What comes into memory, comes to a node; the kernel agrees. A session has in its page table what it has filled.
+    my $filler = session($node);
+    $filler->sql('CREATE TABLE filler (i int, filler text); ALTER TABLE filler ALTER filler SET STORAGE PLAIN');
+    my %before = mapped($filler->pid);
+    my ($shared, $tables) = map { status($looker->pid, $_) } qw(RssShmem VmPTE);
+    $filler->sql(q{INSERT INTO filler SELECT i, repeat('x', 7900) FROM generate_series(1, 10000) i});
+    my %after = mapped($filler->pid);
+    my ($now) = split /\|/, $looker->sql("$in(true)");
+    cmp_ok(status($looker->pid, 'RssShmem') - $shared, '<', 8192, 'the session that looks does not have it in its memory')
+      or diag "$shared kB before";
+    cmp_ok(status($looker->pid, 'VmPTE') - $tables, '<', 64, 'nor in its page table') or diag "$tables kB before";
+    cmp_ok(abs($untouched - $now - 10000 * 8192), '<', 100 * 8192, 'what was filled has left the row of what is not in memory');
+    my %buffers = map { split /\|/ } split /\n/, $looker->sql('SELECT node, pages FROM pgscale.numa_buffers(true) WHERE node >= 0');
+    my ($difference) = sort { $b <=> $a } map { abs($buffers{$_} - ($after{$_} // 0)) } keys %buffers;
+    # which knows of buffers' headers and all else in the same mapping as well
+    cmp_ok($difference * $kernel_page, '<', 0.25 * 10000 * 8192, 'it lies where /proc/PID/numa_maps says')
+      or diag explain [ \%before, \%after, \%buffers ];
+    is($looker->sql(qq{SELECT sum(bytes), bool_and(abs(fraction - bytes::float8 / $bytes) < 1e-3) FROM pgscale.numa_buffers}),
+        "$bytes|t", 'fractions are of all shared buffers');
+
+    # Without preload
+    my $bare = pgscale_node('bare', preload => '');
+    my $there = session($bare);
+    is($there->sql(q{SELECT working, reason ~ 'not loaded', action ~ 'shared_preload_libraries' FROM pgscale.health
+        WHERE feature = 'numa'}), 't|t|t', 'without preload health says that nothing is placed');
+    is($there->sql('SELECT sum(bytes) FROM pgscale.numa_buffers'), 16 * 2**20, 'numa_buffers works');
+    $bare->stop;
+
+    # Asked for what cannot be: the server starts, and the workers work.
+    $_->quit for $looker, $filler;
+    $node->append_conf('postgresql.conf', "pgscale.numa_interleave = on\npgscale.numa_worker_node = 1000");
+    $node->restart;
+    $db = session($node);
+    $db->poll_ok('SELECT ticks > 0 FROM pgscale.sampler_stats', 'a node that is not there: the sampler works');
+    is($db->sql(q{SELECT working, reason ~ 'no node 1000', action ~ 'numa_worker_node' FROM pgscale.health WHERE feature = 'numa'}),
+        'f|t|t', 'and health says that there is none');
+    like(slurp_file($node->logfile), qr/could not bind this worker to NUMA node 1000: /, 'and so does the log');
+
+    # Bound to a node that is there, and that has a CPU
+    my ($number, $cpus) = split /\|/, $db->sql('SELECT node, cpu_list FROM pgscale.numa_nodes WHERE cpus > 0 ORDER BY 1 DESC LIMIT 1');
+    $node->append_conf('postgresql.conf', "pgscale.numa_worker_node = $number");
+    $node->restart;
+    $db = session($node);
+    my $worker;
+    $db->poll_ok(q{SELECT pid IS NOT NULL AND ticks > 0 FROM pgscale.sampler_stats}, 'the sampler works');
+    $worker = $db->sql('SELECT pid FROM pgscale.sampler_stats');
+    is(slurp_file("/proc/$worker/status") =~ /^Cpus_allowed_list:\s+(\S+)/m ? $1 : '', $cpus, 'bound to the CPUs of a node');
+    like(slurp_file("/proc/$worker/numa_maps"), qr/^\S+ prefer[^:]*:$number .*\[?heap/m, 'and its memory is taken from there');
+    unlike(slurp_file('/proc/' . $db->pid . '/numa_maps'), qr/ prefer/, 'no session is');
+    like($db->sql($health), qr/^t\|t\|/, 'health does not complain');
+    $node->stop;
+
+    # Several nodes, as far as libnuma can be made to say so
+    my $library = $node->basedir . '/two_nodes.so';
+    if (system("cc -shared -fPIC -o $library t/lib/two_nodes.c >$library.out 2>&1") == 0)
+    {
+        local $ENV{LD_PRELOAD} = $library;
+        $node->append_conf('postgresql.conf', "pgscale.numa_worker_node = 1");
+        $node->start;
+        $db = session($node);
+        is($db->sql('SELECT * FROM pgscale.numa_nodes'),
+            "0|5|0-3,8|1000000|1000|{10,25}\n1|0||2000000|2000|{26,10}", 'two nodes, the second without CPUs');
+        is($db->sql(qq{SELECT count(*), sum(bytes), max(fraction) FILTER (WHERE node IS NOT NULL) < 0.1 FROM pgscale.numa_buffers}),
+            "3|$bytes|t", 'three rows');
+        $db->sql(q{INSERT INTO filler SELECT i, repeat('x', 7900) FROM generate_series(1, 10000) i});
+        is($db->sql('SELECT abs(a.bytes / b.bytes::float8 - 1) < 0.01, a.fraction > 0.09, a.sampled FROM pgscale.numa_buffers(true) a,
+            pgscale.numa_buffers(true) b WHERE (a.node, b.node) = (0, 1)'), 't|t|f', 'half of the memory on each');
+        is($db->sql('SELECT max(fraction) / min(fraction) < 1.5, sum(fraction_low) < sum(fraction), bool_and(sampled)
+            FROM pgscale.numa_buffers WHERE node IS NOT NULL'), 't|t|t', 'half of the sample on each');
+        $db->poll_ok(q{SELECT NOT working AND reason ~ 'no node 1 with a CPU' FROM pgscale.health WHERE feature = 'numa'},
+            'workers cannot be bound to memory alone');
+        like(slurp_file($node->logfile), qr/pgscale interleaves \d+ MB of shared memory over 2 NUMA nodes/, 'interleaving is in the log');
+        $node->append_conf('postgresql.conf', 'pgscale.numa_worker_node = 0');
+        $node->restart;
+        $db = session($node);
+        $db->poll_ok('SELECT pid IS NOT NULL FROM pgscale.sampler_stats', 'the sampler has started');
+        is($db->sql($health), "t|t|2 nodes; shared memory is interleaved; pgscale's workers are bound to node 0|", 'on the first');
+        for my $pid (split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^pgscale'}))
+        {
+            # or has ended
+            until_ok(sub { (eval { slurp_file("/proc/$pid/status") } // 'Cpus_allowed_list: 0') =~ /^Cpus_allowed_list:\s+\d+$/m },
+                'each worker is bound');
+        }
+        $node->append_conf('postgresql.conf', 'pgscale.numa_worker_node = -1');
+        $node->restart;
+        $db = session($node);
+        is($db->sql($health), "t|t|2 nodes; shared memory is interleaved; pgscale's workers are not bound|", 'and in health');
+        $node->append_conf('postgresql.conf', 'pgscale.numa_interleave = off');
+        $node->restart;
+        $db = session($node);
+        is($db->sql($health), "t|t|2 nodes; shared memory is where it was first touched; pgscale's workers are not bound|",
+            'nor is it unless asked for');
+        $node->append_conf('postgresql.conf', 'pgscale.numa_interleave = on');
+        $node->stop;
+        local $ENV{MBIND} = 1;
+        $node->start;
+        $db = session($node);
+        is($db->sql(q{SELECT working, reason, action ~ 'mbind' FROM pgscale.health WHERE feature = 'numa'}),
+            'f|shared memory could not be interleaved: Operation not permitted|t', 'mbind is forbidden: the server starts, and health says so');
+        like(slurp_file($node->logfile), qr/WARNING:  pgscale could not interleave shared memory: Operation not permitted/,
+            'and so does the log');
+        kill 'KILL', $db->pid;
+        until_ok(sub { eval { $db = session($node); 1 } }, 'it restarts after a crash');
+        $db->poll_ok('SELECT ticks > 0 FROM pgscale.sampler_stats', 'and works');
+        $node->stop;
+    }
+    else
+    {
+        diag 'cannot compile here: ' . slurp_file("$library.out");
+    }
+    $node->append_conf('postgresql.conf', "pgscale.numa_worker_node = $number");
+
+    # Forbidden, one call after another
+    my %expected = (
+        get_mempolicy => qr/^t\|f\|the kernel forbids/,
+        move_pages => qr/^t\|f\|the kernel forbids/,
+        set_mempolicy => qr/^t\|f\|pgscale's workers run on node $number, but/);
+    for my $call (sort keys %expected)
+    {
+        my $path = refuse_call($node, $call);
+        skip 'no filter of system calls can be set up here', 1 unless $path;
+        {
+            local $ENV{PATH} = $path;
+            $node->start;
+        }
+        $db = session($node);
+        $db->poll_ok('SELECT ticks > 0 FROM pgscale.sampler_stats', "$call is forbidden: the server and its workers work");
+        like($db->sql($health), $expected{$call}, 'health says so');
+        my ($state, $text) = $db->try('SELECT count(*) FROM pgscale.numa_buffers(true)');
+        if ($call ne 'set_mempolicy')
+        {
+            is($state, '0A000', 'numa_buffers: feature_not_supported');
+            like($text, qr/HINT: .*$call/, 'and what to allow');
+            is(($db->try('SELECT * FROM pgscale.numa_nodes'))[0], '0A000', 'likewise numa_nodes');
+        }
+        else
+        {
+            is($state, '00000', 'numa_buffers works') or diag $text;
+        }
+        $node->stop;
+    }
+}
+
+done_testing();
