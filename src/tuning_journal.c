@@ -1,0 +1,470 @@
+/*-------------------------------------------------------------------------
+ *
+ * tuning_journal.c
+ *	  The journal of changes of settings: what was there before each, committed
+ *	  before it is made.
+ *
+ * A change is a row of pgscale.tuning_change.  It is committed, with the line that
+ * the setting had, before the file is touched; and how that went after.  What
+ * ends between the two leaves the row as begun, and whoever holds the lock on
+ * changes next looks into the file: has it the new line, the change was made; has
+ * it the old one, it was not.
+ *
+ * Settings are the cluster's and the journal is the database's.  What another
+ * database's journal changed is here as if it was done by hand, and is treated
+ * so.  Each row has the server's identifier, since a dump takes the journal to
+ * other servers, whose settings it is not about.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "owntable.h"
+#include "pgscale.h"
+#include "tuning_evidence.h"
+#include "tuning_journal.h"
+#include "tuning_line.h"
+
+PG_FUNCTION_INFO_V1(pgscale_tuning_journal);
+
+static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+
+/* A snapshot of its own: between a procedure's transactions there is none. */
+static uint64
+execute(const char *statement, PgscaleParameters *parameters)
+{
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return pgscale_own_execute(&journal, statement, parameters, false);
+}
+
+static void
+finish(void)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+}
+
+/* Of what returns nothing. */
+static uint64
+execute_all(const char *statement, PgscaleParameters *parameters)
+{
+	uint64		processed = execute(statement, parameters);
+
+	finish();
+	return processed;
+}
+
+static void
+add_array(PgscaleParameters *parameters, Oid type, ArrayType *array)
+{
+	if (array)
+		pgscale_own_add(parameters, type, PointerGetDatum(array));
+	else
+		pgscale_own_add_null(parameters, type);
+}
+
+static void
+add_time(PgscaleParameters *parameters, TimestampTz at)
+{
+	pgscale_own_add(parameters, TIMESTAMPTZOID, TimestampTzGetDatum(at));
+}
+
+int64
+pgscale_journal_begin(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	int64		id;
+
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_text(&parameters, change->old_value);
+	pgscale_own_add_text(&parameters, change->new_value);
+	pgscale_own_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
+	pgscale_own_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
+	pgscale_own_add_text(&parameters, change->why);
+	pgscale_own_add_text(&parameters, change->evidence);
+	add_array(&parameters, TEXTARRAYOID, change->metrics);
+	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
+	add_array(&parameters, FLOAT8ARRAYOID, change->values);
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	execute("INSERT INTO pgscale.tuning_change (cluster, setting, old_value, new_value, requested_by, acting_as, why,"
+			" evidence, metrics, metric_ends, metric_values, revert_of)"
+			" VALUES ($1, $2, $3, $4, $5, $6, $7, $8::pg_catalog.jsonb, $9, $10, $11, nullif($12, 0)) RETURNING change",
+			&parameters);
+	id = pgscale_own_bigint(0, 1);
+	finish();
+	return id;
+}
+
+#define CHANGE_COLUMNS \
+	"change, cluster, setting, old_value, new_value, state, revert_of, reverted_by, why, evidence::text," \
+	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
+
+static char *
+text_column(uint64 row, int number, MemoryContext context)
+{
+	char	   *value = pgscale_own_text(row, number);
+
+	return value ? MemoryContextStrdup(context, value) : NULL;
+}
+
+static ArrayType *
+array_column(uint64 row, int number, MemoryContext context)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+	MemoryContext old;
+	ArrayType  *array;
+
+	if (isnull)
+		return NULL;
+	old = MemoryContextSwitchTo(context);
+	array = DatumGetArrayTypePCopy(value);
+	MemoryContextSwitchTo(old);
+	return array;
+}
+
+static TimestampTz
+time_column(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return isnull ? 0 : DatumGetTimestampTz(value);
+}
+
+static void
+read_change(PgscaleChange *change, uint64 row, MemoryContext context)
+{
+	change->id = pgscale_own_bigint(row, 1);
+	change->foreign = pgscale_own_bigint(row, 2) != (int64) GetSystemIdentifier();
+	change->setting = text_column(row, 3, context);
+	change->old_value = text_column(row, 4, context);
+	change->new_value = text_column(row, 5, context);
+	change->state = text_column(row, 6, context);
+	change->revert_of = pgscale_own_bigint(row, 7);
+	change->reverted_by = pgscale_own_bigint(row, 8);
+	change->why = text_column(row, 9, context);
+	change->evidence = text_column(row, 10, context);
+	change->metrics = array_column(row, 11, context);
+	change->ends = array_column(row, 12, context);
+	change->values = array_column(row, 13, context);
+	change->requested_at = time_column(row, 14);
+	change->applied_at = time_column(row, 15);
+	change->effective_at = time_column(row, 16);
+}
+
+bool
+pgscale_journal_get(int64 id, PgscaleChange *change)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	bool		found;
+
+	pgscale_own_add_bigint(&parameters, id);
+	found = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
+	if (found)
+		read_change(change, 0, context);
+	finish();
+	return found;
+}
+
+void
+pgscale_journal_hold(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	Oid			owner;
+	Oid			table = pgscale_own_table(&journal, &owner);
+
+	if (OidIsValid(table))
+		LockRelationOid(table, RowExclusiveLock);
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change IN ($1, $2) ORDER BY change FOR UPDATE", &parameters) !=
+		(change->revert_of == 0 ? 1 : 2))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is not in the tuning journal any more", change->id),
+				 errhint("Nothing was changed.  Leave pgscale.tuning_change to the extension.")));
+}
+
+void
+pgscale_journal_applied(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	if (change->applied_at != 0)
+		add_time(&parameters, change->applied_at);
+	else
+		pgscale_own_add_null(&parameters, TIMESTAMPTZOID);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'applied',"
+				" applied_at = coalesce($2, pg_catalog.clock_timestamp()) WHERE change = $1", &parameters);
+	if (change->revert_of == 0)
+		return;
+	parameters.n = 1;
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE change = $2", &parameters);
+}
+
+void
+pgscale_journal_failed(int64 id, int sqlstate, const char *message)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_own_add_text(&parameters, message);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
+				&parameters);
+}
+
+void
+pgscale_journal_effective(int64 id, TimestampTz at)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	add_time(&parameters, at);
+	execute_all("UPDATE pgscale.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
+}
+
+void
+pgscale_journal_outcome(int64 id, const char *outcome)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, outcome);
+	execute_all("UPDATE pgscale.tuning_change SET outcome = $2::pg_catalog.jsonb WHERE change = $1", &parameters);
+}
+
+/*
+ * The line is neither the old one nor the new one.  Taken for made, it can be
+ * reverted, if what has changed the line since is; and not before, as the line is
+ * not what it would have made.  Taken for not made, it could not.
+ */
+static void
+tell_unknown(int64 id)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	execute_all("UPDATE pgscale.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
+				" whether this change was made is not known' WHERE change = $1", &parameters);
+}
+
+void
+pgscale_journal_reconcile(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	PgscaleLines lines;
+	PgscaleChange *changes;
+	uint64		n;
+
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	n = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND cluster = $1"
+				" ORDER BY change FOR UPDATE", &parameters);
+	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleChange));
+	for (uint64 i = 0; i < n; i++)
+		read_change(&changes[i], i, context);
+	finish();
+	if (n == 0)
+		return;
+	pgscale_lines_read(&lines, false);
+	for (uint64 i = 0; i < n; i++)
+	{
+		const char *line = pgscale_line_of(&lines, changes[i].setting);
+
+		if (!pgscale_line_same(line, changes[i].new_value) && pgscale_line_same(line, changes[i].old_value))
+		{
+			pgscale_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN,
+								   "the session ended before the change was made");
+			continue;
+		}
+		changes[i].applied_at = changes[i].requested_at;	/* about then */
+		pgscale_journal_applied(&changes[i]);
+		if (!pgscale_line_same(line, changes[i].new_value))
+			tell_unknown(changes[i].id);
+	}
+	CommandCounterIncrement();
+}
+
+int64
+pgscale_journal_later(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	int64		later;
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND cluster = $3"
+			" AND state = 'applied' AND revert_of IS NULL", &parameters);
+	later = pgscale_own_bigint(0, 1);
+	finish();
+	return later;
+}
+
+int
+pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until)
+{
+	PgscaleParameters parameters = {0};
+	int64		others;
+
+	pgscale_own_add_bigint(&parameters, id);
+	add_time(&parameters, since);
+	add_time(&parameters, until);
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
+			" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
+	others = pgscale_own_bigint(0, 1);
+	finish();
+	return (int) others;
+}
+
+TimestampTz
+pgscale_journal_next(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	TimestampTz next;
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND cluster = $3",
+			&parameters);
+	next = time_column(0, 1);
+	finish();
+	return next == 0 ? DT_NOEND : next;
+}
+
+TimestampTz
+pgscale_journal_effective_at(const PgscaleChange *change)
+{
+	struct config_generic *record = pgscale_find_setting(change->setting);
+	TimestampTz seen;
+
+	if (change->effective_at != 0)
+		return change->effective_at;
+	if (change->applied_at == 0)
+		return 0;
+	if (PgStartTime > change->applied_at)
+		return PgStartTime;
+	if (!record || record->context == PGC_POSTMASTER)
+		return 0;
+	seen = pgscale_preloaded() ? pgscale_evidence_set_at(record->name) : 0;
+	if (seen > change->applied_at)
+		return seen;
+	return PgReloadTime > change->applied_at ? PgReloadTime : 0;
+}
+
+/* What a change's state is, in view of the file and of the server. */
+static const char *
+state_shown(const PgscaleChange *change, bool superseded, const PgscaleLines *lines)
+{
+	struct config_generic *record;
+
+	if (change->foreign)
+		return "of another server";
+	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
+		return change->state;
+	if (superseded)
+		return "superseded";
+	if (!lines->known)
+		return "unknown: " PG_AUTOCONF_FILENAME " cannot be read";
+	if (!pgscale_line_same(pgscale_line_of(lines, change->setting), change->new_value))
+		return "changed by hand";
+	record = pgscale_find_setting(change->setting);
+	if (record && (record->status & GUC_PENDING_RESTART))
+		return "pending restart";
+	/* what the command line sets, no file changes */
+	if (record && record->reset_source == PGC_S_ARGV)
+		return "overridden";
+	if (pgscale_journal_effective_at(change) == 0)
+		return PgReloadTime > change->applied_at ? PGSCALE_CHANGE_APPLIED : "pending reload";
+	return PGSCALE_CHANGE_APPLIED;
+}
+
+/*
+ * pgscale.tuning_journal(): values that the user may not see are NULL.
+ */
+Datum
+pgscale_tuning_journal(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters none = {0};
+	PgscaleLines lines;
+	uint64		n;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgscale_lines_read(&lines, true);
+	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
+				" EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change"
+				" AND l.cluster = c.cluster AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))"
+				" FROM pgscale.tuning_change c ORDER BY change", &none);
+	for (uint64 i = 0; i < n; i++)
+	{
+		PgscaleChange change;
+		Datum		values[19] = {0};
+		bool		nulls[19] = {0};
+		bool		visible;
+		TimestampTz effective_at;
+
+		read_change(&change, i, context);
+		visible = pgscale_line_visible(change.setting);
+		effective_at = change.foreign ? change.effective_at : pgscale_journal_effective_at(&change);
+		values[0] = Int64GetDatum(change.id);
+		values[1] = CStringGetTextDatum(change.setting);
+		nulls[2] = !visible || !change.old_value;
+		if (!nulls[2])
+			values[2] = CStringGetTextDatum(change.old_value);
+		nulls[3] = !visible || !change.new_value;
+		if (!nulls[3])
+			values[3] = CStringGetTextDatum(change.new_value);
+		values[4] = CStringGetTextDatum(state_shown(&change, pgscale_own_bool(i, 23), &lines));
+		values[5] = pgscale_own_column(i, 17, &nulls[5]);
+		values[6] = pgscale_own_column(i, 18, &nulls[6]);
+		values[7] = TimestampTzGetDatum(change.requested_at);
+		values[8] = TimestampTzGetDatum(change.applied_at);
+		nulls[8] = change.applied_at == 0;
+		values[9] = TimestampTzGetDatum(effective_at);
+		nulls[9] = effective_at == 0;
+		nulls[10] = !change.why;
+		if (change.why)
+			values[10] = CStringGetTextDatum(change.why);
+		values[11] = pgscale_own_column(i, 22, &nulls[11]);
+		values[12] = pgscale_own_column(i, 19, &nulls[12]);
+		values[13] = Int64GetDatum(change.revert_of);
+		nulls[13] = change.revert_of == 0;
+		values[14] = Int64GetDatum(change.reverted_by);
+		nulls[14] = change.reverted_by == 0;
+		values[15] = pgscale_own_column(i, 20, &nulls[15]);
+		/* of an error: it may quote them */
+		values[16] = pgscale_own_column(i, 21, &nulls[16]);
+		nulls[16] |= !visible;
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	finish();
+	return (Datum) 0;
+}
