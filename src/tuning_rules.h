@@ -21,7 +21,13 @@ typedef struct PgscaleMetric
 	const char *name;
 	const char *unit;
 	bool		less_is_better;
-	double		(*value) (const PgscaleEvidence *evidence); /* NaN: unknown */
+
+	/*
+	 * It is one count divided by another.  Of several records it is the sums
+	 * that are divided: one without a transaction took its time, too.  NaN:
+	 * unknown.
+	 */
+	void		(*parts) (const PgscaleEvidence *evidence, double *of, double *per);
 } PgscaleMetric;
 
 /* What a rule has found. */
@@ -37,7 +43,9 @@ typedef struct PgscaleFinding
 	PgscaleVerdict verdict;
 	const char *why;			/* one sentence, with the reason's source */
 	const char *setting;		/* NULL: nothing that ALTER SYSTEM can set */
-	const char *object;			/* a tablespace or table it is about; or NULL */
+	const char *object;			/* a tablespace, table or else that it is
+								 * about, and then setting is NULL; or NULL */
+	const char *current;		/* as SHOW has it */
 	const char *recommended;	/* as ALTER SYSTEM takes it, or what to do */
 	const char *evidence;		/* a JSON object: the numbers */
 	double		gain;			/* of the sessions' time, 0 .. 1: to rank */
@@ -61,7 +69,11 @@ typedef struct PgscaleRuleInput
 typedef struct PgscaleRule
 {
 	const char *name;			/* of a setting, mostly */
-	int			min_s;			/* evidence of less than so long is too short */
+	int			min_s;			/* evidence of less than so long is too short;
+								 * 0: it needs none */
+	const char *const *settings;	/* NULL-terminated: evidence of before one
+									 * of them changed does not count; the
+									 * metrics tell of them */
 	const PgscaleMetric *const *metrics;	/* NULL-terminated, the first that
 											 * can tell decides; or NULL */
 	PgscaleFinding *(*find) (const PgscaleRuleInput *input);
@@ -76,7 +88,13 @@ extern const PgscaleRule *const pgscale_tuning_rules[];
  */
 extern PgscaleFinding *pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe);
 
+/* The sum of the evidence no older than so long. */
+extern void pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum);
+
 /* The metrics that tell of a setting: its rule's, or those that tell of anything. */
 extern const PgscaleMetric *const *pgscale_tuning_metrics(const char *setting);
+
+/* As SQL shows it. */
+extern const char *pgscale_verdict_name(PgscaleVerdict verdict);
 
 #endif							/* PGSCALE_TUNING_RULES_H */

@@ -1,0 +1,76 @@
+-- Advice, contention and the WAL's efficiency: the views, who may use them, what they say without evidence, and to wrong input.
+CREATE EXTENSION pgscale;
+
+-- each view of a function with a window has its columns
+SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) =
+       (SELECT array_remove(p.proargnames, 'duration') FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = c.relname) AS same
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+ WHERE c.oid IN ('pgscale.contention'::regclass, 'pgscale.wal_efficiency'::regclass)
+ GROUP BY c.relname, c.relnamespace ORDER BY 1;
+
+-- the sampler needs a moment after the server's start
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT working FROM pgscale.health WHERE feature = 'tuning');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT * FROM pgscale.health WHERE feature = 'tuning';
+
+-- what each rule says of a window without evidence
+SELECT rule, verdict, reason FROM pgscale.tuning_findings('1 ms') ORDER BY rule COLLATE "C";
+SELECT count(*) AS advice FROM pgscale.tuning_findings('1 ms')
+ WHERE verdict = 'advises' OR gain IS NOT NULL OR since IS NOT NULL OR evidence IS NOT NULL OR recommended IS NOT NULL;
+
+-- and of one with some: one row a rule, each with a reason
+SELECT count(*) = count(DISTINCT rule) AS "one a rule", count(*) = (SELECT count(DISTINCT rule) FROM pgscale.tuning_findings()) AS "all",
+       count(*) FILTER (WHERE reason IS NULL OR reason !~ '\w' OR verdict NOT IN ('advises', 'satisfied', 'silent')) AS wrong
+  FROM pgscale.advice_rules;
+SELECT count(*) AS wrong FROM pgscale.advice
+ WHERE gain NOT BETWEEN 0 AND 1 OR reason IS NULL OR recommended IS NULL OR risk IS NULL OR needs IS NULL
+    OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
+SELECT count(*) AS wrong FROM pgscale.contention WHERE share NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
+
+-- without evidence
+SELECT * FROM pgscale.contention('1 ms');
+SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
+       flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, finding
+  FROM pgscale.wal_efficiency('1 ms');
+
+-- wrong input
+SELECT * FROM pgscale.tuning_findings(NULL);
+SELECT * FROM pgscale.tuning_findings('1 hour', NULL);
+SELECT * FROM pgscale.tuning_findings('0');
+SELECT * FROM pgscale.contention('-1 day');
+SELECT * FROM pgscale.wal_efficiency(NULL);
+SELECT count(*) FROM pgscale.contention('178000000 years') WHERE share > 1;
+SELECT count(*) FROM pgscale.contention('10000000 years') WHERE share > 1;
+\set VERBOSITY sqlstate
+SELECT * FROM pgscale.tuning_findings('-1 second');
+SELECT * FROM pgscale.tuning_findings('now');
+SELECT * FROM pgscale.contention(NULL);
+\set VERBOSITY default
+
+-- who may do what; the rules' own questions are asked as the caller
+CREATE ROLE pgscale_nobody;
+CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
+GRANT USAGE ON SCHEMA pgscale TO pgscale_nobody;
+SET ROLE pgscale_nobody;
+SELECT * FROM pgscale.advice;
+SELECT * FROM pgscale.advice_rules;
+SELECT * FROM pgscale.contention;
+SELECT * FROM pgscale.wal_efficiency;
+SELECT * FROM pgscale.tuning_findings();
+SELECT * FROM pgscale.contention('1 hour');
+SELECT * FROM pgscale.wal_efficiency('1 hour');
+RESET ROLE;
+SET ROLE pgscale_watcher;
+SELECT count(*) > 20 AS rules FROM pgscale.advice_rules;
+SELECT count(*) FROM pgscale.wal_efficiency;
+SELECT count(*) >= 0 AS rows FROM pgscale.contention;
+SELECT rule, verdict, reason FROM pgscale.tuning_findings('1 ms', true) WHERE rule ~ 'random_page_cost|concurrency' ORDER BY 1;
+RESET ROLE;
+
+DROP EXTENSION pgscale;
+DROP ROLE pgscale_nobody, pgscale_watcher;

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * tuning.c
+ *	  From evidence to action: what the server's settings cost it, and what
+ *	  another value would win.
+ *
+ * The sampler's process writes down what the server does (tuning_evidence.c).
+ * Everything else happens when somebody asks: rules look at the evidence of a
+ * window (tuning_rules.c), and so do the map of contention
+ * (tuning_contention.c) and the WAL's efficiency (tuning_wal.c).
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "tuning.h"
+#include "tuning_evidence.h"
+
+/* Without an observation for so long the sampler is not at work. */
+#define STALLED_US		(5 * USECS_PER_SEC)
+
+static bool tuning_enabled = true;
+
+int64
+pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
+{
+	const char *hint = "Evidence is kept for an hour; without an argument it is that of the last 10 minutes.";
+	const Interval *interval;
+	double		ms;				/* years may overflow an integer */
+
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the duration must not be null"),
+				 errhint("%s", hint)));
+	interval = PG_GETARG_INTERVAL_P(argument);
+	ms = interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	if (!(ms > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the duration must be positive"),
+				 errhint("%s", hint)));
+	/* More there never is, and then nothing overflows. */
+	return (int64) Min(ms, 1000.0 * SECS_PER_DAY);
+}
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.tuning",
+							 "Writes down what pgscale.advice and its like are about: every five seconds, the "
+							 "server's counters and its sessions' waits.",
+							 NULL,
+							 &tuning_enabled,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+}
+
+static void
+request_shmem(void)
+{
+	RequestAddinShmemSpace(pgscale_evidence_size());
+}
+
+static void
+observe(const PgscaleObservation *observation)
+{
+	if (tuning_enabled)
+		pgscale_evidence_observe(observation);
+}
+
+static void
+tuning_health(PgscaleHealth *health)
+{
+	TimestampTz last;
+	int			nrecords;
+
+	if (!pgscale_health_preloaded(health))
+		return;
+	last = pgscale_evidence_last(&nrecords);
+	health->enabled = tuning_enabled;
+	if (!tuning_enabled)
+	{
+		health->reason = "it is switched off";
+		health->action = "set pgscale.tuning to on and reload";
+	}
+	else if (GetCurrentTimestamp() - last > STALLED_US)
+	{
+		health->reason = "the sampler, which brings the evidence, is not at work";
+		health->action = "see its row here";
+	}
+	else
+	{
+		health->working = true;
+		health->reason = "evidence is being written down";
+	}
+}
+
+const PgscaleModule pgscale_tuning_module = {
+	.name = "tuning",
+	.define_gucs = define_gucs,
+	.shmem_request = request_shmem,
+	.shmem_startup = pgscale_evidence_startup,
+	.observe = observe,
+	.health = tuning_health,
+};

@@ -1,0 +1,162 @@
+# Advice, from the evidence of a server that is set badly, to what is said when there is none: a reset of the statistics, a change
+# of a setting, a restart, a standby, a sampler that is off. It takes a minute of load, since less is no evidence.
+use strict;
+use warnings;
+use JSON::PP ();
+use IPC::Run;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes ();
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1, extra => ['--wal-segsize=1'] ], conf => <<'EOC');
+shared_buffers = 64MB
+min_wal_size = 2MB
+max_wal_size = 4MB
+checkpoint_timeout = 1h
+synchronous_commit = off
+wal_keep_size = 0
+wal_compression = off
+EOC
+my $db = session($node);
+$db->sql('CREATE ROLE observer LOGIN IN ROLE pg_monitor');
+my ($commits, $lsn) = split /\|/, $db->sql('SELECT xact_commit, pg_current_wal_lsn() FROM pg_stat_database WHERE datname = current_database()');
+
+# $columns of what a rule finds, in evidence of so long
+sub finds
+{
+    my ($rule, $columns, $duration) = @_;
+    $duration //= '10 minutes';
+
+    return $db->sql("SELECT $columns FROM pgscale.tuning_findings('$duration') WHERE rule = '$rule'");
+}
+
+# Polls for longer than the tests' bound, since evidence takes its time.
+sub in_time_ok
+{
+    my ($code, $name) = @_;
+    my $give_up = Time::HiRes::time() + 4 * $PostgreSQL::Test::Utils::timeout_default;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    while (Time::HiRes::time() < $give_up)
+    {
+        return pass($name) if until_true($code);
+    }
+    return fail($name);
+}
+
+### A load that changes many pages, with a checkpoint every few megabytes of WAL
+
+$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'tuning'}, 'evidence is being written down');
+$db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency}, 'the first of it');
+like(finds('max_wal_size', 'verdict, reason'), qr/^silent\|.*: 50 s are needed/, 'at the start a rule is silent, and says for how long');
+is($db->sql('SELECT count(*) FROM pgscale.advice WHERE rule <> $$pgscale.sampler$$'), 0, 'and there is no advice');
+$db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
+    INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
+my $script = $node->basedir . '/load.sql';
+append_to_file($script, "UPDATE load SET n = n + 1 WHERE id = (random() * 19999)::int;\n" x 5);
+my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>&', \my $said);
+
+END { $load->kill_kill if $load }
+
+in_time_ok(sub { finds('max_wal_size', 'verdict') eq 'advises' }, 'WAL that starts checkpoints is found')
+  or diag $db->sql('SELECT * FROM pgscale.advice_rules');
+is($db->sql(q{SELECT setting, object, current, needs, gain > 0.02 AND gain <= 1 FROM pgscale.advice WHERE rule = 'max_wal_size'}),
+    'max_wal_size||4MB|reload|t', 'what to set');
+is($db->sql(q{SELECT pg_size_bytes(recommended) >= 8 * 1024 * 1024, since < until, until <= clock_timestamp() FROM pgscale.advice
+    WHERE rule = 'max_wal_size'}), 't|t|t', 'to more, by evidence of the past');
+my $evidence = JSON::PP::decode_json(finds('max_wal_size', 'evidence'));
+cmp_ok($evidence->{checkpoints_requested}, '>=', 2, 'with the numbers: checkpoints');
+cmp_ok($evidence->{page_image_fraction}, '>', 0.3, 'and page images');
+is($db->sql('SELECT array_agg(gain) = array_agg(gain ORDER BY gain DESC) FROM pgscale.advice'), 't', 'greatest gain first');
+
+# What it adds up to is what the server has counted, of which the first and the last seconds may be missing.
+is($db->sql(qq{SELECT wal_bytes BETWEEN 0.2 * d AND d * 1.05, commits > 100, rewritten_fraction BETWEEN 0 AND 1, page_image_fraction > 0.3,
+        written_exact = (current_setting('server_version_num')::int >= 180000), since < until
+    FROM pgscale.wal_efficiency, pg_wal_lsn_diff(pg_current_wal_lsn(), '$lsn') d}), 't|t|t|t|t|t', 'wal_efficiency')
+  or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
+cmp_ok($db->sql('SELECT commits FROM pgscale.wal_efficiency'), '<=',
+    $db->sql('SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()') - $commits + 1000, 'no more commits than there were');
+
+# A wait that is known: sessions that want the same row
+my $holder = session($node);
+$holder->sql('BEGIN; UPDATE load SET n = n WHERE id = 0');
+my @waiters = map { session($node) } 1 .. 2;
+$_->start('UPDATE load SET n = n WHERE id = 0') for @waiters;
+in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds') WHERE event = 'transactionid' AND waiting_sessions >= 0.5
+    AND meaning ~ 'row' AND now_possible IS NOT NULL AND cured_in IS NULL}) eq 1 }, 'contention: a row that is locked')
+  or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
+is($db->sql(q{SELECT sum(share) <= 1.000001 FROM pgscale.contention}), 't', 'no more than all of the time');
+$holder->sql('COMMIT');
+$_->finish, $_->quit for @waiters;
+$holder->quit;
+
+### A setting that changes: what was before does not count, for the rules about it
+
+$db->set(max_wal_size => '1GB');
+in_time_ok(sub { finds('max_wal_size', 'verdict, reason') =~ /^silent\|\d+ s of evidence since max_wal_size got its value, \d+ s ago: 50 s are needed/ },
+    'a change of the setting')
+  or diag finds('max_wal_size', 'reason');
+unlike(finds('wal_buffers', 'reason'), qr/are needed/, 'is none to other rules');
+
+### Counters that go back
+
+$db->sql(q{SELECT pg_stat_reset_shared('wal'), pg_stat_reset_shared('bgwriter'), pg_stat_reset()});
+my $after = $db->sql('SELECT clock_timestamp()');
+in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '6 s' FROM pgscale.wal_efficiency") eq 't' }, 'evidence goes on after a reset');
+is($db->sql(q{SELECT wal_bytes > 0 AND wal_bytes < 1e12 AND commits > 0 AND segment_switches_per_s >= 0 AND buffers_full_per_s >= 0
+    AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency('20 seconds')}), 't', 'and has no negative differences');
+$load->kill_kill;
+undef $load;
+
+### Who asks
+
+my $observer = session($node, user => 'observer');
+is(($observer->try('SELECT count(*) FROM pgscale.advice'))[0], '00000', 'pg_monitor reads advice');
+like($observer->sql(q{SELECT string_agg(DISTINCT reason, ' ') FROM pgscale.tuning_findings('1 minute', true) WHERE rule = 'random_page_cost'}),
+    qr/permission denied for function tablespace_latency/, 'but does not time the disks by it');
+is($observer->sql('SELECT count(*) > 20 FROM pgscale.advice_rules'), 't', 'nor has that kept the other rules from being asked');
+$observer->quit;
+like($db->sql(q{SELECT verdict, object, reason FROM pgscale.tuning_findings('1 minute', true) WHERE rule = 'random_page_cost'}),
+    qr/^(advises\|pg_default\|a random read takes|satisfied\|\|pg_default: |silent\|\|pg_default: )/, 'a superuser does');
+
+### On a standby
+
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+my $there = session($standby);
+$there->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'tuning'}, 'a standby has evidence of its own');
+in_time_ok(sub { $there->sql('SELECT since IS NOT NULL FROM pgscale.wal_efficiency') eq 't' }, 'which grows');
+is($there->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
+is($there->sql('SELECT num_nulls(rewritten_fraction, segment_switches_per_s), finding IS NOT NULL FROM pgscale.wal_efficiency'), '2|t',
+    'nor WAL of its own');
+$standby->append_conf('postgresql.conf', 'fsync = off');
+$standby->reload;
+in_time_ok(sub { $there->sql(q{SELECT num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND finding ~ '^fsync is off'
+    FROM pgscale.wal_efficiency}) eq 't' }, 'flushes that are not made are not counted as none');
+$there->quit;
+$standby->stop;
+
+### Off, and after a restart
+
+my $health = q{SELECT enabled, working, reason FROM pgscale.health WHERE feature = 'tuning'};
+$db->sampler('off');
+in_time_ok(sub { $db->sql($health) eq 't|f|the sampler, which brings the evidence, is not at work' }, 'without the sampler: health');
+is(finds('pgscale.sampler', 'verdict, setting, recommended'), 'advises|pgscale.sampler|on', 'and the advice to switch it on');
+$db->sampler('on');
+$db->poll_ok($health, 'on again', 't|t|evidence is being written down');
+$db->set('pgscale.tuning' => 'off');
+$db->poll_ok($health, 'switched off', 'f|f|it is switched off');
+$db->set('pgscale.tuning');
+$db->quit;
+$node->restart;
+$db = session($node);
+$db->poll_ok($health, 'after a restart it begins anew', 't|t|evidence is being written down');
+like(finds('wal_buffers', 'verdict, reason'), qr/^silent\|\d+ s of evidence.*: 30 s are needed/, 'without what was before');
+
+$db->quit;
+$node->stop;
+done_testing();
