@@ -98,6 +98,13 @@ class Place:
         if self.user:
             subprocess.run(["chown", "-R", f"{self.user}:", path], check=True)
 
+    def script(self, name, text):
+        """Writes a file that the servers and pgbench may read, and returns its path."""
+        file = self.folder / name
+        file.write_text(text)
+        self.give(file)
+        return file
+
     def compile(self, source):
         """Compiles one C file and returns the program."""
         program = self.folder / pathlib.Path(source).stem
@@ -125,15 +132,16 @@ class Place:
             sys.exit(f"{command[0]} failed:\n{output}")
         return output
 
-    def cluster(self, name, data=None, wal=None, **settings):
-        self.clusters.append(Cluster(self, name, data, wal, settings))
+    def cluster(self, name, data=None, wal=None, initdb=(), **settings):
+        self.clusters.append(Cluster(self, name, data, wal, initdb, settings))
         return self.clusters[-1]
 
 
 class Cluster:
     """A server: with place.cluster("a", work_mem="8MB") as server: ..., or start() and stop() as often as needed.
 
-    Data and WAL lie in the place's folder, or in the new folders "data" and "wal".
+    Data and WAL lie in the place's folder, or in the new folders "data" and "wal". A setting of None is left to the
+    configuration files, which what is given here overrides.
     """
 
     # quick to start, and nothing in the background that could be mistaken for what is measured
@@ -148,7 +156,7 @@ class Cluster:
         "logging_collector": "off",
     }
 
-    def __init__(self, place, name, data, wal, settings):
+    def __init__(self, place, name, data, wal, initdb, settings):
         self.place = place
         self.name = name
         self.settings = settings
@@ -158,7 +166,7 @@ class Cluster:
         self.process = None
         elsewhere = ["-X", wal] if wal else []
         place.run(["initdb", "-D", self.data, *elsewhere, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
-                   "--no-sync"])
+                   "--no-sync", *initdb])
         if data:
             self.folder.mkdir()
             place.give(self.folder)
@@ -175,7 +183,8 @@ class Cluster:
         command = ["postgres", "-D", self.data]
         fixed = {"unix_socket_directories": self.folder, "dynamic_library_path": f"{self.place.library}:$libdir"}
         for key, value in {**self.SETTINGS, **fixed, **self.settings, **settings}.items():
-            command += ["-c", f"{key}={value}"]
+            if value is not None:
+                command += ["-c", f"{key}={value}"]
         with open(self.log, "ab") as out:
             self.process = self.place.popen(command, stdout=out, stderr=out)
         for _ in range(300):
@@ -208,15 +217,18 @@ class Cluster:
     def create_pgscale(self, connection):
         """What CREATE EXTENSION would do if the tree's build were installed."""
         script = (self.place.folder / "sql" / "pgscale--1.0.sql").read_text()
-        lines = [line for line in script.splitlines() if not line.startswith("\\")]
+        # nor may a script say so that is not an extension's
+        lines = [line for line in script.splitlines() if not line.startswith(("\\", "SELECT pg_extension_config_dump("))]
         run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
-        # the library trusts its job table only as the extension's
+        # the library trusts its tables only as the extension's
         run(connection, """
             SET allow_system_table_mods = on;
             INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
                 SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
-            RESET allow_system_table_mods;
-            ALTER EXTENSION pgscale ADD TABLE pgscale.relocation_job""")
+            RESET allow_system_table_mods""")
+        for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'r'"
+                                      " AND relnamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
 
     def pgbench(self, *options):
         """Runs pgbench and returns its transactions per second, without the time of connecting."""

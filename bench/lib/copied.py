@@ -12,20 +12,24 @@ from cluster import run, say, value
 
 
 class CopiedServer:
-    """The data are on the SlowDisk, if there is one, which is fast until its slow() is called; the WAL may be, too."""
+    """The data are on the SlowDisk, if there is one, which is fast until its slow() is called; the WAL may be, too.
 
-    def __init__(self, place, name, scale, disk=None, wal_on_disk=False, load=(), **settings):
+    More is loaded by "sql".
+    """
+
+    def __init__(self, place, name, scale, disk=None, wal_on_disk=False, load=(), sql="", data_on_disk=True, **settings):
         self.place = place
         self.disk = disk
         base = disk.path if disk else place.folder
         if disk:
             place.give(base)
         self.wal = (base if wal_on_disk else place.folder) / f"{name}-wal"
-        self.server = place.cluster(name, base / f"{name}-data", self.wal, **settings)
+        data = (base if data_on_disk else place.folder) / f"{name}-data"
+        self.server = place.cluster(name, data, self.wal, **settings)
         self.turned = self.server.folder / "turned.conf"
-        self._load(scale, load)
+        self._load(scale, load, sql)
 
-    def _load(self, scale, options):
+    def _load(self, scale, options, sql):
         # what is set in turns lies on the fast disk: ALTER SYSTEM would wait for the slow one
         self.turned.touch()
         with open(self.server.data / "postgresql.conf", "a") as conf:
@@ -33,7 +37,7 @@ class CopiedServer:
         say(f"loading scale {scale}")
         with self.server, contextlib.closing(self.server.connect()) as connection:
             self.server.pgbench("-i", "-s", scale, "-q", *options)
-            run(connection, "CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm")
+            run(connection, "CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm;" + sql)
             self.bytes = value(connection, "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
                                            " WHERE relname ~ '^pgbench_' AND relkind = 'r'")
         self.copies = {self.server.data: self.place.folder / f"{self.server.name}-copy-data",
@@ -47,11 +51,14 @@ class CopiedServer:
             self.place.run(["/bin/cp", "-a", "--reflink=auto", copy, path])
 
     @contextlib.contextmanager
-    def running(self, **settings):
-        """Yields a connection to the server, which has started on the data as they were loaded."""
+    def running(self, turned=None, **settings):
+        """Yields a connection to the server, which has started on the data as they were loaded.
+
+        Of the settings, those of "turned" are for set() to change.
+        """
         self.restore()
         try:
-            self.turned.write_text("")
+            self._write(turned or {})
             self.server.start(**settings)
             with contextlib.closing(self.server.connect()) as connection:
                 if "shared_preload_libraries" in settings:
@@ -63,8 +70,11 @@ class CopiedServer:
 
     def set(self, **settings):
         """Changes settings of the running server; those that are left out return to their defaults."""
-        self.turned.write_text("".join(f"{name} = '{setting}'\n" for name, setting in settings.items()))
+        self._write(settings)
         os.kill(self.server.process.pid, signal.SIGHUP)
+
+    def _write(self, settings):
+        self.turned.write_text("".join(f"{name} = '{setting}'\n" for name, setting in settings.items()))
 
     def lift(self):
         if self.disk:

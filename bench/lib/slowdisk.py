@@ -89,6 +89,7 @@ class SlowDisk:
         self.folder = pathlib.Path(folder)
         self.mib = mib
         self.path = self.folder / "mounted"
+        self._is_synchronous = False
 
     def __enter__(self):
         if os.getuid() != 0:
@@ -127,20 +128,31 @@ class SlowDisk:
         for line in _run("losetup", "--associated", file).splitlines():
             _run("losetup", "--detach", line.split(":")[0])
 
-    def slow(self, read_iops=0, write_iops=0, write_bps=0, dirty_mib=0):
-        """Sets limits, each 0 for none, on a disk that has nothing left to write."""
+    def slow(self, read_iops=0, write_iops=0, write_bps=0, dirty_mib=0, synchronous=False):
+        """Sets limits, each 0 for none, on a disk that has nothing left to write.
+
+        If synchronous, each write waits for the disk, as the mount option "sync" has it.
+        """
         self.lift()
         self.sync()
         self._limit(self._number, read_iops=read_iops, write_iops=write_iops, write_bps=write_bps)
         if dirty_mib:
             (self._bdi / "max_bytes").write_text(str(dirty_mib * MIB))
             (self._bdi / "strict_limit").write_text("1")
+        if synchronous:
+            self._synchronous(True)
 
     def lift(self):
         """As fast as it can be."""
+        self._synchronous(False)
         self._limit(self._number, read_iops=0, write_iops=0, write_bps=0)
         (self._bdi / "strict_limit").write_text("0")
         (self._bdi / "max_ratio").write_text("100")
+
+    def _synchronous(self, wanted):
+        if wanted != self._is_synchronous:
+            _run("mount", "-o", "remount," + ("sync,lazytime" if wanted else "async,nolazytime"), self.path)
+            self._is_synchronous = wanted
 
     def sync(self):
         _run("sync", "--file-system", self.path)

@@ -1,0 +1,13 @@
+"""The experiment on tuning: see run and README.md."""
+import sys
+
+import experiment
+
+import plot
+import quiet
+import trial
+
+PARTS = {"cases": trial, "quiet": quiet}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS, plot.draw))
