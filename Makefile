@@ -3,6 +3,7 @@
 #   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
 #   make test            from a bare machine to a verdict; narrow it: make test REGRESS="health" TAP="t/001_x.pl"
 #   make, make install   build and install for the server that PG_CONFIG names
+#   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
 #   make clean
 
@@ -11,7 +12,7 @@ MODULE_big = pgscale
 DATA = $(wildcard sql/pgscale--*.sql)
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
 
-REGRESS = health sampler sweeper bufusage oscache writeback relocate relocation_plan
+REGRESS = health sampler sweeper bufusage oscache writeback relocate relocation_plan tuning advice numa scalability
 TAP = $(wildcard t/*.pl)
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a
@@ -52,6 +53,14 @@ ENCODING = UTF8
 NO_LOCALE = 1
 
 include $(PGXS)
+
+# libnuma is used where a program can be linked with it.
+NUMA ?= $(shell echo 'int main(void) {return numa_available();}' | \
+	$(CC) $(CPPFLAGS) -include numa.h -include numaif.h -x c - -o /dev/null $(LDFLAGS) -lnuma 2>/dev/null && echo yes)
+ifeq ($(NUMA),yes)
+override CPPFLAGS += -DPGSCALE_LIBNUMA
+SHLIB_LINK += -lnuma
+endif
 
 build/regress:
 	mkdir -p $@

@@ -440,6 +440,7 @@ AS 'MODULE_PATHNAME', 'pgscale_relocation_wait'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 'waits until a relocation job has ended, or for so long, and shows its state';
+
 ---- relocation plan
 
 CREATE FUNCTION pgscale.tablespace_latency(
@@ -474,6 +475,307 @@ SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
 'what to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses what saves most per byte under the budget; ends in the statement that moves each';
 
+---- tuning
+
+CREATE FUNCTION pgscale.tuning_findings(
+    duration interval DEFAULT '10 minutes', probe boolean DEFAULT false,
+    OUT rule text, OUT verdict text, OUT setting text, OUT object text,
+    OUT current text, OUT recommended text, OUT evidence jsonb, OUT reason text,
+    OUT gain double precision, OUT needs text, OUT confidence text, OUT risk text,
+    OUT since timestamptz, OUT until timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_findings'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
+'what each rule finds in the evidence of the last so long: advises, satisfied, or silent, and why; gain is the share of the sessions'' time that it would save; with probe, the disks are timed, for which it takes EXECUTE on pgscale.tablespace_latency()';
+
+CREATE VIEW pgscale.advice AS
+    SELECT setting, object, current, recommended, evidence, reason, needs,
+           confidence, risk, gain, rule, since, until
+      FROM pgscale.tuning_findings()
+     WHERE verdict = 'advises'
+     ORDER BY gain DESC;
+COMMENT ON VIEW pgscale.advice IS
+'what to set, by the evidence of the last 10 minutes, greatest gain first; no rows where nothing is to be won';
+
+CREATE VIEW pgscale.advice_rules AS
+    SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason
+      FROM pgscale.tuning_findings()
+     GROUP BY rule
+     ORDER BY rule;
+COMMENT ON VIEW pgscale.advice_rules IS
+'one row a rule: whether it advises, is satisfied or silent, and why';
+
+---- tuning: changes
+
+-- Written and read by the library alone; what users see is tuning_journal.
+CREATE TABLE pgscale.tuning_change (
+    change bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    cluster bigint NOT NULL,
+    setting text NOT NULL,
+    old_value text,
+    new_value text,
+    state text NOT NULL DEFAULT 'begun',
+    requested_by text NOT NULL,
+    acting_as text NOT NULL,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    applied_at timestamptz,
+    effective_at timestamptz,
+    why text,
+    evidence jsonb,
+    metrics text[],
+    metric_ends timestamptz[],
+    metric_values double precision[],
+    outcome jsonb,
+    revert_of bigint,
+    reverted_by bigint,
+    sqlstate text,
+    message text);
+COMMENT ON TABLE pgscale.tuning_change IS
+'changes of settings as the library keeps them; see pgscale.tuning_journal';
+COMMENT ON SEQUENCE pgscale.tuning_change_change_seq IS
+'ids of changes of settings';
+
+CREATE FUNCTION pgscale.tuning_journal(
+    OUT change bigint, OUT setting text, OUT old_value text, OUT new_value text,
+    OUT state text, OUT requested_by text, OUT acting_as text,
+    OUT requested_at timestamptz, OUT applied_at timestamptz,
+    OUT effective_at timestamptz, OUT why text, OUT evidence jsonb,
+    OUT outcome jsonb, OUT revert_of bigint, OUT reverted_by bigint,
+    OUT sqlstate text, OUT message text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.tuning_journal() IS
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+
+CREATE VIEW pgscale.tuning_journal AS SELECT * FROM pgscale.tuning_journal();
+COMMENT ON VIEW pgscale.tuning_journal IS
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+
+CREATE PROCEDURE pgscale.set(
+    setting text, value text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_set'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.set(text, text, boolean, bigint) IS
+'ALTER SYSTEM with a way back: sets a setting to a value, as postgresql.conf would have it, or with NULL removes its line; shows the change';
+
+CREATE PROCEDURE pgscale.apply(
+    setting text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_apply'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.apply(text, boolean, bigint) IS
+'sets a setting to what pgscale.advice recommends, and shows the change';
+
+CREATE PROCEDURE pgscale.apply_all(
+    dry_run boolean DEFAULT true, reload boolean DEFAULT false, INOUT changes bigint[] DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_apply_all'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.apply_all(boolean, boolean, bigint[]) IS
+'sets all that pgscale.advice recommends with high or medium confidence and ALTER SYSTEM can set, and shows the changes; with dry_run only tells';
+
+CREATE PROCEDURE pgscale.revert(
+    change bigint, reload boolean DEFAULT false, force boolean DEFAULT false,
+    INOUT reverted_by bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_revert'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.revert(bigint, boolean, boolean, bigint) IS
+'gives a setting back the line that it had before a change, or none; with force also where it was changed by hand since';
+
+CREATE FUNCTION pgscale.verify(
+    change bigint, duration interval DEFAULT NULL,
+    OUT metric text, OUT unit text, OUT before double precision, OUT after double precision,
+    OUT difference double precision, OUT low double precision, OUT high double precision,
+    OUT samples_before integer, OUT samples_after integer,
+    OUT verdict text, OUT decides boolean, OUT reason text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_verify'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.verify(bigint, interval) IS
+'compares what a setting is judged by before and after a change: difference is relative, low and high its 95 % interval, verdict better, worse or cannot tell';
+
+---- contention
+
+CREATE FUNCTION pgscale.contention(
+    duration interval DEFAULT '10 minutes',
+    OUT event_type text, OUT event text, OUT share double precision,
+    OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
+    OUT now_possible text, OUT since timestamptz, OUT until timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_contention'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.contention(interval) IS
+'one row a kind of wait that takes a hundredth or more of the sessions'' time: what it means on this major, which later one has cured it and how, and what can be done now';
+
+CREATE VIEW pgscale.contention AS
+    SELECT * FROM pgscale.contention() ORDER BY share DESC;
+COMMENT ON VIEW pgscale.contention IS
+'what sessions waited for in the last 10 minutes, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
+
+---- wal
+
+CREATE FUNCTION pgscale.wal_efficiency(
+    duration interval DEFAULT '10 minutes',
+    OUT wal_bytes bigint, OUT written_bytes bigint, OUT rewritten_fraction double precision,
+    OUT written_exact boolean, OUT commits bigint,
+    OUT flushes_per_commit double precision, OUT commits_per_flush double precision,
+    OUT flush_ms double precision, OUT flush_measured boolean, OUT flush_fraction double precision,
+    OUT page_image_fraction double precision, OUT segment_switches_per_s double precision,
+    OUT buffers_full_per_s double precision, OUT finding text,
+    OUT since timestamptz, OUT until timestamptz)
+AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
+'what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+
+CREATE VIEW pgscale.wal_efficiency AS SELECT * FROM pgscale.wal_efficiency();
+COMMENT ON VIEW pgscale.wal_efficiency IS
+'of the last 10 minutes: what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+
+---- numa
+
+CREATE FUNCTION pgscale.numa_nodes(
+    OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
+    OUT distance integer[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_numa_nodes'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 4;
+COMMENT ON FUNCTION pgscale.numa_nodes() IS
+'the machine''s NUMA nodes, and how far each is from each, in the order of the rows';
+
+CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale.numa_nodes();
+COMMENT ON VIEW pgscale.numa_nodes IS
+'the machine''s NUMA nodes, and how far each is from each, in the order of the rows';
+
+CREATE FUNCTION pgscale.numa_buffers(
+    everything boolean DEFAULT false,
+    OUT node integer, OUT pages bigint, OUT bytes bigint, OUT fraction double precision,
+    OUT fraction_low double precision, OUT fraction_high double precision, OUT sampled boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_numa_buffers'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 4;
+COMMENT ON FUNCTION pgscale.numa_buffers(boolean) IS
+'shared buffers by NUMA node; NULL for what is not in memory; of a sample unless everything is asked for';
+
+CREATE VIEW pgscale.numa_buffers AS SELECT * FROM pgscale.numa_buffers();
+COMMENT ON VIEW pgscale.numa_buffers IS
+'shared buffers by NUMA node; NULL for what is not in memory; of a sample if they are large';
+
+---- scalability
+
+CREATE TYPE pgscale.usl AS (
+    status text,
+    lambda double precision, sigma double precision, kappa double precision,
+    r2 double precision,
+    peak_concurrency double precision, peak_low double precision,
+    peak_high double precision,
+    peak_throughput double precision, peak_throughput_low double precision,
+    peak_throughput_high double precision,
+    points integer,
+    min_concurrency double precision, max_concurrency double precision);
+COMMENT ON TYPE pgscale.usl IS
+'the Universal Scalability Law as fitted: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))';
+
+CREATE FUNCTION pgscale.usl_fit_add(internal, double precision, double precision)
+RETURNS internal
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_add'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit_add(internal, double precision, double precision) IS
+'part of usl_fit: takes a measurement';
+
+CREATE FUNCTION pgscale.usl_fit_combine(internal, internal)
+RETURNS internal
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_combine'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit_combine(internal, internal) IS
+'part of usl_fit: joins the measurements of two parallel processes';
+
+CREATE FUNCTION pgscale.usl_fit_serialize(internal)
+RETURNS bytea
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_serialize'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit_serialize(internal) IS
+'part of usl_fit: hands the measurements to another process';
+
+CREATE FUNCTION pgscale.usl_fit_deserialize(bytea, internal)
+RETURNS internal
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_deserialize'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit_deserialize(bytea, internal) IS
+'part of usl_fit: takes the measurements of another process';
+
+CREATE FUNCTION pgscale.usl_fit_end(internal)
+RETURNS pgscale.usl
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_end'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit_end(internal) IS
+'part of usl_fit: fits the law';
+
+CREATE AGGREGATE pgscale.usl_fit(concurrency double precision, throughput double precision) (
+    SFUNC = pgscale.usl_fit_add,
+    STYPE = internal,
+    SSPACE = 1024,
+    FINALFUNC = pgscale.usl_fit_end,
+    COMBINEFUNC = pgscale.usl_fit_combine,
+    SERIALFUNC = pgscale.usl_fit_serialize,
+    DESERIALFUNC = pgscale.usl_fit_deserialize,
+    PARALLEL = SAFE);
+COMMENT ON AGGREGATE pgscale.usl_fit(double precision, double precision) IS
+'fits the Universal Scalability Law to measurements of throughput at several concurrencies';
+
+CREATE FUNCTION pgscale.usl_fit(concurrency double precision[], throughput double precision[])
+RETURNS pgscale.usl
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit_arrays'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) IS
+'the aggregate of the same name, of two arrays of the same length';
+
+CREATE FUNCTION pgscale.usl_predict(usl pgscale.usl, concurrency double precision)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'pgscale_usl_predict'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS
+'throughput at this concurrency by a law that usl_fit has fitted';
+
+CREATE FUNCTION pgscale.scalability(
+    OUT status text,
+    OUT lambda double precision, OUT sigma double precision, OUT kappa double precision,
+    OUT r2 double precision,
+    OUT peak_concurrency double precision, OUT peak_low double precision,
+    OUT peak_high double precision,
+    OUT peak_throughput double precision, OUT peak_throughput_low double precision,
+    OUT peak_throughput_high double precision,
+    OUT points integer,
+    OUT min_concurrency double precision, OUT max_concurrency double precision,
+    OUT concurrency double precision, OUT throughput double precision,
+    OUT measured_at timestamptz,
+    OUT buckets bigint, OUT discarded bigint, OUT since timestamptz)
+AS 'MODULE_PATHNAME', 'pgscale_scalability'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.scalability() IS
+'the Universal Scalability Law of this server: how many active sessions it can use';
+
+CREATE VIEW pgscale.scalability AS SELECT * FROM pgscale.scalability();
+COMMENT ON VIEW pgscale.scalability IS
+'the Universal Scalability Law of this server: how many active sessions it can use';
+
+CREATE FUNCTION pgscale.scalability_points(
+    OUT concurrency double precision, OUT throughput double precision,
+    OUT seconds double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_scalability_points'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
+COMMENT ON FUNCTION pgscale.scalability_points() IS
+'what the law of this server is fitted to: transactions a second by active sessions';
+
+CREATE FUNCTION pgscale.scalability_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_scalability_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.scalability_reset() IS
+'forgets what the law of this server is fitted to';
+
 ---- privileges
 
 REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
@@ -482,15 +784,18 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;
-REVOKE ALL ON pgscale.relocation_job FROM pg_monitor;
+REVOKE ALL ON pgscale.relocation_job, pgscale.tuning_change FROM pg_monitor;
 -- to look at it makes the disks work
 REVOKE SELECT ON pgscale.tablespace_latency FROM pg_monitor;
 GRANT EXECUTE ON FUNCTION
     pgscale.buffer_usage(),
     pgscale.buffer_usage_sample(integer),
     pgscale.clock_sweep(),
+    pgscale.contention(interval),
     pgscale.health(),
     pgscale.kernel_writeback(),
+    pgscale.numa_buffers(boolean),
+    pgscale.numa_nodes(),
     pgscale.query_waits(),
     pgscale.relation_buffers(),
     pgscale.relation_os_cache(regclass),
@@ -498,6 +803,14 @@ GRANT EXECUTE ON FUNCTION
     pgscale.sampler_history(),
     pgscale.sampler_profile(),
     pgscale.sampler_stats(),
+    pgscale.scalability(),
+    pgscale.scalability_points(),
     pgscale.sweeper_stats(),
-    pgscale.wait_timeline(interval)
+    pgscale.tuning_findings(interval, boolean),
+    pgscale.tuning_journal(),
+    pgscale.usl_fit(double precision, double precision),
+    pgscale.usl_fit(double precision[], double precision[]),
+    pgscale.usl_predict(pgscale.usl, double precision),
+    pgscale.wait_timeline(interval),
+    pgscale.wal_efficiency(interval)
 TO pg_monitor;

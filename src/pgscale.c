@@ -27,12 +27,15 @@
 #include "utils/guc.h"
 
 #include "bufusage.h"
+#include "numa.h"
 #include "oscache.h"
 #include "pgscale.h"
 #include "query_waits.h"
 #include "relocate.h"
 #include "sampler.h"
+#include "scalability.h"
 #include "sweeper.h"
+#include "tuning.h"
 #include "writeback.h"
 
 PG_MODULE_MAGIC;
@@ -45,6 +48,9 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_oscache_module,
 	&pgscale_writeback_module,
 	&pgscale_relocate_module,
+	&pgscale_tuning_module,
+	&pgscale_scalability_module,
+	&pgscale_numa_module,
 	NULL
 };
 

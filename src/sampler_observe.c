@@ -21,14 +21,12 @@
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
 
+#include "counters.h"
 #include "pgscale.h"
 #include "sampler_observe.h"
 
 #define OBSERVE_NS		INT64CONST(1000000000)
 #define AFTER_ERROR_NS	(60 * OBSERVE_NS)
-
-/* More databases than this are not observed. */
-#define MAX_DATABASES	256
 
 typedef struct WaitSum
 {
@@ -49,8 +47,11 @@ typedef struct WaitSum
 #include "lib/simplehash.h"
 
 static wait_sums_hash *sums = NULL;
-static Oid	databases[MAX_DATABASES];
+static Oid	databases[PGSCALE_DATABASES];
+static uint64 seen_in[PGSCALE_DATABASES];	/* the last observation with a
+											 * session */
 static int	ndatabases = 0;
+static uint64 observations = 0;
 static int64 active_ns = 0;		/* since the last observation, as this */
 static int64 observed_ns = 0;
 static int64 pause_ns = 0;		/* after an error */
@@ -67,19 +68,36 @@ pgscale_observe_begin(void)
 	active_ns = observed_ns = 0;
 }
 
+/*
+ * One more than there is room for takes the place of the one that nobody was in
+ * for the longest time, such as one that was dropped.
+ */
 static void
 remember_database(Oid database)
 {
 	/* Backends of one database come one after the other, mostly. */
 	static int	last = 0;
 
-	if (!OidIsValid(database) || (last < ndatabases && databases[last] == database))
+	if (!OidIsValid(database))
 		return;
-	for (last = 0; last < ndatabases; last++)
-		if (databases[last] == database)
-			return;
-	if (ndatabases < MAX_DATABASES)
-		databases[ndatabases++] = database;
+	if (last >= ndatabases || databases[last] != database)
+	{
+		int			oldest = 0;
+
+		for (last = 0; last < ndatabases && databases[last] != database; last++)
+			if (seen_in[last] < seen_in[oldest])
+				oldest = last;
+		if (last == PGSCALE_DATABASES)
+		{
+			last = oldest;
+			if (seen_in[last] == observations)
+				return;
+			databases[last] = database;
+		}
+		else if (last == ndatabases)
+			databases[ndatabases++] = database;
+	}
+	seen_in[last] = observations;
 }
 
 void
@@ -147,6 +165,7 @@ pgscale_observe_tick(TimestampTz wall, int64 ns)
 	observation.ndatabases = ndatabases;
 	observation.waits = each_wait;
 	active_ns = observed_ns = pause_ns = 0;
+	observations++;
 
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; pgscale_modules[i]; i++)

@@ -19,12 +19,13 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''
            WHEN proname = 'relocate_all_indexes' THEN '''pg_default'', ''pg_default'''
            WHEN proname = 'relocate_table' THEN '''pg_class'', ''pg_default'''
-           WHEN proname IN ('relocation_cancel', 'relocation_undo') THEN '1' END)
+           WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
  WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
    AND proname NOT IN ('health', 'sampler_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'relation_os_cache', 'flush_relation', 'os_evict', 'kernel_writeback',
-                       'tablespace_latency', 'relocation_plan')
+                       'tablespace_latency', 'relocation_plan', 'numa_nodes', 'numa_buffers', 'tuning_journal')
+   AND proname !~ '^usl_'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');
@@ -35,8 +36,9 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, working, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature <> 'oscache' ORDER BY 1}),
-    "bufusage|t|t|t|t\nquery_waits|f|f|t|t\nrelocation|f|f|t|t\nsampler|f|f|t|t\nsweeper|f|f|t|t\nwriteback|f|f|t|t", 'health says that it is not loaded');
+    FROM pgscale.health WHERE feature NOT IN ('numa', 'oscache') ORDER BY 1}),
+    join("\n", 'bufusage|t|t|t|t', map { "$_|f|f|t|t" } qw(query_waits relocation sampler scalability sweeper tuning writeback)),
+    'health says that it is not loaded');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 is($db->sql(q{SELECT num_nulls(state, decision, decided_at, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
     redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes, requests,

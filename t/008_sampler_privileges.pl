@@ -18,24 +18,30 @@ GRANT USAGE ON SCHEMA pgscale TO granted;
 EOQ
 
 # Every function as a call of all its signature: whether one may call it is decided before the arguments are looked at. Where
-# one of a strict function is null, it is never called, nor is its privilege asked for.
+# one of a strict function is null, it is never called, nor is its privilege asked for. Parts of an aggregate are called by it alone.
 my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
     WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
 my %acting = map { $_ => 1 } (
     'pgscale.sampler_reset()', 'pgscale.sweeper_reset()', 'pgscale.clock_sweep_reset()', 'pgscale.writeback_reset()',
+    'pgscale.scalability_reset()',
     'pgscale.flush_relation(regclass,boolean)', 'pgscale.os_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
-    'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)');
+    'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
+    'pgscale.verify(bigint,interval)');
 # What only its owner may read
-my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tablespace_latency');
+my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change', 'pgscale.tablespace_latency');
+# What this machine may not have
+my $numa = $db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
-           (SELECT string_agg(format('%s::%s', coalesce('{"regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''"}'::jsonb
+           (SELECT string_agg(format('%s::%s', coalesce('{"regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
+                        "double precision[]": "''{1}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
-      FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'});
+      FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
+       AND 'internal'::regtype <> ALL (proargtypes::oid[])});
 cmp_ok(scalar @views, '>=', 6, 'views');
 cmp_ok(scalar keys %call, '>=', 8, 'functions');
 
@@ -63,7 +69,11 @@ my $observer = session($node, user => 'observer');
 for my $view (@views)
 {
     my ($state, $text) = $observer->try("SELECT count(*) FROM $view");
-    my $expected = $hidden{$view} ? '42501' : $view eq 'pgscale.query_waits' && !$statements ? '55000' : '00000';
+    my $expected =
+        $hidden{$view} ? '42501'
+      : $view eq 'pgscale.query_waits' && !$statements ? '55000'
+      : $view =~ /numa/ && !$numa ? '0A000'
+      : '00000';
     is($state, $expected, 'pg_monitor may' . ($hidden{$view} ? ' not' : '') . " read $view") or diag $text;
 }
 for my $function (sort keys %call)

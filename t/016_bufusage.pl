@@ -103,8 +103,11 @@ for (my $hot = 700; $hot < 1024 && $db->sql(q{SELECT finding ~ 'close to random'
 }
 finding_ok('^replacement is close to random, and expensive: [0-9.]+ % .* costs about [0-9]{3,} ticks', 'all used often: random');
 is($db->sql('SELECT max_fraction > 0.7 FROM pgscale.clock_sweep'), 't', 'most are at the maximum');
-$db->sql('SELECT pgscale.clock_sweep_reset()');
-finding_ok('^nothing had to leave', 'no allocation since: nothing had to leave');
+# Whoever looks a catalog up just then needs a buffer for it.
+ok(until_true(sub {
+    $db->sql('SELECT pgscale.clock_sweep_reset()');
+    $db->sql(q{SELECT finding ~ '^nothing had to leave' FROM pgscale.clock_sweep}) eq 't';
+}), 'no allocation since: nothing had to leave') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 
 # A reset of the server's statistics sets a new base; one who has older statistics in a transaction does not.
 my ($since) = $db->sql('SELECT since FROM pgscale.clock_sweep');

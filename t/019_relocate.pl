@@ -66,6 +66,18 @@ sub clean_ok
     return defined $name ? is($now, $indexes, $name) : 1;
 }
 
+# Has jobs started, or not: returns when the launcher knows, and no worker may take one that does not know yet.
+sub launching
+{
+    my $on = shift;
+
+    $db->set('pgscale.relocation', $on);
+    until_true(sub { $db->sql("SELECT enabled = '$on' AND (enabled OR NOT EXISTS (SELECT FROM pg_stat_activity
+        WHERE backend_type = 'pgscale relocation worker')) FROM pgscale.health WHERE feature = 'relocation'") eq 't' })
+      or die "pgscale.relocation is not $on";
+    return;
+}
+
 # Starts a job whose REINDEX cannot get past a phase, because of what a session of its own does in a transaction.
 sub held
 {
@@ -307,13 +319,13 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
 $db->set('pgscale.relocation_max_transaction_age');
 
 # Switched off
-$db->set('pgscale.relocation', 'off');
+launching('off');
 $db->poll_ok(q{SELECT enabled, working, action ~ 'pgscale.relocation to on' FROM pgscale.health WHERE feature = 'relocation'}, 'switched off', 'f|f|t');
 my ($queued) = ask(q{relocate_index('t_unique', 'other')});
 is($db->sql("SELECT state, attempts, started_at FROM pgscale.relocation_jobs WHERE job = $queued"), 'queued|0|', 'jobs are queued');
 $db->sql("CALL pgscale.relocation_wait($queued, '300 ms')");
 is($db->sql("CALL pgscale.relocation_wait($queued, '1 ms')"), 'queued', 'and stay so');
-$db->set('pgscale.relocation');
+launching('on');
 is($db->sql("CALL pgscale.relocation_wait($queued)"), 'done', 'switched on, they are started; relocation_wait waits');
 $db->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'relocation'}, 'health says that it works', 't|t');
 
@@ -383,7 +395,7 @@ $db->set('pgscale.relocation_attempts');
 
 ### What is gone when its turn comes
 
-$db->set('pgscale.relocation', 'off');
+launching('off');
 $db->sql(<<'EOQ');
 CREATE ROLE leaving LOGIN;
 GRANT USAGE ON SCHEMA pgscale TO leaving;
@@ -407,10 +419,10 @@ my ($foreign) = ask(q{relocate_index('t_hash', 'other')});
 is(($leaving->try("SELECT pgscale.relocation_cancel($foreign)"))[0], '42501', 'it cannot cancel what others have asked for');
 is(($leaving->try(q{SELECT pgscale.relocate_index('t_gin', 'fast')}))[0], '42501', 'nor move what others own');
 is(($leaving->try(q{SELECT pgscale.relocate_index('own_n', 'other')}))[0], '42501', 'nor to where it may not create');
-$db->set('pgscale.relocation');
+launching('on');
 done_ok('its index', $own, $foreign);
 is(place('own_pkey'), 'fast', 'has moved');
-$db->set('pgscale.relocation', 'off');
+launching('off');
 my ($no_tablespace) = ask(q{relocate_index('own_n', 'fast')}, $leaving);
 my ($no_role) = ask(q{relocate_index('own_n2', 'fast')}, $leaving);
 my ($no_index) = ask(q{relocate_index('dropped_n', 'fast')});
@@ -422,7 +434,7 @@ $db->sql('DROP TABLE dropped');
 $db->sql('DROP TABLESPACE leaving');
 $db->sql('ALTER INDEX renamed_pkey RENAME TO "has ""been renamed"; ALTER TABLE renamed RENAME TO "also, that"');
 $db->sql('CREATE TABLE renamed_pkey ()');
-$db->set('pgscale.relocation');
+launching('on');
 job_ok($no_tablespace, 'state, sqlstate, attempts', 'failed|42501|0', 'it has lost the right to create there');
 job_ok($no_index, 'state, sqlstate, message', 'failed|42704|the index was dropped', 'an index that was dropped');
 job_ok($no_table, 'state, sqlstate, message', 'failed|42704|the table was dropped', 'a table that was dropped');
@@ -430,19 +442,19 @@ job_ok($not_there, 'state, sqlstate, message', 'failed|42704|the tablespace was 
 done_ok('an index that was renamed', $new_name);
 is(place('"has ""been renamed"'), 'fast', 'it has moved');
 job_ok($no_role, 'state, sqlstate', 'failed|42501', 'no role');
-$db->set('pgscale.relocation', 'off');
+launching('off');
 $db->sql('GRANT CREATE ON TABLESPACE fast TO leaving');
 my ($not_owner) = ask(q{relocate_index('own_n', 'fast')}, $leaving);
 ($no_role) = ask(q{relocate_index('own_n2', 'fast')}, $leaving);
 $db->sql('ALTER TABLE own OWNER TO CURRENT_USER');
-$db->set('pgscale.relocation');
+launching('on');
 job_ok($_, 'state, sqlstate', 'failed|42501', 'it owns the table no more') for $not_owner, $no_role;
-$db->set('pgscale.relocation', 'off');
+launching('off');
 $db->sql('ALTER TABLE own OWNER TO leaving');
 ($no_role) = ask(q{relocate_index('own_n2', 'fast')}, $leaving);
 $leaving->quit;
 $db->sql('ALTER TABLE own OWNER TO CURRENT_USER; DROP OWNED BY leaving; DROP ROLE leaving');
-$db->set('pgscale.relocation');
+launching('on');
 job_ok($no_role, 'state, sqlstate, message', 'failed|42704|the role that asked for it was dropped', 'a role that was dropped');
 $db->sql('DROP TABLE own, "also, that", renamed_pkey');
 
@@ -461,7 +473,7 @@ for my $database (qw(plain forced))
     $db->sql("CREATE DATABASE $database");
     my $there = session($node, dbname => $database);
     $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
-    $db->set('pgscale.relocation', 'off') if $database eq 'plain';
+    launching('off') if $database eq 'plain';
     $there->sql('BEGIN; INSERT INTO t VALUES (1)') if $database eq 'forced';
     my $asking = session($node, dbname => $database);
     my ($job) = ask(q{relocate_index('t_pkey', 'fast')}, $asking);
@@ -469,7 +481,7 @@ for my $database (qw(plain forced))
     {
         $_->quit for $there, $asking;
         is(($db->try("DROP DATABASE $database"))[0], '00000', 'a database with a queued job can be dropped');
-        $db->set('pgscale.relocation');
+        launching('on');
     }
     else
     {
@@ -596,7 +608,7 @@ job_ok($behind, 'state', 'waiting', 'it waits again');
 $there->sql('SELECT pg_wal_replay_resume()');
 done_ok('until the standby has caught up', $behind);
 
-$db->set('pgscale.relocation', 'off');
+launching('off');
 $db->sql('INSERT INTO empty VALUES (2)');
 ($queued) = ask(q{relocate_index('t_unique', 'fast')});
 $node->wait_for_catchup($standby, 'replay');
@@ -650,12 +662,12 @@ SKIP:
     my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('large_pkey', 'small')});
     is($state, '53100', 'more than there is room for is refused');
     like($text, qr/ 8 MB are free, \d+ MB are needed/, 'with what is needed');
-    $db->set('pgscale.relocation', 'off');
+    launching('off');
     my ($late) = ask(q{relocate_index('t_pkey', 'small')});
     ($state) = $db->try(q{SELECT pgscale.relocate_index('t_pkey', 'small')});
     is($state, '55006', 'what there is room for is not');
     $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 35000) i');
-    $db->set('pgscale.relocation');
+    launching('on');
     job_ok($late, 'state, sqlstate, attempts', 'failed|53100|0', 'there is no room when its turn comes');
 
     # and while it is under way

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_direct_io process_state
+our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
   session churn until_true until_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
@@ -102,6 +102,19 @@ sub refuse_cachestat
 0x20, 0, 0, 0,           # load the system call's number
 0x15, 0, 1, 451,         # unless it is this one, go on with the last
 0x06, 0, 0, 0x00050000 | ($ENV{REFUSE_WITH} // 1),    # SECCOMP_RET_ERRNO
+0x06, 0, 0, 0x7fff0000
+EOF
+}
+
+# One that may not call what is named, as in many a container: it fails with EPERM.
+sub refuse_call
+{
+    my ($node, $name) = @_;
+
+    return _filtered($node, <<"EOF");
+0x20, 0, 0, 0,
+0x15, 0, 1, SYS_$name(),
+0x06, 0, 0, 0x00050000 | 1,
 0x06, 0, 0, 0x7fff0000
 EOF
 }

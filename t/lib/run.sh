@@ -35,7 +35,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
 mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/tree/src"
-cp -r Makefile pgscale.control sql expected t "$work/tree/"
+cp -r Makefile README.md pgscale.control sql expected t "$work/tree/"
 for dir in "$testdir/perl" /usr/lib/postgresql/*/lib/pgxs/src/test/perl build/perl; do
     [ -e "$work/perl/PostgreSQL" ] || [ ! -e "$dir/PostgreSQL/Test/Cluster.pm" ] || cp -r "$dir/PostgreSQL" "$work/perl/"
 done

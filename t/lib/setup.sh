@@ -184,6 +184,11 @@ elif find_server; then
 else
     install_server "${tools[@]}"
 fi
+# pgscale does without it, and then has no NUMA
+if [ "${NUMA-}" != no ] && ! echo '#include <numa.h>' | gcc -E - >/dev/null 2>&1 && command -v apt-get >/dev/null &&
+    { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+    (apt_install libnuma-dev) || echo 'set-up: going on without libnuma' >&2
+fi
 headers
 [ "$mode" != test ] || test_modules
 
