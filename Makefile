@@ -12,7 +12,7 @@ MODULE_big = pgscale
 DATA = $(wildcard sql/pgscale--*.sql)
 OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
 
-REGRESS = health sampler sweeper bufusage oscache writeback relocate relocation_plan tuning advice numa scalability
+REGRESS = health privileges sampler sweeper bufusage oscache writeback relocate relocation_plan tuning advice numa scalability
 TAP = $(wildcard t/*.pl)
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a

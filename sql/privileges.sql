@@ -1,0 +1,94 @@
+-- Whose each object is, who may use it, and as whom and how it runs.  Whoever changes this file's output changes what a role can
+-- reach: hold it against the "Privilege" of the object in README.md.
+CREATE EXTENSION pgscale;
+\pset null '-'
+\pset format unaligned
+
+-- "superuser" is whoever installed the extension, and what belongs to the owner alone is left out.
+CREATE FUNCTION pg_temp.owner(oid) RETURNS text LANGUAGE sql STABLE AS
+$$ SELECT CASE WHEN $1 = e.extowner AND r.rolsuper THEN 'superuser' ELSE $1::regrole::text END
+     FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner WHERE extname = 'pgscale' $$;
+CREATE FUNCTION pg_temp.grants(acl aclitem[], kind "char", owner oid) RETURNS text LANGUAGE sql STABLE AS
+$$ SELECT string_agg(format('%s: %s', grantee, privileges), '; ' ORDER BY grantee COLLATE "C")
+     FROM (SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee,
+                  string_agg(a.privilege_type || CASE WHEN a.is_grantable THEN '*' ELSE '' END, ', '
+                             ORDER BY a.privilege_type COLLATE "C") AS privileges
+             FROM aclexplode(coalesce($1, acldefault($2, $3))) a
+            WHERE a.grantee <> $3
+            GROUP BY 1) g $$;
+
+-- the schema
+SELECT n.nspname AS schema, pg_temp.owner(nspowner) AS owner, pg_temp.grants(nspacl, 'n', nspowner) AS grants,
+       obj_description(n.oid, 'pg_namespace') IS NOT NULL AS comment
+  FROM pg_namespace n
+ WHERE nspname = 'pgscale';
+
+-- functions, procedures and aggregates: "safe", "restricted" and "unsafe" are what they are in parallel queries
+SELECT p.oid::regprocedure AS routine,
+       CASE prokind WHEN 'f' THEN 'function' WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE prokind::text END AS kind,
+       lanname AS language,
+       pg_temp.owner(proowner) AS owner, pg_temp.grants(proacl, 'f', proowner) AS grants,
+       CASE WHEN prosecdef THEN 'definer' ELSE 'invoker' END AS runs_as, proconfig AS settings,
+       CASE provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END AS volatility,
+       CASE proparallel WHEN 'u' THEN 'unsafe' WHEN 'r' THEN 'restricted' ELSE 'safe' END AS parallel,
+       proisstrict AS strict, proleakproof AS leakproof, obj_description(p.oid, 'pg_proc') IS NOT NULL AS comment
+  FROM pg_proc p JOIN pg_language l ON l.oid = prolang
+ WHERE pronamespace = 'pgscale'::regnamespace
+ ORDER BY proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
+
+-- views, tables and sequences; options are security_barrier, security_invoker and the like
+SELECT c.oid::regclass AS relation,
+       CASE relkind WHEN 'v' THEN 'view' WHEN 'r' THEN 'table' WHEN 'S' THEN 'sequence' ELSE relkind::text END AS kind,
+       pg_temp.owner(relowner) AS owner, pg_temp.grants(relacl, CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner) AS grants,
+       reloptions AS options, relpersistence AS persistence, relrowsecurity AS row_security,
+       obj_description(c.oid, 'pg_class') IS NOT NULL AS comment
+  FROM pg_class c
+ WHERE relnamespace = 'pgscale'::regnamespace AND relkind NOT IN ('i', 'c', 't')
+ ORDER BY relname COLLATE "C";
+SELECT attrelid::regclass AS relation, attname AS column, pg_temp.grants(attacl, 'c', relowner) AS grants
+  FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
+ WHERE relnamespace = 'pgscale'::regnamespace AND attacl IS NOT NULL
+ ORDER BY relname COLLATE "C", attnum;
+
+-- types, without those of tables' and views' rows, which go with these
+SELECT t.oid::regtype AS type, pg_temp.owner(typowner) AS owner, pg_temp.grants(typacl, 'T', typowner) AS grants,
+       obj_description(t.oid, 'pg_type') IS NOT NULL AS comment
+  FROM pg_type t LEFT JOIN pg_class c ON c.oid = typrelid
+ WHERE typnamespace = 'pgscale'::regnamespace AND typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
+ ORDER BY typname COLLATE "C";
+
+-- kinds of objects that are not looked at above, and what runs by itself: none
+SELECT classid::regclass AS catalog, count(*)
+  FROM pg_depend
+ WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgscale')
+   AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_class'::regclass, 'pg_type'::regclass)
+ GROUP BY 1;
+SELECT tgrelid::regclass AS relation, tgname AS trigger FROM pg_trigger WHERE tgrelid IN
+    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
+SELECT ev_class::regclass AS relation, rulename AS rule FROM pg_rewrite WHERE rulename <> '_RETURN' AND ev_class IN
+    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
+
+-- all that is in the schema belongs to the extension, and nothing of the extension is elsewhere; without types, of which those
+-- of rows are members only since 17
+SELECT pg_describe_object(classid, objid, 0) AS object, member, in_schema
+  FROM (SELECT classid, objid, true AS member FROM pg_depend
+         WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgscale')
+           AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_type'::regclass)) m
+  FULL JOIN (SELECT classid, objid, true AS in_schema FROM pg_depend
+              WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'pgscale'::regnamespace AND deptype = 'n'
+                AND classid <> 'pg_type'::regclass) s
+       USING (classid, objid)
+ WHERE (member AND in_schema) IS NOT TRUE
+ ORDER BY 1;
+
+-- pg_dump keeps what an administrator has granted since, and knows it from what the extension's script has granted: that
+-- script is all that has
+SELECT pg_describe_object(classoid, objoid, objsubid) AS object
+  FROM (SELECT 'pg_proc'::regclass::oid AS classoid, oid AS objoid, 0 AS objsubid, proacl AS acl FROM pg_proc
+         WHERE pronamespace = 'pgscale'::regnamespace
+        UNION ALL SELECT 'pg_class'::regclass, oid, 0, relacl FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace) o
+  LEFT JOIN pg_init_privs i USING (classoid, objoid, objsubid)
+ WHERE acl IS DISTINCT FROM initprivs
+ ORDER BY 1;
+
+DROP EXTENSION pgscale;
