@@ -326,6 +326,15 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.writeback_reset() IS
 'sets the counts of pgscale.kernel_writeback to zero';
 
+---- tables of the library's own
+
+CREATE FUNCTION pgscale.row_origin(cluster bigint, database oid)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_row_origin'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.row_origin(bigint, oid) IS
+'where a row of the library''s tables was written: another server, another database, or NULL for this one';
+
 ---- relocation
 
 -- Written and read by the library alone; what users see is relocation_jobs.
@@ -513,6 +522,9 @@ COMMENT ON VIEW pgscale.advice_rules IS
 CREATE TABLE pgscale.tuning_change (
     change bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     cluster bigint NOT NULL,
+    database oid NOT NULL,
+    node text NOT NULL,
+    timeline bigint NOT NULL,
     setting text NOT NULL,
     old_value text,
     new_value text,
@@ -543,7 +555,7 @@ CREATE FUNCTION pgscale.tuning_journal(
     OUT requested_at timestamptz, OUT applied_at timestamptz,
     OUT effective_at timestamptz, OUT why text, OUT evidence jsonb,
     OUT outcome jsonb, OUT revert_of bigint, OUT reverted_by bigint,
-    OUT sqlstate text, OUT message text)
+    OUT sqlstate text, OUT message text, OUT node text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -799,6 +811,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.query_waits(),
     pgscale.relation_buffers(),
     pgscale.relation_os_cache(regclass),
+    pgscale.row_origin(bigint, oid),
     pgscale.sampler_current(integer),
     pgscale.sampler_history(),
     pgscale.sampler_profile(),

@@ -20,12 +20,14 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type_d.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -36,6 +38,8 @@
 
 #include "compat.h"
 #include "owntable.h"
+
+PG_FUNCTION_INFO_V1(pgscale_row_origin);
 
 void
 pgscale_own_add(PgscaleParameters *parameters, Oid type, Datum value)
@@ -72,6 +76,32 @@ pgscale_own_add_text(PgscaleParameters *parameters, const char *value)
 		pgscale_own_add(parameters, TEXTOID, CStringGetTextDatum(value));
 	else
 		pgscale_own_add_null(parameters, TEXTOID);
+}
+
+void
+pgscale_own_add_here(PgscaleParameters *parameters)
+{
+	pgscale_own_add_bigint(parameters, (int64) GetSystemIdentifier());
+	pgscale_own_add_oid(parameters, MyDatabaseId);
+}
+
+const char *
+pgscale_own_origin(int64 cluster, Oid database)
+{
+	if (cluster != (int64) GetSystemIdentifier())
+		return "another server";
+	return database != MyDatabaseId ? "another database" : NULL;
+}
+
+/* pgscale.row_origin(cluster, database), for the views */
+Datum
+pgscale_row_origin(PG_FUNCTION_ARGS)
+{
+	const char *origin = pgscale_own_origin(PG_GETARG_INT64(0), PG_GETARG_OID(1));
+
+	if (!origin)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(origin));
 }
 
 Oid

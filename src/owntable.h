@@ -37,6 +37,22 @@ extern void pgscale_own_add_bigint(PgscaleParameters *parameters, int64 value);
 extern void pgscale_own_add_oid(PgscaleParameters *parameters, Oid value);
 extern void pgscale_own_add_text(PgscaleParameters *parameters, const char *value); /* or NULL */
 
+/*
+ * Whose a row is.  CREATE DATABASE ... TEMPLATE and pg_upgrade take such a table
+ * along, to where its rows are about nothing: so each has the columns "cluster
+ * bigint" and "database oid", and only those act that are of here.  A base
+ * backup, a promotion and ALTER DATABASE RENAME keep both; pg_upgrade the
+ * database's alone; pg_dump leaves the tables out.  In SQL: pgscale.row_origin().
+ */
+#define PGSCALE_OWN_HERE(cluster, database) \
+	" (cluster = $" #cluster " AND database = $" #database ") "
+
+/* Two parameters, bigint and oid: of this server and this database. */
+extern void pgscale_own_add_here(PgscaleParameters *parameters);
+
+/* "another server", "another database", or NULL: the row is of here. */
+extern const char *pgscale_own_origin(int64 cluster, Oid database);
+
 /* The table, if it is to be trusted, else InvalidOid; *owner is whom it belongs to. */
 extern Oid	pgscale_own_table(const PgscaleOwnTable *table, Oid *owner);
 

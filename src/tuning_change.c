@@ -673,8 +673,10 @@ check_revertable(const PgscaleChange *change)
 	if (change->foreign)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " was made on another server", change->id),
-				 errhint("Its row came here by a dump; this server's \"%s\" is not what it changed.", change->setting)));
+				 errmsg("change " INT64_FORMAT " is of %s", change->id, change->foreign),
+				 errdetail("Its row came here with a copy of that journal."),
+				 errhint("Revert it there; or have here what it replaced: %s.",
+						 statement_for(change->setting, change->old_value))));
 	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

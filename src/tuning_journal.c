@@ -12,8 +12,15 @@
  *
  * Settings are the cluster's and the journal is the database's.  What another
  * database's journal changed is here as if it was done by hand, and is treated
- * so.  Each row has the server's identifier, since a dump takes the journal to
- * other servers, whose settings it is not about.
+ * so.  A copy of the row in another database or server does nothing: owntable.h.
+ *
+ * The journal is replicated and postgresql.auto.conf is not.  So each row has the
+ * node that made the change, which is a host's name and a data directory, and the
+ * timeline.  If the file has not got the line, and either is another one now, it
+ * is not that somebody has changed the line by hand: it never was here, or went
+ * when this node's files were replaced.  That cannot be told of two nodes with the
+ * same host name and data directory before one is promoted, as of containers that
+ * are all named alike, nor what a hand does after a promotion.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,7 +28,10 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "catalog/pg_type_d.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -87,13 +97,42 @@ add_time(PgscaleParameters *parameters, TimestampTz at)
 	pgscale_own_add(parameters, TIMESTAMPTZOID, TimestampTzGetDatum(at));
 }
 
+static const char *
+this_node(void)
+{
+	static char node[256 + MAXPGPATH] = "";
+	char		host[256];
+
+	if (!*node)
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+		snprintf(node, sizeof(node), "%s:%s", host, DataDir);
+	}
+	return node;
+}
+
+static TimeLineID
+this_timeline(void)
+{
+	TimeLineID	timeline;
+
+	if (!RecoveryInProgress())
+		return GetWALInsertionTimeLine();
+	(void) GetXLogReplayRecPtr(&timeline);
+	return timeline;
+}
+
 int64
 pgscale_journal_begin(const PgscaleChange *change)
 {
 	PgscaleParameters parameters = {0};
 	int64		id;
 
-	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	pgscale_own_add_here(&parameters);
+	pgscale_own_add_text(&parameters, this_node());
+	pgscale_own_add_bigint(&parameters, this_timeline());
 	pgscale_own_add_text(&parameters, change->setting);
 	pgscale_own_add_text(&parameters, change->old_value);
 	pgscale_own_add_text(&parameters, change->new_value);
@@ -105,9 +144,10 @@ pgscale_journal_begin(const PgscaleChange *change)
 	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
 	add_array(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_own_add_bigint(&parameters, change->revert_of);
-	execute("INSERT INTO pgscale.tuning_change (cluster, setting, old_value, new_value, requested_by, acting_as, why,"
-			" evidence, metrics, metric_ends, metric_values, revert_of)"
-			" VALUES ($1, $2, $3, $4, $5, $6, $7, $8::pg_catalog.jsonb, $9, $10, $11, nullif($12, 0)) RETURNING change",
+	execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
+			" requested_by, acting_as, why, evidence, metrics, metric_ends, metric_values, revert_of)"
+			" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
+			" RETURNING change",
 			&parameters);
 	id = pgscale_own_bigint(0, 1);
 	finish();
@@ -115,7 +155,7 @@ pgscale_journal_begin(const PgscaleChange *change)
 }
 
 #define CHANGE_COLUMNS \
-	"change, cluster, setting, old_value, new_value, state, revert_of, reverted_by, why, evidence::text," \
+	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, why, evidence::text," \
 	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
 
 static char *
@@ -155,21 +195,24 @@ static void
 read_change(PgscaleChange *change, uint64 row, MemoryContext context)
 {
 	change->id = pgscale_own_bigint(row, 1);
-	change->foreign = pgscale_own_bigint(row, 2) != (int64) GetSystemIdentifier();
-	change->setting = text_column(row, 3, context);
-	change->old_value = text_column(row, 4, context);
-	change->new_value = text_column(row, 5, context);
-	change->state = text_column(row, 6, context);
-	change->revert_of = pgscale_own_bigint(row, 7);
-	change->reverted_by = pgscale_own_bigint(row, 8);
-	change->why = text_column(row, 9, context);
-	change->evidence = text_column(row, 10, context);
-	change->metrics = array_column(row, 11, context);
-	change->ends = array_column(row, 12, context);
-	change->values = array_column(row, 13, context);
-	change->requested_at = time_column(row, 14);
-	change->applied_at = time_column(row, 15);
-	change->effective_at = time_column(row, 16);
+	change->foreign = pgscale_own_origin(pgscale_own_bigint(row, 2), pgscale_own_oid(row, 3));
+	change->node = text_column(row, 4, context);
+	change->other_node = strcmp(change->node, this_node()) != 0;
+	change->elsewhere = change->other_node || pgscale_own_bigint(row, 5) != this_timeline();
+	change->setting = text_column(row, 6, context);
+	change->old_value = text_column(row, 7, context);
+	change->new_value = text_column(row, 8, context);
+	change->state = text_column(row, 9, context);
+	change->revert_of = pgscale_own_bigint(row, 10);
+	change->reverted_by = pgscale_own_bigint(row, 11);
+	change->why = text_column(row, 12, context);
+	change->evidence = text_column(row, 13, context);
+	change->metrics = array_column(row, 14, context);
+	change->ends = array_column(row, 15, context);
+	change->values = array_column(row, 16, context);
+	change->requested_at = time_column(row, 17);
+	change->applied_at = time_column(row, 18);
+	change->effective_at = time_column(row, 19);
 }
 
 bool
@@ -281,9 +324,9 @@ pgscale_journal_reconcile(void)
 	PgscaleChange *changes;
 	uint64		n;
 
-	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
-	n = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND cluster = $1"
-				" ORDER BY change FOR UPDATE", &parameters);
+	pgscale_own_add_here(&parameters);
+	n = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
+				"ORDER BY change FOR UPDATE", &parameters);
 	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleChange));
 	for (uint64 i = 0; i < n; i++)
 		read_change(&changes[i], i, context);
@@ -295,15 +338,19 @@ pgscale_journal_reconcile(void)
 	{
 		const char *line = pgscale_line_of(&lines, changes[i].setting);
 
-		if (!pgscale_line_same(line, changes[i].new_value) && pgscale_line_same(line, changes[i].old_value))
+		bool		made = pgscale_line_same(line, changes[i].new_value);
+
+		if (!made && (changes[i].elsewhere || pgscale_line_same(line, changes[i].old_value)))
 		{
-			pgscale_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN,
-								   "the session ended before the change was made");
+			pgscale_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
+								   ? psprintf("the session ended before it was known whether the change was made on %s;"
+											  " this node has not got it", changes[i].node)
+								   : "the session ended before the change was made");
 			continue;
 		}
 		changes[i].applied_at = changes[i].requested_at;	/* about then */
 		pgscale_journal_applied(&changes[i]);
-		if (!pgscale_line_same(line, changes[i].new_value))
+		if (!made)
 			tell_unknown(changes[i].id);
 	}
 	CommandCounterIncrement();
@@ -317,9 +364,9 @@ pgscale_journal_later(const PgscaleChange *change)
 
 	pgscale_own_add_bigint(&parameters, change->id);
 	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
-	execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND cluster = $3"
-			" AND state = 'applied' AND revert_of IS NULL", &parameters);
+	pgscale_own_add_here(&parameters);
+	execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_OWN_HERE(3, 4)
+			"AND state = 'applied' AND revert_of IS NULL", &parameters);
 	later = pgscale_own_bigint(0, 1);
 	finish();
 	return later;
@@ -350,9 +397,9 @@ pgscale_journal_next(const PgscaleChange *change)
 
 	pgscale_own_add_bigint(&parameters, change->id);
 	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
-	execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND cluster = $3",
-			&parameters);
+	pgscale_own_add_here(&parameters);
+	execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
+			PGSCALE_OWN_HERE(3, 4), &parameters);
 	next = time_column(0, 1);
 	finish();
 	return next == 0 ? DT_NOEND : next;
@@ -385,7 +432,7 @@ state_shown(const PgscaleChange *change, bool superseded, const PgscaleLines *li
 	struct config_generic *record;
 
 	if (change->foreign)
-		return "of another server";
+		return psprintf("of %s", change->foreign);
 	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
 		return change->state;
 	if (superseded)
@@ -393,7 +440,7 @@ state_shown(const PgscaleChange *change, bool superseded, const PgscaleLines *li
 	if (!lines->known)
 		return "unknown: " PG_AUTOCONF_FILENAME " cannot be read";
 	if (!pgscale_line_same(pgscale_line_of(lines, change->setting), change->new_value))
-		return "changed by hand";
+		return change->elsewhere ? "not on this node" : "changed by hand";
 	record = pgscale_find_setting(change->setting);
 	if (record && (record->status & GUC_PENDING_RESTART))
 		return "pending restart";
@@ -421,19 +468,28 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	pgscale_lines_read(&lines, true);
 	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
 				" EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change"
-				" AND l.cluster = c.cluster AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))"
+				" AND l.cluster = c.cluster AND l.database = c.database AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))"
 				" FROM pgscale.tuning_change c ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleChange change;
-		Datum		values[19] = {0};
-		bool		nulls[19] = {0};
+		Datum		values[18] = {0};
+		bool		nulls[18] = {0};
 		bool		visible;
+		const char *state;
 		TimestampTz effective_at;
 
 		read_change(&change, i, context);
 		visible = pgscale_line_visible(change.setting);
-		effective_at = change.foreign ? change.effective_at : pgscale_journal_effective_at(&change);
+		state = state_shown(&change, pgscale_own_bool(i, 26), &lines);
+
+		/*
+		 * what this server says of itself is nothing about a line that it has
+		 * not got
+		 */
+		effective_at = change.foreign || (change.elsewhere && !pgscale_line_same(pgscale_line_of(&lines, change.setting),
+																				 change.new_value))
+			? change.effective_at : pgscale_journal_effective_at(&change);
 		values[0] = Int64GetDatum(change.id);
 		values[1] = CStringGetTextDatum(change.setting);
 		nulls[2] = !visible || !change.old_value;
@@ -442,9 +498,9 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		nulls[3] = !visible || !change.new_value;
 		if (!nulls[3])
 			values[3] = CStringGetTextDatum(change.new_value);
-		values[4] = CStringGetTextDatum(state_shown(&change, pgscale_own_bool(i, 23), &lines));
-		values[5] = pgscale_own_column(i, 17, &nulls[5]);
-		values[6] = pgscale_own_column(i, 18, &nulls[6]);
+		values[4] = CStringGetTextDatum(state);
+		values[5] = pgscale_own_column(i, 20, &nulls[5]);
+		values[6] = pgscale_own_column(i, 21, &nulls[6]);
 		values[7] = TimestampTzGetDatum(change.requested_at);
 		values[8] = TimestampTzGetDatum(change.applied_at);
 		nulls[8] = change.applied_at == 0;
@@ -453,16 +509,19 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		nulls[10] = !change.why;
 		if (change.why)
 			values[10] = CStringGetTextDatum(change.why);
-		values[11] = pgscale_own_column(i, 22, &nulls[11]);
-		values[12] = pgscale_own_column(i, 19, &nulls[12]);
+		values[11] = pgscale_own_column(i, 25, &nulls[11]);
+		values[12] = pgscale_own_column(i, 22, &nulls[12]);
 		values[13] = Int64GetDatum(change.revert_of);
 		nulls[13] = change.revert_of == 0;
 		values[14] = Int64GetDatum(change.reverted_by);
 		nulls[14] = change.reverted_by == 0;
-		values[15] = pgscale_own_column(i, 20, &nulls[15]);
+		values[15] = pgscale_own_column(i, 23, &nulls[15]);
 		/* of an error: it may quote them */
-		values[16] = pgscale_own_column(i, 21, &nulls[16]);
+		values[16] = pgscale_own_column(i, 24, &nulls[16]);
 		nulls[16] |= !visible;
+		nulls[17] = !pgscale_line_visible("data_directory");
+		if (!nulls[17])
+			values[17] = CStringGetTextDatum(change.node);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	finish();

@@ -29,7 +29,12 @@ typedef struct PgscaleChange
 	char	   *old_value;		/* of its line; NULL: there was none */
 	char	   *new_value;		/* likewise */
 	char	   *state;
-	bool		foreign;		/* it was made on another server */
+	const char *foreign;		/* "another server" or "another database",
+								 * whose row is a copy here; or NULL */
+	char	   *node;			/* where it was made: host and data directory */
+	bool		elsewhere;		/* on another node, or before the last
+								 * promotion: this one's file need not have it */
+	bool		other_node;		/* the former */
 	int64		revert_of;		/* a change; 0: it is no revert */
 	int64		reverted_by;	/* likewise */
 	const char *why;			/* or NULL */

@@ -381,11 +381,16 @@ check_verifiable(int64 id, PgscaleChange *change)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no change " INT64_FORMAT " in this database's journal", id),
 				 errhint("pgscale.tuning_journal lists the changes.")));
-	if (change->foreign || strcmp(change->state, PGSCALE_CHANGE_FAILED) == 0 ||
+	if (change->foreign)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is of %s", id, change->foreign),
+				 errhint("Its row came here with a copy of that journal: ask there.")));
+	if (strcmp(change->state, PGSCALE_CHANGE_FAILED) == 0 ||
 		strcmp(change->state, PGSCALE_CHANGE_BEGUN) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " was not made on this server", id),
+				 errmsg("change " INT64_FORMAT " was not made", id),
 				 errhint("pgscale.tuning_journal has its state and what went wrong.")));
 }
 

@@ -401,9 +401,25 @@ is($owned->sql("SELECT setting, new_value, state FROM pgscale.tuning_journal WHE
     'work_mem|7MB|of another server', 'what was changed on another server');
 like(($owned->try("CALL pgscale.revert($of_owned, force => true)"))[1], qr/ERROR: .*another server/, 'cannot be reverted here');
 $owned->sql('UPDATE pgscale.tuning_change SET cluster = cluster - 1');
-change($owned, "revert($of_owned)");
+my $as_changed = file();
 $owned->quit;
-$db->sql('DROP DATABASE owned; DROP ROLE owning');
+until_true(sub { $db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'}) eq '0' });
+$db->sql('CREATE DATABASE copied TEMPLATE owned');
+my $copied = session($node, dbname => 'copied');
+is($copied->sql("SELECT setting, new_value, state FROM pgscale.tuning_journal WHERE change = $of_owned"),
+    'work_mem|7MB|of another database', 'what was changed in the database of which this one is a copy');
+refused_ok($copied, "revert($of_owned, force => true)", '55000', qr/is of another database/, 'is not reverted in the copy');
+like(($copied->try("SELECT * FROM pgscale.verify($of_owned)"))[1], qr/ERROR: .*is of another database/, 'nor verified');
+change($copied, 'revert(' . change($copied, q{set('work_mem', '8MB')}) . ')');
+is(file(), $as_changed, 'the copy has a journal of its own');
+$copied->quit;
+$owned = session($node, dbname => 'owned');
+change($owned, "revert($of_owned)");
+is(file(), $before, 'and it is reverted where it was made');
+$owned->quit;
+$db->sql('DROP DATABASE owned');
+$db->sql('DROP DATABASE copied');
+$db->sql('DROP ROLE owning');
 
 # A standby
 $node->backup('backup');
