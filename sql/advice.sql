@@ -12,7 +12,7 @@ SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) =
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT working FROM pgscale.health WHERE feature = 'tuning');
+        EXIT WHEN (SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning');
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;

@@ -12,17 +12,17 @@ COMMENT ON SCHEMA pgscale IS 'objects of the extension pgscale';
 ---- health
 
 CREATE FUNCTION pgscale.health(
-    OUT feature text, OUT enabled boolean, OUT working boolean,
+    OUT feature text, OUT enabled boolean, OUT state text,
     OUT reason text, OUT action text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_health'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.health() IS
-'one row a feature: is it asked for, does it work, why, and what to do';
+'one row a feature: off, starting, idle, working, standing down or broken; why, and what to do';
 
 CREATE VIEW pgscale.health AS SELECT * FROM pgscale.health();
 COMMENT ON VIEW pgscale.health IS
-'one row a feature: is it asked for, does it work, why, and what to do';
+'one row a feature: off, starting, idle, working, standing down or broken; why, and what to do';
 
 ---- sampler
 

@@ -13,7 +13,7 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'relocation';
+SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'relocation';
 
 SET allow_in_place_tablespaces = on;
 CREATE TABLESPACE regress_fast LOCATION '';

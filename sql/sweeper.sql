@@ -33,7 +33,7 @@ SELECT worker, writers, mode, state, decision, decided_at IS NOT NULL AS decided
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
        errors, backend_writes >= 0 AS backend_writes, cpu_ms >= 0 AS cpu, writer_cpu_ms, stats_reset IS NOT NULL AS reset
   FROM pgscale.sweeper_stats \gx
-SELECT feature, enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper' \gx
+SELECT feature, enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper' \gx
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;

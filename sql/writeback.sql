@@ -37,7 +37,7 @@ SELECT coalesce(dirty_bytes >= 0, true) AS dirty, coalesce(writeback_bytes >= 0,
        coalesce(background_threshold_bytes <= threshold_bytes, true) AS thresholds,
        coalesce(io_pressure BETWEEN 0 AND 100, true) AS pressure
   FROM pgscale.kernel_writeback;
-SELECT feature, enabled, working, reason, action FROM pgscale.health WHERE feature = 'writeback' \gx
+SELECT feature, enabled, state, reason, action FROM pgscale.health WHERE feature = 'writeback' \gx
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.kernel_writeback;

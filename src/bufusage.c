@@ -148,13 +148,11 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 static void
 bufusage_health(PgscaleHealth *health)
 {
-	const bool	preloaded = pgscale_health_preloaded(health);
-
-	health->enabled = health->working = true;
-	if (preloaded)
+	if (pgscale_health_preloaded(health, NULL, true))
 		health->reason = "buffers are looked at when asked for";
 	else
 		health->reason = "pgscale is not loaded into the server: clock_sweep has no rates; all else works";
+	health->state = PGSCALE_HEALTH_IDLE;
 }
 
 const PgscaleModule pgscale_bufusage_module = {

@@ -1,7 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * health.c
- *	  One row a feature: does it work here, and if not, what to do.
+ *	  One row a feature: how it is, why, and what to do.
+ *
+ * What several features have to say in the same way is here, too: that the library
+ * is not loaded, that a worker is missing or does not tick, that the sampler tells
+ * nothing.
+ *
+ * Starting.  Nothing is broken that is about to start.  How long the server has
+ * been up does not tell that alone: after a crash, and on a standby, workers start
+ * when recovery has come far enough, which may take hours.  So a worker that never
+ * started counts as starting for some seconds after the first look that missed it,
+ * too; that moment is all there is in shared memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -10,12 +20,178 @@
 #include "postgres.h"
 
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "pgscale.h"
+#include "worker.h"
+
+/* How long a worker may take to start. */
+#define STARTING_MS		5000
+
+#define NS_PER_MS		INT64CONST(1000000)
 
 PG_FUNCTION_INFO_V1(pgscale_health);
+
+static const char *const states[] = {
+	[PGSCALE_HEALTH_OFF] = "off",
+	[PGSCALE_HEALTH_STARTING] = "starting",
+	[PGSCALE_HEALTH_IDLE] = "idle",
+	[PGSCALE_HEALTH_WORKING] = "working",
+	[PGSCALE_HEALTH_STANDING_DOWN] = "standing down",
+	[PGSCALE_HEALTH_BROKEN] = "broken"
+};
+
+/* By CLOCK_MONOTONIC, when a worker was first found missing; 0: never. */
+static pg_atomic_uint64 *missed_at = NULL;
+
+void
+pgscale_health_shmem_request(void)
+{
+	RequestAddinShmemSpace(sizeof(*missed_at));
+}
+
+void
+pgscale_health_shmem_startup(void)
+{
+	bool		found;
+
+	missed_at = ShmemInitStruct("pgscale health", sizeof(*missed_at), &found);
+	if (!found)
+		pg_atomic_init_u64(missed_at, 0);
+}
+
+bool
+pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default)
+{
+	const char *value;
+	bool		enabled = by_default;
+
+	if (pgscale_preloaded())
+		return true;
+
+	/* What nobody has defined is a text like any other. */
+	value = setting ? GetConfigOption(setting, true, false) : NULL;
+	if (value)
+		(void) parse_bool(value, &enabled);
+	health->state = enabled ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
+	health->reason = "pgscale is not loaded into the server";
+	health->action = "add pgscale to shared_preload_libraries and restart";
+	return false;
+}
+
+static bool
+is_recent(TimestampTz at, int64 ms)
+{
+	return GetCurrentTimestamp() - at < ms * 1000;
+}
+
+/* Has the first look that missed a worker been a moment ago? */
+static bool
+missed_lately(void)
+{
+	const uint64 now = (uint64) pgscale_worker_clock();
+	uint64		first = 0;
+
+	if (pg_atomic_compare_exchange_u64(missed_at, &first, now))
+		return true;
+	return (int64) (now - first) < STARTING_MS * NS_PER_MS;
+}
+
+bool
+pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz last_at, int64 stalled_ms)
+{
+	if (pid != 0 && is_recent(last_at, stalled_ms))
+		return true;
+
+	health->state = PGSCALE_HEALTH_BROKEN;
+	if (!IsUnderPostmaster)
+	{
+		health->reason = "the server is in single-user mode, in which no background worker runs";
+		health->action = "start the server as usual";
+	}
+	else if (pid != 0)
+	{
+		health->reason = psprintf("its background worker, process %d, does not tick", pid);
+		health->action = "check whether that process is stopped or starved of CPU";
+	}
+	else if (is_recent(PgStartTime, STARTING_MS))
+	{
+		health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "the server has just started";
+	}
+	else if (starts > 0)
+	{
+		if (is_recent(last_at, stalled_ms))
+			health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "its background worker ended and is started again within a second";
+		health->action = "if this lasts, see the server log";
+	}
+	else if (missed_lately())
+	{
+		health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "its background worker has not started yet";
+	}
+	else
+	{
+		health->reason = psprintf("its background worker was never started; max_worker_processes is %d",
+								  max_worker_processes);
+		health->action = "raise max_worker_processes and restart; the server log tells more";
+		health->no_slot = true;
+	}
+	return false;
+}
+
+static void
+health_of(const char *feature, PgscaleHealth *health)
+{
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (strcmp(pgscale_modules[i]->name, feature) == 0)
+			pgscale_modules[i]->health(health);
+}
+
+bool
+pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms)
+{
+	PgscaleHealth sampler = {0};
+
+	health_of("sampler", &sampler);
+	health->state = PGSCALE_HEALTH_BROKEN;
+	if (sampler.state == PGSCALE_HEALTH_OFF)
+	{
+		health->reason = "the sampler, which it lives on, is switched off";
+		health->action = "set pgscale.sampler to on and reload";
+	}
+	else if (sampler.state == PGSCALE_HEALTH_STARTING)
+	{
+		health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "the sampler, which it lives on, is starting";
+	}
+	else if (sampler.state == PGSCALE_HEALTH_BROKEN)
+	{
+		health->reason = "the sampler, which it lives on, does not work";
+		health->action = "see the row of the sampler";
+	}
+	else if (stalled_ms == 0 || is_recent(last_at, stalled_ms))
+		return true;
+	else if (is_recent(sampler.since, stalled_ms))
+	{
+		health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "the sampler, which it lives on, has just been switched on";
+	}
+	else
+	{
+		health->reason = "the sampler has told it nothing lately";
+		health->action = "see the server log";
+	}
+	return false;
+}
 
 /* pgscale.health(): works without preload, where that is the finding. */
 Datum
@@ -35,8 +211,8 @@ pgscale_health(PG_FUNCTION_ARGS)
 		pgscale_modules[i]->health(&health);
 
 		values[0] = CStringGetTextDatum(pgscale_modules[i]->name);
-		values[1] = BoolGetDatum(health.enabled);
-		values[2] = BoolGetDatum(health.working);
+		values[1] = BoolGetDatum(health.state != PGSCALE_HEALTH_OFF);
+		values[2] = CStringGetTextDatum(states[health.state]);
 		values[3] = CStringGetTextDatum(health.reason);
 		if (health.action)
 			values[4] = CStringGetTextDatum(health.action);

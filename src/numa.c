@@ -425,18 +425,20 @@ failure(const char **action)
 static void
 numa_health(PgscaleHealth *health)
 {
-	const bool	preloaded = pgscale_health_preloaded(health);
+	const bool	preloaded = pgscale_health_preloaded(health, NULL, false);
+	const bool	placing = interleave || worker_node >= 0;
 	int			nodes[PGSCALE_NUMA_NODES];
 	int			n;
 
-	health->enabled = true;
+	/* A machine that cannot is no fault until it is asked to. */
+	health->state = placing ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_numalib_trouble(&health->action);
 	if (!health->reason)
 		health->reason = failure(&health->action);
 	if (health->reason)
 		return;
 
-	health->working = true;
+	health->state = interleaved || worker_node >= 0 ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_IDLE;
 	health->action = NULL;
 	n = pgscale_numalib_nodes(nodes);
 	if (!preloaded)

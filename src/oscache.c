@@ -448,7 +448,7 @@ health(PgscaleHealth *health)
 {
 	const char *why;
 
-	health->enabled = health->working = true;
+	health->state = PGSCALE_HEALTH_IDLE;
 	if (pgscale_kernel_tells_dirty(&why))
 		health->reason = "asks the kernel by cachestat";
 	else

@@ -67,6 +67,7 @@ request_shmem(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
+	pgscale_health_shmem_request();
 	for (int i = 0; pgscale_modules[i]; i++)
 		if (pgscale_modules[i]->shmem_request)
 			pgscale_modules[i]->shmem_request();
@@ -79,6 +80,7 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	pgscale_health_shmem_startup();
 	for (int i = 0; pgscale_modules[i]; i++)
 		if (pgscale_modules[i]->shmem_startup)
 			pgscale_modules[i]->shmem_startup();
@@ -112,17 +114,6 @@ bool
 pgscale_preloaded(void)
 {
 	return preloaded;
-}
-
-bool
-pgscale_health_preloaded(PgscaleHealth *health)
-{
-	if (preloaded)
-		return true;
-	health->enabled = health->working = false;
-	health->reason = "pgscale is not loaded into the server";
-	health->action = "add pgscale to shared_preload_libraries and restart";
-	return false;
 }
 
 void

@@ -15,15 +15,32 @@
 #include "datatype/timestamp.h"
 
 /*
- * One row of pgscale.health.  The texts are constants or palloc'd; action is
- * NULL where nothing is to be done.
+ * How a feature is.  BROKEN is an alert: somebody asks for it, and it cannot do
+ * its work.  So it is neither what has nothing to do, nor what is about to start,
+ * nor what has found that it would be of no use.
+ */
+typedef enum PgscaleHealthState
+{
+	PGSCALE_HEALTH_OFF,			/* nobody asks for it */
+	PGSCALE_HEALTH_STARTING,	/* asked for a moment ago */
+	PGSCALE_HEALTH_IDLE,		/* nothing to do now */
+	PGSCALE_HEALTH_WORKING,
+	PGSCALE_HEALTH_STANDING_DOWN,	/* able, but evidence says not to act */
+	PGSCALE_HEALTH_BROKEN
+} PgscaleHealthState;
+
+/*
+ * One row of pgscale.health.  The texts are constants or palloc'd, and for people
+ * alone: code reads the other members.  action is NULL where nothing is to be
+ * done.
  */
 typedef struct PgscaleHealth
 {
-	bool		enabled;		/* does the configuration ask for it? */
-	bool		working;		/* does it do its work now? */
+	PgscaleHealthState state;
 	const char *reason;			/* why, in one sentence */
 	const char *action;			/* what the DBA can do about it */
+	bool		no_slot;		/* the server has no slot for its worker */
+	TimestampTz since;			/* when it was switched on; 0: untold */
 } PgscaleHealth;
 
 /*
@@ -69,8 +86,28 @@ extern const PgscaleModule *const pgscale_modules[];
 /* Was the library loaded through shared_preload_libraries? */
 extern bool pgscale_preloaded(void);
 
-/* If it was not, says so in a row of pgscale.health and returns false. */
-extern bool pgscale_health_preloaded(PgscaleHealth *health);
+/*
+ * If it was not, says so in a row of pgscale.health and returns false.  The
+ * feature's setting, or else what it would be, tells whether it is asked for.
+ */
+extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default);
+
+/*
+ * If something keeps a feature's worker from working, says so and returns false.
+ * The worker shows its process id (0: none), how often it was started, and when it
+ * last was seen at work, which must be less than so long ago.
+ */
+extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz last_at,
+								  int64 stalled_ms);
+
+/*
+ * The same of a feature whose observe() the sampler calls, by when it last did; and
+ * of one that lives on what it has written down, if stalled_ms is 0.
+ */
+extern bool pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms);
+
+extern void pgscale_health_shmem_request(void);
+extern void pgscale_health_shmem_startup(void);
 
 /* Raises an error with a hint if it was not. */
 extern void pgscale_require_preload(void);

@@ -4,7 +4,9 @@
  *	  Whether the wait profile can be told by query.
  *
  * The view pgscale.query_waits is all SQL; what it needs of the server is
- * checked here, for pgscale.health.
+ * checked here, for pgscale.health.  There is no setting of its own:
+ * pg_stat_statements and query identifiers ask for it, and a server without them
+ * lacks nothing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,7 +15,6 @@
 #include "postgres.h"
 
 #include "commands/extension.h"
-#include "utils/backend_status.h"
 #include "utils/guc.h"
 
 #include "compat.h"
@@ -23,19 +24,11 @@
 static void
 query_waits_health(PgscaleHealth *health)
 {
-	health->enabled = pgscale_preloaded();
-	health->working = false;
-	if (!pgscale_preloaded())
-	{
-		health->reason = "the sampler is not loaded";
-		health->action = "add pgscale to shared_preload_libraries and restart";
-	}
-	else if (!pgstat_track_activities)
-	{
-		health->reason = "track_activities is off, so sessions do not tell what they execute";
-		health->action = "set track_activities to on";
-	}
-	else if (!IsQueryIdEnabled())
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
+		return;
+
+	health->state = PGSCALE_HEALTH_OFF;
+	if (!IsQueryIdEnabled())
 	{
 		health->reason = "compute_query_id is off, so waits cannot be told by query";
 		health->action = "set compute_query_id to auto or on";
@@ -50,9 +43,9 @@ query_waits_health(PgscaleHealth *health)
 		health->reason = "pg_stat_statements is not installed in this database";
 		health->action = "run CREATE EXTENSION pg_stat_statements";
 	}
-	else
+	else if (pgscale_health_observed(health, 0, 0))
 	{
-		health->working = true;
+		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "waits are told by query";
 	}
 }

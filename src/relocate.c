@@ -76,36 +76,42 @@ health(PgscaleHealth *health)
 	int			pid;
 	uint64		starts;
 	TimestampTz last_round_at;
+	bool		enabled;
 	bool		no_slot;
 	int			jobs;
 
-	health->working = false;
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.relocation", true))
 		return;
 
 	/* The launcher may know of a reload before this backend does. */
-	pgscale_relocation_launcher_state(&pid, &starts, &last_round_at, &health->enabled, &no_slot);
+	pgscale_relocation_launcher_state(&pid, &starts, &last_round_at, &enabled, &no_slot);
 	if (pid == 0)
-		health->enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
-	health->reason = pgscale_worker_trouble(pid, starts, last_round_at, STALLED_MS, &health->action);
-	if (health->reason)
+		enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
+	if (enabled && !pgscale_health_worker(health, pid, starts, last_round_at, STALLED_MS))
 		return;
 	(void) pgscale_relocation_workers_now(&jobs);
-	health->working = health->enabled;
-	if (jobs > 0)
-		health->reason = psprintf("%d of its workers is at a job; see pgscale.relocation_jobs", jobs);
-	else if (health->enabled && no_slot)
+	if (!enabled)
 	{
-		health->working = false;
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" : "jobs are queued but not started";
+		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
+	}
+	else if (jobs > 0)
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = psprintf("%d of its workers is at a job; see pgscale.relocation_jobs", jobs);
+	}
+	else if (no_slot)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = "jobs are queued, but the server has no place for another worker";
 		health->action = "raise max_worker_processes and restart";
+		health->no_slot = true;
 	}
-	else if (health->enabled)
-		health->reason = "ready; nothing is under way";
 	else
 	{
-		health->reason = "jobs are queued but not started";
-		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
+		health->state = PGSCALE_HEALTH_IDLE;
+		health->reason = "ready; nothing is under way";
 	}
 }
 

@@ -190,6 +190,8 @@ void
 pgscale_relocation_launcher_main(Datum arg)
 {
 	pgscale_worker_start("PgscaleRelocationMain");
+	/* pgscale.health reads it as soon as there is a process */
+	pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, false);
 	pgscale_relocation_launcher_started();
 
 	for (;;)

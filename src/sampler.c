@@ -432,6 +432,7 @@ apply_settings(void)
 	if (stats->period_ns == 0)
 	{
 		last_tick = pgscale_worker_clock();
+		stats->on_since = stats->last_tick_at = GetCurrentTimestamp();
 		pgscale_observe_begin();
 	}
 	pgscale_timer_set(&timer, period);
@@ -541,29 +542,29 @@ pgscale_sampler_reset(PG_FUNCTION_ARGS)
 static void
 sampler_health(PgscaleHealth *health)
 {
-	health->working = false;
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
 		return;
 
 	/* The worker may know of a reload before this backend does. */
-	health->enabled = stats->pid != 0 ? stats->period_ns != 0 : sampler_enabled;
-	if (!health->enabled)
+	if (stats->pid != 0 ? stats->period_ns == 0 : !sampler_enabled)
 	{
+		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = "it is switched off";
 		health->action = "set pgscale.sampler to on and reload";
 	}
-	else if ((health->reason = pgscale_worker_trouble(stats->pid, stats->starts, stats->last_tick_at,
-													  Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS),
-													  &health->action)) != NULL)
+	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_at,
+									Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS)))
 		return;
 	else if (!pgstat_track_activities)
 	{
+		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = "track_activities is off, so time on CPU and queries are unknown";
 		health->action = "set track_activities to on";
 	}
 	else
 	{
-		health->working = true;
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->since = stats->on_since;
 		health->reason = psprintf("samples every %d ms", (int) (stats->period_ns / NS_PER_MS));
 	}
 }

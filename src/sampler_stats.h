@@ -26,7 +26,8 @@ typedef struct PgscaleSamplerStats
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */
-	TimestampTz last_tick_at;
+	TimestampTz on_since;		/* when it last was switched on, or started */
+	TimestampTz last_tick_at;	/* or that */
 	uint64		ticks;
 	uint64		missed;			/* ticks that were due but skipped */
 	uint64		lateness[PGSCALE_LATENESS_CLASSES];

@@ -400,31 +400,23 @@ shmem_startup(void)
 static void
 health(PgscaleHealth *health)
 {
-	TimestampTz observed_at;
-
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.scalability", true))
 		return;
-	observed_at = (TimestampTz) pg_atomic_read_u64(&shared->observed_at);
-	health->enabled = scalability;
 	if (!scalability)
 	{
+		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = "it is switched off";
 		health->action = "set pgscale.scalability to on and reload";
 	}
 	else if (!pgstat_track_counts)
 	{
+		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = "transactions are not counted, since track_counts is off";
 		health->action = "set track_counts to on and reload";
 	}
-	else if (observed_at == 0 ||
-			 TimestampDifferenceExceeds(observed_at, GetCurrentTimestamp(), SILENT_MS))
+	else if (pgscale_health_observed(health, (TimestampTz) pg_atomic_read_u64(&shared->observed_at), SILENT_MS))
 	{
-		health->reason = "the sampler has told nothing lately";
-		health->action = "see what the row of the sampler says";
-	}
-	else
-	{
-		health->working = true;
+		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "measures sessions and transactions";
 	}
 }

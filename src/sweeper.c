@@ -404,20 +404,38 @@ pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* What keeps a sweeper from working, or NULL. */
-static const char *
-trouble(const PgscaleSweeperShare *s, PgscaleHealth *health)
+/* If something keeps a sweeper from working, says so and returns false. */
+static bool
+can_work(const PgscaleSweeperShare *s, PgscaleHealth *health)
 {
-	const char *reason = pgscale_worker_trouble(s->pid, s->starts, s->last_tick_at, STALLED_MS,
-												&health->action);
+	/* Switched on, it ticks a moment later. */
+	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_tick_at, s->decided_at), STALLED_MS))
+		return false;
+	if (s->state != PGSCALE_SWEEPER_WORKING || !s->no_slots)
+		return true;
+	health->state = PGSCALE_HEALTH_BROKEN;
+	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
+							  max_worker_processes);
+	health->action = "raise max_worker_processes and restart";
+	health->no_slot = true;
+	return false;
+}
 
-	if (reason == NULL && s->state == PGSCALE_SWEEPER_WORKING && s->no_slots)
+static PgscaleHealthState
+state_of(const PgscaleSweeperShare *s)
+{
+	if (s->state == PGSCALE_SWEEPER_WORKING)
+		return PGSCALE_HEALTH_WORKING;
+	switch (s->reason)
 	{
-		health->action = "raise max_worker_processes and restart";
-		return psprintf("the server has no slot for all its writers; max_worker_processes is %d",
-						max_worker_processes);
+		case PGSCALE_BECAUSE_CLEAN:
+		case PGSCALE_BECAUSE_FAST_DISK:
+		case PGSCALE_BECAUSE_NO_NEIGHBOURS:
+		case PGSCALE_BECAUSE_RINGS:
+			return PGSCALE_HEALTH_STANDING_DOWN;
+		default:
+			return PGSCALE_HEALTH_IDLE;
 	}
-	return reason;
 }
 
 static void
@@ -425,25 +443,24 @@ sweeper_health(PgscaleHealth *health)
 {
 	const PgscaleSweeperShare *leader;
 
-	health->working = false;
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
 		return;
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
-	health->enabled = leader->pid != 0 ? leader->state != PGSCALE_SWEEPER_OFF :
-		pgscale_sweeper_settings.enabled;
-	for (int i = 0; health->enabled && i < pgscale_sweeper_count(); i++)
+	if (leader->pid != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
 	{
-		health->reason = trouble(pgscale_sweeper_share(i), health);
-		if (health->reason)
-			return;
-	}
-	health->working = leader->state == PGSCALE_SWEEPER_WORKING;
-	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
-	if (!health->enabled)
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 		health->action = "set pgscale.sweeper to on and reload";
-	else if (health->working && bgwriter_lru_maxpages > 0)
+		return;
+	}
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		if (!can_work(pgscale_sweeper_share(i), health))
+			return;
+	health->state = state_of(leader);
+	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
+	if (health->state == PGSCALE_HEALTH_WORKING && bgwriter_lru_maxpages > 0)
 		health->action = "set bgwriter_lru_maxpages to 0 and reload: bgwriter writes one by one what could be written together";
 }
 

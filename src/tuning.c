@@ -24,7 +24,7 @@
 #include "tuning_evidence.h"
 
 /* Without an observation for so long the sampler is not at work. */
-#define STALLED_US		(5 * USECS_PER_SEC)
+#define STALLED_MS		5000
 
 static bool tuning_enabled = true;
 
@@ -75,33 +75,25 @@ request_shmem(void)
 static void
 observe(const PgscaleObservation *observation)
 {
-	if (tuning_enabled)
-		pgscale_evidence_observe(observation);
+	pgscale_evidence_observe(observation, tuning_enabled);
 }
 
 static void
 tuning_health(PgscaleHealth *health)
 {
-	TimestampTz last;
 	int			nrecords;
 
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.tuning", true))
 		return;
-	last = pgscale_evidence_last(&nrecords);
-	health->enabled = tuning_enabled;
 	if (!tuning_enabled)
 	{
+		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = "it is switched off";
 		health->action = "set pgscale.tuning to on and reload";
 	}
-	else if (GetCurrentTimestamp() - last > STALLED_US)
+	else if (pgscale_health_observed(health, pgscale_evidence_last(&nrecords), STALLED_MS))
 	{
-		health->reason = "the sampler, which brings the evidence, is not at work";
-		health->action = "see its row here";
-	}
-	else
-	{
-		health->working = true;
+		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "evidence is being written down";
 	}
 }

@@ -370,13 +370,18 @@ put(const PgscaleEvidence *record)
 }
 
 void
-pgscale_evidence_observe(const PgscaleObservation *observation)
+pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 {
 	PgscaleEvidence record;
 	Base		now;
 
 	watch_settings(observation->at);
 	pg_atomic_write_u64(&shared->observed_at, (uint64) observation->at);
+	if (!on)
+	{
+		base.known = false;
+		return;
+	}
 	observed_ns += observation->ns;
 	active_ns += observation->active * observation->ns;
 	if (checkpointer_syncs())

@@ -101,8 +101,8 @@ typedef struct PgscaleEvidence
 extern Size pgscale_evidence_size(void);
 extern void pgscale_evidence_startup(void);
 
-/* The writer's side: the sampler's process, once a second. */
-extern void pgscale_evidence_observe(const PgscaleObservation *observation);
+/* The writer's side: the sampler's process, once a second; off, it writes nothing. */
+extern void pgscale_evidence_observe(const PgscaleObservation *observation, bool on);
 
 /* When it last did, and how many records there are; 0: never. */
 extern TimestampTz pgscale_evidence_last(int *nrecords);

@@ -159,7 +159,7 @@ find_worker_processes(const PgscaleRuleInput *input)
 
 		if (pgscale_modules[i]->health)
 			pgscale_modules[i]->health(&health);
-		if (!health.enabled || health.working || !health.action || !strstr(health.action, "max_worker_processes"))
+		if (health.state != PGSCALE_HEALTH_BROKEN || !health.no_slot)
 			continue;
 		f = pgscale_finding(PGSCALE_ADVISES, "%s does not work: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
 		f->setting = "max_worker_processes";

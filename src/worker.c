@@ -71,9 +71,6 @@
 /* Milliseconds between an error and the next round. */
 #define ERROR_DELAY_MS	1000
 
-/* How long after its start the server may take to start the workers. */
-#define STARTING_US		(5 * USECS_PER_SEC)
-
 /* The least that Linux grants. */
 #define SHORT_SLICE_NS	100000
 
@@ -136,33 +133,6 @@ pgscale_worker_launch(const char *name, const char *function, int32 arg,
 	describe(&worker, name, function, arg);
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	return RegisterDynamicBackgroundWorker(&worker, handle);
-}
-
-const char *
-pgscale_worker_trouble(int pid, uint64 starts, TimestampTz last_at, int64 stalled_ms, const char **action)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool		starting = now - PgStartTime < STARTING_US;
-
-	if (pid == 0 && starting)
-		return "the server has just started";
-	if (pid == 0 && starts == 0)
-	{
-		*action = "raise max_worker_processes and restart; the server log tells more";
-		return psprintf("its background worker was never started; max_worker_processes is %d",
-						max_worker_processes);
-	}
-	if (pid == 0)
-	{
-		*action = "if this lasts, see the server log";
-		return "its background worker ended and is started again within a second";
-	}
-	if (!starting && now - last_at > stalled_ms * 1000)
-	{
-		*action = "check whether that process is stopped or starved of CPU";
-		return psprintf("its background worker, process %d, does not tick", pid);
-	}
-	return NULL;
 }
 
 void

@@ -26,14 +26,6 @@ extern bool pgscale_worker_launch(const char *name, const char *function, int32 
 								  BackgroundWorkerHandle **handle);
 
 /*
- * For pgscale.health: what keeps a worker from working, or NULL, and in *action
- * what can be done.  It shows its process id (0: none), how often it was started,
- * and when it last was seen at work, which must be less than so long ago.
- */
-extern const char *pgscale_worker_trouble(int pid, uint64 starts, TimestampTz last_at,
-										  int64 stalled_ms, const char **action);
-
-/*
  * What else every worker does at its start, or NULL.  To be set in the
  * postmaster.
  */

@@ -320,30 +320,48 @@ pgscale_writeback_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+static PgscaleHealthState
+state_of(const PgscaleWritebackShare *s)
+{
+	switch (s->reason)
+	{
+		case PGSCALE_WRITEBACK_IS_OFF:
+			return PGSCALE_HEALTH_OFF;
+		case PGSCALE_WRITEBACK_LEARNING:
+			return PGSCALE_HEALTH_STARTING;
+		case PGSCALE_WRITEBACK_LITTLE:
+			return PGSCALE_HEALTH_IDLE;
+		case PGSCALE_WRITEBACK_OVERLAY:
+		case PGSCALE_WRITEBACK_FAILED:
+			return PGSCALE_HEALTH_BROKEN;
+		default:
+			return s->state == PGSCALE_WRITEBACK_CAPPING ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_STANDING_DOWN;
+	}
+}
+
 static void
 health(PgscaleHealth *health)
 {
 	const PgscaleWritebackShare *s;
 
-	health->working = false;
-	if (!pgscale_health_preloaded(health))
+	if (!pgscale_health_preloaded(health, "pgscale.writeback", false))
 		return;
 
 	/* The worker may know of a reload before this backend does. */
 	s = pgscale_writeback_share();
-	health->enabled = s->pid != 0 ? s->state != PGSCALE_WRITEBACK_OFF : writeback_enabled;
-	if (health->enabled)
+	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : !writeback_enabled)
 	{
-		health->reason = pgscale_worker_trouble(s->pid, s->starts, s->last_round_at, STALLED_MS,
-												&health->action);
-		if (health->reason)
-			return;
-	}
-	health->working = s->state == PGSCALE_WRITEBACK_CAPPING || s->reason == PGSCALE_WRITEBACK_LITTLE;
-	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
-	if (!health->enabled)
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = pgscale_writeback_reason(PGSCALE_WRITEBACK_IS_OFF, 0);
 		health->action = "set pgscale.writeback to on and reload";
-	else if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
+		return;
+	}
+	/* Switched on, its first round ends a moment later. */
+	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_at, s->decided_at), STALLED_MS))
+		return;
+	health->state = state_of(s);
+	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
+	if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
 		health->action = "put the data directory on a volume of its own";
 	else if (s->reason == PGSCALE_WRITEBACK_REWRITES)
 		health->action = "raise shared_buffers, so that pages which change often stay in them";

@@ -35,10 +35,11 @@ for my $call (@needing)
     is($state, '55000', "$call without preload: object_not_in_prerequisite_state");
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
-is($db->sql(q{SELECT feature, enabled, working, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
+is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
     FROM pgscale.health WHERE feature NOT IN ('numa', 'oscache') ORDER BY 1}),
-    join("\n", 'bufusage|t|t|t|t', map { "$_|f|f|t|t" } qw(query_waits relocation sampler scalability sweeper tuning writeback)),
-    'health says that it is not loaded');
+    join("\n", 'bufusage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
+          qw(query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
+is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 is($db->sql(q{SELECT num_nulls(state, decision, decided_at, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
     redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes, requests,
@@ -50,10 +51,10 @@ is($db->sql(q{SELECT num_nulls(state, decision, decided_at, cluster_dirty_bytes,
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale'\nmax_worker_processes = 1");
 $node->restart;
 $db = session($node);
-is($db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}), 'f',
+is($db->sql(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}), 'f',
     'no worker: health does not say that it works');
 $db->poll_ok(
-    q{SELECT enabled AND NOT working AND reason ~ 'never started' AND reason ~ 'max_worker_processes is 1'
+    q{SELECT enabled AND state = 'broken' AND reason ~ 'never started' AND reason ~ 'max_worker_processes is 1'
       AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'sampler'},
     'no worker: health names max_worker_processes');
 is($db->sql('SELECT pid IS NULL, starts, ticks, samples FROM pgscale.sampler_stats'), 't|0|0|0',
@@ -66,12 +67,12 @@ $node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $node->restart;
 $db = session($node);
 $db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'the sampler ticks');
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}, 'health says that it works');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'health says that it works');
 
 $db->sampler('off');
 my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
-is($db->sql(q{SELECT enabled, working, reason ~ 'switched off', action ~ 'pgscale.sampler to on' FROM pgscale.health
-    WHERE feature = 'sampler'}), 'f|f|t|t', 'switched off: health says so');
+is($db->sql(q{SELECT enabled, state, reason ~ 'switched off', action ~ 'pgscale.sampler to on' FROM pgscale.health
+    WHERE feature = 'sampler'}), 'f|off|t|t', 'switched off: health says so');
 my ($pid, $observed) = split /\|/, $db->sql('SELECT pid, observed_ms FROM pgscale.sampler_stats');
 
 # so long that it would tick many times

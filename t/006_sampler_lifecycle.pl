@@ -124,12 +124,12 @@ for my $view ('wait_profile', 'wait_history', 'wait_timeline()', 'wait_current',
 my ($state, $text) = $db->try('SELECT pgscale.sampler_reset()');
 is($state, '55000', 'sampler_reset while the sampler is stopped');
 like($text, qr/does not answer.*HINT: .*pgscale\.health/s, 'says what to do') or diag $text;
-$db->poll_ok(qq{SELECT working::text || ' ' || (reason ~ 'process $pid, does not tick') || ' ' || (action IS NOT NULL)
-    FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it is stopped', 'false true true');
+$db->poll_ok(qq{SELECT state || ' ' || (reason ~ 'process $pid, does not tick') || ' ' || (action IS NOT NULL)
+    FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it is stopped', 'broken true true');
 $reset = $db->sql('SELECT clock_timestamp()');
 go_on();
 $db->poll_ok("SELECT stats_reset > '$reset' FROM pgscale.sampler_stats", 'the reset takes place when the sampler goes on');
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it goes on');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it goes on');
 $db->sql('SELECT pgscale.sampler_reset()');
 $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
 $sleeper->finish;
@@ -165,7 +165,7 @@ until_ok(sub { ($node->psql('postgres', "SELECT pid <> $pid AND ticks > 0 FROM p
     'after kill -9 of the sampler it runs again');
 $db = session($node);
 limited();
-is($db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}), 't', 'and works');
+is($db->sql(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}), 't', 'and works');
 $db->quit;
 
 # Stopped within a tick: many slots make ticks long, so that trying helps.

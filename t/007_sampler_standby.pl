@@ -19,7 +19,7 @@ my $sleeper = session($standby);
 
 is($db->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
 $db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'its sampler ticks');
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}, 'and health says that it works');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'and health says that it works');
 
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
@@ -52,7 +52,7 @@ my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 $db->poll_ok("SELECT ticks > $ticks FROM pgscale.sampler_stats", 'the sampler goes on');
 is($db->sql('SELECT pid, starts FROM pgscale.sampler_stats'), "$pid|$starts", 'in the same process');
 is($db->sql("SELECT samples > $samples FROM pgscale.sampler_stats"), 't', 'with what it had');
-is($db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'sampler'}), 't', 'and health says that it works');
+is($db->sql(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}), 't', 'and health says that it works');
 
 $standby->stop;
 done_testing();

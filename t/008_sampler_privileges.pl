@@ -33,7 +33,7 @@ my %acting = map { $_ => 1 } (
 # What only its owner may read
 my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change', 'pgscale.tablespace_latency');
 # What this machine may not have
-my $numa = $db->sql(q{SELECT working FROM pgscale.health WHERE feature = 'numa'}) eq 't';
+my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
            (SELECT string_agg(format('%s::%s', coalesce('{"regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",

@@ -44,8 +44,8 @@ my @churning = churn($node, 4);
 load_goes_on('a load, and no sweeper');
 is(stats(q{worker, writers, mode, state, decision, scanned, supplied_clean, supplied_written, written, starved}),
     '1|0|freelist|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
-is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
-    'f|f|it is switched off|set pgscale.sweeper to on and reload', 'and health says so');
+is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
+    'f|off|it is switched off|set pgscale.sweeper to on and reload', 'and health says so');
 is($db->sql(q{SELECT string_agg(backend_type, ' ') FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%'}),
     'pgscale sweeper 1', 'it has one process');
 my ($pid) = $db->sweeper_pids;
@@ -59,11 +59,11 @@ $db->sweeps_on('it supplies and writes');
 $db->poll_ok('SELECT consumed > 1000 AND neighbours > 0 AND writeback_calls > 0 AND reused > 0 FROM pgscale.sweeper_stats',
     'what it supplies is taken, used or not; it writes neighbours, and has the kernel begin with runs')
   or diag stats('*');
-is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
-    't|t|pgscale.sweeper_adaptive is off|', 'health says that it works');
+is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
+    't|working|pgscale.sweeper_adaptive is off|', 'health says that it works');
 $db->set('bgwriter_lru_maxpages', 100);
-$db->poll_ok(q{SELECT working, action ~ '^set bgwriter_lru_maxpages to 0' FROM pgscale.health WHERE feature = 'sweeper'},
-    'and that bgwriter is in its way', 't|t');
+$db->poll_ok(q{SELECT state, action ~ '^set bgwriter_lru_maxpages to 0' FROM pgscale.health WHERE feature = 'sweeper'},
+    'and that bgwriter is in its way', 'working|t');
 $db->set('bgwriter_lru_maxpages', 0);
 my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1')
     FROM pgscale.sweeper_stats};

@@ -34,8 +34,8 @@ $db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'a server that
     'warming up|there are buffers that were never used');
 decides_ok('it ticks');
 is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'and goes on to wait');
-is($db->sql(q{SELECT enabled, working, reason FROM pgscale.health WHERE feature = 'sweeper'}),
-    't|f|there are buffers that were never used', 'health says so');
+is($db->sql(q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'sweeper'}),
+    't|idle|there are buffers that were never used', 'health says so');
 $db->set('pgscale.sweeper_adaptive', 'off');
 decides_ok('also when it is to work all the time');
 is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'it waits');
@@ -119,7 +119,7 @@ my $caught = until_true(sub {
 ok($caught, 'a session waits to write a page');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'then it works', 'working');
 like(stats('decision'), qr/^\d+\.\d sessions were waiting to write a page$/, 'for that reason');
-is($db->sql(q{SELECT enabled, working, reason ~ 'waiting to write' FROM pgscale.health WHERE feature = 'sweeper'}), 't|t|t',
+is($db->sql(q{SELECT enabled, state, reason ~ 'waiting to write' FROM pgscale.health WHERE feature = 'sweeper'}), 't|working|t',
     'and health says why');
 push @churning, session($node);
 $churning[1]->start('CALL bulk()');

@@ -77,7 +77,7 @@ for my $like ('pgscale sweeper writer 1', 'pgscale sweeper 1')
 $db->churn_right('the data is right');
 
 # No room for all writers; other workers come and go
-my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
+my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
 $node->append_conf('postgresql.conf', 'max_worker_processes = 7');    # five static ones
 $db->quit;
 $node->restart;
@@ -85,10 +85,10 @@ $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('with two writers instead of three it works');
 $db->poll_ok($health, 'health says that there is no room for the third',
-    't|f|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
+    't|broken|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
-$db->poll_ok($health, 'two are wanted, and that is right', 't|t|pgscale.sweeper_adaptive is off|');
+$db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');
 $db->sweeps_on('it goes on');
 $db->churn_end(@churning);
 
@@ -108,14 +108,14 @@ $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'paral
 @churning = churn($node, 4);
 $db->set('pgscale.sweeper', 'on');
 $db->poll_ok($health, 'health says that there is no room',
-    't|f|the server has no slot for all its writers; max_worker_processes is 6|raise max_worker_processes and restart');
+    't|broken|the server has no slot for all its writers; max_worker_processes is 6|raise max_worker_processes and restart');
 my $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'backends do without');
 $db->sql('SELECT pg_cancel_backend(' . $other->pid . ')');
 $other->finish;
 $db->set('pgscale.sweeper_writers', 1);
 $db->sweeps_on('when there is room, it works');
-$db->poll_ok($health, 'and health says so', 't|t|pgscale.sweeper_adaptive is off|');
+$db->poll_ok($health, 'and health says so', 't|working|pgscale.sweeper_adaptive is off|');
 $db->churn_end(@churning);
 
 # No room for the sweeper
@@ -123,7 +123,7 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 3\npgscale.sweeper
 $_->quit for $db, $other;
 $node->restart;
 $db = session($node);
-$db->poll_ok(q{SELECT enabled AND NOT working AND reason ~ 'never started; max_worker_processes is 3'
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'never started; max_worker_processes is 3'
     AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'sweeper'},
     'no room for the sweeper: health names max_worker_processes');
 @churning = churn($node, 4);

@@ -321,7 +321,7 @@ is($there->sql('SELECT since IS NOT NULL AND finding IS NOT NULL FROM pgscale.cl
 $there->sql('SELECT pgscale.clock_sweep_reset()');
 pages_of($there, 0, 3000);
 $there->poll_ok("SELECT allocations >= $least AND ticks_per_allocation > 0 FROM pgscale.clock_sweep", 'with rates');
-is($there->sql(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'bufusage'}), 't|t', 'and health says so');
+is($there->sql(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'bufusage'}), 't|idle', 'and health says so');
 $there->quit;
 $standby->stop;
 
@@ -341,8 +341,8 @@ is($db->sql(q{SELECT buffers, since, ticks, allocations, ticks_per_allocation, s
 pages_of($db, 0, 3000);
 is($db->sql(q{SELECT passes > 0 AND hand BETWEEN 0 AND buffers - 1, finding ~ '^replacement is in order of arrival' FROM pgscale.clock_sweep}),
     't|t', 'but with a finding');
-is($db->sql(q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'bufusage'}),
-    't|t|pgscale is not loaded into the server: clock_sweep has no rates; all else works'
+is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'bufusage'}),
+    't|idle|pgscale is not loaded into the server: clock_sweep has no rates; all else works'
       . '|add pgscale to shared_preload_libraries and restart', 'health says what is missing');
 $db->quit;
 $node->stop;

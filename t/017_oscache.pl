@@ -148,12 +148,12 @@ sub restart
     return;
 }
 
-my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'oscache'};
+my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'oscache'};
 restart(sub { $node->start });
 my $cachestat = $db->sql($health) =~ /cachestat/ && $db->sql($health) !~ /mincore/;
 my $dirty_known = $db->sql(q{SELECT kernel_dirty_bytes IS NOT NULL FROM pgscale.relation_os_cache('t')}) eq 't';
-is($db->sql($health), 't|t|asks the kernel by cachestat|', 'health says how it asks') if $cachestat;
-like($db->sql($health), qr/^t\|t\|asks the kernel by mincore.*dirty: \w.*\|run Linux/, 'health says how it asks') if !$cachestat;
+is($db->sql($health), 't|idle|asks the kernel by cachestat|', 'health says how it asks') if $cachestat;
+like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore.*dirty: \w.*\|run Linux/, 'health says how it asks') if !$cachestat;
 truth_ok('as it is here', $dirty_known);
 
 # Without cachestat: a filter, set up before the server starts, refuses it.
@@ -167,7 +167,7 @@ SKIP:
         local $ENV{REFUSE_WITH} = $errno;
 
         restart(sub { local $ENV{PATH} = $path; $node->start });
-        like($db->sql($health), qr/^t\|t\|asks the kernel by mincore, which does not tell what is dirty: .*$why.*\|run Linux 6\.5/,
+        like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore, which does not tell what is dirty: .*$why.*\|run Linux 6\.5/,
             "error $errno: health says so");
         truth_ok("error $errno", 0);
         is($db->sql(q{SELECT pgscale.flush_relation('t', true)}), 0, "error $errno: flushing works");

@@ -25,7 +25,7 @@ pgscale.writeback_redirty_limit = 1
 EOC
 my $db = session($node);
 $db->sql(q{SET statement_timeout = '60s'});
-my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'writeback'};
+my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'writeback'};
 my $stopped;    # a process that is stopped now
 
 END { kill 'CONT', $stopped if $stopped }
@@ -97,7 +97,7 @@ $db->churn_table(40000);
 is(seen("state, decision, $zeros, peak_dirty_bytes"), 'off|it is switched off|0|0', 'it is off by default, and does nothing');
 is(seen('num_nonnulls(cluster_dirty_bytes, cap_bytes, skipped_bytes, redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
     window_bytes)'), 0, 'and knows nothing');
-is($db->sql($health), 'f|f|it is switched off|set pgscale.writeback to on and reload', 'health says so');
+is($db->sql($health), 'f|off|it is switched off|set pgscale.writeback to on and reload', 'health says so');
 my $pid = worker_pid();
 like($pid, qr/^\d+$/, 'it has one process');
 my $cachestat_works = defined kernel_dirty($node->data_dir . '/PG_VERSION');
@@ -111,7 +111,7 @@ my @churning = churn($node, 3);
 goes_on('it sees what backends write, and asks for it');
 $db->poll_ok(q{SELECT state FROM pgscale.kernel_writeback}, 'it says so', 'capping');
 like(seen('decision'), qr/^(keeps under the cap|over the cap|asks for less)/, 'and how');
-$db->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'writeback'}, 'so does health', 't|t');
+$db->poll_ok(q{SELECT enabled, state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'writeback'}, 'so does health', 't|t');
 $db->poll_ok('SELECT redirty_fraction BETWEEN 0 AND 1 AND server_bytes_per_s > 0 AND window_bytes > 0
     AND disk_bytes_per_s > 0 FROM pgscale.kernel_writeback', 'rates and shares are measured');
 $db->churn_end(@churning);
@@ -242,7 +242,7 @@ until_ok(sub { rewrite(); seen("redirty_fraction > 0.8") eq 't' }, 'pages are wr
 $db->set('pgscale.writeback_redirty_limit', '0.05');
 $db->poll_ok('SELECT state FROM pgscale.kernel_writeback', 'it stands down', 'standing down');
 like(seen('decision'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
-is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|f|t|raise shared_buffers, so that pages which change often stay in them',
+is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|standing down|t|raise shared_buffers, so that pages which change often stay in them',
     'so does health');
 my $requests = seen('requests');
 my $written = seen('written_bytes');
@@ -305,7 +305,7 @@ $db->set('pgscale.writeback_cap', '1MB');
 $db->set('fsync', 'off');
 $db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'without fsync it stands down',
     'standing down|fsync is off: no checkpoint waits for the disk');
-is($db->sql($health), 't|f|fsync is off: no checkpoint waits for the disk|', 'health says so');
+is($db->sql($health), 't|standing down|fsync is off: no checkpoint waits for the disk|', 'health says so');
 ($requests, $written) = split /\|/, seen('requests, written_bytes');
 until_ok(sub { $db->sql(fill('copied')); seen("written_bytes > $written + 4000000") eq 't' }, 'a load');
 is(seen('requests'), $requests, 'and it asks for nothing');
@@ -323,12 +323,12 @@ is(seen("written_bytes > $written, errors"), 't|0', 'with the counts that it had
 $pid = worker_pid();
 kill 'STOP', $pid or die $!;
 $stopped = $pid;
-$db->poll_ok(qq{SELECT enabled, working, reason, action ~ 'stopped' FROM pgscale.health WHERE feature = 'writeback'},
-    'stopped: health says so', "t|f|its background worker, process $pid, does not tick|t");
+$db->poll_ok(qq{SELECT enabled, state, reason, action ~ 'stopped' FROM pgscale.health WHERE feature = 'writeback'},
+    'stopped: health says so', "t|broken|its background worker, process $pid, does not tick|t");
 is(seen('count(*) OVER ()'), 1, 'the view answers');
 kill 'CONT', $pid;
 undef $stopped;
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'writeback'}, 'it goes on, and health says that, too');
+$db->poll_ok(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'writeback'}, 'it goes on, and health says that, too');
 
 # Off, while the load goes on
 sub context_bytes
@@ -368,7 +368,7 @@ $standby->start;
 my $there = session($standby);
 @churning = churn($node, 2);
 goes_on('on a standby it sees and asks for what replay writes', $there);
-$there->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'writeback'}, 'health says so', 't|t');
+$there->poll_ok(q{SELECT enabled, state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'writeback'}, 'health says so', 't|t');
 $node->stop('immediate');
 $_->quit for $db, @churning;
 $standby->promote;
@@ -406,7 +406,7 @@ SKIP:
 $node->append_conf('postgresql.conf', 'max_worker_processes = 2');
 $node->start;
 $db = session($node);
-$db->poll_ok(q{SELECT enabled AND NOT working AND reason ~ 'never started; max_worker_processes is 2'
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'never started; max_worker_processes is 2'
     AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'writeback'}, 'no room for it: health says so');
 is(seen('state, requests, dirty_bytes >= 0'), 'off|0|t', 'the view answers');
 $db->quit;

@@ -320,14 +320,14 @@ $db->set('pgscale.relocation_max_transaction_age');
 
 # Switched off
 launching('off');
-$db->poll_ok(q{SELECT enabled, working, action ~ 'pgscale.relocation to on' FROM pgscale.health WHERE feature = 'relocation'}, 'switched off', 'f|f|t');
+$db->poll_ok(q{SELECT enabled, state, action ~ 'pgscale.relocation to on' FROM pgscale.health WHERE feature = 'relocation'}, 'switched off', 'f|off|t');
 my ($queued) = ask(q{relocate_index('t_unique', 'other')});
 is($db->sql("SELECT state, attempts, started_at FROM pgscale.relocation_jobs WHERE job = $queued"), 'queued|0|', 'jobs are queued');
 $db->sql("CALL pgscale.relocation_wait($queued, '300 ms')");
 is($db->sql("CALL pgscale.relocation_wait($queued, '1 ms')"), 'queued', 'and stay so');
 launching('on');
 is($db->sql("CALL pgscale.relocation_wait($queued)"), 'done', 'switched on, they are started; relocation_wait waits');
-$db->poll_ok(q{SELECT enabled, working FROM pgscale.health WHERE feature = 'relocation'}, 'health says that it works', 't|t');
+$db->poll_ok(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'relocation'}, 'health says that it works', 't|idle');
 
 # A request that is rolled back
 $db->sql('BEGIN');

@@ -48,7 +48,7 @@ sub in_time_ok
 
 ### A load that changes many pages, with a checkpoint every few megabytes of WAL
 
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'tuning'}, 'evidence is being written down');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'evidence is being written down');
 $db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency}, 'the first of it');
 like(finds('max_wal_size', 'verdict, reason'), qr/^silent\|.*: 50 s are needed/, 'at the start a rule is silent, and says for how long');
 is($db->sql('SELECT count(*) FROM pgscale.advice WHERE rule <> $$pgscale.sampler$$'), 0, 'and there is no advice');
@@ -128,7 +128,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
 $standby->start;
 my $there = session($standby);
-$there->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'tuning'}, 'a standby has evidence of its own');
+$there->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'a standby has evidence of its own');
 in_time_ok(sub { $there->sql('SELECT since IS NOT NULL FROM pgscale.wal_efficiency') eq 't' }, 'which grows');
 is($there->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
 is($there->sql('SELECT num_nulls(rewritten_fraction, segment_switches_per_s), finding IS NOT NULL FROM pgscale.wal_efficiency'), '2|t',
@@ -142,19 +142,19 @@ $standby->stop;
 
 ### Off, and after a restart
 
-my $health = q{SELECT enabled, working, reason FROM pgscale.health WHERE feature = 'tuning'};
+my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'tuning'};
 $db->sampler('off');
-in_time_ok(sub { $db->sql($health) eq 't|f|the sampler, which brings the evidence, is not at work' }, 'without the sampler: health');
+in_time_ok(sub { $db->sql($health) eq 't|broken|the sampler, which it lives on, is switched off' }, 'without the sampler: health');
 is(finds('pgscale.sampler', 'verdict, setting, recommended'), 'advises|pgscale.sampler|on', 'and the advice to switch it on');
 $db->sampler('on');
-$db->poll_ok($health, 'on again', 't|t|evidence is being written down');
+$db->poll_ok($health, 'on again', 't|working|evidence is being written down');
 $db->set('pgscale.tuning' => 'off');
-$db->poll_ok($health, 'switched off', 'f|f|it is switched off');
+$db->poll_ok($health, 'switched off', 'f|off|it is switched off');
 $db->set('pgscale.tuning');
 $db->quit;
 $node->restart;
 $db = session($node);
-$db->poll_ok($health, 'after a restart it begins anew', 't|t|evidence is being written down');
+$db->poll_ok($health, 'after a restart it begins anew', 't|working|evidence is being written down');
 like(finds('wal_buffers', 'verdict, reason'), qr/^silent\|\d+ s of evidence.*: 30 s are needed/, 'without what was before');
 
 $db->quit;

@@ -59,7 +59,7 @@ sub measure
 
 is($db->sql('SELECT status, points, buckets FROM pgscale.scalability'),
     'insufficient range: nothing has been measured yet|0|0', 'a server at rest has no law');
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'scalability'}, 'health says that it works');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'scalability'}, 'health says that it works');
 for my $clients (1, 3, 6, 12, 24)
 {
     my ($concurrency, $throughput, $recent) = measure($primary, $db, $clients);
@@ -112,20 +112,20 @@ $db->poll_ok("SELECT buckets > $unmoved FROM pgscale.scalability", 'and it goes 
 
 $db->sql('ALTER SYSTEM SET pgscale.scalability = off');
 $db->sql('SELECT pg_reload_conf()');
-$db->poll_ok(q{SELECT NOT enabled AND NOT working AND action ~ 'pgscale.scalability to on' FROM pgscale.health
+$db->poll_ok(q{SELECT NOT enabled AND state = 'off' AND action ~ 'pgscale.scalability to on' FROM pgscale.health
     WHERE feature = 'scalability'}, 'switched off: health says so');
 is($db->sql('SELECT points > 3 FROM pgscale.scalability'), 't', 'what was measured is kept');
 $db->sql('ALTER SYSTEM RESET pgscale.scalability');
 $db->sql('ALTER SYSTEM SET track_counts = off');
 $db->sql('SELECT pg_reload_conf()');
-$db->poll_ok(q{SELECT enabled AND NOT working AND action ~ 'track_counts' FROM pgscale.health WHERE feature = 'scalability'},
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND action ~ 'track_counts' FROM pgscale.health WHERE feature = 'scalability'},
     'without track_counts: health says so');
 $db->sql('ALTER SYSTEM RESET track_counts');
 $db->sampler('off');
-$db->poll_ok(q{SELECT enabled AND NOT working AND action ~ 'sampler' FROM pgscale.health WHERE feature = 'scalability'},
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND action ~ 'sampler' FROM pgscale.health WHERE feature = 'scalability'},
     'without the sampler: health says so');
 $db->sampler('on');
-$db->poll_ok(q{SELECT working FROM pgscale.health WHERE feature = 'scalability'}, 'all is back');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'scalability'}, 'all is back');
 
 # reset
 

@@ -17,8 +17,9 @@ my $node = pgscale_node('main', conf => $conf);
 my $db = session($node);
 my $bytes = 400 * 2**20;
 my $kernel_page = POSIX::sysconf(&POSIX::_SC_PAGESIZE);
-my $health = q{SELECT enabled, working, reason, action FROM pgscale.health WHERE feature = 'numa'};
-my ($enabled, $working, $reason) = split /\|/, $db->sql($health);
+my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'numa'};
+my ($enabled, $state, $reason) = split /\|/, $db->sql($health);
+my $looks = $state =~ /^(idle|working)$/;
 
 # Of the mapping that shared buffers lie in: what is in this process' page table, in pages, by node
 sub mapped
@@ -38,14 +39,14 @@ sub status
 SKIP:
 {
     my $built = $reason !~ /without libnuma/;
-    is(($db->try('SELECT * FROM pgscale.numa_nodes'))[0], $working eq 't' ? '00000' : '0A000', "nodes: $reason");
+    is(($db->try('SELECT * FROM pgscale.numa_nodes'))[0], $looks ? '00000' : '0A000', "nodes: $reason");
     if (!$built)
     {
         my ($state, $text) = $db->try('SELECT * FROM pgscale.numa_buffers');
         is($state, '0A000', 'built without libnuma: numa_buffers');
         like($text, qr/HINT: .*libnuma/, 'and what can be done');
     }
-    skip $reason, 1 if $working ne 't';
+    skip $reason, 1 if !$looks;
 
     # Looking brings nothing in. The first calls of a function do: they read catalogs.
     my $looker = session($node);
@@ -89,8 +90,8 @@ SKIP:
     # Without preload
     my $bare = pgscale_node('bare', preload => '');
     my $there = session($bare);
-    is($there->sql(q{SELECT working, reason ~ 'not loaded', action ~ 'shared_preload_libraries' FROM pgscale.health
-        WHERE feature = 'numa'}), 't|t|t', 'without preload health says that nothing is placed');
+    is($there->sql(q{SELECT state, reason ~ 'not loaded', action ~ 'shared_preload_libraries' FROM pgscale.health
+        WHERE feature = 'numa'}), 'idle|t|t', 'without preload health says that nothing is placed');
     is($there->sql('SELECT sum(bytes) FROM pgscale.numa_buffers'), 16 * 2**20, 'numa_buffers works');
     $bare->stop;
 
@@ -100,8 +101,8 @@ SKIP:
     $node->restart;
     $db = session($node);
     $db->poll_ok('SELECT ticks > 0 FROM pgscale.sampler_stats', 'a node that is not there: the sampler works');
-    is($db->sql(q{SELECT working, reason ~ 'no node 1000', action ~ 'numa_worker_node' FROM pgscale.health WHERE feature = 'numa'}),
-        'f|t|t', 'and health says that there is none');
+    is($db->sql(q{SELECT state, reason ~ 'no node 1000', action ~ 'numa_worker_node' FROM pgscale.health WHERE feature = 'numa'}),
+        'broken|t|t', 'and health says that there is none');
     like(slurp_file($node->logfile), qr/could not bind this worker to NUMA node 1000: /, 'and so does the log');
 
     # Bound to a node that is there, and that has a CPU
@@ -115,7 +116,7 @@ SKIP:
     is(slurp_file("/proc/$worker/status") =~ /^Cpus_allowed_list:\s+(\S+)/m ? $1 : '', $cpus, 'bound to the CPUs of a node');
     like(slurp_file("/proc/$worker/numa_maps"), qr/^\S+ prefer[^:]*:$number .*\[?heap/m, 'and its memory is taken from there');
     unlike(slurp_file('/proc/' . $db->pid . '/numa_maps'), qr/ prefer/, 'no session is');
-    like($db->sql($health), qr/^t\|t\|/, 'health does not complain');
+    like($db->sql($health), qr/^t\|working\|/, 'health does not complain');
     $node->stop;
 
     # Several nodes, as far as libnuma can be made to say so
@@ -135,14 +136,14 @@ SKIP:
             pgscale.numa_buffers(true) b WHERE (a.node, b.node) = (0, 1)'), 't|t|f', 'half of the memory on each');
         is($db->sql('SELECT max(fraction) / min(fraction) < 1.5, sum(fraction_low) < sum(fraction), bool_and(sampled)
             FROM pgscale.numa_buffers WHERE node IS NOT NULL'), 't|t|t', 'half of the sample on each');
-        $db->poll_ok(q{SELECT NOT working AND reason ~ 'no node 1 with a CPU' FROM pgscale.health WHERE feature = 'numa'},
+        $db->poll_ok(q{SELECT state = 'broken' AND reason ~ 'no node 1 with a CPU' FROM pgscale.health WHERE feature = 'numa'},
             'workers cannot be bound to memory alone');
         like(slurp_file($node->logfile), qr/pgscale interleaves \d+ MB of shared memory over 2 NUMA nodes/, 'interleaving is in the log');
         $node->append_conf('postgresql.conf', 'pgscale.numa_worker_node = 0');
         $node->restart;
         $db = session($node);
         $db->poll_ok('SELECT pid IS NOT NULL FROM pgscale.sampler_stats', 'the sampler has started');
-        is($db->sql($health), "t|t|2 nodes; shared memory is interleaved; pgscale's workers are bound to node 0|", 'on the first');
+        is($db->sql($health), "t|working|2 nodes; shared memory is interleaved; pgscale's workers are bound to node 0|", 'on the first');
         for my $pid (split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^pgscale'}))
         {
             # or has ended
@@ -152,19 +153,19 @@ SKIP:
         $node->append_conf('postgresql.conf', 'pgscale.numa_worker_node = -1');
         $node->restart;
         $db = session($node);
-        is($db->sql($health), "t|t|2 nodes; shared memory is interleaved; pgscale's workers are not bound|", 'and in health');
+        is($db->sql($health), "t|working|2 nodes; shared memory is interleaved; pgscale's workers are not bound|", 'and in health');
         $node->append_conf('postgresql.conf', 'pgscale.numa_interleave = off');
         $node->restart;
         $db = session($node);
-        is($db->sql($health), "t|t|2 nodes; shared memory is where it was first touched; pgscale's workers are not bound|",
+        is($db->sql($health), "t|idle|2 nodes; shared memory is where it was first touched; pgscale's workers are not bound|",
             'nor is it unless asked for');
         $node->append_conf('postgresql.conf', 'pgscale.numa_interleave = on');
         $node->stop;
         local $ENV{MBIND} = 1;
         $node->start;
         $db = session($node);
-        is($db->sql(q{SELECT working, reason, action ~ 'mbind' FROM pgscale.health WHERE feature = 'numa'}),
-            'f|shared memory could not be interleaved: Operation not permitted|t', 'mbind is forbidden: the server starts, and health says so');
+        is($db->sql(q{SELECT state, reason, action ~ 'mbind' FROM pgscale.health WHERE feature = 'numa'}),
+            'broken|shared memory could not be interleaved: Operation not permitted|t', 'mbind is forbidden: the server starts, and health says so');
         like(slurp_file($node->logfile), qr/WARNING:  pgscale could not interleave shared memory: Operation not permitted/,
             'and so does the log');
         kill 'KILL', $db->pid;
@@ -180,9 +181,9 @@ SKIP:
 
     # Forbidden, one call after another
     my %expected = (
-        get_mempolicy => qr/^t\|f\|the kernel forbids/,
-        move_pages => qr/^t\|f\|the kernel forbids/,
-        set_mempolicy => qr/^t\|f\|pgscale's workers run on node $number, but/);
+        get_mempolicy => qr/^t\|broken\|the kernel forbids/,
+        move_pages => qr/^t\|broken\|the kernel forbids/,
+        set_mempolicy => qr/^t\|broken\|pgscale's workers run on node $number, but/);
     for my $call (sort keys %expected)
     {
         my $path = refuse_call($node, $call);

@@ -140,7 +140,7 @@ SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
 -- what does not work may have much to say
 \o | fold -s -w 87 | sed 's/ *$//; s/^/            /; 1s/^ */  health    /'
 SELECT format('%s: %s', feature,
-              CASE WHEN working THEN reason ELSE concat_ws('; ', 'does not work: ' || reason, action) END)
+              CASE WHEN state IN ('idle', 'working') THEN reason ELSE concat_ws('; ', state || ': ' || reason, action) END)
   FROM pgscale.health;
 \o
 

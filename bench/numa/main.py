@@ -73,7 +73,7 @@ def show(results):
                       ", ".join(f"{node}: {pages}" for node, pages in sorted(got["kernel"].items())),
                       ", ".join(f"{row['node']}: {row['pages']}" for row in got["filled"] if row["pages"] and row["node"] is not None),
                       got["policy"], f"CPU {got['worker_cpus']}; {got['worker_memory'].split()[0]}"])
-    health = [[case.replace("_", ", "), "works" if got["health"]["working"] else "does not", got["health"]["reason"]]
+    health = [[case.replace("_", ", "), got["health"]["state"], got["health"]["reason"]]
               for case, got in results["cases"].items()]
     return "\n\n".join([nodes, table(["server", "buffers at its start, by node", "filled by one session",
                                      "pages by numa_maps of that session", "pages by numa_buffers", "policy of the mapping",
@@ -138,9 +138,10 @@ def required(name, results):
     preferred = re.search(r"prefer.*:(\d+)", cases["bound"]["worker_memory"])
     need("bound: its memory", cases["bound"]["worker_memory"].split()[0], f"prefer:{n - 1}",
          bool(preferred) and int(preferred[1]) == n - 1)
-    for case, working in (("default", True), ("interleaved", True), ("bound", True), ("bad_node", False), ("refused", False)):
-        got = cases[case]["health"]["working"]
-        need(f"{case.replace('_', ' ')}: health says that it works", got, working, got == working)
+    for case, state in (("default", "idle"), ("interleaved", "working"), ("bound", "working"), ("bad_node", "broken"),
+                        ("refused", "broken")):
+        got = cases[case]["health"]["state"]
+        need(f"{case.replace('_', ' ')}: health says", got, state, got == state)
     return rows
 
 
