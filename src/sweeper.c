@@ -115,7 +115,7 @@ sweeper_register_workers(void)
 static int
 watermark(double percent)
 {
-	return Max((int) (share->buffers * percent / 100), 1);
+	return Max((int) Min(share->buffers * percent / 100, share->stack_size - 1), 1);
 }
 
 static void
@@ -265,7 +265,7 @@ launch_writers(int64 now)
 {
 	int			running = 0;
 
-	for (int i = 0; i < pgscale_sweeper_settings.writers; i++)
+	for (int i = 0; i < pgscale_sweeper_writers(share); i++)
 	{
 		PgscaleSweeperWriter *writer = &share->writers[i];
 		char		name[BGW_MAXLEN];
@@ -282,7 +282,7 @@ launch_writers(int64 now)
 		share->no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
 												 share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, NULL);
 	}
-	if (running == pgscale_sweeper_settings.writers)
+	if (running == pgscale_sweeper_writers(share))
 		share->no_slots = false;
 }
 

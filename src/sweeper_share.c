@@ -5,8 +5,8 @@
  *	  last reset.
  *
  * A share lives as long as the server, so that a sweeper or writer that is
- * started again goes on where the one before it stopped.  It takes 1.8 MB, and
- * two bytes a buffer for the stack of what is ready.
+ * started again goes on where the one before it stopped.  It takes 2 MB, and
+ * two bytes a buffer for the stack of what is ready, but no more than 32 MB.
  *
  * Runs go from the sweeper to its writers, and pages back, through rings that
  * need no lock: one process puts; the one that takes, or that of several which
@@ -26,9 +26,13 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "sweeper_settings.h"
 #include "sweeper_share.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper"
+
+/* Of so many buffers one may be a writer's. */
+#define BUFFERS_A_WRITER	16
 
 typedef struct SweeperShared
 {
@@ -75,6 +79,12 @@ bool
 pgscale_sweeper_queued(PgscaleSweeperShare *share)
 {
 	return pg_atomic_read_u32(&share->runs_put) != pg_atomic_read_u32(&share->runs_taken);
+}
+
+int
+pgscale_sweeper_writers(const PgscaleSweeperShare *share)
+{
+	return Min(pgscale_sweeper_settings.writers, share->most_writers);
 }
 
 int
@@ -139,7 +149,16 @@ share_begin(int n, int workers)
 static int
 stack_size(int buffers)
 {
-	return buffers * PGSCALE_SWEEPER_MAX_WATERMARK / 100 + 1;
+	return (int) Min((int64) buffers * PGSCALE_SWEEPER_MAX_WATERMARK / 100 + 1, PGSCALE_SWEEPER_MAX_STOCK);
+}
+
+/* Each pins a page while it writes that, and sessions must find others. */
+static int
+most_writers(int n, int workers)
+{
+	int			all = Max(NBuffers / BUFFERS_A_WRITER, 1);
+
+	return Min(all / workers + (n < all % workers), PGSCALE_SWEEPER_MAX_WRITERS);
 }
 
 static Size
@@ -175,7 +194,7 @@ pgscale_sweeper_shares_startup(int workers)
 	at = (char *) shared + MAXALIGN(sizeof(SweeperShared));
 	if (!found)
 	{
-		memset(shared, 0, shares_size(workers));
+		memset(shared, 0, sizeof(SweeperShared));
 		shared->workers = workers;
 		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 	}
@@ -187,10 +206,12 @@ pgscale_sweeper_shares_startup(int workers)
 		shares[i] = share;
 		if (!found)
 		{
+			memset(share, 0, offsetof(PgscaleSweeperShare, stack));
 			share->number = i;
 			share->first = share_begin(i, workers);
 			share->buffers = share_begin(i + 1, workers) - share->first;
 			share->stack_size = stack_size(share->buffers);
+			share->most_writers = most_writers(i, workers);
 			pg_atomic_init_u32(&share->runs_put, 0);
 			pg_atomic_init_u32(&share->runs_taken, 0);
 			for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)

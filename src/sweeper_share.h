@@ -25,6 +25,9 @@
 /* Per cent of shared_buffers: more than that ready would be cache lost. */
 #define PGSCALE_SWEEPER_MAX_WATERMARK 25
 
+/* Buffers, of each worker: so many ready last the fastest server for seconds. */
+#define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
+
 /* The longest run; and how many may wait for a writer. */
 #define PGSCALE_RUN_MAX			1024
 #define PGSCALE_RUNS_QUEUED		4096
@@ -141,6 +144,7 @@ typedef struct PgscaleSweeperShare
 	int			first;			/* its buffers: first .. first + buffers - 1 */
 	int			buffers;
 	int			stack_size;
+	int			most_writers;	/* whatever the setting says */
 
 	volatile int pid;			/* 0 if it is not running */
 	volatile uint64 starts;
@@ -177,6 +181,9 @@ extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run
 
 /* Is there one? */
 extern bool pgscale_sweeper_queued(PgscaleSweeperShare *share);
+
+/* How many writers there should be. */
+extern int	pgscale_sweeper_writers(const PgscaleSweeperShare *share);
 
 /* Pages that are queued or being written. */
 extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);

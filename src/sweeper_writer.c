@@ -175,7 +175,7 @@ write_round(void)
 	int64		now;
 
 	(void) pgscale_worker_interrupts();
-	while (my_number < pgscale_sweeper_settings.writers && pgscale_sweeper_take_run(share, &run))
+	while (my_number < pgscale_sweeper_writers(share) && pgscale_sweeper_take_run(share, &run))
 	{
 		worked_ns = pgscale_worker_clock();
 		if (share->state != PGSCALE_SWEEPER_WORKING)
@@ -188,7 +188,7 @@ write_round(void)
 
 	now = pgscale_worker_clock();
 	report(now);
-	if (my_number >= pgscale_sweeper_settings.writers || now - worked_ns >= LINGER_NS)
+	if (my_number >= pgscale_sweeper_writers(share) || now - worked_ns >= LINGER_NS)
 		proc_exit(0);
 	pgscale_worker_wait(WAIT_MS);
 }
