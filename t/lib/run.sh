@@ -14,6 +14,7 @@ tree=$PWD
 bindir=$("$PG_CONFIG" --bindir)
 pgxs=$("$PG_CONFIG" --pgxs)
 testdir=${pgxs%/makefiles/pgxs.mk}/test
+slower=${PGSCALE_TEST_SLOWER:-1} # than an ordinary build: one with sanitizers
 passed=0
 failed=0
 
@@ -72,7 +73,7 @@ rm -rf build/failed
 
 if [ -n "$REGRESS" ]; then
     echo "# SQL tests"
-    run 900 "$work/regress.out" "$MAKE" --no-print-directory -s installcheck "PG_CONFIG=$bindir/pg_config" "REGRESS=$REGRESS"
+    run $((900 * slower)) "$work/regress.out" "$MAKE" --no-print-directory -s installcheck "PG_CONFIG=$bindir/pg_config" "REGRESS=$REGRESS"
     grep -E '^(ok|not ok|test) |\.\.\. ' "$work/regress.out" || true
     # "test x ... ok" until 15, "ok 1 - x" since 16
     ok=$(count '^ok |^(test| +)[^.]*\.\.\. ok ' "$work/regress.out")
@@ -96,9 +97,9 @@ tap() {
     # the names of the output folders differ: TESTDIR until 15, the other two since 16
     mkdir -p "$work/$name/tmp_check/log"
     [ ${#user[@]} = 0 ] || chown -R nobody "$work/$name"
-    run 600 "$work/$name.out" env TESTDIR="$work/$name" TESTDATADIR="$work/$name/tmp_check" \
+    run $((600 * slower)) "$work/$name.out" env TESTDIR="$work/$name" TESTDATADIR="$work/$name/tmp_check" \
         TESTLOGDIR="$work/$name/tmp_check/log" PG_REGRESS="$testdir/regress/pg_regress" \
-        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" \
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-$((60 * slower))}" \
         prove --verbose -I "$work/perl" -I t/lib "$test"
     ok=$(($(count '^ok ' "$work/$name.out") - $(count '^ok .*# skip' "$work/$name.out")))
     bad=$(($(count '^not ok ' "$work/$name.out") - $(count '^not ok .*# TODO' "$work/$name.out")))
