@@ -124,15 +124,26 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    statements regnamespace;
+    statements regclass;
 BEGIN
-    SELECT extnamespace INTO statements
-      FROM pg_extension WHERE extname = 'pg_stat_statements';
+    -- by what belongs to the extension: anybody could have planted the name
+    SELECT c.oid INTO statements
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+      JOIN pg_class c ON c.oid = d.objid
+     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v';
     IF NOT FOUND THEN
         RAISE EXCEPTION 'pg_stat_statements is not installed in this database'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Preload pg_stat_statements and run CREATE EXTENSION pg_stat_statements; '
                          'without it, pgscale.wait_profile has the waits by queryid.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_attribute
+                    WHERE attrelid = statements AND attname = 'total_exec_time' AND NOT attisdropped) THEN
+        RAISE EXCEPTION 'pg_stat_statements is of an old version in this database'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Run ALTER EXTENSION pg_stat_statements UPDATE.';
     END IF;
     -- A statement is one row there for each level it was run at; here it is one.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
@@ -150,7 +161,7 @@ BEGIN
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,
                             min(t.query) AS query
-                       FROM %s.pg_stat_statements t
+                       FROM %s t
                       GROUP BY 1, 2, 3) s
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
          ORDER BY w.wait_ms DESC$q$, statements);

@@ -60,6 +60,19 @@ pgscale_tablespace_of(Oid relation)
 	return OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace;
 }
 
+Oid
+pgscale_tablespace_named(const char *name)
+{
+	Oid			tablespace = get_tablespace_oid(name, true);
+
+	if (!OidIsValid(tablespace))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("tablespace \"%s\" does not exist", name),
+				 errhint("The tablespaces are those of pg_tablespace; CREATE TABLESPACE makes another one.")));
+	return tablespace;
+}
+
 void
 pgscale_check_target(Oid tablespace)
 {
@@ -70,7 +83,8 @@ pgscale_check_target(Oid tablespace)
 	if (!name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the tablespace was dropped")));
+				 errmsg("the tablespace was dropped"),
+				 errhint("Name one of those in pg_tablespace.")));
 	if (tablespace == GLOBALTABLESPACE_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -109,7 +123,8 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"%s\" belongs to pgscale itself, which needs it for the move", name)));
+				 errmsg("\"%s\" belongs to pgscale itself, which needs it for the move", name),
+				 errhint("ALTER INDEX or ALTER TABLE ... SET TABLESPACE moves it, while no job is under way.")));
 		return false;
 	}
 	if (IsSystemClass(relation, class))

@@ -18,6 +18,9 @@
 /* The tablespace that a relation is stored in; InvalidOid if it is gone. */
 extern Oid	pgscale_tablespace_of(Oid relation);
 
+/* Raises an error if there is none of that name. */
+extern Oid	pgscale_tablespace_named(const char *name);
+
 /* Raises an error if the current user cannot create relations there. */
 extern void pgscale_check_target(Oid tablespace);
 

@@ -59,6 +59,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "relocate_check.h"
 #include "worker.h"
 
 #define NS_IN_MS			INT64CONST(1000000)
@@ -399,7 +400,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 		const Datum values[] = {
 			first.relations, first.filenodes, first.reads, second.relations, second.filenodes, second.reads,
 			Float8GetDatum(second.read_ms - first.read_ms), Float8GetDatum((second.at - first.at) / NS_IN_S),
-			built, ObjectIdGetDatum(get_tablespace_oid(NameStr(*PG_GETARG_NAME(0)), false)),
+			built, ObjectIdGetDatum(pgscale_tablespace_named(NameStr(*PG_GETARG_NAME(0)))),
 			PG_GETARG_DATUM(0), there, PG_GETARG_DATUM(1)
 		};
 

@@ -38,6 +38,7 @@
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -49,6 +50,8 @@
 #include "relocate_jobs.h"
 #include "relocate_probe.h"
 #include "relocate_share.h"
+#include "relocate_text.h"
+#include "relocate_verify.h"
 
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
@@ -116,7 +119,7 @@ begin_request(const char *function, Name tablespace)
 	pgscale_require_preload();
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
-	target = get_tablespace_oid(NameStr(*tablespace), false);
+	target = pgscale_tablespace_named(NameStr(*tablespace));
 	pgscale_check_target(target);
 	return target;
 }
@@ -213,16 +216,6 @@ move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 	end_request(target, logged);
 }
 
-static void
-need_extension(const char *name, const char *parameter)
-{
-	if (!OidIsValid(get_extension_oid(name, true)))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s takes the extension \"%s\", which is not installed here", parameter, name),
-				 errhint("CREATE EXTENSION %s.", name)));
-}
-
 /* What the functions for indexes have in common. Returns the tablespace. */
 static Oid
 begin_indexes(FunctionCallInfo fcinfo, const char *function)
@@ -230,9 +223,9 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 	Oid			target = begin_request(function, PG_GETARG_NAME(1));
 
 	if (PG_GETARG_BOOL(2))
-		need_extension("amcheck", "amcheck");
+		(void) pgscale_amcheck_function();
 	if (PG_GETARG_BOOL(3))
-		need_extension("pg_prewarm", "prewarm");
+		(void) pgscale_prewarm_function();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	return target;
 }
@@ -283,6 +276,7 @@ indexes_in(Oid tablespace)
 	Oid			types[1] = {OIDOID};
 	Datum		values[1] = {ObjectIdGetDatum(tablespace)};
 	List	   *indexes = NIL;
+	int			settings = pgscale_relocation_names();
 
 	if (tablespace == MyDatabaseTableSpace)
 		values[0] = ObjectIdGetDatum(InvalidOid);
@@ -301,6 +295,7 @@ indexes_in(Oid tablespace)
 		MemoryContextSwitchTo(old);
 	}
 	SPI_finish();
+	AtEOXact_GUC(true, settings);
 	return indexes;
 }
 
@@ -308,7 +303,7 @@ indexes_in(Oid tablespace)
 Datum
 pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
 {
-	Oid			source = get_tablespace_oid(NameStr(*PG_GETARG_NAME(0)), false);
+	Oid			source = pgscale_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
 	Oid			target = begin_indexes(fcinfo, "relocate_all_indexes()");
 
 	if (source == target)

@@ -11,9 +11,20 @@
 
 #include "catalog/pg_type_d.h"
 #include "executor/spi.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "relocate_text.h"
+
+int
+pgscale_relocation_names(void)
+{
+	int			settings = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return settings;
+}
 
 char *
 pgscale_relocation_text(const char *query, Oid oid, int64 number)
@@ -22,6 +33,7 @@ pgscale_relocation_text(const char *query, Oid oid, int64 number)
 	Oid			types[2] = {OIDOID, INT8OID};
 	Datum		values[2] = {ObjectIdGetDatum(oid), Int64GetDatum(number)};
 	char	   *answer = NULL;
+	int			settings = pgscale_relocation_names();
 
 	SPI_connect();
 	if (SPI_execute_with_args(query, 2, types, values, NULL, true, 1) != SPI_OK_SELECT)
@@ -31,5 +43,6 @@ pgscale_relocation_text(const char *query, Oid oid, int64 number)
 	if (answer)
 		answer = MemoryContextStrdup(context, answer);
 	SPI_finish();
+	AtEOXact_GUC(true, settings);
 	return answer;
 }

@@ -18,4 +18,11 @@
  */
 extern char *pgscale_relocation_text(const char *query, Oid oid, int64 number);
 
+/*
+ * Until AtEOXact_GUC(true, what it returns) names and operators are looked up in
+ * pg_catalog, whatever search_path the caller has: a schema that others may
+ * create in could have an operator that fits better than the one meant.
+ */
+extern int	pgscale_relocation_names(void);
+
 #endif							/* PGSCALE_RELOCATE_TEXT_H */

@@ -14,13 +14,14 @@
  */
 #include "postgres.h"
 
-#include "commands/extension.h"
+#include "catalog/pg_type_d.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
 #include "compat.h"
+#include "extfunction.h"
 #include "relocate_check.h"
 #include "relocate_text.h"
 #include "relocate_verify.h"
@@ -28,36 +29,28 @@
 char *
 pgscale_describe_index(Oid index)
 {
-	int			settings = NewGUCNestLevel();
-	char	   *description;
-
-	/* what is visible by this is named without its schema */
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	description = pgscale_relocation_text("SELECT pg_catalog.concat_ws(E'\\n',"
-										  " pg_catalog.pg_get_indexdef(i.indexrelid),"
-										  " pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
-										  "  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
-										  " pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
-										  "  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
-										  " 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
-										  " (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
-										  "   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
-										  "  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
-										  "  AND k.contype IN ('p', 'u', 'x')),"
-										  " 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
-										  "  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
-										  " 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
-										  "  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
-										  " 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
-										  "   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
-										  "  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
-										  " 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
-										  "   ORDER BY classid, objid, objsubid, deptype)"
-										  "  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
-										  " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
-	AtEOXact_GUC(true, settings);
-	return description;
+	return pgscale_relocation_text("SELECT pg_catalog.concat_ws(E'\\n',"
+								   " pg_catalog.pg_get_indexdef(i.indexrelid),"
+								   " pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
+								   "  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
+								   " pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
+								   "  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
+								   " 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
+								   " (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
+								   "   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
+								   "  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
+								   "  AND k.contype IN ('p', 'u', 'x')),"
+								   " 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
+								   "  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
+								   " 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
+								   "  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
+								   " 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
+								   "   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
+								   "  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
+								   " 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
+								   "   ORDER BY classid, objid, objsubid, deptype)"
+								   "  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
+								   " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
 }
 
 static bool
@@ -67,22 +60,44 @@ is_btree(Oid index)
 								   " WHERE c.oid = $1 AND amname = 'btree'", index, 0) != NULL;
 }
 
-/*
- * Calls an extension's function, wherever that is installed.  All its parameters
- * are given, so it cannot be another function of that schema.
- */
-static void
-call(const char *extension, const char *function, Oid relation)
+Oid
+pgscale_amcheck_function(void)
 {
-	Oid			oid = get_extension_oid(extension, true);
-	char	   *schema = pgscale_relocation_text("SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_extension e"
-												 " JOIN pg_catalog.pg_namespace n ON n.oid = extnamespace WHERE e.oid = $1", oid, 0);
+	static const Oid types[] = {REGCLASSOID, BOOLOID};
 
-	if (!schema)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("it has moved, but the extension \"%s\" that was to look at it is gone", extension)));
-	(void) pgscale_relocation_text(psprintf("SELECT %s.%s", schema, function), relation, 0);
+	return pgscale_extension_function("amcheck", "bt_index_check", lengthof(types), types, "amcheck");
+}
+
+Oid
+pgscale_prewarm_function(void)
+{
+	static const Oid types[] = {REGCLASSOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
+
+	return pgscale_extension_function("pg_prewarm", "pg_prewarm", lengthof(types), types, "prewarm");
+}
+
+/* Every row of its table is in it, too. */
+static void
+look_up_all(Oid index)
+{
+	(void) OidFunctionCall2(pgscale_amcheck_function(), ObjectIdGetDatum(index), BoolGetDatum(true));
+}
+
+/* All of its blocks: from NULL to NULL. */
+static void
+prewarm(Oid relation)
+{
+	LOCAL_FCINFO(fcinfo, 5);
+	FmgrInfo	function;
+
+	fmgr_info(pgscale_prewarm_function(), &function);
+	InitFunctionCallInfoData(*fcinfo, &function, 5, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(relation);
+	fcinfo->args[1].value = CStringGetTextDatum("buffer");
+	fcinfo->args[2].value = CStringGetTextDatum("main");
+	for (int i = 0; i < 5; i++)
+		fcinfo->args[i].isnull = i > 2;
+	(void) FunctionCallInvoke(fcinfo);
 }
 
 void
@@ -106,9 +121,9 @@ pgscale_verify_move(PgscaleJob *job)
 	}
 	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
 	if (job->amcheck && is_btree(relation))
-		call("amcheck", "bt_index_check($1::pg_catalog.regclass, true)", relation);
+		look_up_all(relation);
 	if (job->prewarm)
-		call("pg_prewarm", "pg_prewarm($1::pg_catalog.regclass, 'buffer', 'main', NULL::bigint, NULL::bigint)", relation);
+		prewarm(relation);
 }
 
 char *

@@ -22,6 +22,13 @@ extern char *pgscale_describe_index(Oid index);
 extern void pgscale_verify_move(PgscaleJob *job);
 
 /*
+ * The functions that look up every row of a table in its index, and that read a
+ * relation in; an error if they are not installed here, or not these.
+ */
+extern Oid	pgscale_amcheck_function(void);
+extern Oid	pgscale_prewarm_function(void);
+
+/*
  * After the last job to a tablespace: the settings that suit its disk, as a
  * measurement now suggests; NULL if there is nothing to say.  In a transaction.
  */
