@@ -4,7 +4,8 @@
  *	  Questions that a rule asks in SQL, as its caller.
  *
  * What one rule may not ask, or cannot, must not keep the others from being
- * asked: so each is a subtransaction, whose error is a result.
+ * asked: so its error is a result, unless it is one that concerns all of them
+ * (attempt.h).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -14,11 +15,9 @@
 
 #include <math.h>
 
-#include "access/xact.h"
 #include "executor/spi.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 
+#include "attempt.h"
 #include "tuning_query.h"
 
 double
@@ -29,18 +28,27 @@ pgscale_rows_number(const PgscaleRows *rows, int row, int column)
 	return text ? strtod(text, NULL) : NAN;
 }
 
-static void
-execute(const char *query, PgscaleRows *rows, MemoryContext context)
+typedef struct Question
 {
+	const char *query;
+	PgscaleRows *rows;
+	MemoryContext context;		/* to keep them in */
+} Question;
+
+static void
+execute(void *arg)
+{
+	const Question *question = arg;
+	PgscaleRows *rows = question->rows;
 	MemoryContext old;
 	int			result;
 
 	SPI_connect();
-	result = SPI_execute(query, false, 0);
+	result = SPI_execute(question->query, false, 0);
 	if (result != SPI_OK_SELECT)
-		elog(ERROR, "could not execute \"%s\": %s", query, SPI_result_code_string(result));
+		elog(ERROR, "could not execute \"%s\": %s", question->query, SPI_result_code_string(result));
 
-	old = MemoryContextSwitchTo(context);
+	old = MemoryContextSwitchTo(question->context);
 	rows->nrows = (int) SPI_processed;
 	rows->ncolumns = SPI_tuptable->tupdesc->natts;
 	rows->values = palloc0(Max(rows->nrows * rows->ncolumns, 1) * sizeof(char *));
@@ -55,33 +63,15 @@ execute(const char *query, PgscaleRows *rows, MemoryContext context)
 void
 pgscale_tuning_query(const char *query, PgscaleRows *rows)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	Question	question = {query, rows, CurrentMemoryContext};
+	ErrorData  *error;
 
 	memset(rows, 0, sizeof(*rows));
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		execute(query, rows, context);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
-			PG_RE_THROW();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		memset(rows, 0, sizeof(*rows));
-		rows->error = error->message;
-	}
-	PG_END_TRY();
+	error = pgscale_attempt(execute, &question);
+	if (!error)
+		return;
+	if (pgscale_is_grave(error))
+		ReThrowError(error);
+	memset(rows, 0, sizeof(*rows));
+	rows->error = error->message;
 }

@@ -32,7 +32,7 @@ extern double pgscale_rows_number(const PgscaleRows *rows, int row, int column);
 
 /*
  * Executes a query that only reads, as the current user.  An error of its own is
- * the result's; one that cancels this query, too, is raised.
+ * the result's; a cancel, or what is wrong with the server, is raised.
  */
 extern void pgscale_tuning_query(const char *query, PgscaleRows *rows);
 
