@@ -22,17 +22,18 @@ class Expected:
         self.possible = {}
 
     def change(self, connection, name, state, *statements, whole=True):
-        """A refused change that is not whole may have been done or not."""
+        """A refused change that is not whole may have been done or not. Returns the last statement's rows."""
         before = self.possible.get(name, {ABSENT})
         self.possible[name] = before | {state}
         try:
             for statement in statements:
-                run(connection, statement)
+                rows = run(connection, statement)
         except psycopg2.Error as error:
             if whole and refused(connection, error):
                 self.possible[name] = before
             raise
         self.possible[name] = {state}
+        return rows
 
     def check(self, name, state):
         if state not in self.possible.get(name, {ABSENT}):
@@ -41,6 +42,7 @@ class Expected:
 
 class Churn(Loops):
     STEPS = ("tables", "databases", "vacuum", "checkpoint", "bulk")
+    not_rewritten = ()      # tables
 
     def __init__(self, server, seed, steps=None):
         super().__init__(server)
@@ -77,7 +79,8 @@ class Churn(Loops):
 
     def vacuum(self, connection, rng):
         table = rng.choice(["tellers", "branches", "history", "ledger"] + [f"accounts_{rng.randrange(TABLES)}"] * 4)
-        run(connection, f"VACUUM {rng.choice(('', '', 'FREEZE', 'FULL', 'ANALYZE'))} {table}")
+        how = rng.choice(("", "", "FREEZE", "FULL", "ANALYZE"))
+        run(connection, f"VACUUM {'' if how == 'FULL' and table in self.not_rewritten else how} {table}")
         self.pause(rng.random() / 4)
 
     def checkpoint(self, connection, rng):

@@ -37,6 +37,9 @@ class Loops:
     def _run(self, name, step, rng, greet):
         try:
             while not self.stopping.is_set():
+                if self.server.held:
+                    time.sleep(0.02)
+                    continue
                 try:
                     connection = self.server.connect()
                 except psycopg2.Error:

@@ -54,6 +54,7 @@ class Server(Cluster):
         self.log.touch()
         self.shim = shim
         self.process = None
+        self.held = False       # loops may not connect
         self.settings = {}
         place.give(self.outside)
         place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync",
@@ -77,14 +78,18 @@ class Server(Cluster):
         self.configure(**settings)
         self.process.send_signal(signal.SIGHUP)
 
-    def start(self, **settings):
-        """Returns how long it took, recovery included."""
+    def launch(self, **settings):
+        """Waits for nothing; returns a mark in the log for wait_ready()."""
         self.configure(**settings)
         command = [self.place.bindir / "postgres", "-D", self.folder]
         since = self.mark()
         with open(self.log, "ab") as out:
             self.process = self.place.popen((self.shim.preload if self.shim else []) + command, stdout=out, stderr=out)
-        return self.wait_ready(since)
+        return since
+
+    def start(self, **settings):
+        """Returns how long it took, recovery included."""
+        return self.wait_ready(self.launch(**settings))
 
     def wait_ready(self, since, seconds=120):
         """Waits until the log has said after that mark that the server is ready."""
@@ -98,10 +103,10 @@ class Server(Cluster):
         """A place in the log: its end for now."""
         return self.log.stat().st_size
 
-    def said(self, since=0):
-        with open(self.log, errors="replace") as log:
+    def said(self, since=0, until=None):
+        with open(self.log, "rb") as log:
             log.seek(since)
-            return log.read()
+            return log.read(-1 if until is None else max(0, until - since)).decode(errors="replace")
 
     def last_words(self, since):
         lines = [line for line in self.said(since).splitlines() if " FATAL: " in line or " PANIC: " in line]
