@@ -128,6 +128,11 @@ typedef Oid RelFileNumber;
 #define BufTagGetForkNum(tag)		((tag)->forkNum)
 #endif
 
+/* 16 (commit 0c679464a) tells how many kinds of process there are. */
+#if PG_VERSION_NUM < 160000
+#define BACKEND_NUM_TYPES	(B_LOGGER + 1)
+#endif
+
 /* 17 (commit 024c52111) has one number for both kinds of process. */
 #if PG_VERSION_NUM < 170000
 #define INVALID_PROC_NUMBER InvalidBackendId

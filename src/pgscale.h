@@ -51,6 +51,8 @@ typedef struct PgscaleObservation
 {
 	TimestampTz at;
 	int64		ns;				/* the time it stands for */
+	bool		anew;			/* the time before it, or a part of its own,
+								 * was not observed: add it to nothing */
 	double		active;			/* client backends that were executing a
 								 * statement, on average */
 	const Oid  *databases;		/* those that sessions were in */

@@ -210,6 +210,13 @@ pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
 	return true;
 }
 
+bool
+pgscale_proc_is_worker(PgscaleProcKind kind)
+{
+	return kind == (PgscaleProcKind) B_BG_WORKER ||
+		(kind >= PGSCALE_PROC_FIRST_TYPE && kind < PGSCALE_PROC_FIRST_TYPE + PGSCALE_PROC_TYPES);
+}
+
 const char *
 pgscale_proc_kind_name(PgscaleProcKind kind)
 {
@@ -276,14 +283,16 @@ pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
 	uint32		class = wait_event & PGSCALE_WAIT_CLASS;
 
 	return class == PG_WAIT_ACTIVITY ||
-		(class == PG_WAIT_EXTENSION && kind == (PgscaleProcKind) B_BG_WORKER) ||
+		(class == PG_WAIT_EXTENSION && pgscale_proc_is_worker(kind)) ||
 		wait_event == WAIT_EVENT_CLIENT_READ ||
 		wait_event == PGSCALE_WAIT_WAL_SENDER_IDLE;
 }
 
 /*
  * Only numbers up to the built-in ones are the same after a restart.  The
- * lock tranches' last one stands for unknown: its name is "extension".
+ * lock tranches' last one stands for unknown: its name is "extension".  Classes
+ * beyond the server's common ones have numbers that are given out as they are
+ * needed, too.
  */
 uint32
 pgscale_wait_event_durable(uint32 wait_event)
@@ -292,6 +301,8 @@ pgscale_wait_event_durable(uint32 wait_event)
 		return wait_event;
 	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_EXTENSION)
 		return PG_WAIT_EXTENSION;
+	if ((wait_event & PGSCALE_WAIT_CLASS) > PG_WAIT_IO)
+		return PGSCALE_WAIT_OTHER;
 	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LWLOCK &&
 		(wait_event & ~PGSCALE_WAIT_CLASS) >= LWTRANCHE_FIRST_USER_DEFINED)
 		return PG_WAIT_LWLOCK | UINT16_MAX;

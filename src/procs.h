@@ -23,6 +23,13 @@ typedef uint8 PgscaleProcKind;
 
 #define PGSCALE_PROC_PARALLEL	((PgscaleProcKind) 0xFE)
 
+/* Where background workers are told by their type, each type is a kind from here on. */
+#define PGSCALE_PROC_FIRST_TYPE ((PgscaleProcKind) 0x40)
+#define PGSCALE_PROC_TYPES		128
+
+/* A background worker of any type, but for parallel ones? */
+extern bool pgscale_proc_is_worker(PgscaleProcKind kind);
+
 /*
  * One process.  Reading the same slot into the same struct again is cheap as
  * long as the process only changes its wait event.

@@ -56,6 +56,7 @@
 #include "sampler_stats.h"
 #include "sampler_store.h"
 #include "sampler_timeline.h"
+#include "sampler_types.h"
 #include "worker.h"
 
 #define NS_PER_MS		INT64CONST(1000000)
@@ -89,7 +90,7 @@ static bool sampler_save = true;
 typedef struct Parked
 {
 	int			entry;
-	uint64		since;			/* the profile's sequence at the first */
+	uint64		born;			/* which one is in that place */
 	uint64		samples;
 	uint64		ns;
 } Parked;
@@ -99,6 +100,8 @@ typedef struct SlotState
 {
 	PgscaleProc proc;
 	int			entry;			/* where its last sample was counted, or -1 */
+	int			typed_pid;		/* the background worker whose type is known */
+	PgscaleProcKind type;		/* and what it is */
 	TimestampTz parked_activity;	/* the statement they are of */
 	int			nparked;
 	Parked		parked[MAX_PARKED];
@@ -155,7 +158,7 @@ sampler_define_gucs(void)
 	DefineCustomIntVariable("pgscale.sampler_profile_size",
 							"Number of entries of the wait profile.",
 							"Beyond it, the smallest ones are folded into one row a wait event.",
-							&sampler_profile_size, 5000, 100, 1000000,
+							&sampler_profile_size, 5000, 100, PGSCALE_PROFILE_MAX,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_history_size",
 							"Number of single samples that are kept.",
@@ -199,6 +202,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_profile_size(sampler_profile_size));
 	size = add_size(size, pgscale_history_size(sampler_history_size));
 	size = add_size(size, pgscale_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_types_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_nested_size());
 	RequestAddinShmemSpace(size);
@@ -230,6 +234,7 @@ sampler_shmem_startup(void)
 	pgscale_profile_startup(sampler_profile_size);
 	pgscale_history_startup(sampler_history_size);
 	pgscale_timeline_startup(sampler_timeline_size);
+	pgscale_types_startup();
 	if (sampler_nested)
 		pgscale_nested_startup();
 
@@ -256,8 +261,9 @@ sampler_register_workers(void)
  * gets one.  What does not fit stays where it was counted.
  */
 static void
-park(SlotState *state, int entry, uint64 sequence, int64 ns)
+park(SlotState *state, int entry, int64 ns)
 {
+	uint64		born = pgscale_profile_born(entry);
 	int			i;
 
 	if (state->parked_activity != state->proc.activity_start)
@@ -265,7 +271,7 @@ park(SlotState *state, int entry, uint64 sequence, int64 ns)
 	state->parked_activity = state->proc.activity_start;
 
 	for (i = 0; i < state->nparked; i++)
-		if (state->parked[i].entry == entry)
+		if (state->parked[i].entry == entry && state->parked[i].born == born)
 			break;
 	if (i == MAX_PARKED)
 		return;
@@ -273,7 +279,7 @@ park(SlotState *state, int entry, uint64 sequence, int64 ns)
 	{
 		memset(&state->parked[i], 0, sizeof(Parked));
 		state->parked[i].entry = entry;
-		state->parked[i].since = sequence;
+		state->parked[i].born = born;
 		state->nparked++;
 	}
 	state->parked[i].samples++;
@@ -286,14 +292,31 @@ unpark(SlotState *state)
 {
 	if (state->parked_activity == state->proc.activity_start)
 		for (int i = 0; i < state->nparked; i++)
-			pgscale_profile_move(state->parked[i].entry, state->parked[i].since,
+			pgscale_profile_move(state->parked[i].entry, state->parked[i].born,
 								 state->proc.queryid,
 								 state->parked[i].samples, state->parked[i].ns);
 	state->nparked = 0;
 }
 
+/* What the process is; of a background worker, its type. */
+static PgscaleProcKind
+kind_of(SlotState *state)
+{
+	PgscaleProc *proc = &state->proc;
+
+	if (proc->kind != (PgscaleProcKind) B_BG_WORKER)
+		return proc->kind;
+	if (state->typed_pid != proc->pid)
+	{
+		if (!pgscale_type_of_worker(proc->pid, &state->type))
+			return proc->kind;
+		state->typed_pid = proc->pid;
+	}
+	return state->type;
+}
+
 static void
-sample_slot(int slot, uint64 sequence, int64 ns)
+sample_slot(int slot, int64 ns)
 {
 	SlotState  *state = &slot_states[slot];
 	PgscaleProc *proc = &state->proc;
@@ -314,7 +337,7 @@ sample_slot(int slot, uint64 sequence, int64 ns)
 	if (proc->wait_event == 0 && !(proc->session && proc->running))
 		return;
 
-	key.kind = proc->kind;
+	key.kind = kind_of(state);
 	key.datid = proc->datid;
 	key.userid = proc->userid;
 	key.wait_event = proc->wait_event;
@@ -329,17 +352,18 @@ sample_slot(int slot, uint64 sequence, int64 ns)
 
 	state->entry = pgscale_profile_add(&key, state->entry, ns);
 	if (proc->running && proc->queryid == 0)
-		park(state, state->entry, sequence, ns);
+		park(state, state->entry, ns);
 
 	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
 	if (!idle || sampler_history_idle)
-		pgscale_history_add(proc, key.queryid);
+		pgscale_history_add(proc, key.kind, key.queryid);
 	if (!idle && proc->session)
 		pgscale_timeline_add(proc->wait_event);
 	if (proc->session)
 		pgscale_observe_sample(proc, idle, ns);
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
+		key.kind != (PgscaleProcKind) B_BG_WORKER &&
 		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
 	{
 		quiet_slots[slot].entry = state->entry;
@@ -380,11 +404,10 @@ tick(int64 due, int64 missed)
 	int64		now = pgscale_worker_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
-	uint64		sequence;
 
 	last_tick = now;
 
-	sequence = pgscale_profile_begin();
+	pgscale_profile_begin();
 	pgscale_history_begin(wall, nslots);
 	pgscale_timeline_begin(wall, ns);
 	for (int slot = 0; slot < nslots; slot++)
@@ -394,7 +417,7 @@ tick(int64 due, int64 missed)
 		if (ahead < nslots && quiet_slots[ahead].entry >= 0)
 			pgscale_proc_prefetch(&quiet_slots[ahead].mark);
 		if (slot != self && !sample_quiet_slot(slot, ns))
-			sample_slot(slot, sequence, ns);
+			sample_slot(slot, ns);
 	}
 	pgscale_timeline_end();
 	pgscale_history_end();

@@ -13,12 +13,25 @@
 #include "postgres.h"
 
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
 #include "utils/builtins.h"
 
 #include "compat.h"
 #include "procs.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sampler_current);
+
+/* As pg_stat_activity has it: a background worker by its type. */
+static const char *
+kind_name(const PgscaleProc *proc)
+{
+	const char *type = NULL;
+
+	if (proc->kind == (PgscaleProcKind) B_BG_WORKER)
+		type = GetBackgroundWorkerTypeByPid(proc->pid);
+	return type ? type : pgscale_proc_kind_name(proc->kind);
+}
 
 static void
 put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
@@ -30,7 +43,7 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 	bool		nulls[9] = {0};
 
 	values[0] = Int32GetDatum(proc->pid);
-	values[1] = CStringGetTextDatum(pgscale_proc_kind_name(proc->kind));
+	values[1] = CStringGetTextDatum(kind_name(proc));
 	values[2] = Int32GetDatum(proc->leader_pid);
 	nulls[2] = (proc->leader_pid == 0);
 	values[3] = ObjectIdGetDatum(proc->datid);

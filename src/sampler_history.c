@@ -26,6 +26,7 @@
 #include "compat.h"
 #include "pgscale.h"
 #include "sampler_history.h"
+#include "sampler_types.h"
 
 typedef struct HistorySample
 {
@@ -91,7 +92,7 @@ pgscale_history_begin(TimestampTz sampled_at, int max_samples)
 }
 
 void
-pgscale_history_add(const PgscaleProc *proc, int64 queryid)
+pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid)
 {
 	HistorySample *sample;
 
@@ -113,7 +114,7 @@ pgscale_history_add(const PgscaleProc *proc, int64 queryid)
 	sample->datid = proc->datid;
 	sample->userid = proc->userid;
 	sample->wait_event = proc->wait_event;
-	sample->kind = proc->kind;
+	sample->kind = kind;
 	sample->state = proc->state;
 }
 
@@ -130,6 +131,8 @@ pgscale_history_end(void)
 void
 pgscale_history_reset(void)
 {
+	/* Whoever sees this sees the head that it is. */
+	pg_write_barrier();
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->head));
 }
 
@@ -152,6 +155,7 @@ pgscale_sampler_history(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 
 	begin = pg_atomic_read_u64(&history->first);
+	pg_read_barrier();
 	end = pg_atomic_read_u64(&history->head);
 	pg_read_barrier();
 	if (end - begin > capacity)
@@ -176,7 +180,7 @@ pgscale_sampler_history(PG_FUNCTION_ARGS)
 
 		values[0] = TimestampTzGetDatum(sample->sampled_at);
 		values[1] = Int32GetDatum(sample->pid);
-		values[2] = CStringGetTextDatum(pgscale_proc_kind_name(sample->kind));
+		values[2] = CStringGetTextDatum(pgscale_type_name(sample->kind));
 		values[3] = ObjectIdGetDatum(sample->datid);
 		nulls[3] = !OidIsValid(sample->datid);
 		values[4] = ObjectIdGetDatum(sample->userid);

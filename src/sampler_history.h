@@ -22,7 +22,7 @@ extern void pgscale_history_startup(int capacity);
  * begin and end; max_samples bounds how many they will be.
  */
 extern void pgscale_history_begin(TimestampTz sampled_at, int max_samples);
-extern void pgscale_history_add(const PgscaleProc *proc, int64 queryid);
+extern void pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid);
 extern void pgscale_history_end(void);
 extern void pgscale_history_reset(void);
 

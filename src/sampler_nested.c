@@ -25,10 +25,15 @@
 #include "compat.h"
 #include "sampler_nested.h"
 
-typedef struct NestedSlot
+/* Of one process, which alone writes it; in cache lines of its own. */
+typedef union NestedSlot
 {
-	pg_atomic_uint64 queryid;
-	int			pid;
+	struct
+	{
+		pg_atomic_uint64 queryid;
+		int			pid;		/* whose that is */
+	};
+	char		pad[PG_CACHE_LINE_SIZE];
 } NestedSlot;
 
 static NestedSlot *slots = NULL;
@@ -86,7 +91,12 @@ enter(int64 queryid)
 	if (depth++ > 0 && queryid != 0)
 	{
 		pg_atomic_write_u64(&slot->queryid, (uint64) queryid);
-		slot->pid = MyProcPid;
+		if (slot->pid != MyProcPid)
+		{
+			/* Who sees that it is ours must not see what was there before. */
+			pg_write_barrier();
+			slot->pid = MyProcPid;
+		}
 	}
 	return outer;
 }
@@ -194,15 +204,12 @@ pgscale_nested_install(void)
 int64
 pgscale_nested_queryid(int slot, const PgscaleProc *proc)
 {
-	uint64		queryid;
-
 	/* A parallel worker counts for what its leader is in. */
-	if (proc->leader_slot >= 0)
-	{
-		queryid = pg_atomic_read_u64(&slots[proc->leader_slot].queryid);
-		return slots[proc->leader_slot].pid == proc->leader_pid ? (int64) queryid : 0;
-	}
+	bool		parallel = proc->leader_slot >= 0;
+	NestedSlot *s = &slots[parallel ? proc->leader_slot : slot];
 
-	queryid = pg_atomic_read_u64(&slots[slot].queryid);
-	return slots[slot].pid == proc->pid ? (int64) queryid : 0;
+	if (*(volatile int *) &s->pid != (parallel ? proc->leader_pid : proc->pid))
+		return 0;
+	pg_read_barrier();
+	return (int64) pg_atomic_read_u64(&s->queryid);
 }

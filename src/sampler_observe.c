@@ -7,8 +7,11 @@
  * the profile's entries: so it is summed up here once more, by event alone.  All
  * is memory of the sampler's own process.
  *
- * Failure: an error of an observer is logged and is the end of that observation
- * of its own only; one that fails again and again is called but once a minute.
+ * Failure: an error of an observer is logged, and is nothing to the others.  It is
+ * told again after a second, after two if that fails as well, and so on up to a
+ * minute.  What it was not told of is lost to it, and it is told so: counts that
+ * it takes differences of go on meanwhile.  So is everybody when the sampler did
+ * not come by for long.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -18,15 +21,25 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
 
 #include "counters.h"
 #include "pgscale.h"
 #include "sampler_observe.h"
+#include "worker.h"
 
 #define OBSERVE_NS		INT64CONST(1000000000)
-#define AFTER_ERROR_NS	(60 * OBSERVE_NS)
+
+/* A longer one is of a sampler that was held up. */
+#define OBSERVE_MAX_NS	(3 * OBSERVE_NS)
+
+/* After one error, and after many. */
+#define PAUSE_MIN_NS	OBSERVE_NS
+#define PAUSE_MAX_NS	(60 * OBSERVE_NS)
 
 typedef struct WaitSum
 {
@@ -46,7 +59,16 @@ typedef struct WaitSum
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+/* What is known of each module's observer. */
+typedef struct Observer
+{
+	int64		pause_ns;		/* after its last error; 0: there was none */
+	int64		resume_ns;		/* on the clock that nobody sets */
+	bool		missed;			/* was not told of something */
+} Observer;
+
 static wait_sums_hash *sums = NULL;
+static Observer *observers = NULL;
 static Oid	databases[PGSCALE_DATABASES];
 static uint64 seen_in[PGSCALE_DATABASES];	/* the last observation with a
 											 * session */
@@ -54,17 +76,31 @@ static int	ndatabases = 0;
 static uint64 observations = 0;
 static int64 active_ns = 0;		/* since the last observation, as this */
 static int64 observed_ns = 0;
-static int64 pause_ns = 0;		/* after an error */
 static MemoryContext context = NULL;
+
+static int
+count_modules(void)
+{
+	int			n = 0;
+
+	while (pgscale_modules[n])
+		n++;
+	return n;
+}
 
 void
 pgscale_observe_begin(void)
 {
+	int			nmodules = count_modules();
+
 	if (!sums)
 	{
+		observers = MemoryContextAllocZero(TopMemoryContext, nmodules * sizeof(Observer));
 		sums = wait_sums_create(TopMemoryContext, 256, NULL);
 		context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
 	}
+	for (int i = 0; i < nmodules; i++)
+		observers[i].missed = true;
 	active_ns = observed_ns = 0;
 }
 
@@ -128,22 +164,40 @@ each_wait(void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg)
 		each(arg, sum->wait_event, sum->ns);
 }
 
+/*
+ * After an error in a process without transactions, in which nothing but the
+ * observer can have left anything behind.
+ */
 static void
-tell(const PgscaleModule *module, const PgscaleObservation *observation)
+clean_up(void)
 {
+	MemoryContextSwitchTo(context);
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	pgstat_report_wait_end();
+	AtEOXact_Files(false);
+	RESUME_INTERRUPTS();
+}
+
+static void
+tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
+{
+	observation.anew = observation.anew || observer->missed;
+	observer->missed = false;
 	PG_TRY();
 	{
-		module->observe(observation);
+		module->observe(&observation);
+		observer->pause_ns = 0;
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(context);
-		HOLD_INTERRUPTS();
-		EmitErrorReport();
-		FlushErrorState();
-		LWLockReleaseAll();
-		pause_ns = AFTER_ERROR_NS;
-		RESUME_INTERRUPTS();
+		clean_up();
+		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
+		observer->resume_ns = pgscale_worker_clock() + observer->pause_ns;
+		observer->missed = true;
 	}
 	PG_END_TRY();
 }
@@ -153,24 +207,33 @@ pgscale_observe_tick(TimestampTz wall, int64 ns)
 {
 	PgscaleObservation observation;
 	MemoryContext old;
+	int64		now;
 
 	observed_ns += ns;
-	if (observed_ns < OBSERVE_NS + pause_ns)
+	if (observed_ns < OBSERVE_NS)
 		return;
 
 	observation.at = wall;
 	observation.ns = observed_ns;
+	observation.anew = observed_ns > OBSERVE_MAX_NS;
 	observation.active = (double) active_ns / observed_ns;
 	observation.databases = databases;
 	observation.ndatabases = ndatabases;
 	observation.waits = each_wait;
-	active_ns = observed_ns = pause_ns = 0;
+	active_ns = observed_ns = 0;
 	observations++;
 
+	now = pgscale_worker_clock();
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; pgscale_modules[i]; i++)
-		if (pgscale_modules[i]->observe)
-			tell(pgscale_modules[i], &observation);
+	{
+		if (!pgscale_modules[i]->observe)
+			continue;
+		if (observers[i].pause_ns > 0 && now < observers[i].resume_ns)
+			observers[i].missed = true;
+		else
+			tell(pgscale_modules[i], &observers[i], observation);
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 }

@@ -49,6 +49,8 @@
 #include "compat.h"
 #include "pgscale.h"
 #include "sampler_profile.h"
+#include "sampler_types.h"
+#include "worker.h"
 
 /* Entries whose changes readers see together. */
 #define CHUNK_ENTRIES	64
@@ -57,7 +59,7 @@
  * Rows for evicted entries, one an event: the server has about 300, the rest
  * is for what extensions add.  The last one is for all other events.
  */
-#define MAX_OTHERS		512
+#define MAX_OTHERS		PGSCALE_PROFILE_OTHERS
 
 /* How many entries a search for a victim compares. */
 #define EVICTION_SAMPLE 16
@@ -65,7 +67,7 @@
 /* A tick lasts microseconds; a reader gives up on a stopped writer. */
 #define READ_SPINS		1000
 #define READ_SLEEP_US	100
-#define READ_LIMIT_US	USECS_PER_SEC
+#define READ_LIMIT_NS	INT64CONST(1000000000)
 
 typedef struct Chunk
 {
@@ -82,6 +84,7 @@ typedef struct Profile
 	pg_atomic_uint64 sequence;	/* odd while the writer changes something */
 	int32		capacity;
 	int32		nchunks;
+	uint64		births;			/* entries ever made */
 	PgscaleProfileTotals totals;
 	Chunk		chunks[FLEXIBLE_ARRAY_MEMBER];
 } Profile;
@@ -182,7 +185,7 @@ pgscale_profile_attach_writer(void)
 		index_entry(profile->capacity + i);
 }
 
-uint64
+void
 pgscale_profile_begin(void)
 {
 	uint64		sequence = pg_atomic_read_u64(&profile->sequence) + 1;
@@ -190,7 +193,6 @@ pgscale_profile_begin(void)
 	Assert(sequence % 2 == 1);
 	pg_atomic_write_u64(&profile->sequence, sequence);
 	pg_write_barrier();
-	return sequence;
 }
 
 void
@@ -209,7 +211,7 @@ set_entry(int entry, const PgscaleWaitKey *key)
 	e->key = *key;
 	e->samples = 0;
 	e->ns = 0;
-	e->born = pg_atomic_read_u64(&profile->sequence);
+	e->born = ++profile->births;
 	index_entry(entry);
 }
 
@@ -307,15 +309,21 @@ pgscale_profile_generation(void)
 	return generation;
 }
 
+uint64
+pgscale_profile_born(int entry)
+{
+	return entry_at(entry)->born;
+}
+
 void
-pgscale_profile_move(int entry, uint64 since, int64 queryid, uint64 samples, uint64 ns)
+pgscale_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
 {
 	PgscaleProfileEntry *from;
 	PgscaleProfileEntry *to;
 	PgscaleWaitKey key;
 
-	/* Evicted meanwhile, or reset. */
-	if (entry >= profile->totals.used || entry_at(entry)->born > since)
+	/* Evicted meanwhile, maybe within the tick that made it, or reset. */
+	if (entry >= profile->totals.used || entry_at(entry)->born != born)
 		return;
 	from = entry_to_change(entry);
 	key = from->key;
@@ -352,7 +360,7 @@ pgscale_profile_reset(void)
 static uint64
 wait_until_even(void)
 {
-	TimestampTz give_up = 0;
+	int64		give_up = 0;	/* on the clock that nobody sets */
 
 	for (;;)
 	{
@@ -369,8 +377,8 @@ wait_until_even(void)
 		}
 
 		if (give_up == 0)
-			give_up = GetCurrentTimestamp() + READ_LIMIT_US;
-		else if (GetCurrentTimestamp() >= give_up)
+			give_up = pgscale_worker_clock() + READ_LIMIT_NS;
+		else if (pgscale_worker_clock() >= give_up)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("the sampler did not finish a tick within one second"),
@@ -463,7 +471,7 @@ pgscale_profile_restore(const PgscaleProfileTotals *totals,
 		profile->totals.ns += entries[i].ns;
 	}
 	profile->totals.evictions += totals->evictions;
-	profile->totals.reset_at = totals->reset_at;
+	profile->totals.reset_at = Min(totals->reset_at, GetCurrentTimestamp());
 	pgscale_profile_end();
 	profile_index_destroy(index_of);
 	index_of = NULL;
@@ -492,8 +500,7 @@ pgscale_sampler_profile(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 
-		values[0] = CStringGetTextDatum(other ? "other" :
-										pgscale_proc_kind_name(e->key.kind));
+		values[0] = CStringGetTextDatum(other ? "other" : pgscale_type_name(e->key.kind));
 		values[1] = ObjectIdGetDatum(e->key.datid);
 		nulls[1] = !OidIsValid(e->key.datid);
 		values[2] = ObjectIdGetDatum(e->key.userid);

@@ -16,6 +16,10 @@
 
 #include "procs.h"
 
+/* The largest setting, and how many rows more there may be for what was evicted. */
+#define PGSCALE_PROFILE_MAX		1000000
+#define PGSCALE_PROFILE_OTHERS	512
+
 /* The rows that collect what was evicted are of this kind. */
 #define PGSCALE_PROC_OTHER	((PgscaleProcKind) 0xFF)
 
@@ -35,7 +39,7 @@ typedef struct PgscaleProfileEntry
 	PgscaleWaitKey key;
 	uint64		samples;
 	uint64		ns;				/* the time these samples stand for */
-	uint64		born;			/* the profile's sequence when it was made */
+	uint64		born;			/* no other entry was made with this number */
 } PgscaleProfileEntry;
 
 /* All that the entries' sums must agree with. */
@@ -62,11 +66,10 @@ extern Size pgscale_profile_size(int capacity);
 extern void pgscale_profile_startup(int capacity);
 
 /*
- * The writer's side: one process only.  All changes lie between begin, which
- * returns the profile's sequence number, and end.
+ * The writer's side: one process only.  All changes lie between begin and end.
  */
 extern void pgscale_profile_attach_writer(void);
-extern uint64 pgscale_profile_begin(void);
+extern void pgscale_profile_begin(void);
 extern void pgscale_profile_end(void);
 
 /*
@@ -82,11 +85,14 @@ extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns);
 extern void pgscale_profile_add_again(int entry, uint64 ns);
 extern uint32 pgscale_profile_generation(void);
 
+/* What tells an entry from those that are in its place before and after it. */
+extern uint64 pgscale_profile_born(int entry);
+
 /*
- * Moves what an entry was given since a sequence number to the same key with
- * another query identifier.  Does nothing if the entry was evicted meanwhile.
+ * Moves a part of an entry to the same key with another query identifier.  Does
+ * nothing if that entry was evicted meanwhile.
  */
-extern void pgscale_profile_move(int entry, uint64 since, int64 queryid,
+extern void pgscale_profile_move(int entry, uint64 born, int64 queryid,
 								 uint64 samples, uint64 ns);
 extern void pgscale_profile_reset(void);
 

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "port/atomics.h"
 
 /* Lateness below 2^i microseconds; the last class has no upper bound. */
 #define PGSCALE_LATENESS_CLASSES	24
@@ -23,6 +24,7 @@
  */
 typedef struct PgscaleSamplerStats
 {
+	pg_atomic_uint32 changes;	/* odd while a tick is added */
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */

@@ -88,6 +88,15 @@ pgscale_timeline_startup(int seconds)
 		pg_atomic_init_u32(&timeline->seconds[i].changecount, 0);
 }
 
+/* The place of a second; a clock that was never set shows years before 2000. */
+static Second *
+place_of(int64 second)
+{
+	int64		place = second % timeline->size;
+
+	return &timeline->seconds[place < 0 ? place + timeline->size : place];
+}
+
 static void
 begin_change(Second *s)
 {
@@ -131,7 +140,7 @@ void
 pgscale_timeline_end(void)
 {
 	int64		second = tick_at / USECS_PER_SEC;
-	Second	   *s = &timeline->seconds[second % timeline->size];
+	Second	   *s = place_of(second);
 
 	begin_change(s);
 	if (s->second != second)
@@ -233,7 +242,7 @@ pgscale_sampler_timeline(PG_FUNCTION_ARGS)
 	{
 		Second		s;
 
-		if (!read_second(&timeline->seconds[second % timeline->size], &s) ||
+		if (!read_second(place_of(second), &s) ||
 			s.second != second || s.observed_ns == 0)
 			continue;
 

@@ -54,9 +54,6 @@
 #define SECOND_NS		1e9
 #define BUCKET_NS		(5 * SECOND_NS)
 
-/* A longer observation is of a sampler that did not come by. */
-#define MAX_OBSERVATION_NS	(3 * SECOND_NS)
-
 /* An average below this is a server at rest: no measurement. */
 #define MIN_SESSIONS	0.05
 
@@ -218,7 +215,7 @@ observe(const PgscaleObservation *observation)
 		return;
 	}
 	transactions = pgscale_counters_transactions(observation->databases, observation->ndatabases);
-	if (!bucket.begun || observation->ns > MAX_OBSERVATION_NS ||
+	if (!bucket.begun || observation->anew ||
 		bucket.resets != pg_atomic_read_u32(&shared->resets))
 	{
 		begin(observation, transactions);

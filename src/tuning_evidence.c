@@ -375,6 +375,13 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 	PgscaleEvidence record;
 	Base		now;
 
+	/*
+	 * A record is of one time without gaps, whose counts and waits belong
+	 * together.
+	 */
+	if (observation->anew)
+		base.known = false;
+
 	watch_settings(observation->at);
 	pg_atomic_write_u64(&shared->observed_at, (uint64) observation->at);
 	if (!on)

@@ -66,7 +66,7 @@ $db->quit;
 $node->stop;
 ok(-e $file, 'a file after the shutdown');
 my $good = content();
-# its header begins with four numbers, then come the totals
+# its header begins with six numbers, of which four are of interest, then come the totals
 my ($format, $catversion, $entry_size, $entries) = unpack 'L4', $good;
 cmp_ok($entries * $entry_size, '<', length $good, 'its header is understood here');
 
@@ -89,7 +89,7 @@ sub flipped
 for (
     [ 'the good one' => $good, undef ],
     [ 'a flipped bit in an entry' => flipped(int(length($good) / 2)), qr/checksum/ ],
-    [ 'a flipped bit in the totals' => flipped(4 * 4), qr/checksum/ ],
+    [ 'a flipped bit in the totals' => flipped(6 * 4), qr/checksum/ ],
     [ 'a flipped bit in the checksum' => flipped(length($good) - 1), qr/checksum/ ],
     [ 'another format' => changed(0, pack('L', $format + 1)), qr/format/ ],
     [ 'another catalog version' => changed(4, pack('L', $catversion + 1)), qr/another major version/ ],

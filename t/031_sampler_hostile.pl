@@ -1,0 +1,222 @@
+# The sampler among what is not well disposed: observers that fail, cancels, a file of another's making, and more of what it
+# keeps than it has room for.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# What each observer is told, from a library that comes between.
+my $library = PostgreSQL::Test::Utils::tempdir() . '/failing_observer.so';
+my $include = qx(pg_config --includedir-server);
+chomp $include;
+my $compiled = system("cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/failing_observer.c >$library.out 2>&1") == 0;
+
+# The smallest profile, so that entries are evicted and made anew within one tick.
+my $node = pgscale_node('main', preload => $compiled ? "pgscale,$library" : 'pgscale', conf => <<'EOC');
+pgscale.sampler_profile_size = 100
+max_worker_processes = 20
+EOC
+my $db = session($node);
+my $file = $node->data_dir . '/pg_stat/pgscale_sampler.stat';
+
+# One observer that fails is nothing to the others.
+sub told
+{
+    my ($observer, $from) = @_;
+    my $log = substr(slurp_file($node->logfile), $from);
+
+    my @told = $log =~ /observer $observer is told of (\d+) ms/g;
+    return @told;
+}
+
+SKIP:
+{
+    skip 'the library that comes between cannot be compiled here: ' . slurp_file("$library.out"), 5 unless $compiled;
+
+    my $log = -s $node->logfile;
+    until_ok(sub { told('tuning', $log) > 0 && told('scalability', $log) > 0 }, 'observers are told');
+    $db->set('failing_observer.name', 'tuning');
+    until_ok(sub { substr(slurp_file($node->logfile), $log) =~ /ERROR:  observer tuning fails/ }, 'one fails');
+    $log = -s $node->logfile;
+    until_ok(sub { told('scalability', $log) >= 4 }, 'and the others are told all the same');
+    $db->set('failing_observer.name');
+    $log = -s $node->logfile;
+    until_ok(sub { told('tuning', $log) >= 2 }, 'when it does not fail any more, it is told again');
+    is(join(' ', grep { $_ > 30_000 } told('(?:tuning|scalability)', 0)), '', 'and of no more than it was there for');
+}
+
+# A cancel does nothing to what is no user's statement.
+my $workers = q{SELECT string_agg(format('%s %s', pid, backend_type), ', ' ORDER BY pid) FROM pg_stat_activity
+    WHERE backend_type LIKE 'pgscale %' AND backend_type NOT LIKE 'pgscale relocation worker%'};
+my $all = q{'sampler', 'sweeper 1', 'writeback', 'relocation'};
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = ANY (SELECT 'pgscale ' || w FROM unnest(ARRAY[$all]) w)",
+    'workers', 4);
+my $before = $db->sql($workers);
+my $log = -s $node->logfile;
+for (1 .. 5)
+{
+    $db->sql(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale %'});
+    my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
+    $db->poll_ok("SELECT ticks > $ticks + 1 FROM pgscale.sampler_stats", 'the sampler goes on after a cancel');
+}
+is($db->sql($workers), $before, 'a cancel ends no worker');
+unlike(substr(slurp_file($node->logfile), $log), qr/canceling|background worker "pgscale/, 'nor does any of them fail');
+
+# Processes are called what the server calls them.
+$db->poll_ok(q{SELECT string_agg(format('%s: %s, %s', pid, c.backend_type, a.backend_type), '; ')
+    FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE c.backend_type IS DISTINCT FROM a.backend_type},
+    'wait_current calls all processes as pg_stat_activity does', '');
+$db->sql('SET pgscale.sampler_show_idle = on');
+$db->poll_ok(q{SELECT count(DISTINCT backend_type) FROM pgscale.wait_profile
+    WHERE backend_type IN ('pgscale writeback', 'pgscale relocation', 'logical replication launcher')},
+    'so does the profile', 3);
+# Where the server's list is busy, a worker is just that until the next tick.
+is($db->sql(q{SELECT count(*) > 0, bool_and(idle) FROM pgscale.sampler_profile()
+    WHERE backend_type IN ('pgscale writeback', 'pgscale relocation') AND event_type IN ('Extension', 'Activity')}), 't|t',
+    'and knows when they idle');
+$db->set('pgscale.sampler_history_idle', 'on');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE backend_type = 'pgscale writeback'}, 'and the history');
+$db->set('pgscale.sampler_history_idle');
+
+# Statements that wait in parse analysis, while others have the entries evicted all the time, some within one tick
+$db->set('pgscale.sampler_period', 1);
+$db->sql('CREATE TABLE locked (i int)');
+my @crowd = map { session($node) } 1 .. 12;
+my $holder = session($node);
+my $many = q{SELECT format('SELECT pg_sleep(0.001)%s', repeat(', 1', i)) FROM generate_series(1, 150) i
+\gexec
+SELECT 1};
+for my $round (1 .. 3)
+{
+    $holder->sql('BEGIN; LOCK TABLE locked');
+    $crowd[$_]->start($_ % 2 ? $many : "SELECT i$round$_ FROM (SELECT i AS i$round$_ FROM locked) l") for 0 .. $#crowd;
+    my $waiting = q{SELECT count(*) = 6 FROM pgscale.wait_current WHERE event_type = 'Lock' AND event = 'relation'};
+    until_true(sub { $db->sql($waiting) eq 't' }) or die 'no locks';
+    $crowd[$_]->finish for grep { $_ % 2 } 0 .. $#crowd;
+    $holder->sql('ROLLBACK');
+    $crowd[$_]->finish for grep { $_ % 2 == 0 } 0 .. $#crowd;
+}
+$_->quit for @crowd, $holder;
+$db->sampler('off');
+is($db->sql('SELECT evictions > 100, samples = (SELECT sum(samples) FROM pgscale.sampler_profile()),
+    (SELECT count(*) FROM pgscale.sampler_profile() p WHERE p.samples NOT BETWEEN 0 AND s.samples OR p.wait_ms NOT BETWEEN 0 AND s.wait_ms)
+    FROM pgscale.sampler_stats s'), 't|t|0', 'a full profile adds up, and no entry is more than all of it');
+
+# The file of another's making: each is one that the server wrote but for a field, and has a checksum that is right.
+my @crc_table = map { my $c = $_; $c = $c & 1 ? 0x82F63B78 ^ ($c >> 1) : $c >> 1 for 1 .. 8; $c } 0 .. 255;
+sub crc32c
+{
+    my $crc = 0xFFFFFFFF;
+
+    $crc = $crc_table[ ($crc ^ $_) & 0xFF ] ^ ($crc >> 8) for unpack 'C*', shift;
+    return $crc ^ 0xFFFFFFFF;
+}
+
+$db->set('pgscale.sampler', 'off');
+$db->quit;
+$node->stop;
+my $good = slurp_file($file, 0);
+my $body = substr $good, 0, -4;
+is(unpack('L', substr $good, -4), crc32c($body), 'its checksum is understood here');
+# six numbers; samples, ns, evictions, used and others, reset_at; types; entries of queryid, datid, userid, event, kind, unused,
+# samples, ns, born
+my ($format, $catversion, $entry_size, $nentries, $ntypes) = unpack 'L6', $body;
+my $totals = 24;
+my $types = $totals + 40;
+my $entries = $types + 96 * $ntypes;
+is(length $body, $entries + $nentries * $entry_size, 'so is its form');
+my ($samples, $ns) = unpack 'QQ', substr $body, $totals, 16;
+
+# in the first entry, and the totals with it
+sub in_entry
+{
+    my ($at, $with) = @_;
+    my $bytes = $body;
+
+    substr($bytes, $entries + $at, length $with) = $with;
+    return $bytes;
+}
+
+sub at
+{
+    my ($at, $with) = @_;
+    my $bytes = $body;
+
+    substr($bytes, $at, length $with) = $with;
+    return $bytes;
+}
+my ($first_samples, $first_ns) = unpack 'QQ', substr $body, $entries + 24, 16;
+my $max = 0x7FFFFFFFFFFFFFFF;
+my %forged = (
+    'a kind that there is not' => [ in_entry(20, pack 'C', 0x3F), qr/entry that cannot be/ ],
+    'a type that there is not' => [ in_entry(20, pack 'C', 0x40 + $ntypes), qr/entry that cannot be/ ],
+    'bytes that are never used' => [ in_entry(22, pack 'C', 1), qr/entry that cannot be/ ],
+    'a class of events that there is not' => [ in_entry(16, pack 'L', 0x02000001), qr/entry that cannot be/ ],
+    'an event that there is not' => [ in_entry(16, pack 'L', 0x0A00FFFF), qr/entry that cannot be/ ],
+    'a lock that there is not' => [ in_entry(16, pack 'L', 0x030000FF), qr/entry that cannot be/ ],
+    'a query of what was evicted' => [ in_entry(0, pack 'qLLLC', 1, 1, 1, 0, 0xFF), qr/entry that cannot be/ ],
+    'no samples' => [ in_entry(24, pack 'Q', 0), qr/counts that cannot be/ ],
+    'samples below zero' => [ in_entry(24, pack 'q', -1), qr/counts that cannot be/ ],
+    'samples beyond any sum' => [ in_entry(24, pack 'Q', $max), qr/counts that cannot be/ ],
+    'time beyond any sum' => [ in_entry(32, pack 'Q', $max), qr/counts that cannot be/ ],
+    'one sample too many' => [ in_entry(24, pack 'Q', $first_samples + 1), qr/totals are not/ ],
+    'totals of others' => [ at($totals, pack 'QQ', $samples + 1, $ns), qr/totals are not/ ],
+    'time of others' => [ at($totals, pack 'QQ', $samples, $ns - 1), qr/totals are not/ ],
+    'evictions below zero' => [ at($totals + 16, pack 'q', -1), qr/totals cannot be/ ],
+    'a reset that never was' => [ at($totals + 32, pack 'q', $max), qr/totals cannot be/ ],
+    'a type without an end' => [ at($types, 'x' x 96), qr/type of process without a name/ ],
+    'a type without a name' => [ at($types, "\0"), qr/type of process without a name/ ],
+    'more entries than there can be' => [ at(12, pack 'L', 0x7FFFFFFF), qr/size is wrong/ ],
+    'more types than there can be' => [ at(16, pack 'L', 129), qr/size is wrong/ ]);
+
+sub start_with
+{
+    my $bytes = shift;
+    my $log = -s $node->logfile;
+
+    open my $handle, '>:raw', $file or die "$file: $!";
+    print $handle $bytes;
+    close $handle or die $!;
+    $node->start;
+    $db = session($node);
+    return substr slurp_file($node->logfile), $log;
+}
+
+my $readable = q{SELECT (SELECT samples >= 0 AND evictions >= 0 FROM pgscale.sampler_stats)
+    AND (SELECT count(*) >= 0 FROM pgscale.sampler_profile() WHERE samples > 0 AND wait_ms >= 0 AND event IS NOT NULL),
+    (SELECT sum(fraction) <= 1.000001 FROM pgscale.wait_profile) IS NOT FALSE};
+for my $name (sort keys %forged)
+{
+    my ($bytes, $problem) = @{ $forged{$name} };
+    my $logged = start_with($bytes . pack 'L', crc32c($bytes));
+
+    like($logged, qr/ignoring file "pg_stat\/pgscale_sampler.stat": .*$problem/, "$name: ignored, and the log says why");
+    is($db->sql($readable), "t|t", "$name: the views can be read");
+    $db->quit;
+    $node->stop;
+}
+
+# What may be though no server wrote it: a reset that is still to come, a name that is no text
+my $bytes = at($totals + 32, pack 'q', 0x7FFFFFFFFFFFF);
+substr($bytes, $types, 3) = "\xff\xfe\0";
+my $logged = start_with($bytes . pack 'L', crc32c($bytes));
+unlike($logged, qr/ignoring/, 'a profile from a clock that was ahead');
+is($db->sql('SELECT stats_reset <= clock_timestamp(), samples = ' . $samples . ' FROM pgscale.sampler_stats'), 't|t',
+    'is taken, and has begun by now');
+is($db->sql($readable), 't|t', 'and can be read');
+is($db->sql(q{SELECT count(*) FROM pgscale.sampler_profile() WHERE backend_type ~ '[^ -~]'}), 0, 'no name that is no text is shown');
+$db->quit;
+$node->stop;
+
+# A pipe in its place, which never ends
+unlink $file;
+mkfifo($file) or system('mkfifo', $file) == 0 or die 'no pipe';
+sub mkfifo { require POSIX; return POSIX::mkfifo(shift, 0600); }
+$node->start;
+$db = session($node);
+is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'a pipe instead of the file: the server starts');
+$db->quit;
+$node->stop;
+
+done_testing();
