@@ -25,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/s_lock.h"
@@ -281,6 +282,20 @@ pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 	return supply;
 }
 
+/*
+ * Has WAL come that far, if not to disk?  A position that it once came to is
+ * remembered, since asking takes a lock that all who write WAL want.
+ */
+static bool
+wal_has(XLogRecPtr lsn)
+{
+	static XLogRecPtr end = InvalidXLogRecPtr;
+
+	if (lsn > end)
+		end = RecoveryInProgress() ? GetCurrentReplayRecPtr(NULL) : GetXLogInsertRecPtr();
+	return lsn <= end;
+}
+
 PgscaleWriteResult
 pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 {
@@ -307,7 +322,7 @@ pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 
 		/* Pages that are not logged may bear a number that is no LSN. */
 		if ((state & BM_PERMANENT) && XLogNeedsFlush(*lsn))
-			result = PGSCALE_WRITE_NEEDS_WAL;
+			result = wal_has(*lsn) ? PGSCALE_WRITE_NEEDS_WAL : PGSCALE_WRITE_BEYOND_WAL;
 		else
 		{
 			FlushOneBuffer(buffer);

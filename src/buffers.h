@@ -123,7 +123,8 @@ typedef enum PgscaleWriteResult
 	PGSCALE_WRITE_CHANGED,		/* another page by now, or clean already */
 	PGSCALE_WRITE_PINNED,		/* a process waits to be the only one with it */
 	PGSCALE_WRITE_LOCKED,		/* content locked, or in I/O */
-	PGSCALE_WRITE_NEEDS_WAL		/* its WAL is not on disk; see *lsn */
+	PGSCALE_WRITE_NEEDS_WAL,	/* its WAL is not on disk; see *lsn */
+	PGSCALE_WRITE_BEYOND_WAL	/* nor anywhere: its LSN is not WAL's yet */
 } PgscaleWriteResult;
 
 /*
@@ -133,7 +134,10 @@ typedef enum PgscaleWriteResult
  */
 extern PgscaleWriteResult pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn);
 
-/* Asks the kernel to begin writing so many pages to disk. */
+/*
+ * Asks the kernel to begin writing so many pages to disk.  Not for data that
+ * goes past its cache, see pgscale_direct_data().
+ */
 extern void pgscale_pages_writeback(const PgscalePage *first, int count);
 
 /* How far the server's clock sweep has come, in buffers since its start. */

@@ -67,13 +67,24 @@
 /* Without a tick for so long, something is wrong. */
 #define STALLED_MS		5000
 
+/* Buffers ready last so many seconds, but are no fewer than that. */
+#define STOCK_S			10
+#define STOCK_LEAST		16384
+#define STOCK_DECAY		0.98	/* by the second, when less would do */
+
 static PgscaleSweeperShare *share = NULL;
+static int	high_setting;		/* watermarks, as the settings have them */
+static int	low_setting;
+static double stock_most = STOCK_LEAST; /* what the upper one may be */
+static uint64 taken_before = 0; /* a second ago */
+static uint64 starved_before = 0;
+static int64 taken_ns = 0;		/* when that was, 0: never */
 static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
 static int	idle_ticks = 0;
 static int64 watched = 0;		/* when it last reconsidered */
-static int64 refreshed = 0;		/* when it last had others' writes counted */
+static int64 refreshed = 0;		/* when it last did what is done by the second */
 
 /* Worker 1's. */
 static bool judging = false;
@@ -83,6 +94,16 @@ static int64 evidence_since = 0;
 static uint64 waits_seen = 0;
 static uint64 waits_looks = 0;
 static PgscaleEvidence evidence_before; /* all shares' counts back then */
+
+/* What the postmaster was asked for, one a writer. */
+typedef struct Request
+{
+	BackgroundWorkerHandle *handle; /* NULL: nothing */
+	int64		at_ns;
+	bool		refused;		/* the server has no slot */
+} Request;
+
+static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 
 PGDLLEXPORT void pgscale_sweeper_main(Datum arg);
 
@@ -118,14 +139,27 @@ watermark(double percent)
 	return Max((int) Min(share->buffers * percent / 100, share->stack_size - 1), 1);
 }
 
+/*
+ * Puts the watermarks in force: those of the settings, but no more than lasts.
+ * In a large cache a per cent of the buffers is far more than the backends take
+ * while a batch is written, and lost to them as cache.
+ */
+static void
+apply_watermarks(void)
+{
+	share->high = (int) Min(high_setting, stock_most);
+	share->low = (int) ((int64) low_setting * share->high / high_setting);
+	share->low = Max(Min(share->low, share->high - 1), 1);
+}
+
 static void
 apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
 	share->mode = s->mode;
-	share->high = Max(watermark(s->high_watermark), 2);
-	share->low = watermark(s->low_watermark);
+	high_setting = Max(watermark(s->high_watermark), 2);
+	low_setting = watermark(s->low_watermark);
 	if (s->low_watermark >= s->high_watermark)
 	{
 		if (share->number == 0)
@@ -134,9 +168,33 @@ apply_settings(void)
 					 errmsg("pgscale.sweeper_low_watermark (%g) must be less than pgscale.sweeper_high_watermark (%g)",
 							s->low_watermark, s->high_watermark),
 					 errdetail("Half of the high watermark is used instead.")));
-		share->low = share->high / 2;
+		low_setting = high_setting / 2;
 	}
-	share->low = Min(share->low, share->high - 1);
+	apply_watermarks();
+}
+
+/*
+ * Once a second: how much lasts, by what was taken in the seconds before; twice
+ * of what it was if there was too little.
+ */
+static void
+limit_stock(int64 now)
+{
+	const uint64 taken = share->counts.consumed + share->counts.reused + share->passed;
+
+	if (taken_ns != 0)
+	{
+		double		wanted = STOCK_S * (taken - taken_before) * 1e9 / (now - taken_ns);
+
+		if (share->counts.starved > starved_before)
+			wanted = Max(wanted, 2.0 * share->high);
+		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
+		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
+	}
+	taken_before = taken;
+	starved_before = share->counts.starved;
+	taken_ns = now;
+	apply_watermarks();
 }
 
 static void
@@ -180,7 +238,7 @@ count_all(void)
 		PgscaleWriteCounts write = pgscale_sweeper_write_counts(s);
 
 		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
-		sum.consumed += s->counts.consumed;
+		sum.consumed += s->counts.consumed + s->passed;
 		sum.starved += s->counts.starved;
 		sum.written += write.written;
 		sum.runs += write.runs;
@@ -259,31 +317,50 @@ reconsider(int64 now)
 		set_state(leader->state, leader->reason, leader->reason_number);
 }
 
-/* Has the writers that are wanted; asks for each once a second. */
+/*
+ * Asks for a writer, once a second until it runs.  A request that the postmaster
+ * has not come to yet still counts; if it has, the writer has yet to claim its
+ * place, or is ending.
+ */
+static void
+launch_writer(int i, int64 now)
+{
+	Request    *request = &requests[i];
+	MemoryContext context;
+	char		name[BGW_MAXLEN];
+	pid_t		pid;
+
+	if (request->at_ns != 0 && now - request->at_ns < NS_PER_S)
+		return;
+	if (request->handle)
+	{
+		if (GetBackgroundWorkerPid(request->handle, &pid) != BGWH_STOPPED)
+			return;
+		pfree(request->handle);
+		request->handle = NULL;
+	}
+	snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	request->at_ns = now;
+	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
+											  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, &request->handle);
+	MemoryContextSwitchTo(context);
+}
+
+/* Has the writers that are wanted. */
 static void
 launch_writers(int64 now)
 {
-	int			running = 0;
+	bool		refused = false;
 
 	for (int i = 0; i < pgscale_sweeper_writers(share); i++)
 	{
-		PgscaleSweeperWriter *writer = &share->writers[i];
-		char		name[BGW_MAXLEN];
-
-		if (writer->pid != 0)
-		{
-			running++;
+		if (pg_atomic_read_u32(&share->writers[i].pid) != 0)
 			continue;
-		}
-		if (writer->launched_ns != 0 && now - writer->launched_ns < NS_PER_S)
-			continue;
-		snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
-		writer->launched_ns = now;
-		share->no_slots = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-												 share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, NULL);
+		launch_writer(i, now);
+		refused |= requests[i].refused;
 	}
-	if (running == pgscale_sweeper_writers(share))
-		share->no_slots = false;
+	share->no_slots = refused;
 }
 
 static void
@@ -332,22 +409,21 @@ sweep_round(void)
 
 	if (expired > 0 && share->state == PGSCALE_SWEEPER_WORKING)
 	{
-		uint64		taken = share->counts.consumed + share->counts.reused + share->counts.starved;
+		bool		demand = pgscale_sweeper_scan(share);
 
-		pgscale_sweeper_scan(share);
 		if (pgscale_sweeper_queued(share))
 		{
 			launch_writers(now);
 			wake_writers();
 		}
-		taken -= share->counts.consumed + share->counts.reused + share->counts.starved;
-		idle_ticks = taken == 0 ? idle_ticks + 1 : 0;
+		idle_ticks = demand ? 0 : idle_ticks + 1;
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		pgscale_sweeper_rest(share);
 
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
 	{
+		limit_stock(now);
 		pgscale_refresh_backend_writes();
 		refreshed = now;
 	}
@@ -370,25 +446,26 @@ sweep_failed(void)
 static void
 detach(int code, Datum arg)
 {
-	share->pid = 0;
+	pgscale_sweeper_release(&share->pid);
 }
 
 void
 pgscale_sweeper_main(Datum arg)
 {
 	share = pgscale_sweeper_share(DatumGetInt32(arg));
+	if (!pgscale_sweeper_claim(&share->pid))
+		proc_exit(1);
+	before_shmem_exit(detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperMain");
 
 	pgscale_sweeper_scan_init();
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
 	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
 
-	before_shmem_exit(detach, (Datum) 0);
 	share->starts++;
 	share->state = PGSCALE_SWEEPER_OFF;
 	apply_settings();
 	pgscale_sweeper_base_init();
-	share->pid = MyProcPid;
 
 	/* The first round decides what the next one waits for. */
 	pgscale_timer_set(&timer, NS_PER_MS);
@@ -406,14 +483,20 @@ pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 
 /* If something keeps a sweeper from working, says so and returns false. */
 static bool
-can_work(const PgscaleSweeperShare *s, PgscaleHealth *health)
+can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 {
 	/* Switched on, it ticks a moment later. */
-	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_tick_at, s->decided_at), STALLED_MS))
+	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_at, s->decided_at), STALLED_MS))
 		return false;
-	if (s->state != PGSCALE_SWEEPER_WORKING || !s->no_slots)
+	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers(s) > 0)))
 		return true;
 	health->state = PGSCALE_HEALTH_BROKEN;
+	if (!s->no_slots)
+	{
+		health->reason = "its writers have written nothing for two seconds of what waits for them";
+		health->action = "check whether the disk hangs, and see the server log";
+		return false;
+	}
 	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
 							  max_worker_processes);
 	health->action = "raise max_worker_processes and restart";
@@ -441,14 +524,14 @@ state_of(const PgscaleSweeperShare *s)
 static void
 sweeper_health(PgscaleHealth *health)
 {
-	const PgscaleSweeperShare *leader;
+	PgscaleSweeperShare *leader;
 
 	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
 		return;
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
-	if (leader->pid != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
+	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);

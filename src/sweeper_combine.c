@@ -13,14 +13,17 @@
  * runs stay dirty until the sweep comes round again, and by then have grown
  * neighbours.  Simulated at p = 0.54 that doubles the mean run.
  *
- * Nothing is locked over the batch.  What has changed when a page's turn
- * comes is found out then.
+ * Nothing is locked over the batch, and a request of the server is served in
+ * it.  What has changed when a page's turn comes is found out then.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
 
 #include "sweeper_combine.h"
 
@@ -43,13 +46,14 @@ pgscale_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleRun *run
 
 	qsort(victims, nvictims, sizeof(PgscalePage), pgscale_page_compare);
 
-	for (int i = 0; i < nvictims; i++)
+	for (int i = 0; i < nvictims && !ShutdownRequestPending; i++)
 	{
 		PgscaleRun *last = nruns > 0 ? &runs[nruns - 1] : NULL;
 		PgscaleRun *run = &runs[nruns];
 		BlockNumber end;		/* behind the last run, if in this fork */
 		PgscalePage page = victims[i];
 
+		CHECK_FOR_INTERRUPTS();
 		end = last && pgscale_page_same_fork(&last->first, &page) ?
 			last->first.block + last->pages : 0;
 		if (page.block < end)

@@ -17,11 +17,21 @@
  * finds and drops them; a sample tells how many of the stack they are.
  *
  * While the stock holds, nobody else shall write what could be combined: dirty
- * buffers are kept at a usage count that bgwriter leaves alone.
+ * buffers are kept at a usage count that bgwriter leaves alone.  Only the server's
+ * hand brings them below it, so what it has passed is all there is to look at.
+ *
+ * What is queued or being written counts as stock that is coming, but only as
+ * long as the writers get on.  When none can start, or all hang in a write, the
+ * sweep goes by clean victims alone, and leaves dirty ones to the server.
  *
  * Supply ahead of the hand.  Nothing is put anywhere: the dirty ones among the
  * buffers that the server's hand will find next with a usage count of zero are
  * cleaned before it comes.  For a server without a freelist.
+ *
+ * It is always of bounded length: in buffers, and in time, since a header in
+ * another processor's cache takes long to look at; where it stopped it goes on
+ * in the next tick.  What was seen ahead of the hand is not looked at again
+ * before the hand has moved by a good part of it.
  *
  * More dirty victims than needed are gathered if dirty pages have dirty
  * neighbours here, so that there is a choice; see sweeper_combine.c.
@@ -42,12 +52,25 @@
 #include "sweeper_policy.h"
 #include "sweeper_scan.h"
 #include "sweeper_settings.h"
+#include "worker.h"
 
-/* Buffers to look at in one tick. */
+#define NS_PER_MS		INT64CONST(1000000)
+
+/* Buffers to look at in one tick, and for how long. */
 #define SCAN_MAX		65536
+#define SCAN_NS			NS_PER_MS
+#define LOOK_AT_CLOCK	1024	/* buffers between two looks at the clock */
 
-/* Dirty victims to gather in one tick. */
+/*
+ * Dirty victims to gather in one tick; fewer where it takes longer than that, of
+ * CPU time, to find their neighbours.
+ */
 #define MAX_VICTIMS		16384
+#define LEAST_VICTIMS	512
+#define FIND_NS			(20 * NS_PER_MS)
+
+/* Writers that in so long have done nothing of what is queued are stuck. */
+#define STUCK_NS		(2000 * NS_PER_MS)
 
 /*
  * How many times the victims needed to gather, where runs are found.  The more,
@@ -68,14 +91,31 @@
 /* In mode "ahead", buffers are dealt to the workers in pieces of this size. */
 #define AHEAD_PIECE		256
 
+/* There, look again after this part of the watermark, or so many ticks. */
+#define AHEAD_PART		16
+#define AHEAD_TICKS		25
+
 static const PgscalePolicy *const policy = &pgscale_policy_clock;
 
 static int	hand = 0;
 static bool refilling = false;
-static int	shield_left = INT_MAX;	/* buffers to shield yet */
+static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
+										 * there none is left to shield */
 static uint32 sample_seed = 1;
 static double choice = 1;
 static uint64 starved_before = 0;	/* at the last batch */
+static int	victims_most = MAX_VICTIMS; /* in one batch */
+static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
+
+/* The writers' progress. */
+static uint64 done_before = 0;
+static int64 progress_ns = 0;	/* when they last got on */
+
+/* Mode "ahead": the server's hand, now and at the last look. */
+static uint64 hand_seen = 0;
+static uint64 ahead_hand = 0;
+static bool ahead_idle = false;
+static int	ahead_ticks = 0;
 
 static PgscalePage *victims = NULL;
 static PgscaleRun *runs = NULL;
@@ -84,8 +124,16 @@ static int	nvictims = 0;
 void
 pgscale_sweeper_scan_init(void)
 {
+	hand_seen = pgscale_buffers_hand();
 	victims = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscalePage));
 	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleRun));
+}
+
+/* Has it looked at enough buffers, n being how many? */
+static bool
+long_enough(int n)
+{
+	return n >= SCAN_MAX || (n % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_worker_clock() > give_up_ns);
 }
 
 static void
@@ -102,16 +150,16 @@ push(PgscaleSweeperShare *share, int buf, const PgscalePage *page)
 static void
 pop_taken(PgscaleSweeperShare *share)
 {
-	while (share->stack_used > 0)
+	for (int n = 0; share->stack_used > 0 && !long_enough(n); n++)
 	{
 		PgscaleSupplied *top = &share->stack[share->stack_used - 1];
+		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_buffer_listed(top->buf))
 			break;
 
-		pgscale_buffer_page(top->buf, &page);
-		if (pgscale_page_hash(&page) == top->page_hash)
+		if (pgscale_buffer_read(top->buf, &look, &page) && pgscale_page_hash(&page) == top->page_hash)
 			share->counts.reused++;
 		else
 		{
@@ -148,22 +196,41 @@ count_ready(PgscaleSweeperShare *share)
 
 /*
  * Keeps dirty buffers from bgwriter, which writes those with a usage count of
- * zero ahead of the server's hand, one by one.  Once round all buffers is
- * enough until backends have moved that hand again.
+ * zero ahead of the server's hand, one by one.
  */
 static void
 shield(PgscaleSweeperShare *share)
 {
-	shield_left = Min(shield_left, share->buffers);
-	for (int i = Min(shield_left, SCAN_MAX); i > 0; i--)
+	const int64 hand_now = (int64) pgscale_buffers_hand();
+
+	shielded = Max(shielded, hand_now - NBuffers);
+	for (int n = 0; shielded < hand_now && !long_enough(n); n++)
 	{
-		int			buf = share->first + --shield_left;
+		int			buf = (int) ((shielded + NBuffers) % NBuffers);
 		PgscaleBuffer look;
 
+		/* What belongs to others is theirs to shield. */
+		if (buf < share->first || buf >= share->first + share->buffers)
+		{
+			shielded += (buf < share->first ? share->first : NBuffers) - buf;
+			continue;
+		}
 		pgscale_buffer_look(buf, &look);
 		if (look.valid && look.dirty && look.usage < policy->dirty_floor)
 			pgscale_buffer_set_usage(buf, &look, policy->dirty_floor);
+		shielded++;
 	}
+}
+
+/* The next page that a writer has cleaned, if any. */
+static bool
+take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSwept *swept)
+{
+	bool		lost = false;
+	bool		taken = pgscale_sweeper_take_written(writer, swept, &lost);
+
+	share->counts.errors += lost;
+	return taken;
 }
 
 /* Supplies what the writers have cleaned. */
@@ -173,7 +240,10 @@ take_back(PgscaleSweeperShare *share)
 	PgscaleSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		while (pgscale_sweeper_take_written(&share->writers[i], &swept))
+	{
+		PgscaleSweeperWriter *writer = &share->writers[i];
+
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
 		{
 			if (share->mode == PGSCALE_SWEEPER_AHEAD)
 				share->counts.supplied_written++;
@@ -184,6 +254,20 @@ take_back(PgscaleSweeperShare *share)
 				share->counts.supplied_written++;
 			}
 		}
+	}
+}
+
+/* Do the writers that have pages to write do nothing? */
+static bool
+writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
+{
+	const PgscaleWriteCounts write = pgscale_sweeper_write_counts(share);
+	const uint64 done = write.written + write.skipped_pinned + write.skipped_locked + write.skipped_wal + write.skipped_changed;
+
+	if (pending == 0 || done != done_before)
+		progress_ns = now;
+	done_before = done;
+	return now - progress_ns >= STUCK_NS;
 }
 
 static void
@@ -197,10 +281,18 @@ gather(PgscaleSweeperShare *share, const PgscalePage *page)
 static void
 hand_to_writers(PgscaleSweeperShare *share, int pages)
 {
+	int64		start = pgscale_worker_cpu_time();
+	int64		took;
 	int			nruns;
 	int			found = 0;
 
 	nruns = pgscale_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
+	took = pgscale_worker_cpu_time() - start;
+	if (took > FIND_NS)
+		victims_most = Max((int) (nvictims * FIND_NS / took), LEAST_VICTIMS);
+	else if (nvictims >= victims_most)
+		victims_most = Min(victims_most * 5 / 4, MAX_VICTIMS);
+
 	for (int i = 0; i < nruns; i++)
 		found += runs[i].pages;
 	if (nruns > 0 && found < nruns * CHOICE_MIN_RUN)
@@ -226,11 +318,11 @@ hand_to_writers(PgscaleSweeperShare *share, int pages)
 static void
 sweep(PgscaleSweeperShare *share, int lacking)
 {
-	int			enough = (int) Min(lacking * choice, MAX_VICTIMS);
+	int			enough = (int) Min(lacking * choice, victims_most);
 	PgscaleVisit candidates[PGSCALE_POLICY_MAX];
 	int			n = 0;
 
-	for (int i = Min(share->buffers, SCAN_MAX); i > 0 && lacking > 0 && nvictims < enough; i--)
+	for (int i = 0; i < share->buffers && lacking > 0 && nvictims < enough && !long_enough(i); i++)
 	{
 		PgscaleVisit *visit = &candidates[n];
 		PgscaleBuffer look;
@@ -239,10 +331,8 @@ sweep(PgscaleSweeperShare *share, int lacking)
 		hand = (hand + 1) % share->buffers;
 		share->counts.scanned++;
 
-		pgscale_buffer_look(visit->buf, &look);
-		if (!look.valid || look.busy || look.listed)
+		if (!pgscale_buffer_read(visit->buf, &look, &visit->page) || look.busy || look.listed)
 			continue;
-		pgscale_buffer_page(visit->buf, &visit->page);
 		visit->usage = look.usage;
 		visit->pinned = look.pinned;
 		visit->dirty = look.dirty;
@@ -262,7 +352,10 @@ sweep(PgscaleSweeperShare *share, int lacking)
 		n = 0;
 		pgscale_buffer_look(visit->buf, &look);
 		if (look.dirty)
-			gather(share, &visit->page);
+		{
+			if (!share->stuck)
+				gather(share, &visit->page);
+		}
 		else if (share->stack_used < share->stack_size &&
 				 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
 		{
@@ -273,77 +366,97 @@ sweep(PgscaleSweeperShare *share, int lacking)
 	}
 }
 
-static void
-scan_freelist(PgscaleSweeperShare *share)
+static bool
+scan_freelist(PgscaleSweeperShare *share, int pending)
 {
+	const PgscaleSweepCounts before = share->counts;
 	int			coming;
 
 	pop_taken(share);
 	take_back(share);
 	share->ready = count_ready(share);
 	if (!pgscale_buffers_any_listed())
-	{
 		share->counts.starved++;
-		shield_left = INT_MAX;
-	}
-	else if (share->ready >= share->low)
+	else if (share->ready >= share->low && !share->stuck)
 		shield(share);
 
-	coming = share->ready + pgscale_sweeper_pending(share);
+	coming = share->ready + (share->stuck ? 0 : pending);
 	if (coming < share->low)
 		refilling = true;
 	else if (coming >= share->high)
 		refilling = false;
-	if (!refilling || share->stack_used >= share->stack_size)
-		return;
-
-	sweep(share, share->high - coming);
-	hand_to_writers(share, share->high - coming);
+	if (refilling && share->stack_used < share->stack_size)
+	{
+		sweep(share, share->high - coming);
+		hand_to_writers(share, share->high - coming);
+	}
+	return share->counts.consumed != before.consumed || share->counts.reused != before.reused ||
+		share->counts.starved != before.starved;
 }
 
+/* Counts what is clean ahead of the server's hand, and gathers what is dirty. */
 static void
-scan_ahead(PgscaleSweeperShare *share, int workers)
+look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
 {
-	uint64		from = pgscale_buffers_hand();
+	const int	workers = pgscale_sweeper_count();
 	int			clean = 0;
-	bool		idle = pgscale_sweeper_pending(share) == 0;
 
-	take_back(share);
-	for (int i = 0; i < Min(NBuffers, SCAN_MAX) && clean + nvictims < share->high; i++)
+	for (int i = 0; i < NBuffers && clean + nvictims < share->high && !long_enough(i); i++)
 	{
-		int			buf = (from + i) % NBuffers;
+		int			buf = (int) ((from + i) % NBuffers);
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (buf / AHEAD_PIECE % workers != share->number)
 			continue;
 		share->counts.scanned++;
-		pgscale_buffer_look(buf, &look);
-		if (!look.valid || look.busy || look.pinned || look.usage > 0)
+		if (!pgscale_buffer_read(buf, &look, &page) || look.busy || look.pinned || look.usage > 0)
 			continue;
 		if (!look.dirty)
 			clean++;
-		else if (idle && nvictims < MAX_VICTIMS)
-		{
-			pgscale_buffer_page(buf, &page);
+		else if (gathering && nvictims < victims_most)
 			gather(share, &page);
-		}
 	}
 	share->ready = clean;
 	if (clean == 0)
 		share->counts.starved++;
+}
+
+static bool
+scan_ahead(PgscaleSweeperShare *share, int pending)
+{
+	const uint64 from = pgscale_buffers_hand();
+	const uint64 moved = from - ahead_hand;
+	const bool	idle = pending == 0;
+	const bool	demand = hand_seen != from;
+
+	take_back(share);
+	share->passed += from - hand_seen;
+	hand_seen = from;
+	if (idle == ahead_idle && moved < share->high / AHEAD_PART && ++ahead_ticks < AHEAD_TICKS)
+		return demand;
+	ahead_hand = from;
+	ahead_idle = idle;
+	ahead_ticks = 0;
+
+	look_ahead(share, from, idle);
 
 	/* None may stay dirty: the hand will not choose. */
 	hand_to_writers(share, INT_MAX);
+	return demand;
 }
 
-void
+bool
 pgscale_sweeper_scan(PgscaleSweeperShare *share)
 {
+	const int64 now = pgscale_worker_clock();
+	const int	pending = pgscale_sweeper_pending(share);
+
+	give_up_ns = now + SCAN_NS;
+	share->stuck = writers_stuck(share, pending, now);
 	if (share->mode == PGSCALE_SWEEPER_AHEAD)
-		scan_ahead(share, pgscale_sweeper_count());
-	else
-		scan_freelist(share);
+		return scan_ahead(share, pending);
+	return scan_freelist(share, pending);
 }
 
 void
@@ -351,10 +464,14 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share)
 {
 	PgscaleSwept swept;
 
+	give_up_ns = pgscale_worker_clock() + SCAN_NS;
 	refilling = false;
-	shield_left = INT_MAX;
+	shielded = PG_INT64_MIN;
+	progress_ns = give_up_ns;
+	share->stuck = false;
+	hand_seen = pgscale_buffers_hand();
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		while (pgscale_sweeper_take_written(&share->writers[i], &swept))
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, &share->writers[i], &swept); n++)
 			;
 	pop_taken(share);
 	share->ready = share->mode == PGSCALE_SWEEPER_AHEAD ? 0 : count_ready(share);

@@ -17,8 +17,8 @@
 /* Once in a process. */
 extern void pgscale_sweeper_scan_init(void);
 
-/* One tick of the sweep. */
-extern void pgscale_sweeper_scan(PgscaleSweeperShare *share);
+/* One tick of the sweep.  Were buffers needed since the last one? */
+extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
 
 /* Instead of it, while the sweep does not work. */
 extern void pgscale_sweeper_rest(PgscaleSweeperShare *share);

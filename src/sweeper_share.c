@@ -9,8 +9,11 @@
  * two bytes a buffer for the stack of what is ready, but no more than 32 MB.
  *
  * Runs go from the sweeper to its writers, and pages back, through rings that
- * need no lock: one process puts; the one that takes, or that of several which
- * wins, moves the other end.  All else has one process that writes it, and only
+ * need no lock: one process puts, for it has claimed to be the only one; the one
+ * that takes, or that of several which wins, moves the other end.  More than
+ * fits in between cannot be.  Should it be nevertheless, what is there is given
+ * up, for a loop that takes it all would last for hours.  All else has one
+ * process that writes it, and only
  * the base a lock: a reset keeps the counts of that moment, and readers
  * subtract them.
  *
@@ -46,6 +49,22 @@ static SweeperShared *shared = NULL;
 static PgscaleSweeperShare *shares[PGSCALE_SWEEPER_MAX_WORKERS];
 
 bool
+pgscale_sweeper_claim(pg_atomic_uint32 *owner)
+{
+	uint32		nobody = 0;
+
+	return pg_atomic_compare_exchange_u32(owner, &nobody, MyProcPid);
+}
+
+void
+pgscale_sweeper_release(pg_atomic_uint32 *owner)
+{
+	uint32		me = MyProcPid;
+
+	(void) pg_atomic_compare_exchange_u32(owner, &me, 0);
+}
+
+bool
 pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run)
 {
 	uint32		put = pg_atomic_read_u32(&share->runs_put);
@@ -60,19 +79,24 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run)
 }
 
 bool
-pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run)
+pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost)
 {
 	uint32		taken = pg_atomic_read_u32(&share->runs_taken);
+	uint32		next;
 
 	/* What was copied is valid if nobody else has taken it meanwhile. */
 	do
 	{
-		if (taken == pg_atomic_read_u32(&share->runs_put))
+		uint32		put = pg_atomic_read_u32(&share->runs_put);
+
+		if (taken == put)
 			return false;
+		*lost = put - taken > PGSCALE_RUNS_QUEUED;
+		next = *lost ? put : taken + 1;
 		pg_read_barrier();
 		*run = share->runs[taken % PGSCALE_RUNS_QUEUED];
-	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, taken + 1));
-	return true;
+	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, next));
+	return !*lost;
 }
 
 bool
@@ -91,10 +115,11 @@ int
 pgscale_sweeper_pending(PgscaleSweeperShare *share)
 {
 	uint32		put = pg_atomic_read_u32(&share->runs_put);
+	uint32		queued = put - pg_atomic_read_u32(&share->runs_taken);
 	int			pages = 0;
 
-	for (uint32 i = pg_atomic_read_u32(&share->runs_taken); i != put; i++)
-		pages += share->runs[i % PGSCALE_RUNS_QUEUED].pages;
+	for (uint32 i = Min(queued, PGSCALE_RUNS_QUEUED); i > 0; i--)
+		pages += share->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		pages += share->writers[i].writing;
 	return pages;
@@ -114,12 +139,19 @@ pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSwept *sw
 }
 
 bool
-pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept)
+pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept, bool *lost)
 {
 	uint32		taken = pg_atomic_read_u32(&writer->taken);
+	uint32		put = pg_atomic_read_u32(&writer->put);
 
-	if (taken == pg_atomic_read_u32(&writer->put))
+	if (taken == put)
 		return false;
+	*lost = put - taken > PGSCALE_PAGES_WRITTEN;
+	if (*lost)
+	{
+		pg_atomic_write_u32(&writer->taken, put);
+		return false;
+	}
 	pg_read_barrier();
 	*swept = writer->written[taken % PGSCALE_PAGES_WRITTEN];
 	pg_memory_barrier();
@@ -212,10 +244,12 @@ pgscale_sweeper_shares_startup(int workers)
 			share->buffers = share_begin(i + 1, workers) - share->first;
 			share->stack_size = stack_size(share->buffers);
 			share->most_writers = most_writers(i, workers);
+			pg_atomic_init_u32(&share->pid, 0);
 			pg_atomic_init_u32(&share->runs_put, 0);
 			pg_atomic_init_u32(&share->runs_taken, 0);
 			for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
 			{
+				pg_atomic_init_u32(&share->writers[w].pid, 0);
 				pg_atomic_init_u32(&share->writers[w].put, 0);
 				pg_atomic_init_u32(&share->writers[w].taken, 0);
 			}

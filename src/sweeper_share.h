@@ -118,13 +118,12 @@ typedef struct PgscaleSupplied
 	uint32		page_hash;
 } PgscaleSupplied;
 
-/* A writer.  Each field is its own, but for launched_ns and taken. */
+/* A writer's slot.  Each field belongs to who has claimed it, but for taken. */
 typedef struct PgscaleSweeperWriter
 {
-	volatile int pid;			/* 0 if it is not running */
+	pg_atomic_uint32 pid;		/* whose it is, 0 if nobody's */
 	Latch	   *volatile latch; /* likewise NULL */
 	volatile int writing;		/* pages of the run it is at */
-	int64		launched_ns;	/* the sweeper's: when it last asked for it */
 	PgscaleWriteCounts counts;
 
 	/* Pages that are clean now, for the sweeper to take back. */
@@ -146,7 +145,7 @@ typedef struct PgscaleSweeperShare
 	int			stack_size;
 	int			most_writers;	/* whatever the setting says */
 
-	volatile int pid;			/* 0 if it is not running */
+	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
 	volatile uint64 starts;
 	PgscaleSweeperMode mode;
 	volatile PgscaleSweeperState state;
@@ -156,9 +155,11 @@ typedef struct PgscaleSweeperShare
 	TimestampTz last_tick_at;
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */
-	int			low;
+	bool		stuck;			/* the writers get nowhere */
+	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
+	uint64		passed;			/* mode "ahead": by the server's hand, ever */
 	PgscaleSweepCounts counts;
 
 	/* Runs to write.  The sweeper puts, writers take. */
@@ -173,11 +174,22 @@ typedef struct PgscaleSweeperShare
 	PgscaleSupplied stack[FLEXIBLE_ARRAY_MEMBER];
 } PgscaleSweeperShare;
 
+/*
+ * Several processes may be started for one part, late or twice, by a postmaster
+ * that was held up: whoever claims it has it, the others must end.
+ */
+extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);
+extern void pgscale_sweeper_release(pg_atomic_uint32 *owner);
+
 /* Queue a run.  Returns false if there is no room. */
 extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run);
 
-/* Take one.  Returns false if there is none. */
-extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run);
+/*
+ * Take one.  Returns false if there is none.  If more seem to be there than
+ * there is room for, which cannot be, they are given up, and *lost is set; this
+ * goes for pages, too.
+ */
+extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost);
 
 /* Is there one? */
 extern bool pgscale_sweeper_queued(PgscaleSweeperShare *share);
@@ -192,7 +204,7 @@ extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);
 extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSwept *swept);
 
 /* Take one back.  Returns false if there is none. */
-extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept);
+extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept, bool *lost);
 
 /* What all writers of a share have done. */
 extern PgscaleWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);

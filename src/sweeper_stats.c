@@ -51,7 +51,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
-		const PgscaleSweeperShare *s = pgscale_sweeper_share(n);
+		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
 		const PgscaleSweepCounts *sweep = &s->counts;
 		const PgscaleSweepCounts *sweep_base = &base.sweep[n];
 		const PgscaleWriteCounts write_counts = pgscale_sweeper_write_counts(s);
@@ -67,7 +67,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 			classes[c] = Int64GetDatum((int64) (write->runs_by_pages[c] - write_base->runs_by_pages[c]));
 
 		for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-			writers += s->writers[w].pid != 0;
+			writers += pg_atomic_read_u32(&s->writers[w].pid) != 0;
 
 		values[i++] = Int32GetDatum(n + 1);
 		values[i++] = Int32GetDatum(writers);

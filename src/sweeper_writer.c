@@ -16,7 +16,9 @@
  * short one would have the disk do them one by one.
  *
  * Pages whose WAL is not on disk yet are left for later; when there are many, as
- * in a bulk load, WAL is flushed for all of them.
+ * in a bulk load, WAL is flushed for all of them.  A damaged page may bear a
+ * position that WAL has not come to: it is left as well, and nothing is flushed
+ * for it, which could only fail, again and again.
  *
  * Writers are there only while the sweep works, for they take up slots of
  * max_worker_processes: it launches them, and they end by themselves.
@@ -74,7 +76,7 @@ count_run(const PgscalePage *first, int pages)
 	me->counts.runs++;
 	me->counts.runs_by_pages[Min(pg_ceil_log2_32(pages), PGSCALE_RUN_CLASSES - 1)]++;
 
-	if (pgscale_sweeper_settings.writeback_pages == 0 ||
+	if (pgscale_sweeper_settings.writeback_pages == 0 || pgscale_direct_data() ||
 		pages < pgscale_sweeper_settings.writeback_pages)
 		return;
 	start = pgscale_worker_clock();
@@ -121,8 +123,23 @@ write_page(const PgscalePage *page)
 			unflushed = Max(unflushed, lsn);
 			unflushed_pages++;
 			break;
+		case PGSCALE_WRITE_BEYOND_WAL:
+			me->counts.skipped_wal++;
+			break;
 	}
 	return result == PGSCALE_WRITTEN;
+}
+
+/* Should that fail, the next page that needs it asks for it again. */
+static void
+flush_wal(void)
+{
+	const XLogRecPtr upto = unflushed;
+
+	unflushed = InvalidXLogRecPtr;
+	unflushed_pages = 0;
+	XLogFlush(upto);
+	me->counts.wal_flushes++;
 }
 
 static void
@@ -147,11 +164,7 @@ write_run(const PgscaleRun *run)
 	me->counts.neighbours += Max((int64) (me->counts.written - before) - run->victims, 0);
 
 	if (unflushed_pages >= WAL_PAGES)
-	{
-		XLogFlush(unflushed);
-		unflushed_pages = 0;
-		me->counts.wal_flushes++;
-	}
+		flush_wal();
 }
 
 /* What is reported of it is of interest by the second. */
@@ -172,10 +185,11 @@ static void
 write_round(void)
 {
 	PgscaleRun	run;
+	bool		lost = false;
 	int64		now;
 
 	(void) pgscale_worker_interrupts();
-	while (my_number < pgscale_sweeper_writers(share) && pgscale_sweeper_take_run(share, &run))
+	while (my_number < pgscale_sweeper_writers(share) && pgscale_sweeper_take_run(share, &run, &lost))
 	{
 		worked_ns = pgscale_worker_clock();
 		if (share->state != PGSCALE_SWEEPER_WORKING)
@@ -185,6 +199,7 @@ write_round(void)
 		me->writing = 0;
 		report(worked_ns);
 	}
+	me->counts.errors += lost;
 
 	now = pgscale_worker_clock();
 	report(now);
@@ -205,7 +220,7 @@ detach(int code, Datum arg)
 {
 	me->writing = 0;
 	me->latch = NULL;
-	me->pid = 0;
+	pgscale_sweeper_release(&me->pid);
 }
 
 void
@@ -214,13 +229,14 @@ pgscale_sweeper_writer_main(Datum arg)
 	share = pgscale_sweeper_share(DatumGetInt32(arg) / PGSCALE_SWEEPER_MAX_WRITERS);
 	my_number = DatumGetInt32(arg) % PGSCALE_SWEEPER_MAX_WRITERS;
 	me = &share->writers[my_number];
+	if (!pgscale_sweeper_claim(&me->pid))
+		proc_exit(0);
+	before_shmem_exit(detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperWriter");
 
 	cpu_base = me->counts.cpu_ns - pgscale_worker_cpu_time();
 	worked_ns = pgscale_worker_clock();
-	before_shmem_exit(detach, (Datum) 0);
 	me->latch = MyLatch;
-	me->pid = MyProcPid;
 
 	pgscale_worker_rounds(write_round, write_failed);
 }

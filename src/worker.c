@@ -40,6 +40,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "pgstat.h"
 #include "postmaster/bgwriter.h"
 #include "postmaster/interrupt.h"
@@ -200,7 +201,8 @@ pgscale_worker_interrupts(void)
 
 /*
  * What bgwriter does after an error: the part of AbortTransaction() that a
- * process without transactions needs.
+ * process without transactions needs.  Before that, the transaction, should it
+ * have been in one that serves a request.
  */
 static void
 clean_up(MemoryContext context)
@@ -208,6 +210,9 @@ clean_up(MemoryContext context)
 	error_context_stack = NULL;
 	HOLD_INTERRUPTS();
 	EmitErrorReport();
+
+	AbortOutOfAnyTransaction();
+	CurrentResourceOwner = AuxProcessResourceOwner;
 
 	LWLockReleaseAll();
 	ConditionVariableCancelSleep();
