@@ -54,7 +54,7 @@ class Watch:
         self.look = look
         self.every = every
         self.series = collections.defaultdict(list)        # (name, what) -> [(seconds since the start, value)]
-        self.broken = None
+        self.broken = []        # looks that did not come off, and why
         self._file = open(file, "w")
         self._since = time.monotonic()
         self._stopping = threading.Event()
@@ -68,8 +68,8 @@ class Watch:
             try:
                 found = self.look()
             except Exception as error:
-                self.broken = repr(error)
-                return
+                self.broken.append(repr(error))
+                continue
             now = time.monotonic() - self._since
             for (name, what), number in found.items():
                 self.series[name, what].append((now, number))
