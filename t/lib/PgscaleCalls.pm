@@ -1,0 +1,160 @@
+# PgscaleCalls.pm: how each function and procedure of the extension is called sensibly, and a server on which there is something
+# for it to find. The tests that call all there is (fuzz, cancel) ask the catalog for what there is: whoever adds a function
+# adds a line here, or they fail and name it.
+package PgscaleCalls;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PgscaleTest;
+use PgscaleWire;
+
+our @EXPORT = qw(calls_node calls_unknown calls_known calls_state);
+
+# Arguments; more than one list where they take different ways. Those of an aggregate stand with what they are selected from.
+# undef: it cannot be called by itself.
+our %arguments = (
+    apply => [q{'work_mem'}],
+    apply_all => [ 'true', 'false' ],
+    buffer_usage => [''],
+    buffer_usage_sample => [ '', '4096' ],
+    clock_sweep => [''],
+    clock_sweep_reset => [''],
+    contention => [''],
+    flush_relation => [ q{'t'}, q{'t', true} ],
+    health => [''],
+    kernel_writeback => [''],
+    numa_buffers => [ '', 'true' ],
+    numa_nodes => [''],
+    os_evict => [q{'t'}],
+    query_waits => [''],
+    relation_buffers => [''],
+    relation_os_cache => [ '', q{'t'} ],
+    relocate_all_indexes => [q{'pg_default', 'there'}],
+    relocate_index => [ q{'p_pkey', 'there'}, q{'t_pkey', 'there', false, true} ],
+    relocate_indexes => [q{'p', 'there'}],
+    relocate_table => [ q{'p', 'there', 'lock', '1 ms'}, q{'t', 'there'} ],
+    relocation_cancel => ['job(false)'],
+    relocation_plan => [ q{'there', 1000000000, '1 s'}, q{'there', 1000000000, '1 ms'} ],
+    relocation_undo => ['job(true)'],
+    relocation_wait => [ 'job(false)', q{job(true), '1 h'} ],
+    revert => ['change(false), false, true'],
+    row_origin => ['1, 1'],
+    sampler_current => [ '', 'pg_backend_pid()' ],
+    sampler_history => [''],
+    sampler_profile => [''],
+    sampler_reset => [''],
+    sampler_stats => [''],
+    scalability => [''],
+    scalability_points => [''],
+    scalability_reset => [''],
+    set => [ q{'work_mem', (64 + i % 1000) || 'kB'}, q{'work_mem', (64 + i % 1000) || 'kB', true} ],
+    sweeper_reset => [''],
+    sweeper_stats => [''],
+    tablespace_latency => [ '', q{'pg_default'} ],
+    tuning_findings => [ '', q{'10 min', true} ],
+    tuning_journal => [''],
+    usl_fit => [ 'n, n / (1 + 0.1 * n)) FROM generate_series(1, 200000) n', 'array[1, 2, 4, 8, 16], array[1, 1.9, 3.5, 6, 8]' ],
+    usl_fit_add => undef,
+    usl_fit_combine => undef,
+    usl_fit_deserialize => undef,
+    usl_fit_end => undef,
+    usl_fit_serialize => undef,
+    usl_predict => [q{'(ok,1,0.1,0.01,1,5,4,6,7,6,8,9,1,9)', i}],
+    verify => [ 'change(false)', q{change(true), '1 min'} ],
+    wait_timeline => [ '', q{'1 s'} ],
+    wal_efficiency => [''],
+    writeback_reset => ['']);
+
+# A server with everything on, tables t and p (of 40 partitions), tablespace there, jobs and changes; job(first) and
+# change(first) are the first or last of these.
+sub calls_node
+{
+    my ($name, $conf) = @_;
+    my $statements = have_module('pg_stat_statements');
+    my $node = pgscale_node($name, preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''), conf => <<"EOC");
+log_line_prefix = '%m [%p] %e %b '
+max_worker_processes = 24
+pgscale.sampler_period = 1ms
+pgscale.sampler_history_idle = on
+pgscale.sweeper = on
+pgscale.sweeper_adaptive = off
+pgscale.writeback = on
+$conf
+EOC
+    my $place = $node->basedir . '/there';
+    my $db = wire($node);
+
+    mkdir $place or die $!;
+    $db->value('CREATE EXTENSION pg_stat_statements') if $statements;
+    $db->value("CREATE TABLESPACE there LOCATION '$place'");
+    $db->value($_) for (
+        'CREATE TABLE t (a int PRIMARY KEY, b text)',
+        q{INSERT INTO t SELECT i, repeat('x', 300) FROM generate_series(1, 50000) i},
+        'CREATE TABLE p (a int PRIMARY KEY, b text) PARTITION BY HASH (a)',
+        'CREATE INDEX ON p (b)',
+        q{DO $$ BEGIN FOR i IN 0..39 LOOP
+            EXECUTE format('CREATE TABLE p%s PARTITION OF p FOR VALUES WITH (MODULUS 40, REMAINDER %s)', i, i);
+        END LOOP; END $$},
+        q{INSERT INTO p SELECT i, i FROM generate_series(1, 4000) i},
+        q{CREATE FUNCTION job(first bool) RETURNS bigint LANGUAGE sql
+            AS $$ SELECT CASE WHEN first THEN min(job) ELSE max(job) END FROM pgscale.relocation_jobs $$},
+        q{CREATE FUNCTION change(first bool) RETURNS bigint LANGUAGE sql
+            AS $$ SELECT CASE WHEN first THEN min(change) ELSE max(change) END FROM pgscale.tuning_journal $$},
+        'ANALYZE',
+        q{SELECT pgscale.relocate_index('p_b_idx', 'there')},
+        q{CALL pgscale.set('work_mem', '4MB')},
+        q{SELECT pgscale.relocate_index('p0_pkey', 'there')});
+    $db->quit;
+    return $node;
+}
+
+# The names of routines that are not in the list above, as one text
+sub calls_unknown
+{
+    my $db = shift;
+    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace ORDER BY 1});
+
+    return join ' ', grep { !exists $arguments{$_} } map { $_->[0] } @{ $names->{rows} };
+}
+
+# All calls that are known, and all views. Each has a name, and what can be selected from, or for a procedure the name and type of its
+# result. i in it stands for a number.
+sub calls_known
+{
+    my $db = shift;
+    my @calls;
+
+    for my $row (@{ $db->run(q{SELECT proname, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
+            max(format_type(proargtypes[pronargs - 1], NULL)) FILTER (WHERE prokind = 'p')
+          FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace GROUP BY 1 ORDER BY 1})->{rows} })
+    {
+        my ($name, $result, $type) = @$row;
+        for my $list (@{ $arguments{$name} // [] })
+        {
+            my $call = "pgscale.$name($list" . ($list =~ / FROM / ? '' : ')');
+            push @calls, {
+                name => $call,
+                procedure => defined $result,
+                result => $result,
+                type => $type,
+                from => $list =~ / FROM / ? "(SELECT $call) q" : $call };
+        }
+    }
+    my $views = $db->run(q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace AND relkind = 'v' ORDER BY 1});
+    return @calls, map { { name => $_->[0], from => $_->[0], view => 1 } } @{ $views->{rows} };
+}
+
+# What a session is: who, with which settings of its own, and what it holds. Not its statement_timeout, which tests change, and not
+# its virtualxid, which is there twice for a moment when somebody waits for it.
+sub calls_state
+{
+    return q{SELECT concat_ws('|', current_user, session_user,
+        (SELECT string_agg(name || '=' || setting, ' ' ORDER BY name COLLATE "C") FROM pg_settings
+          WHERE source IN ('session', 'client', 'interactive', 'test') AND name <> 'statement_timeout'),
+        (SELECT count(*) FROM pg_cursors), (SELECT count(*) FROM pg_prepared_statements),
+        (SELECT string_agg(concat_ws(' ', locktype, relation::regclass, mode), ', ' ORDER BY locktype, relation, mode) FROM pg_locks
+          WHERE pid = pg_backend_pid() AND locktype <> 'virtualxid'))};
+}
+
+1;
