@@ -167,9 +167,9 @@ remember(PgscaleChange *change)
 	pgscale_verify_remember(change);
 }
 
-/* Changes the line; NULL, or the error that it was. */
+/* Changes the line; NULL, or the error that it was, with what has become of the line. */
 static ErrorData *
-act(const PgscaleChange *change)
+act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -178,7 +178,7 @@ act(const PgscaleChange *change)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		pgscale_line_change(change->setting, change->old_value, change->new_value);
+		pgscale_line_change(change->setting, change->old_value, change->new_value, fate);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -197,13 +197,14 @@ act(const PgscaleChange *change)
 
 /*
  * Makes the change, and writes it down before and after.  Returns NULL, or the
- * error for which it was not made.  The lock on changes must be held, and nothing
- * be left to do in this transaction.
+ * error; *made tells whether the file has it, as it may after an error.  The lock
+ * on changes must be held, and nothing be left to do in this transaction.
  */
 static ErrorData *
-make_change(PgscaleChange *change)
+make_change(PgscaleChange *change, bool *made)
 {
 	ErrorData  *error;
+	volatile PgscaleLineFate fate;
 	PgscaleLines lines;
 
 	change->id = pgscale_journal_begin(change);
@@ -211,11 +212,15 @@ make_change(PgscaleChange *change)
 	pgscale_journal_hold(change);
 
 	HOLD_INTERRUPTS();
-	error = act(change);
-	if (error)
-		pgscale_journal_failed(change->id, error->sqlerrcode, error->message);
-	else
+	error = act(change, &fate);
+	*made = !error || fate == PGSCALE_LINE_CHANGED;
+	if (*made)
 		pgscale_journal_applied(change);
+	else if (fate == PGSCALE_LINE_KEPT)
+		pgscale_journal_failed(change->id, error->sqlerrcode, error->message);
+	/* what is not known stays begun, for pgscale_journal_reconcile() */
+	if (error && fate != PGSCALE_LINE_KEPT)
+		pgscale_journal_noted(change->id, error->sqlerrcode, error->message);
 	next_transaction();
 	RESUME_INTERRUPTS();
 	if (error)
@@ -367,7 +372,8 @@ bool_argument(FunctionCallInfo fcinfo, int number, const char *name)
 static Datum
 change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
 {
-	ErrorData  *error = make_change(change);
+	bool		made;
+	ErrorData  *error = make_change(change, &made);
 	int64		id = change->id;
 
 	if (error)
@@ -546,11 +552,13 @@ advice_to_follow(void)
 
 /* Of what one advice failed for; the others are followed nevertheless. */
 static void
-tell_failed(const PgscaleFinding *finding, const ErrorData *error)
+tell_failed(const PgscaleFinding *finding, const ErrorData *error, bool made)
 {
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
-			 errmsg("\"%s\" was not set to \"%s\": %s", finding->setting, finding->recommended, error->message),
+			 made ? errmsg("\"%s\" was set to \"%s\", but: %s", finding->setting, finding->recommended, error->message)
+			 : errmsg("\"%s\" was not set to \"%s\": %s", finding->setting, finding->recommended, error->message),
+			 error->detail ? errdetail("%s", error->detail) : 0,
 			 error->hint ? errhint("%s", error->hint) : 0));
 }
 
@@ -564,6 +572,7 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	ErrorData  *volatile error = NULL;
+	bool		made = false;
 
 	/* nothing of one that failed */
 	memset(change, 0, sizeof(*change));
@@ -596,11 +605,11 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 			return false;
 		}
 		check_old_value(change);
-		error = make_change(change);
+		error = make_change(change, &made);
 	}
 	if (error)
-		tell_failed(finding, error);
-	return !error;
+		tell_failed(finding, error, made);
+	return made;
 }
 
 /* CALL pgscale.apply_all(dry_run, reload, changes) */

@@ -269,6 +269,17 @@ pgscale_journal_applied(const PgscaleChange *change)
 }
 
 void
+pgscale_journal_noted(int64 id, int sqlstate, const char *message)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_own_add_text(&parameters, message);
+	execute_all("UPDATE pgscale.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
+}
+
+void
 pgscale_journal_failed(int64 id, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};

@@ -73,6 +73,9 @@ extern void pgscale_journal_hold(const PgscaleChange *change);
 extern void pgscale_journal_applied(const PgscaleChange *change);
 extern void pgscale_journal_failed(int64 id, int sqlstate, const char *message);
 
+/* What went wrong, whatever its state is. */
+extern void pgscale_journal_noted(int64 id, int sqlstate, const char *message);
+
 extern void pgscale_journal_effective(int64 id, TimestampTz at);
 extern void pgscale_journal_outcome(int64 id, const char *outcome);
 

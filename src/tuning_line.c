@@ -5,7 +5,9 @@
  *
  * The file is read by the server's own parser and written by its own ALTER
  * SYSTEM, which checks the value and the user's privilege, writes a new file,
- * and puts it in the old one's place: so a failure leaves the old one as it was.
+ * and puts it in the old one's place.  If it fails before that, the old one is as
+ * it was; but what it does then, to have the new one survive a crash, can fail,
+ * too.  So after an error the file is read again.
  *
  * A value is passed to it as a numeric constant, which the grammar leaves as the
  * text that it was: such a constant is the one kind that is copied to the file as
@@ -331,12 +333,51 @@ before_write(ObjectAccessType access, Oid class, const char *name, int sub, void
 				 errhint("Call it again if it is still what you want.")));
 }
 
+/* Right after an error; the lock on the file is still held, if it was. */
+static PgscaleLineFate
+fate_of(const char *setting, const char *expected, const char *value)
+{
+	PgscaleLines lines;
+
+	pgscale_lines_read(&lines, true);
+	if (!lines.known)
+		return PGSCALE_LINE_UNKNOWN;
+	return pgscale_line_same(pgscale_line_of(&lines, setting), value) && !pgscale_line_same(expected, value)
+		? PGSCALE_LINE_CHANGED : PGSCALE_LINE_KEPT;
+}
+
+/* Why the line was not changed, or not as it should be, as far as the error itself does not tell. */
+static void
+explain(ErrorData *error, PgscaleLineFate fate)
+{
+	if (fate == PGSCALE_LINE_CHANGED)
+	{
+		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" has the new line all the same,"
+								" and so has the journal; but a crash of the machine may lose it.");
+		error->hint = pstrdup("Once the disk is well, set it again, or revert what pgscale.tuning_journal has.");
+	}
+	else if (fate == PGSCALE_LINE_UNKNOWN)
+	{
+		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read: whether it was changed is not known.");
+		error->hint = pstrdup("The next change of any setting finds it out, and pgscale.tuning_journal then has it.");
+	}
+
+	/*
+	 * before 17, not even a line of a library that is not loaded can be
+	 * removed
+	 */
+	else if (!error->hint)
+		error->hint = pstrdup(error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT
+							  ? "LOAD the library that defines it first." : "Nothing was changed.");
+}
+
 void
-pgscale_line_change(const char *setting, const char *expected, const char *value)
+pgscale_line_change(const char *setting, const char *expected, const char *value, volatile PgscaleLineFate *fate)
 {
 	MemoryContext context = CurrentMemoryContext;
 	AlterSystemStmt *statement = makeNode(AlterSystemStmt);
 
+	*fate = PGSCALE_LINE_KEPT;
 	statement->setstmt = makeNode(VariableSetStmt);
 	statement->setstmt->name = pstrdup(setting);
 	if (value)
@@ -362,15 +403,19 @@ pgscale_line_change(const char *setting, const char *expected, const char *value
 	}
 	PG_CATCH();
 	{
+		ErrorData  *error;
+
+		HOLD_INTERRUPTS();		/* the error has let go of them all */
 		object_access_hook_str = next_hook;
 		changing = NULL;
-
-		/*
-		 * before 17, not even a line of a library that is not loaded can be
-		 * removed
-		 */
-		rethrow(context, geterrcode() == ERRCODE_UNDEFINED_OBJECT
-				? "LOAD the library that defines it first." : "Nothing was changed.");
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		*fate = PGSCALE_LINE_UNKNOWN;	/* should reading it raise another */
+		*fate = fate_of(setting, expected, value);
+		explain(error, *fate);
+		RESUME_INTERRUPTS();
+		ReThrowError(error);
 	}
 	PG_END_TRY();
 	object_access_hook_str = next_hook;

@@ -48,10 +48,19 @@ extern bool pgscale_line_visible(const char *setting);
 /* The value as an error's text has it. */
 extern const char *pgscale_line_show(const char *setting, const char *value);
 
+/* What the file has after an error. */
+typedef enum PgscaleLineFate
+{
+	PGSCALE_LINE_KEPT,			/* not the new line */
+	PGSCALE_LINE_CHANGED,		/* the new one, all the same */
+	PGSCALE_LINE_UNKNOWN		/* it cannot be read */
+} PgscaleLineFate;
+
 /*
- * Changes the line, if it is still this one; else, or if it cannot be done, raises
- * an error and has changed nothing.
+ * Changes the line, if it is still this one; else, or if that fails, raises an
+ * error, with what has become of the line in *fate.
  */
-extern void pgscale_line_change(const char *setting, const char *expected, const char *value);
+extern void pgscale_line_change(const char *setting, const char *expected, const char *value,
+								volatile PgscaleLineFate *fate);
 
 #endif							/* PGSCALE_TUNING_LINE_H */

@@ -1,0 +1,215 @@
+# Changes of settings when the system fails, or when somebody cancels: each of the calls that open, write, sync or rename
+# postgresql.auto.conf fails in turn, memory is refused, a cancel or SIGTERM comes at it. Whatever it is, the journal then says what is true of
+# the file, all of it can be reverted, and the session is as it was.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my %kinds = (open => 1, write => 2, sync => 4, rename => 8, memory => 16);
+my ($EIO, $ENOMEM, $ENOSPC, $SIGINT, $SIGTERM) = (5, 12, 28, -2, -15);
+
+my $library = PostgreSQL::Test::Utils::tempdir() . '/faults.so';
+system("cc -shared -fPIC -o $library t/lib/faults.c -ldl >$library.out 2>&1") == 0
+  or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
+chmod 0755, $library or die $!;
+my $orders = PostgreSQL::Test::Utils::tempdir() . '/orders';
+
+sub order
+{
+    my (%order) = @_;
+
+    my $file;
+
+    open($file, '+<', $orders) or open($file, '>', $orders) or die $!;
+    print $file pack 'l6 Z64 Z1024', $order{pid} // 0, $order{kinds} // 0, $order{n} // 0, $order{error} // 0, 0, $order{always} // 0,
+      $order{word} // 'postgresql.auto.conf', $order{folder} // '/';
+    close $file;
+    return;
+}
+
+# How often it has happened, and how many calls were yet to come before it would
+sub orders_done { return (unpack 'l6', slurp_file($orders))[ 4, 2 ]; }
+
+order();
+$ENV{PGSCALE_FAULTS} = $orders;
+my $node;
+{
+    local $ENV{LD_PRELOAD} = $library;
+    # Without its sampler there is advice at once: to switch it on.
+    $node = pgscale_node('main', conf => <<'EOC');
+fsync = on
+pgscale.sampler = off
+checkpoint_timeout = 1h
+EOC
+}
+my $folder = $node->data_dir;
+my $watcher = session($node);
+$watcher->sql('CREATE TABLE committed (n int)');
+my $db = session($node);
+my $rows = 0;
+
+sub file { return slurp_file("$folder/postgresql.auto.conf"); }
+
+# The value of the line that a setting has, of which none here needs quotes; '-' if it has none
+sub line
+{
+    my $setting = shift;
+
+    return file() =~ /^\Q$setting\E = '(.*)'$/m ? $1 : '-';
+}
+
+# How the call ends when the n-th of these kinds is hit: its SQLSTATE, its answer, whether it was, and how many there were if not
+sub hit
+{
+    my ($call, %order) = @_;
+    my ($state, $answer) = ('57P01', 'the connection is lost');
+
+    order(pid => $db->pid, folder => $folder, %order);
+    eval { ($state, $answer) = $db->try("CALL pgscale.$call"); 1 } or do { $db->quit; $db = undef };
+    my ($hits, $left) = orders_done();
+    order();
+    $db //= session($node);
+    return ($state, $answer, $hits, $order{n} - $left);
+}
+
+# All that must be true then, of what a call may have done to the setting, whose line was this
+sub wrong
+{
+    my ($setting, $was, $last, $answer) = @_;
+    my $is = line($setting);
+    my @wrong;
+    my $row = sub {
+        return $watcher->sql("SELECT count(*) || ' ' || coalesce(max(split_part(state, ' ', 1) || ' ' || coalesce(old_value, '-') || ' '
+            || coalesce(new_value, '-')), '') FROM pgscale.tuning_journal WHERE change > $last AND setting = '$setting'");
+    };
+    my $before = $row->();
+
+    # the session first, with no statement before: it works, and keeps what it is told to
+    $rows++;
+    my ($state, $text) = $db->try("INSERT INTO committed VALUES ($rows)");
+    push @wrong, "insert: $text" if $state ne '00000';
+    push @wrong, 'what was committed is lost' if $watcher->sql('SELECT count(*) FROM committed') ne $rows;
+    push @wrong, 'the session has changed'
+      if $db->sql(q{SELECT current_user = session_user, current_setting('search_path'), current_setting('is_superuser'),
+        current_setting('transaction_isolation')}) ne 't|"$user", public|on|read committed';
+    push @wrong, 'it holds something: ' . $_
+      for split /\n/, $watcher->sql('SELECT backend_xmin, backend_xid, state FROM pg_stat_activity WHERE pid = ' . $db->pid
+        . q{ AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state <> 'idle')});
+    push @wrong, 'it holds a lock' if $watcher->sql('SELECT count(*) FROM pg_locks WHERE pid = ' . $db->pid) ne '0';
+    push @wrong, 'a file is left' if -e "$folder/postgresql.auto.conf.tmp";
+
+    # the next change finds out what is not known
+    $watcher->sql(q{SET client_min_messages = error; CALL pgscale.set('commit_siblings', '5', change => 0)});
+    my $after = $row->();
+    my $expected = $is eq $was ? qr/^(0 |1 failed .*)$/ : qr/^1 (applied|pending|overridden) \Q$was\E \Q$is\E$/;
+    push @wrong, "$was became $is, and the journal has $before, then $after" if $after !~ $expected;
+    # what it says at once must not be wrong either
+    push @wrong, "$was became $is, and the journal had $before" if $before !~ $expected && $before !~ /^1 begun /;
+    push @wrong, "it said: $answer" if $is ne $was && $answer =~ /Nothing was changed/;
+    return @wrong;
+}
+
+sub last_change { return $watcher->sql('SELECT coalesce(max(change), 0) FROM pgscale.tuning_journal'); }
+
+# Takes back all that stands since; the file must then be what it was.
+sub back
+{
+    my ($original, $last) = @_;
+    my @wrong;
+
+    for my $change (split /\n/, $watcher->sql(qq{SELECT change FROM pgscale.tuning_journal WHERE change > $last AND revert_of IS NULL
+        AND state NOT IN ('failed', 'reverted') ORDER BY change DESC}))
+    {
+        my ($state, $text) = $watcher->try("CALL pgscale.revert($change)");
+        push @wrong, "revert($change): $text" if $state ne '00000';
+    }
+    push @wrong, "the file is:\n" . file() if file() ne $original;
+    return @wrong;
+}
+
+# Each case: a call, its setting, and what is done first
+my $n_value = 0;
+my %calls = (
+    set => sub { my $value = 1000 + $n_value++; return ('work_mem', "set('work_mem', '${value}kB', reload => true)") },
+    revert => sub {
+        $watcher->sql(q{CALL pgscale.set('work_mem', '88kB', change => 0)});
+        return ('work_mem', 'revert(' . last_change() . ')');
+    },
+    apply_all => sub { return ('pgscale.sampler', 'apply_all(dry_run => false)') });
+
+$watcher->sql('SET client_min_messages = warning');
+my ($changed_although, $told) = (0, '');
+for my $case (
+    [ 'open', $EIO ], [ 'write', $ENOSPC ], [ 'sync', $EIO ], [ 'rename', $EIO ],
+    # from the n-th file call on, all of them: what was done cannot even be read again
+    [ 'open', $EIO, 1 ])
+{
+    my ($kind, $error, $always) = @$case;
+
+    for my $name ($always ? 'set' : sort keys %calls)
+    {
+        my @wrong;
+        my $n = 0;
+
+        for (;; $n++)
+        {
+            my ($original, $before) = (file(), last_change());
+            my ($setting, $call) = $calls{$name}->();
+            my ($was, $last) = (line($setting), last_change());
+            my ($state, $answer, $hits) = hit($call, kinds => $kinds{$kind}, n => $n, error => $error, always => $always);
+
+            push @wrong, map { "$n: $_" } wrong($setting, $was, $last, $answer);
+            if ($state ne '00000' && line($setting) ne $was)
+            {
+                $changed_although++;
+                $told = $answer if $answer =~ /has the new line/;
+            }
+            push @wrong, map { "$n, back: $_" } back($original, $before);
+            push @wrong, "$n: $state: $answer" if !$hits && $state ne '00000';
+            last if !$hits || @wrong || $n > 100;
+        }
+        is("@wrong", '', "$name, if each $kind of $n fails" . ($always ? ' and all that follow' : ''));
+        cmp_ok($n, '>', 0, 'there were such calls');
+    }
+}
+cmp_ok($changed_although, '>', 0, 'some changed the file all the same');
+like($told, qr/^DETAIL: .*has the new line all the same.*^HINT: /ms, 'and said so');
+
+# Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
+my $times = $ENV{PGSCALE_TEST_TIMES} // 1;
+my @moments = ([ 'refused memory', $ENOMEM, 10 * $times ], [ 'a cancel', $SIGINT, 12 * $times ], [ 'SIGTERM', $SIGTERM, 4 * $times ]);
+my $seed = $ENV{PGSCALE_TEST_SEED} // time;
+note "PGSCALE_TEST_SEED=$seed";
+srand $seed;
+for my $case (@moments)
+{
+    my ($what, $error, $moments) = @$case;
+    my $kinds = 0;
+    $kinds |= $_ for values %kinds;
+
+    for my $name (qw(set revert apply_all))
+    {
+        my (@wrong, $count);
+        my $failed = 0;
+
+        for my $moment (0 .. $moments)
+        {
+            my ($original, $before) = (file(), last_change());
+            my ($setting, $call) = $calls{$name}->();
+            my ($was, $last) = (line($setting), last_change());
+            my $n = $moment ? int rand $count : 1_000_000;
+            my ($state, $answer, $hits, $counted) = hit($call, kinds => $kinds, n => $n, error => $error);
+
+            $count = $counted unless $moment;
+            $failed++ if $state ne '00000';
+            push @wrong, map { "$n of $count ($state): $_" } wrong($setting, $was, $last, $answer), back($original, $before);
+            last if @wrong;
+        }
+        is("@wrong", '', "$what at any moment of $name");
+        cmp_ok($failed, '>', 0, "which ends it, some of the times");
+    }
+}
+done_testing();
