@@ -246,6 +246,18 @@ pgscale_kernel_memory(PgscaleKernelMemory *memory)
 	}
 }
 
+int64
+pgscale_kernel_meminfo(const char *name)
+{
+	char		text[FILE_BYTES];
+	int64		kb;
+
+	if (!read_file("/proc/meminfo", text, sizeof(text)))
+		return -1;
+	kb = number_of(text, name);
+	return kb < 0 ? -1 : kb * 1024;
+}
+
 double
 pgscale_kernel_io_pressure(void)
 {

@@ -87,6 +87,12 @@ typedef struct PgscaleKernelCounts
 
 extern void pgscale_kernel_counts(PgscaleKernelCounts *counts);
 
+/*
+ * A line of /proc/meminfo, by its name with the colon: bytes of what it has in kB,
+ * and 1024 times what it has without a unit; -1: unknown.
+ */
+extern int64 pgscale_kernel_meminfo(const char *name);
+
 /* Memory that this process may use: the machine's, or its cgroup's; -1: unknown. */
 extern int64 pgscale_kernel_ram(void);
 
