@@ -578,11 +578,12 @@ COMMENT ON VIEW pgscale.tuning_journal IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
 
 CREATE PROCEDURE pgscale.set(
-    setting text, value text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
+    setting text, value text, reload boolean DEFAULT false, force boolean DEFAULT false,
+    INOUT change bigint DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'pgscale_tuning_set'
 LANGUAGE C;
-COMMENT ON PROCEDURE pgscale.set(text, text, boolean, bigint) IS
-'ALTER SYSTEM with a way back: sets a setting to a value, as postgresql.conf would have it, or with NULL removes its line; shows the change';
+COMMENT ON PROCEDURE pgscale.set(text, text, boolean, boolean, bigint) IS
+'ALTER SYSTEM with a way back: sets a setting to a value, as postgresql.conf would have it, or with NULL removes its line; with force also if the server would not start again; shows the change';
 
 CREATE PROCEDURE pgscale.apply(
     setting text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
@@ -604,7 +605,7 @@ CREATE PROCEDURE pgscale.revert(
 AS 'MODULE_PATHNAME', 'pgscale_tuning_revert'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.revert(bigint, boolean, boolean, bigint) IS
-'gives a setting back the line that it had before a change, or none; with force also where it was changed by hand since';
+'gives a setting back the line that it had before a change, or none; with force also where it was changed since, by hand or by later changes, which then are reverted, too';
 
 CREATE FUNCTION pgscale.verify(
     change bigint, duration interval DEFAULT NULL,

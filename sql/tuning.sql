@@ -17,6 +17,8 @@ SELECT md5(pg_read_file('postgresql.auto.conf')) AS before \gset
 
 -- set, set again, back, and back again
 CALL pgscale.set('Work_Mem', '8MB');
+-- it said that nothing is in force yet
+SET client_min_messages = warning;
 SELECT * FROM lines();
 CALL pgscale.set('work_mem', '9MB');
 SELECT * FROM lines();
@@ -141,6 +143,7 @@ SELECT * FROM pgscale.verify(1, '-1 year');
 \echo :LAST_ERROR_SQLSTATE
 
 -- it ends transactions, so it cannot be within one
+RESET client_min_messages;
 BEGIN;
 CALL pgscale.set('work_mem', '1MB');
 \echo :LAST_ERROR_SQLSTATE
@@ -149,7 +152,7 @@ DO $$
 DECLARE
     change bigint;
 BEGIN
-    CALL pgscale.set('work_mem', '1MB', false, change);
+    CALL pgscale.set('work_mem', '1MB', change => change);
 EXCEPTION WHEN active_sql_transaction THEN
     RAISE NOTICE '% %', SQLSTATE, SQLERRM;
 END $$;
@@ -157,7 +160,7 @@ CREATE FUNCTION within() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     change bigint;
 BEGIN
-    CALL pgscale.set('work_mem', '1MB', false, change);
+    CALL pgscale.set('work_mem', '1MB', change => change);
     RETURN change;
 END $$;
 SELECT within();
@@ -209,7 +212,44 @@ CALL pgscale.revert(:change, reload => true, reverted_by => 0) \gset
 RESET search_path;
 DROP SCHEMA trap CASCADE;
 
+-- two that are stacked, and a hand on top
+SET client_min_messages = warning;
+CALL pgscale.set('work_mem', '1MB', change => 0) \gset lower_
+CALL pgscale.set('work_mem', '2MB', change => 0) \gset upper_
+ALTER SYSTEM SET work_mem = '3MB';
+\set VERBOSITY sqlstate
+CALL pgscale.revert(:lower_change);
+CALL pgscale.revert(:upper_change);
+\set VERBOSITY default
+CALL pgscale.revert(:lower_change, force => true, reverted_by => 0) \gset
+SELECT state, reverted_by = :reverted_by FROM journal() WHERE change IN (:lower_change, :upper_change);
+SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
+
+-- what would keep the server from starting is refused, unless by force
+SELECT max(change) AS last FROM journal() \gset
+\set VERBOSITY terse
+CALL pgscale.set('superuser_reserved_connections', '30');
+CALL pgscale.set('max_connections', '3');
+CALL pgscale.set('wal_level', 'minimal');
+CALL pgscale.set('shared_buffers', '7TB');
+CALL pgscale.set('min_dynamic_shared_memory', '100000GB');
+CALL pgscale.set('unix_socket_directories', '/no/such/folder');
+\set VERBOSITY default
+CALL pgscale.set('superuser_reserved_connections', '30');
+SELECT max(change) - :last AS more FROM journal();
+SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
+CALL pgscale.set('superuser_reserved_connections', '30', force => true, change => 0) \gset
+CALL pgscale.revert(:change, reverted_by => 0) \gset
+-- what the files have is what counts, not what the server has
+CALL pgscale.set('max_connections', '60', change => 0) \gset first_
+CALL pgscale.set('superuser_reserved_connections', '30', change => 0) \gset second_
+CALL pgscale.revert(:first_change);
+CALL pgscale.revert(:second_change, reverted_by => 0) \gset
+CALL pgscale.revert(:first_change, reverted_by => 0) \gset
+SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
+
 -- overridden for some
+RESET client_min_messages;
 ALTER DATABASE contrib_regression SET Work_Mem = '5MB';
 CALL pgscale.set('work_mem', '1MB', change => 0) \gset
 CALL pgscale.revert(:change, reverted_by => 0) \gset
@@ -220,17 +260,25 @@ SELECT state FROM journal() WHERE change = :change;
 CALL pgscale.revert(:change, reverted_by => 0) \gset
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 
--- without the extension there is no journal, and no trust in a table of that name
+-- without the extension there is no journal: what stays then is said; and no trust in a table of that name
 DROP FUNCTION journal();
+CALL pgscale.set('work_mem', '1MB', change => 0) \gset
+CALL pgscale.set('commit_delay', '11', change => 0) \gset
+CALL pgscale.set('commit_delay', '12', change => 0) \gset
+BEGIN;
+DROP EXTENSION pgscale;
+ROLLBACK;
+ALTER SYSTEM RESET work_mem;
+ALTER SYSTEM RESET commit_delay;
 DROP EXTENSION pgscale;
 \set VERBOSITY terse
 CREATE SCHEMA pgscale;
 CREATE TABLE pgscale.tuning_change (LIKE pg_class);
-CREATE PROCEDURE public.set(text, text, boolean, INOUT bigint) LANGUAGE C AS 'pgscale', 'pgscale_tuning_set';
-CALL public.set('work_mem', '1MB', false, NULL);
+CREATE PROCEDURE public.set(text, text, boolean, boolean, INOUT bigint) LANGUAGE C AS 'pgscale', 'pgscale_tuning_set';
+CALL public.set('work_mem', '1MB', false, false, NULL);
 \echo :LAST_ERROR_SQLSTATE
 DROP TABLE pgscale.tuning_change;
-CALL public.set('work_mem', '1MB', false, NULL);
+CALL public.set('work_mem', '1MB', false, false, NULL);
 \echo :LAST_ERROR_SQLSTATE
 DROP PROCEDURE public.set;
 DROP SCHEMA pgscale;

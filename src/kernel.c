@@ -249,7 +249,7 @@ pgscale_kernel_memory(PgscaleKernelMemory *memory)
 int64
 pgscale_kernel_meminfo(const char *name)
 {
-	char		text[FILE_BYTES];
+	char text[	FILE_BYTES];
 	int64		kb;
 
 	if (!read_file("/proc/meminfo", text, sizeof(text)))

@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "tuning.h"
+#include "tuning_drop.h"
 #include "tuning_evidence.h"
 
 /* Without an observation for so long the sampler is not at work. */
@@ -64,6 +65,7 @@ define_gucs(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+	pgscale_drop_install();
 }
 
 static void

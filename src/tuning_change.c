@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tuning_change.c
- *	  The procedures that change settings, and the way back.
+ *	  The procedures that change settings; the way back is tuning_revert.c.
  *
  * ALTER SYSTEM is no part of a transaction: so the journal's row, with the line
  * that the setting has, is committed and on disk before the file is touched, and
@@ -48,15 +48,16 @@
 #include "compat.h"
 #include "owntable.h"
 #include "pgscale.h"
+#include "tuning_change.h"
 #include "tuning_journal.h"
 #include "tuning_line.h"
 #include "tuning_rules.h"
+#include "tuning_start.h"
 #include "tuning_verify.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_set);
 PG_FUNCTION_INFO_V1(pgscale_tuning_apply);
 PG_FUNCTION_INFO_V1(pgscale_tuning_apply_all);
-PG_FUNCTION_INFO_V1(pgscale_tuning_revert);
 
 /* No object has this identifier; among those of the settings' privileges. */
 #define LOCK_CLASS		ParameterAclRelationId
@@ -101,8 +102,8 @@ check_reload(void)
  * Before anything else.  Leaves a connection to SPI, whose memory holds what is
  * needed until the end.
  */
-static void
-begin_call(FunctionCallInfo fcinfo, const char *procedure, bool reload)
+void
+pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
 {
 	CallContext *context = castNode(CallContext, fcinfo->context);
 
@@ -129,8 +130,8 @@ begin_call(FunctionCallInfo fcinfo, const char *procedure, bool reload)
 }
 
 /* From now on there are no other changes, in whatever database. */
-static void
-lock_changes(void)
+void
+pgscale_change_lock(void)
 {
 	LockSharedObjectForSession(LOCK_CLASS, LOCK_OBJECT, LOCK_SUB, ExclusiveLock);
 	/* sees what the last one to hold it has done */
@@ -149,8 +150,8 @@ end_call(void)
 }
 
 /* Reads the line that the setting has, and what it is judged by. */
-static void
-remember(PgscaleChange *change)
+void
+pgscale_change_remember(PgscaleChange *change)
 {
 	PgscaleLines lines;
 	const char *line;
@@ -297,9 +298,16 @@ reload_for(const PgscaleChange *changes, int n, bool reload)
 		const struct config_generic *record = pgscale_find_setting(changes[i].setting);
 
 		tell_overridden(&changes[i]);
+		if (record && record->reset_source == PGC_S_ARGV)
+			continue;
 		if (record && record->context == PGC_POSTMASTER)
 			ereport(NOTICE,
-					(errmsg("\"%s\" takes effect when the server is started next", record->name)));
+					(errmsg("\"%s\" takes effect when the server is started next", record->name),
+					 errhint("Restart the server.")));
+		else if (!reload)
+			ereport(NOTICE,
+					(errmsg("\"%s\" takes effect when the configuration is reloaded", changes[i].setting),
+					 errhint("SELECT pg_reload_conf(), or say reload => true.")));
 	}
 	if (!reload)
 		return;
@@ -343,8 +351,8 @@ result(FunctionCallInfo fcinfo, Datum value)
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, &value, &isnull));
 }
 
-static void
-raise_null(const char *parameter, const char *hint)
+void
+pgscale_change_null(const char *parameter, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -356,21 +364,21 @@ static char *
 setting_argument(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
-		raise_null("setting", "pg_settings lists the settings.");
+		pgscale_change_null("setting", "pg_settings lists the settings.");
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-static bool
-bool_argument(FunctionCallInfo fcinfo, int number, const char *name)
+bool
+pgscale_change_bool(FunctionCallInfo fcinfo, int number, const char *name)
 {
 	if (PG_ARGISNULL(number))
-		raise_null(name, "It is true or false.");
+		pgscale_change_null(name, "It is true or false.");
 	return PG_GETARG_BOOL(number);
 }
 
 /* Makes one change and ends the call. */
-static Datum
-change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
+Datum
+pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
 {
 	bool		made;
 	ErrorData  *error = make_change(change, &made);
@@ -384,8 +392,8 @@ change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
 }
 
 /* What is there may be something that could not be put back. */
-static void
-check_old_value(const PgscaleChange *change)
+void
+pgscale_change_check_old(const PgscaleChange *change)
 {
 	if (!pgscale_line_valid(change->setting, change->old_value))
 		ereport(WARNING,
@@ -395,21 +403,41 @@ check_old_value(const PgscaleChange *change)
 				 errhint("pgscale.tuning_journal keeps it.")));
 }
 
-/* CALL pgscale.set(setting, value, reload, change): NULL removes the line. */
+const char *
+pgscale_change_statement(const char *setting, const char *value, bool force)
+{
+	if (value && !pgscale_line_visible(setting))
+		value = "...";
+	return psprintf("CALL pgscale.set(%s, %s%s)", quote_literal_cstr(setting), value ? quote_literal_cstr(value) : "NULL",
+					force ? ", force => true" : "");
+}
+
+/* Would the server start with it?  Else says how it is changed all the same. */
+static void
+check_start(const PgscaleChange *change)
+{
+	pgscale_start_check(change->setting, change->new_value,
+						pgscale_change_statement(change->setting, change->new_value, true));
+}
+
+/* CALL pgscale.set(setting, value, reload, force, change): NULL removes the line. */
 Datum
 pgscale_tuning_set(PG_FUNCTION_ARGS)
 {
-	bool		reload = bool_argument(fcinfo, 2, "reload");
+	bool		reload = pgscale_change_bool(fcinfo, 2, "reload");
+	bool		force = pgscale_change_bool(fcinfo, 3, "force");
 	PgscaleChange change = {0};
 
-	begin_call(fcinfo, "set", reload);
+	pgscale_change_begin(fcinfo, "set", reload);
 	change.setting = setting_argument(fcinfo);
 	change.new_value = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
 	change.setting = unconstify(char *, pgscale_line_check(change.setting, change.new_value));
-	lock_changes();
-	remember(&change);
-	check_old_value(&change);
-	return change_one(fcinfo, &change, reload);
+	pgscale_change_lock();
+	pgscale_change_remember(&change);
+	if (!force)
+		check_start(&change);
+	pgscale_change_check_old(&change);
+	return pgscale_change_one(fcinfo, &change, reload);
 }
 
 /* What a rule has found, in the current memory context. */
@@ -488,13 +516,13 @@ raise_no_advice(const char *setting)
 Datum
 pgscale_tuning_apply(PG_FUNCTION_ARGS)
 {
-	bool		reload = bool_argument(fcinfo, 1, "reload");
+	bool		reload = pgscale_change_bool(fcinfo, 1, "reload");
 	PgscaleChange change = {0};
 	const PgscaleFinding *found = NULL;
 	ListCell   *cell;
 	char	   *setting;
 
-	begin_call(fcinfo, "apply", reload);
+	pgscale_change_begin(fcinfo, "apply", reload);
 	pgscale_require_preload();
 	setting = setting_argument(fcinfo);
 	if (!pgscale_find_setting(setting))
@@ -510,10 +538,11 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	if (!found)
 		raise_no_advice(setting);
 	follow(&change, found);
-	lock_changes();
-	remember(&change);
-	check_old_value(&change);
-	return change_one(fcinfo, &change, reload);
+	pgscale_change_lock();
+	pgscale_change_remember(&change);
+	check_start(&change);
+	pgscale_change_check_old(&change);
+	return pgscale_change_one(fcinfo, &change, reload);
 }
 
 static int
@@ -581,7 +610,8 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 	{
 		MemoryContextSwitchTo(context);
 		follow(change, finding);
-		remember(change);
+		pgscale_change_remember(change);
+		check_start(change);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -604,7 +634,7 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 					(errmsg("\"%s\" already is set to \"%s\", which is not in effect yet", change->setting, change->new_value)));
 			return false;
 		}
-		check_old_value(change);
+		pgscale_change_check_old(change);
 		error = make_change(change, &made);
 	}
 	if (error)
@@ -616,8 +646,8 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 Datum
 pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 {
-	bool		dry_run = bool_argument(fcinfo, 0, "dry_run");
-	bool		reload = bool_argument(fcinfo, 1, "reload");
+	bool		dry_run = pgscale_change_bool(fcinfo, 0, "dry_run");
+	bool		reload = pgscale_change_bool(fcinfo, 1, "reload");
 	List	   *advice;
 	ListCell   *cell;
 	PgscaleChange *changes;
@@ -625,13 +655,13 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	int			n = 0;
 	Datum		array;
 
-	begin_call(fcinfo, "apply_all", reload);
+	pgscale_change_begin(fcinfo, "apply_all", reload);
 	pgscale_require_preload();
 	advice = advice_to_follow();
 	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));
 	if (!dry_run)
-		lock_changes();
+		pgscale_change_lock();
 	foreach(cell, advice)
 	{
 		const PgscaleFinding *finding = lfirst(cell);
@@ -662,86 +692,4 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	else
 		SPI_finish();
 	return result(fcinfo, array);
-}
-
-/* How a value is set by hand, as a statement. */
-static const char *
-statement_for(const char *setting, const char *value)
-{
-	if (value && !pgscale_line_visible(setting))
-		value = "...";
-	return psprintf("CALL pgscale.set(%s, %s)", quote_literal_cstr(setting), value ? quote_literal_cstr(value) : "NULL");
-}
-
-/* May it be reverted, as far as the journal knows? */
-static void
-check_revertable(const PgscaleChange *change)
-{
-	int64		later;
-
-	if (change->foreign)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " is of %s", change->id, change->foreign),
-				 errdetail("Its row came here with a copy of that journal."),
-				 errhint("Revert it there; or have here what it replaced: %s.",
-						 statement_for(change->setting, change->old_value))));
-	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " already was reverted, by change " INT64_FORMAT, change->id, change->reverted_by),
-				 errhint("To make it again: %s.", statement_for(change->setting, change->new_value))));
-	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " was not made, so there is nothing to revert", change->id),
-				 errhint("pgscale.tuning_journal has its state and what went wrong.")));
-	if (change->revert_of != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " is itself the revert of change " INT64_FORMAT, change->id, change->revert_of),
-				 errhint("To have back what it replaced: %s.", statement_for(change->setting, change->old_value))));
-	later = pgscale_journal_later(change);
-	if (later != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" was changed again since, by change " INT64_FORMAT, change->setting, later),
-				 errhint("Revert that change first.")));
-}
-
-/* CALL pgscale.revert(change, reload, force, reverted_by) */
-Datum
-pgscale_tuning_revert(PG_FUNCTION_ARGS)
-{
-	bool		reload = bool_argument(fcinfo, 1, "reload");
-	bool		force = bool_argument(fcinfo, 2, "force");
-	PgscaleChange change;
-	PgscaleChange back = {0};
-
-	if (PG_ARGISNULL(0))
-		raise_null("change", "pgscale.tuning_journal lists the changes.");
-	begin_call(fcinfo, "revert", reload);
-	lock_changes();
-	if (!pgscale_journal_get(PG_GETARG_INT64(0), &change))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("there is no change " INT64_FORMAT " in this database's journal", PG_GETARG_INT64(0)),
-				 errhint("pgscale.tuning_journal lists the changes.")));
-	check_revertable(&change);
-	back.setting = unconstify(char *, pgscale_line_check(change.setting, change.old_value));
-	back.new_value = change.old_value;
-	back.revert_of = change.id;
-	remember(&back);
-	if (!force && !pgscale_line_same(back.old_value, change.new_value))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" was changed by hand since change " INT64_FORMAT, change.setting, change.id),
-				 errdetail("\"%s\" had %s from then on and has %s.", PG_AUTOCONF_FILENAME,
-						   pgscale_line_show(change.setting, change.new_value),
-						   pgscale_line_show(change.setting, back.old_value)),
-				 errhint("force => true replaces it by %s all the same.",
-						 pgscale_line_show(change.setting, change.old_value))));
-	if (force)
-		check_old_value(&back);
-	return change_one(fcinfo, &back, reload);
 }

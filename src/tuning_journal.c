@@ -230,6 +230,11 @@ pgscale_journal_get(int64 id, PgscaleChange *change)
 	return found;
 }
 
+/* What a revert, $1, of $2 reverts: that, and by force what stands above it. */
+#define REVERTED \
+	" (change = $2 OR (change > $2 AND change < $1 AND state = 'applied' AND revert_of IS NULL" \
+	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_OWN_HERE(3, 4) ")) "
+
 void
 pgscale_journal_hold(const PgscaleChange *change)
 {
@@ -241,7 +246,8 @@ pgscale_journal_hold(const PgscaleChange *change)
 		LockRelationOid(table, RowExclusiveLock);
 	pgscale_own_add_bigint(&parameters, change->id);
 	pgscale_own_add_bigint(&parameters, change->revert_of);
-	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change IN ($1, $2) ORDER BY change FOR UPDATE", &parameters) !=
+	pgscale_own_add_here(&parameters);
+	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change = $1 OR" REVERTED "ORDER BY change FOR UPDATE", &parameters) <
 		(change->revert_of == 0 ? 1 : 2))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -265,7 +271,8 @@ pgscale_journal_applied(const PgscaleChange *change)
 		return;
 	parameters.n = 1;
 	pgscale_own_add_bigint(&parameters, change->revert_of);
-	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE change = $2", &parameters);
+	pgscale_own_add_here(&parameters);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE" REVERTED, &parameters);
 }
 
 void
@@ -381,6 +388,25 @@ pgscale_journal_later(const PgscaleChange *change)
 	later = pgscale_own_bigint(0, 1);
 	finish();
 	return later;
+}
+
+int
+pgscale_journal_in_force(void)
+{
+	PgscaleParameters parameters = {0};
+	PgscaleLines lines;
+	uint64		n;
+	int			in_force = 0;
+
+	pgscale_lines_read(&lines, true);
+	pgscale_own_add_here(&parameters);
+	n = execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
+				" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
+				&parameters);
+	for (uint64 i = 0; i < n; i++)
+		in_force += pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
+	finish();
+	return in_force;
 }
 
 int

@@ -31,6 +31,7 @@
 #include "access/xlog.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/pg_shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -144,15 +145,19 @@ coming(const Change *change, const char *name)
 	if (!record || record->reset_source == PGC_S_ARGV)
 		return running(name);
 	text = in_files(change, name);
+
 	switch (record->vartype)
 	{
 		case PGC_BOOL:
-			return text && parse_bool(text, &truth) ? truth : ((struct config_bool *) record)->boot_val;
+			return text &&parse_bool(text, &truth) ? truth : ((struct config_bool *) record)->boot_val;
+
 		case PGC_INT:
-			return text && parse_int(text, &number, record->flags, NULL) ? number : ((struct config_int *) record)->boot_val;
+			return text &&parse_int(text, &number, record->flags, NULL) ? number : ((struct config_int *) record)->boot_val;
+
 		case PGC_ENUM:
-			return text && config_enum_lookup_by_name((struct config_enum *) record, text, &number)
-				? number : ((struct config_enum *) record)->boot_val;
+			return text &&config_enum_lookup_by_name((struct config_enum *) record, text, &number)
+			?			number : ((struct config_enum *) record)->boot_val;
+
 		default:
 			elog(ERROR, "setting \"%s\" is no number", name);
 	}
@@ -260,7 +265,7 @@ bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
 }
 
 static int64
-now(const Change *change, const char *name)
+running_of(const Change *change, const char *name)
 {
 	return running(name);
 }
@@ -282,7 +287,7 @@ check_memory(const Change *change)
 	if (!is_one_of(change->setting, sizes))
 		return;
 	/* one that takes less than the running server is not in question */
-	needs = has + bytes_of(coming, change) - bytes_of(now, change);
+	needs = has + bytes_of(coming, change) - bytes_of(running_of, change);
 	if (needs > has && ram > 0 && needs > ram)
 		refuse(change, psprintf("It would take %s of shared memory, and there are %s of memory for it.",
 								pretty(needs), pretty(ram)));
@@ -343,11 +348,12 @@ check_sockets(const Change *change)
 	if (pg_strcasecmp(change->setting, "unix_socket_directories") != 0)
 		return;
 	text = in_files(change, change->setting);
-	if (!text || !SplitDirectoriesString(text, ',', &folders) || folders == NIL)
+
+	if (!text ||!SplitDirectoriesString(text, ',', &folders) || folders == NIL)
 		return;
 	foreach(cell, folders)
 		if (*(char *) lfirst(cell) == '@' || access(lfirst(cell), W_OK | X_OK) == 0)
-			return;
+		return;
 	refuse(change, "It names no folder in which the server can make a socket.");
 }
 

@@ -188,6 +188,9 @@ typedef struct Windows
 	PgscaleEvidence *after;
 	int			after_n;
 	int64		ms;				/* of each */
+	int64		before_ms;		/* all that is known of each */
+	int64		after_ms;
+	bool		over;			/* there will be no more of the latter */
 	TimestampTz since;			/* all of it */
 	TimestampTz until;
 	const char *cannot;			/* NULL: it can */
@@ -244,22 +247,32 @@ choose_windows(const PgscaleChange *change, int64 ms, Windows *windows)
 		windows->cannot = not_in_effect(change);
 		return;
 	}
+	if (change->other_node)
+	{
+		windows->cannot = "cannot tell: it was made on another node, and what was recorded before it is that node's";
+		return;
+	}
 	if (before->n == 0)
 	{
-		windows->cannot = "cannot tell: no evidence was recorded before the change";
+		windows->cannot = "cannot tell: no evidence was recorded before the change; waiting does not help";
 		return;
 	}
 	windows->after = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
 	windows->after_n = pgscale_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
 	before_ms = (int64) before->n * PGSCALE_EVIDENCE_MS;
 	after_ms = (int64) windows->after_n * PGSCALE_EVIDENCE_MS;
+	windows->before_ms = before_ms;
+	windows->after_ms = after_ms;
+	windows->over = end < GetCurrentTimestamp() - USECS_PER_SEC;
 	need_ms = ms ? ms : LEAST_MS;
 	windows->ms = ms ? ms : Min(before_ms, after_ms);
 	if (before_ms < need_ms)
-		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded before the change, of " INT64_FORMAT " s",
+		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded before the change, of " INT64_FORMAT " s;"
+								   " waiting does not help",
 								   before_ms / 1000, need_ms / 1000);
-	else if (after_ms < need_ms && end < GetCurrentTimestamp() - USECS_PER_SEC)
-		windows->cannot = psprintf("cannot tell: it was in effect for " INT64_FORMAT " s, of " INT64_FORMAT " s",
+	else if (after_ms < need_ms && windows->over)
+		windows->cannot = psprintf("cannot tell: it was in effect for " INT64_FORMAT " s, of " INT64_FORMAT " s;"
+								   " waiting does not help",
 								   after_ms / 1000, need_ms / 1000);
 	else if (after_ms < need_ms)
 		windows->cannot = psprintf("cannot tell yet: wait " INT64_FORMAT " s more",
@@ -290,6 +303,39 @@ typedef struct Comparison
 	const char *reason;
 } Comparison;
 
+/*
+ * How much longer would tell, if all goes on like this?  The interval shrinks as
+ * the square root of the time.
+ */
+static const char *
+how_long(const Windows *windows, double difference, double half)
+{
+	double		times = difference == 0 ? INFINITY : pow(half / difference, 2);
+	double		need_ms = ceil(times * windows->ms / 60000) * 60000;
+
+	if (need_ms > WINDOW_MS)
+		return psprintf("a difference this small would take more than the %d s of evidence that are kept", (int) (WINDOW_MS / 1000));
+	if (need_ms > windows->before_ms)
+		return psprintf("it would take about %.0f s of each, and " INT64_FORMAT " s were recorded before the change:"
+						" waiting does not help", need_ms / 1000, windows->before_ms / 1000);
+	if (need_ms <= windows->after_ms)
+		return psprintf("a duration of about %.0f s would tell", need_ms / 1000);
+	if (windows->over)
+		return psprintf("it would take about %.0f s of each, and it was in effect for " INT64_FORMAT " s: waiting does not help",
+						need_ms / 1000, windows->after_ms / 1000);
+	return psprintf("about %.0f s more would tell, if it goes on like this", (need_ms - windows->after_ms) / 1000);
+}
+
+/* The same of a metric that is known of too few records. */
+static const char *
+how_many_more(const Windows *windows, const PgscaleSeries *before, const PgscaleSeries *after)
+{
+	if (before->n < PGSCALE_SERIES_MIN || windows->over)
+		return "waiting does not help";
+	return psprintf("%d s more in which it is known would tell",
+					Max(PGSCALE_SERIES_MIN - after->n, 1) * PGSCALE_EVIDENCE_MS / 1000);
+}
+
 static Comparison
 compare(const Windows *windows, const PgscaleMetric *metric, int others)
 {
@@ -311,8 +357,9 @@ compare(const Windows *windows, const PgscaleMetric *metric, int others)
 	half = pgscale_series_difference(&c.before, &c.after);
 	if (isnan(half))
 	{
-		c.reason = psprintf("cannot tell: %s is known of %d records before and %d after, of at least %d",
-							metric->name, c.before.n, c.after.n, PGSCALE_SERIES_MIN);
+		c.reason = psprintf("cannot tell: %s is known of %d records before and %d after, of at least %d; %s",
+							metric->name, c.before.n, c.after.n, PGSCALE_SERIES_MIN,
+							how_many_more(windows, &c.before, &c.after));
 		return c;
 	}
 	difference = c.after.mean - c.before.mean;
@@ -329,7 +376,8 @@ compare(const Windows *windows, const PgscaleMetric *metric, int others)
 		c.verdict = metric->less_is_better ? "better" : "worse";
 	c.reason = psprintf("%g %s, %g before, over " INT64_FORMAT " s each%s%s", c.after.mean, metric->unit, c.before.mean,
 						windows->ms / 1000,
-						strcmp(c.verdict, "cannot tell") == 0 ? "; the interval of the difference has zero in it" : "",
+						strcmp(c.verdict, "cannot tell") != 0 ? "" :
+						psprintf("; the interval of the difference has zero in it: %s", how_long(windows, difference, half)),
 						others == 0 ? "" : psprintf("; %d other changes of settings took place meanwhile", others));
 	return c;
 }

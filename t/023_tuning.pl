@@ -435,8 +435,32 @@ for my $call (q{set('work_mem', '1MB')}, 'revert(1)', q{apply('work_mem')}, 'app
     is($state, '25006', "no $call on a standby");
     like($answer, qr/on a standby.*^HINT: /ms, 'with a hint');
 }
+like(($db->try(q{CALL pgscale.set('max_connections', '60')}))[1], qr/NOTICE: .*a standby on which "max_connections" is less than 60/,
+    'what standbys must follow is told');
+change($db, 'revert(' . last_change() . ')');
+
+# Once it is promoted, it has the primary's journal, and a postgresql.auto.conf of its own.
+my @of_primary = map { change($db, "set('work_mem', '${_}MB')") } 6 .. 8;
+until_ok(sub { $on_standby->sql('SELECT max(change) FROM pgscale.tuning_journal') eq $of_primary[2] }, 'changes of the primary');
+is($on_standby->sql("SELECT state FROM pgscale.tuning_journal WHERE change = $of_primary[2]"), 'not on this node', 'are not on a standby');
+$standby->promote;
+is($on_standby->sql("SELECT state, node FROM pgscale.tuning_journal WHERE change = $of_primary[2]"),
+    'not on this node|' . qx(uname -n | tr -d '\n') . ':' . $node->data_dir, 'nor on a promoted node, which tells where they are');
+($state, $answer) = $on_standby->try("CALL pgscale.revert($of_primary[2])");
+is($state, '55000', 'what is not there is not reverted');
+like($answer, qr/made on another node, .*HINT: .*To make the change here: CALL pgscale.set\('work_mem', '8MB'\)/s, 'and how to make it is told');
+like($on_standby->sql("SELECT reason FROM pgscale.verify($of_primary[2]) LIMIT 1"), qr/^cannot tell/, 'nor verified');
+my $again = change($on_standby, q{set('work_mem', '8MB')});
+like($on_standby->sql("SELECT state FROM pgscale.tuning_journal WHERE change = $again"), qr/^(applied|pending)/, 'it can be made there');
+change($on_standby, "revert($again)");
+is(($on_standby->try("CALL pgscale.revert($of_primary[0])"))[0], '55000', 'one below others');
+like(($on_standby->try("CALL pgscale.revert($of_primary[0], force => true)"))[1], qr/^\d+\z/m, 'is reverted with them by force');
+is($on_standby->sql("SELECT string_agg(DISTINCT state, ' ') FROM pgscale.tuning_journal WHERE change IN (" . join(',', @of_primary) . ')'),
+    'reverted', 'and none is left');
 $on_standby->quit;
 $standby->stop;
+change($db, "revert($_)") for reverse @of_primary;
+is(file(), $before, 'where they were made they are reverted one by one');
 
 # At random: changes, reverts, and hands in between. Here is a model of what must happen: of each setting a stack of changes that
 # stand, of which the last can be reverted, if the line still is what it made it.
