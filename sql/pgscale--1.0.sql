@@ -351,6 +351,8 @@ COMMENT ON FUNCTION pgscale.row_origin(bigint, oid) IS
 -- Written and read by the library alone; what users see is relocation_jobs.
 CREATE TABLE pgscale.relocation_job (
     job bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    cluster bigint NOT NULL,
+    database oid NOT NULL,
     kind text NOT NULL,
     relation oid NOT NULL,
     heap oid NOT NULL,
@@ -381,7 +383,8 @@ CREATE TABLE pgscale.relocation_job (
     new_index oid,
     before text,
     sqlstate text,
-    message text);
+    message text,
+    detail text);
 CREATE UNIQUE INDEX relocation_job_open ON pgscale.relocation_job (relation) WHERE finished_at IS NULL;
 COMMENT ON TABLE pgscale.relocation_job IS
 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
@@ -391,7 +394,13 @@ COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
 CREATE VIEW pgscale.relocation_jobs AS
     SELECT j.job, j.kind, j.relation_name AS relation, j.heap_name AS "table",
            j.source_name AS source, j.target_name AS target, j.role_name AS requested_by,
-           j.requested_at, j.started_at, j.finished_at, j.state,
+           j.requested_at, j.started_at, j.finished_at,
+           -- by what everybody may call: whoever may read the view reads it all
+           CASE WHEN j.finished_at IS NULL AND
+                     (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
+                      j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'
+                ELSE j.state
+           END AS state,
            CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
            CASE WHEN j.finished_at IS NOT NULL THEN NULL
                 WHEN p.blocks_total > 0 THEN round(100.0 * p.blocks_done / p.blocks_total, 1)
@@ -400,7 +409,13 @@ CREATE VIEW pgscale.relocation_jobs AS
            END AS percent,
            j.bytes, j.bytes_after, j.attempts,
            CASE WHEN j.state IN ('queued', 'waiting') THEN j.not_before END AS wait_until,
-           j.block_ms_predicted, j.sqlstate, j.message, j.undo_of
+           j.block_ms_predicted, j.sqlstate,
+           -- an error's words may hold values of rows
+           CASE WHEN j.detail IS NOT NULL AND
+                     (pg_has_role(j.role, 'USAGE') OR
+                      has_table_privilege(j.heap, 'SELECT') AND NOT row_security_active(j.heap)) THEN j.detail
+                ELSE j.message
+           END AS message, j.undo_of
       FROM pgscale.relocation_job j
       LEFT JOIN pg_stat_progress_create_index p
            ON p.pid = j.pid AND p.datname = current_database()
@@ -466,14 +481,14 @@ COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 CREATE FUNCTION pgscale.tablespace_latency(
     tablespace name DEFAULT NULL,
     OUT tablespace name, OUT reads integer,
-    OUT read_ms double precision, OUT max_ms double precision,
+    OUT read_ms double precision, OUT max_ms double precision, OUT spread double precision,
     OUT sequential_mb_s double precision, OUT random_page_cost double precision,
-    OUT status text)
+    OUT device text, OUT status text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tablespace_latency'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
-'what the device below a tablespace, or each one, can do, measured now past all caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests: greatest(1, 0.1 * read_ms / ms of a page read in sequence), since PostgreSQL''s documentation has its default of 4 stand for 40 times slower reads of which 90 % are cached';
+'what the device below a tablespace, or each one, can do, measured now past all caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests: greatest(1, 0.1 * read_ms / ms of a page read in sequence), since PostgreSQL''s documentation has its default of 4 stand for 40 times slower reads of which 90 % are cached; none where the rounds of the measurement disagree';
 
 CREATE VIEW pgscale.tablespace_latency AS
     SELECT * FROM pgscale.tablespace_latency(NULL) ORDER BY tablespace;

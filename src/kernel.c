@@ -28,6 +28,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "storage/fd.h"
+
 #include "kernel.h"
 
 /* Libraries and headers older than the kernel lack these. */
@@ -291,6 +293,61 @@ pgscale_kernel_disk(dev_t device, PgscaleDisk *disk)
 	disk->writes = writes;
 	disk->write_bytes = write_sectors * SECTOR_BYTES;
 	disk->busy_ms = busy_ms;
+	return true;
+}
+
+/*
+ * The only entry of a folder other than "." and ".."; false if there are none or
+ * several.
+ */
+static bool
+only_entry(const char *path, char *name, Size size)
+{
+	DIR		   *dir = AllocateDir(path);
+	struct dirent *entry;
+	int			n = 0;
+
+	if (dir == NULL)
+		return false;
+	while ((entry = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+		if (entry->d_name[0] != '.')
+		{
+			strlcpy(name, entry->d_name, size);
+			n++;
+		}
+	FreeDir(dir);
+	return n == 1;
+}
+
+/* What is made of other devices, one on the other. */
+#define MAX_LAYERS	8
+
+/* A loop device stays itself: what limits it may not be what limits the disk. */
+bool
+pgscale_kernel_device(const char *path, char *name, Size size)
+{
+	struct stat status;
+	char		link[MAXPGPATH];
+	char		folder[MAXPGPATH];
+	char		slave[MAXPGPATH];
+
+	if (stat(path, &status) != 0)
+		return false;
+	snprintf(name, size, "%u:%u", major(status.st_dev), minor(status.st_dev));
+	snprintf(link, sizeof(link), "/sys/dev/block/%s", name);
+	for (int layer = 0; layer < MAX_LAYERS && realpath(link, folder); layer++)
+	{
+		char		file[MAXPGPATH + 16];
+
+		snprintf(file, sizeof(file), "%s/partition", folder);
+		if (access(file, F_OK) == 0)
+			*strrchr(folder, '/') = '\0';
+		strlcpy(name, strrchr(folder, '/') + 1, size);
+		snprintf(file, sizeof(file), "%s/slaves", folder);
+		if (!only_entry(file, slave, sizeof(slave)))
+			break;
+		snprintf(link, sizeof(link), "/sys/class/block/%s", slave);
+	}
 	return true;
 }
 

@@ -78,6 +78,13 @@ typedef struct PgscaleDisk
 /* False if there is no such device, as below tmpfs or overlay. */
 extern bool pgscale_kernel_disk(dev_t device, PgscaleDisk *disk);
 
+/*
+ * The name of the disk below a path; of a file system without one, its number.
+ * Partitions, logical volumes and encrypted ones have that of the disk that they
+ * lie on, if that is one.  False if there is no such path.
+ */
+extern bool pgscale_kernel_device(const char *path, char *name, Size size);
+
 /* What the kernel counts since it started; -1 where unknown. */
 typedef struct PgscaleKernelCounts
 {

@@ -28,6 +28,7 @@
 #include "compat.h"
 #include "relocate.h"
 #include "relocate_launcher.h"
+#include "relocate_open.h"
 #include "relocate_share.h"
 #include "worker.h"
 
@@ -115,11 +116,25 @@ health(PgscaleHealth *health)
 	}
 }
 
+static void
+shmem_request(void)
+{
+	pgscale_relocation_share_request();
+	pgscale_relocation_open_request();
+}
+
+static void
+shmem_startup(void)
+{
+	pgscale_relocation_share_startup();
+	pgscale_relocation_open_startup();
+}
+
 const PgscaleModule pgscale_relocate_module = {
 	.name = "relocation",
 	.define_gucs = define_gucs,
-	.shmem_request = pgscale_relocation_share_request,
-	.shmem_startup = pgscale_relocation_share_startup,
+	.shmem_request = shmem_request,
+	.shmem_startup = shmem_startup,
 	.register_workers = pgscale_relocation_launcher_register,
 	.health = health,
 };

@@ -16,7 +16,12 @@
  * deadlock.  A row that says a worker is at it, while none is, was left behind
  * by a worker that ended, or by a crash: whoever comes next puts it back.
  *
- * How the table is written on behalf of users: owntable.c.
+ * How the table is written on behalf of users, and whose its rows are: owntable.c.
+ *
+ * Why an attempt failed are the words of an error, which may hold values of rows:
+ * of a key that is there twice, or of what an index' function could not read.  So
+ * there are two: a message for everybody who may see that there is a job, and the
+ * detail, which the view shows to those who may read the table.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -53,12 +58,37 @@ execute_alone(const char *statement, PgscaleParameters *parameters)
 	return pgscale_own_execute_alone(&jobs, statement, parameters);
 }
 
+#define HERE	PGSCALE_OWN_HERE(1, 2)
+
+/*
+ * Rows of another database or server, which came with a copy, are not to act
+ * here; nor shall they stand in the way.  What an attempt had left behind when
+ * the copy was made came with it, under the same OID, and is cleaned up.
+ */
+static void
+end_copied(void)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_here(&parameters);
+	execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
+			" database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
+			" state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
+			" finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+			" not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
+			" message = 'it was asked for in ' || pgscale.row_origin(cluster, database) || ', of which this is a copy'"
+			" WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
+	SPI_finish();
+}
+
 int64
 pgscale_job_add(const PgscaleJob *job, int64 *other)
 {
 	PgscaleParameters parameters = {0};
 	int64		id = 0;
 
+	end_copied();
+	CommandCounterIncrement();
 	pgscale_own_add_text(&parameters, job->is_table ? "table" : "index");
 	pgscale_own_add_oid(&parameters, job->relation);
 	pgscale_own_add_oid(&parameters, job->heap);
@@ -71,12 +101,14 @@ pgscale_job_add(const PgscaleJob *job, int64 *other)
 	pgscale_own_add(&parameters, FLOAT8OID, Float8GetDatum(job->block_ms));
 	pgscale_own_add_bigint(&parameters, job->bytes);
 	pgscale_own_add_bigint(&parameters, job->undo_of);
+	pgscale_own_add_here(&parameters);
 	if (execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
-				" source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of)"
+				" source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
+				" cluster, database)"
 				" VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
 				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
 				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
-				" $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0))"
+				" $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
 				" ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
 		id = pgscale_own_bigint(0, 1);
 	SPI_finish();
@@ -94,17 +126,19 @@ pgscale_job_add(const PgscaleJob *job, int64 *other)
 }
 
 int64
-pgscale_jobs_bytes_to(Oid target)
+pgscale_jobs_to(Oid target, int64 *bytes)
 {
 	PgscaleParameters parameters = {0};
-	int64		bytes;
+	int64		n;
 
+	pgscale_own_add_here(&parameters);
 	pgscale_own_add_oid(&parameters, target);
-	execute("SELECT sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $1 AND finished_at IS NULL",
+	execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
 			&parameters, false);
-	bytes = pgscale_own_bigint(0, 1);
+	n = pgscale_own_bigint(0, 1);
+	*bytes = pgscale_own_bigint(0, 2);
 	SPI_finish();
-	return bytes;
+	return n;
 }
 
 #define JOB_COLUMNS \
@@ -187,7 +221,7 @@ pgscale_job_cancel(int64 id, bool begun)
 	done = execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
 				   " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
 				   " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
-				   " sqlstate = '57014', message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
+				   " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
 				   " WHERE job = $1 AND finished_at IS NULL AND ($2 OR state IN ('queued', 'waiting'))", &parameters, false);
 	SPI_finish();
 	return done == 1;
@@ -209,12 +243,13 @@ pgscale_jobs_here(void)
 static void
 put_back_orphans(void)
 {
-	PgscaleParameters none = {0};
+	PgscaleParameters here = {0};
 	uint64		rows;
 	int64	   *orphans;
 	int			n = 0;
 
-	rows = execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying')", &none, false);
+	pgscale_own_add_here(&here);
+	rows = execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -229,8 +264,8 @@ put_back_orphans(void)
 
 		pgscale_own_add_bigint(&parameters, orphans[i]);
 		execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
-				" not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02',"
-				" message = 'the server or the worker crashed during the attempt'"
+				" not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
+				" message = 'the server or the worker ended during the attempt without a word'"
 				" WHERE job = $1", &parameters, false);
 		SPI_finish();
 	}
@@ -239,7 +274,7 @@ put_back_orphans(void)
 
 /* Jobs whose table no other worker is at. */
 #define CLAIMABLE \
-	" FROM pgscale.relocation_job j WHERE state IN ('queued', 'waiting')" \
+	" FROM pgscale.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
 	" AND NOT EXISTS (SELECT FROM pgscale.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
 
 bool
@@ -261,10 +296,12 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 	if (OidIsValid(table) && pgscale_own_table(&jobs, &owner) == table)
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
+		end_copied();
 		put_back_orphans();
 		PopActiveSnapshot();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		/* what is cancelled at the same time is left alone */
+		pgscale_own_add_here(&parameters);
 		found = execute("SELECT " JOB_COLUMNS CLAIMABLE " AND not_before <= pg_catalog.clock_timestamp()"
 						" ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
 		if (found)
@@ -273,14 +310,16 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 			SPI_finish();
 			/* before the row says so, so that nobody takes it for an orphan */
 			pgscale_relocation_at_work(job->id);
+			parameters.n = 0;
 			pgscale_own_add_bigint(&parameters, job->id);
 			pgscale_own_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
-			execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL,"
+			execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
 					" message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
 					" started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
 			SPI_finish();
 			CommandCounterIncrement();
 			parameters.n = 0;
+			pgscale_own_add_here(&parameters);
 			*more = execute("SELECT" CLAIMABLE " AND not_before <= pg_catalog.clock_timestamp() LIMIT 1",
 							&parameters, false) > 0;
 		}
@@ -293,12 +332,14 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 }
 
 TimestampTz
-pgscale_jobs_next(void)
+pgscale_jobs_next(bool *open)
 {
-	PgscaleParameters none = {0};
+	PgscaleParameters here = {0};
 	TimestampTz next = DT_NOEND;
 	Oid			owner;
 
+	*open = false;
+	pgscale_own_add_here(&here);
 	StartTransactionCommand();
 	if (OidIsValid(pgscale_own_table(&jobs, &owner)))
 	{
@@ -306,10 +347,13 @@ pgscale_jobs_next(void)
 		Datum		value;
 
 		PushActiveSnapshot(GetTransactionSnapshot());
-		execute("SELECT min(not_before)" CLAIMABLE, &none, false);
+		execute("SELECT min(not_before)" CLAIMABLE, &here, false);
 		value = pgscale_own_column(0, 1, &isnull);
 		if (!isnull)
 			next = DatumGetTimestampTz(value);
+		SPI_finish();
+		execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
+		*open = pgscale_own_bigint(0, 1) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
 	}
@@ -327,7 +371,7 @@ pgscale_job_begin_attempt(PgscaleJob *job)
 
 	pgscale_own_add_bigint(&parameters, job->id);
 	execute_alone("UPDATE pgscale.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
-				  " sqlstate = NULL, message = NULL" MINE, &parameters);
+				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
 	job->attempts++;
 }
 
@@ -345,6 +389,7 @@ add_word(PgscaleParameters *parameters, const PgscaleJobWord *word)
 {
 	pgscale_own_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
 	pgscale_own_add_text(parameters, word ? word->message : NULL);
+	pgscale_own_add_text(parameters, word ? word->detail : NULL);
 }
 
 void
@@ -358,8 +403,8 @@ pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, c
 	add_word(&parameters, why);
 	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
 	pgscale_own_add_oid(&parameters, job->new_index);
-	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, cancel = $6,"
-				  " new_index = nullif($7, 0),"
+	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
+				  " new_index = nullif($8, 0),"
 				  " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'" MINE, &parameters);
 }
 
@@ -373,9 +418,9 @@ pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *
 	add_word(&parameters, why);
 	pgscale_own_add_oid(&parameters, job->new_index);
 	pgscale_own_add_bigint(&parameters, job->bytes_after);
-	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4,"
-				  " new_index = nullif($5, 0), finished_at = pg_catalog.clock_timestamp(),"
-				  " bytes_after = nullif($6, 0)" MINE, &parameters);
+	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
+				  " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(),"
+				  " bytes_after = nullif($7, 0)" MINE, &parameters);
 }
 
 void

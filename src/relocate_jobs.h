@@ -54,6 +54,8 @@ typedef struct PgscaleJobWord
 {
 	int			sqlstate;
 	const char *message;
+	const char *detail;			/* all that is known, for those who may read
+								 * the table; NULL: the message is */
 } PgscaleJobWord;
 
 /*
@@ -63,8 +65,8 @@ typedef struct PgscaleJobWord
 /* Adds a job and returns its id; 0 if there is one of this relation, with its id in *other. */
 extern int64 pgscale_job_add(const PgscaleJob *job, int64 *other);
 
-/* Bytes of all jobs to this tablespace that have not ended. */
-extern int64 pgscale_jobs_bytes_to(Oid target);
+/* How many jobs to this tablespace have not ended, and their bytes. */
+extern int64 pgscale_jobs_to(Oid target, int64 *bytes);
 
 /* False if there is none with this id. */
 extern bool pgscale_job_get(int64 id, PgscaleJob *job, char **state);
@@ -91,8 +93,8 @@ extern bool pgscale_jobs_here(void);
  */
 extern bool pgscale_job_claim(PgscaleJob *job, bool *more);
 
-/* When the next one can be taken; DT_NOEND if there is none. */
-extern TimestampTz pgscale_jobs_next(void);
+/* When the next one can be taken; DT_NOEND if there is none. *open: is there any that has not ended? */
+extern TimestampTz pgscale_jobs_next(bool *open);
 
 extern void pgscale_job_begin_attempt(PgscaleJob *job);
 extern void pgscale_job_verifying(const PgscaleJob *job);

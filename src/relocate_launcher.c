@@ -8,10 +8,16 @@
  * told in which one there is something to do and when (relocate_share.c): by
  * backends whose jobs have committed, and by workers that end before all jobs
  * have.  After its own start it is told nothing, and so it has a worker look
- * into each database that can be connected to, once.
+ * into each database that has open jobs (relocate_open.c), once.
  *
  * A worker that ended without a word, say because its connection was refused,
  * has its database looked into again a little later, as long as that exists.
+ *
+ * Nobody should have to wait for a move who wants a database for himself, as
+ * DROP DATABASE, ALTER DATABASE RENAME and CREATE DATABASE TEMPLATE do: they lock
+ * it, and give up after 5 seconds if somebody else is still there.  The server
+ * ends only autovacuum's workers for them.  So the launcher looks for such locks
+ * where its workers are, and has them leave, which puts their jobs back.
  *
  * Failure: an error ends it, and the postmaster starts it again; workers that
  * are at work go on meanwhile.
@@ -31,6 +37,7 @@
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -39,6 +46,7 @@
 #include "relocate.h"
 #include "relocate_flush.h"
 #include "relocate_launcher.h"
+#include "relocate_open.h"
 #include "relocate_share.h"
 #include "worker.h"
 
@@ -46,13 +54,25 @@
 #define ROUND_MS	5000
 #define STANDBY_MS	1000
 
-/* When to try again where a worker could not be started. */
+/* When to try again where a worker could not be started, or is not wanted now. */
 #define AGAIN_MS	5000
+#define WANTED_MS	1000
+
+/* ... where nobody may connect to. */
+#define CLOSED_MS	60000
+
+/*
+ * Between two looks at who wants a database for himself, who waits 5 s; and how
+ * long a worker there may clean up.
+ */
+#define WAY_MS		250
+#define CLEAN_UP_MS 2000
 
 static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
 static Oid	databases[PGSCALE_RELOCATION_SLOTS];
 static bool no_slot = false;
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
+static TimestampTz asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
 
 PGDLLEXPORT void pgscale_relocation_launcher_main(Datum arg);
 
@@ -72,12 +92,15 @@ is_connectable(HeapTuple tuple)
 	return database->datallowconn && database->datconnlimit >= -1;
 }
 
-static void
-list_databases(void)
+/* In the memory context of whoever calls. */
+static List *
+every_database(void)
 {
+	MemoryContext context = CurrentMemoryContext;
 	Relation	relation;
 	TableScanDesc scan;
 	HeapTuple	tuple;
+	List	   *databases = NIL;
 
 	StartTransactionCommand();
 	relation = table_open(DatabaseRelationId, AccessShareLock);
@@ -85,35 +108,99 @@ list_databases(void)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 		if (is_connectable(tuple))
 		{
-			MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+			MemoryContext old = MemoryContextSwitchTo(context);
 
-			to_visit = list_append_unique_oid(to_visit, ((Form_pg_database) GETSTRUCT(tuple))->oid);
-			MemoryContextSwitchTo(context);
+			databases = lappend_oid(databases, ((Form_pg_database) GETSTRUCT(tuple))->oid);
+			MemoryContextSwitchTo(old);
 		}
 	table_endscan(scan);
 	table_close(relation, AccessShareLock);
 	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return databases;
 }
 
+static void
+list_databases(void)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	List	   *open = pgscale_relocation_open_list(every_database);
+
+	to_visit = list_concat_unique_oid(to_visit, open);
+	list_free(open);
+	MemoryContextSwitchTo(context);
+}
+
+static void
+look_later(Oid database, int64 ms)
+{
+	pgscale_relocation_due(database, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
+}
+
+/* Does somebody want it for himself?  So sessions must wait to connect. */
+static bool
+is_locked(Oid database)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			n;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
+	pfree(holders);
+	return n > 0;
+}
+
+/* If not now, sees to what happens later. */
 static bool
 can_connect(Oid database)
 {
 	HeapTuple	tuple;
+	bool		there;
 	bool		can;
 
 	StartTransactionCommand();
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
-	can = HeapTupleIsValid(tuple) && is_connectable(tuple);
-	if (HeapTupleIsValid(tuple))
+	there = HeapTupleIsValid(tuple);
+	can = there && is_connectable(tuple);
+	if (there)
 		ReleaseSysCache(tuple);
 	CommitTransactionCommand();
+	if (!there)
+		pgscale_relocation_open_gone(database);
+	else if (!can)
+		look_later(database, CLOSED_MS);
+	else if (is_locked(database))
+	{
+		look_later(database, WANTED_MS);
+		can = false;
+	}
 	return can;
 }
 
+/* Has workers leave whose database somebody wants for himself. */
 static void
-look_later(Oid database)
+make_way(void)
 {
-	pgscale_relocation_due(database, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), AGAIN_MS));
+	TimestampTz now = GetCurrentTimestamp();
+
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		Oid			database = pgscale_relocation_worker_in(i);
+
+		if (!OidIsValid(database) || !is_locked(database))
+		{
+			asked_way_at[i] = 0;
+			continue;
+		}
+		if (asked_way_at[i] == 0)
+		{
+			asked_way_at[i] = now;
+			pgscale_relocation_ask_way(i, false);
+		}
+		else if (TimestampDifferenceExceeds(asked_way_at[i], now, CLEAN_UP_MS))
+			pgscale_relocation_ask_way(i, true);
+	}
 }
 
 /* Of workers that the postmaster could not start after all. */
@@ -127,7 +214,7 @@ free_abandoned(void)
 		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
 			continue;
 		if (pgscale_relocation_slot_abandon(i))
-			look_later(databases[i]);
+			look_later(databases[i], AGAIN_MS);
 		pfree(handles[i]);
 		handles[i] = NULL;
 	}
@@ -151,7 +238,7 @@ launch(Oid database)
 	}
 	if (slot >= 0)
 		(void) pgscale_relocation_slot_abandon(slot);
-	look_later(database);
+	look_later(database, AGAIN_MS);
 	no_slot = true;
 	return false;
 }
@@ -204,8 +291,10 @@ pgscale_relocation_launcher_main(Datum arg)
 		if (!RecoveryInProgress())
 		{
 			TimestampTz next = pgscale_relocation_enabled ? launch_due() : DT_NOEND;
+			int			jobs;
 
-			wait = ROUND_MS;
+			make_way();
+			wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
 			if (next != DT_NOEND)
 				wait = Min(wait, TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next) + 1);
 			flush = pgscale_relocation_flush();

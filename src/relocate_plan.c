@@ -68,6 +68,12 @@
 /* How often to look for what is built, as long as the window lasts. */
 #define LOOK_MS				1000
 
+/*
+ * What a move must save at least, in ms of all sessions' waiting in a second: a
+ * hundredth of one session.  Below it a window tells chance from gain no more.
+ */
+#define LEAST_GAIN_MS		10.0
+
 #define MAX_WINDOW_US		USECS_PER_DAY
 
 PG_FUNCTION_INFO_V1(pgscale_relocation_plan);
@@ -101,11 +107,12 @@ static const char *const built_query =
 "        SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database()) b";
 
 static const char *const target_query =
-"SELECT read_ms, status FROM pgscale.tablespace_latency($1)";
+"SELECT read_ms, status, spread, device FROM pgscale.tablespace_latency($1)";
 
 /*
  * $1-$3 the first look, $4-$6 the second, $7 ms of reads in between, $8 the
- * seconds, $9 what was built, $10-$12 target: OID, name, latency, $13 budget.
+ * seconds, $9 what was built, $10-$12 target: OID, name, latency, $13 budget,
+ * $14 and $15 of the target: spread of the probe, device; $16 the least gain.
  */
 static const char *const plan_query =
 "WITH RECURSIVE part AS MATERIALIZED ("
@@ -121,12 +128,12 @@ static const char *const plan_query =
 "      LEFT JOIN pg_index x ON x.indexrelid = c.oid"
 "      LEFT JOIN pg_class owner ON owner.reltoastrelid = coalesce(x.indrelid, c.oid)"
 "), latency AS MATERIALIZED ("
-"    SELECT s.oid, s.spcname, l.read_ms, l.status"
+"    SELECT s.oid, s.spcname, l.read_ms, l.status, l.spread, l.device"
 "      FROM (SELECT DISTINCT tablespace FROM part WHERE reads > 0 AND tablespace <> $10 OFFSET 0) t"
 "      JOIN pg_tablespace s ON s.oid = t.tablespace"
 "      CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l"
 "    UNION ALL"
-"    SELECT $10, $11, $12, NULL"
+"    SELECT $10, $11, $12, NULL, $14, $15"
 "), factor AS MATERIALIZED ("
 "    SELECT CASE WHEN $7 > 0 THEN $7 / nullif(sum(p.reads * l.read_ms), 0) END AS f"
 "      FROM part p JOIN latency l ON l.oid = p.tablespace"
@@ -200,8 +207,11 @@ static const char *const plan_query =
 "), ranked AS MATERIALIZED ("
 "    SELECT *, CASE WHEN gains THEN"
 "           row_number() OVER (PARTITION BY gains ORDER BY saved / greatest(size_after, 1) DESC, relation) END AS rank"
-/* Two probes of the same device may differ by as much. */
-"      FROM (SELECT *, saved * $8 > here * 0.2 AS gains FROM rated) r"
+/* By the slowest round there; and here by the fastest, where the probe is all that is known. */
+"      FROM (SELECT r.*, l.device IS NOT DISTINCT FROM $15 AS same_device,"
+"                   saved >= $16 AND l.device IS DISTINCT FROM $15"
+"                   AND here / CASE WHEN f.f IS NULL THEN l.spread ELSE 1 END - there * $14 > here * 0.2 AS gains"
+"              FROM rated r CROSS JOIN factor f LEFT JOIN latency l ON l.oid = r.tablespace) r"
 "), sizes AS MATERIALIZED ("
 "    SELECT array_agg(coalesce(size_after, 0) ORDER BY rank) AS size FROM ranked WHERE rank IS NOT NULL"
 "), greedy AS ("
@@ -222,6 +232,7 @@ static const char *const plan_query =
 "                 CASE WHEN r.unknown THEN 'latency here is unknown: ' || t.status"
 "                      WHEN g.chosen THEN 'chosen'"
 "                      WHEN r.gains THEN 'does not fit into the budget'"
+"                      WHEN r.same_device THEN 'is on the same device: ' || $15"
 "                      ELSE 'saves too little' END,"
 "                 CASE WHEN f.f IS NULL THEN 'an estimate: no read was timed, so the kernel''s cache stands for what it answers' END)"
 "       END"
@@ -328,7 +339,7 @@ watch(int64 until)
 
 /* The latency of where to go; without it there is no plan. */
 static Datum
-latency_there(Datum name)
+latency_there(Datum name, Datum *spread, Datum *device)
 {
 	const Oid	type = NAMEOID;
 	Datum		latency;
@@ -344,6 +355,8 @@ latency_there(Datum name)
 				 errmsg("the latency of tablespace \"%s\" is unknown", NameStr(*DatumGetName(name))),
 				 errdetail("pgscale.tablespace_latency says: %s.", TextDatumGetCString(status)),
 				 errhint("Name a tablespace that can be read from and written to.")));
+	*spread = answer(3, &isnull);
+	*device = answer(4, &isnull);
 	SPI_freetuptable(SPI_tuptable);
 	return latency;
 }
@@ -357,12 +370,14 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 {
 	static const Oid types[] = {
 		OIDARRAYOID, OIDARRAYOID, INT8ARRAYOID, OIDARRAYOID, OIDARRAYOID, INT8ARRAYOID,
-		FLOAT8OID, FLOAT8OID, OIDARRAYOID, OIDOID, NAMEOID, FLOAT8OID, INT8OID
+		FLOAT8OID, FLOAT8OID, OIDARRAYOID, OIDOID, NAMEOID, FLOAT8OID, INT8OID, FLOAT8OID, TEXTOID, FLOAT8OID
 	};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Look		first;
 	Look		second;
 	Datum		there;
+	Datum		spread;
+	Datum		device;
 	Datum		built;
 	int64		window_ms;
 
@@ -386,7 +401,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	SPI_connect();
-	there = latency_there(PG_GETARG_DATUM(0));
+	there = latency_there(PG_GETARG_DATUM(0), &spread, &device);
 	look(&first);
 	built = watch(first.at + window_ms * NS_IN_MS);
 	look(&second);
@@ -401,7 +416,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 			first.relations, first.filenodes, first.reads, second.relations, second.filenodes, second.reads,
 			Float8GetDatum(second.read_ms - first.read_ms), Float8GetDatum((second.at - first.at) / NS_IN_S),
 			built, ObjectIdGetDatum(pgscale_tablespace_named(NameStr(*PG_GETARG_NAME(0)))),
-			PG_GETARG_DATUM(0), there, PG_GETARG_DATUM(1)
+			PG_GETARG_DATUM(0), there, PG_GETARG_DATUM(1), spread, device, Float8GetDatum(LEAST_GAIN_MS)
 		};
 
 		StaticAssertStmt(lengthof(values) == lengthof(types), "a type for each value");

@@ -18,6 +18,11 @@
  * device, so they are not read; nor is what the kernel has yet to write, since
  * it would have to do that first.
  *
+ * Trust.  One device, asked ten times, suggested a random_page_cost from 2.1 to
+ * 7.3: others use it, too, and it has caches of its own.  So a probe is several
+ * rounds, of random reads and sequential ones in turn.  How far they are apart is
+ * told, and where they disagree on random_page_cost, none is suggested.
+ *
  * Bounds.  By number and by time, each of: looking for files, reading at
  * random, reading in sequence, writing.  Interrupts are served in between.
  *
@@ -69,15 +74,21 @@
 #define MAX_LOOKS				50000
 #define MAX_LOOK_S				1
 
+/* Rounds, and how far what they suggest may be apart. */
+#define ROUNDS					4
+#define MAX_DISAGREEMENT		1.5
+
+/* In all rounds */
 #define MIN_READS				64
 #define MAX_READS				256
 #define MAX_READ_S				3
-/* A pick may hit a hole, a page twice, or a file that is gone. */
-#define MAX_PICKS				(8 * MAX_READS)
-
-#define PIECE_BYTES				MB
 #define MAX_SEQUENTIAL_BYTES	(32 * MB)
 #define MAX_SEQUENTIAL_S		1
+
+/* In a round: a pick may hit a hole, a page twice, or a file that is gone. */
+#define MAX_PICKS				(8 * MAX_READS / ROUNDS)
+
+#define PIECE_BYTES				MB
 
 #define TEMPORARY_BYTES			(64 * MB)
 #define MAX_TEMPORARY_S			3
@@ -103,11 +114,14 @@ typedef struct ProbeFile
 typedef struct ProbeFiles
 {
 	ProbeFile  *file;
+	ProbeFile  *largest;		/* the same, largest first */
 	int			n;
 	int			looks;
 	int64		give_up;
 	File		temporary;		/* 0: none */
 	const char *problem;		/* the latest, NULL: none */
+	const char *doubt;			/* why nothing is suggested; NULL: something
+								 * is */
 } ProbeFiles;
 
 typedef struct Tablespace
@@ -393,9 +407,19 @@ file_at(const ProbeFiles *files, int64 at)
 	return low;
 }
 
+/* What one round has found. */
+typedef struct Round
+{
+	int			reads;
+	int64		sum_ns;
+	int64		max_ns;
+	int64		sequential_bytes;
+	int64		sequential_ns;
+} Round;
+
 /* Returns false if it found too little to read; not if it had no more time. */
 static bool
-read_random(ProbeFiles *files, PgscaleProbe *probe)
+read_random(ProbeFiles *files, Round *round)
 {
 	struct
 	{
@@ -403,12 +427,9 @@ read_random(ProbeFiles *files, PgscaleProbe *probe)
 		int64		block;
 	}			picked[MAX_PICKS];
 	char	   *page = aligned_buffer(BLCKSZ);
-	const int64 give_up = pgscale_worker_clock() + MAX_READ_S * (int64) NS_IN_S;
-	int64		sum_ns = 0;
-	int64		max_ns = 0;
+	const int64 give_up = pgscale_worker_clock() + MAX_READ_S * (int64) NS_IN_S / ROUNDS;
 
-	probe->reads = 0;
-	for (int pick = 0; pick < MAX_PICKS && probe->reads < MAX_READS && pgscale_worker_clock() < give_up; pick++)
+	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_worker_clock() < give_up; pick++)
 	{
 		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, bytes_of(files) - 1));
 		const ProbeFile *file = &files->file[number];
@@ -428,14 +449,11 @@ read_random(ProbeFiles *files, PgscaleProbe *probe)
 		CloseTransientFile(fd);
 		if (ns < 0)
 			continue;
-		sum_ns += ns;
-		max_ns = Max(max_ns, ns);
-		probe->reads++;
+		round->sum_ns += ns;
+		round->max_ns = Max(round->max_ns, ns);
+		round->reads++;
 	}
-	if (probe->reads > 0)
-		probe->read_ms = sum_ns / NS_IN_MS / probe->reads;
-	probe->max_ms = max_ns / NS_IN_MS;
-	return probe->reads >= MIN_READS || pgscale_worker_clock() >= give_up;
+	return round->reads >= MIN_READS / ROUNDS || pgscale_worker_clock() >= give_up;
 }
 
 static int
@@ -452,24 +470,21 @@ larger_first(const void *a, const void *b)
  * on its way to the disk.
  */
 static void
-read_sequential(ProbeFiles *files, PgscaleProbe *probe)
+read_sequential(ProbeFiles *files, Round *round)
 {
 	char	   *piece = aligned_buffer(PIECE_BYTES);
-	int64		bytes = 0;
-	int64		elapsed_ns = 0;
 
-	qsort(files->file, files->n, sizeof(ProbeFile), larger_first);
-	for (int n = 0; n < files->n && bytes == 0; n++)
+	for (int n = 0; n < files->n && round->sequential_bytes == 0; n++)
 	{
-		const ProbeFile *file = &files->file[n];
+		const ProbeFile *file = &files->largest[n];
 		int64		pieces = file->size / PIECE_BYTES;
-		int64		want = Min(pieces, MAX_SEQUENTIAL_BYTES / PIECE_BYTES);
+		int64		want = Min(pieces, MAX_SEQUENTIAL_BYTES / ROUNDS / PIECE_BYTES);
 		int64		first = pg_prng_uint64_range(&pg_global_prng_state, 0, pieces - want);
 		int			fd = open_direct(files, file->path);
 
 		if (fd < 0)
 			continue;
-		for (int64 i = first; i < first + want && elapsed_ns < MAX_SEQUENTIAL_S * NS_IN_S; i++)
+		for (int64 i = first; i < first + want && round->sequential_ns < MAX_SEQUENTIAL_S * NS_IN_S / ROUNDS; i++)
 		{
 			int64		ns;
 
@@ -477,13 +492,106 @@ read_sequential(ProbeFiles *files, PgscaleProbe *probe)
 			ns = timed_read(files, file->path, fd, piece, PIECE_BYTES, i * PIECE_BYTES);
 			if (ns < 0)
 				continue;
-			elapsed_ns += ns;
-			bytes += PIECE_BYTES;
+			round->sequential_ns += ns;
+			round->sequential_bytes += PIECE_BYTES;
 		}
 		CloseTransientFile(fd);
 	}
-	if (elapsed_ns > 0)
-		probe->sequential_bytes_per_s = bytes / (elapsed_ns / NS_IN_S);
+}
+
+/*
+ * What random_page_cost is for this device, with seq_page_cost at 1.  By the
+ * server's documentation ("Planner Cost Constants") its default of 4 stands for
+ * random reads that are 40 times slower than sequential ones while 90 % of them
+ * are found in a cache: a tenth of what they are slower.
+ */
+static double
+suggested_cost(double read_ms, double sequential_bytes_per_s)
+{
+	const double sequential_ms = 1000.0 * BLCKSZ / sequential_bytes_per_s;
+
+	return Max(1.0, rint(0.1 * read_ms / sequential_ms * 10) / 10);
+}
+
+static double
+mean_ms(const Round *round)
+{
+	return round->sum_ns / NS_IN_MS / round->reads;
+}
+
+static double
+rate(const Round *round)
+{
+	return round->sequential_bytes / (round->sequential_ns / NS_IN_S);
+}
+
+/* Puts the rounds together; all of them have read something at random. */
+static void
+sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
+{
+	Round		all = {0};
+	double		fastest = 0;
+	double		slowest = 0;
+	double		least = 0;
+	double		most = 0;
+	bool		known = n == ROUNDS;
+
+	for (int i = 0; i < n; i++)
+	{
+		const Round *round = &rounds[i];
+
+		all.reads += round->reads;
+		all.sum_ns += round->sum_ns;
+		all.max_ns = Max(all.max_ns, round->max_ns);
+		all.sequential_bytes += round->sequential_bytes;
+		all.sequential_ns += round->sequential_ns;
+		fastest = i == 0 ? mean_ms(round) : Min(fastest, mean_ms(round));
+		slowest = Max(slowest, mean_ms(round));
+		if (round->sequential_ns > 0)
+		{
+			double		cost = suggested_cost(mean_ms(round), rate(round));
+
+			least = least == 0 ? cost : Min(least, cost);
+			most = Max(most, cost);
+		}
+		else
+			known = false;
+	}
+	if (n == 0)
+		return;
+	probe->reads = all.reads;
+	probe->read_ms = mean_ms(&all);
+	probe->max_ms = all.max_ns / NS_IN_MS;
+	probe->spread = slowest / fastest;
+	if (all.sequential_ns > 0)
+		probe->sequential_bytes_per_s = rate(&all);
+	if (known && most <= MAX_DISAGREEMENT * least)
+		probe->random_page_cost = suggested_cost(probe->read_ms, probe->sequential_bytes_per_s);
+	else if (known)
+		files->doubt = psprintf("no random_page_cost, as %d rounds suggest from %.1f to %.1f", n, least, most);
+}
+
+/* Returns false if there is too little to read. */
+static bool
+read_rounds(ProbeFiles *files, PgscaleProbe *probe)
+{
+	Round		rounds[ROUNDS];
+	int			n = 0;
+
+	memset(rounds, 0, sizeof(rounds));
+	files->largest = palloc(files->n * sizeof(ProbeFile));
+	memcpy(files->largest, files->file, files->n * sizeof(ProbeFile));
+	qsort(files->largest, files->n, sizeof(ProbeFile), larger_first);
+	while (n < ROUNDS)
+	{
+		if (!read_random(files, &rounds[n]) && n == 0)
+			return false;
+		if (rounds[n].reads == 0)
+			break;
+		read_sequential(files, &rounds[n++]);
+	}
+	sum_up(files, rounds, n, probe);
+	return true;
 }
 
 /* What was read, and what is to be known of the result. */
@@ -498,6 +606,8 @@ status_of(const ProbeFiles *files, const PgscaleProbe *probe)
 	appendStringInfoString(&text, files->temporary > 0 ? "of a temporary file, as there was little to read" : "of its relations");
 	if (probe->reads < MIN_READS)
 		appendStringInfo(&text, "; only %d reads, so less sure", probe->reads);
+	if (files->doubt)
+		appendStringInfo(&text, "; %s", files->doubt);
 	if (files->problem)
 		appendStringInfo(&text, "; %s", files->problem);
 	return text.data;
@@ -518,7 +628,7 @@ pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
 	pgscale_tablespace_folder(folder, tablespace);
 
 	if (add_relations(&files, folder) &&
-		(bytes_of(&files) < ENOUGH_BYTES || !read_random(&files, probe)) && !files.problem)
+		(bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
 	{
 		if (write_temporary(&files, tablespace, folder, TEMPORARY_BYTES, MAX_TEMPORARY_S, &elapsed_ns) > 0)
 		{
@@ -527,11 +637,9 @@ pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
 		}
 		else
 			close_temporary(&files);
-		if (files.n > 0)
-			(void) read_random(&files, probe);
+		if (files.n > 0 && probe->reads == 0)
+			(void) read_rounds(&files, probe);
 	}
-	if (probe->reads > 0)
-		read_sequential(&files, probe);
 	probe->status = MemoryContextStrdup(caller, status_of(&files, probe));
 
 	close_temporary(&files);
@@ -559,37 +667,30 @@ pgscale_probe_write_rate(Oid tablespace)
 	return elapsed_ns > 0 ? written / (elapsed_ns / NS_IN_S) : 0;
 }
 
-/*
- * What random_page_cost is for this device, with seq_page_cost at 1.  By the
- * server's documentation ("Planner Cost Constants") its default of 4 stands for
- * random reads that are 40 times slower than sequential ones while 90 % of them
- * are found in a cache: a tenth of what they are slower.
- */
-static double
-suggested_cost(const PgscaleProbe *probe)
-{
-	const double sequential_ms = 1000.0 * BLCKSZ / probe->sequential_bytes_per_s;
-
-	return Max(1.0, rint(0.1 * probe->read_ms / sequential_ms * 10) / 10);
-}
-
 static void
 put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 {
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	Datum		values[9];
+	bool		nulls[9] = {0};
 	PgscaleProbe probe;
 	const bool	known = pgscale_probe_tablespace(tablespace->oid, &probe);
+	char		folder[MAXPGPATH];
+	char		device[MAXPGPATH];
 
+	pgscale_tablespace_folder(folder, tablespace->oid);
 	values[0] = NameGetDatum(&tablespace->name);
 	values[1] = Int32GetDatum(probe.reads);
 	values[2] = Float8GetDatum(probe.read_ms);
 	values[3] = Float8GetDatum(probe.max_ms);
-	values[4] = Float8GetDatum(probe.sequential_bytes_per_s / MB);
-	nulls[2] = nulls[3] = !known;
-	nulls[4] = nulls[5] = !known || probe.sequential_bytes_per_s == 0;
-	values[5] = nulls[5] ? (Datum) 0 : Float8GetDatum(suggested_cost(&probe));
-	values[6] = CStringGetTextDatum(probe.status);
+	values[4] = Float8GetDatum(probe.spread);
+	values[5] = Float8GetDatum(probe.sequential_bytes_per_s / MB);
+	nulls[2] = nulls[3] = nulls[4] = !known;
+	nulls[5] = probe.sequential_bytes_per_s == 0;
+	values[6] = Float8GetDatum(probe.random_page_cost);
+	nulls[6] = probe.random_page_cost == 0;
+	nulls[7] = !pgscale_kernel_device(folder, device, sizeof(device));
+	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(device);
+	values[8] = CStringGetTextDatum(probe.status);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -22,7 +22,10 @@ typedef struct PgscaleProbe
 	int			reads;			/* random ones, of a page each */
 	double		read_ms;		/* their mean */
 	double		max_ms;
+	double		spread;			/* the mean of the slowest round by that of
+								 * the fastest; 1 if all were alike */
 	double		sequential_bytes_per_s; /* 0 if unknown */
+	double		random_page_cost;	/* 0 if unknown, or the rounds disagree */
 	const char *status;			/* what was read, or why nothing could be;
 								 * never NULL, in the caller's memory context */
 } PgscaleProbe;

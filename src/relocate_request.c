@@ -48,6 +48,7 @@
 #include "relocate.h"
 #include "relocate_check.h"
 #include "relocate_jobs.h"
+#include "relocate_open.h"
 #include "relocate_probe.h"
 #include "relocate_share.h"
 #include "relocate_text.h"
@@ -76,11 +77,16 @@ at_transaction_end(XactEvent event, void *arg)
 		return;
 	switch (event)
 	{
+		case XACT_EVENT_PRE_COMMIT:
+			pgscale_relocation_open_begin();
+			break;
 		case XACT_EVENT_COMMIT:
+			pgscale_relocation_open_end();
 			pgscale_relocation_due(MyDatabaseId, GetCurrentTimestamp());
 			tell_launcher = false;
 			break;
 		case XACT_EVENT_ABORT:
+			pgscale_relocation_open_end();
 			tell_launcher = false;
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -128,7 +134,10 @@ begin_request(const char *function, Name tablespace)
 static void
 end_request(Oid target, bool logged)
 {
-	pgscale_check_space(target, pgscale_jobs_bytes_to(target), logged);
+	int64		bytes;
+
+	(void) pgscale_jobs_to(target, &bytes);
+	pgscale_check_space(target, bytes, logged);
 	tell_launcher_at_commit();
 }
 

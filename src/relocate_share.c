@@ -43,6 +43,7 @@ typedef struct Slot
 	int64		job;			/* 0: none */
 	RelFileLocator grows;		/* relNumber 0: nothing */
 	bool		cancelled;
+	bool		in_the_way;		/* of who wants the database for himself */
 	bool		left;			/* in order */
 } Slot;
 
@@ -315,6 +316,36 @@ bool
 pgscale_relocation_cancelled(void)
 {
 	return my_slot->cancelled;
+}
+
+Oid
+pgscale_relocation_worker_in(int slot)
+{
+	Oid			database;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	database = shared->slots[slot].pid != 0 ? shared->slots[slot].database : InvalidOid;
+	LWLockRelease(shared->lock);
+	return database;
+}
+
+void
+pgscale_relocation_ask_way(int slot, bool at_once)
+{
+	/* It cannot end meanwhile: that takes the lock. */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (shared->slots[slot].pid != 0)
+	{
+		shared->slots[slot].in_the_way = true;
+		(void) kill(shared->slots[slot].pid, at_once ? SIGTERM : SIGINT);
+	}
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_in_the_way(void)
+{
+	return my_slot->in_the_way;
 }
 
 void

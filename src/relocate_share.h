@@ -72,6 +72,17 @@ extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
 /* In a worker: does somebody want this job to end? */
 extern bool pgscale_relocation_cancelled(void);
 
+/*
+ * In the launcher: the database that the worker of that slot is in, InvalidOid if
+ * there is none; and asks it to leave that: at once after it has cleaned up, or at
+ * once.
+ */
+extern Oid	pgscale_relocation_worker_in(int slot);
+extern void pgscale_relocation_ask_way(int slot, bool at_once);
+
+/* In a worker: does somebody want the database for himself? */
+extern bool pgscale_relocation_in_the_way(void);
+
 /* In a worker: it ends, and all is said. */
 extern void pgscale_relocation_leave(void);
 

@@ -17,12 +17,14 @@
 #include "catalog/pg_type_d.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
 #include "compat.h"
 #include "extfunction.h"
 #include "relocate_check.h"
+#include "relocate_probe.h"
 #include "relocate_text.h"
 #include "relocate_verify.h"
 
@@ -129,11 +131,17 @@ pgscale_verify_move(PgscaleJob *job)
 char *
 pgscale_suggest_settings(const PgscaleJob *job)
 {
-	return pgscale_relocation_text("WITH t AS MATERIALIZED (SELECT spcname FROM pg_catalog.pg_tablespace t WHERE oid = $1"
-								   "  AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')"
-								   "  AND (SELECT count(*) FROM pgscale.relocation_job WHERE target = t.oid AND finished_at IS NULL) <= 1)"
-								   " SELECT pg_catalog.format('its disk suggests ALTER TABLESPACE %1$I SET (random_page_cost = %2$s);"
-								   " new relations go there with default_tablespace = %1$L', spcname, l.random_page_cost)"
-								   " FROM t, pgscale.tablespace_latency(spcname) l, pg_catalog.float8(pg_catalog.current_setting('random_page_cost')) now"
-								   " WHERE l.random_page_cost NOT BETWEEN now * 0.8 AND now * 1.2", job->target, 0);
+	PgscaleProbe probe;
+	int64		bytes;
+	char	   *name = pgscale_relocation_text("SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $1"
+											   " AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
+											   job->target, 0);
+
+	if (!name || pgscale_jobs_to(job->target, &bytes) > 1 || !pgscale_probe_tablespace(job->target, &probe) ||
+		probe.random_page_cost == 0 ||
+		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
+		return NULL;
+	return psprintf("its disk suggests ALTER TABLESPACE %s SET (random_page_cost = %.1f);"
+					" new relations go there with default_tablespace = %s",
+					quote_identifier(name), probe.random_page_cost, quote_literal_cstr(name));
 }

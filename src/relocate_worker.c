@@ -57,11 +57,18 @@
 #include "relocate_check.h"
 #include "relocate_jobs.h"
 #include "relocate_move.h"
+#include "relocate_open.h"
 #include "relocate_share.h"
 #include "relocate_verify.h"
 
 /* Between two looks at whether a move may begin. */
 #define OBSTACLE_MS		2000
+
+/* Between two tries to say a job's last word. */
+#define WORD_MS			1000
+
+/* Where somebody wants the database for himself. */
+#define WAY_MS			1000
 
 /* After a deadlock or a missing lock: doubled with each attempt. */
 #define RETRY_MS		1000
@@ -112,6 +119,60 @@ become_myself(void)
 	become("none", "pg_catalog, pg_temp");
 }
 
+/* Is it to leave its job to another worker? */
+static bool
+told_to_end(void)
+{
+	return ShutdownRequestPending || pgscale_relocation_in_the_way();
+}
+
+/*
+ * Errors that tell of the system and of names, not of what is in a table.  Any
+ * error of an index' function may tell that, and then has another class.
+ */
+static bool
+tells_no_rows(int sqlstate)
+{
+	switch (ERRCODE_TO_CATEGORY(sqlstate))
+	{
+		case MAKE_SQLSTATE('0', 'A', '0', '0', '0'):	/* not supported */
+		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* rolled back */
+		case MAKE_SQLSTATE('4', '2', '0', '0', '0'):	/* names and privileges */
+		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
+		case MAKE_SQLSTATE('5', '4', '0', '0', '0'):	/* limits */
+		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* not now */
+		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* ended by somebody */
+		case MAKE_SQLSTATE('5', '8', '0', '0', '0'):	/* the system's */
+			return true;
+	}
+	return false;
+}
+
+static void write_down(PgscaleJob *job);
+
+static void
+take_error(PgscaleJob *job, ErrorData *data, PgscaleJobWord *error)
+{
+	const char *all = data->detail ? psprintf("%s (%s)", data->message, data->detail) : data->message;
+	bool		open;
+
+	if (data->sqlerrcode == ERRCODE_QUERY_CANCELED && told_to_end())
+	{
+		data->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
+		data->message = pstrdup(ShutdownRequestPending ? "the worker was told to end" :
+								"the worker has made way for somebody who wants the database for himself");
+		all = data->message;
+	}
+	open = tells_no_rows(data->sqlerrcode);
+	error->sqlstate = data->sqlerrcode;
+	error->message = open ? data->message : "an error whose words may tell of rows: they are shown to those who may read the table";
+	error->detail = open && !data->detail ? NULL : all;
+	ereport(LOG,
+			(errcode(data->sqlerrcode),
+			 errmsg("pgscale relocation job " INT64_FORMAT ": %s", job->id, data->message),
+			 data->detail ? errdetail_internal("%s", data->detail) : 0));
+}
+
 /*
  * Whether step has gone well; if not, what it raised.  Afterwards in no
  * transaction, as superuser.  Only here can the work be interrupted, so that what
@@ -127,7 +188,7 @@ try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
 	PG_TRY();
 	{
 		/* one step was ended by it, the next must not begin to wait */
-		if (ShutdownRequestPending)
+		if (ShutdownRequestPending && step != write_down)
 			QueryCancelPending = InterruptPending = true;
 		CHECK_FOR_INTERRUPTS();
 		step(job);
@@ -144,17 +205,7 @@ try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
 		FlushErrorState();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(job_context);
-
-		if (ShutdownRequestPending && data->sqlerrcode == ERRCODE_QUERY_CANCELED)
-		{
-			data->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
-			data->message = pstrdup("the worker was told to end");
-		}
-		error->sqlstate = data->sqlerrcode;
-		error->message = data->detail ? psprintf("%s (%s)", data->message, data->detail) : data->message;
-		ereport(LOG,
-				(errcode(data->sqlerrcode),
-				 errmsg("pgscale relocation job " INT64_FORMAT ": %s", job->id, error->message)));
+		take_error(job, data, error);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(job_context);
@@ -162,6 +213,74 @@ try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
 	pgstat_report_activity(STATE_IDLE, NULL);
 	pgstat_report_stat(true);
 	return ok;
+}
+
+static void
+set_lock_timeout(int ms)
+{
+	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* How the attempt at hand has ended: at rest for so long, or for good. */
+static struct
+{
+	const char *state;
+	bool		for_good;
+	int64		delay_ms;
+	PgscaleJobWord word;
+}			outcome;
+
+static void
+write_down(PgscaleJob *job)
+{
+	set_lock_timeout(WORD_MS);
+	if (outcome.for_good)
+		pgscale_job_end(job, outcome.state, &outcome.word);
+	else
+		pgscale_job_put_back(job, outcome.state, outcome.delay_ms, &outcome.word);
+}
+
+/*
+ * The last word of an attempt.  Somebody may have locked the table of jobs, and
+ * then it waits; but not longer than that by much when it is told to end.  The job
+ * then is an orphan, which the next worker puts back.
+ */
+static void
+say_last_word(PgscaleJob *job)
+{
+	PgscaleJobWord error = {0};
+
+	for (;;)
+	{
+		bool		last = ShutdownRequestPending;
+
+		QueryCancelPending = false; /* whoever wanted to end it came too late */
+		if (try(write_down, job, &error))
+			break;
+		if (last || (error.sqlstate != ERRCODE_LOCK_NOT_AVAILABLE && error.sqlstate != ERRCODE_QUERY_CANCELED &&
+					 error.sqlstate != ERRCODE_ADMIN_SHUTDOWN))
+			proc_exit(1);
+	}
+	set_lock_timeout(0);
+}
+
+static void
+put_back(PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why)
+{
+	outcome.state = state;
+	outcome.for_good = false;
+	outcome.delay_ms = delay_ms;
+	outcome.word = *why;
+	say_last_word(job);
+}
+
+static void
+end_job(PgscaleJob *job, const char *state, const PgscaleJobWord *why)
+{
+	outcome.state = state;
+	outcome.for_good = true;
+	outcome.word = *why;
+	say_last_word(job);
 }
 
 static bool job_moved;
@@ -225,12 +344,6 @@ look_for_obstacle(PgscaleJob *job)
 }
 
 static void
-set_lock_timeout(int ms)
-{
-	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-static void
 move(PgscaleJob *job)
 {
 	become_requester(job);
@@ -279,13 +392,13 @@ static void
 end_unmoved(PgscaleJob *job, const PgscaleJobWord *error)
 {
 	if (job->cancel)
-		pgscale_job_end(job, PGSCALE_JOB_CANCELLED, error);
-	else if (ShutdownRequestPending)
-		pgscale_job_put_back(job, PGSCALE_JOB_QUEUED, 0, error);
+		end_job(job, PGSCALE_JOB_CANCELLED, error);
+	else if (told_to_end())
+		put_back(job, PGSCALE_JOB_QUEUED, 0, error);
 	else if (may_try_again(error->sqlstate) && job->attempts < pgscale_relocation_attempts)
-		pgscale_job_put_back(job, PGSCALE_JOB_WAITING, retry_delay(job), error);
+		put_back(job, PGSCALE_JOB_WAITING, retry_delay(job), error);
 	else
-		pgscale_job_end(job, PGSCALE_JOB_FAILED, error);
+		end_job(job, PGSCALE_JOB_FAILED, error);
 }
 
 /* It has; whoever wants it to end now only ends the check. */
@@ -298,32 +411,34 @@ end_moved(PgscaleJob *job)
 	{
 		error.sqlstate = ERRCODE_CRASH_SHUTDOWN;
 		error.message = "it has moved, but was not checked, since attempts ended in a crash of the server";
-		pgscale_job_end(job, PGSCALE_JOB_LOST, &error);
+		end_job(job, PGSCALE_JOB_LOST, &error);
 		return;
 	}
-	if (try(verify, job, &error))
+	if (!told_to_end() && try(verify, job, &error))
 	{
 		PgscaleJobWord word = {0};
 
 		if (try(suggest, job, &error))
 			word.message = suggestion;
-		pgscale_job_end(job, PGSCALE_JOB_DONE, &word);
+		end_job(job, PGSCALE_JOB_DONE, &word);
 		return;
 	}
-	if (ShutdownRequestPending)
+	if (told_to_end())
 	{
-		pgscale_job_put_back(job, PGSCALE_JOB_QUEUED, 0, &error);
+		put_back(job, PGSCALE_JOB_QUEUED, 0, &error);
 		return;
 	}
 	error.message = psprintf("it has moved, but was not found to be in order: %s", error.message);
-	pgscale_job_end(job, error.sqlstate == ERRCODE_QUERY_CANCELED ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, &error);
+	if (error.detail)
+		error.detail = psprintf("it has moved, but was not found to be in order: %s", error.detail);
+	end_job(job, error.sqlstate == ERRCODE_QUERY_CANCELED ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, &error);
 }
 
 /* Whoever wants it to end wants that of the next worker, too. */
 static void
 note_cancel(PgscaleJob *job, const PgscaleJobWord *error)
 {
-	if (pgscale_relocation_cancelled() || (error->sqlstate == ERRCODE_QUERY_CANCELED && !ShutdownRequestPending))
+	if (pgscale_relocation_cancelled() || (error->sqlstate == ERRCODE_QUERY_CANCELED && !told_to_end()))
 		job->cancel = true;
 }
 
@@ -337,8 +452,8 @@ settled(PgscaleJob *job)
 	if (try(settle, job, &error))
 		return true;
 	note_cancel(job, &error);
-	at_once = ShutdownRequestPending || error.sqlstate == ERRCODE_QUERY_CANCELED;
-	pgscale_job_put_back(job, PGSCALE_JOB_QUEUED, at_once ? 0 : CLEAN_MS, &error);
+	at_once = told_to_end() || error.sqlstate == ERRCODE_QUERY_CANCELED;
+	put_back(job, PGSCALE_JOB_QUEUED, at_once ? 0 : CLEAN_MS, &error);
 	return false;
 }
 
@@ -365,7 +480,7 @@ work_at(PgscaleJob *job)
 	{
 		error.sqlstate = ERRCODE_CRASH_SHUTDOWN;
 		error.message = psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes);
-		pgscale_job_end(job, PGSCALE_JOB_LOST, &error);
+		end_job(job, PGSCALE_JOB_LOST, &error);
 		return;
 	}
 	if (!try(check, job, &error) || !try(look_for_obstacle, job, &error))
@@ -378,7 +493,7 @@ work_at(PgscaleJob *job)
 	{
 		error.sqlstate = ERRCODE_OBJECT_IN_USE;
 		error.message = obstacle;
-		pgscale_job_put_back(job, PGSCALE_JOB_WAITING, OBSTACLE_MS, &error);
+		put_back(job, PGSCALE_JOB_WAITING, OBSTACLE_MS, &error);
 		return;
 	}
 	if (try(pgscale_job_begin_attempt, job, &error))
@@ -428,16 +543,13 @@ next_job(PgscaleJob *job)
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
 	}
-	if (ShutdownRequestPending || !pgscale_relocation_enabled)
+	if (told_to_end() || !pgscale_relocation_enabled)
 		return false;
 
 	/* Whoever wanted to end the last one came too late. */
 	QueryCancelPending = false;
 
-	/* An error ends this process; until there is a job, nothing is lost. */
-	RESUME_CANCEL_INTERRUPTS();
 	claimed = pgscale_job_claim(job, &more);
-	HOLD_CANCEL_INTERRUPTS();
 	if (!claimed)
 		return false;
 	if (more)
@@ -445,10 +557,35 @@ next_job(PgscaleJob *job)
 	return true;
 }
 
+/* Leaves word for the launcher of when there is something to do here, if at all. */
+static void
+see_what_is_next(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz next;
+	uint64		looked;
+	bool		open;
+
+	if (told_to_end())
+	{
+		pgscale_relocation_due(MyDatabaseId, TimestampTzPlusMilliseconds(now, ShutdownRequestPending ? 0 : WAY_MS));
+		return;
+	}
+	QueryCancelPending = false;
+	looked = pgscale_relocation_open_look();
+	next = pgscale_jobs_next(&open);
+	/* what could have been taken and was not is locked: by who cancels it */
+	if (next != DT_NOEND)
+		pgscale_relocation_due(MyDatabaseId, Max(next, TimestampTzPlusMilliseconds(now, LOCKED_MS)));
+	if (!open)
+		pgscale_relocation_open_none(looked);
+}
+
 void
 pgscale_relocation_worker_main(Datum arg)
 {
 	Oid			database = pgscale_relocation_slot_attach(DatumGetInt32(arg));
+	uint64		looked;
 	PgscaleJob	job;
 
 	if (!OidIsValid(database))
@@ -458,7 +595,6 @@ pgscale_relocation_worker_main(Datum arg)
 	pqsignal(SIGTERM, handle_sigterm);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-	HOLD_CANCEL_INTERRUPTS();
 
 	job_context = AllocSetContextCreate(TopMemoryContext, "pgscale relocation job", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(job_context);
@@ -466,24 +602,24 @@ pgscale_relocation_worker_main(Datum arg)
 	users_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
 	become_myself();
 	pgscale_move_start();
+	looked = pgscale_relocation_open_look();
 
+	/* An error ends this process; until there is a job, nothing is lost. */
 	if (pgscale_jobs_here())
 	{
-		TimestampTz next;
-
 		while (next_job(&job))
 		{
+			HOLD_CANCEL_INTERRUPTS();
 			work_at(&job);
+			RESUME_CANCEL_INTERRUPTS();
 			pgscale_relocation_at_work(0);
 			MemoryContextSwitchTo(job_context);
 			MemoryContextReset(job_context);
 		}
-		/* what could have been taken and was not is locked: by who cancels it */
-		next = ShutdownRequestPending ? GetCurrentTimestamp() :
-			Max(pgscale_jobs_next(), TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LOCKED_MS));
-		if (next != DT_NOEND)
-			pgscale_relocation_due(database, next);
+		see_what_is_next();
 	}
+	else
+		pgscale_relocation_open_none(looked);
 	pgscale_relocation_leave();
 	proc_exit(0);
 }

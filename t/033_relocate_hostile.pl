@@ -127,6 +127,149 @@ SKIP:
 }
 $mallory->quit;
 
+### What is told to whom
+
+# An index' function that reads a value aloud when it fails: of a table that mallory may not read, but see the jobs of.
+$db->sql(<<'EOQ');
+CREATE ROLE watching LOGIN IN ROLE pg_monitor;
+CREATE ROLE owning LOGIN;
+GRANT CREATE ON SCHEMA public TO owning;
+GRANT CREATE ON TABLESPACE fast TO owning;
+GRANT USAGE ON SCHEMA pgscale TO owning;
+GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean) TO owning;
+GRANT SELECT ON pgscale.relocation_jobs TO owning;
+SET ROLE owning;
+CREATE TABLE fail ();
+CREATE FUNCTION loud(text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$BEGIN
+    IF to_regclass('public.fail') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'public.fail'::regclass AND attname = 'now')
+    THEN RETURN ('secret ' || $1)::int; END IF;
+    RETURN 1;
+END$$;
+CREATE TABLE cards (number text);
+INSERT INTO cards VALUES ('4111-1111');
+CREATE INDEX cards_loud ON cards (public.loud(number));
+ALTER TABLE fail ADD now int;
+RESET ROLE;
+EOQ
+my $owning = session($node, user => 'owning');
+my $loud = ask(q{relocate_index('cards_loud', 'fast')}, $owning);
+job_ok($loud, 'state, sqlstate', 'failed|22P02', 'a move that fails over a value');
+my $watching = session($node, user => 'watching');
+my $message = "SELECT message FROM pgscale.relocation_jobs WHERE job = $loud";
+unlike($watching->sql($message), qr/4111/, 'pg_monitor does not see the value');
+like($watching->sql($message), qr/^an error whose words may tell of rows/, 'and sees why');
+like($owning->sql($message), qr/invalid input syntax for type integer: "secret 4111-1111"/, 'who has asked for it sees it');
+$db->sql('GRANT SELECT ON cards TO watching');
+like($watching->sql($message), qr/4111/, 'and who may read the table');
+$db->sql('ALTER TABLE cards ENABLE ROW LEVEL SECURITY');
+unlike($watching->sql($message), qr/4111/, 'but not who may read some of its rows');
+$_->quit for $owning, $watching;
+
+### The last word of a job
+
+# While somebody has locked the table of jobs, the worker that has moved an index can be ended; and nothing is lost.
+my $holder = session($node);
+$holder->sql('BEGIN; UPDATE t SET n = n WHERE id = 1');
+my $job = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+job_ok($job, 'state, phase', 'running|waiting for writers before build', 'a move is under way');
+my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK TABLE pgscale.relocation_job IN SHARE MODE');
+$holder->sql('COMMIT');
+$db->poll_ok("SELECT count(*) FROM pg_locks WHERE pid = $worker AND relation = 'pgscale.relocation_job'::regclass AND NOT granted",
+    'its worker waits for the table of jobs', 1);
+$db->sql("SELECT pg_terminate_backend($worker)");
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE pid = $worker", 'and ends when it is told to', 0);
+$locker->sql('COMMIT');
+job_ok($job, 'state', 'done', 'another one says the last word');
+$_->quit for $holder, $locker;
+is($db->sql(q{SELECT count(*), bool_and(indisvalid) FROM pg_index WHERE indrelid = 't'::regclass}), '2|t', 'nothing is left behind');
+
+### Copies of a database, and who wants one for himself
+
+$db->sql('CREATE DATABASE origin');
+my $there = session($node, dbname => 'origin');
+$there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100); '
+      . 'CREATE INDEX t_id ON t (id)');
+launching('off');
+my $copied = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+$there->quit;
+$db->sql('CREATE DATABASE copy TEMPLATE origin');
+launching('on');
+$there = session($node, dbname => 'origin');
+job_ok($copied, 'state', 'done', 'in the origin a job is done', $there);
+$there->quit;
+$there = session($node, dbname => 'copy');
+is($there->sql('SELECT state FROM pgscale.relocation_jobs'), 'copied', 'in a copy of the database it says that it is one');
+my $own = ask(q{relocate_index('t_id', 'fast')}, $there);
+job_ok($own, 'state', 'done', 'a job of the copy is done', $there);
+job_ok($copied, 'state, sqlstate, message', 'cancelled|57014|it was asked for in another database, of which this is a copy',
+    'the copied one is not', $there);
+is($there->sql(q{SELECT reltablespace FROM pg_class WHERE relname = 't_pkey'}), 0, 'nothing has moved by it');
+$own = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+job_ok($own, 'state', 'done', 'and it is in nobody\'s way', $there);
+$there->quit;
+
+# A move that stays under way: of an index whose function sleeps in a worker.
+sub at_work
+{
+    my $name = shift;
+    my $session = session($node, dbname => $name);
+
+    $session->sql('CREATE TABLE IF NOT EXISTS large (id int)');
+    $session->sql(q{CREATE OR REPLACE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+        $$BEGIN IF current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
+    $session->sql('TRUNCATE large; INSERT INTO large VALUES (1); DROP INDEX IF EXISTS large_slow; SET application_name = here; '
+          . 'CREATE INDEX large_slow ON large (slow(id))');
+    my $id = ask(q{relocate_index('large_slow', 'fast')}, $session);
+    job_ok($id, 'state, phase', 'running|building index: scanning table', "a worker is at a move in $name", $session);
+    $session->quit;
+    return $id;
+}
+my $slow = at_work('origin');
+is(($db->try('ALTER DATABASE origin RENAME TO renamed'))[0], '00000', 'a database with a move under way can be renamed');
+$there = session($node, dbname => 'renamed');
+job_ok($slow, 'state', 'running', 'which then goes on', $there);
+is($there->sql("SELECT crashes FROM pgscale.relocation_job WHERE job = $slow"), 0, 'as nothing has crashed');
+$there->quit;
+is(($db->try('CREATE DATABASE again TEMPLATE renamed'))[0], '00000', 'copied');
+$there = session($node, dbname => 'again');
+is($there->sql(q{SELECT count(*) FROM pg_index WHERE NOT indisvalid}), 0, 'without what the move had begun');
+is($there->sql("SELECT state FROM pgscale.relocation_jobs WHERE job = $slow"), 'copied', 'but with its row');
+$there->quit;
+$there = session($node, dbname => 'renamed');
+job_ok($slow, 'state', 'running', 'the move goes on once more', $there);
+$there->quit;
+is(($db->try("DROP DATABASE $_"))[0], '00000', "$_ can be dropped") for qw(renamed again copy);
+
+### After a start
+
+# Only those databases are woken that have jobs; the one that has was made last, so a look into each would come to it last.
+$db->sql("CREATE DATABASE $_") for qw(idle busy);
+$there = session($node, dbname => 'idle');
+$there->sql('CREATE EXTENSION pgscale');
+$there->quit;
+$there = session($node, dbname => 'busy');
+$there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
+for my $how ('a restart', 'a crash')
+{
+    launching('off');
+    my $id = ask("relocate_table('t', '" . ($how eq 'a crash' ? 'other' : 'fast') . "', 'lock')", $there);
+    $there->quit;
+    $db->sql('ALTER SYSTEM SET pgscale.relocation = on');    # without a reload
+    my $idle = q{SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'idle'};
+    my $before = $db->sql($idle);
+    $db->quit;
+    $node->stop($how eq 'a crash' ? 'immediate' : 'fast');
+    $node->start;
+    $db = session($node);
+    $there = session($node, dbname => 'busy');
+    job_ok($id, 'state', 'done', "after $how a job is done", $there);
+    is($db->sql($idle), $how eq 'a crash' ? 0 : $before, 'and no other database was looked into');
+}
+$there->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale relocation worker'}, 'the worker has ended', 0);
+$there->quit;
+
 $db->quit;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
 $node->stop;
