@@ -35,6 +35,26 @@ all_work_ok(1, 'ahead of the hand, it cleans');
 is($db->sql('SELECT mode, supplied_clean, consumed, reused FROM pgscale.sweeper_stats'), 'ahead|0|0|0',
     'and puts nothing on the freelist');
 
+# It ticks as often as there is demand, which is that the server's hand moves: then a tick is due each 4 ms, and else each 50 ms.
+# The clock for it is the sampler's, with one each 10 ms.
+$db->churn_end(@churning);
+my $reader = session($node);
+$reader->start('DO $$ BEGIN WHILE EXISTS (SELECT FROM churn_on) LOOP PERFORM n FROM churn WHERE id = (40000 * random())::int; END LOOP; END $$');
+my $ticks = '(SELECT s.ticks FROM pgscale.sweeper_stats s), (SELECT s.ticks FROM pgscale.sampler_stats s)';
+my $enough = $db->sql('SELECT ticks + 400 FROM pgscale.sweeper_stats');
+$db->poll_ok("SELECT ticks > $enough FROM pgscale.sweeper_stats", 'under a load that only reads it ticks');
+my $seldom = 0;
+for (1 .. 6)
+{
+    my ($sweeper, $sampler) = split /\|/, $db->sql("SELECT $ticks");
+    my ($swept, $sampled);
+    until_true(sub { ($swept, $sampled) = split /\|/, $db->sql("SELECT $ticks"); $sampled - $sampler >= 100 });
+    $seldom++ if $swept - $sweeper < 0.8 * ($sampled - $sampler);
+}
+is($seldom, 0, 'and does so often') or diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
+$db->churn_end($reader);
+@churning = churn($node, 4);
+
 # To and fro, whatever is under way
 for my $round (1 .. 10)
 {

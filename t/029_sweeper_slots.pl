@@ -96,7 +96,7 @@ $db->quit;
 # Pages that bear positions which WAL has not come to, as damaged ones may, hold up nothing. Reading their rows makes them
 # dirty again, where that is not logged itself.
 my $help = qx(initdb --help);
-my $damaged = pgscale_node('damaged', init => $help =~ /--no-data-checksums/ ? ['--no-data-checksums'] : [], conf => <<'EOC');
+my $damaged = pgscale_node('damaged', init => $help =~ /--no-data-checksums/ ? [ extra => ['--no-data-checksums'] ] : [], conf => <<'EOC');
 shared_buffers = 8MB
 max_worker_processes = 20
 checkpoint_timeout = 1h
@@ -155,5 +155,21 @@ until_more_ok('written', 500, 'and writes the others');
 is(ask('SELECT errors FROM pgscale.sweeper_stats'), 0, 'without an error');
 $db->quit;
 $damaged->stop('immediate');
+
+# Where data goes past the kernel's cache, there is nothing for it to write back, and the server must not be asked to.
+SKIP:
+{
+    IPC::Run::run([ 'postgres', '-D', $node->data_dir, '-C', 'debug_io_direct' ], '>', \my $setting, '2>', \my $none)
+      or skip 'this server knows no direct I/O', 3;
+    $node->append_conf('postgresql.conf', "debug_io_direct = data\nmax_worker_processes = 20\npgscale.sweeper_writeback_pages = 1\n");
+    skip 'this file system knows no direct I/O', 3 unless $node->start(fail_ok => 1);
+    $db = session($node);
+    @churning = churn($node, 2);
+    $db->sweeps_on('with direct I/O the sweeper writes');
+    is($db->sql('SELECT writeback_calls FROM pgscale.sweeper_stats'), 0, 'and does not ask for writeback');
+    $db->churn_end(@churning);
+    $db->quit;
+    $node->stop('immediate');
+}
 
 done_testing();
