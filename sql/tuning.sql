@@ -233,6 +233,9 @@ CALL pgscale.set('max_connections', '3');
 CALL pgscale.set('wal_level', 'minimal');
 CALL pgscale.set('shared_buffers', '7TB');
 CALL pgscale.set('min_dynamic_shared_memory', '100000GB');
+SELECT FROM pg_create_physical_replication_slot('kept');
+CALL pgscale.set('max_replication_slots', '0');
+SELECT FROM pg_drop_replication_slot('kept');
 CALL pgscale.set('unix_socket_directories', '/no/such/folder');
 \set VERBOSITY default
 CALL pgscale.set('superuser_reserved_connections', '30');

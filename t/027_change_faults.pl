@@ -180,7 +180,7 @@ like($told, qr/^DETAIL: .*has the new line all the same.*^HINT: /ms, 'and said s
 
 # Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
 my $times = $ENV{PGSCALE_TEST_TIMES} // 1;
-my @moments = ([ 'refused memory', $ENOMEM, 10 * $times ], [ 'a cancel', $SIGINT, 12 * $times ], [ 'SIGTERM', $SIGTERM, 4 * $times ]);
+my @moments = ([ 'refused memory', $ENOMEM, 7 * $times ], [ 'a cancel', $SIGINT, 9 * $times ], [ 'SIGTERM', $SIGTERM, 3 * $times ]);
 my $seed = $ENV{PGSCALE_TEST_SEED} // time;
 note "PGSCALE_TEST_SEED=$seed";
 srand $seed;
