@@ -150,6 +150,12 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static int
+compare_blocks(const void *a, const void *b, void *unused)
+{
+	return compare(a, b);
+}
+
 uint32
 pgscale_blocks_of(PgscaleBlocks *blocks, RelFileLocator locator, ForkNumber fork, BlockNumber **numbers)
 {
@@ -159,6 +165,7 @@ pgscale_blocks_of(PgscaleBlocks *blocks, RelFileLocator locator, ForkNumber fork
 	if (!entry)
 		return 0;
 	*numbers = entry->numbers;
-	qsort(entry->numbers, entry->found, sizeof(BlockNumber), compare);
+	/* Of a large table in large buffers it takes seconds. */
+	qsort_interruptible(entry->numbers, entry->found, sizeof(BlockNumber), compare_blocks, NULL);
 	return qunique(entry->numbers, entry->found, sizeof(BlockNumber), compare);
 }

@@ -45,6 +45,18 @@ pgscale_procs_count(void)
 	return (int) ProcGlobal->allProcCount;
 }
 
+bool
+pgscale_procs_in_use(int slot)
+{
+	return ((volatile PGPROC *) &ProcGlobal->allProcs[slot])->procLatch.owner_pid != 0;
+}
+
+void
+pgscale_procs_prefetch(int slot)
+{
+	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
+}
+
 int
 pgscale_procs_self(void)
 {

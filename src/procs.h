@@ -62,6 +62,10 @@ pgscale_proc_running_queryid(const PgscaleProc *proc)
 /* Slots are 0 .. pgscale_procs_count() - 1. */
 extern int	pgscale_procs_count(void);
 
+/* Is a process there?  One cache line, which the other one has fetched. */
+extern bool pgscale_procs_in_use(int slot);
+extern void pgscale_procs_prefetch(int slot);
+
 /*
  * Reads a slot.  Returns false if no process is there.  *changed tells whether
  * anything but the wait event differs from what *proc held; *retries is

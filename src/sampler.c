@@ -12,6 +12,11 @@
  * and nobody can hold it up.  What other features need of it they are told once a
  * second (sampler_observe.c).
  *
+ * Slots: a tick goes over those in which a process was seen, and looks at no more
+ * than so many others for a new one; then max_connections may be far above the
+ * number of sessions.  Below that number of slots a new process is seen by the next
+ * tick, above it some ticks later.
+ *
  * Weights: ticks follow an absolute schedule, but a busy machine makes some
  * late or has them missed.  Each sample therefore stands for the time since
  * the tick before, whatever it was; samples are counted besides.
@@ -71,6 +76,9 @@
 
 /* How many slots ahead of the one being counted to prefetch. */
 #define PREFETCH_SLOTS	8
+
+/* How many slots without a process to look at in a tick: 0.1 ms. */
+#define FREE_SLOTS		10000
 
 /* Without a tick for so long, and several periods, something is wrong. */
 #define STALLED_MS		5000
@@ -134,6 +142,10 @@ static PgscaleSamplerStats *stats = NULL;
 /* The worker's own. */
 static SlotState *slot_states = NULL;
 static QuietSlot *quiet_slots = NULL;
+static int *live_slots = NULL;	/* where a process was seen, nlive of them */
+static int	nlive = 0;
+static bool *is_live = NULL;
+static int	free_hand = 0;		/* the next slot to look for a new process in */
 static PgscaleTimer timer;
 static int64 last_tick;			/* on the monotonic clock */
 static int64 cpu_base;			/* added to the process' CPU time in stats */
@@ -315,7 +327,8 @@ kind_of(SlotState *state)
 	return state->type;
 }
 
-static void
+/* Returns false if no process is there. */
+static bool
 sample_slot(int slot, int64 ns)
 {
 	SlotState  *state = &slot_states[slot];
@@ -327,7 +340,7 @@ sample_slot(int slot, int64 ns)
 	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
 	{
 		state->nparked = 0;
-		return;
+		return false;
 	}
 
 	/* An idle session still tells the identifier of its last statement. */
@@ -335,7 +348,7 @@ sample_slot(int slot, int64 ns)
 		unpark(state);
 
 	if (proc->wait_event == 0 && !(proc->session && proc->running))
-		return;
+		return true;
 
 	key.kind = kind_of(state);
 	key.datid = proc->datid;
@@ -369,6 +382,7 @@ sample_slot(int slot, int64 ns)
 		quiet_slots[slot].entry = state->entry;
 		quiet_slots[slot].generation = pgscale_profile_generation();
 	}
+	return true;
 }
 
 /* Counts a process that still idles.  Returns false if that is not known. */
@@ -397,10 +411,50 @@ forget_quiet_slots(void)
 }
 
 static void
-tick(int64 due, int64 missed)
+sample_live_slots(int64 ns)
+{
+	for (int i = 0; i < nlive;)
+	{
+		int			slot = live_slots[i];
+		int			ahead = i + PREFETCH_SLOTS < nlive ? live_slots[i + PREFETCH_SLOTS] : -1;
+
+		if (ahead >= 0 && quiet_slots[ahead].entry >= 0)
+			pgscale_proc_prefetch(&quiet_slots[ahead].mark);
+		if (sample_quiet_slot(slot, ns) || sample_slot(slot, ns))
+			i++;
+		else
+		{
+			is_live[slot] = false;
+			live_slots[i] = live_slots[--nlive];
+		}
+	}
+}
+
+/* Looks for processes in slots that had none, at their first sample. */
+static void
+sample_new_slots(int64 ns)
 {
 	int			nslots = pgscale_procs_count();
 	int			self = pgscale_procs_self();
+
+	for (int left = Min(nslots, FREE_SLOTS); left > 0; left--)
+	{
+		int			slot = free_hand;
+		int			ahead = slot + PREFETCH_SLOTS;
+
+		free_hand = slot + 1 < nslots ? slot + 1 : 0;
+		if (ahead < nslots && !is_live[ahead])
+			pgscale_procs_prefetch(ahead);
+		if (is_live[slot] || slot == self || !pgscale_procs_in_use(slot) || !sample_slot(slot, ns))
+			continue;
+		is_live[slot] = true;
+		live_slots[nlive++] = slot;
+	}
+}
+
+static void
+tick(int64 due, int64 missed)
+{
 	int64		now = pgscale_worker_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
@@ -408,17 +462,10 @@ tick(int64 due, int64 missed)
 	last_tick = now;
 
 	pgscale_profile_begin();
-	pgscale_history_begin(wall, nslots);
+	pgscale_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
 	pgscale_timeline_begin(wall, ns);
-	for (int slot = 0; slot < nslots; slot++)
-	{
-		int			ahead = slot + PREFETCH_SLOTS;
-
-		if (ahead < nslots && quiet_slots[ahead].entry >= 0)
-			pgscale_proc_prefetch(&quiet_slots[ahead].mark);
-		if (slot != self && !sample_quiet_slot(slot, ns))
-			sample_slot(slot, ns);
-	}
+	sample_live_slots(ns);
+	sample_new_slots(ns);
 	pgscale_timeline_end();
 	pgscale_history_end();
 	pgscale_profile_end();
@@ -503,6 +550,9 @@ pgscale_sampler_main(Datum arg)
 		slot_states[slot].entry = -1;
 	quiet_slots = MemoryContextAllocZero(TopMemoryContext,
 										 pgscale_procs_count() * sizeof(QuietSlot));
+	forget_quiet_slots();
+	live_slots = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(int));
+	is_live = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(bool));
 	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
 
 	pgscale_profile_attach_writer();

@@ -208,7 +208,7 @@ is_possible(PgscaleWritebackReason *obstacle)
 static bool
 work(int64 now_ns)
 {
-	bool		busy = pgscale_watch_round(now_ns, timer.period_ns / WORK_PERIOD_NS + 1);
+	bool		busy = pgscale_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
 	PgscaleAsked asked;
 	PgscaleWritebackEvidence e;
 	int64		found;

@@ -354,9 +354,19 @@ dirty_pages(int fd, off_t offset)
 	return (cached.dirty + BLCKSZ - 1) / BLCKSZ;
 }
 
+/*
+ * Is it time to serve others?  A request waits where the disk's queue is full, so
+ * this is to be asked after each piece, which is the least that is asked for.
+ */
+static bool
+must_stop(int64 since_ns)
+{
+	return pgscale_worker_clock() - since_ns > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending;
+}
+
 /* Asks for the pieces of a stretch, for about so many pages. */
 static void
-ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 now_ns)
+ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
 {
 	PgscaleStretch *s = &pgscale_watch.stretches[n];
 	int			fd = open_file(&s->key);
@@ -367,7 +377,7 @@ ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 now_ns)
 		return;
 	}
 	pgscale_disk_note(fd);
-	for (int piece = 0; piece < PGSCALE_PIECES && pages > 0 && flying < MAX_FLIGHTS; piece++)
+	for (int piece = 0; piece < PGSCALE_PIECES && pages > 0 && flying < MAX_FLIGHTS && !must_stop(since_ns); piece++)
 	{
 		off_t		offset = offset_of(&s->key, piece);
 		int			waited = s->waiting;
@@ -383,7 +393,7 @@ ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 now_ns)
 
 		flights[flying++] = (Flight)
 		{
-			.stretch = n,.piece = piece,.pages = took,.asked_ns = now_ns
+			.stretch = n,.piece = piece,.pages = took,.asked_ns = pgscale_worker_clock()
 		};
 		asked->requests++;
 		asked->asked += took;
@@ -398,13 +408,7 @@ pgscale_ask(PgscaleAsked *asked, int64 pages, double redirty_limit, int64 now_ns
 	int			n = choose(chosen, pages, redirty_limit, now_ns);
 	int64		since = pgscale_worker_clock();
 
-	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS; i++)
-	{
-		int64		clock = pgscale_worker_clock();
-
-		if (clock - since > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending)
-			break;
-		ask_for_stretch(asked, chosen[i], pages - asked->asked, clock);
-	}
+	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS && !must_stop(since); i++)
+		ask_for_stretch(asked, chosen[i], pages - asked->asked, since);
 	close_file();
 }

@@ -66,7 +66,6 @@ static DIR *dir = NULL;			/* likewise */
 static int64 resume_ns = 0;
 static int64 asked_ns = 0;		/* how long the kernel was asked, this round */
 static int64 begun_ns = 0;		/* this walk */
-static time_t begun_at = 0;		/* likewise, as files have it */
 static time_t changed_since = 0;	/* what this walk looks for */
 
 void
@@ -83,7 +82,6 @@ pgscale_files_start(void)
 		context = AllocSetContextCreate(TopMemoryContext, "pgscale writeback files",
 										ALLOCSET_SMALL_SIZES);
 	resume_ns = begun_ns = 0;
-	begun_at = time(NULL) - PGSCALE_REWRITE_WINDOW_S;	/* older: written by now */
 }
 
 static void
@@ -127,9 +125,13 @@ begin_walk(int64 now_ns)
 	MemoryContextReset(context);
 	folders = NIL;
 	folder = 0;
+
+	/*
+	 * Files have the time of a clock that may have been set meanwhile, so it
+	 * is reckoned back on the one that nobody sets.
+	 */
+	changed_since = time(NULL) - 1 - (begun_ns > 0 ? (now_ns - begun_ns) / NS_PER_S : PGSCALE_REWRITE_WINDOW_S);
 	begun_ns = now_ns;
-	changed_since = begun_at;
-	begun_at = time(NULL);
 
 	add_databases(DEFAULTTABLESPACE_OID, "base");
 	tablespaces = AllocateDir("pg_tblspc");

@@ -15,6 +15,12 @@
  * What is written is added up by stretches of 16 MB, since that many are cheap
  * to ask the kernel for together, and there are not too many of them.
  *
+ * Two cursors.  One goes over all buffers, in a second if that takes no more than a
+ * tenth of a processor, and otherwise in as long as it takes with that.  Pages
+ * that leave the buffers, or that bgwriter writes before they have to, lie about the
+ * server's clock hand; so the other one goes along with that in each round, and
+ * sees what is written there at once, however many buffers there are.
+ *
  * Missed is what is dirtied and written between two looks: pages of COPY and
  * VACUUM in part, but never a whole stretch of them, and files that are written
  * past the buffers, which writeback_files.c looks for.
@@ -23,7 +29,9 @@
  * it to disk, haste costs writes that waiting would have saved.  So of every
  * eighth page, by its hash, it is remembered when it was last written.
  *
- * Memory: 8 bytes a buffer, and 10 MB.  It is this process' own, and fixed.
+ * Memory: 8 bytes a buffer, and 10 MB.  It is this process' own, and fixed.  What is
+ * kept of buffers is made ready by the first look at them, so that switching on
+ * takes no longer with many of them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -40,12 +48,29 @@
 #include "utils/memutils.h"
 
 #include "buffers.h"
+#include "worker.h"
 #include "writeback_watch.h"
 
 #define NS_PER_S		INT64CONST(1000000000)
 
-/* Headers to read in a round: 0.3 ms. */
+/* Headers to read in a round in any case: 0.3 ms. */
 #define ROUND_BUFFERS	131072
+
+/* All of them in so much time, but with no more than one part in so many of it. */
+#define PASS_NS			NS_PER_S
+#define ROUND_NS		(NS_PER_S / 20)
+#define BUSY_PARTS		10
+#define IDLE_PARTS		50
+
+/* So many between two looks at the clock, and made ready at once. */
+#define CHUNK_BUFFERS	8192
+
+/*
+ * About the hand: so many behind where it was and ahead of where it is, and no
+ * more than that in all.
+ */
+#define HAND_BUFFERS	8192
+#define HAND_MAX		131072
 
 #define MAX_STRETCHES	65536
 #define NO_STRETCH		PG_UINT32_MAX
@@ -90,9 +115,11 @@ PgscaleWatch pgscale_watch = {0};
 
 static MemoryContext context = NULL;
 static Memo *memos;
+static bool *ready;				/* chunks of them that are */
 static HTAB *table;
 static PageMemory (*memory)[MEMORY_WAYS];
 static int	next_buffer;
+static uint64 last_hand;		/* the server's, in buffers since its start */
 static uint32 free_hand;
 static bool changed;			/* did anything, in this pass so far? */
 static bool last_changed;		/* and in the one before? */
@@ -115,9 +142,8 @@ pgscale_watch_start(int64 now_ns)
 
 	memset(&pgscale_watch, 0, sizeof(pgscale_watch));
 	pgscale_watch.stretches = palloc0(MAX_STRETCHES * sizeof(PgscaleStretch));
-	memos = MemoryContextAllocHuge(context, NBuffers * sizeof(Memo));
-	for (int i = 0; i < NBuffers; i++)
-		memos[i].stretch = NO_STRETCH;
+	memos = MemoryContextAllocHuge(context, (Size) NBuffers * sizeof(Memo));
+	ready = palloc0((NBuffers / CHUNK_BUFFERS + 1) * sizeof(bool));
 	ctl.hcxt = context;
 	table = hash_create("pgscale stretches", MAX_STRETCHES, &ctl,
 						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -125,6 +151,7 @@ pgscale_watch_start(int64 now_ns)
 	MemoryContextSwitchTo(old);
 
 	next_buffer = free_hand = 0;
+	last_hand = pgscale_buffers_hand();
 	changed = last_changed = false;
 	weighed_ns = now_ns;
 }
@@ -342,10 +369,70 @@ let_samples_fade(int64 now_ns)
 	weighed_ns = now_ns;
 }
 
-bool
-pgscale_watch_round(int64 now_ns, int times)
+/* Looks at buffers of one chunk. */
+static void
+look_within_chunk(int first, int end, int64 now_ns)
 {
-	int			end = Min(next_buffer + (int64) times * ROUND_BUFFERS, NBuffers);
+	int			chunk = first / CHUNK_BUFFERS;
+
+	if (!ready[chunk])
+	{
+		int			chunk_end = (int) Min((int64) (chunk + 1) * CHUNK_BUFFERS, NBuffers);
+
+		for (int i = chunk * CHUNK_BUFFERS; i < chunk_end; i++)
+			memos[i].stretch = NO_STRETCH;
+		ready[chunk] = true;
+	}
+	for (int buf = first; buf < end; buf++)
+		look(buf, now_ns);
+}
+
+/* The end of the chunk, or of the buffers. */
+static int
+chunk_end_of(int buf)
+{
+	return (int) Min((int64) (buf / CHUNK_BUFFERS + 1) * CHUNK_BUFFERS, NBuffers);
+}
+
+/*
+ * Looks at what the hand has gone over since the last time, at what bgwriter may
+ * have cleaned ahead of it, and at what it comes to next, so that it is known what
+ * that was.
+ */
+static void
+look_about_hand(int64 now_ns)
+{
+	uint64		hand = pgscale_buffers_hand();
+	int64		moved = Max((int64) (hand - last_hand), 0);
+	int64		n = Min(Min(moved + 2 * HAND_BUFFERS + moved, HAND_MAX), NBuffers);
+	int64		behind = Min(moved + HAND_BUFFERS, n / 2);
+	int			buf = (int) ((hand + NBuffers - behind % NBuffers) % NBuffers);
+
+	while (n > 0)
+	{
+		int			end = (int) Min(buf + n, chunk_end_of(buf));
+
+		look_within_chunk(buf, end, now_ns);
+		n -= end - buf;
+		buf = end < NBuffers ? end : 0;
+	}
+	last_hand = hand;
+}
+
+/* How many buffers to look at, of all, in a round that comes so often. */
+static int64
+share_of_pass(int64 period_ns)
+{
+	return Max((int64) NBuffers * period_ns / PASS_NS + 1, ROUND_BUFFERS * (period_ns / ROUND_NS + 1));
+}
+
+bool
+pgscale_watch_round(int64 now_ns, int64 period_ns)
+{
+	bool		busy = changed || last_changed;
+	int64		left = share_of_pass(period_ns);
+	int64		least = ROUND_BUFFERS;
+	int64		give_up = now_ns + period_ns / (busy ? BUSY_PARTS : IDLE_PARTS);
 
 	if (next_buffer == 0)
 	{
@@ -353,9 +440,17 @@ pgscale_watch_round(int64 now_ns, int times)
 		changed = false;
 	}
 	let_samples_fade(now_ns);
-	for (int buf = next_buffer; buf < end; buf++)
-		look(buf, now_ns);
-	next_buffer = end < NBuffers ? end : 0;
+	if (NBuffers > ROUND_BUFFERS)
+		look_about_hand(now_ns);
+	do
+	{
+		int			end = (int) Min(next_buffer + left, chunk_end_of(next_buffer));
+
+		look_within_chunk(next_buffer, end, now_ns);
+		left -= end - next_buffer;
+		least -= end - next_buffer;
+		next_buffer = end < NBuffers ? end : 0;
+	} while (next_buffer != 0 && left > 0 && (least > 0 || pgscale_worker_clock() < give_up));
 	return changed || last_changed;
 }
 

@@ -78,10 +78,11 @@ extern void pgscale_watch_start(int64 now_ns);
 extern void pgscale_watch_stop(void);
 
 /*
- * Looks at the next buffers, so many times the usual number.  Returns whether
- * any was written or dirtied since the last pass over all of them began.
+ * Looks at the next buffers, as many as it takes to see all of them in time if it
+ * is called that often.  Returns whether any was written or dirtied since the last
+ * pass over all of them began.
  */
-extern bool pgscale_watch_round(int64 now_ns, int times);
+extern bool pgscale_watch_round(int64 now_ns, int64 period_ns);
 
 /* Do the buffers tell of a stretch, now? */
 extern bool pgscale_watch_knows(const PgscaleStretchKey *key);

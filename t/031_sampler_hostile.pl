@@ -219,4 +219,29 @@ is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'a pipe instead of 
 $db->quit;
 $node->stop;
 
+# Many more slots than sessions: what is there is seen all the same, also what comes later.
+$node->append_conf('postgresql.conf', <<'EOC');
+max_connections = 30000
+max_locks_per_transaction = 10
+max_pred_locks_per_transaction = 10
+EOC
+$db = undef;
+$node->start;
+$db = session($node);
+$db->sampler('on');
+for my $round (1 .. 3)
+{
+    my $sleeper = session($node);
+    $sleeper->start('SELECT pg_sleep(600)');
+    $db->poll_ok('SELECT count(DISTINCT pid) FROM pgscale.wait_history WHERE event = $$PgSleep$$ AND pid = ' . $sleeper->pid,
+        "of 30,000 slots: session $round is seen", 1);
+    $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
+    $sleeper->finish;
+    $sleeper->quit;
+}
+is($db->sql(q{SELECT count(*) FROM pg_stat_activity a WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+    AND NOT EXISTS (SELECT FROM pgscale.wait_current c WHERE c.pid = a.pid)}), 0, 'and wait_current has all');
+$db->quit;
+$node->stop;
+
 done_testing();

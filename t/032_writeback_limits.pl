@@ -1,0 +1,94 @@
+# Kernel writeback on a disk that makes it wait: what must not wait for it does not.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $gate = PostgreSQL::Test::Utils::tempdir();
+my $library = "$gate/gated_flush.so";
+if (system("cc -shared -fPIC -o $library t/lib/gated_flush.c >$library.out 2>&1") != 0)
+{
+    plan skip_all => 'the library that makes requests wait cannot be compiled here';
+}
+
+sub touch { my $name = shift; open my $file, '>', "$gate/$name" or die $!; close $file; return; }
+END { unlink "$gate/gate" if $gate }
+
+local $ENV{GATE_DIR} = $gate;
+local $ENV{LD_PRELOAD} = $library;
+my $node = pgscale_node('main', conf => <<'EOC');
+shared_buffers = 64MB
+checkpoint_timeout = 1h
+fsync = on
+synchronous_commit = off
+bgwriter_lru_maxpages = 0
+checkpoint_flush_after = 0
+bgwriter_flush_after = 0
+backend_flush_after = 0
+pgscale.writeback = on
+pgscale.writeback_cap = 64kB
+pgscale.writeback_redirty_limit = 1
+EOC
+delete $ENV{LD_PRELOAD};
+my $db = session($node);
+my $other = session($node);
+$db->sql('CREATE DATABASE gone');
+$db->poll_ok(q{SELECT state <> 'off' FROM pgscale.kernel_writeback}, 'it is on');
+
+# Much of one file waits for the disk; the first request hangs.
+$db->sql('CREATE TABLE t (filler char(1000))');
+touch('gate');
+until_ok(sub {
+    $db->sql(q{INSERT INTO t SELECT '' FROM generate_series(1, 20000)});
+    $db->sql('CHECKPOINT');
+    until_true(sub { -e "$gate/waits" || $db->sql('SELECT cluster_dirty_bytes = 0 FROM pgscale.kernel_writeback') eq 't' });
+    -e "$gate/waits";
+}, 'a request hangs');
+
+# DROP DATABASE needs an answer of every process. When that one request is done, it is there, and no other comes first.
+$other->start('DROP DATABASE gone');
+$db->poll_ok(q{SELECT wait_event FROM pg_stat_activity WHERE pid = } . $other->pid, 'DROP DATABASE waits for the processes',
+    'ProcSignalBarrier');
+touch('go');
+my $done = until_true(sub { $db->sql(q{SELECT state <> 'active' FROM pg_stat_activity WHERE pid = } . $other->pid) eq 't' });
+ok($done, 'when one request is done, it goes on');
+unlink "$gate/gate";
+is(($other->finish)[0], '00000', 'the database is dropped');
+$db->poll_ok('SELECT cluster_dirty_bytes = 0 OR requests > 2 FROM pgscale.kernel_writeback', 'and the worker goes on');
+is($db->sql('SELECT errors FROM pgscale.kernel_writeback'), 0, 'without errors');
+
+# Waits until it has looked at all buffers several times.
+sub looks_ok
+{
+    my $rounds = $db->sql('SELECT rounds FROM pgscale.kernel_writeback');
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return $db->poll_ok("SELECT rounds > $rounds + 20 FROM pgscale.kernel_writeback", 'it looks');
+}
+
+# A look at all buffers, some of them far from the clock's hand, however many there are
+$db->quit;
+$other->quit;
+$node->append_conf('postgresql.conf', "shared_buffers = 1100MB\npgscale.writeback_cap = 1GB");
+$node->restart;
+$db = session($node);
+$db->sql('CREATE TABLE far (filler char(1000))');
+$db->sql(q{INSERT INTO far SELECT '' FROM generate_series(1, 120000)});
+my $size = $db->sql(q{SELECT pg_relation_size('far')});
+looks_ok();
+my $written = $db->sql('SELECT written_bytes FROM pgscale.kernel_writeback');
+$db->sql('CHECKPOINT');
+$db->poll_ok("SELECT written_bytes - $written >= 0.99 * $size FROM pgscale.kernel_writeback", 'all that a checkpoint writes is seen')
+  or diag $db->sql("SELECT written_bytes - $written, $size FROM pgscale.kernel_writeback");
+$db->sql('SELECT pgscale.writeback_reset()');
+$db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.kernel_writeback}, "switched $_", $_ eq 'off' ? 't' : 'f')
+  for 'off', 'on';
+$db->sql('DELETE FROM far');
+looks_ok();
+$db->sql('CHECKPOINT');
+$db->poll_ok("SELECT written_bytes >= 0.99 * $size FROM pgscale.kernel_writeback", 'again, after it was switched off and on');
+$db->quit;
+$node->stop;
+
+done_testing();
