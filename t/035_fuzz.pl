@@ -38,49 +38,69 @@ is(calls_unknown($db), '', 'of each function of the extension it is known how to
 # Relations of all kinds, roles of all kinds, and what somebody could have planted: operators for pairs of types that the server
 # has none for, which would be chosen over those that take a conversion.
 $db->value($_) for (
-    'CREATE ROLE observer LOGIN IN ROLE pg_monitor', 'CREATE ROLE stranger LOGIN', 'CREATE ROLE granted LOGIN IN ROLE pg_monitor',
+    'CREATE ROLE observer LOGIN IN ROLE pg_monitor',
+    'CREATE ROLE stranger LOGIN',
+    'CREATE ROLE granted LOGIN IN ROLE pg_monitor',
     'GRANT USAGE ON SCHEMA pgscale TO granted',
     'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pgscale TO granted',
     'GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO granted',
-    'CREATE SCHEMA "Odd ""name"" \'; --"', 'CREATE TABLE "Odd ""name"" \'; --"."Tab,le" ("a b" int PRIMARY KEY)',
-    'CREATE TABLE empty ()', 'CREATE UNLOGGED TABLE unlogged (a int PRIMARY KEY)', 'CREATE SEQUENCE seq', 'CREATE VIEW v AS SELECT 1 AS a',
-    'CREATE MATERIALIZED VIEW m AS SELECT 1 AS a', 'CREATE TYPE composite AS (a int)', 'CREATE INDEX expr ON t ((a + 1)) WHERE a > 10',
-    'CREATE TABLE excl (r int4range, EXCLUDE USING gist (r WITH &&))', 'CREATE TABLE child (c text) INHERITS (t)',
-    'CREATE TABLE secret (a int PRIMARY KEY)', 'ALTER TABLE secret OWNER TO stranger', 'CREATE DATABASE other',
+    'CREATE SCHEMA "Odd ""name"" \'; --"',
+    'CREATE TABLE "Odd ""name"" \'; --"."Tab,le" ("a b" int PRIMARY KEY)',
+    'CREATE TABLE empty ()',
+    'CREATE UNLOGGED TABLE unlogged (a int PRIMARY KEY)',
+    'CREATE SEQUENCE seq',
+    'CREATE VIEW v AS SELECT 1 AS a',
+    'CREATE MATERIALIZED VIEW m AS SELECT 1 AS a',
+    'CREATE TYPE composite AS (a int)',
+    'CREATE INDEX expr ON t ((a + 1)) WHERE a > 10',
+    'CREATE TABLE excl (r int4range, EXCLUDE USING gist (r WITH &&))',
+    'CREATE TABLE child (c text) INHERITS (t)',
+    'CREATE TABLE secret (a int PRIMARY KEY)',
+    'ALTER TABLE secret OWNER TO stranger',
+    'CREATE DATABASE other',
     'CREATE TABLE dropped (a int)',
     'CREATE SCHEMA planted AUTHORIZATION stranger', 'GRANT ALL ON SCHEMA planted TO PUBLIC',
     q{CREATE FUNCTION planted.ran() RETURNS void LANGUAGE plpgsql AS $$
         BEGIN RAISE EXCEPTION 'planted ran as % for %', current_user, session_user USING ERRCODE =
             CASE WHEN (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
                   AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN 'EV002' ELSE 'EV001' END; END $$},
-    q{DO $$ DECLARE l text; r text; o text; types text[] := '{text,name,oid,int4,int8,float8,bool,"\"char\"",interval,timestamptz,regclass,jsonb}'; BEGIN
+    q{DO $$ DECLARE
+        l text; r text; o text;
+        types text[] := '{text,name,oid,int4,int8,float8,bool,"\"char\"",interval,timestamptz,regclass,jsonb}';
+        body text := 'RETURNS %s LANGUAGE plpgsql AS ''BEGIN PERFORM planted.ran(); RETURN NULL; END''';
+    BEGIN
         FOREACH l IN ARRAY types LOOP FOREACH r IN ARRAY types LOOP
-            EXECUTE format('CREATE FUNCTION planted.f(%s, %s) RETURNS bool LANGUAGE plpgsql AS ''BEGIN PERFORM planted.ran(); RETURN true; END''', l, r);
+            EXECUTE format('CREATE FUNCTION planted.f(%s, %s) ', l, r) || format(body, 'bool');
             FOREACH o IN ARRAY '{=,<>,<,>,<=,>=,+,-,*,/,||}'::text[] LOOP
                 IF to_regoperator(format('pg_catalog.%s(%s,%s)', o, l, r)) IS NULL THEN
                     EXECUTE format('CREATE OPERATOR planted.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = planted.f)', o, l, r);
                 END IF;
             END LOOP;
         END LOOP; END LOOP;
-        FOREACH o IN ARRAY '{count,format,now,round,current_setting,has_function_privilege,pg_relation_size,pg_reload_conf,lower}'::text[] LOOP
-            EXECUTE format('CREATE FUNCTION planted.%I(%s) RETURNS text LANGUAGE plpgsql AS ''BEGIN PERFORM planted.ran(); RETURN NULL; END''',
-                o, CASE o WHEN 'count' THEN 'int' WHEN 'now' THEN '' WHEN 'has_function_privilege' THEN 'regprocedure, text' WHEN 'pg_reload_conf' THEN '' ELSE 'name' END);
-        END LOOP; END $$});
+        FOREACH o IN ARRAY '{count(int),format(name),now(),round(name),current_setting(name),lower(name),pg_reload_conf(),
+            "has_function_privilege(regprocedure, text)",pg_relation_size(name)}'::text[] LOOP
+            EXECUTE format('CREATE FUNCTION planted.%s ', o) || format(body, 'text');
+        END LOOP;
+    END $$});
 my $dropped = $db->value(q{SELECT 'dropped'::regclass::oid});
 $db->value('DROP TABLE dropped');
 my $other = wire($node, dbname => 'other');
 $other->value('CREATE EXTENSION pgscale');
 # so that calls by known arguments find there what they find here
 $other->value($_) for ('CREATE TABLE t (a int PRIMARY KEY)', 'CREATE TABLE p (a int PRIMARY KEY)',
-    q{CREATE FUNCTION job(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'}, q{CREATE FUNCTION change(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'});
+    q{CREATE FUNCTION job(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'},
+    q{CREATE FUNCTION change(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'});
 
 # Values by type, as text; undef is NULL. For a type that is not here there are NULL and texts.
-my $tables = $db->value(q{SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_class WHERE relnamespace = 'public'::regnamespace OR relkind = 't' OR
-    oid IN ('pg_class'::regclass, 'pg_database'::regclass, 'pg_class_oid_index'::regclass, 'pg_stat_activity'::regclass, 'pgscale.tuning_change'::regclass)});
-my @texts = ('', ' ', 'x', 'work_mem', 'Work_Mem', 'shared_buffers', 'pgscale.sampler_period', 'pgscale.sweeper', 'pgscale.writeback', 'search_path', 'role',
-    'session_authorization', 'data_directory', 'no.such', 'no_such', 'random_page_cost', 'wal_level', 'log_line_prefix', 'synchronous_standby_names',
-    '1MB', '4096', '-1', 'on', 'off', 'NaN', 'Infinity', '1e400', '99999999999999999999', 'lock', 'online', "a'b", 'a"b', "a\nb", "a\\b", '%s%n%d', '$1', ';--',
-    "\x{e9}\x{4e2d}\x{1f600}", 'x' x 64, 'x' x 70000, "'; DROP TABLE t; --", '{}', '(', 'pg_default', 'there', 'pg_global', 'json', 'NULL', 'default', 'true');
+my $tables = $db->value(q{SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace OR relkind = 't' OR oid IN ('pg_class'::regclass, 'pg_database'::regclass,
+        'pg_class_oid_index'::regclass, 'pg_stat_activity'::regclass, 'pgscale.tuning_change'::regclass)});
+my @texts = (
+    '', ' ', 'x', 'work_mem', 'Work_Mem', 'shared_buffers', 'pgscale.sampler_period', 'pgscale.sweeper', 'pgscale.writeback',
+    'search_path', 'role', 'session_authorization', 'data_directory', 'no.such', 'no_such', 'random_page_cost', 'wal_level',
+    'log_line_prefix', 'synchronous_standby_names', '1MB', '4096', '-1', 'on', 'off', 'NaN', 'Infinity', '1e400',
+    '99999999999999999999', 'lock', 'online', "a'b", 'a"b', "a\nb", "a\\b", '%s%n%d', '$1', ';--', "\x{e9}\x{4e2d}\x{1f600}",
+    'x' x 64, 'x' x 70000, "'; DROP TABLE t; --", '{}', '(', 'pg_default', 'there', 'pg_global', 'json', 'NULL', 'default', 'true');
 my %values = (
     boolean => [qw(t f)],
     smallint => [qw(0 1 -1 32767 -32768)],
@@ -93,12 +113,14 @@ my %values = (
     '"char"' => [ '', 'a', "\xff" ],
     bytea => [ '', '\x00', '\xdeadbeef', '\x' . '00' x 10000 ],
     oid => [ qw(0 1 1259 1262 4294967295 2147483648), $dropped, split / /, $tables ],
-    regclass => [ qw(0 1 4294967295 t p t_pkey p_pkey pg_class pg_class_oid_index v m seq empty unlogged excl excl_r_excl expr composite child secret temp temp_pkey no_such),
-        'pg_toast.pg_toast_1255', '"Odd ""name"" \'; --"."Tab,le"', $dropped, split / /, $tables ],
+    regclass => [
+        qw(0 1 4294967295 t p t_pkey p_pkey pg_class pg_class_oid_index v m seq empty unlogged excl excl_r_excl expr composite),
+        qw(child secret temp temp_pkey no_such), 'pg_toast.pg_toast_1255', '"Odd ""name"" \'; --"."Tab,le"', $dropped, split / /, $tables ],
     regrole => [qw(0 stranger observer 4294967295)],
     'timestamp with time zone' => [ qw(infinity -infinity epoch now), '4714-11-24 BC', '294276-12-31', '2001-02-03' ],
-    interval => [ '0', '1 ms', '1 us', '-1 s', '1 s', '10 s', '10 min', '1 hour', '1 day', '1 mon', '1 mon -30 days', '-1 mon 31 days', '178000000 years', '-178000000 years',
-        '1 mon -2592000 s', '2562047788:00:54', '0.0000001 s', '1 year 2 mons -3 days 04:05:06.789', '596523 h', '25 days' ],
+    interval => [ '0', '1 ms', '1 us', '-1 s', '1 s', '10 s', '10 min', '1 hour', '1 day', '1 mon', '1 mon -30 days',
+        '-1 mon 31 days', '178000000 years', '-178000000 years', '1 mon -2592000 s', '2562047788:00:54',
+        '0.0000001 s', '1 year 2 mons -3 days 04:05:06.789', '596523 h', '25 days' ],
     jsonb => [ '{}', '[]', 'null', '1', '{"a":[1,{"b":null}]}', '[' x 200 . ']' x 200, '"' . 'x' x 10000 . '"' ],
     xid => [qw(0 1 3 4294967295)],
     pg_lsn => [qw(0/0 FFFFFFFF/FFFFFFFF 0/1)],
@@ -108,7 +130,7 @@ my %values = (
 sub one { return $_[ int rand @_ ] }
 
 # A backend's process, a sampler's, the postmaster and nobody's
-push @{ $values{integer} }, $db->pid, $db->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'pgscale%' ORDER BY pid LIMIT 1}),
+push @{ $values{integer} }, $db->pid, $db->value(q{SELECT min(pid) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale%'}),
   (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
 
 my %attributes;    # of composite types: their attributes' types
@@ -138,7 +160,8 @@ sub value_of
     }
     if (my $attributes = $attributes{$type})
     {
-        return '(' . join(',', map { my $item = value_of($_); defined $item ? '"' . $item =~ s/(["\\])/$1$1/gr . '"' : '' } @$attributes) . ')';
+        my @items = map { my $item = value_of($_); defined $item ? '"' . $item =~ s/(["\\])/$1$1/gr . '"' : '' } @$attributes;
+        return '(' . join(',', @items) . ')';
     }
     return one(@{ $values{$type} }) if $values{$type};
     return undef if rand() < 0.5;
@@ -156,12 +179,12 @@ sub literal
 
 # What there is to call
 my @targets;
-for my $row (@{ $db->run(q{SELECT p.proname, prokind, pronargdefaults, proretset,
+for my $row (@{ $db->run(q{SELECT p.proname, prokind, pronargdefaults,
         (SELECT string_agg(format_type(t, NULL), ';' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY a (t, n))
       FROM pg_proc p WHERE pronamespace = 'pgscale'::regnamespace ORDER BY proname, pg_get_function_identity_arguments(oid)})->{rows} })
 {
-    my ($name, $kind, $defaults, $set, $types) = @$row;
-    push @targets, { name => "pgscale.$name", kind => $kind, defaults => $defaults, set => $set eq 't', types => [ split /;/, $types // '' ] };
+    my ($name, $kind, $defaults, $types) = @$row;
+    push @targets, { name => "pgscale.$name", kind => $kind, defaults => $defaults, types => [ split /;/, $types // '' ] };
 }
 my @known = calls_known($db);
 push @targets, map { { name => $_->{name}, kind => 'v', types => [] } } grep { $_->{view} } @known;
@@ -170,15 +193,18 @@ push @{ $known{ $_->{name} =~ s/\(.*//sr } }, $_ for grep { !$_->{view} } @known
 cmp_ok(scalar @targets, '>', 70, 'functions, procedures, aggregates and views');
 
 # The contexts that a query, or a CALL, is put into: statements that are sent one by one.
+my $caught = "EXCEPTION WHEN OTHERS OR query_canceled OR assert_failure THEN RAISE NOTICE 'caught % %', SQLSTATE, SQLERRM";
 my %query_in = (
     plain => sub { $_[0] },
     block => sub { ('BEGIN', $_[0], 'COMMIT') },
     failed => sub { ('BEGIN', 'SELECT 1/0', $_[0], 'ROLLBACK') },
     savepoint => sub { ('BEGIN', 'SAVEPOINT s', $_[0], 'ROLLBACK TO s', 'SELECT 1', 'COMMIT') },
     nested => sub { ('BEGIN', 'SAVEPOINT s', 'SAVEPOINT s', $_[0], 'RELEASE s', 'ROLLBACK') },
-    caught => sub { "DO \$fuzz\$ BEGIN PERFORM * FROM ($_[0]) q; EXCEPTION WHEN OTHERS OR query_canceled OR assert_failure THEN RAISE NOTICE 'caught % %', SQLSTATE, SQLERRM; END \$fuzz\$" },
+    caught => sub { "DO \$fuzz\$ BEGIN PERFORM * FROM ($_[0]) q; $caught; END \$fuzz\$" },
     cursor => sub { ('BEGIN', "DECLARE c CURSOR FOR $_[0]", 'FETCH 1 FROM c', 'CLOSE c', 'COMMIT') },
-    scroll => sub { ('BEGIN', "DECLARE c SCROLL CURSOR FOR $_[0]", 'FETCH 2 FROM c', 'FETCH BACKWARD 1 FROM c', 'FETCH LAST FROM c', 'ROLLBACK') },
+    scroll => sub {
+        ('BEGIN', "DECLARE c SCROLL CURSOR FOR $_[0]", 'FETCH 2 FROM c', 'FETCH BACKWARD 1 FROM c', 'FETCH LAST FROM c', 'ROLLBACK');
+    },
     hold => sub { ("DECLARE c CURSOR WITH HOLD FOR $_[0]", 'FETCH 1 FROM c', 'CLOSE ALL') },
     limit => sub { "SELECT * FROM ($_[0]) q LIMIT 1" },
     exists => sub { "SELECT 1 WHERE EXISTS ($_[0])" },
@@ -196,19 +222,19 @@ my %query_in = (
     prepared => sub { ("PREPARE s AS $_[0]", 'EXECUTE s', 'EXECUTE s', 'DEALLOCATE ALL') },
     twophase => sub { ('BEGIN', $_[0], q{PREPARE TRANSACTION 'x'}, q{ROLLBACK PREPARED 'x'}, 'ROLLBACK') },
     dry => sub { ('BEGIN', $_[0], $_[0], 'ROLLBACK') },
-    jit => sub { ('BEGIN', 'SET LOCAL enable_material = off', 'SET LOCAL work_mem = 64', 'SET LOCAL statement_timeout = 3', $_[0], 'COMMIT') });
+    short => sub { ('BEGIN', 'SET LOCAL work_mem = 64', 'SET LOCAL statement_timeout = 3', $_[0], 'COMMIT') });
 my %call_in = (
     (map { $_ => $query_in{$_} } qw(plain block savepoint nested readonly serializable role planted failed)),
     do => sub { "DO \$fuzz\$ BEGIN $_[0]; END \$fuzz\$" },
-    caught => sub { "DO \$fuzz\$ BEGIN $_[0]; EXCEPTION WHEN OTHERS OR query_canceled THEN RAISE NOTICE 'caught % %', SQLSTATE, SQLERRM; END \$fuzz\$" },
+    caught => sub { "DO \$fuzz\$ BEGIN $_[0]; $caught; END \$fuzz\$" },
     twice => sub { ($_[0], $_[0]) },
     short => sub { ('SET statement_timeout = 2', $_[0]) });
 
-is($db->run('BEGIN', 'SET LOCAL search_path = planted, public', q{SELECT 'x'::name - '1 s'::interval})->{state}, 'EV001', 'what is planted would be seen');
+is($db->run('BEGIN', 'SET LOCAL search_path = planted, public', q{SELECT 'x'::name - '1 s'::interval})->{state},
+    'EV001', 'what is planted would be seen');
 $db->value('ROLLBACK');
 my %session = (
-    superuser => wire($node), other => $other, observer => wire($node, user => 'observer'), granted => wire($node, user => 'granted'),
-    stranger => wire($node, user => 'stranger'));
+    superuser => wire($node), other => $other, map { $_ => wire($node, user => $_) } qw(observer granted stranger));
 my $state = calls_state();
 my %baseline;
 for my $who (sort keys %session)
@@ -231,8 +257,10 @@ sub judge
     {
         my ($code, $message, $hint) = @$_;
         $states{$code}++;
-        push @bad, "$code $message: $what" if $code !~ /\A(?:0A|20|21|22|23|25|26|28|2B|2D|34|3B|3D|3F|40|42|53|54|55|57|P0)/ || $code =~ /\A57P/;
-        $unhinted{"$code " . $message =~ s/"[^"]*"/""/gr =~ s/\d+/N/gr} //= $what if $hint eq '' && $code =~ /\A(?:0A|22023|53|55)/;
+        push @bad, "$code $message: $what"
+          if $code !~ /\A(?:0A|20|21|22|23|25|26|28|2B|2D|34|3B|3D|3F|40|42|53|54|55|57|P0)/ || $code =~ /\A57P/;
+        $unhinted{ "$code " . $message =~ s/"[^"]*"/""/gr =~ s/\d+/N/gr } //= $what
+          if $hint eq '' && $code =~ /\A(?:0A|22023|53|55)/;
     }
     return;
 }
@@ -280,7 +308,8 @@ sub fuzz
     if ($target->{kind} eq 'f' && rand() < 0.1 && !grep { $_ eq 'internal' } @{ $target->{types} })
     {
         my $n = 0;
-        return ($who, 'driver', "SELECT * FROM $target->{name}(" . join(', ', map { $n++; "\$${n}::$_" } @{ $target->{types} }[ 0 .. $count - 1 ]) . ')', \@values);
+        my $list = join ', ', map { $n++; "\$${n}::$_" } @{ $target->{types} }[ 0 .. $count - 1 ];
+        return ($who, 'driver', "SELECT * FROM $target->{name}($list)", \@values);
     }
     return ($who, $context, $query, 0, $query_in{$context}->($query));
 }
@@ -340,7 +369,8 @@ sub carry_out
         $session->quit;
         # is there a server?
         return 0 unless until_true(sub { eval { wire($node)->quit; 1 } });
-        $session{$who} = $session = wire($node, user => $who =~ /superuser|other/ ? undef : $who, dbname => $who eq 'other' ? 'other' : undef);
+        $session{$who} = $session =
+          wire($node, user => $who =~ /superuser|other/ ? undef : $who, dbname => $who eq 'other' ? 'other' : undef);
         $session->value('CREATE TEMP TABLE temp (a int PRIMARY KEY)');
     }
     return 1;
@@ -396,11 +426,12 @@ SKIP:
         note sprintf "memory: @grown, %.1f s: $text", Time::HiRes::time() - $since if $ENV{PGSCALE_FUZZ_SHOW};
         # what is cached is cached once; what leaks does in each round
         push @leaks, "memory: @grown bytes in three rounds of 4: $text" if !grep { $_ < 4 * 64 } @grown;
-        push @leaks, 'files: ' . join(' ', map { $_->[1] } @rounds) . ": $text" if $rounds[3][1] > $rounds[2][1] && $rounds[2][1] > $rounds[1][1];
+        push @leaks, 'files: ' . join(' ', map { $_->[1] } @rounds) . ": $text"
+          if $rounds[3][1] > $rounds[2][1] && $rounds[2][1] > $rounds[1][1];
     }
     is(join("\n", @leaks), '', 'nothing is gathered');
     note sprintf 'in %.1f s', Time::HiRes::time() - $began;
-    my $left = join ' ', map { s{.*/}{}r } glob($node->data_dir . '/base/pgsql_tmp/*'), glob($node->data_dir . '/*.tmp'), glob($node->data_dir . '/pg_stat/*.tmp');
+    my $left = join ' ', map { s{.*/}{}r } map { glob $node->data_dir . $_ } '/base/pgsql_tmp/*', '/*.tmp', '/pg_stat/*.tmp';
     is($left, '', 'no temporary file is left');
 }
 
