@@ -219,13 +219,13 @@ strike_off(OpenDatabase *entry)
 void
 pgscale_relocation_open_begin(void)
 {
-	OpenDatabase *entry;
+	OpenDatabase *volatile entry;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	entry = find(MyDatabaseId);
 	if (!entry)
 	{
-		bool		too_many = shared->too_many;
+		const volatile bool too_many = shared->too_many;
 
 		entry = add(MyDatabaseId);
 		PG_TRY();
