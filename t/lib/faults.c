@@ -29,10 +29,11 @@ enum
 	MEMORY = 16
 };
 
-/* 027_change_faults.pl knows this layout */
+/* 027_change_faults.pl and 034_relocate_faults.pl know this layout */
 struct orders
 {
-	int32_t		pid;			/* of the process that is meant; 0: none */
+	int32_t		pid;			/* of the process that is meant; 0: none, -1: a
+								 * worker that moves relations */
 	int32_t		kinds;			/* of calls that count */
 	int32_t		left;			/* so many are to come before it happens */
 	int32_t		error;			/* that the call fails with, an errno; or less a signal */
@@ -81,10 +82,30 @@ happens(int kind)
 	return 1;
 }
 
+/* By its title, which it has given itself by the time that it does anything. */
+static int
+moves_relations(void)
+{
+	static __typeof__(open) *real_open;
+	char		title[256];
+	int			fd;
+	ssize_t		length;
+
+	if (real_open == NULL)
+		real_open = (__typeof__(open) *) dlsym(RTLD_NEXT, "open");
+	fd = real_open("/proc/self/cmdline", O_RDONLY);
+	length = fd < 0 ? -1 : read(fd, title, sizeof(title) - 1);
+	if (fd >= 0)
+		close(fd);
+	title[length < 0 ? 0 : length] = '\0';
+	return strstr(title, "pgscale relocation worker") != NULL;
+}
+
 static int
 counts(int kind)
 {
-	return orders && orders->pid && (orders->kinds & kind) && orders->pid == getpid();
+	return orders && orders->pid && (orders->kinds & kind) &&
+		(orders->pid == getpid() || (orders->pid == -1 && moves_relations()));
 }
 
 static int
