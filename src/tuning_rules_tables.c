@@ -74,7 +74,7 @@ for_tablespaces(const PgscaleRuleInput *input,
  * random_page_cost, of each tablespace.  Window: none; the probe times the disk.
  *
  * Threshold: what is set is off by more than half from what the probe suggests
- * (see pgscale.tablespace_latency()).  Gain: that of other plans is unknown; a
+ * (see pgscale.tablespace_latency()), of which all rounds must agree.  Gain: that of other plans is unknown; a
  * twentieth of the reads' share stands for it.
  */
 static PgscaleFinding *
@@ -91,7 +91,9 @@ page_cost_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
 	};
 	PgscaleFinding *f;
 
-	if (isnan(measured) || (measured < 1.5 * set && set < 1.5 * measured))
+	if (isnan(measured))
+		return pgscale_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
+	if (measured < 1.5 * set && set < 1.5 * measured)
 		return pgscale_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
 	f = pgscale_finding(PGSCALE_ADVISES,
 						"a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
