@@ -18,7 +18,7 @@ END { unlink "$gate/gate" if $gate }
 local $ENV{GATE_DIR} = $gate;
 local $ENV{LD_PRELOAD} = $library;
 my $node = pgscale_node('main', conf => <<'EOC');
-shared_buffers = 64MB
+shared_buffers = 8MB
 checkpoint_timeout = 1h
 fsync = on
 synchronous_commit = off
@@ -27,7 +27,7 @@ checkpoint_flush_after = 0
 bgwriter_flush_after = 0
 backend_flush_after = 0
 pgscale.writeback = on
-pgscale.writeback_cap = 64kB
+pgscale.writeback_cap = 1GB
 pgscale.writeback_redirty_limit = 1
 EOC
 delete $ENV{LD_PRELOAD};
@@ -36,20 +36,23 @@ my $other = session($node);
 $db->sql('CREATE DATABASE gone');
 $db->poll_ok(q{SELECT state <> 'off' FROM pgscale.kernel_writeback}, 'it is on');
 
-# Much of one file waits for the disk; the first request hangs.
+# Much of one file, which has left the buffers, waits in the kernel, and nothing is asked for; then all of it is too much, and
+# the first request hangs.
 $db->sql('CREATE TABLE t (filler char(1000))');
+$db->sql('CHECKPOINT');
 touch('gate');
-until_ok(sub {
-    $db->sql(q{INSERT INTO t SELECT '' FROM generate_series(1, 20000)});
-    $db->sql('CHECKPOINT');
-    until_true(sub { -e "$gate/waits" || $db->sql('SELECT cluster_dirty_bytes = 0 FROM pgscale.kernel_writeback') eq 't' });
-    -e "$gate/waits";
-}, 'a request hangs');
+$db->sql(q{INSERT INTO t SELECT '' FROM generate_series(1, 60000)});
+$db->poll_ok('SELECT cluster_dirty_bytes > 40000000 FROM pgscale.kernel_writeback', 'much waits in the kernel');
+$db->set('pgscale.writeback_cap', '64kB');
+until_ok(sub { -e "$gate/waits" }, 'a request hangs');
 
 # DROP DATABASE needs an answer of every process. When that one request is done, it is there, and no other comes first.
 $other->start('DROP DATABASE gone');
 $db->poll_ok(q{SELECT wait_event FROM pg_stat_activity WHERE pid = } . $other->pid, 'DROP DATABASE waits for the processes',
     'ProcSignalBarrier');
+
+# It has made a checkpoint, so the kernel has nothing left to write; now it has again, of the same pages.
+$db->sql(q{UPDATE t SET filler = 'x'});
 touch('go');
 my $done = until_true(sub { $db->sql(q{SELECT state <> 'active' FROM pg_stat_activity WHERE pid = } . $other->pid) eq 't' });
 ok($done, 'when one request is done, it goes on');
@@ -68,9 +71,10 @@ sub looks_ok
 }
 
 # A look at all buffers, some of them far from the clock's hand, however many there are
+$db->set('pgscale.writeback_cap');
 $db->quit;
 $other->quit;
-$node->append_conf('postgresql.conf', "shared_buffers = 1100MB\npgscale.writeback_cap = 1GB");
+$node->append_conf('postgresql.conf', "shared_buffers = 1100MB");
 $node->restart;
 $db = session($node);
 $db->sql('CREATE TABLE far (filler char(1000))');
