@@ -28,11 +28,11 @@ def checksums(server):
         raise Loss("pg_checksums: " + " | ".join((done.stdout + done.stderr).splitlines()[:4]))
 
 
-def newest_pages(folder):
-    """The greatest LSN of the pages of each file on the disk: [(LSN, file)]."""
+def newest_pages(folder, chosen=lambda: True):
+    """The greatest LSN of the pages of each chosen file on the disk: [(LSN, file)]."""
     newest = []
     for file in [*folder.glob("base/*/*"), *folder.glob("global/*"), *folder.glob("pg_tblspc/*/*/*/*")]:
-        if RELATION.match(file.name) and file.stat().st_size >= BLOCK:
+        if chosen() and RELATION.match(file.name) and file.stat().st_size >= BLOCK:
             words = numpy.fromfile(file, dtype="<u4")
             pages = words[:len(words) // 2048 * 2048].reshape(-1, 2048)
             # the word with page size and version tells a page from an empty or torn one

@@ -142,7 +142,7 @@ class Experiment:
             with self.churn(number, durable) as churn:
                 ways.append(self.live())
                 for _ in range(1, self.lives):
-                    self.revive(durable)
+                    self.revive(durable, 1 / self.lives)
                     ways.append(self.live())
         if self.death == POWER and rng.random() < AGAIN:
             self.recover_and_die(rng.uniform(0, 0.7))
@@ -177,13 +177,13 @@ class Experiment:
         self.logged.append((self.revived, self.died if self.death == POWER else server.mark()))
         return (self.death if self.death not in CHILDREN[self.kind] else f"kill -9 of {self.death}") + f" after {lived:.1f} s"
 
-    def revive(self, durable):
-        """Recovery, and what is to be seen right after it alone; returns how long it took."""
+    def revive(self, durable, share=1.0):
+        """Recovery, and what is to be seen right after it alone, of that share of the files; returns how long it took."""
         server = self.server
         self.revived = server.mark()
         if self.death in CHILDREN[self.kind]:
             return server.wait_ready(self.died)
-        newest = checks.newest_pages(server.folder)
+        newest = checks.newest_pages(server.folder, lambda: self.rng.random() < share)
         server.held = True
         took = server.start(**settings(self.rng, self.kind, durable))
         connection = server.connect()
@@ -248,7 +248,7 @@ class Experiment:
         if thorough:
             checks.amcheck(server)
         child = CHILDREN[self.kind][0]
-        wait_for(f"new {child}", lambda: server.child(child), 20)
+        wait_for(f"new {child}", lambda: server.child(child), 60)
 
     def keep(self, folder):
         """What there is to look for the cause of a loss."""

@@ -12,7 +12,7 @@ SETTINGS = {
 def wait_at_work(connection):
     """Under load; not while buffers are free, and dropped tables free some all the time: so before there are any."""
     wait_for("all sweepers at work", lambda: value(
-        connection, "SELECT bool_and(state = 'working') FROM pgscale.sweeper_stats"), 20)
+        connection, "SELECT bool_and(state = 'working') FROM pgscale.sweeper_stats"), 60)
 
 
 def swept(connection):
