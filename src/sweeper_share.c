@@ -87,10 +87,15 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost
 	/* What was copied is valid if nobody else has taken it meanwhile. */
 	do
 	{
-		uint32		put = pg_atomic_read_u32(&share->runs_put);
+		uint32		put;
 
+		/* Not an older one than goes with what was taken: it would seem too little. */
+		pg_read_barrier();
+		put = pg_atomic_read_u32(&share->runs_put);
+		*lost = false;
 		if (taken == put)
 			return false;
+		/* Or what was taken is old by now, and will not be exchanged. */
 		*lost = put - taken > PGSCALE_RUNS_QUEUED;
 		next = *lost ? put : taken + 1;
 		pg_read_barrier();
