@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -264,8 +265,9 @@ class Experiment:
 def measure(experiment, arguments):
     """Returns what was lost, or None."""
     cycles = min(arguments.cycles, 5) if arguments.control else arguments.cycles
+    until = time.monotonic() + 60 * arguments.minutes
     for number in range(cycles + 1):
-        if arguments.cuts and experiment.deaths[POWER] >= arguments.cuts:
+        if arguments.cuts and experiment.deaths[POWER] >= arguments.cuts or time.monotonic() > until:
             break
         since = time.monotonic()
         try:
@@ -311,10 +313,12 @@ def several(arguments):
                 print(f"{name}: {line}", end="", flush=True)
 
     given = [word for name in ("cycles", "cuts") for word in (f"--{name}", str(-(-getattr(arguments, name) // arguments.jobs)))]
-    given += [word for name in ("thorough", "life", "lives") for word in (f"--{name}", str(getattr(arguments, name)))]
+    given += [word for name in ("thorough", "life", "lives", "minutes") for word in (f"--{name}", str(getattr(arguments, name)))]
     given += ["--stock"] * arguments.stock + ["--only-power"] * arguments.only_power
     given += ["--control", arguments.control] if arguments.control else []
     processes, readers = [], []
+    # so that the others end with this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for job in range(arguments.jobs):
             command = [sys.executable, __file__, *given, "--seed", str(arguments.seed + job), "--json"]
@@ -345,6 +349,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench/trust/powercut")
     parser.add_argument("--cycles", type=int, default=50, help="at most; 50, with --control at most 5")
     parser.add_argument("--cuts", type=int, default=0, help="end after so many power cuts")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no cycle after so long")
     parser.add_argument("--jobs", type=int, default=1, help="servers at a time, each on a disk of its own")
     parser.add_argument("--only-power", action="store_true", help="no other death than a power cut")
     parser.add_argument("--thorough", type=int, default=1, metavar="N",
