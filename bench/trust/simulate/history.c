@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.c
+ *	  The ring of samples under simulate.c: what a reader gets is samples as they were
+ *	  added, without a gap, and none from before the latest reset that it can know of.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "simulate.h"
+
+#include "sampler_history.c"
+
+#define CAPACITY	7
+#define TICKS		12
+#define MOST		3			/* samples of a tick */
+
+/* What one call has returned. */
+typedef struct Rows
+{
+	int64		last;
+	int			n;
+} Rows;
+
+static void
+add_samples(void *argument)
+{
+	int64		n = 0;
+
+	for (int tick = 0; tick < TICKS; tick++)
+	{
+		PgscaleProc proc = {0};
+
+		pgscale_history_begin(n, MOST);
+		for (int i = sim_random(MOST + 1); i > 0; i--)
+		{
+			n++;
+			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
+			pgscale_history_add(&proc, 0, n);
+		}
+		pgscale_history_end();
+		if (sim_random(8) == 0)
+			pgscale_history_reset();
+	}
+}
+
+static void
+read_samples(void *argument)
+{
+	int64		before = 0;
+
+	for (int i = 0; i < 4; i++)
+	{
+		Rows		rows = {0};
+		ReturnSetInfo set = {.setResult = (Tuplestorestate *) &rows};
+		LOCAL_FCINFO(fcinfo, 0);
+
+		fcinfo->resultinfo = (fmNodePtr) &set;
+		(void) pgscale_sampler_history(fcinfo);
+		if (rows.n > CAPACITY)
+			sim_fail("%d samples of %d", rows.n, CAPACITY);
+		if (rows.n > 0 && rows.last < before)
+			sim_fail("sample %d was the last, and %d before", (int) rows.last, (int) before);
+		before = Max(before, rows.last);
+	}
+}
+
+void
+sim_begin(void)
+{
+	pgscale_history_startup(CAPACITY);
+	sim_thread(add_samples, NULL);
+	sim_thread(read_samples, NULL);
+	sim_thread(read_samples, NULL);
+}
+
+void
+sim_end(void)
+{
+}
+
+/* A row of the function's result. */
+void
+tuplestore_putvalues(Tuplestorestate *state, TupleDesc desc, Datum *values, bool *nulls)
+{
+	Rows	   *rows = (Rows *) state;
+	int64		n = DatumGetInt64(values[5]);
+
+	if (DatumGetInt32(values[1]) != n || DatumGetObjectId(values[3]) != n || DatumGetObjectId(values[4]) != n)
+		sim_fail("sample %d has pid %d, database %d, user %d", (int) n, DatumGetInt32(values[1]),
+				 (int) DatumGetObjectId(values[3]), (int) DatumGetObjectId(values[4]));
+	if (rows->n > 0 && n != rows->last + 1)
+		sim_fail("after sample %d comes %d", (int) rows->last, (int) n);
+	rows->last = n;
+	rows->n++;
+}
+
+void
+InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
+{
+}
+
+void
+pgscale_require_preload(void)
+{
+}
+
+const char *
+pgscale_proc_state_name(uint8 state)
+{
+	return NULL;
+}
+
+const char *
+pgscale_type_name(PgscaleProcKind kind)
+{
+	return "";
+}
+
+const char *
+pgscale_wait_event_type(uint32 wait_event)
+{
+	return "";
+}
+
+const char *
+pgscale_wait_event_name(uint32 wait_event)
+{
+	return "";
+}
+
+text *
+cstring_to_text(const char *s)
+{
+	return NULL;
+}

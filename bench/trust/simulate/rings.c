@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * rings.c
+ *	  The sweeper's rings under simulate.c: each run that was queued is taken once, as
+ *	  it was put, and each page comes back at most once, in order; nothing is given up.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "simulate.h"
+
+#include "sweeper_share.c"
+
+#define WRITERS 3
+#define RUNS	12
+
+PgscaleSweeperSettings pgscale_sweeper_settings;
+
+static bool taken[RUNS + 1];
+static int	ntaken;
+
+/* Calls all of them: a run's content tells its number in each field. */
+static PgscaleRun
+make_run(int n)
+{
+	PgscaleRun	run;
+
+	run.first.locator = *(RelFileLocator *) (Oid[3]){n, n, n};
+	run.first.fork = (ForkNumber) (n % 3);
+	run.first.block = n;
+	run.pages = n;
+	run.victims = n;
+	return run;
+}
+
+static void
+put_runs(void *argument)
+{
+	PgscaleSweeperShare *share = shares[0];
+
+	for (int n = 1; n <= RUNS; n++)
+	{
+		PgscaleRun	run = make_run(n);
+
+		while (!pgscale_sweeper_put_run(share, &run))
+			sim_pause();
+		(void) pgscale_sweeper_pending(share);
+	}
+}
+
+static void
+take_runs(void *argument)
+{
+	while (ntaken < RUNS)
+	{
+		PgscaleRun	run;
+		bool		lost = false;
+
+		if (pgscale_sweeper_take_run(shares[0], &run, &lost))
+		{
+			PgscaleRun	as_put;
+
+			if (run.pages < 1 || run.pages > RUNS)
+				sim_fail("a run of %d pages was taken that nobody had put", run.pages);
+			as_put = make_run(run.pages);
+			if (memcmp(&run, &as_put, sizeof(run)) != 0)
+				sim_fail("run %d was taken in part", run.pages);
+			if (taken[run.pages])
+				sim_fail("run %d was taken twice", run.pages);
+			taken[run.pages] = true;
+			ntaken++;
+		}
+		else
+			sim_pause();
+		if (lost)
+			sim_fail("runs were given up");
+	}
+}
+
+static void
+put_pages(void *argument)
+{
+	PgscaleSwept swept = {0};
+
+	for (int n = 1; n <= RUNS; n++)
+	{
+		swept.buf = n;
+		swept.page.block = n;
+		pgscale_sweeper_put_written(&shares[0]->writers[0], &swept);
+	}
+}
+
+static void
+take_pages(void *argument)
+{
+	int			last = 0;
+
+	for (int i = 0; i < 3 * RUNS; i++)
+	{
+		PgscaleSwept swept;
+		bool		lost = false;
+
+		if (pgscale_sweeper_take_written(&shares[0]->writers[0], &swept, &lost))
+		{
+			if (swept.buf != swept.page.block || swept.buf <= last)
+				sim_fail("page %d of buffer %d was taken after %d", swept.page.block, swept.buf, last);
+			last = swept.buf;
+		}
+		else
+			sim_pause();
+		if (lost)
+			sim_fail("pages were given up");
+	}
+}
+
+void
+sim_begin(void)
+{
+	static LWLockPadded lock;
+
+	(void) lock;
+	memset(taken, 0, sizeof(taken));
+	ntaken = 0;
+	pgscale_sweeper_shares_startup(1);
+	if (sim_random(2) == 0)
+	{
+		sim_thread(put_runs, NULL);
+		for (int i = 0; i < WRITERS; i++)
+			sim_thread(take_runs, NULL);
+	}
+	else
+	{
+		sim_thread(put_pages, NULL);
+		sim_thread(take_pages, NULL);
+	}
+}
+
+void
+sim_end(void)
+{
+}
+
+/* Of the server's. */
+LWLockPadded *
+GetNamedLWLockTranche(const char *name)
+{
+	static LWLockPadded lock;
+
+	return &lock;
+}
