@@ -3,6 +3,11 @@
  * health.c
  *	  One row a feature: how it is, why, and what to do.
  *
+ * A feature claims settings of the server, and its health function is the one place
+ * that says which.  What the row asks the DBA for, and what rules keep silent
+ * about (tuning_rules.c), both are made from that, so that the one does not take back
+ * what the other has asked for.
+ *
  * What several features have to say in the same way is here, too: that the library
  * is not loaded, that a worker is missing or does not tick, that the sampler tells
  * nothing.
@@ -148,20 +153,21 @@ pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz
 	return false;
 }
 
-static void
-health_of(const char *feature, PgscaleHealth *health)
+const PgscaleModule *
+pgscale_module(const char *name)
 {
 	for (int i = 0; pgscale_modules[i]; i++)
-		if (strcmp(pgscale_modules[i]->name, feature) == 0)
-			pgscale_modules[i]->health(health);
+		if (strcmp(pgscale_modules[i]->name, name) == 0)
+			return pgscale_modules[i];
+	return NULL;
 }
 
 bool
 pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms)
 {
-	PgscaleHealth sampler = {0};
+	PgscaleHealth sampler;
 
-	health_of("sampler", &sampler);
+	pgscale_health_of(pgscale_module("sampler"), &sampler);
 	health->state = PGSCALE_HEALTH_BROKEN;
 	if (sampler.state == PGSCALE_HEALTH_OFF)
 	{
@@ -193,6 +199,44 @@ pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalle
 	return false;
 }
 
+static bool
+is_so(const PgscaleClaim *claim)
+{
+	return !claim->wanted || strcmp(GetConfigOptionByName(claim->setting, NULL, false), claim->wanted) == 0;
+}
+
+void
+pgscale_health_of(const PgscaleModule *module, PgscaleHealth *health)
+{
+	memset(health, 0, sizeof(*health));
+	module->health(health);
+	for (const PgscaleClaim *claim = health->claims; claim && claim->setting; claim++)
+	{
+		if (!claim->asked || is_so(claim))
+			continue;
+		health->action = psprintf("%s%sset %s to %s and reload: %s", health->action ? health->action : "",
+								  health->action ? "; " : "", claim->setting, claim->wanted, claim->why);
+	}
+}
+
+const PgscaleModule *
+pgscale_claimant(const char *setting, PgscaleHealth *health, PgscaleClaim *claim)
+{
+	for (int i = 0; pgscale_modules[i]; i++)
+	{
+		if (!pgscale_modules[i]->health)
+			continue;
+		pgscale_health_of(pgscale_modules[i], health);
+		for (const PgscaleClaim *c = health->claims; c && c->setting; c++)
+			if (pg_strcasecmp(c->setting, setting) == 0)
+			{
+				*claim = *c;
+				return pgscale_modules[i];
+			}
+	}
+	return NULL;
+}
+
 /* pgscale.health(): works without preload, where that is the finding. */
 Datum
 pgscale_health(PG_FUNCTION_ARGS)
@@ -202,13 +246,13 @@ pgscale_health(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
-		PgscaleHealth health = {0};
+		PgscaleHealth health;
 		Datum		values[5] = {0};
 		bool		nulls[5] = {0};
 
 		if (!pgscale_modules[i]->health)
 			continue;
-		pgscale_modules[i]->health(&health);
+		pgscale_health_of(pgscale_modules[i], &health);
 
 		values[0] = CStringGetTextDatum(pgscale_modules[i]->name);
 		values[1] = BoolGetDatum(health.state != PGSCALE_HEALTH_OFF);

@@ -28,6 +28,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "miscadmin.h"
 #include "storage/fd.h"
 
 #include "kernel.h"
@@ -428,6 +429,12 @@ pgscale_kernel_ram(void)
 	if (pages <= 0)
 		return -1;
 	return Min((int64) pages * sysconf(_SC_PAGESIZE), cgroup_limit());
+}
+
+bool
+pgscale_kernel_buffers_may_grow(void)
+{
+	return pgscale_kernel_ram() / 4.0 >= 1.5 * NBuffers * BLCKSZ;
 }
 
 bool

@@ -103,6 +103,9 @@ extern int64 pgscale_kernel_meminfo(const char *name);
 /* Memory that this process may use: the machine's, or its cgroup's; -1: unknown. */
 extern int64 pgscale_kernel_ram(void);
 
+/* Are shared buffers much less than a quarter of it, as is a reasonable start? */
+extern bool pgscale_kernel_buffers_may_grow(void);
+
 /*
  * The first line of a small file, as below /proc/sys and /sys; false if it
  * cannot be read.

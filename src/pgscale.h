@@ -30,6 +30,19 @@ typedef enum PgscaleHealthState
 } PgscaleHealthState;
 
 /*
+ * A setting of the server, or what else rules are about, that a feature minds.
+ * No rule advises on it meanwhile; and health asks for what is wanted, if asked is
+ * true.
+ */
+typedef struct PgscaleClaim
+{
+	const char *setting;		/* NULL ends a list of them */
+	const char *wanted;			/* as SHOW has it; NULL: none in particular */
+	bool		asked;
+	const char *why;
+} PgscaleClaim;
+
+/*
  * One row of pgscale.health.  The texts are constants or palloc'd, and for people
  * alone: code reads the other members.  action is NULL where nothing is to be
  * done.
@@ -40,6 +53,8 @@ typedef struct PgscaleHealth
 	const char *reason;			/* why, in one sentence */
 	const char *action;			/* what the DBA can do about it */
 	bool		no_slot;		/* the server has no slot for its worker */
+	bool		no_use;			/* when it last was on, it stood down */
+	const PgscaleClaim *claims; /* of the state that it is in; or NULL */
 	TimestampTz since;			/* when it was switched on; 0: untold */
 } PgscaleHealth;
 
@@ -107,6 +122,16 @@ extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts,
  * of one that lives on what it has written down, if stalled_ms is 0.
  */
 extern bool pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms);
+
+/*
+ * How a feature is, with what it asks of settings in action; and who it is that
+ * minds a setting now, or NULL.
+ */
+extern void pgscale_health_of(const PgscaleModule *module, PgscaleHealth *health);
+extern const PgscaleModule *pgscale_claimant(const char *setting, PgscaleHealth *health, PgscaleClaim *claim);
+
+/* The feature of that name. */
+extern const PgscaleModule *pgscale_module(const char *name);
 
 extern void pgscale_health_shmem_request(void);
 extern void pgscale_health_shmem_startup(void);

@@ -54,6 +54,19 @@
 #define MIN_REACH		0.5
 
 /*
+ * Where a peak was passed by this factor, it is not for want of range that it cannot
+ * be told.
+ */
+#define MIN_PAST		1.5
+
+/*
+ * Points that are less off the law than the first do not hide it; more than the
+ * second hides everything but a peak that is clear all the same.
+ */
+#define MIN_SCATTER		0.1
+#define MAX_SCATTER		0.25
+
+/*
  * They must reach this share of the limit if there is no peak; the latter where
  * none is possible.
  */
@@ -278,6 +291,7 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 	double	   *peaks_x = palloc(sizeof(double) * REPLICATES);
 	int			degrees = npoints - 3;
 	double		error = 0;
+	double		weights = 0;
 	pg_prng_state random;
 
 	for (int i = 0; i < npoints; i++)
@@ -286,7 +300,9 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 																		usl->kappa, points[i].n));
 
 		error += points[i].weight * residual * residual;
+		weights += points[i].weight;
 	}
+	usl->scatter = sqrt(error / weights * npoints / degrees);
 	error = sqrt(error / degrees);
 
 	pg_prng_seed(&random, SEED);
@@ -359,6 +375,18 @@ figure(char *buffer, double number)
 	return buffer;
 }
 
+/*
+ * Do the points lie so that the law says next to nothing of them?  Of throughputs
+ * that are all about the same, r2 tells nothing.
+ */
+static bool
+is_scattered(const PgscaleUsl *usl)
+{
+	if (isnan(usl->r2) || usl->scatter < MIN_SCATTER)
+		return false;
+	return usl->r2 < 0 || (!usl->peaked && usl->scatter > MAX_SCATTER);
+}
+
 /* What the fit says, or why it cannot say it. */
 static void
 judge(PgscaleUsl *usl)
@@ -366,6 +394,7 @@ judge(PgscaleUsl *usl)
 	bool		measured = usl->peak_n_high <= usl->max_n;
 	bool		levels = usl->sigma * usl->max_n >=
 		(isinf(usl->peak_n_low) ? MIN_LEVEL_CERTAIN : MIN_LEVEL) * (1 + usl->sigma * (usl->max_n - 1));
+	bool		unsure = false;
 	char		max_n[32];
 	char		low[32];
 	char		high[32];
@@ -386,20 +415,35 @@ judge(PgscaleUsl *usl)
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: throughput still rises at the greatest concurrency, %s", max_n);
 	else if (isinf(usl->peak_n_high))
+	{
+		unsure = true;
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: a peak may be anywhere from concurrency %s on, if there is one", low);
+	}
 	else if (usl->max_n < MIN_REACH * usl->peak_n)
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: the greatest concurrency, %s, is less than half of where the peak would be, %s",
 				 max_n, figure(high, usl->peak_n));
 	else if (usl->peak_n_high - usl->peak_n_low >
 			 (measured ? MAX_WIDTH_MEASURED : MAX_WIDTH) * usl->peak_n)
+	{
+		unsure = true;
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: the peak may be anywhere from concurrency %s to %s", low, high);
+	}
 	else
 	{
 		usl->peaked = true;
 		strlcpy(usl->status, "ok", sizeof(usl->status));
+	}
+
+	/* What more range would not tell. */
+	if (is_scattered(usl) || (unsure && usl->max_n >= MIN_PAST * usl->peak_n))
+	{
+		usl->peaked = false;
+		snprintf(usl->status, sizeof(usl->status),
+				 "noisy: a point is off the law by %s %%, too much to tell where a peak is, or if there is one",
+				 figure(low, 100 * usl->scatter));
 	}
 }
 

@@ -22,7 +22,7 @@ typedef struct PgscaleUslPoint
 
 typedef struct PgscaleUsl
 {
-	char		status[160];	/* begins with "ok", "no peak" or
+	char		status[160];	/* begins with "ok", "no peak", "noisy" or
 								 * "insufficient range" */
 	bool		fitted;			/* else only the last three are set */
 	bool		peaked;			/* are those of the peak? Only if "ok" */
@@ -30,6 +30,8 @@ typedef struct PgscaleUsl
 	double		sigma;			/* contention */
 	double		kappa;			/* coherency */
 	double		r2;				/* NaN if all throughputs are the same */
+	double		scatter;		/* how far off the law a point is, as a share
+								 * of its throughput */
 	double		peak_n;			/* low and high: of 95 % */
 	double		peak_n_low;
 	double		peak_n_high;

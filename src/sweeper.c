@@ -72,6 +72,9 @@
 #define STOCK_LEAST		16384
 #define STOCK_DECAY		0.98	/* by the second, when less would do */
 
+/* How long to remember, while it is off, that it was of no use. */
+#define REMEMBERED_US	USECS_PER_DAY
+
 static PgscaleSweeperShare *share = NULL;
 static int	high_setting;		/* watermarks, as the settings have them */
 static int	low_setting;
@@ -197,9 +200,25 @@ limit_stock(int64 now)
 	apply_watermarks();
 }
 
+/* Has it been seen that the sweeper would be of no use? */
+static bool
+is_no_use(PgscaleSweeperReason reason)
+{
+	return reason == PGSCALE_BECAUSE_CLEAN || reason == PGSCALE_BECAUSE_FAST_DISK ||
+		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS;
+}
+
 static void
 set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 {
+	if (is_no_use(reason))
+	{
+		share->stood_down_at = GetCurrentTimestamp();
+		share->stood_down = reason;
+		share->stood_down_number = number;
+	}
+	else if (state == PGSCALE_SWEEPER_WORKING)
+		share->stood_down_at = 0;
 	if (state != share->state || reason != share->reason || share->decided_at == 0)
 		share->decided_at = GetCurrentTimestamp();
 	share->reason = reason;
@@ -481,7 +500,10 @@ pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* If something keeps a sweeper from working, says so and returns false. */
+/*
+ * If something keeps a sweeper from working, or some of its writers from being
+ * there, says so and returns false.
+ */
 static bool
 can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 {
@@ -497,6 +519,8 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 		health->action = "check whether the disk hangs, and see the server log";
 		return false;
 	}
+	if (pgscale_sweeper_writers(s) > 0)
+		health->state = PGSCALE_HEALTH_WORKING;
 	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
 							  max_worker_processes);
 	health->action = "raise max_worker_processes and restart";
@@ -509,15 +533,41 @@ state_of(const PgscaleSweeperShare *s)
 {
 	if (s->state == PGSCALE_SWEEPER_WORKING)
 		return PGSCALE_HEALTH_WORKING;
-	switch (s->reason)
+	return is_no_use(s->reason) ? PGSCALE_HEALTH_STANDING_DOWN : PGSCALE_HEALTH_IDLE;
+}
+
+/*
+ * bgwriter is to be off while the sweeper works.  That is asked for then, and left
+ * alone as long as the sweeper is on: it may work again any minute.
+ */
+#define SWEEPER_WHY	"bgwriter writes one by one what could be written together"
+
+static const PgscaleClaim working_claims[] = {
+	{"bgwriter_lru_maxpages", "0", true, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+static const PgscaleClaim other_claims[] = {
+	{"bgwriter_lru_maxpages", "0", false, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+static void
+say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
+{
+	health->state = PGSCALE_HEALTH_OFF;
+	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
+	health->action = "set pgscale.sweeper to on and reload";
+	health->no_use = leader->stood_down_at != 0 && GetCurrentTimestamp() - leader->stood_down_at < REMEMBERED_US;
+	if (health->no_use)
 	{
-		case PGSCALE_BECAUSE_CLEAN:
-		case PGSCALE_BECAUSE_FAST_DISK:
-		case PGSCALE_BECAUSE_NO_NEIGHBOURS:
-		case PGSCALE_BECAUSE_RINGS:
-			return PGSCALE_HEALTH_STANDING_DOWN;
-		default:
-			return PGSCALE_HEALTH_IDLE;
+		health->reason = psprintf("it is switched off; when it was on, it stood down: %s",
+								  pgscale_sweeper_reason(leader->stood_down, leader->stood_down_number));
+		health->action = NULL;
 	}
 }
 
@@ -533,18 +583,17 @@ sweeper_health(PgscaleHealth *health)
 	leader = pgscale_sweeper_share(0);
 	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
 	{
-		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
-		health->action = "set pgscale.sweeper to on and reload";
+		say_off(leader, health);
 		return;
 	}
+	health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 		if (!can_work(pgscale_sweeper_share(i), health))
 			return;
 	health->state = state_of(leader);
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
-	if (health->state == PGSCALE_HEALTH_WORKING && bgwriter_lru_maxpages > 0)
-		health->action = "set bgwriter_lru_maxpages to 0 and reload: bgwriter writes one by one what could be written together";
+	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
+		health->action = "if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions";
 }
 
 const PgscaleModule pgscale_sweeper_module = {

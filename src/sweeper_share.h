@@ -152,6 +152,9 @@ typedef struct PgscaleSweeperShare
 	PgscaleSweeperReason reason;
 	double		reason_number;
 	TimestampTz decided_at;
+	TimestampTz stood_down_at;	/* last; 0: never, or it was of use since */
+	PgscaleSweeperReason stood_down;	/* why */
+	double		stood_down_number;
 	TimestampTz last_tick_at;
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */

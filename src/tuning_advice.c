@@ -44,7 +44,7 @@ put_finding(ReturnSetInfo *rsinfo, const PgscaleRule *rule, const PgscaleFinding
 	nulls[6] = !f->evidence;
 	values[6] = f->evidence ? DirectFunctionCall1(jsonb_in, CStringGetDatum(f->evidence)) : (Datum) 0;
 	put_text(&values[7], &nulls[7], f->why);
-	nulls[8] = f->verdict != PGSCALE_ADVISES;
+	nulls[8] = f->verdict != PGSCALE_ADVISES || f->no_gain;
 	values[8] = Float8GetDatum(f->gain);
 	put_text(&values[9], &nulls[9], f->needs);
 	put_text(&values[10], &nulls[10], f->confidence);

@@ -29,7 +29,9 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "lib/stringinfo.h"
 #include "port/atomics.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -43,10 +45,16 @@
 
 #define NS_PER_MS		INT64CONST(1000000)
 
+/* How many locks of other extensions to look through for a name. */
+#define EXTENSIONS_LOCKS	64
+
 /* The observed time may be so much less than the clock's before it is a gap. */
 #define MAX_GAP_US		(2 * USECS_PER_SEC)
 
-/* What a kind of time consists of; names as in pg_stat_activity of any major. */
+/*
+ * What a kind of time consists of; names as in pg_stat_activity of any major, whose
+ * cases differ.
+ */
 typedef struct WaitName
 {
 	PgscaleEvidenceWait wait;
@@ -125,6 +133,7 @@ static const WaitName wait_names[] = {
 	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "MessageQueueReceive"},
 	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "MessageQueueSend"},
 	{PGSCALE_EVIDENCE_SPIN, "Timeout", "SpinDelay"},
+	{PGSCALE_EVIDENCE_CLIENT, "Client", "ClientWrite"},
 };
 
 /* And what is not named above, by its class. */
@@ -274,6 +283,54 @@ kind_of(uint32 wait_event)
 		if (strcmp(type, class_names[i].type) == 0)
 			return class_names[i].wait;
 	return PGSCALE_EVIDENCE_OTHER;
+}
+
+/* The class of this type, or 0. */
+static uint32
+class_of(const char *type)
+{
+	for (uint32 class = 1; class < 0x10; class++)
+	{
+		const char *name = pgstat_get_wait_event_type(class << 24);
+
+		if (name && strcmp(name, type) == 0)
+			return class << 24;
+	}
+	return 0;
+}
+
+/* As this major spells it; NULL if it has no such event. */
+static const char *
+own_name(uint32 class, const char *name)
+{
+	for (uint32 event = 0; event < LWTRANCHE_FIRST_USER_DEFINED + EXTENSIONS_LOCKS; event++)
+	{
+		const char *own = pgstat_get_wait_event(class | event);
+
+		if (own && pg_strcasecmp(own, name) == 0)
+			return own;
+	}
+	return NULL;
+}
+
+const char *
+pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type)
+{
+	const uint32 class = class_of(type);
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (int i = 0; class != 0 && i < lengthof(wait_names); i++)
+	{
+		const char *name;
+
+		if (wait_names[i].wait != wait || strcmp(wait_names[i].type, type) != 0)
+			continue;
+		name = own_name(class, wait_names[i].name);
+		if (name)
+			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", name);
+	}
+	return names.len > 0 ? names.data : NULL;
 }
 
 static void

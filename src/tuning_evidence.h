@@ -98,6 +98,12 @@ typedef struct PgscaleEvidence
 	uint64		wait_ns[PGSCALE_EVIDENCE_WAITS];
 } PgscaleEvidence;
 
+/*
+ * The events of this type that count as this kind, by the names that this major
+ * has for them, as "A, B"; NULL if it has none.
+ */
+extern const char *pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type);
+
 extern Size pgscale_evidence_size(void);
 extern void pgscale_evidence_startup(void);
 

@@ -20,10 +20,14 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "pgscale.h"
 #include "tuning_rule.h"
 
 /* So many pages a second of the background writer are next to nothing. */
 #define STALLED_BYTES_PER_S		(1024.0 * 1024.0)
+
+/* And so many that are swapped in or out are a lot. */
+#define SWAPPING_PAGES_PER_S	100.0
 
 /* A record of WAL, without images: those of an update of a small row are so long. */
 #define RECORD_BYTES			80.0
@@ -165,9 +169,19 @@ pgscale_bgwriter_stalled(void)
 {
 	const double pages = pgscale_setting("bgwriter_lru_maxpages");
 	const double delay_ms = pgscale_setting("bgwriter_delay");
+	PgscaleHealth health;
+	PgscaleClaim claim;
 
+	if (pgscale_claimant("bgwriter_lru_maxpages", &health, &claim))
+		return false;
 	return pages * BLCKSZ / (delay_ms / 1000) < STALLED_BYTES_PER_S ||
 		pgscale_setting("bgwriter_lru_multiplier") < 0.5;
+}
+
+bool
+pgscale_swaps(const PgscaleEvidence *e)
+{
+	return pgscale_rate(e, e->swapped) >= SWAPPING_PAGES_PER_S;
 }
 
 /*

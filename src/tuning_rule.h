@@ -20,13 +20,10 @@
 #define PGSCALE_GB		(1024 * PGSCALE_MB)
 
 /*
- * No rule advises for less of the sessions' time than this, unless it says why:
- * runs of the same load differ by as much.
+ * No rule advises for less of the sessions' time than this: runs of the same load
+ * differ by as much.
  */
 #define PGSCALE_LEAST_GAIN		0.02
-
-/* And the rule about a background writer that is set to do nothing, for this. */
-#define PGSCALE_STALLED_GAIN	(PGSCALE_LEAST_GAIN / 4)
 
 /*
  * What a page costs the CPU that is not in shared buffers, beside the waits that
@@ -73,9 +70,12 @@ extern double pgscale_backend_write_share(const PgscaleEvidence *e);
 
 /*
  * Was the background writer set so that it can do next to nothing?  Then other
- * evidence about shared buffers tells of that.
+ * evidence about shared buffers tells of that.  Not if a feature does its work.
  */
 extern bool pgscale_bgwriter_stalled(void);
+
+/* Does the machine swap as much as hurts? */
+extern bool pgscale_swaps(const PgscaleEvidence *e);
 
 /* What sessions' own writes cost them, as a share of their time. */
 extern double pgscale_backend_write_cost(const PgscaleEvidence *e);

@@ -23,6 +23,7 @@
 
 #include "utils/timestamp.h"
 
+#include "pgscale.h"
 #include "tuning_rule.h"
 
 /* With fewer sessions at work there is nothing that could be won. */
@@ -179,6 +180,21 @@ too_short(const PgscaleRule *rule, const PgscaleEvidence *sum, TimestampTz since
 	return pgscale_finding(PGSCALE_SILENT, "%.0f s of evidence: %d s are needed", have, rule->min_s);
 }
 
+/* NULL unless a feature minds it; then what to say instead of advice. */
+static PgscaleFinding *
+left_to_feature(const char *about)
+{
+	PgscaleHealth health;
+	PgscaleClaim claim;
+	const PgscaleModule *module = pgscale_claimant(about, &health, &claim);
+
+	if (!module)
+		return NULL;
+	return pgscale_finding(PGSCALE_SILENT, "pgscale.%s is on and minds %s%s%s: %s; now %s (pgscale.health)", module->name,
+						   about, claim.wanted ? ", which is to be " : "", claim.wanted ? claim.wanted : "", claim.why,
+						   health.reason);
+}
+
 static PgscaleFinding *
 ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const char *changed)
 {
@@ -192,6 +208,28 @@ ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const c
 								   "the server is idle: %.2f sessions at work on average", pgscale_busy(input->sum));
 	}
 	return rule->find(input);
+}
+
+/*
+ * What is left of a finding if a feature minds what it is about (pgscale.h), and if
+ * it would not win what every advice has to.
+ */
+static PgscaleFinding *
+judge(PgscaleFinding *f)
+{
+	const char *about = f->setting ? f->setting : f->object;
+	PgscaleFinding *instead;
+
+	if (f->verdict != PGSCALE_ADVISES)
+		return f;
+	instead = left_to_feature(about);
+	if (!instead && !f->no_gain && f->gain < PGSCALE_LEAST_GAIN)
+		instead = pgscale_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
+								  about, f->why, 100 * f->gain);
+	if (!instead)
+		return f;
+	instead->next = f->next;
+	return instead;
 }
 
 PgscaleFinding *
@@ -214,9 +252,13 @@ pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe)
 	for (int i = 0; i < input.nrecords; i++)
 		pgscale_evidence_add(&sum, &records[i]);
 
-	found = ask(rule, &input, since, changed);
-	for (PgscaleFinding *f = found; f; f = f->next)
+	found = left_to_feature(rule->name);
+	if (!found)
+		found = ask(rule, &input, since, changed);
+	for (PgscaleFinding **next = &found; *next; next = &(*next)->next)
 	{
+		PgscaleFinding *f = *next = judge(*next);
+
 		f->since = input.nrecords > 0 ? sum.since : 0;
 		f->until = input.nrecords > 0 ? sum.until : 0;
 		if (f->setting && !f->current)

@@ -49,6 +49,8 @@ typedef struct PgscaleFinding
 	const char *recommended;	/* as ALTER SYSTEM takes it, or what to do */
 	const char *evidence;		/* a JSON object: the numbers */
 	double		gain;			/* of the sessions' time, 0 .. 1: to rank */
+	bool		no_gain;		/* none to tell: without it pgscale does not
+								 * work */
 	const char *needs;			/* reload, restart, superuser, offline ... */
 	const char *confidence;		/* high, medium, low */
 	const char *risk;

@@ -61,9 +61,7 @@ look_at_buffers(void)
  * bgwriter_lru_maxpages once in ten rounds or more.
  *
  * Gain: what sessions' writes cost (pgscale_backend_write_cost()), most of which a
- * background writer that keeps up saves; half if it does its part already.  One
- * that is set to do nothing is a fault that costs nothing to mend: a quarter of the
- * gain that others need is enough.
+ * background writer that keeps up saves; half if it does its part already.
  *
  * Value: pages for twice the allocations of the window in a round of the default's
  * length, and 1000 at least: it is a limit, and bgwriter_lru_multiplier says how
@@ -130,7 +128,7 @@ find_bgwriter(const PgscaleRuleInput *input)
 		return pgscale_finding(PGSCALE_SATISFIED,
 							   "sessions write %.0f %% of the pages themselves, but the background writer does not stop "
 							   "for its limit", 100 * share);
-	if (gain < (stalled ? PGSCALE_STALLED_GAIN : PGSCALE_LEAST_GAIN))
+	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_finding(PGSCALE_SATISFIED,
 							   "what sessions write themselves costs %.1f %% of their time", 100 * cost);
 
@@ -167,7 +165,9 @@ static const PgscaleMetric backend_writes_metric = {
 	"pages that sessions write themselves", "1", true, backend_writes
 };
 
-static const char *const bgwriter_settings[] = {"bgwriter_lru_maxpages", "bgwriter_delay", "bgwriter_lru_multiplier", "shared_buffers", NULL};
+static const char *const bgwriter_settings[] = {
+	"bgwriter_lru_maxpages", "bgwriter_delay", "bgwriter_lru_multiplier", "pgscale.sweeper", "shared_buffers", NULL
+};
 
 static const PgscaleMetric *const bgwriter_metrics[] = {&backend_writes_metric, &pgscale_metric_session_ms, NULL};
 
@@ -235,11 +235,13 @@ find_shared_buffers(const PgscaleRuleInput *input)
 							   100 * missing);
 	if (ram <= 0)
 		return pgscale_finding(PGSCALE_SILENT, "how much memory there is is unknown");
-	if (wanted < 1.5 * current)
+	if (!pgscale_kernel_buffers_may_grow() || wanted < 1.5 * current)
 		return pgscale_finding(PGSCALE_SATISFIED, "shared buffers are about a quarter of the memory, or more");
 	if (pgscale_bulk_load(e))
 		return pgscale_finding(PGSCALE_SATISFIED, "what is read and written is bulk load, which uses a few buffers only");
-	if (pgscale_bgwriter_stalled() && pgscale_backend_write_cost(e) >= PGSCALE_STALLED_GAIN)
+	if (pgscale_swaps(e))
+		return pgscale_finding(PGSCALE_SILENT, "the machine swaps: it has no memory for more, see vm.swappiness");
+	if (pgscale_bgwriter_stalled() && pgscale_backend_write_cost(e) >= PGSCALE_LEAST_GAIN)
 		return pgscale_finding(PGSCALE_SILENT,
 							   "the background writer does next to nothing, so that sessions write pages to have room: "
 							   "to set that right takes a reload only, and comes first");

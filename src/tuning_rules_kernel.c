@@ -195,7 +195,7 @@ find_swapping(const PgscaleRuleInput *input)
 
 	if (e->swapped < 0 || !pgscale_kernel_setting("/proc/sys/vm/swappiness", swappiness, sizeof(swappiness)))
 		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
-	if (rate < 100)
+	if (!pgscale_swaps(e))
 		return pgscale_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
 	f = pgscale_finding(PGSCALE_ADVISES, "%.0f pages a second are swapped in or out on this machine", rate);
 	f->object = "vm.swappiness";
@@ -233,6 +233,8 @@ find_numa(const PgscaleRuleInput *input)
 
 	if (pgscale_setting("pgscale.numa_interleave") < 0)
 		return pgscale_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
+	if (pgscale_setting("pgscale.numa_interleave") > 0)
+		return pgscale_finding(PGSCALE_SATISFIED, "it is on; what becomes of it is in pgscale.health");
 	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale.numa_nodes() WHERE memory_bytes > 0),"
 						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
 	if (rows.error)

@@ -30,6 +30,7 @@ find_sampler(const PgscaleRuleInput *input)
 	f->needs = "reload";
 	f->confidence = "high";
 	f->risk = "less than a per cent of a CPU";
+	f->no_gain = true;
 	return f;
 }
 
@@ -57,16 +58,22 @@ find_sweeper(const PgscaleRuleInput *input)
 		{"data_write_share", share},
 		{NULL}
 	};
+	PgscaleHealth health;
 	PgscaleFinding *f;
 
 	if (pgscale_setting("pgscale.sweeper") > 0)
 		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
+	pgscale_health_of(pgscale_module("sweeper"), &health);
+	if (health.no_use)
+		return pgscale_finding(PGSCALE_SILENT, "%s", health.reason);
 	if (pgscale_backend_write_share(e) < 0.2 || share < 0.1)
 		return pgscale_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
 	if (pgscale_bulk_load(e))
 		return pgscale_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
 	if (pgscale_bgwriter_stalled())
 		return pgscale_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
+	if (pgscale_rule_bgwriter.find(input)->verdict == PGSCALE_ADVISES)
+		return pgscale_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
 	f = pgscale_finding(PGSCALE_ADVISES,
 						"sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
 						"cleans ahead of them (README, \"Sweeper\")", 100 * pgscale_backend_write_share(e), 100 * share);
@@ -146,27 +153,28 @@ const PgscaleRule pgscale_rule_writeback = {
 
 /*
  * max_worker_processes.  Window: none.  Threshold: a feature of pgscale is on and
- * does not work, since the server has no slot for its worker, as it says in
- * pgscale.health.  Value: four more.  Gain: none by itself.
+ * the server has no slot for a worker of it, as it says in pgscale.health.  Value: four more.  Gain: none by itself.
  */
 static PgscaleFinding *
 find_worker_processes(const PgscaleRuleInput *input)
 {
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
-		PgscaleHealth health = {0};
+		PgscaleHealth health;
 		PgscaleFinding *f;
 
-		if (pgscale_modules[i]->health)
-			pgscale_modules[i]->health(&health);
-		if (health.state != PGSCALE_HEALTH_BROKEN || !health.no_slot)
+		if (!pgscale_modules[i]->health)
 			continue;
-		f = pgscale_finding(PGSCALE_ADVISES, "%s does not work: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
+		pgscale_health_of(pgscale_modules[i], &health);
+		if (!health.no_slot)
+			continue;
+		f = pgscale_finding(PGSCALE_ADVISES, "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
 		f->setting = "max_worker_processes";
 		f->recommended = psprintf("%d", max_worker_processes + 4);
 		f->needs = "restart";
 		f->confidence = "high";
 		f->risk = "a standby needs as many";
+		f->no_gain = true;
 		return f;
 	}
 	return pgscale_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots");

@@ -339,6 +339,40 @@ state_of(const PgscaleWritebackShare *s)
 	}
 }
 
+/*
+ * While it is of use, it does what these would: sessions need not, and the kernel
+ * has little to collect.
+ */
+#define OF_USE_WHY	"the worker has the kernel write early already"
+
+static const PgscaleClaim of_use_claims[] = {
+	{"backend_flush_after", NULL, false, OF_USE_WHY},
+	{"vm.dirty_background_bytes", NULL, false, OF_USE_WHY},
+	{NULL}
+};
+
+/* And while the kernel saves writes by waiting, these had better not have it write. */
+#define REWRITES_WHY	"it has the kernel write at once what is written again soon"
+
+static const PgscaleClaim rewrites_claims[] = {
+	{"backend_flush_after", "0", true, REWRITES_WHY},
+	{"checkpoint_flush_after", NULL, false, REWRITES_WHY},
+	{"bgwriter_flush_after", NULL, false, REWRITES_WHY},
+	{"vm.dirty_background_bytes", NULL, false, REWRITES_WHY},
+	{NULL}
+};
+
+static const PgscaleClaim *
+claims_of(const PgscaleHealth *health, const PgscaleWritebackShare *s)
+{
+	if (s->reason == PGSCALE_WRITEBACK_REWRITES)
+		return rewrites_claims;
+	if (health->state == PGSCALE_HEALTH_STARTING || health->state == PGSCALE_HEALTH_IDLE ||
+		health->state == PGSCALE_HEALTH_WORKING)
+		return of_use_claims;
+	return NULL;
+}
+
 static void
 health(PgscaleHealth *health)
 {
@@ -361,9 +395,10 @@ health(PgscaleHealth *health)
 		return;
 	health->state = state_of(s);
 	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
+	health->claims = claims_of(health, s);
 	if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
 		health->action = "put the data directory on a volume of its own";
-	else if (s->reason == PGSCALE_WRITEBACK_REWRITES)
+	else if (s->reason == PGSCALE_WRITEBACK_REWRITES && pgscale_kernel_buffers_may_grow())
 		health->action = "raise shared_buffers, so that pages which change often stay in them";
 }
 

@@ -85,7 +85,7 @@ $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('with two writers instead of three it works');
 $db->poll_ok($health, 'health says that there is no room for the third',
-    't|broken|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
+    't|working|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
 $db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');

@@ -244,6 +244,12 @@ $db->poll_ok('SELECT state FROM pgscale.kernel_writeback', 'it stands down', 'st
 like(seen('decision'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
 is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|standing down|t|raise shared_buffers, so that pages which change often stay in them',
     'so does health');
+$db->set(backend_flush_after => '512kB');
+$db->poll_ok(q{SELECT action ~ '; set backend_flush_after to 0 and reload: it has the kernel write at once' FROM pgscale.health WHERE feature = 'writeback'},
+    'which asks for what would have the kernel write at once, too');
+$db->set('backend_flush_after');
+is($db->sql(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and minds'}),
+    'backend_flush_after checkpoint_flush_after vm.dirty_background_bytes', 'and no rule advises that');
 my $requests = seen('requests');
 my $written = seen('written_bytes');
 until_ok(sub { rewrite(); seen("written_bytes > $written + 4000000") eq 't' }, 'the load goes on');

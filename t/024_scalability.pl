@@ -69,7 +69,7 @@ for my $clients (1, 3, 6, 12, 24)
     is($recent, 't', 'now');
 }
 cmp_ok($db->sql('SELECT points FROM pgscale.scalability'), '>=', 4, 'a law has enough points');
-is($db->sql(q{SELECT status ~ '^(ok|no peak|insufficient range: )', lambda > 0, sigma >= 0, kappa >= 0, max_concurrency > 2 * min_concurrency,
+is($db->sql(q{SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )', lambda > 0, sigma >= 0, kappa >= 0, max_concurrency > 2 * min_concurrency,
         (status = 'ok') = (peak_concurrency IS NOT NULL) FROM pgscale.scalability}), 't|t|t|t|t|t', 'the law')
   or diag $db->sql('SELECT row_to_json(s) FROM pgscale.scalability s');
 is($db->sql(q{SELECT s.points = count(*), s.max_concurrency = max(p.concurrency), sum(p.seconds) > 25, bool_and(p.throughput > 0)

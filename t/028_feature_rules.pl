@@ -2,12 +2,18 @@
 # reads of advice that are cancelled at any moment.
 use strict;
 use warnings;
+use IPC::Run;
 use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main');
+# so few buffers that the catalogs fill them
+my $node = pgscale_node('main', conf => <<'EOC');
+shared_buffers = 1MB
+max_worker_processes = 16
+pgscale.sweeper_adaptive = off
+EOC
 my $db = session($node);
 my $other = session($node);
 
@@ -65,6 +71,79 @@ for my $ms (1, 20, 100, 250)
     $session->quit;
 }
 
+### A setting that a feature claims
+
+my $health = q{SELECT state, action FROM pgscale.health WHERE feature = 'sweeper'};
+my $verdicts = q{SELECT rule, verdict, reason ~ '^pgscale.sweeper is on and minds' FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'};
+my $silent = 'bgwriter_lru_maxpages|silent|t';
+$db->set('pgscale.sweeper' => 'on');
+$db->poll_ok($health, 'the sweeper works, and health asks for what it wants',
+    'working|set bgwriter_lru_maxpages to 0 and reload: bgwriter writes one by one what could be written together');
+is($db->sql($verdicts), $silent, 'the rule leaves that to it');
+$db->set(bgwriter_lru_maxpages => 0);
+$db->poll_ok($health, 'with it, there is nothing to do', 'working|');
+is($db->sql($verdicts), $silent, 'and the rule does not take it back');
+is($db->sql(q{SELECT reason FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'}),
+    'pgscale.sweeper is on and minds bgwriter_lru_maxpages, which is to be 0: bgwriter writes one by one what could be written together; '
+      . 'now pgscale.sweeper_adaptive is off (pgscale.health)', 'but says why');
+is(($db->try(q{CALL pgscale.apply('bgwriter_lru_maxpages')}))[0], 'P0002', 'there is no advice to apply');
+$db->sql('CALL pgscale.apply_all(dry_run => false)');
+is($db->sql('SHOW bgwriter_lru_maxpages'), 0, 'nor does apply_all');
+$db->set('pgscale.sweeper' => 'off');
+$db->poll_ok($health, 'off, it asks for nothing', 'off|set pgscale.sweeper to on and reload');
+unlike($db->sql($verdicts), qr/\|t$/, 'and minds nothing');
+
+# While the writeback worker learns, or has nothing to do
+$db->set(fsync => 'on');
+$db->set('pgscale.writeback' => 'on');
+$db->poll_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and minds'},
+    'what the writeback worker does in their place', 'backend_flush_after vm.dirty_background_bytes');
+$db->set('pgscale.writeback' => 'off');
+$db->set('fsync');
+
+### States
+
+# Asked for, but impossible; nothing else is broken, at no moment.
+my $broken = q{SELECT string_agg(feature || ': ' || reason, '; ') FROM pgscale.health WHERE state = 'broken'};
+for my $how (qw(fast immediate))
+{
+    $_->quit for $db, $other;
+    $node->stop($how);
+    $node->start;
+    ($db, $other) = (session($node), session($node));
+    my @seen;
+    until_true(sub { push @seen, $db->sql($broken);
+        $db->sql(q{SELECT bool_and(state IN ('off', 'idle', 'working')) FROM pgscale.health}) eq 't' });
+    is(join('', @seen), '', "nothing is broken after a $how stop and a start");
+}
+for my $type ('pgscale sampler', 'pgscale relocation', 'pgscale writeback')
+{
+    $db->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = '$type'");
+    my @seen;
+    until_true(sub { push @seen, $db->sql($broken); $db->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = '$type'") eq '1' });
+    is(join('', @seen), '', "nor while $type is started again");
+}
+for my $i (1 .. 3)
+{
+    my @seen;
+
+    $db->sampler('off');
+    like($db->sql($broken), qr/^tuning: the sampler, which it lives on, is switched off; scalability: the sampler, which it lives on, is switched off$/,
+        'without the sampler, what lives on it is broken');
+    $db->sampler('on');
+    push @seen, $db->sql($broken) for 1 .. 50;
+    is(join('', @seen), '', 'and no more as soon as it is on');
+}
 $_->quit for $db, $other;
 $node->stop;
+
+# In single-user mode no worker runs, and it says so.
+{
+    my $out = '';
+    my @command = ('postgres', '--single', '-j', '-D', $node->data_dir, 'postgres');
+    IPC::Run::run(\@command, '<', \"SELECT feature, state, reason FROM pgscale.health WHERE feature IN ('sampler', 'relocation');\n\n", '>&', \$out,
+        IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+    my @rows = $out =~ /state = "broken"[^\n]*\n[^\n]*reason = "the server is in single-user mode, in which no background worker runs"/g;
+    is(scalar @rows, 2, 'single-user mode') or diag $out;
+}
 done_testing();
