@@ -59,9 +59,9 @@ class Suites:
         return self.pg_regress("pg_isolation_regress", "isolation", server, name,
                                [f"--schedule={self.tests / 'isolation' / 'isolation_schedule'}", "prepared-transactions"])
 
-    def recovery(self, config, preload, name, only=None, at_once=2):
+    def recovery(self, config, preload, name, only=None, at_once=4):
         """Answers by file of the recovery tests. Their servers take the settings of that file; where a test preloads a
-        library of its own, preload is added."""
+        library of its own, preload is added. Mostly they wait, so several run at a time."""
         folder = self.folder(name)
         programs = folder / "recovery" / "t"
         programs.mkdir(parents=True)
@@ -75,8 +75,6 @@ class Suites:
 
         def prove(program):
             check = folder / "check" / program.stem
-            (check / "tmp_check" / "log").mkdir(parents=True)
-            self.place.give(folder)
             good = self.run(["prove", "--verbose", "-I", self.tests / "perl", program], check / "out", folder / "recovery",
                             TEMP_CONFIG=config, TESTDIR=check, TESTDATADIR=check / "tmp_check",
                             TESTLOGDIR=check / "tmp_check" / "log", PG_REGRESS=self.tests / "regress" / "pg_regress",
@@ -88,6 +86,9 @@ class Suites:
             return program.name, "ok" if good else "failed", len(re.findall(r"^ok ", output, re.MULTILINE))
 
         chosen = [program for program in sorted(programs.glob("*.pl")) if only is None or program.name in only]
+        for program in chosen:
+            (folder / "check" / program.stem / "tmp_check" / "log").mkdir(parents=True)
+        self.place.give(folder)
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             done = list(pool.map(prove, chosen))
         self.assertions = sum(count for _, _, count in done)

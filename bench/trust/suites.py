@@ -182,17 +182,18 @@ class Experiment:
     def recovery(self):
         count = {}
 
-        def one(everything, tests=None):
+        def one(everything, tests):
             kind = "with" if everything else "without"
-            name = f"recovery-{kind}-{'again' if tests else 'all'}"
+            name = f"recovery-{kind}-{'again' if kind in count else 'first'}"
             settings = {**self.settings(everything), "dynamic_library_path": f"{self.place.library}:$libdir"}
             config = self.place.script(f"{name}.conf", "".join(f"{k} = '{v}'\n" for k, v in settings.items()))
-            answers = self.suites.recovery(config, "pgscale" if everything else None, name, tests, 1 if tests else 2)
+            answers = self.suites.recovery(config, "pgscale" if everything else None, name, tests)
             count.setdefault(kind, self.suites.assertions)
             if everything:
                 self.check(name, *(self.place.folder / "suites" / name).glob("check/*/tmp_check/log/*.log"))
             return answers
-        self.compare("recovery", one(False), one(True), one)
+        chosen = self.arguments.tests and self.arguments.tests.split(",")
+        self.compare("recovery", one(False, chosen), one(True, chosen), one)
         self.found["recovery", "assertions"] = count
 
     def sqlsmith(self):
@@ -237,6 +238,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench/trust/suites")
     parser.add_argument("--major", type=int, default=15, help="15, 17 or 18; 15")
     parser.add_argument("--only", default=",".join(kinds), help="which of them, separated by commas; all")
+    parser.add_argument("--tests", help="which of recovery's, such as 029_stats_restart.pl,031_recovery_conflict.pl; all")
     parser.add_argument("--minutes", type=float, default=10, help="of sqlsmith; 10")
     parser.add_argument("--seed", type=int, default=1, help="of sqlsmith")
     arguments = parser.parse_args()
