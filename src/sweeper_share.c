@@ -89,7 +89,10 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost
 	{
 		uint32		put;
 
-		/* Not an older one than goes with what was taken: it would seem too little. */
+		/*
+		 * Not an older one than goes with what was taken: it would seem too
+		 * little.
+		 */
 		pg_read_barrier();
 		put = pg_atomic_read_u32(&share->runs_put);
 		*lost = false;
