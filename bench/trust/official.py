@@ -67,7 +67,7 @@ class Suites:
         programs.mkdir(parents=True)
         # some of them use the regress suite by ../regress
         (folder / "regress").symlink_to(self.tests / "regress")
-        for program in (self.tests / "recovery" / "t").glob("*.pl"):
+        for program in (self.tests / "recovery" / "t").iterdir():
             text = program.read_text()
             if preload:
                 text = re.sub(r"(shared_preload_libraries\s*=\s*')", rf"\g<1>{preload},", text)
@@ -81,7 +81,7 @@ class Suites:
                             REGRESS_SHLIB=self.tests / "regress" / "regress.so", top_builddir=self.tests.parents[1],
                             enable_injection_points="yes", with_icu="no", PG_TEST_TIMEOUT_DEFAULT=180)
             output = (check / "out").read_text(errors="replace")
-            if re.search(r"^1\.\.0 # skip", output, re.IGNORECASE | re.MULTILINE):
+            if re.search(r"^Result: NOTESTS", output, re.MULTILINE):
                 return program.name, "skipped", 0
             return program.name, "ok" if good else "failed", len(re.findall(r"^ok ", output, re.MULTILINE))
 

@@ -55,7 +55,7 @@ DEFAULTS = {name: None for name in ("autovacuum", "checkpoint_timeout", "max_wal
 EXPLAINED = {}
 
 # What a server with assertions must not say; a statement in the log may quote it.
-WRONG = re.compile(r"^TRAP: |\bPANIC: |was terminated by signal (?!9\b|15\b)|refcount leak|stuck spinlock")
+WRONG = re.compile(r"^TRAP: |\bPANIC: |was terminated by signal (4|6|7|8|11)\b|refcount leak|stuck spinlock")
 INTERNAL = re.compile(r"(ERROR|FATAL):  XX000: (?P<message>.*)")
 LOCATION = re.compile(r"LOCATION:  \w+, (?P<file>\w+\.c):\d+")
 PRIVATE = 1024      # kB that a worker's own memory may grow in a run
