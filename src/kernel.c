@@ -21,6 +21,7 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -329,7 +330,7 @@ pgscale_kernel_device(const char *path, char *name, Size size)
 {
 	struct stat status;
 	char		link[MAXPGPATH];
-	char		folder[MAXPGPATH];
+	char		folder[PATH_MAX];	/* realpath() takes no less */
 	char		slave[MAXPGPATH];
 
 	if (stat(path, &status) != 0)
@@ -338,7 +339,7 @@ pgscale_kernel_device(const char *path, char *name, Size size)
 	snprintf(link, sizeof(link), "/sys/dev/block/%s", name);
 	for (int layer = 0; layer < MAX_LAYERS && realpath(link, folder); layer++)
 	{
-		char		file[MAXPGPATH + 16];
+		char		file[PATH_MAX + 16];
 
 		snprintf(file, sizeof(file), "%s/partition", folder);
 		if (access(file, F_OK) == 0)
