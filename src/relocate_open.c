@@ -150,9 +150,9 @@ pgscale_relocation_open_startup(void)
 		shared->databases[i].database = file.databases[i];
 }
 
-/* Raises an error at this level if it cannot. The lock must be held. */
+/* If it cannot, it tells the server log why. The lock must be held. */
 static bool
-write_file(int elevel)
+write_file(void)
 {
 	OpenFile	file;
 	int			fd;
@@ -171,14 +171,13 @@ write_file(int elevel)
 	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
 	written = fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file);
 	if (!written)
-		ereport(elevel,
+		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", OPEN_TEMP),
-				 errhint("Relocation jobs are remembered there over a restart.")));
+				 errmsg("could not write file \"%s\": %m", OPEN_TEMP)));
 	if (fd >= 0)
 		CloseTransientFile(fd);
 	/* it syncs the file and the folder */
-	return written && durable_rename(OPEN_TEMP, OPEN_FILE, elevel) == 0;
+	return written && durable_rename(OPEN_TEMP, OPEN_FILE, LOG) == 0;
 }
 
 /* The lock must be held. */
@@ -213,7 +212,7 @@ static void
 strike_off(OpenDatabase *entry)
 {
 	*entry = shared->databases[--shared->n];
-	(void) write_file(LOG);		/* else it is looked into for nothing */
+	(void) write_file();		/* else it is looked into for nothing */
 }
 
 void
@@ -228,20 +227,18 @@ pgscale_relocation_open_begin(void)
 		const volatile bool too_many = shared->too_many;
 
 		entry = add(MyDatabaseId);
-		PG_TRY();
-		{
-			if (entry || !too_many)
-				(void) write_file(ERROR);
-		}
-		PG_CATCH();
+		if ((entry || !too_many) && !write_file())
 		{
 			/* the next one must not take it for written */
 			if (entry)
 				shared->n--;
 			shared->too_many = too_many;
-			PG_RE_THROW();
+			LWLockRelease(shared->lock);
+			ereport(ERROR,
+					(errcode(ERRCODE_IO_ERROR),
+					 errmsg("could not note that this database has relocation jobs"),
+					 errhint("The server log says why \"%s\" could not be written.", OPEN_FILE)));
 		}
-		PG_END_TRY();
 	}
 	if (entry)
 	{
@@ -328,7 +325,7 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 	foreach(cell, databases)
 		if (!find(lfirst_oid(cell)))
 		(void) add(lfirst_oid(cell));
-	(void) write_file(LOG);
+	(void) write_file();
 	LWLockRelease(shared->lock);
 	return databases;
 }
