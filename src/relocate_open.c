@@ -218,13 +218,13 @@ strike_off(OpenDatabase *entry)
 void
 pgscale_relocation_open_begin(void)
 {
-	OpenDatabase *volatile entry;
+	OpenDatabase *entry;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	entry = find(MyDatabaseId);
 	if (!entry)
 	{
-		const volatile bool too_many = shared->too_many;
+		bool		too_many = shared->too_many;
 
 		entry = add(MyDatabaseId);
 		if ((entry || !too_many) && !write_file())

@@ -24,7 +24,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
  WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
    AND proname NOT IN ('health', 'sampler_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'relation_os_cache', 'flush_relation', 'os_evict', 'kernel_writeback',
-                       'tablespace_latency', 'relocation_plan', 'numa_nodes', 'numa_buffers', 'tuning_journal')
+                       'tablespace_latency', 'relocation_plan', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin')
    AND proname !~ '^usl_'
  ORDER BY 1
 EOQ
