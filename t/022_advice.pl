@@ -88,6 +88,9 @@ in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds'
     AND meaning ~ 'row' AND now_possible IS NOT NULL AND cured_in IS NULL}) eq 1 }, 'contention: a row that is locked')
   or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
 is($db->sql(q{SELECT sum(share) <= 1.000001 FROM pgscale.contention}), 't', 'no more than all of the time');
+is($db->sql(q{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgscale.contention c WHERE c.event <> 'others' AND NOT EXISTS
+        (SELECT FROM pgscale.wait_profile p WHERE p.event_type = c.event_type AND p.event = ANY (string_to_array(c.event, ', ')))}),
+        '', 'each event is in wait_profile by the name that it has there') or diag $db->sql('SELECT DISTINCT event_type, event FROM pgscale.wait_profile');
 $holder->sql('COMMIT');
 $_->finish, $_->quit for @waiters;
 $holder->quit;
@@ -109,6 +112,18 @@ is($db->sql(q{SELECT wal_bytes > 0 AND wal_bytes < 1e12 AND commits > 0 AND segm
     AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency('20 seconds')}), 't', 'and has no negative differences');
 $load->kill_kill;
 undef $load;
+
+### Another server from here on, so that both loads are not there at a time: its sessions write all pages themselves, to have room
+
+my $small = pgscale_node('small', conf => <<'EOC');
+shared_buffers = 2MB
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+synchronous_commit = off
+EOC
+my $of_small = session($small);
+$of_small->churn_table(20000);
+my @small_load = churn($small, 2);
 
 ### Who asks
 
@@ -139,6 +154,34 @@ in_time_ok(sub { $there->sql(q{SELECT num_nulls(flushes_per_commit, commits_per_
     FROM pgscale.wal_efficiency}) eq 't' }, 'flushes that are not made are not counted as none');
 $there->quit;
 $standby->stop;
+
+### A feature that minds a setting, and its rule
+
+my $bgwriter = q{SELECT verdict, setting, current, recommended FROM pgscale.tuning_findings() WHERE rule = 'bgwriter_lru_maxpages' ORDER BY gain DESC LIMIT 1};
+in_time_ok(sub { $of_small->sql($bgwriter) =~ /^advises\|bgwriter_lru_maxpages\|0\|\d{4,}$/ }, 'a background writer that is switched off is found')
+  or diag $of_small->sql('SELECT * FROM pgscale.advice_rules');
+is($of_small->sql('SELECT count(*) FROM pgscale.advice WHERE gain < 0.02'), 0, 'no advice for less than 2 %');
+$of_small->set('pgscale.sweeper' => 'on');
+$of_small->poll_ok($bgwriter, 'but not while the sweeper wants it so', 'silent|||');
+is($of_small->sql(q{SELECT count(*) FROM pgscale.advice WHERE setting ~ '^bgwriter'}), 0, 'nor is it advised otherwise');
+$of_small->sql('CALL pgscale.apply_all(dry_run => false)');
+is($of_small->sql(q{SELECT count(*) FROM pg_file_settings WHERE name = 'bgwriter_lru_maxpages' AND setting <> '0'}), 0, 'nor set');
+$of_small->set('pgscale.sweeper' => 'off');
+
+# Cancelled at any moment while rules ask their questions
+for my $ms (1 .. 40)
+{
+    $of_small->try("SET statement_timeout = '${\($ms / 4)}ms'");
+    $of_small->try('SELECT count(*) FROM pgscale.advice');
+    my ($state, $text) = $of_small->try('SET statement_timeout = 0');
+    $state eq '00000' or last;
+}
+is(($of_small->try('CREATE TABLE after_cancels ()'))[0], '00000', 'a session whose reads of advice were cancelled works');
+is($small->safe_psql('postgres', 'SELECT state, backend_xmin FROM pg_stat_activity WHERE pid = ' . $of_small->pid), 'idle|', 'and is in no transaction');
+is($small->safe_psql('postgres', q{SELECT to_regclass('after_cancels') IS NOT NULL}), 't', 'what it does is there');
+$of_small->churn_end(@small_load);
+$of_small->quit;
+$small->stop;
 
 ### Off, and after a restart
 
