@@ -166,6 +166,20 @@ is(join("\n", wrong('t_n', place('t_n'), $to, $job)), '', 'leaves all as it was'
 chmod 0700, @database or die $!;
 is(end_of(ask('t_n', $to)), 'done', 'writable again, it moves');
 
+### A job that could be forgotten by a crash is none
+
+sql('CREATE DATABASE fresh');
+my $fresh = session($node, dbname => 'fresh');
+$fresh->sql('CREATE EXTENSION pgscale; CREATE TABLE f (id int PRIMARY KEY)');
+chmod 0555, $node->data_dir . '/pg_stat' or die $!;
+my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_index('f_pkey', 'fast')});
+like("$state $text", qr/^58030 .*HINT:  The server log says why "pg_stat/s, 'what cannot be written down is refused');
+chmod 0700, $node->data_dir . '/pg_stat' or die $!;
+is($fresh->sql('SELECT count(*) FROM pgscale.relocation_jobs'), 0, 'and is no job');
+$fresh->sql(q{SELECT pgscale.relocate_index('f_pkey', 'fast')});
+$fresh->poll_ok('SELECT state FROM pgscale.relocation_jobs', 'later it is', 'done');
+$fresh->quit;
+
 ### No place for a worker
 
 my $workers = $db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale%' AND backend_type <> 'pgscale relocation worker'
