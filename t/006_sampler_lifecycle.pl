@@ -161,7 +161,7 @@ $db->sql('ALTER SYSTEM RESET pgscale.sampler_period');
 $pid = sampler_pid();
 $_->quit for $db, $sleeper;
 kill 'KILL', $pid;
-until_ok(sub { ($node->psql('postgres', "SELECT pid <> $pid AND ticks > 0 FROM pgscale.sampler_stats"))[1] eq 't' },
+until_ok(sub { (psql_once($node, "SELECT pid <> $pid AND ticks > 0 FROM pgscale.sampler_stats"))[1] eq 't' },
     'after kill -9 of the sampler it runs again');
 $db = session($node);
 limited();

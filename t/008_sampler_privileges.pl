@@ -36,7 +36,7 @@ my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change',
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
-           (SELECT string_agg(format('%s::%s', coalesce('{"regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
+           (SELECT string_agg(format('%s::%s', coalesce('{"oid": "1", "regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
                         "double precision[]": "''{1}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))

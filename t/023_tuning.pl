@@ -92,7 +92,7 @@ sub reconnect
 {
     until_true(sub { !kill 0, $db->pid }) or die 'the server has not noticed';
     $db->quit;
-    until_true(sub { $node->psql('postgres', 'SELECT 1') == 0 }) or die 'the server is not back';
+    until_true(sub { (psql_once($node, 'SELECT 1'))[0] == 0 }) or die 'the server is not back';
     $db = session($node);
     return;
 }

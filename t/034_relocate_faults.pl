@@ -61,7 +61,7 @@ sub sql
     my $statement = shift;
     my ($status, $answer, $error);
 
-    until_true(sub { ($status, $answer, $error) = $node->psql('postgres', $statement); $status == 0 }) or die "$statement: $error";
+    until_true(sub { ($status, $answer, $error) = psql_once($node, $statement); $status == 0 }) or die "$statement: $error";
     return $answer;
 }
 

@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  session churn until_true until_ok);
+  session churn until_true until_ok psql_once);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -163,6 +163,16 @@ sub until_ok
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     return ok(until_true($code), $name);
+}
+
+# Status, output and error of psql on a server that may be about to end or to start. Where psql has ended before it was told the
+# statement, the pipe to it is broken, which is no reason to die.
+sub psql_once
+{
+    my ($node, $statement) = @_;
+    my @said = eval { $node->psql('postgres', $statement) };
+
+    return @said ? @said : (2, '', $@);
 }
 
 # session NODE, user => ROLE, dbname => DATABASE: a psql that is connected until quit
