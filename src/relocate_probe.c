@@ -236,7 +236,7 @@ open_temporary(Oid tablespace)
 	Oid		   *before;
 	int			n;
 	int			room = 8;
-	File		file;
+	volatile File file;
 
 	PrepareTempTablespaces();
 	before = MemoryContextAlloc(TopTransactionContext, room * sizeof(Oid));
