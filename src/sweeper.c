@@ -372,7 +372,7 @@ launch_writers(int64 now)
 {
 	bool		refused = false;
 
-	for (int i = 0; i < pgscale_sweeper_writers(share); i++)
+	for (int i = 0; i < pgscale_sweeper_writers_wanted(share); i++)
 	{
 		if (pg_atomic_read_u32(&share->writers[i].pid) != 0)
 			continue;
@@ -510,7 +510,7 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 	/* Switched on, it ticks a moment later. */
 	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_at, s->decided_at), STALLED_MS))
 		return false;
-	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers(s) > 0)))
+	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers_wanted(s) > 0)))
 		return true;
 	health->state = PGSCALE_HEALTH_BROKEN;
 	if (!s->no_slots)
@@ -519,7 +519,7 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 		health->action = "check whether the disk hangs, and see the server log";
 		return false;
 	}
-	if (pgscale_sweeper_writers(s) > 0)
+	if (pgscale_sweeper_writers_running(s) > 0)
 		health->state = PGSCALE_HEALTH_WORKING;
 	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
 							  max_worker_processes);

@@ -114,9 +114,19 @@ pgscale_sweeper_queued(PgscaleSweeperShare *share)
 }
 
 int
-pgscale_sweeper_writers(const PgscaleSweeperShare *share)
+pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share)
 {
 	return Min(pgscale_sweeper_settings.writers, share->most_writers);
+}
+
+int
+pgscale_sweeper_writers_running(PgscaleSweeperShare *share)
+{
+	int			running = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		running += pg_atomic_read_u32(&share->writers[i].pid) != 0;
+	return running;
 }
 
 int

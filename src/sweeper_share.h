@@ -198,7 +198,10 @@ extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run
 extern bool pgscale_sweeper_queued(PgscaleSweeperShare *share);
 
 /* How many writers there should be. */
-extern int	pgscale_sweeper_writers(const PgscaleSweeperShare *share);
+extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);
+
+/* How many there are. */
+extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
 
 /* Pages that are queued or being written. */
 extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);

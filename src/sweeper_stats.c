@@ -57,7 +57,6 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		const PgscaleWriteCounts write_counts = pgscale_sweeper_write_counts(s);
 		const PgscaleWriteCounts *write = &write_counts;
 		const PgscaleWriteCounts *write_base = &base.write[n];
-		int			writers = 0;
 		Datum		classes[PGSCALE_RUN_CLASSES];
 		Datum		values[36] = {0};
 		bool		nulls[36] = {0};
@@ -66,11 +65,8 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		for (int c = 0; c < PGSCALE_RUN_CLASSES; c++)
 			classes[c] = Int64GetDatum((int64) (write->runs_by_pages[c] - write_base->runs_by_pages[c]));
 
-		for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-			writers += pg_atomic_read_u32(&s->writers[w].pid) != 0;
-
 		values[i++] = Int32GetDatum(n + 1);
-		values[i++] = Int32GetDatum(writers);
+		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
 		values[i++] = CStringGetTextDatum(modes[s->mode]);
 		values[i++] = CStringGetTextDatum(states[s->state]);
 		values[i++] = CStringGetTextDatum(pgscale_sweeper_reason(s->reason, s->reason_number));

@@ -189,7 +189,7 @@ write_round(void)
 	int64		now;
 
 	(void) pgscale_worker_interrupts();
-	while (my_number < pgscale_sweeper_writers(share) && pgscale_sweeper_take_run(share, &run, &lost))
+	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(share, &run, &lost))
 	{
 		worked_ns = pgscale_worker_clock();
 		if (share->state != PGSCALE_SWEEPER_WORKING)
@@ -203,7 +203,7 @@ write_round(void)
 
 	now = pgscale_worker_clock();
 	report(now);
-	if (my_number >= pgscale_sweeper_writers(share) || now - worked_ns >= LINGER_NS)
+	if (my_number >= pgscale_sweeper_writers_wanted(share) || now - worked_ns >= LINGER_NS)
 		proc_exit(0);
 	pgscale_worker_wait(WAIT_MS);
 }

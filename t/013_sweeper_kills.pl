@@ -144,6 +144,8 @@ my @pids = $db->sweeper_pids;
 cmp_ok(scalar @pids, '>=', 2, 'in several processes');
 kill_postmaster($node);
 until_ok(sub { !grep { process_state($_) =~ /^[^Z]$/ } @pids }, 'all end with the postmaster') or kill 'KILL', @pids;
+# A session in the middle of a statement does not notice.
+kill 'TERM', map { $_->pid } @churning;
 $_->quit for $db, @churning;
 
 done_testing();
