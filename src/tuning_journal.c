@@ -462,11 +462,16 @@ pgscale_journal_effective_at(const PgscaleChange *change)
 	return PgReloadTime > change->applied_at ? PgReloadTime : 0;
 }
 
-/* What a change's state is, in view of the file and of the server. */
+/*
+ * What a change's state is, in view of the file and of the server.  begun: its row
+ * is followed by one of a session that is at it, or has ended in the middle, and
+ * may have made the line what begun_value is.
+ */
 static const char *
-state_shown(const PgscaleChange *change, bool superseded, const PgscaleLines *lines)
+state_shown(const PgscaleChange *change, bool superseded, bool begun, const char *begun_value, const PgscaleLines *lines)
 {
 	struct config_generic *record;
+	const char *line;
 
 	if (change->foreign)
 		return psprintf("of %s", change->foreign);
@@ -476,8 +481,13 @@ state_shown(const PgscaleChange *change, bool superseded, const PgscaleLines *li
 		return "superseded";
 	if (!lines->known)
 		return "unknown: " PG_AUTOCONF_FILENAME " cannot be read";
-	if (!pgscale_line_same(pgscale_line_of(lines, change->setting), change->new_value))
+	line = pgscale_line_of(lines, change->setting);
+	if (!pgscale_line_same(line, change->new_value))
+	{
+		if (begun && pgscale_line_same(line, begun_value))
+			return "superseded";
 		return change->elsewhere ? "not on this node" : "changed by hand";
+	}
 	record = pgscale_find_setting(change->setting);
 	if (record && (record->status & GUC_PENDING_RESTART))
 		return "pending restart";
@@ -505,8 +515,12 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	pgscale_lines_read(&lines, true);
 	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
 				" EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change"
-				" AND l.cluster = c.cluster AND l.database = c.database AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))"
-				" FROM pgscale.tuning_change c ORDER BY change", &none);
+				" AND l.cluster = c.cluster AND l.database = c.database AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL)),"
+				" begun IS NOT NULL, begun_value"
+				" FROM pgscale.tuning_change c LEFT JOIN LATERAL (SELECT l.change AS begun, l.new_value AS begun_value"
+				" FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change AND l.cluster = c.cluster"
+				" AND l.database = c.database AND l.state = 'begun' ORDER BY l.change DESC LIMIT 1) b ON true"
+				" ORDER BY c.change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleChange change;
@@ -518,7 +532,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 		read_change(&change, i, context);
 		visible = pgscale_line_visible(change.setting);
-		state = state_shown(&change, pgscale_own_bool(i, 26), &lines);
+		state = state_shown(&change, pgscale_own_bool(i, 26), pgscale_own_bool(i, 27), pgscale_own_text(i, 28), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has

@@ -162,6 +162,18 @@ change($db, "revert($killed)");
 is(line('work_mem'), undef, 'one that was made right before its session was killed can be reverted');
 is(file(), $before, 'and the file is as it was');
 
+my $before_it = change($db, q{set('work_mem', '5MB')});
+hold_in_the_middle(q{set('work_mem', '6MB')});
+kill 'KILL', $victim->pid;
+$_->quit for $victim, $share, $exclusive;
+reconnect();
+$killed = last_change();
+is(journal('state', $before_it), 'pending reload', 'the change before one that was not made stands');
+$db->sql(q{ALTER SYSTEM SET work_mem = '6MB'});    # likewise
+is(journal('state', $before_it), 'superseded', 'what a session has made right before its end is not called changed by hand');
+change($db, "revert($_)") for $killed, $before_it;
+is(file(), $before, 'and both can be reverted');
+
 hold_in_the_middle(q{set('work_mem', '6MB')});
 kill 'KILL', $victim->pid;
 $_->quit for $victim, $share, $exclusive;
