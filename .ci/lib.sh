@@ -13,6 +13,7 @@ ci_release() {
     case $1 in
         17) echo trixie ;;
         18) echo forky ;;
+        arm64) (. /etc/os-release && echo "$VERSION_CODENAME") ;;
         *) return 1 ;;
     esac
 }

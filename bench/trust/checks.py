@@ -46,7 +46,8 @@ def newest_pages(folder, chosen=lambda: True):
 def future(connection, newest):
     """No page may have reached the disk before its WAL did. newest was read before recovery; this is asked right after.
 
-    But stock does not wait for WAL where it builds an index or writes a table anew: without the commit that file is nothing.
+    But stock does not wait for WAL where it builds an index or writes a table anew: without the commit that file is nothing,
+    and nor is an index that was not complete.
     """
     end = int(value(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
     for lsn, file in newest:
@@ -55,14 +56,16 @@ def future(connection, newest):
 
 
 def is_relation(connection, file):
-    """Is it one of this database's, or shared by all? Of other databases nobody knows."""
+    """Is it one of this database's, and in use, or shared by all? Of other databases nobody knows."""
     if file.parts[0] == "global":
         return True
     *_, database, name = file.parts
     space = file.parts[1] if file.parts[0] == "pg_tblspc" else 0
     if database != str(value(connection, "SELECT oid FROM pg_database WHERE datname = current_database()")):
         return False
-    return value(connection, "SELECT pg_filenode_relation(%s, %s)", space, re.split(r"[._]", name)[0]) is not None
+    return value(connection, """
+        SELECT n IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = n AND NOT indisvalid)
+          FROM pg_filenode_relation(%s, %s) n""", space, re.split(r"[._]", name)[0])
 
 
 # What a server never says, whatever happens to its disk, and what it does not say unless its disk fails it.

@@ -5,6 +5,7 @@ disk, each index has what its table has, and postgresql.auto.conf is what was ac
 """
 import collections
 import re
+import shutil
 import struct
 
 import checks
@@ -217,3 +218,53 @@ def lines(folder):
                 raise Loss(f"postgresql.auto.conf has the line {line!r}")
             found[match[1]] = match[2]
     return found
+
+
+def stale(connection, table):
+    """Rows change, and the index is not told."""
+    ready = f"UPDATE pg_index SET indisready = {{}} WHERE indexrelid = '{table}_pkey'::regclass"
+    run(connection, ready.format("false"))
+    run(connection, f"UPDATE {table} SET balance = balance + 1 WHERE aid % 100 = 0")
+    run(connection, ready.format("true"))
+
+
+def stray(folder):
+    """A copy of the largest file, an index or not: called as none is."""
+    for file in folder.glob("pg_tblspc/*/*/[0-9]*/*"):
+        if checks.RELATION.match(file.name) and is_index(file):
+            shutil.copy(file, file.with_name("4000000000"))
+            return
+    raise RuntimeError("no index lies in relocation's tablespaces")
+
+
+def edit(folder):
+    """Somebody edits a line."""
+    file = folder / "postgresql.auto.conf"
+    file.write_text(re.sub(r"(?m)^(work_mem) = .*", r"\1 = '12345'", file.read_text()))
+
+
+# What a check must see: name -> (spoil, mend), of (connection, folder, table)
+SPOILS = {
+    "an index without entries": (
+        lambda c, folder, table: stale(c, table),
+        lambda c, folder, table: run(c, f"REINDEX TABLE {table}; UPDATE {table} SET balance = balance - 1 WHERE aid % 100 = 0")),
+    "an index left invalid": (
+        lambda c, folder, table: run(c, f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{table}_pkey'::regclass"),
+        lambda c, folder, table: run(c, f"UPDATE pg_index SET indisvalid = true WHERE indexrelid = '{table}_pkey'::regclass")),
+    "a file left behind": (
+        lambda c, folder, table: stray(folder),
+        lambda c, folder, table: [file.unlink() for file in folder.glob("pg_tblspc/*/*/*/4000000000")]),
+    "a job lost": (
+        lambda c, folder, table: run(c, "DELETE FROM pgscale.relocation_job WHERE job ="
+                                        " (SELECT max(job) FROM pgscale.relocation_job)"),
+        lambda c, folder, table: None),
+    "a job that is not done": (
+        lambda c, folder, table: run(c, "UPDATE pgscale.relocation_job SET target = 1663 WHERE state = 'done'"),
+        lambda c, folder, table: None),
+    "a line edited": (
+        lambda c, folder, table: edit(folder),
+        lambda c, folder, table: None),
+    "a journal that is wrong": (
+        lambda c, folder, table: run(c, "UPDATE pgscale.tuning_change SET new_value = '54321'"),
+        lambda c, folder, table: None),
+}

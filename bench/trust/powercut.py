@@ -37,7 +37,7 @@ POSTMASTER, ALL = "kill -9 of the postmaster", "kill -9 of all"
 CHILDREN = {"stock": ("checkpointer", "background writer"),
             "sweeper": ("pgscale sweeper 1", "pgscale sweeper writer 1", "pgscale relocation", "pgscale writeback")}
 MOVING = tuple(f"accounts_{n}" for n in range(0, ledger.TABLES, 2))       # what relocation moves
-CONTROLS = ("fsync-off", "dropped-fsync", "dropped-wal-sync")
+CONTROLS = ("fsync-off", "dropped-fsync", "dropped-wal-sync", "spoiled")
 
 PROMPT = {"synchronous_commit": "on", "wal_writer_delay": "200ms", "wal_writer_flush_after": "1MB", "wal_buffers": "1MB"}
 # WAL is flushed as late as can be, pages go to the disk at once: a page that goes before its WAL stands out.
@@ -199,6 +199,36 @@ class Experiment:
         self.logged.clear()
         self.revived = self.server.mark()
 
+    def spoil(self):
+        """Without a death: spoils what relocation and changes leave in each way that their checks are there for."""
+        server, unseen = self.server, []
+        server.start(**settings(self.rng, self.kind, True))
+        for name, (spoil, mend) in features.SPOILS.items():
+            connection = server.connect()
+            with Features(server, name, MOVING, ("relocation", "changes"), features.lines(server.folder), self.strays) as churn:
+                try:
+                    wait_for("a move and a change", lambda: "work_mem" in churn.lines.possible and run(
+                        connection, "SELECT job FROM pgscale.relocation_job WHERE state = 'done'"), 60)
+                except Loss as late:
+                    raise RuntimeError(f"{late}: {churn.counts} {churn.errors} {churn.broken}") from None
+            wait_for("end of all relocation jobs", lambda: not run(
+                connection, "SELECT job FROM pgscale.relocation_job WHERE finished_at IS NULL"), features.ENDED)
+            run(connection, "SET allow_system_table_mods = on")
+            table = min(churn.touched)
+            spoil(connection, server.folder, table)
+            try:
+                churn.check(connection, crashed=False)
+                unseen.append(name)
+            except Loss as loss:
+                print(f"      {name}: {loss}", flush=True)
+            mend(connection, server.folder, table)
+            run(connection, "DELETE FROM pgscale.relocation_job; DELETE FROM pgscale.tuning_change")
+            connection.close()
+        if not unseen:
+            raise Loss(f"{len(features.SPOILS)} of what was spoiled were seen")
+        print(f"not seen: {', '.join(unseen)}")
+        return "spoiled"
+
     def churn(self, number, durable):
         steps = ("checkpoint", "bulk")
         if self.kind == "stock":
@@ -264,14 +294,15 @@ class Experiment:
 
 def measure(experiment, arguments):
     """Returns what was lost, or None."""
-    cycles = min(arguments.cycles, 5) if arguments.control else arguments.cycles
+    cycles = 1 if arguments.control == "spoiled" else min(arguments.cycles, 5) if arguments.control else arguments.cycles
     until = time.monotonic() + 60 * arguments.minutes
     for number in range(cycles + 1):
         if arguments.cuts and experiment.deaths[POWER] >= arguments.cuts or time.monotonic() > until:
             break
         since = time.monotonic()
         try:
-            line = experiment.cycle(number) if number else experiment.set_up()
+            line = experiment.set_up() if not number else experiment.spoil() if arguments.control == "spoiled" else \
+                experiment.cycle(number)
         except (Loss, psycopg2.Error) as error:
             lost = str(error).splitlines()[0]
             print(f"{number:4d}  LOST: {lost}", flush=True)
