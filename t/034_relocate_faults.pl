@@ -147,7 +147,9 @@ for my $case ([ 't_n', 'open', 'EIO' ], [ 't_n', 'write', 'ENOSPC' ], [ 't', 'op
         $n = $n < 3 ? $n + 1 : 2 * $n;
     }
     is(join("\n", @wrong), '', "$relation: $kind fails with $error");
-    cmp_ok($happened, '>', 0, 'it does: ' . join ' ', map { "$_ $ends{$_}" } sort keys %ends);
+    # From 17 on an index that was built is left to the checkpointer to sync.
+    cmp_ok($happened, '>', 0, 'it does: ' . join ' ', map { "$_ $ends{$_}" } sort keys %ends)
+      unless $kind eq 'sync' && sql('SHOW server_version_num') >= 170000;
 }
 
 my $db = session($node);
