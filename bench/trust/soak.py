@@ -15,6 +15,7 @@ import psycopg2
 import checks
 import features
 import machine
+from churn import ABSENT
 from cluster import TREE, Place, end, run, say, value
 from features import Features
 from loops import Loops
@@ -82,6 +83,12 @@ class Load(Features):
     def pause(self, seconds):
         """Leaves the processor to others for most of the time."""
         super().pause(0.5 + 8 * seconds)
+
+    def tables(self, connection, rng):
+        """Leaves none behind: the number of files is to stay."""
+        super().tables(connection, rng)
+        for name, in run(connection, "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^side_[0-9]+$'"):
+            self.expected.change(connection, name, ABSENT, f"DROP TABLE {name}")
 
     def copy(self, connection, rng):
         run(connection, "TRUNCATE copied")
@@ -246,6 +253,8 @@ class Experiment:
                         f"{len(self.restarts)} restarts")
                     if server.process.poll() is not None or pgbench.poll() is not None:
                         raise Loss("the server or pgbench has ended: " + server.last_words(0))
+                    if self.load.broken or self.monitor.broken:
+                        raise Loss("; ".join(self.load.broken + self.monitor.broken))
         finally:
             if self.watch:
                 self.watch.stop()
