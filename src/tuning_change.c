@@ -45,6 +45,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "attempt.h"
 #include "compat.h"
 #include "owntable.h"
 #include "pgscale.h"
@@ -591,6 +592,23 @@ tell_failed(const PgscaleFinding *finding, const ErrorData *error, bool made)
 			 error->hint ? errhint("%s", error->hint) : 0));
 }
 
+/* One advice of apply_all(). */
+typedef struct Advice
+{
+	PgscaleChange *change;
+	const PgscaleFinding *finding;
+} Advice;
+
+static void
+follow_advice(void *arg)
+{
+	Advice	   *advice = arg;
+
+	follow(advice->change, advice->finding);
+	pgscale_change_remember(advice->change);
+	check_start(advice->change);
+}
+
 /*
  * Follows one advice within apply_all(): what is refused is told, and all else is
  * raised.
@@ -598,32 +616,13 @@ tell_failed(const PgscaleFinding *finding, const ErrorData *error, bool made)
 static bool
 follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	Advice		advice = {change, finding};
+	ErrorData  *error;
 	bool		made = false;
 
 	/* nothing of one that failed */
 	memset(change, 0, sizeof(*change));
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(context);
-		follow(change, finding);
-		pgscale_change_remember(change);
-		check_start(change);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
+	error = pgscale_attempt(follow_advice, &advice);
 	if (error && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
 		ReThrowError(error);
 	if (!error)
