@@ -42,10 +42,13 @@ sub restart
     return;
 }
 
-# many entries, and one that is known
-$db->sql(q{SELECT format('SELECT pg_sleep(0.004)%s', repeat(', 1', i)) FROM generate_series(1, 150) i
+# More entries than a smaller profile has room for below, and one that is known. Which statements are seen is up to the machine.
+until_true(sub {
+    $db->sql(q{SELECT format('SELECT pg_sleep(0.004)%s', repeat(', 1', i)) FROM generate_series(1, 150) i
 \gexec
 SELECT 1});
+    return $db->sql(q{SELECT count(*) > 110 FROM pgscale.wait_profile WHERE event = 'PgSleep'}) eq 't';
+});
 $db->sampler('off');
 my $profile = $db->sql($all);
 my $sums = $db->sql($totals);

@@ -52,7 +52,7 @@ my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 $db->poll_ok("SELECT ticks > $ticks FROM pgscale.sampler_stats", 'the sampler goes on');
 is($db->sql('SELECT pid, starts FROM pgscale.sampler_stats'), "$pid|$starts", 'in the same process');
 is($db->sql("SELECT samples > $samples FROM pgscale.sampler_stats"), 't', 'with what it had');
-is($db->sql(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}), 't', 'and health says that it works');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'and health says that it works');
 
 $standby->stop;
 done_testing();

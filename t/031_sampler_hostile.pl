@@ -91,7 +91,7 @@ my $holder = session($node);
 my $many = q{SELECT format('SELECT pg_sleep(0.001)%s', repeat(', 1', i)) FROM generate_series(1, 150) i
 \gexec
 SELECT 1};
-for my $round (1 .. 3)
+for (my $round = 1; $round <= 3 || ($round < 30 && $db->sql('SELECT evictions > 100 FROM pgscale.sampler_stats') ne 't'); $round++)
 {
     $holder->sql('BEGIN; LOCK TABLE locked');
     $crowd[$_]->start($_ % 2 ? $many : "SELECT i$round$_ FROM (SELECT i AS i$round$_ FROM locked) l") for 0 .. $#crowd;
