@@ -86,7 +86,7 @@ my $log = -s $node->logfile;
 $db->set('pgscale.sweeper_low_watermark', '25');
 log_like($log, qr/WARNING:  pgscale\.sweeper_low_watermark \(25\) must be less than pgscale\.sweeper_high_watermark \(20\)/,
     'watermarks in the wrong order: a warning');
-is(stats('low < high AND low > 0 AND high = 204'), 't', 'they are put in order');
+$db->poll_ok('SELECT low < high AND low > 0 AND high = 204 FROM pgscale.sweeper_stats', 'they are put in order');
 $db->sweeps_on('and it goes on');
 $db->set($_) for 'pgscale.sweeper_low_watermark', 'pgscale.sweeper_high_watermark';
 $db->poll_ok('SELECT low, high FROM pgscale.sweeper_stats', 'the defaults again', $defaults);

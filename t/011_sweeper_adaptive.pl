@@ -159,7 +159,8 @@ SKIP:
     my ($loaded, $of) = substr(slurp_file($node->logfile), $log) =~ /autoprewarm successfully prewarmed (\d+) of (\d+)/;
     is($loaded // 'none', $of // 'some', 'all of it');
     $db = session($node);
-    is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'and the sweeper waits');
+    $db->poll_ok('SELECT state, supplied_clean + supplied_written + written FROM pgscale.sweeper_stats', 'and the sweeper waits',
+        'warming up|0');
 }
 
 $node->stop;

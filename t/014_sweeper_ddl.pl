@@ -16,7 +16,7 @@ pgscale.sweeper_adaptive = off
 pgscale.sweeper_writeback_pages = 1
 EOC
 my $db = session($node);
-$db->sql(q{SET statement_timeout = '30s'});
+$db->sql("SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'");
 
 sub try_ok
 {

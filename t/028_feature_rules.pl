@@ -59,14 +59,17 @@ for my $ms (1, 20, 100, 250)
     $session->quit;
 }
 
-# By another session, while it is sure to be in it
+# By another session, while it is in it; again where that came too late
 {
     my $session = session($node);
+    my $probing = 'SELECT state = $$active$$ AND query ~ $$^SELECT count.*tuning_findings$$ FROM pg_stat_activity WHERE pid = ' . $session->pid;
 
-    $session->start($probe);
-    $other->poll_ok('SELECT state = $$active$$ FROM pg_stat_activity WHERE pid = ' . $session->pid, 'it runs');
-    $other->sql('SELECT pg_cancel_backend(' . $session->pid . ')');
-    is(($session->finish)[0], '57014', 'pg_cancel_backend');
+    until_ok(sub {
+        $session->start($probe);
+        until_true(sub { $session->{psql}->pump_nb; $session->{out} =~ /^=end/m || $other->sql($probing) eq 't' });
+        $other->sql('SELECT pg_cancel_backend(' . $session->pid . ')');
+        return ($session->finish)[0] eq '57014';
+    }, 'pg_cancel_backend');
     left_nothing($session, 'after that');
     $session->quit;
 }

@@ -249,6 +249,8 @@ $db->sql("CREATE DATABASE $_") for qw(idle busy);
 $there = session($node, dbname => 'idle');
 $there->sql('CREATE EXTENSION pgscale');
 $there->quit;
+# at its end it tells the last of what it did
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}, 'nobody is in a database', 0);
 $there = session($node, dbname => 'busy');
 $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
 for my $how ('a restart', 'a crash')

@@ -92,13 +92,12 @@ sub child
         my $seen = $watch->run("SELECT (SELECT count(*) FROM kept WHERE n = $n),
             (SELECT concat(state, backend_xid, backend_xmin, xact_start) FROM pg_stat_activity WHERE pid = " . $session->pid . ')');
         # it is idle a moment after it has answered
-        for (1 .. 200)
-        {
-            last if $seen->{rows}[0][0] eq '1' && $seen->{rows}[0][1] eq 'idle';
-            Time::HiRes::usleep(10_000);
+        until_true(sub {
+            return 1 if $seen->{rows}[0][0] eq '1' && $seen->{rows}[0][1] eq 'idle';
             $seen = $watch->run("SELECT (SELECT count(*) FROM kept WHERE n = $n),
                 (SELECT concat(state, backend_xid, backend_xmin, xact_start) FROM pg_stat_activity WHERE pid = " . $session->pid . ')');
-        }
+            return 0;
+        });
         push @bad, "row $n lost ($row->{state} $row->{message}) after $what" if $seen->{rows}[0][0] ne '1';
         push @bad, "session is \"$seen->{rows}[0][1]\" after $what" if $seen->{rows}[0][1] ne 'idle';
         if (@bad && $bad[-1] =~ /\Q$what\E/) { $session->quit; $connect->(); return }
