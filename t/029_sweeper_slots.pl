@@ -63,6 +63,29 @@ is($asked, 2, 'since it was asked for one for each');
 ticks_ok(300, 'it goes on');
 is($db->sql('SELECT writers, errors FROM pgscale.sweeper_stats'), '2|0', 'with them, and without an error');
 
+# A ring that says what cannot be is given up, and counted; a look at all that seems to be in it would take hours. Only a library
+# that comes between can have it say so, and from 16 on a library shows nothing but what the server calls.
+SKIP:
+{
+    my $library = PostgreSQL::Test::Utils::tempdir() . '/broken_rings.so';
+    my ($include, $libraries) = map { qx(pg_config $_) =~ s/\n//r } '--includedir-server', '--pkglibdir';
+
+    skip 'the library that breaks rings cannot be compiled here', 5
+      if system("{ nm -D $libraries/pgscale.so | grep -w pgscale_sweeper_share &&"
+          . " cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/broken_rings.c; } >$library.out 2>&1") != 0;
+    chmod 0755, $library or die $!;
+    $db->sql("CREATE FUNCTION break_rings(runs bool, written bool) RETURNS void LANGUAGE C AS '$library'");
+    for my $which ('true, false', 'false, true')
+    {
+        my $errors = $db->sql('SELECT errors FROM pgscale.sweeper_stats');
+        # whose ring it is may be writing to it, and so not see
+        until_ok(sub { $db->sql("SELECT break_rings($which)"); $db->sql('SELECT errors FROM pgscale.sweeper_stats') > $errors },
+            "a ring that says what cannot be ($which) is given up");
+        $db->sweeps_on('and it goes on');
+    }
+    is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'with its writers');
+}
+
 # A database is dropped, and the server stopped, just after that.
 $db->sql('CREATE DATABASE passing');
 hold_up_ok('once more', 300);
