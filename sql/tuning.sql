@@ -263,6 +263,28 @@ SELECT state FROM journal() WHERE change = :change;
 CALL pgscale.revert(:change, reverted_by => 0) \gset
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 
+-- What has followed a change is told of all changes at once: each row is read a few times, however many there are.  Here lines
+-- are missing, which is what a change that has begun makes of some of these settings; the rest is asked row by row.
+BEGIN;
+CREATE FUNCTION rows_read() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT pg_stat_get_xact_tuples_returned(o) + pg_stat_get_xact_tuples_fetched(o)
+      FROM (SELECT 'pgscale.tuning_change'::regclass::oid) t (o) $$;
+INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, new_value, state, requested_by, acting_as, revert_of)
+SELECT cluster, database, node, timeline, 'tuned.setting' || n % 12, CASE WHEN n % 6 <> 0 OR n % 2 <> 0 THEN n::text END,
+       (array['applied', 'applied', 'reverted', 'failed', 'begun'])[1 + n * 7919 % 5], requested_by, acting_as,
+       CASE WHEN n * 31 % 7 IN (0, 3) THEN 1 END
+  FROM pgscale.tuning_change, generate_series(1, 400) n WHERE change = 1;
+SELECT rows_read() AS read \gset
+CREATE TEMP TABLE shown ON COMMIT DROP AS SELECT change, state FROM pgscale.tuning_journal WHERE setting LIKE 'tuned.setting%';
+SELECT rows_read() - :read <= 3 * count(*) AS few_reads FROM pgscale.tuning_change;
+SELECT s.state, count(*), bool_and((s.state = 'superseded') = (c.state = 'applied' AND (
+           EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change AND l.state = 'applied'
+                      AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))
+           OR (SELECT l.new_value IS NULL FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change
+                  AND l.state = 'begun' ORDER BY l.change DESC LIMIT 1) AND c.new_value IS NOT NULL))) AS right
+  FROM shown s JOIN pgscale.tuning_change c USING (change) GROUP BY s.state ORDER BY s.state;
+ROLLBACK;
+
 -- without the extension there is no journal: what stays then is said; and no trust in a table of that name
 DROP FUNCTION journal();
 CALL pgscale.set('work_mem', '1MB', change => 0) \gset

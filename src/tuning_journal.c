@@ -500,6 +500,18 @@ state_shown(const PgscaleChange *change, bool superseded, bool begun, const char
 }
 
 /*
+ * Each change with what has followed it in its journal: one that stands
+ * (superseded), and the last one that is begun.  Sorted once: a look from each
+ * row at those that follow it takes seconds where there are thousands.
+ */
+#define FOLLOWED \
+	"(SELECT *, CASE WHEN revert_of IS NULL THEN bool_or(state = 'applied' AND revert_of IS NULL) OVER later" \
+	" ELSE bool_or(state = 'applied') OVER later END AS superseded," \
+	" max(change) FILTER (WHERE state = 'begun') OVER later AS begun" \
+	" FROM pgscale.tuning_change WINDOW later AS (PARTITION BY cluster, database, setting ORDER BY change DESC" \
+	" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"
+
+/*
  * pgscale.tuning_journal(): values that the user may not see are NULL.
  */
 Datum
@@ -514,13 +526,9 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgscale_lines_read(&lines, true);
 	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
-				" EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change"
-				" AND l.cluster = c.cluster AND l.database = c.database AND l.state = 'applied' AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL)),"
-				" begun IS NOT NULL, begun_value"
-				" FROM pgscale.tuning_change c LEFT JOIN LATERAL (SELECT l.change AS begun, l.new_value AS begun_value"
-				" FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change AND l.cluster = c.cluster"
-				" AND l.database = c.database AND l.state = 'begun' ORDER BY l.change DESC LIMIT 1) b ON true"
-				" ORDER BY c.change", &none);
+				" superseded, begun IS NOT NULL, begun_value"
+				" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
+				" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleChange change;
