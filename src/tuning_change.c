@@ -229,7 +229,13 @@ make_change(PgscaleChange *change, bool *made)
 		return error;
 
 	pgscale_lines_read(&lines, true);
-	if (!lines.known || !pgscale_line_same(pgscale_line_of(&lines, change->setting), change->new_value))
+	if (!lines.known)
+		ereport(WARNING,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("\"%s\" was changed by change " INT64_FORMAT ", but \"%s\" cannot be read now: whether it has the line is not known",
+						change->setting, change->id, PG_AUTOCONF_FILENAME),
+				 errhint("Once the file can be read, pgscale.tuning_journal tells.")));
+	else if (!pgscale_line_same(pgscale_line_of(&lines, change->setting), change->new_value))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("\"%s\" was changed by hand at once after change " INT64_FORMAT, change->setting, change->id),

@@ -404,7 +404,8 @@ pgscale_journal_in_force(void)
 				" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
 				&parameters);
 	for (uint64 i = 0; i < n; i++)
-		in_force += pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
+		in_force += !lines.known ||
+			pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
 	finish();
 	return in_force;
 }

@@ -88,7 +88,10 @@ extern void pgscale_journal_reconcile(void);
 /* The latest change of the setting since this one that stands; 0: none. */
 extern int64 pgscale_journal_later(const PgscaleChange *change);
 
-/* How many settings have what this journal's last change made of them. */
+/*
+ * How many settings have what this journal's last change made of them; may have,
+ * if the file cannot be read.
+ */
 extern int	pgscale_journal_in_force(void);
 
 /* How many others were made or took effect between these. */

@@ -109,6 +109,7 @@ sub wrong
     # what it says at once must not be wrong either
     push @wrong, "$was became $is, and the journal had $before" if $before !~ $expected && $before !~ /^1 begun /;
     push @wrong, "it said: $answer" if $is ne $was && $answer =~ /Nothing was changed/;
+    push @wrong, "it said: $answer" if $answer =~ /by hand/;
     return @wrong;
 }
 
@@ -141,7 +142,7 @@ my %calls = (
     apply_all => sub { return ('pgscale.sampler', 'apply_all(dry_run => false)') });
 
 $watcher->sql('SET client_min_messages = warning');
-my ($changed_although, $told) = (0, '');
+my ($changed_although, $told, $unread) = (0, '', '');
 for my $case (
     [ 'open', $EIO ], [ 'write', $ENOSPC ], [ 'sync', $EIO ], [ 'rename', $EIO ],
     # from the n-th file call on, all of them: what was done cannot even be read again
@@ -162,6 +163,7 @@ for my $case (
             my ($state, $answer, $hits) = hit($call, kinds => $kinds{$kind}, n => $n, error => $error, always => $always);
 
             push @wrong, map { "$n: $_" } wrong($setting, $was, $last, $answer);
+            $unread .= $answer if $state eq '00000' && $hits;
             if ($state ne '00000' && line($setting) ne $was)
             {
                 $changed_although++;
@@ -177,6 +179,7 @@ for my $case (
 }
 cmp_ok($changed_although, '>', 0, 'some changed the file all the same');
 like($told, qr/^DETAIL: .*has the new line all the same.*^HINT: /ms, 'and said so');
+like($unread, qr/WARNING: .*cannot be read now: whether it has the line is not known$/m, 'one could not be read again, which is told');
 
 # Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
 my $times = $ENV{PGSCALE_TEST_TIMES} // 1;
