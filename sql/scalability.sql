@@ -66,6 +66,13 @@ SELECT s.status, s.points, s.lambda, s.peak FROM (VALUES
     (9, '{1, 2, 4, 8, 16}', '{100, 90, 500, 300, 900}')) v (i, n, x),
     short(pgscale.usl_fit(n, x)) s ORDER BY i;
 
+-- Of points that lie far off any law, more of them further out would tell no more: a peak that can be seen, in the midst of the
+-- range, and the few sessions of a server whose throughput jumps
+SELECT s.status, s.r2, s.peak FROM (VALUES
+    (1, '{1, 2, 4, 8, 16, 32, 48, 64}'::double precision[], '{617, 2065, 2543, 5990, 13086, 7426, 5208, 7205}'::double precision[]),
+    (2, '{2, 3, 4, 6, 8, 10, 12, 16}', '{2710, 4140, 3812, 2194, 39858, 3575, 3112, 10295}')) v (i, n, x),
+    short(pgscale.usl_fit(n, x)) s ORDER BY i;
+
 -- figures as far apart as can be: nothing overflows
 SELECT s.status, s.lambda IS NULL OR s.lambda <> 'NaN' AS number FROM (VALUES
     (1, '{1e308, 5e307, 2e307, 1e307}'::double precision[], '{1e308, 1e307, 1e306, 1e305}'::double precision[]),
