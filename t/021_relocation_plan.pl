@@ -345,6 +345,21 @@ until_ok(sub {
 }, "without timed reads the kernel's cache stands for what it answers") || diag "$cached cached, $row{t}{here_ms} and $row{t}{there_ms} ms";
 like($row{t}{status}, qr/; an estimate: no read was timed/, 'and the plan is an estimate');
 
+# A move within one device wins nothing, however much faster it once has seemed.
+$db->sql(q{CREATE OR REPLACE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT status text, OUT spread float8,
+    OUT device text) LANGUAGE sql AS $$
+    SELECT CASE $1 WHEN 'fast' THEN 0.1 ELSE 8 END::float8, 'plugged in', 1.0::float8,
+           CASE $1 WHEN 'other' THEN NULL ELSE 'the only disk' END $$});
+($plan) = plan_while('1::bigint << 40', sub {
+    read_all('off');
+    $db->sql("SELECT pgscale.os_evict('$_')") for qw(t t_pkey t_n unknown);
+});
+my %on_one = map { $_->{oid} => $_ } grep { $_->{source} ne 'other' && $_->{status} !~ /^discarded/ } values %$plan;
+cmp_ok((sort { $b <=> $a } map { $_->{saved_ms_per_s} } values %on_one)[0], '>=', 10, 'moves that would seem to save much');
+is(join(' ', grep { $on_one{$_}{chosen} || $on_one{$_}{status} !~ /^is on the same device: the only disk/ } sort keys %on_one), '',
+    'are refused where both tablespaces are on one device');
+unlike($plan->{ oid('unknown') }{status}, qr/same device/, 'of a device that is not known that is not said');
+
 $planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '1 day')});
 until_true(sub { $db->sql($waiting) });
 $db->sql('SELECT pg_cancel_backend(' . $planner->pid . ')');
