@@ -6,18 +6,20 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# What each observer is told, from a library that comes between.
+# What each observer is told, from a library that comes between; and a worker of its own, whose round fails.
 my $library = PostgreSQL::Test::Utils::tempdir() . '/failing_observer.so';
 my $include = qx(pg_config --includedir-server);
 chomp $include;
 my $libraries = qx(pg_config --pkglibdir);
 chomp $libraries;
 # From 16 on a library shows nothing but what the server calls, so nothing can come between.
-my $compiled = system("{ nm -D $libraries/pgscale.so | grep -w pgscale_modules &&"
-      . " cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/failing_observer.c; } >$library.out 2>&1") == 0;
+my $round = PostgreSQL::Test::Utils::tempdir() . '/failing_round.so';
+my $compile = "cc -shared -fPIC -O1 -I $include -I src -o";
+my $compiled = system("{ nm -D $libraries/pgscale.so | grep -w pgscale_modules && $compile $library t/lib/failing_observer.c &&"
+      . " $compile $round -DFAILING_ROUND='\"$round\"' t/lib/failing_round.c; } >$library.out 2>&1") == 0;
 
 # The smallest profile, so that entries are evicted and made anew within one tick.
-my $node = pgscale_node('main', preload => $compiled ? "pgscale,$library" : 'pgscale', conf => <<'EOC');
+my $node = pgscale_node('main', preload => $compiled ? "pgscale,$library,$round" : 'pgscale', conf => <<'EOC');
 pgscale.sampler_profile_size = 100
 max_worker_processes = 20
 EOC
@@ -36,7 +38,7 @@ sub told
 
 SKIP:
 {
-    skip 'the library that comes between cannot be compiled here: ' . slurp_file("$library.out"), 5 unless $compiled;
+    skip 'the library that comes between cannot be compiled here: ' . slurp_file("$library.out"), 8 unless $compiled;
 
     my $log = -s $node->logfile;
     until_ok(sub { told('tuning', $log) > 0 && told('scalability', $log) > 0 }, 'observers are told');
@@ -48,6 +50,11 @@ SKIP:
     $log = -s $node->logfile;
     until_ok(sub { told('tuning', $log) >= 2 }, 'when it does not fail any more, it is told again');
     is(join(' ', grep { $_ > 30_000 } told('(?:tuning|scalability)', 0)), '', 'and of no more than it was there for');
+
+    # An error within a transaction, as of one that serves the invalidation queue, takes that with it.
+    until_ok(sub { slurp_file($node->logfile) =~ /LOG:  after it: / }, 'a worker goes on after a round that failed in its transaction');
+    until_ok(sub { slurp_file($node->logfile) =~ /LOG:  after it: no transaction, identifier 0\n/ }, 'of which nothing is left');
+    until_ok(sub { slurp_file($node->logfile) =~ /LOG:  the next one has its transaction\n/ }, 'and can have another one');
 }
 
 # A cancel does nothing to what is no user's statement.
