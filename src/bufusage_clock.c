@@ -34,6 +34,7 @@
 
 #include "bufusage_clock.h"
 #include "pgscale.h"
+#include "worker.h"
 
 #define LOCK_TRANCHE	"pgscale bufusage"
 
@@ -62,6 +63,7 @@ typedef struct Base
 {
 	bool		known;
 	TimestampTz since;
+	int64		since_ns;		/* the same by CLOCK_MONOTONIC */
 	TimestampTz stats_reset;	/* of the server's statistics */
 	int64		allocations;
 	uint64		hand;
@@ -79,6 +81,7 @@ typedef struct Sweep
 	Base		now;
 	bool		measured;		/* by a base that was taken before */
 	TimestampTz since;
+	int64		ns;				/* since then */
 	int64		ticks;
 	int64		allocations;
 	double		unused;			/* shares of all buffers */
@@ -123,6 +126,7 @@ read_now(void)
 	now.stats_reset = stats->stat_reset_timestamp;
 	now.hand = pgscale_buffers_hand();
 	now.since = GetCurrentTimestamp();
+	now.since_ns = pgscale_worker_clock();
 	return now;
 }
 
@@ -175,6 +179,7 @@ look(Sweep *sweep)
 
 		sweep->measured = base_for(&sweep->now, &base);
 		sweep->since = base.since;
+		sweep->ns = sweep->now.since_ns - base.since_ns;
 		sweep->ticks = sweep->now.hand - base.hand;
 		if (sweep->now.stats_reset == base.stats_reset)
 			sweep->allocations = Max(sweep->now.allocations - base.allocations, 0);
@@ -248,7 +253,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	nulls[i] = s.allocations <= 0;
 	values[i++] = Float8GetDatum(s.allocations > 0 ? (double) s.ticks / s.allocations : 0);
 	nulls[i] = s.ticks <= 0;
-	values[i++] = Float8GetDatum(s.ticks > 0 ? (s.now.since - s.since) / 1e6 * NBuffers / s.ticks : 0);
+	values[i++] = Float8GetDatum(s.ticks > 0 ? s.ns / 1e9 * NBuffers / s.ticks : 0);
 	values[i++] = Float8GetDatum(s.unused);
 	values[i++] = Float8GetDatum(s.zero);
 	values[i++] = Float8GetDatum(s.maximum);

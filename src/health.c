@@ -31,7 +31,6 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "pgscale.h"
@@ -56,6 +55,9 @@ static const char *const states[] = {
 /* By CLOCK_MONOTONIC, when a worker was first found missing; 0: never. */
 static pg_atomic_uint64 *missed_at = NULL;
 
+/* And when the server was started; processes inherit it. */
+static int64 started_ns = 0;
+
 void
 pgscale_health_shmem_request(void)
 {
@@ -67,6 +69,8 @@ pgscale_health_shmem_startup(void)
 {
 	bool		found;
 
+	if (started_ns == 0)
+		started_ns = pgscale_worker_clock();
 	missed_at = ShmemInitStruct("pgscale health", sizeof(*missed_at), &found);
 	if (!found)
 		pg_atomic_init_u64(missed_at, 0);
@@ -92,9 +96,9 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 }
 
 static bool
-is_recent(TimestampTz at, int64 ms)
+is_recent(int64 at_ns, int64 ms)
 {
-	return GetCurrentTimestamp() - at < ms * 1000;
+	return pgscale_worker_clock() - at_ns < ms * NS_PER_MS;
 }
 
 /* Has the first look that missed a worker been a moment ago? */
@@ -110,9 +114,9 @@ missed_lately(void)
 }
 
 bool
-pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz last_at, int64 stalled_ms)
+pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_ns, int64 stalled_ms)
 {
-	if (pid != 0 && is_recent(last_at, stalled_ms))
+	if (pid != 0 && is_recent(last_ns, stalled_ms))
 		return true;
 
 	health->state = PGSCALE_HEALTH_BROKEN;
@@ -126,14 +130,14 @@ pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz
 		health->reason = psprintf("its background worker, process %d, does not tick", pid);
 		health->action = "check whether that process is stopped or starved of CPU";
 	}
-	else if (is_recent(PgStartTime, STARTING_MS))
+	else if (is_recent(started_ns, STARTING_MS))
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
 		health->reason = "the server has just started";
 	}
 	else if (starts > 0)
 	{
-		if (is_recent(last_at, stalled_ms))
+		if (is_recent(last_ns, stalled_ms))
 			health->state = PGSCALE_HEALTH_STARTING;
 		health->reason = "its background worker ended and is started again within a second";
 		health->action = "if this lasts, see the server log";
@@ -163,7 +167,7 @@ pgscale_module(const char *name)
 }
 
 bool
-pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms)
+pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms)
 {
 	PgscaleHealth sampler;
 
@@ -184,9 +188,9 @@ pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalle
 		health->reason = "the sampler, which it lives on, does not work";
 		health->action = "see the row of the sampler";
 	}
-	else if (stalled_ms == 0 || is_recent(last_at, stalled_ms))
+	else if (stalled_ms == 0 || is_recent(last_ns, stalled_ms))
 		return true;
-	else if (is_recent(sampler.since, stalled_ms))
+	else if (is_recent(sampler.since_ns, stalled_ms))
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
 		health->reason = "the sampler, which it lives on, has just been switched on";

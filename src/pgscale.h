@@ -55,12 +55,13 @@ typedef struct PgscaleHealth
 	bool		no_slot;		/* the server has no slot for its worker */
 	bool		no_use;			/* when it last was on, it stood down */
 	const PgscaleClaim *claims; /* of the state that it is in; or NULL */
-	TimestampTz since;			/* when it was switched on; 0: untold */
+	int64		since_ns;		/* when it was switched on, by
+								 * CLOCK_MONOTONIC; 0: untold */
 } PgscaleHealth;
 
 /*
  * What the sampler has seen of the sessions since its last observation, about a
- * second ago.  Time is CLOCK_MONOTONIC's.
+ * second ago.  Time is CLOCK_MONOTONIC's, but for at.
  */
 typedef struct PgscaleObservation
 {
@@ -112,16 +113,16 @@ extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting,
 /*
  * If something keeps a feature's worker from working, says so and returns false.
  * The worker shows its process id (0: none), how often it was started, and when it
- * last was seen at work, which must be less than so long ago.
+ * last was seen at work, which must be less than so long ago: by pgscale_worker_clock(),
+ * as nobody sets that one.
  */
-extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, TimestampTz last_at,
-								  int64 stalled_ms);
+extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_ns, int64 stalled_ms);
 
 /*
  * The same of a feature whose observe() the sampler calls, by when it last did; and
  * of one that lives on what it has written down, if stalled_ms is 0.
  */
-extern bool pgscale_health_observed(PgscaleHealth *health, TimestampTz last_at, int64 stalled_ms);
+extern bool pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms);
 
 /*
  * How a feature is, with what it asks of settings in action; and who it is that

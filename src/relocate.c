@@ -76,7 +76,7 @@ health(PgscaleHealth *health)
 {
 	int			pid;
 	uint64		starts;
-	TimestampTz last_round_at;
+	int64		last_round_ns;
 	bool		enabled;
 	bool		no_slot;
 	int			jobs;
@@ -85,10 +85,10 @@ health(PgscaleHealth *health)
 		return;
 
 	/* The launcher may know of a reload before this backend does. */
-	pgscale_relocation_launcher_state(&pid, &starts, &last_round_at, &enabled, &no_slot);
+	pgscale_relocation_launcher_state(&pid, &starts, &last_round_ns, &enabled, &no_slot);
 	if (pid == 0)
 		enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
-	if (enabled && !pgscale_health_worker(health, pid, starts, last_round_at, STALLED_MS))
+	if (enabled && !pgscale_health_worker(health, pid, starts, last_round_ns, STALLED_MS))
 		return;
 	(void) pgscale_relocation_workers_now(&jobs);
 	if (!enabled)

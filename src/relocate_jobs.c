@@ -272,6 +272,13 @@ put_back_orphans(void)
 	SPI_finish();
 }
 
+/*
+ * When it may be claimed.  What is to wait for longer than any job is told to,
+ * relocate_worker.c's RETRY_MAX_MS, was told by a clock that was set back since.
+ */
+#define DUE_AT \
+	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before ELSE '-infinity' END"
+
 /* Jobs whose table no other worker is at. */
 #define CLAIMABLE \
 	" FROM pgscale.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
@@ -302,7 +309,7 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		/* what is cancelled at the same time is left alone */
 		pgscale_own_add_here(&parameters);
-		found = execute("SELECT " JOB_COLUMNS CLAIMABLE " AND not_before <= pg_catalog.clock_timestamp()"
+		found = execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
 						" ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
 		if (found)
 		{
@@ -320,7 +327,7 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 			CommandCounterIncrement();
 			parameters.n = 0;
 			pgscale_own_add_here(&parameters);
-			*more = execute("SELECT" CLAIMABLE " AND not_before <= pg_catalog.clock_timestamp() LIMIT 1",
+			*more = execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
 							&parameters, false) > 0;
 		}
 		SPI_finish();
@@ -347,7 +354,7 @@ pgscale_jobs_next(bool *open)
 		Datum		value;
 
 		PushActiveSnapshot(GetTransactionSnapshot());
-		execute("SELECT min(not_before)" CLAIMABLE, &here, false);
+		execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
 		value = pgscale_own_column(0, 1, &isnull);
 		if (!isnull)
 			next = DatumGetTimestampTz(value);

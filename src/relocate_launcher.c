@@ -68,11 +68,13 @@
 #define WAY_MS		250
 #define CLEAN_UP_MS 2000
 
+#define NS_PER_MS	INT64CONST(1000000)
+
 static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
 static Oid	databases[PGSCALE_RELOCATION_SLOTS];
 static bool no_slot = false;
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
-static TimestampTz asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
+static int64 asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
 
 PGDLLEXPORT void pgscale_relocation_launcher_main(Datum arg);
 
@@ -134,7 +136,7 @@ list_databases(void)
 static void
 look_later(Oid database, int64 ms)
 {
-	pgscale_relocation_due(database, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
+	pgscale_relocation_due(database, ms);
 }
 
 /* Does somebody want it for himself?  So sessions must wait to connect. */
@@ -182,7 +184,7 @@ can_connect(Oid database)
 static void
 make_way(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	const int64 now = pgscale_worker_clock();
 
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
@@ -198,7 +200,7 @@ make_way(void)
 			asked_way_at[i] = now;
 			pgscale_relocation_ask_way(i, false);
 		}
-		else if (TimestampDifferenceExceeds(asked_way_at[i], now, CLEAN_UP_MS))
+		else if (now - asked_way_at[i] >= CLEAN_UP_MS * NS_PER_MS)
 			pgscale_relocation_ask_way(i, true);
 	}
 }
@@ -243,11 +245,11 @@ launch(Oid database)
 	return false;
 }
 
-/* Returns when there is something to do next. */
-static TimestampTz
+/* Returns in how many milliseconds there is something to do next. */
+static int64
 launch_due(void)
 {
-	TimestampTz next = DT_NOEND;
+	int64		next = PG_INT64_MAX;
 	int			jobs;
 
 	free_abandoned();
@@ -257,7 +259,7 @@ launch_due(void)
 		bool		all;
 		bool		due;
 
-		due = pgscale_relocation_take_due(GetCurrentTimestamp(), &database, &next, &all);
+		due = pgscale_relocation_take_due(&database, &next, &all);
 		if (all)
 			list_databases();
 		if (!due)
@@ -290,13 +292,13 @@ pgscale_relocation_launcher_main(Datum arg)
 		pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, no_slot);
 		if (!RecoveryInProgress())
 		{
-			TimestampTz next = pgscale_relocation_enabled ? launch_due() : DT_NOEND;
+			int64		next = pgscale_relocation_enabled ? launch_due() : PG_INT64_MAX;
 			int			jobs;
 
 			make_way();
 			wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
-			if (next != DT_NOEND)
-				wait = Min(wait, TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next) + 1);
+			if (next < wait)
+				wait = (long) next + 1;
 			flush = pgscale_relocation_flush();
 			if (flush >= 0)
 				wait = Min(wait, flush);

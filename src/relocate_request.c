@@ -53,11 +53,13 @@
 #include "relocate_share.h"
 #include "relocate_text.h"
 #include "relocate_verify.h"
+#include "worker.h"
 
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
 
 #define MB			(1024.0 * 1024)
+#define NS_PER_MS	INT64CONST(1000000)
 
 PG_FUNCTION_INFO_V1(pgscale_relocate_index);
 PG_FUNCTION_INFO_V1(pgscale_relocate_indexes);
@@ -82,7 +84,7 @@ at_transaction_end(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			pgscale_relocation_open_end();
-			pgscale_relocation_due(MyDatabaseId, GetCurrentTimestamp());
+			pgscale_relocation_due(MyDatabaseId, 0);
 			tell_launcher = false;
 			break;
 		case XACT_EVENT_ABORT:
@@ -572,7 +574,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
 	CallContext *context = castNode(CallContext, fcinfo->context);
-	TimestampTz give_up;
+	int64		give_up;
 	TupleDesc	tupdesc;
 	char	   *state;
 	Datum		value;
@@ -591,7 +593,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 				 errhint("CALL it on its own, after COMMIT.")));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	give_up = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds(PG_GETARG_INTERVAL_P(1), "timeout"));
+	give_up = pgscale_worker_clock() + milliseconds(PG_GETARG_INTERVAL_P(1), "timeout") * NS_PER_MS;
 
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	for (;;)
@@ -599,7 +601,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 		state = pgscale_job_state(id);
 		if (!state)
 			raise_no_job(id);
-		if (has_ended(state) || GetCurrentTimestamp() >= give_up)
+		if (has_ended(state) || pgscale_worker_clock() >= give_up)
 			break;
 		SPI_commit();			/* lets go of the snapshot */
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS, PG_WAIT_EXTENSION);

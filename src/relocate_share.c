@@ -24,9 +24,9 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #include "relocate_share.h"
+#include "worker.h"
 
 #define LOCK_TRANCHE	"pgscale relocation"
 
@@ -35,6 +35,8 @@
 
 /* When to look again after a worker that ended without a word. */
 #define AGAIN_MS		5000
+
+#define NS_PER_MS		INT64CONST(1000000)
 
 typedef struct Slot
 {
@@ -50,7 +52,7 @@ typedef struct Slot
 typedef struct Due
 {
 	Oid			database;		/* InvalidOid: none */
-	TimestampTz at;
+	int64		at_ns;			/* by CLOCK_MONOTONIC */
 } Due;
 
 /* All but the lock itself is guarded by it. */
@@ -60,7 +62,7 @@ typedef struct RelocationShared
 	Latch	   *launcher;		/* NULL while there is none */
 	int			launcher_pid;
 	uint64		starts;
-	TimestampTz last_round_at;
+	int64		last_round_ns;	/* likewise */
 	bool		enabled;		/* does it start jobs? */
 	bool		no_slot;		/* the server had no place for a worker */
 	bool		all;			/* there was no room in due[] */
@@ -120,20 +122,20 @@ void
 pgscale_relocation_launcher_alive(bool enabled, bool no_slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->last_round_at = GetCurrentTimestamp();
+	shared->last_round_ns = pgscale_worker_clock();
 	shared->enabled = enabled;
 	shared->no_slot = no_slot;
 	LWLockRelease(shared->lock);
 }
 
 void
-pgscale_relocation_launcher_state(int *pid, uint64 *starts, TimestampTz *last_round_at,
+pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
 								  bool *enabled, bool *no_slot)
 {
 	LWLockAcquire(shared->lock, LW_SHARED);
 	*pid = shared->launcher_pid;
 	*starts = shared->starts;
-	*last_round_at = shared->last_round_at;
+	*last_round_ns = shared->last_round_ns;
 	*enabled = shared->enabled;
 	*no_slot = shared->no_slot;
 	LWLockRelease(shared->lock);
@@ -157,8 +159,9 @@ pgscale_relocation_workers_now(int *jobs)
 
 /* The lock must be held. */
 static void
-add_due(Oid database, TimestampTz at)
+add_due(Oid database, int64 ms)
 {
+	int64		at_ns = pgscale_worker_clock() + ms * NS_PER_MS;
 	Due		   *place = NULL;
 
 	for (int i = 0; i < DUE_MAX; i++)
@@ -168,7 +171,7 @@ add_due(Oid database, TimestampTz at)
 		if (due->database == database)
 		{
 			place = due;
-			at = Min(at, due->at);
+			at_ns = Min(at_ns, due->at_ns);
 			break;
 		}
 		if (!OidIsValid(due->database) && !place)
@@ -177,7 +180,7 @@ add_due(Oid database, TimestampTz at)
 	if (place)
 	{
 		place->database = database;
-		place->at = at;
+		place->at_ns = at_ns;
 	}
 	else
 		shared->all = true;
@@ -195,26 +198,27 @@ release_and_wake(void)
 }
 
 void
-pgscale_relocation_due(Oid database, TimestampTz at)
+pgscale_relocation_due(Oid database, int64 ms)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	add_due(database, at);
+	add_due(database, ms);
 	release_and_wake();
 }
 
 bool
-pgscale_relocation_take_due(TimestampTz now, Oid *database, TimestampTz *next, bool *all)
+pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all)
 {
+	const int64 now = pgscale_worker_clock();
 	Due		   *first = NULL;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	*all = shared->all;
 	shared->all = false;
 	for (int i = 0; i < DUE_MAX; i++)
-		if (OidIsValid(shared->due[i].database) && (!first || shared->due[i].at < first->at))
+		if (OidIsValid(shared->due[i].database) && (!first || shared->due[i].at_ns < first->at_ns))
 			first = &shared->due[i];
-	*next = first ? first->at : DT_NOEND;
-	if (first && first->at <= now)
+	*next_ms = first ? Max(first->at_ns - now, 0) / NS_PER_MS : PG_INT64_MAX;
+	if (first && first->at_ns <= now)
 	{
 		*database = first->database;
 		first->database = InvalidOid;
@@ -261,7 +265,7 @@ worker_ended(int code, Datum arg)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	if (!my_slot->left)
-		add_due(my_slot->database, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), AGAIN_MS));
+		add_due(my_slot->database, AGAIN_MS);
 	memset(my_slot, 0, sizeof(Slot));
 	release_and_wake();
 }

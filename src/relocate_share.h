@@ -29,24 +29,24 @@ extern void pgscale_relocation_share_startup(void);
  */
 extern void pgscale_relocation_launcher_started(void);
 extern void pgscale_relocation_launcher_alive(bool enabled, bool no_slot);
-extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, TimestampTz *last_round_at,
+extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
 											  bool *enabled, bool *no_slot);
 
 /* How many slots are taken; *jobs of them by workers that are at a job. */
 extern int	pgscale_relocation_workers_now(int *jobs);
 
 /*
- * There will be something to do in this database at that time.  In a backend's
- * transaction call it when that has committed: it raises no error.
+ * There will be something to do in this database in so many milliseconds.  In a
+ * backend's transaction call it when that has committed: it raises no error.
  */
-extern void pgscale_relocation_due(Oid database, TimestampTz at);
+extern void pgscale_relocation_due(Oid database, int64 ms);
 
 /*
- * Takes a database whose time has come; false if there is none, with when the
- * next one comes (DT_NOEND: never).  *all says that it is lost which ones there
+ * Takes a database whose time has come; false if there is none, with how many
+ * milliseconds it is to the next one's (PG_INT64_MAX: there is none).  *all says that it is lost which ones there
  * are: look into each.
  */
-extern bool pgscale_relocation_take_due(TimestampTz now, Oid *database, TimestampTz *next, bool *all);
+extern bool pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all);
 
 /* A slot for a worker in this database; -1 if all are taken. */
 extern int	pgscale_relocation_slot_take(Oid database);

@@ -553,7 +553,7 @@ next_job(PgscaleJob *job)
 	if (!claimed)
 		return false;
 	if (more)
-		pgscale_relocation_due(MyDatabaseId, GetCurrentTimestamp());
+		pgscale_relocation_due(MyDatabaseId, 0);
 	return true;
 }
 
@@ -561,14 +561,13 @@ next_job(PgscaleJob *job)
 static void
 see_what_is_next(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz next;
 	uint64		looked;
 	bool		open;
 
 	if (told_to_end())
 	{
-		pgscale_relocation_due(MyDatabaseId, TimestampTzPlusMilliseconds(now, ShutdownRequestPending ? 0 : WAY_MS));
+		pgscale_relocation_due(MyDatabaseId, ShutdownRequestPending ? 0 : WAY_MS);
 		return;
 	}
 	QueryCancelPending = false;
@@ -576,7 +575,7 @@ see_what_is_next(void)
 	next = pgscale_jobs_next(&open);
 	/* what could have been taken and was not is locked: by who cancels it */
 	if (next != DT_NOEND)
-		pgscale_relocation_due(MyDatabaseId, Max(next, TimestampTzPlusMilliseconds(now, LOCKED_MS)));
+		pgscale_relocation_due(MyDatabaseId, Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next) + 1, LOCKED_MS));
 	if (!open)
 		pgscale_relocation_open_none(looked);
 }

@@ -470,7 +470,7 @@ tick(int64 due, int64 missed)
 	pgscale_history_end();
 	pgscale_profile_end();
 
-	stats->last_tick_at = wall;
+	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_worker_clock() - now);
 	pgscale_observe_tick(wall, ns);
 }
@@ -502,7 +502,7 @@ apply_settings(void)
 	if (stats->period_ns == 0)
 	{
 		last_tick = pgscale_worker_clock();
-		stats->on_since = stats->last_tick_at = GetCurrentTimestamp();
+		stats->on_since_ns = stats->last_tick_ns = last_tick;
 		pgscale_observe_begin();
 	}
 	pgscale_timer_set(&timer, period);
@@ -625,7 +625,7 @@ sampler_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.sampler to on and reload";
 	}
-	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_at,
+	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_ns,
 									Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS)))
 		return;
 	else if (!pgstat_track_activities)
@@ -637,7 +637,7 @@ sampler_health(PgscaleHealth *health)
 	else
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->since = stats->on_since;
+		health->since_ns = stats->on_since_ns;
 		health->reason = psprintf("samples every %d ms", (int) (stats->period_ns / NS_PER_MS));
 	}
 }

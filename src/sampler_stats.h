@@ -28,8 +28,9 @@ typedef struct PgscaleSamplerStats
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */
-	TimestampTz on_since;		/* when it last was switched on, or started */
-	TimestampTz last_tick_at;	/* or that */
+	int64		on_since_ns;	/* when it last was switched on, or started,
+								 * by CLOCK_MONOTONIC */
+	int64		last_tick_ns;	/* likewise; or that */
 	uint64		ticks;
 	uint64		missed;			/* ticks that were due but skipped */
 	uint64		lateness[PGSCALE_LATENESS_CLASSES];

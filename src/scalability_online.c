@@ -50,6 +50,7 @@
 #include "counters.h"
 #include "scalability.h"
 #include "scalability_row.h"
+#include "worker.h"
 
 #define SECOND_NS		1e9
 #define BUCKET_NS		(5 * SECOND_NS)
@@ -102,7 +103,7 @@ typedef struct ScalabilityShared
 	pg_atomic_uint32 changes;	/* odd while the writer writes */
 	pg_atomic_uint32 resets;
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
-	pg_atomic_uint64 observed_at;	/* likewise; 0: never */
+	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 	Figures		figures;		/* guarded by changes */
 } ScalabilityShared;
 
@@ -208,7 +209,7 @@ observe(const PgscaleObservation *observation)
 {
 	int64		transactions;
 
-	pg_atomic_write_u64(&shared->observed_at, (uint64) observation->at);
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_worker_clock());
 	if (!scalability)
 	{
 		bucket.begun = false;
@@ -390,7 +391,7 @@ shmem_startup(void)
 		pg_atomic_init_u32(&shared->changes, 0);
 		pg_atomic_init_u32(&shared->resets, 0);
 		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
-		pg_atomic_init_u64(&shared->observed_at, 0);
+		pg_atomic_init_u64(&shared->observed_ns, 0);
 	}
 }
 
@@ -411,7 +412,7 @@ health(PgscaleHealth *health)
 		health->reason = "transactions are not counted, since track_counts is off";
 		health->action = "set track_counts to on and reload";
 	}
-	else if (pgscale_health_observed(health, (TimestampTz) pg_atomic_read_u64(&shared->observed_at), SILENT_MS))
+	else if (pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "measures sessions and transactions";

@@ -73,7 +73,7 @@
 #define STOCK_DECAY		0.98	/* by the second, when less would do */
 
 /* How long to remember, while it is off, that it was of no use. */
-#define REMEMBERED_US	USECS_PER_DAY
+#define REMEMBERED_NS	(SECS_PER_DAY * NS_PER_S)
 
 static PgscaleSweeperShare *share = NULL;
 static int	high_setting;		/* watermarks, as the settings have them */
@@ -213,14 +213,17 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 {
 	if (is_no_use(reason))
 	{
-		share->stood_down_at = GetCurrentTimestamp();
+		share->stood_down_ns = pgscale_worker_clock();
 		share->stood_down = reason;
 		share->stood_down_number = number;
 	}
 	else if (state == PGSCALE_SWEEPER_WORKING)
-		share->stood_down_at = 0;
+		share->stood_down_ns = 0;
 	if (state != share->state || reason != share->reason || share->decided_at == 0)
+	{
 		share->decided_at = GetCurrentTimestamp();
+		share->decided_ns = pgscale_worker_clock();
+	}
 	share->reason = reason;
 	share->reason_number = number;
 	share->state = state;
@@ -450,7 +453,7 @@ sweep_round(void)
 	if (expired > 0)
 	{
 		share->counts.ticks++;
-		share->last_tick_at = GetCurrentTimestamp();
+		share->last_tick_ns = pgscale_worker_clock();
 	}
 	adapt_period();
 	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
@@ -508,7 +511,7 @@ static bool
 can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 {
 	/* Switched on, it ticks a moment later. */
-	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_at, s->decided_at), STALLED_MS))
+	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
 		return false;
 	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers_wanted(s) > 0)))
 		return true;
@@ -562,7 +565,7 @@ say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 	health->state = PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
-	health->no_use = leader->stood_down_at != 0 && GetCurrentTimestamp() - leader->stood_down_at < REMEMBERED_US;
+	health->no_use = leader->stood_down_ns != 0 && pgscale_worker_clock() - leader->stood_down_ns < REMEMBERED_NS;
 	if (health->no_use)
 	{
 		health->reason = psprintf("it is switched off; when it was on, it stood down: %s",

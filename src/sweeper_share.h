@@ -152,10 +152,11 @@ typedef struct PgscaleSweeperShare
 	PgscaleSweeperReason reason;
 	double		reason_number;
 	TimestampTz decided_at;
-	TimestampTz stood_down_at;	/* last; 0: never, or it was of use since */
+	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as those below */
+	int64		stood_down_ns;	/* last; 0: never, or it was of use since */
 	PgscaleSweeperReason stood_down;	/* why */
 	double		stood_down_number;
-	TimestampTz last_tick_at;
+	int64		last_tick_ns;
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */
 	bool		stuck;			/* the writers get nowhere */

@@ -93,7 +93,7 @@ tuning_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.tuning to on and reload";
 	}
-	else if (pgscale_health_observed(health, pgscale_evidence_last(&nrecords), STALLED_MS))
+	else if (pgscale_health_observed(health, pgscale_evidence_last_ns(&nrecords), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "evidence is being written down";

@@ -42,6 +42,7 @@
 #include "kernel.h"
 #include "procs.h"
 #include "tuning_evidence.h"
+#include "worker.h"
 
 #define NS_PER_MS		INT64CONST(1000000)
 
@@ -168,7 +169,7 @@ typedef struct Slot
 typedef struct Shared
 {
 	pg_atomic_uint64 written;	/* records, ever; the next one's place */
-	pg_atomic_uint64 observed_at;	/* TimestampTz; 0: never */
+	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 
 	/*
 	 * The values' hashes, and since when they are so; the sampler writes
@@ -223,7 +224,7 @@ pgscale_evidence_startup(void)
 
 	memset(shared, 0, sizeof(Shared));
 	pg_atomic_init_u64(&shared->written, 0);
-	pg_atomic_init_u64(&shared->observed_at, 0);
+	pg_atomic_init_u64(&shared->observed_ns, 0);
 	for (int i = 0; i < lengthof(watched); i++)
 	{
 		shared->value[i] = value_of(watched[i]);
@@ -440,7 +441,7 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 		base.known = false;
 
 	watch_settings(observation->at);
-	pg_atomic_write_u64(&shared->observed_at, (uint64) observation->at);
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_worker_clock());
 	if (!on)
 	{
 		base.known = false;
@@ -464,11 +465,11 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 	active_ns = 0;
 }
 
-TimestampTz
-pgscale_evidence_last(int *nrecords)
+int64
+pgscale_evidence_last_ns(int *nrecords)
 {
 	*nrecords = (int) Min(pg_atomic_read_u64(&shared->written), PGSCALE_EVIDENCE_MAX);
-	return (TimestampTz) pg_atomic_read_u64(&shared->observed_at);
+	return (int64) pg_atomic_read_u64(&shared->observed_ns);
 }
 
 static bool

@@ -111,7 +111,7 @@ extern void pgscale_evidence_startup(void);
 extern void pgscale_evidence_observe(const PgscaleObservation *observation, bool on);
 
 /* When it last did, and how many records there are; 0: never. */
-extern TimestampTz pgscale_evidence_last(int *nrecords);
+extern int64 pgscale_evidence_last_ns(int *nrecords);
 
 /*
  * Reads the records that lie between two moments, oldest first, and returns how

@@ -169,7 +169,7 @@ too_short(const PgscaleRule *rule, const PgscaleEvidence *sum, TimestampTz since
 {
 	const double have = pgscale_seconds(sum);
 	int			nrecords;
-	TimestampTz last = pgscale_evidence_last(&nrecords);
+	int64		last = pgscale_evidence_last_ns(&nrecords);
 
 	if (nrecords == 0 && last == 0)
 		return pgscale_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");

@@ -140,7 +140,10 @@ static void
 decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
 {
 	if (share->state != state || share->reason != reason || share->decided_at == 0)
+	{
 		share->decided_at = GetCurrentTimestamp();
+		share->decided_ns = pgscale_worker_clock();
+	}
 	share->reason = reason;
 	share->reason_number = number;
 	share->state = state;
@@ -275,7 +278,7 @@ writeback_round(void)
 	}
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
-	share->last_round_at = GetCurrentTimestamp();
+	share->last_round_ns = pgscale_worker_clock();
 	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
 }
 
@@ -391,7 +394,7 @@ health(PgscaleHealth *health)
 		return;
 	}
 	/* Switched on, its first round ends a moment later. */
-	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_at, s->decided_at), STALLED_MS))
+	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_ns, s->decided_ns), STALLED_MS))
 		return;
 	health->state = state_of(s);
 	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);

@@ -44,7 +44,8 @@ typedef struct PgscaleWritebackShare
 	PgscaleWritebackReason reason;
 	double		reason_number;
 	TimestampTz decided_at;
-	TimestampTz last_round_at;
+	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as the next */
+	int64		last_round_ns;
 
 	/* bytes */
 	int64		dirty;			/* waiting or in flight */

@@ -1,0 +1,126 @@
+# The machine's clock is set, forth, back, and to what it shows where it never was: pgscale.health says what is so, rates stay rates,
+# the timeline goes on, and nothing waits for the time that the clock showed before.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes ();
+
+my $library = PostgreSQL::Test::Utils::tempdir() . '/clock.so';
+system("cc -shared -fPIC -o $library t/lib/clock.c >$library.out 2>&1") == 0
+  or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
+chmod 0755, $library or die $!;
+$ENV{PGSCALE_CLOCK} = PostgreSQL::Test::Utils::tempdir() . '/offset';
+
+# Sets the server's clock so many seconds before or after the machine's.
+sub set_clock
+{
+    my $seconds = shift;
+    my $file;
+
+    open($file, '+<', $ENV{PGSCALE_CLOCK}) or open($file, '>', $ENV{PGSCALE_CLOCK}) or die $!;
+    syswrite $file, pack 'q', $seconds * 1_000_000;
+    close $file;
+    return;
+}
+my $HOURS = 2 * 3600;
+
+set_clock(0);
+my $node;
+{
+    local $ENV{LD_PRELOAD} = $library;
+    $node = pgscale_node('main', conf => <<'EOC');
+fsync = off
+checkpoint_timeout = 1d
+allow_in_place_tablespaces = on
+pgscale.sampler_timeline_size = 600
+pgscale.relocation = off
+EOC
+}
+my $db = session($node);
+my $before = time;
+set_clock($HOURS);
+is($db->sql("SELECT extract(epoch FROM clock_timestamp()) >= $before + $HOURS"), 't', 'the clock can be set') or BAIL_OUT('it cannot');
+set_clock(0);
+
+### Rates
+
+sub monotonic { return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC()); }
+
+my $begin = monotonic();
+$db->sql('SELECT pgscale.clock_sweep_reset()');
+$db->sql(q{CREATE TABLE t (id int, filler char(900)); INSERT INTO t SELECT i, '' FROM generate_series(1, 60000) i});
+for my $clock ($HOURS, -$HOURS)
+{
+    set_clock($clock);
+    my ($rate, $seconds) = split /\|/, $db->sql('SELECT seconds_per_pass, seconds_per_pass * ticks / buffers FROM pgscale.clock_sweep');
+    my $since = monotonic() - $begin;
+
+    cmp_ok($rate, '>', 0, "the clock set by $clock seconds: a pass of the sweep takes its time");
+    cmp_ok($seconds, '<=', $since, 'and no more than has passed');
+    set_clock(0);
+}
+
+### Health
+
+sub not_well { return $db->sql(q{SELECT coalesce(string_agg(feature || ': ' || reason, '; '), '') FROM pgscale.health WHERE state IN ('broken', 'starting')}); }
+
+$db->set('pgscale.sweeper', 'on');
+$db->set('pgscale.writeback', 'on');
+$db->set('pgscale.relocation', 'on');
+until_ok(sub { not_well() eq '' }, 'all features are well');
+my @complaints;
+for (1 .. 5)
+{
+    # at once, before they have all ticked again; on a busy machine one may be late in earnest
+    set_clock($HOURS);
+    push @complaints, not_well();
+    set_clock(0);
+    until_true(sub { not_well() eq '' });
+}
+is((sort @complaints)[0], '', 'they are while the clock is set forth');
+
+# A feature that does not tick is broken, though it ticked last at a time that is yet to come.
+for my $feature ('sampler', 'writeback', 'sweeper')
+{
+    my $state = "SELECT state = 'broken' FROM pgscale.health WHERE feature = '$feature'";
+    my $pid = $db->sql(qq{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^pgscale $feature( 1)?\$'});
+
+    kill 'STOP', $pid or die "$feature: $!";
+    set_clock(-$HOURS);
+    $db->poll_ok($state, "the clock set back: $feature, which is stopped, is broken");
+    kill 'CONT', $pid;
+    set_clock(0);
+    $db->poll_ok($state, 'until it goes on', 'f');
+}
+
+### The timeline
+
+for my $clock (0, $HOURS, -60, -$HOURS, -time + 28 * 365 * 86400, 0)
+{
+    set_clock($clock);
+    $db->poll_ok(q{SELECT max(bucket_start) BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp()
+        FROM pgscale.wait_timeline('1 s')}, "the clock set by $clock seconds: the timeline is that of now");
+    is($db->sql(q{SELECT count(*) FROM pgscale.wait_timeline('1 s') WHERE active_sessions NOT BETWEEN 0 AND 50}), '0',
+        'what it says makes sense');
+}
+
+### What is waited for
+
+$db->set('pgscale.relocation', 'off');
+$db->sql(q{CREATE TABLESPACE other LOCATION ''});
+$db->sql('CREATE INDEX t_id ON t (id)');
+until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
+set_clock($HOURS);
+my $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'other')});
+my $waiting = session($node);
+$waiting->start("CALL pgscale.relocation_wait($job, '2 s')");
+until_true(sub { $db->sql('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid) eq 'Extension' });
+set_clock(0);
+is(join('|', $waiting->finish), '00000|queued', 'the clock set back: who waits for a job waits as long as he has said');
+$db->set('pgscale.relocation', 'on');
+$db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'a job that is later than any can be is begun', 'done');
+
+done_testing();
