@@ -123,6 +123,19 @@ my $after = $db->sql('SELECT clock_timestamp()');
 in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '6 s' FROM pgscale.wal_efficiency") eq 't' }, 'evidence goes on after a reset');
 is($db->sql(q{SELECT wal_bytes > 0 AND wal_bytes < 1e12 AND commits > 0 AND segment_switches_per_s >= 0 AND buffers_full_per_s >= 0
     AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency('20 seconds')}), 't', 'and has no negative differences');
+
+### Waits whose names differ from one major to the next: commits that wait for the disk
+
+$db->set(fsync => 'on');
+$db->set(synchronous_commit => 'on');
+in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds') WHERE lower(event) = 'walsync'}) eq 1 },
+    'contention: commits that wait for the disk') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
+my $catalog = $db->sql(q{SELECT to_regclass('pg_catalog.pg_wait_events')});
+my $known = 'SELECT event_type AS type, event AS name FROM pgscale.wait_profile' . ($catalog && " UNION SELECT type, name FROM $catalog");
+is($db->sql(qq{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgscale.contention c WHERE c.event <> 'others' AND NOT
+        (SELECT @{[ $catalog ? 'bool_and' : 'bool_or' ]}(EXISTS (SELECT FROM ($known) k WHERE k.type = c.event_type AND k.name = own))
+           FROM unnest(string_to_array(c.event, ', ')) own)}),
+    '', 'this server has events of these names') or diag $db->sql('SELECT DISTINCT event_type, event FROM pgscale.wait_profile');
 $load->kill_kill;
 undef $load;
 
