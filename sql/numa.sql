@@ -34,7 +34,7 @@ SELECT * FROM pgscale.numa_nodes;
 SELECT * FROM pgscale.numa_buffers;
 SELECT * FROM pgscale.numa_buffers(true);
 \set VERBOSITY default
-SELECT enabled, reason <> '' AS reason, action <> '' AS action FROM pgscale.health WHERE feature = 'numa';
+SELECT reason <> '' AS reason, action <> '' AS action FROM pgscale.health WHERE feature = 'numa';
 \endif
 
 -- wrong input
