@@ -44,7 +44,6 @@
 #include "common/hashfn.h"
 #include "port/pg_bitutils.h"
 #include "miscadmin.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "buffers.h"
@@ -98,11 +97,27 @@ typedef struct Memo
 	bool		checkpoint;		/* a checkpoint was to write it */
 } Memo;
 
+/*
+ * Where a stretch is.  This table takes all of its memory when it is created;
+ * the server's other kind would grow with the files that come and go.
+ */
 typedef struct StretchEntry
 {
 	PgscaleStretchKey key;
 	uint32		stretch;
+	char		status;
 } StretchEntry;
+
+#define SH_PREFIX		stretch_table
+#define SH_ELEMENT_TYPE StretchEntry
+#define SH_KEY_TYPE		PgscaleStretchKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 /* A page that was written, and when, in seconds. */
 typedef struct PageMemory
@@ -116,7 +131,7 @@ PgscaleWatch pgscale_watch = {0};
 static MemoryContext context = NULL;
 static Memo *memos;
 static bool *ready;				/* chunks of them that are */
-static HTAB *table;
+static stretch_table_hash *table;
 static PageMemory (*memory)[MEMORY_WAYS];
 static int	next_buffer;
 static uint64 last_hand;		/* the server's, in buffers since its start */
@@ -128,10 +143,6 @@ static int64 weighed_ns;		/* when samples last lost weight */
 void
 pgscale_watch_start(int64 now_ns)
 {
-	HASHCTL		ctl = {
-		.keysize = sizeof(PgscaleStretchKey),
-		.entrysize = sizeof(StretchEntry)
-	};
 	MemoryContext old;
 
 	if (!context)
@@ -144,9 +155,7 @@ pgscale_watch_start(int64 now_ns)
 	pgscale_watch.stretches = palloc0(MAX_STRETCHES * sizeof(PgscaleStretch));
 	memos = MemoryContextAllocHuge(context, (Size) NBuffers * sizeof(Memo));
 	ready = palloc0((NBuffers / CHUNK_BUFFERS + 1) * sizeof(bool));
-	ctl.hcxt = context;
-	table = hash_create("pgscale stretches", MAX_STRETCHES, &ctl,
-						HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	table = stretch_table_create(context, MAX_STRETCHES, NULL);
 	memory = palloc0(MEMORY_ROWS * sizeof(*memory));
 	MemoryContextSwitchTo(old);
 
@@ -178,7 +187,7 @@ free_stretch(void)
 		free_hand = (free_hand + 1) % MAX_STRETCHES;
 		if (s->waiting == 0 && s->flying == 0 && s->dirty == 0)
 		{
-			hash_search(table, &s->key, HASH_REMOVE, NULL);
+			stretch_table_delete(table, s->key);
 			return n;
 		}
 	}
@@ -189,7 +198,7 @@ static uint32
 find_stretch(const PgscaleStretchKey *key)
 {
 	bool		found;
-	StretchEntry *entry = hash_search(table, key, HASH_FIND, NULL);
+	StretchEntry *entry = stretch_table_lookup(table, *key);
 	uint32		n;
 
 	if (entry)
@@ -197,7 +206,7 @@ find_stretch(const PgscaleStretchKey *key)
 	n = free_stretch();
 	if (n == NO_STRETCH)
 		return n;
-	entry = hash_search(table, key, HASH_ENTER, &found);
+	entry = stretch_table_insert(table, *key, &found);
 	entry->stretch = n;
 	memset(&pgscale_watch.stretches[n], 0, sizeof(PgscaleStretch));
 	pgscale_watch.stretches[n].key = *key;
@@ -457,7 +466,7 @@ pgscale_watch_round(int64 now_ns, int64 period_ns)
 bool
 pgscale_watch_knows(const PgscaleStretchKey *key)
 {
-	const StretchEntry *entry = hash_search(table, key, HASH_FIND, NULL);
+	const StretchEntry *entry = stretch_table_lookup(table, *key);
 	const PgscaleStretch *s;
 
 	if (!entry)

@@ -339,16 +339,18 @@ $db->poll_ok(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE fea
 # Off, while the load goes on
 sub context_bytes
 {
+    my $what = shift;
     my $log = -s $node->logfile;
     my $bytes;
 
     $db->sql("SELECT pg_log_backend_memory_contexts($pid)");
     until_true(sub { substr(slurp_file($node->logfile), $log) =~ /Grand total/ }) or return -1;
     my $text = substr(slurp_file($node->logfile), $log);
-    $bytes += $1 while $text =~ /; pgscale (?:writeback|stretches)[^:]*: (\d+) total/g;
+    $bytes += $1 while $text =~ /; pgscale $what: (\d+) total/g;
     return $bytes // 0;
 }
-cmp_ok(context_bytes(), '>', 4_000_000, 'while on it has memory');
+my $memory = context_bytes('writeback watch');
+cmp_ok($memory, '>', 8_000_000, 'while on it has memory');
 $db->set('pgscale.writeback', 'off');
 $db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'switched off, it stops', 'off|it is switched off');
 my $counts = 'requests, requested_bytes, written_bytes, found_bytes, rounds';
@@ -357,12 +359,13 @@ my $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'the load goes on');
 is(seen($counts), $before, 'and it does nothing more');
 my $bytes;
-until_ok(sub { $bytes = context_bytes(); $bytes > 0 && $bytes < 100_000 }, 'its memory is free') or diag $bytes;
+until_ok(sub { $bytes = context_bytes('writeback[^:]*'); $bytes > 0 && $bytes < 100_000 }, 'its memory is free') or diag $bytes;
 ok(!grep({ m{/base|pg_tblspc} } open_files()), 'and no folder is open');
 $db->sql('SELECT pgscale.writeback_reset()');
 is(seen("$zeros, peak_dirty_bytes"), '0|0', 'a reset while it is off') or diag seen('row_to_json(kernel_writeback)');
 $db->set('pgscale.writeback', 'on');
 goes_on('on again');
+is(context_bytes('writeback watch'), $memory, 'its memory is the same however many files it has seen');
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
 
