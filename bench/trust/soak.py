@@ -111,6 +111,7 @@ class Monitor(Loops):
         self.pid = None
         self.looks = 0
         self.slowest = collections.defaultdict(float)       # statement -> seconds
+        self.keeps = None           # kB between two looks
         self.due = {statement: time.monotonic() + after / 4 for statement, after in SELDOM.items()}
         self.add("monitor", self.look, 1, self.greet)
 
@@ -126,6 +127,8 @@ class Monitor(Loops):
             if time.monotonic() >= at:
                 self.due[statement] = time.monotonic() + SELDOM[statement]
                 self.ask(connection, statement)
+        # Not what it has: while it runs a statement that is as much as there are rows, and the journal grows.
+        self.keeps = int(value(connection, "SELECT sum(total_bytes) / 1024 FROM pg_backend_memory_contexts"))
         self.looks += 1
         self.stopping.wait(VIEWS)
 
@@ -188,6 +191,8 @@ class Experiment:
                 self.first[name] = pid
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):        # it has just ended
                 found[name, "kB"], found[name, "descriptors"], found[name, "CPU s"] = memory(pid), descriptors(pid), cpu(pid)
+        if self.monitor and self.monitor.keeps:
+            found["monitoring session", "kB"] = self.monitor.keeps
         for name in WORKERS:
             if name not in always:
                 self.restarts.append(f"there is no {name}")
