@@ -1,4 +1,4 @@
-# README's "Tuning in four statements", word by word, on a fresh server under load.
+# doc/tuning.md's "Tuning in four statements", word by word, on a fresh server under load.
 use strict;
 use warnings;
 use IPC::Run;
@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-my ($text) = slurp_file('README.md') =~ /^### Tuning in four statements\n\n((?: {4}.*\n)+)/m;
+my ($text) = slurp_file('doc/tuning.md') =~ /^### Tuning in four statements\n.*?^```sql\n(.*?)^```/ms;
 my ($advice, $apply, $verify, $revert) = my @statements = map { s/--.*//gr =~ s/\A\s+|\s+\z//gr } $text =~ /[^;]+;/g;
 is(scalar @statements, 4, 'four statements');
 my ($setting) = $apply =~ /apply\('(\w+)'/;
