@@ -1,0 +1,170 @@
+# Each statement of README.md and doc/, as psql runs it on a server with pgscale: none may fail. Where the answer is shown, its
+# columns must be those that come; where that is stable, all of it. doc/internals.md, "Documents", says what the comments before a
+# fence mean. And what a server has, doc/ describes: settings with their defaults, columns of views.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# What is not run needs minutes of load, and has a test of its own.
+my $MOST_NOT_RUN = 2;
+
+my @preload = ('pgscale', grep { have_module($_) } 'pg_stat_statements');
+my $node = pgscale_node('main', preload => join(', ', @preload), create => 0, conf => <<'EOC');
+max_worker_processes = 24
+compute_query_id = on
+track_io_timing = on
+EOC
+my $db = session($node);
+my $folder = $node->basedir . '/ssd';
+mkdir $folder or die $!;
+$db->sql($_) for "CREATE TABLESPACE ssd LOCATION '$folder'", split /;\n/, <<'EOS';
+CREATE ROLE monitoring LOGIN IN ROLE pg_monitor;
+CREATE TABLE orders (id int PRIMARY KEY, customer int);
+CREATE INDEX orders_customer ON orders (customer);
+INSERT INTO orders SELECT i, i FROM generate_series(1, 1000) i;
+CREATE TABLE events AS SELECT i FROM generate_series(1, 1000) i;
+CREATE TABLE pgbench_accounts AS SELECT i AS aid FROM generate_series(1, 1000) i;
+ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid);
+EOS
+$db->sql('CREATE EXTENSION pg_stat_statements') if @preload > 1;
+
+# fences TEXT: what is between fences of sql, with the comments before them and the text fence that follows at once
+sub fences
+{
+    my $text = shift;
+    my ($comment, $blank) = (qr/^\h*<!--.*?-->\n/ms, qr/^\h*\n/m);
+    my @found;
+
+    while ($text =~ /((?:$comment)*)^(\h*)```sql\n(.*?)^\h*```\n(?:$blank*^\h*```text\n(.*?)^\h*```\n)?/gmsc)
+    {
+        my %fence = (comments => $1, sql => $3, shown => $4, line => 1 + (substr($text, 0, $-[3]) =~ tr/\n//));
+
+        $fence{sql} =~ s/^$2//gm;
+        while ($fence{comments} =~ /<!-- ([^:]+?): (.*?) -->/gs) { push @{ $fence{$1} }, $2 }
+        push @found, \%fence;
+    }
+    return @found;
+}
+
+# psql USER, SQL: its status and what it wrote
+sub psql
+{
+    my ($user, $sql) = @_;
+    my $file = $node->basedir . '/fence.sql';
+    my $said = '';
+
+    unlink $file;
+    append_to_file($file, $sql);
+    my $done = IPC::Run::run([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose', '-d', $node->connstr('postgres')
+          . ($user ? " user=$user" : ''), '-f', $file ], '>&', \$said);
+    return ($done, $said);
+}
+
+# The names of the columns, of tables and of expanded ones.
+sub columns
+{
+    my $text = shift;
+    my (@names, %seen);
+    my $before = '';
+
+    for (split /\n/, $text)
+    {
+        push @names, map { s/^\s+|\s+$//gr } split /\|/, $before if /^-[-+]*$/;
+        push @names, $1 if /^(\w+) *\|(?: |$)/ && $text !~ /^-[-+]*$/m;
+        $before = $_;
+    }
+    return join ' ', grep { !$seen{$_}++ } @names;
+}
+
+# Without what differs between terminals and between zero and more rows.
+sub plain
+{
+    return join "\n", grep { $_ ne '' && !/^\(\d+ rows?\)$/ } map { s/\s+$//r } split /\n/, shift;
+}
+
+# Jobs that a page has left would be in the way of the next one.
+sub settle
+{
+    $db->sql('SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS pgscale');
+    until_true(sub { $db->sql('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL') eq '0' })
+      or BAIL_OUT('relocation jobs do not end');
+    return;
+}
+
+my ($run, $not_run) = (0, 0);
+
+sub run_fence
+{
+    my ($page, $fence) = @_;
+    my $name = "$page, line $fence->{line}";
+    my ($user) = @{ $fence->{as} // [] };
+    my $sql = $fence->{sql};
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    if ($fence->{norun})
+    {
+        $not_run++;
+        return;
+    }
+    for (@{ $fence->{needs} // [] })
+    {
+        return if !have_module($_);
+        $db->sql("CREATE EXTENSION IF NOT EXISTS $_");
+    }
+    $db->sql($_) for @{ $fence->{setup} // [] };
+    for (@{ $fence->{test} // [] })
+    {
+        my ($from, $to) = split / => /;
+        ok($sql =~ s/\Q$from\E/$to/, "$name: there is a $from to replace");
+    }
+    my ($done, $said) = psql($user, $sql);
+    $run++;
+    my ($may) = @{ $fence->{'may fail'} // [] };
+    return pass("$name: $may") if !$done && $may && $said =~ /ERROR:  $may:/;
+    ok($done, $name) or return diag "$sql$said";
+    return unless defined $fence->{shown};
+    return is(plain($said), plain($fence->{shown}), "$name: the answer") if $fence->{output};
+    $said = (psql($user, $sql =~ s/\\gx/\\gdesc/r))[1] =~ s/^ (\w+) *\| .*$/$1 | /gmr =~ s/^.*\|.*\n-.*\n//r
+      if columns($said) eq '' && $sql =~ /\\gx/;
+    return is(columns($said), columns($fence->{shown}), "$name: its columns") || diag $said;
+}
+
+$db->sql('CREATE EXTENSION pgscale');
+$db->poll_ok(q{SELECT bool_and(state <> 'starting') FROM pgscale.health}, 'all has started');
+
+### What a server has
+
+my %page = map { $_ => slurp_file($_) } 'README.md', glob 'doc/*.md';
+my $reference = join "\n", map { /^## (?:Reference|Settings)\n(.*?)(?=^## |\z)/gms } values %page;
+my %context = (session => 'user', reload => 'sighup', restart => 'postmaster');
+my @described;
+for (grep { /^\| `pgscale\./ } split /\n/, $page{'doc/settings.md'})
+{
+    my (undef, $setting, $default, undef, $context) = split /\s*\|\s*/;
+
+    $default =~ s/ pages// and $default = 8 * $default . 'kB';
+    push @described, join '|', $setting =~ tr/`//dr, $default =~ s/ (day)?/$1 ? 'd' : ''/er, $context{$context} // $context;
+}
+my @are = split /\n/, $db->sql(q{SELECT name, current_setting(name), context FROM pg_settings WHERE name LIKE 'pgscale.%'});
+is(join("\n", sort @described), join("\n", sort @are), 'doc/settings.md has all settings, as they are by default');
+my @missing = grep { $reference !~ /`$_`/ } split /\n/, $db->sql(q{SELECT DISTINCT attname FROM pg_attribute a
+    JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'c') AND attnum > 0});
+is("@missing", '', 'the pages describe the columns of all views');
+
+### Statements
+
+for my $page (sort keys %page)
+{
+    settle();
+    run_fence($page, $_) for fences($page{$page});
+}
+cmp_ok($run, '>', 60, 'statements were run');
+cmp_ok($not_run, '<=', $MOST_NOT_RUN, 'and hardly any was not');
+is(scalar(map { /^\h*```sql$/gm } values %page), $run + $not_run + grep({ my $f = $_; grep { !have_module($_) } @{ $f->{needs} // [] } }
+        map { fences($_) } values %page), 'none was overlooked');
+
+$node->stop;
+done_testing();
