@@ -10,7 +10,8 @@
 EXTENSION = pgscale
 MODULE_big = pgscale
 DATA = $(wildcard sql/pgscale--*.sql)
-OBJS = $(patsubst %.c,%.o,$(wildcard src/*.c))
+SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
+OBJS = $(SOURCES:.c=.o)
 
 REGRESS = health privileges sampler sweeper bufusage oscache writeback relocate relocation_plan tuning advice numa scalability
 TAP = $(wildcard t/*.pl)
@@ -25,7 +26,8 @@ ifneq ($(filter $(standalone),$(MAKECMDGOALS)),)
 demo test:
 	@t/lib/setup.sh $@ $(MAKE) --no-print-directory $@-here
 clean:
-	rm -rf build src/*.o src/*.bc pgscale.so
+	rm -rf build pgscale.so
+	find src \( -name '*.o' -o -name '*.bc' \) -delete
 # Other goals named in the same command (make clean all) go to a make of their own.
 $(filter-out $(standalone),$(MAKECMDGOALS)):
 	@$(MAKE) --no-print-directory $@
@@ -38,6 +40,8 @@ ifeq ($(and $(PGXS),$(wildcard $(PGXS))),)
 $(error no PGXS from "$(PG_CONFIG)": set PG_CONFIG to the pg_config of the server, or let "make demo" find or install one)
 endif
 
+# A file of src/ is included by its path there.
+PG_CPPFLAGS = -Isrc
 # PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
 SHLIB_LINK += -lm
@@ -45,6 +49,8 @@ SHLIB_LINK += -lm
 ifneq ($(origin with_llvm),command line)
 override with_llvm = no
 endif
+# A server's own --enable-depend would keep one list for all files of a name, whatever their folder; see build/flavour.
+override autodepend = no
 
 # The SQL tests start a server of their own, with the library preloaded. Everything they write is in build/regress.
 REGRESS_OPTS = --temp-instance=build/regress/server --temp-config=t/regress.conf --outputdir=build/regress
@@ -73,7 +79,7 @@ ifneq ($(flavour),$(file <build/flavour))
 endif
 build/flavour:
 	@$(shell mkdir -p build)$(file >$@,$(flavour)):
-$(OBJS): build/flavour $(wildcard src/*.h)
+$(OBJS): build/flavour $(wildcard src/*.h src/*/*.h src/*/*/*.h)
 
 ifeq ($(wildcard $(includedir_server)/postgres.h),)
 .PHONY: no-headers

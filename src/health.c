@@ -5,7 +5,7 @@
  *
  * A feature claims settings of the server, and its health function is the one place
  * that says which.  What the row asks the DBA for, and what rules keep silent
- * about (tuning_rules.c), both are made from that, so that the one does not take back
+ * about (tuning/rules/rule_table.c), both are made from that, so that the one does not take back
  * what the other has asked for.
  *
  * What several features have to say in the same way is here, too: that the library
@@ -32,9 +32,9 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#include "compat.h"
+#include "base/pg_compat.h"
+#include "base/worker.h"
 #include "pgscale.h"
-#include "worker.h"
 
 /* How long a worker may take to start. */
 #define STARTING_MS		5000

@@ -26,17 +26,17 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 
-#include "bufusage.h"
-#include "numa.h"
-#include "oscache.h"
+#include "buffer_usage/buffer_usage.h"
+#include "numa/numa.h"
+#include "os_cache/os_cache.h"
 #include "pgscale.h"
-#include "query_waits.h"
-#include "relocate.h"
-#include "sampler.h"
-#include "scalability.h"
-#include "sweeper.h"
-#include "tuning.h"
-#include "writeback.h"
+#include "relocation/relocation.h"
+#include "sampler/query_waits.h"
+#include "sampler/sampler.h"
+#include "scalability/scalability.h"
+#include "sweeper/sweeper.h"
+#include "tuning/tuning.h"
+#include "writeback/writeback.h"
 
 PG_MODULE_MAGIC;
 

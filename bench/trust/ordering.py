@@ -26,14 +26,14 @@ BEFORE_RESET = "without it a reader may see the ring as it was before a reset, w
 # file of src/ -> its scenario, and the barriers that are not left out: function, which one of it -> why
 Protocol = collections.namedtuple("Protocol", "scenario kept")
 PROTOCOLS = {
-    "sweeper_share.c": Protocol("rings", {
+    "sweeper/shared_state.c": Protocol("rings", {
         ("pgscale_sweeper_put_run", 1): LOAD_STORE,
         ("pgscale_sweeper_put_written", 1): LOAD_STORE,
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),
-    "sampler_history.c": Protocol("history", {
+    "sampler/history.c": Protocol("history", {
         ("pgscale_history_reset", 1): BEFORE_RESET,
         ("pgscale_sampler_history", 1): BEFORE_RESET}),
-    "sampler_profile.c": Protocol("profile", {}),
+    "sampler/profile.c": Protocol("profile", {}),
 }
 
 
@@ -52,13 +52,14 @@ class Bench:
 
     def build(self, file, without=None):
         """The scenario's program, of the file without one of its barriers, by number."""
-        for source in [file, *(header.name for header in (TREE / "src").glob("*.h"))]:
+        for source in [file, *(header.relative_to(TREE / "src") for header in (TREE / "src").rglob("*.h"))]:
             text = (TREE / "src" / source).read_text()
             for name, size in SMALL.items():
                 text = re.sub(rf"^(#define {name}\b).*", rf"\1 {size}", text, flags=re.MULTILINE)
             if source == file and without is not None:
                 found = list(BARRIER.finditer(text))[without]
                 text = text[:found.start()] + text[found.end():]
+            (self.folder / source).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / source).write_text(text)
         scenario = PROTOCOLS[file].scenario
         program, objects = self.folder / scenario, self.folder / f"{scenario}.o"

@@ -57,13 +57,15 @@ EXPLAINED = {}
 # What a server with assertions must not say; a statement in the log may quote it.
 WRONG = re.compile(r"^TRAP: |\bPANIC: |was terminated by signal (4|6|7|8|11)\b|refcount leak|stuck spinlock")
 INTERNAL = re.compile(r"(ERROR|FATAL):  XX000: (?P<message>.*)")
-LOCATION = re.compile(r"LOCATION:  \w+, (?P<file>\w+\.c):\d+")
+LOCATION = re.compile(r"LOCATION:  (?P<function>\w+), (?P<file>\w+\.c):\d+")
+FUNCTION = re.compile(r"^(\w+)\(", re.MULTILINE)
 PRIVATE = 1024      # kB that a worker's own memory may grow in a run
 
 
 def complaints(log):
-    """Lines that must not be there; and of internal errors, those raised by pgscale's own files."""
-    own = {file.name for file in (TREE / "src").glob("*.c")}
+    """Lines that must not be there; and of internal errors, those raised by pgscale itself."""
+    # a server's log has no folders, and the server has a worker.c, too
+    own = {(function, file.name) for file in (TREE / "src").rglob("*.c") for function in FUNCTION.findall(file.read_text())}
     found, internal = [], None
     with open(log, errors="replace") as lines:
         for line in lines:
@@ -74,7 +76,7 @@ def complaints(log):
                 internal = match["message"]
             match = LOCATION.search(line)
             if match:
-                if internal and match["file"] in own:
+                if internal and (match["function"], match["file"]) in own:
                     found.append(f"{match['file']}: XX000: {internal}")
                 internal = None
     return found

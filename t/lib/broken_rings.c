@@ -6,7 +6,7 @@
 
 #include "fmgr.h"
 
-#include "sweeper_share.h"
+#include "sweeper/shared_state.h"
 
 PG_MODULE_MAGIC;
 

@@ -11,7 +11,7 @@
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 
-#include "worker.h"
+#include "base/worker.h"
 
 PG_MODULE_MAGIC;
 

@@ -37,7 +37,7 @@ trap 'exit 130' INT TERM HUP
 
 mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/tree/src"
 cp -r Makefile README.md doc pgscale.control sql expected t "$work/tree/"
-cp src/*.h "$work/tree/src/" # for what the tests compile
+(cd src && find . -name '*.h' -exec cp --parents {} "$work/tree/src/" \;) # for what the tests compile
 for dir in "$testdir/perl" /usr/lib/postgresql/*/lib/pgxs/src/test/perl build/perl; do
     [ -e "$work/perl/PostgreSQL" ] || [ ! -e "$dir/PostgreSQL/Test/Cluster.pm" ] || cp -r "$dir/PostgreSQL" "$work/perl/"
 done

@@ -10,7 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sampler_history.c"
+#include "sampler/history.c"
 
 #define CAPACITY	7
 #define TICKS		12

@@ -10,7 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sampler_profile.c"
+#include "sampler/profile.c"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */
 #define TICKS		10

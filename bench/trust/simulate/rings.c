@@ -10,7 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sweeper_share.c"
+#include "sweeper/shared_state.c"
 
 #define WRITERS 3
 #define RUNS	12

@@ -1,0 +1,73 @@
+/*-------------------------------------------------------------------------
+ *
+ * extension_function.c
+ *	  Functions of other extensions, by OID.
+ *
+ * A name says little: whoever may create something in the schema of an extension
+ * can make a function of the name that we look for, and an old version of the
+ * extension, as it is after pg_upgrade, may lack the one that we mean.  We call
+ * as a superuser, so the planted one would run as that.  Therefore: the function
+ * must be a member of the extension, with just these parameters, and written in
+ * C, which only superusers can do: the owner of a member could replace its body.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_language_d.h"
+#include "catalog/pg_proc.h"
+#include "commands/extension.h"
+#include "utils/builtins.h"
+#include "utils/catcache.h"
+#include "utils/syscache.h"
+
+#include "base/extension_function.h"
+
+static bool
+is_meant(HeapTuple tuple, Oid extension, int nargs, const Oid *types)
+{
+	Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
+
+	return function->pronargs == nargs &&
+		memcmp(function->proargtypes.values, types, nargs * sizeof(Oid)) == 0 &&
+		function->prokind == PROKIND_FUNCTION && function->prolang == ClanguageId &&
+		getExtensionOfObject(ProcedureRelationId, function->oid) == extension;
+}
+
+static Oid
+find(Oid extension, const char *name, int nargs, const Oid *types)
+{
+	CatCList   *functions = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < functions->n_members; i++)
+		if (is_meant(&functions->members[i]->tuple, extension, nargs, types))
+			found = ((Form_pg_proc) GETSTRUCT(&functions->members[i]->tuple))->oid;
+	ReleaseSysCacheList(functions);
+	return found;
+}
+
+Oid
+pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
+						   const char *option)
+{
+	Oid			oid = get_extension_oid(extension, true);
+	Oid			found;
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s takes the extension \"%s\", which is not installed here", option, extension),
+				 errhint("CREATE EXTENSION %s.", extension)));
+	found = find(oid, function, nargs, types);
+	if (!OidIsValid(found))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s takes a newer version of the extension \"%s\" than is installed here", option, extension),
+				 errhint("ALTER EXTENSION %s UPDATE.", extension)));
+	return found;
+}

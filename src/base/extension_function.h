@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * extension_function.h
+ *	  Functions of other extensions.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_EXTENSION_FUNCTION_H
+#define PGSCALE_BASE_EXTENSION_FUNCTION_H
+
+#include "postgres.h"
+
+/*
+ * The function of that name and with exactly these parameters that belongs to
+ * the extension, wherever that is installed.  Raises an error with a hint where
+ * there is no such extension here or it has no such function; option is what has
+ * asked for it.
+ */
+extern Oid	pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
+									   const char *option);
+
+#endif							/* PGSCALE_BASE_EXTENSION_FUNCTION_H */

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * kernel.h
+ *	  What the kernel tells of its page cache, of the memory that it has yet
+ *	  to write, and of its disks.
+ *
+ * Nothing here allocates or raises an error: what cannot be told is told as
+ * unknown.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_KERNEL_H
+#define PGSCALE_BASE_KERNEL_H
+
+#include "postgres.h"
+
+#include <sys/types.h>
+
+/*
+ * What the kernel has in memory of a range of a file, in bytes.  dirty is an
+ * upper bound: a folio counts whole.  dirty and writeback are -1 if unknown.
+ */
+typedef struct PgscaleCached
+{
+	int64		cached;
+	int64		dirty;
+	int64		writeback;
+} PgscaleCached;
+
+/* Does the kernel tell what is dirty?  If not, *why says why. */
+extern bool pgscale_kernel_tells_dirty(const char **why);
+
+/*
+ * What is cached of the range; of whole pages of the kernel, so a range should
+ * begin and end with one.  length 0: to the end of the file.  False, with
+ * errno, if it cannot be told of this file.
+ */
+extern bool pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached);
+
+/*
+ * Does the file system begin to write when it is asked to?  overlay says yes and
+ * does nothing.
+ */
+extern bool pgscale_kernel_begins_writes(const char *path);
+
+/* Drops what is clean of the file, and begins to write what is not. */
+extern void pgscale_kernel_evict(int fd);
+
+/* Bytes; -1 where unknown. */
+typedef struct PgscaleKernelMemory
+{
+	int64		dirty;
+	int64		writeback;
+	int64		background_threshold;	/* dirty beyond it is written at once */
+	int64		threshold;		/* dirty beyond it makes its writers wait */
+} PgscaleKernelMemory;
+
+extern void pgscale_kernel_memory(PgscaleKernelMemory *memory);
+
+/*
+ * Per cent of the last 10 seconds in which some process waited for I/O; -1 if
+ * unknown.
+ */
+extern double pgscale_kernel_io_pressure(void);
+
+/* What a block device has done since the kernel knows it. */
+typedef struct PgscaleDisk
+{
+	int64		reads;
+	int64		read_ms;		/* sum over the reads */
+	int64		writes;
+	int64		write_bytes;
+	int64		busy_ms;		/* time with a request under way */
+} PgscaleDisk;
+
+/* False if there is no such device, as below tmpfs or overlay. */
+extern bool pgscale_kernel_disk(dev_t device, PgscaleDisk *disk);
+
+/*
+ * The name of the disk below a path; of a file system without one, its number.
+ * Partitions, logical volumes and encrypted ones have that of the disk that they
+ * lie on, if that is one.  False if there is no such path.
+ */
+extern bool pgscale_kernel_device(const char *path, char *name, Size size);
+
+/* What the kernel counts since it started; -1 where unknown. */
+typedef struct PgscaleKernelCounts
+{
+	int64		swapped;		/* pages, in and out */
+	int64		compact_stalls; /* of processes that waited for a huge page */
+} PgscaleKernelCounts;
+
+extern void pgscale_kernel_counts(PgscaleKernelCounts *counts);
+
+/*
+ * A line of /proc/meminfo, by its name with the colon: bytes of what it has in kB,
+ * and 1024 times what it has without a unit; -1: unknown.
+ */
+extern int64 pgscale_kernel_meminfo(const char *name);
+
+/* Memory that this process may use: the machine's, or its cgroup's; -1: unknown. */
+extern int64 pgscale_kernel_ram(void);
+
+/* Are shared buffers much less than a quarter of it, as is a reasonable start? */
+extern bool pgscale_kernel_buffers_may_grow(void);
+
+/*
+ * The first line of a small file, as below /proc/sys and /sys; false if it
+ * cannot be read.
+ */
+extern bool pgscale_kernel_setting(const char *path, char *text, Size size);
+
+/* Has this process touched memory in huge pages, as of the server's own? */
+extern bool pgscale_kernel_uses_huge_pages(void);
+
+#endif							/* PGSCALE_BASE_KERNEL_H */

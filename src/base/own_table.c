@@ -1,0 +1,222 @@
+/*-------------------------------------------------------------------------
+ *
+ * own_table.c
+ *	  Statements on the extension's own tables, which users cannot touch.
+ *
+ * Such a table belongs to the extension and nobody else can read or write it;
+ * here that is done as its owner, a superuser, on behalf of whoever calls.  So it
+ * must not be made to run what somebody else wrote: names are looked up in
+ * pg_catalog, whatever the caller's search_path, and a table that happens to have
+ * this name, which could have triggers, counts only if it is the extension's.
+ *
+ * An error leaves user and search_path to the end of the transaction or
+ * subtransaction, which puts both back.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type_d.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "base/own_table.h"
+#include "base/pg_compat.h"
+
+PG_FUNCTION_INFO_V1(pgscale_row_origin);
+
+void
+pgscale_own_add(PgscaleParameters *parameters, Oid type, Datum value)
+{
+	Assert(parameters->n < PGSCALE_OWN_PARAMETERS);
+	parameters->types[parameters->n] = type;
+	parameters->values[parameters->n] = value;
+	parameters->nulls[parameters->n++] = ' ';
+}
+
+void
+pgscale_own_add_null(PgscaleParameters *parameters, Oid type)
+{
+	pgscale_own_add(parameters, type, (Datum) 0);
+	parameters->nulls[parameters->n - 1] = 'n';
+}
+
+void
+pgscale_own_add_bigint(PgscaleParameters *parameters, int64 value)
+{
+	pgscale_own_add(parameters, INT8OID, Int64GetDatum(value));
+}
+
+void
+pgscale_own_add_oid(PgscaleParameters *parameters, Oid value)
+{
+	pgscale_own_add(parameters, OIDOID, ObjectIdGetDatum(value));
+}
+
+void
+pgscale_own_add_text(PgscaleParameters *parameters, const char *value)
+{
+	if (value)
+		pgscale_own_add(parameters, TEXTOID, CStringGetTextDatum(value));
+	else
+		pgscale_own_add_null(parameters, TEXTOID);
+}
+
+void
+pgscale_own_add_here(PgscaleParameters *parameters)
+{
+	pgscale_own_add_bigint(parameters, (int64) GetSystemIdentifier());
+	pgscale_own_add_oid(parameters, MyDatabaseId);
+}
+
+const char *
+pgscale_own_origin(int64 cluster, Oid database)
+{
+	if (cluster != (int64) GetSystemIdentifier())
+		return "another server";
+	return database != MyDatabaseId ? "another database" : NULL;
+}
+
+/* pgscale.row_origin(cluster, database), for the views */
+Datum
+pgscale_row_origin(PG_FUNCTION_ARGS)
+{
+	const char *origin = pgscale_own_origin(PG_GETARG_INT64(0), PG_GETARG_OID(1));
+
+	if (!origin)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(origin));
+}
+
+Oid
+pgscale_own_table(const PgscaleOwnTable *table, Oid *owner)
+{
+	Oid			namespace = get_namespace_oid("pgscale", true);
+	Oid			relation = OidIsValid(namespace) ? get_relname_relid(table->name, namespace) : InvalidOid;
+	HeapTuple	tuple = OidIsValid(relation) ? SearchSysCache1(RELOID, ObjectIdGetDatum(relation)) : NULL;
+	Oid			extension;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	*owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	extension = getExtensionOfObject(RelationRelationId, relation);
+	if (!OidIsValid(extension) || extension != get_extension_oid("pgscale", true) || !superuser_arg(*owner))
+		return InvalidOid;
+	return relation;
+}
+
+uint64
+pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
+{
+	SPIPlanPtr	plan;
+	Oid			relation;
+	Oid			owner;
+	Oid			user;
+	int			context;
+	int			settings;
+	int			result;
+
+	/*
+	 * locked, and looked at again: another one must not come in its place
+	 * before the statement is parsed
+	 */
+	relation = pgscale_own_table(table, &owner);
+	if (OidIsValid(relation))
+		LockRelationOid(relation, AccessShareLock);
+	if (!OidIsValid(relation) || pgscale_own_table(table, &owner) != relation)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("this database has no %s", table->keeps),
+				 errhint("CREATE EXTENSION pgscale makes the table that they are kept in.")));
+	SPI_connect();
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
+	settings = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	plan = SPI_prepare(statement, parameters->n, parameters->types);
+	if (!plan)
+		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));
+	result = SPI_execute_snapshot(plan, parameters->values, parameters->nulls,
+								  latest ? GetLatestSnapshot() : InvalidSnapshot,
+								  InvalidSnapshot, latest, true, 0);
+	if (result < 0)
+		elog(ERROR, "could not execute \"%s\": %s", statement, SPI_result_code_string(result));
+	AtEOXact_GUC(true, settings);
+	SetUserIdAndSecContext(user, context);
+	return SPI_processed;
+}
+
+uint64
+pgscale_own_execute_alone(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters)
+{
+	uint64		processed;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	processed = pgscale_own_execute(table, statement, parameters, false);
+	SPI_finish();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return processed;
+}
+
+Datum
+pgscale_own_column(uint64 row, int number, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, number, isnull);
+}
+
+int64
+pgscale_own_bigint(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+Oid
+pgscale_own_oid(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return isnull ? InvalidOid : DatumGetObjectId(value);
+}
+
+bool
+pgscale_own_bool(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return !isnull && DatumGetBool(value);
+}
+
+char *
+pgscale_own_text(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}

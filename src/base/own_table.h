@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * own_table.h
+ *	  Statements on the extension's own tables, which users cannot touch.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_OWN_TABLE_H
+#define PGSCALE_BASE_OWN_TABLE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+typedef struct PgscaleOwnTable
+{
+	const char *name;			/* in schema pgscale */
+	const char *keeps;			/* what a database without it lacks */
+} PgscaleOwnTable;
+
+#define PGSCALE_OWN_PARAMETERS	24
+
+/* A statement's parameters; SQL's NULL by a type without a value. */
+typedef struct PgscaleParameters
+{
+	int			n;
+	Oid			types[PGSCALE_OWN_PARAMETERS];
+	Datum		values[PGSCALE_OWN_PARAMETERS];
+	char		nulls[PGSCALE_OWN_PARAMETERS];
+} PgscaleParameters;
+
+extern void pgscale_own_add(PgscaleParameters *parameters, Oid type, Datum value);
+extern void pgscale_own_add_null(PgscaleParameters *parameters, Oid type);
+extern void pgscale_own_add_bigint(PgscaleParameters *parameters, int64 value);
+extern void pgscale_own_add_oid(PgscaleParameters *parameters, Oid value);
+extern void pgscale_own_add_text(PgscaleParameters *parameters, const char *value); /* or NULL */
+
+/*
+ * Whose a row is.  CREATE DATABASE ... TEMPLATE and pg_upgrade take such a table
+ * along, to where its rows are about nothing: so each has the columns "cluster
+ * bigint" and "database oid", and only those act that are of here.  A base
+ * backup, a promotion and ALTER DATABASE RENAME keep both; pg_upgrade the
+ * database's alone; pg_dump leaves the tables out.  In SQL: pgscale.row_origin().
+ */
+#define PGSCALE_OWN_HERE(cluster, database) \
+	" (cluster = $" #cluster " AND database = $" #database ") "
+
+/* Two parameters, bigint and oid: of this server and this database. */
+extern void pgscale_own_add_here(PgscaleParameters *parameters);
+
+/* "another server", "another database", or NULL: the row is of here. */
+extern const char *pgscale_own_origin(int64 cluster, Oid database);
+
+/* The table, if it is to be trusted, else InvalidOid; *owner is whom it belongs to. */
+extern Oid	pgscale_own_table(const PgscaleOwnTable *table, Oid *owner);
+
+/*
+ * Executes a statement as the table's owner, of which SPI_tuptable keeps the
+ * rows until SPI_finish(), which is the caller's to call.  latest: as of now, not
+ * of this transaction's snapshot.  Raises an error where there is no such table.
+ */
+extern uint64 pgscale_own_execute(const PgscaleOwnTable *table, const char *statement,
+								  PgscaleParameters *parameters, bool latest);
+
+/* The same, as a transaction of its own, for what has no result. */
+extern uint64 pgscale_own_execute_alone(const PgscaleOwnTable *table, const char *statement,
+										PgscaleParameters *parameters);
+
+/* Of the rows that SPI_tuptable keeps; columns from 1; SQL's NULL is 0 or false. */
+extern Datum pgscale_own_column(uint64 row, int number, bool *isnull);
+extern int64 pgscale_own_bigint(uint64 row, int number);
+extern Oid	pgscale_own_oid(uint64 row, int number);
+extern bool pgscale_own_bool(uint64 row, int number);
+extern char *pgscale_own_text(uint64 row, int number);	/* or NULL; in SPI's
+														 * memory */
+
+#endif							/* PGSCALE_BASE_OWN_TABLE_H */

@@ -1,0 +1,320 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_compat.c
+ *	  Adaptations to PostgreSQL's majors that are too large to be inline.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "base/pg_compat.h"
+
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/reinit.h"
+#include "storage/smgr.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/aio_subsys.h"
+#elif PG_VERSION_NUM < 160000
+#include "storage/bufmgr.h"
+#endif
+
+/*
+ * The shared array of all backends' status.  The server keeps it static, but
+ * MyBEEntry points into it at an index that we know.  NULL in a process that
+ * has no entry.
+ */
+PgBackendStatus *
+pgscale_status_array(void)
+{
+	if (MyBEEntry == NULL)
+		return NULL;
+#if PG_VERSION_NUM >= 170000
+	return MyBEEntry - MyProcNumber;
+#else
+	if (MyBackendId == InvalidBackendId)
+		return NULL;
+	return MyBEEntry - (MyBackendId - 1);
+#endif
+}
+
+/*
+ * The status entry that belongs to a PGPROC, or NULL.
+ *
+ * Before 17 an ordinary backend's entry is found by its backend id, and an
+ * auxiliary process' entry lies behind those at an index by its kind, which
+ * its PGPROC does not tell: there are five, so look for its pid.
+ */
+PgBackendStatus *
+pgscale_status_of(PgBackendStatus *array, ProcNumber procno)
+{
+#if PG_VERSION_NUM >= 170000
+	return &array[procno];
+#else
+	volatile PGPROC *proc = &ProcGlobal->allProcs[procno];
+	int			pid;
+
+	if (procno < MaxBackends)
+	{
+		BackendId	id = proc->backendId;
+
+		return (id >= 1 && id <= MaxBackends) ? &array[id - 1] : NULL;
+	}
+
+	pid = proc->procLatch.owner_pid;
+	for (int i = 0; pid != 0 && i < NUM_AUXPROCTYPES; i++)
+	{
+		volatile PgBackendStatus *status = &array[MaxBackends + i];
+
+		if (status->st_procpid == pid)
+			return &array[MaxBackends + i];
+	}
+	return NULL;
+#endif
+}
+
+uint32
+pgscale_wait_event_new(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+void
+pgscale_smgr_release_all(void)
+{
+#if PG_VERSION_NUM >= 170000
+	smgrdestroyall();
+#else
+	smgrcloseall();
+#endif
+}
+
+void
+pgscale_abort_io(void)
+{
+#if PG_VERSION_NUM >= 180000
+	pgaio_error_cleanup();
+#elif PG_VERSION_NUM < 160000
+	AbortBufferIO();
+#endif
+}
+
+int64
+pgscale_backend_writes(int64 own_writes)
+{
+#if PG_VERSION_NUM >= 160000
+	/*
+	 * Here the writers are background workers, which have counts of their
+	 * own.
+	 */
+	const BackendType writing[] = {B_BACKEND, B_STARTUP};
+	PgStat_IO  *io = pgstat_fetch_stat_io();
+	int64		writes = 0;
+
+	for (int i = 0; i < lengthof(writing); i++)
+		for (int context = 0; context < IOCONTEXT_NUM_TYPES; context++)
+			writes += io->stats[writing[i]].counts[IOOBJECT_RELATION][context][IOOP_WRITE];
+	return writes;
+#else
+	return pgstat_fetch_stat_checkpointer()->buf_written_backend - own_writes;
+#endif
+}
+
+void
+pgscale_refresh_backend_writes(void)
+{
+#if PG_VERSION_NUM < 160000
+	/* A process that has gone meanwhile is none's latch: harmless. */
+	Latch	   *latch = ProcGlobal->checkpointerLatch;
+
+	if (latch)
+		SetLatch(latch);
+#endif
+}
+
+void
+pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork)
+{
+#if PG_VERSION_NUM >= 180000
+	strlcpy(path, relpathbackend(locator, backend, fork).str, MAXPGPATH);
+#else
+	char	   *allocated = relpathbackend(locator, backend, fork);
+
+	strlcpy(path, allocated, MAXPGPATH);
+	pfree(allocated);
+#endif
+}
+
+bool
+pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork, uint32 *segment)
+{
+#if PG_VERSION_NUM >= 170000
+	return parse_filename_for_nontemp_relation(name, &locator->relNumber, fork, segment);
+#else
+	int			digits;
+	const char *dot = strchr(name, '.');
+
+	if (!parse_filename_for_nontemp_relation(name, &digits, fork))
+		return false;
+	*segment = dot ? strtoul(dot + 1, NULL, 10) : 0;
+	locator->relNumber = strtoul(name, NULL, 10);
+	return true;
+#endif
+}
+
+bool
+pgscale_direct_data(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return (io_direct_flags & IO_DIRECT_DATA) != 0;
+#else
+	return false;
+#endif
+}
+
+bool
+pgscale_may_reindex(Oid index, Oid table)
+{
+#if PG_VERSION_NUM >= 170000
+	return pg_class_aclcheck(table, GetUserId(), ACL_MAINTAIN) == ACLCHECK_OK;
+#else
+	return pgscale_owns_relation(index);
+#endif
+}
+
+struct config_generic *
+pgscale_find_setting(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	return find_option(name, false, true, DEBUG5);
+#else
+	struct config_generic **all = get_guc_variables();
+	char	   *wanted = convert_GUC_name_for_parameter_acl(name);	/* knows old names */
+
+	for (int i = 0; i < GetNumConfigOptions(); i++)
+		if (pg_strcasecmp(all[i]->name, wanted) == 0)
+			return all[i];
+	return NULL;
+#endif
+}
+
+#if PG_VERSION_NUM >= 160000
+/* Sums what processes of a kind did to relations in a range of contexts. */
+static int64
+io_sum(const PgStat_IO *io, BackendType kind, int first, int last, IOOp op)
+{
+	int64		sum = 0;
+
+	for (int context = first; context <= last; context++)
+		sum += io->stats[kind].counts[IOOBJECT_RELATION][context][op];
+	return sum;
+}
+#endif
+
+static void
+read_backend_io(PgscaleStats *stats)
+{
+#if PG_VERSION_NUM >= 160000
+	const PgStat_IO *io = pgstat_fetch_stat_io();
+	const int	rings[] = {IOCONTEXT_BULKREAD, IOCONTEXT_BULKWRITE, IOCONTEXT_VACUUM};
+
+	stats->backend_buffers = io_sum(io, B_BACKEND, IOCONTEXT_NORMAL, IOCONTEXT_NORMAL, IOOP_WRITE);
+	stats->backend_fsyncs = io_sum(io, B_BACKEND, 0, IOCONTEXT_NUM_TYPES - 1, IOOP_FSYNC);
+	for (int i = 0; i < lengthof(rings); i++)
+	{
+		stats->backend_ring_buffers += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_WRITE);
+		stats->backend_ring_reads += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_READ);
+	}
+#else
+	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
+
+	stats->backend_buffers = checkpointer->buf_written_backend;
+	stats->backend_fsyncs = checkpointer->buf_fsync_backend;
+	stats->backend_ring_buffers = stats->backend_ring_reads = -1;
+#endif
+}
+
+static void
+read_wal(PgscaleStats *stats)
+{
+	const PgStat_WalStats *wal = pgstat_fetch_stat_wal();
+
+#if PG_VERSION_NUM >= 180000
+	const PgStat_IO *io = pgstat_fetch_stat_io();
+
+	stats->wal_records = wal->wal_counters.wal_records;
+	stats->wal_pages = wal->wal_counters.wal_fpi;
+	stats->wal_bytes = wal->wal_counters.wal_bytes;
+	stats->wal_buffers_full = wal->wal_counters.wal_buffers_full;
+	for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
+	{
+		const PgStat_BktypeIO *of = &io->stats[kind];
+
+		stats->wal_writes += of->counts[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_written_bytes += of->bytes[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_write_us += of->times[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_WRITE];
+		stats->wal_syncs += of->counts[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_FSYNC];
+		stats->wal_sync_us += of->times[IOOBJECT_WAL][IOCONTEXT_NORMAL][IOOP_FSYNC];
+	}
+#else
+	stats->wal_records = wal->wal_records;
+	stats->wal_pages = wal->wal_fpi;
+	stats->wal_bytes = wal->wal_bytes;
+	stats->wal_buffers_full = wal->wal_buffers_full;
+	stats->wal_writes = wal->wal_write;
+	stats->wal_written_bytes = -1;
+	stats->wal_write_us = wal->wal_write_time;
+	stats->wal_syncs = wal->wal_sync;
+	stats->wal_sync_us = wal->wal_sync_time;
+#endif
+}
+
+void
+pgscale_stats_read(PgscaleStats *stats)
+{
+	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
+
+	memset(stats, 0, sizeof(*stats));
+#if PG_VERSION_NUM >= 170000
+	stats->checkpoints_timed = checkpointer->num_timed;
+	stats->checkpoints_requested = checkpointer->num_requested;
+	stats->checkpoint_buffers = checkpointer->buffers_written;
+	stats->checkpoint_write_ms = checkpointer->write_time;
+	stats->checkpoint_sync_ms = checkpointer->sync_time;
+#else
+	stats->checkpoints_timed = checkpointer->timed_checkpoints;
+	stats->checkpoints_requested = checkpointer->requested_checkpoints;
+	stats->checkpoint_buffers = checkpointer->buf_written_checkpoints;
+	stats->checkpoint_write_ms = checkpointer->checkpoint_write_time;
+	stats->checkpoint_sync_ms = checkpointer->checkpoint_sync_time;
+#endif
+	read_backend_io(stats);
+	read_wal(stats);
+}
+
+bool
+pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
+{
+	const PgStat_StatDBEntry *entry = pgstat_fetch_stat_dbentry(database);
+
+	if (!entry)
+		return false;
+	stats->commits = entry->xact_commit;
+	stats->rollbacks = entry->xact_rollback;
+#if PG_VERSION_NUM >= 160000
+	stats->blocks_hit = entry->blocks_hit;
+	stats->blocks_read = entry->blocks_fetched - entry->blocks_hit;
+	stats->temp_bytes = entry->temp_bytes;
+#else
+	stats->blocks_hit = entry->n_blocks_hit;
+	stats->blocks_read = entry->n_blocks_fetched - entry->n_blocks_hit;
+	stats->temp_bytes = entry->n_temp_bytes;
+#endif
+	return true;
+}

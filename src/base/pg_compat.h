@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_compat.h
+ *	  The only file that knows PostgreSQL's major versions.
+ *
+ * The rest of pgscale is written in terms of PostgreSQL 18.  What an older
+ * major lacks, names otherwise or lays out otherwise is adapted here, each
+ * adaptation with the reason.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_PG_COMPAT_H
+#define PGSCALE_BASE_PG_COMPAT_H
+
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_tablespace.h"
+#include "common/relpath.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+#include "utils/backend_status.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "pgscale supports PostgreSQL 15 to 18"
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#include "nodes/queryjumble.h"
+#else
+#include "utils/queryjumble.h"
+#endif
+
+/*
+ * 18 made query identifiers signed.  Everything here stores them as int64,
+ * which is also what SQL shows.
+ */
+#define pgscale_query_id(x) ((int64) (x))
+
+/*
+ * 17 (commit 024c52111) indexes both the PGPROC and the backend status array
+ * by ProcNumber.  Before, the two had indexes of their own.
+ */
+#if PG_VERSION_NUM < 170000
+#include "storage/backendid.h"
+typedef int ProcNumber;
+
+#define MyProcNumber	(MyProc->pgprocno)
+#endif
+
+extern PgBackendStatus *pgscale_status_array(void);
+extern PgBackendStatus *pgscale_status_of(PgBackendStatus *array, ProcNumber procno);
+
+/*
+ * Custom wait event names came with 17 (commit c9af05465); older majors show
+ * the class's generic name, Extension.
+ */
+extern uint32 pgscale_wait_event_new(const char *name);
+
+/* 17 named the walsender's wait for WAL anew. */
+#if PG_VERSION_NUM >= 170000
+#define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_FOR_WAL
+#else
+#define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_WAL
+#endif
+
+/* 18 (commit 3eea7a0c9) dropped ExecutorRun's execute_once. */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count
+#else
+#define PGSCALE_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
+#define PGSCALE_EXECUTOR_RUN_ARGS	queryDesc, direction, count, execute_once
+#endif
+
+/* 18 (the same commit) dropped PortalRun's run_once, too. */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_PORTAL_RUN_TO_END	FETCH_ALL, true
+#else
+#define PGSCALE_PORTAL_RUN_TO_END	FETCH_ALL, true, true
+#endif
+
+/*
+ * May the current user REINDEX it?  17 (commit ecb0fd337) has a privilege on the
+ * table for that; before, it takes the owner.
+ */
+extern bool pgscale_may_reindex(Oid index, Oid table);
+
+/* 16 (commit c727f511b) has one function for all kinds of objects. */
+#if PG_VERSION_NUM < 160000
+#define pgscale_owns_relation(relation)	pg_class_ownercheck(relation, GetUserId())
+#define pgscale_may_create_in(tablespace) \
+	(pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#else
+#define pgscale_owns_relation(relation) \
+	object_ownercheck(RelationRelationId, relation, GetUserId())
+#define pgscale_may_create_in(tablespace) \
+	(object_aclcheck(TableSpaceRelationId, tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#endif
+
+/* 16 (commit b0a55e432) renamed relfilenodes and how buffer tags tell them. */
+#if PG_VERSION_NUM >= 160000
+#include "storage/relfilelocator.h"
+#else
+#include "storage/relfilenode.h"
+typedef RelFileNode RelFileLocator;
+typedef Oid RelFileNumber;
+
+#define spcOid						spcNode
+#define dbOid						dbNode
+#define relNumber					relNode
+#define rd_locator					rd_node
+#define RelFileLocatorEquals(a, b)	RelFileNodeEquals(a, b)
+#define RelationMapOidToFilenumber(relation, shared) \
+	RelationMapOidToFilenode(relation, shared)
+#define InitBufferTag(tag, locator, fork, block) \
+	INIT_BUFFERTAG(*(tag), *(locator), fork, block)
+#define BufferTagsEqual(a, b)		BUFFERTAGS_EQUAL(*(a), *(b))
+#define BufTagGetRelFileLocator(tag)	((tag)->rnode)
+#define BufTagGetForkNum(tag)		((tag)->forkNum)
+#endif
+
+/* 16 (commit 0c679464a) tells how many kinds of process there are. */
+#if PG_VERSION_NUM < 160000
+#define BACKEND_NUM_TYPES	(B_LOGGER + 1)
+#endif
+
+/* 17 (commit 024c52111) has one number for both kinds of process. */
+#if PG_VERSION_NUM < 170000
+#define INVALID_PROC_NUMBER InvalidBackendId
+#define ProcNumberForTempRelations() BackendIdForTempRelations()
+#endif
+
+/*
+ * The path of a fork's first file into char[MAXPGPATH].  Before 18 the server
+ * allocates what it returns.
+ */
+extern void pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork);
+
+/*
+ * After an error: what a process that writes buffers has under way and no
+ * resource owner knows of.
+ */
+extern void pgscale_abort_io(void);
+
+/*
+ * Pages that processes other than bgwriter and checkpointer have written since
+ * the server's statistics began, those of pgscale's writers not counted.  15
+ * knows only the sum of both, and counts extending a file as well.
+ */
+extern int64 pgscale_backend_writes(int64 own_writes);
+
+/* 16 dropped the n_ from the names of what it counts of a database. */
+#if PG_VERSION_NUM < 160000
+#define xact_commit					n_xact_commit
+#define xact_rollback				n_xact_rollback
+#endif
+
+/*
+ * What the majors count in different places; -1 where one does not.  17 (commit
+ * 96f052613) gave the checkpointer's counts other names and dropped what backends
+ * wrote, which 16 (commit 9c4edd8f6) has by kind of process and context; 18
+ * (commit a051e71e2) moved there what was written and flushed of WAL.
+ */
+typedef struct PgscaleStats
+{
+	int64		checkpoints_timed;
+	int64		checkpoints_requested;
+	int64		checkpoint_buffers;
+	int64		checkpoint_write_ms;
+	int64		checkpoint_sync_ms;
+	int64		backend_buffers;
+	int64		backend_ring_buffers;
+	int64		backend_ring_reads;
+	int64		backend_fsyncs;
+	int64		wal_records;
+	int64		wal_pages;
+	int64		wal_bytes;
+	int64		wal_buffers_full;
+	int64		wal_writes;
+	int64		wal_written_bytes;
+	int64		wal_syncs;
+	int64		wal_write_us;
+	int64		wal_sync_us;
+} PgscaleStats;
+
+extern void pgscale_stats_read(PgscaleStats *stats);
+
+/* Of one database; false if it has no counts, as one that was dropped. */
+typedef struct PgscaleDatabaseStats
+{
+	int64		commits;
+	int64		rollbacks;
+	int64		blocks_read;
+	int64		blocks_hit;
+	int64		temp_bytes;
+} PgscaleDatabaseStats;
+
+extern bool pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats);
+
+/* The SLRUs that have a setting in 17, by the names of pg_stat_slru. */
+#if PG_VERSION_NUM >= 170000
+#define PGSCALE_SLRU_XACT			"transaction"
+#define PGSCALE_SLRU_SUBTRANS		"subtransaction"
+#define PGSCALE_SLRU_OFFSET			"multixact_offset"
+#define PGSCALE_SLRU_MEMBER			"multixact_member"
+#else
+#define PGSCALE_SLRU_XACT			"Xact"
+#define PGSCALE_SLRU_SUBTRANS		"Subtrans"
+#define PGSCALE_SLRU_OFFSET			"MultiXactOffset"
+#define PGSCALE_SLRU_MEMBER			"MultiXactMember"
+#endif
+
+/* The server's major, for what is said about it. */
+#define PGSCALE_MAJOR_NUMBER		(PG_VERSION_NUM / 10000)
+
+/*
+ * Has these counts brought up to date, soon.  Before 16 the checkpointer
+ * collects them and hands them on only when something wakes it.
+ */
+extern void pgscale_refresh_backend_writes(void);
+
+/*
+ * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
+ * names the latter smgrdestroyall().
+ */
+extern void pgscale_smgr_release_all(void);
+
+/*
+ * Which file of a relation a name within its folder stands for, if any; not
+ * those of temporary relations.  Before 17 the server tells where the number
+ * ends, and nothing of the segment.
+ */
+extern bool pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork,
+								  uint32 *segment);
+
+/*
+ * Does the server read and write data past the kernel's cache?  16 (commit
+ * d4e71df6d) can, and then does not take requests to write that cache back.
+ */
+extern bool pgscale_direct_data(void);
+
+/*
+ * The setting of this name, NULL if there is none.  16 (commit f13b2088f) exports
+ * what looks one up.
+ */
+struct config_generic;
+extern struct config_generic *pgscale_find_setting(const char *name);
+
+#endif							/* PGSCALE_BASE_PG_COMPAT_H */

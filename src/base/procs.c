@@ -1,0 +1,322 @@
+/*-------------------------------------------------------------------------
+ *
+ * procs.c
+ *	  Reads PGPROC and PgBackendStatus of other processes.
+ *
+ * The wait event lies in a process' PGPROC, what it executes in its
+ * PgBackendStatus.  Both are plain shared memory, so reading them costs the
+ * other process nothing but a shared cache line, and no lock is taken: a lock
+ * such as ProcArrayLock is the very thing a busy server waits for.
+ *
+ * The order of the reads matters.  The wait event comes first, the state
+ * after it: a backend that finishes its statement sets its state to idle and
+ * only then waits for its client, so in the other order a backend that became
+ * busy between the reads would look idle and not waiting, and CPU time would
+ * be lost.  The pid is read again last, so that a slot that was handed to
+ * another process meanwhile is not mixed up with it.
+ *
+ * A status entry is read by its change count's protocol (see
+ * utils/backend_status.h).  An unchanged even count means an unchanged entry,
+ * which spares the other fields' cache lines at the next read.
+ *
+ * Whether a slot is in use is told by its latch's owner: before 17 a PGPROC
+ * keeps its pid when its process exits.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/lwlock.h"
+
+#include "base/pg_compat.h"
+#include "base/procs.h"
+
+/*
+ * A status entry is written in well under a microsecond.  If that takes longer
+ * its process is off its CPU just there, for milliseconds maybe.
+ */
+#define MAX_RETRIES 100
+
+int
+pgscale_procs_count(void)
+{
+	return (int) ProcGlobal->allProcCount;
+}
+
+bool
+pgscale_procs_in_use(int slot)
+{
+	return ((volatile PGPROC *) &ProcGlobal->allProcs[slot])->procLatch.owner_pid != 0;
+}
+
+void
+pgscale_procs_prefetch(int slot)
+{
+	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
+}
+
+int
+pgscale_procs_self(void)
+{
+	return MyProcNumber;
+}
+
+/*
+ * Copies the entry's fields that we want.  Returns false, and leaves them as
+ * they were, if the entry was being written all the time.
+ */
+static bool
+copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid,
+			uint64 *retries)
+{
+	for (int i = 0; i < MAX_RETRIES; i++)
+	{
+		PgscaleProc seen = *proc;
+		int			before,
+					after;
+
+		pgstat_begin_read_activity(status, before);
+		*status_pid = status->st_procpid;
+		seen.kind = (PgscaleProcKind) status->st_backendType;
+		seen.state = (uint8) status->st_state;
+		seen.datid = status->st_databaseid;
+		seen.userid = status->st_userid;
+		seen.queryid = pgscale_query_id(status->st_query_id);
+		seen.activity_start = status->st_activity_start_timestamp;
+		pgstat_end_read_activity(status, after);
+
+		if (pgstat_read_activity_complete(before, after))
+		{
+			seen.changecount = before;
+			*proc = seen;
+			return true;
+		}
+		(*retries)++;
+	}
+	*status_pid = 0;
+	return false;
+}
+
+/*
+ * A parallel worker counts for the statement of its leader.  Those of a query
+ * carry its identifier, those that build an index carry none before 18.
+ */
+static void
+adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc,
+			 uint64 *retries)
+{
+	ptrdiff_t	slot = leader - ProcGlobal->allProcs;
+	PgBackendStatus *status;
+	PgscaleProc seen = {0};
+	int			pid;
+
+	if (slot < 0 || slot >= ProcGlobal->allProcCount)
+		return;
+
+	proc->kind = PGSCALE_PROC_PARALLEL;
+	proc->leader_slot = (int) slot;
+	proc->leader_pid = leader->procLatch.owner_pid;
+	status = array ? pgscale_status_of(array, (ProcNumber) slot) : NULL;
+	if (status && copy_status(status, &seen, &pid, retries) &&
+		pid == proc->leader_pid && seen.queryid != 0)
+		proc->queryid = seen.queryid;
+}
+
+bool
+pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
+{
+	static PgBackendStatus *array = NULL;
+	volatile PGPROC *pgproc = &ProcGlobal->allProcs[slot];
+	PgBackendStatus *status;
+	PGPROC	   *leader;
+	PgscaleProc seen;
+	int			status_pid = 0;
+	int			pid;
+
+	pid = pgproc->procLatch.owner_pid;
+	if (pid == 0)
+	{
+		*changed = (proc->pid != 0);
+		proc->pid = 0;
+		return false;
+	}
+
+	proc->wait_event = pgproc->wait_event_info;
+	pg_read_barrier();
+
+	if (array == NULL)
+		array = pgscale_status_array();
+	status = array ? pgscale_status_of(array, slot) : NULL;
+
+	*changed = true;
+	if (status && proc->pid == pid && proc->changecount != 0 &&
+		((volatile PgBackendStatus *) status)->st_changecount == proc->changecount)
+	{
+		*changed = false;
+		return true;
+	}
+
+	seen = *proc;
+	if (status && !copy_status(status, &seen, &status_pid, retries) &&
+		proc->pid == pid)
+	{
+		/* In the middle of a change: what it was is the best guess. */
+		*changed = false;
+		return true;
+	}
+
+	if (status_pid == pid)
+		*proc = seen;
+	else
+	{
+		/* No entry yet, or none any more: then we may know what it was. */
+		if (proc->pid != pid)
+		{
+			proc->kind = (PgscaleProcKind) B_INVALID;
+			proc->datid = pgproc->databaseId;
+			proc->userid = pgproc->roleId;
+		}
+		proc->state = STATE_UNDEFINED;
+		proc->queryid = 0;
+		proc->activity_start = 0;
+		proc->changecount = 0;
+	}
+
+	proc->leader_pid = 0;
+	proc->leader_slot = -1;
+
+	/* A leader is a member of its own group, and no parallel worker. */
+	leader = pgproc->lockGroupLeader;
+	if (leader != NULL && leader != (PGPROC *) pgproc &&
+		proc->kind == (PgscaleProcKind) B_BG_WORKER)
+		adopt_leader(array, leader, proc, retries);
+
+	proc->session = (proc->kind == (PgscaleProcKind) B_BACKEND ||
+					 proc->kind == PGSCALE_PROC_PARALLEL);
+	proc->running = (proc->state == STATE_RUNNING || proc->state == STATE_FASTPATH);
+
+	pg_read_barrier();
+	proc->pid = pid;
+	if (pgproc->procLatch.owner_pid != pid)
+	{
+		proc->pid = 0;
+		return false;
+	}
+	return true;
+}
+
+bool
+pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
+{
+	PgBackendStatus *array = pgscale_status_array();
+	PgBackendStatus *status = array ? pgscale_status_of(array, slot) : NULL;
+
+	if (status == NULL || proc->changecount == 0)
+		return false;
+	mark->wait_event_at = &ProcGlobal->allProcs[slot].wait_event_info;
+	mark->changecount_at = &status->st_changecount;
+	mark->wait_event = proc->wait_event;
+	mark->changecount = proc->changecount;
+	return true;
+}
+
+bool
+pgscale_proc_is_worker(PgscaleProcKind kind)
+{
+	return kind == (PgscaleProcKind) B_BG_WORKER ||
+		(kind >= PGSCALE_PROC_FIRST_TYPE && kind < PGSCALE_PROC_FIRST_TYPE + PGSCALE_PROC_TYPES);
+}
+
+const char *
+pgscale_proc_kind_name(PgscaleProcKind kind)
+{
+	if (kind == PGSCALE_PROC_PARALLEL)
+		return "parallel worker";
+	if (kind == (PgscaleProcKind) B_INVALID)
+		return "unknown";
+	return GetBackendTypeDesc((BackendType) kind);
+}
+
+/* As pg_stat_activity.state; NULL where a process reports none. */
+const char *
+pgscale_proc_state_name(uint8 state)
+{
+	switch ((BackendState) state)
+	{
+		case STATE_UNDEFINED:
+			return NULL;
+		case STATE_IDLE:
+			return "idle";
+		case STATE_RUNNING:
+			return "active";
+		case STATE_IDLEINTRANSACTION:
+			return "idle in transaction";
+		case STATE_FASTPATH:
+			return "fastpath function call";
+		case STATE_IDLEINTRANSACTION_ABORTED:
+			return "idle in transaction (aborted)";
+		case STATE_DISABLED:
+			return "disabled";
+		default:				/* 18 has STATE_STARTING */
+			return "starting";
+	}
+}
+
+const char *
+pgscale_wait_event_type(uint32 wait_event)
+{
+	if (wait_event == PGSCALE_WAIT_CPU)
+		return "CPU";
+	if (wait_event == PGSCALE_WAIT_OTHER)
+		return "Other";
+	return pgstat_get_wait_event_type(wait_event);
+}
+
+const char *
+pgscale_wait_event_name(uint32 wait_event)
+{
+	if (wait_event == PGSCALE_WAIT_CPU)
+		return "CPU";
+	if (wait_event == PGSCALE_WAIT_OTHER)
+		return "Other";
+	return pgstat_get_wait_event(wait_event);
+}
+
+/*
+ * The Activity class is a server process' main loop, and an extension's worker
+ * waits in its own main loop for most of its life.  Two events of the Client
+ * class are the same for a session and for a walsender.
+ */
+bool
+pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
+{
+	uint32		class = wait_event & PGSCALE_WAIT_CLASS;
+
+	return class == PG_WAIT_ACTIVITY ||
+		(class == PG_WAIT_EXTENSION && pgscale_proc_is_worker(kind)) ||
+		wait_event == WAIT_EVENT_CLIENT_READ ||
+		wait_event == PGSCALE_WAIT_WAL_SENDER_IDLE;
+}
+
+/*
+ * Only numbers up to the built-in ones are the same after a restart.  The
+ * lock tranches' last one stands for unknown: its name is "extension".  Classes
+ * beyond the server's common ones have numbers that are given out as they are
+ * needed, too.
+ */
+uint32
+pgscale_wait_event_durable(uint32 wait_event)
+{
+	if (wait_event == PGSCALE_WAIT_OTHER)
+		return wait_event;
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_EXTENSION)
+		return PG_WAIT_EXTENSION;
+	if ((wait_event & PGSCALE_WAIT_CLASS) > PG_WAIT_IO)
+		return PGSCALE_WAIT_OTHER;
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LWLOCK &&
+		(wait_event & ~PGSCALE_WAIT_CLASS) >= LWTRANCHE_FIRST_USER_DEFINED)
+		return PG_WAIT_LWLOCK | UINT16_MAX;
+	return wait_event;
+}

@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * procs.h
+ *	  What other processes of the server do now, read without a lock.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_PROCS_H
+#define PGSCALE_BASE_PROCS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+
+/*
+ * What a process is: the server's BackendType, with parallel workers told
+ * from other background workers.  Stable within a major version.
+ */
+typedef uint8 PgscaleProcKind;
+
+#define PGSCALE_PROC_PARALLEL	((PgscaleProcKind) 0xFE)
+
+/* Where background workers are told by their type, each type is a kind from here on. */
+#define PGSCALE_PROC_FIRST_TYPE ((PgscaleProcKind) 0x40)
+#define PGSCALE_PROC_TYPES		128
+
+/* A background worker of any type, but for parallel ones? */
+extern bool pgscale_proc_is_worker(PgscaleProcKind kind);
+
+/*
+ * One process.  Reading the same slot into the same struct again is cheap as
+ * long as the process only changes its wait event.
+ */
+typedef struct PgscaleProc
+{
+	int			pid;			/* 0: never read, or no process there */
+	uint32		wait_event;		/* as in PGPROC; 0: not waiting */
+	PgscaleProcKind kind;
+	bool		session;		/* a client backend or its parallel worker */
+	bool		running;		/* executing a statement */
+	uint8		state;			/* BackendState */
+	int			leader_pid;		/* of a parallel worker, else 0 */
+	int			leader_slot;	/* likewise, else -1 */
+	Oid			datid;			/* InvalidOid if none */
+	Oid			userid;			/* InvalidOid if none */
+	int64		queryid;		/* of the top-level statement that is running
+								 * or ran last; 0 if unknown */
+	TimestampTz activity_start;
+	int			changecount;	/* of the status entry when it was read */
+} PgscaleProc;
+
+/* The identifier of the statement that is running, or 0. */
+static inline int64
+pgscale_proc_running_queryid(const PgscaleProc *proc)
+{
+	return proc->running ? proc->queryid : 0;
+}
+
+/* Slots are 0 .. pgscale_procs_count() - 1. */
+extern int	pgscale_procs_count(void);
+
+/* Is a process there?  One cache line, which the other one has fetched. */
+extern bool pgscale_procs_in_use(int slot);
+extern void pgscale_procs_prefetch(int slot);
+
+/*
+ * Reads a slot.  Returns false if no process is there.  *changed tells whether
+ * anything but the wait event differs from what *proc held; *retries is
+ * incremented for every torn read.
+ */
+extern bool pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries);
+
+/*
+ * Where a process shows that it does something else than when it was read.
+ * Asking that takes two cache lines and no call.
+ */
+typedef struct PgscaleProcMark
+{
+	const volatile uint32 *wait_event_at;
+	const volatile int *changecount_at;
+	uint32		wait_event;
+	int			changecount;
+} PgscaleProcMark;
+
+/* Returns false if the process does not show it. */
+extern bool pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark);
+
+/*
+ * Is it the same process, in the same wait, at the same statement?  A process
+ * that ends changes its status, too.
+ */
+static inline bool
+pgscale_proc_same(const PgscaleProcMark *mark)
+{
+	uint32		wait_event = *mark->wait_event_at;
+
+	pg_read_barrier();
+	return wait_event == mark->wait_event &&
+		*mark->changecount_at == mark->changecount;
+}
+
+/* Makes the cache fetch what the question will need. */
+static inline void
+pgscale_proc_prefetch(const PgscaleProcMark *mark)
+{
+	__builtin_prefetch((const void *) mark->wait_event_at);
+	__builtin_prefetch((const void *) mark->changecount_at);
+}
+
+/* The slot of the calling process. */
+extern int	pgscale_procs_self(void);
+
+extern const char *pgscale_proc_kind_name(PgscaleProcKind kind);
+extern const char *pgscale_proc_state_name(uint8 state);
+
+/*
+ * Wait events as pgscale counts them: the server's numbers, 0 for a running
+ * session that waits for nothing, and one for what has no row of its own.
+ */
+/* The bits of a wait event's number that are its class. */
+#define PGSCALE_WAIT_CLASS	((uint32) 0xFF000000)
+
+#define PGSCALE_WAIT_CPU	((uint32) 0)
+#define PGSCALE_WAIT_OTHER	((uint32) 0xFFFFFFFF)
+
+extern const char *pgscale_wait_event_type(uint32 wait_event);
+extern const char *pgscale_wait_event_name(uint32 wait_event);
+
+/* Waiting for something to do, as opposed to waiting while doing it. */
+extern bool pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event);
+
+/*
+ * The number under which an event can be kept beyond a restart: extensions'
+ * own events and lock tranches get theirs anew each time.
+ */
+extern uint32 pgscale_wait_event_durable(uint32 wait_event);
+
+#endif							/* PGSCALE_BASE_PROCS_H */

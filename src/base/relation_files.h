@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * relation_files.h
+ *	  The files that a relation's forks lie in, by path and past smgr.
+ *
+ * Nothing is locked, so a file may be gone or another relation's by the next
+ * moment: good for looking at what the kernel has of it, and for hints to it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_RELATION_FILES_H
+#define PGSCALE_BASE_RELATION_FILES_H
+
+#include "postgres.h"
+
+#include "common/relpath.h"
+
+#include "base/pg_compat.h"
+
+#define PGSCALE_SEGMENT_BYTES ((off_t) RELSEG_SIZE * BLCKSZ)
+
+/* A segment's path, relative to the data directory; path is char[MAXPGPATH]. */
+extern void pgscale_relfile_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork,
+								 uint32 segment);
+
+/* A transient descriptor to read, or -1 with errno, ENOENT when it is gone. */
+extern int	pgscale_relfile_open(const char *path);
+
+/*
+ * The folder that the databases' folders of a tablespace lie in, likewise; other
+ * than pg_global.
+ */
+extern void pgscale_tablespace_folder(char *path, Oid tablespace);
+
+#endif							/* PGSCALE_BASE_RELATION_FILES_H */

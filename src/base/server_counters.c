@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_counters.c
+ *	  The server's cumulative statistics, read anywhere.
+ *
+ * The statistics are in shared memory.  The server's functions copy each entry
+ * that they are asked for into a snapshot that lasts until the end of the
+ * transaction, if not of all entries at once.  A background worker has no
+ * transaction, so the snapshot is thrown away before and after.
+ *
+ * Locking: the server's, of one entry at a time.  Backends report at most once
+ * a second, and when they become idle: two readings need to be seconds apart.
+ *
+ * Failure: an error, such as no memory, is the caller's.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "pgstat.h"
+
+#include "base/pg_compat.h"
+#include "base/server_counters.h"
+
+#define NCOUNTERS	(sizeof(PgscaleCounters) / sizeof(int64))
+
+/*
+ * Statistics as of now, of what is asked for alone: to copy those of all the
+ * server's tables, which stats_fetch_consistency may ask for, takes too long.
+ * Returns what to hand to end_reading().
+ */
+static int
+begin_reading(void)
+{
+	int			consistency = pgstat_fetch_consistency;
+
+	pgstat_clear_snapshot();
+	pgstat_fetch_consistency = PGSTAT_FETCH_CONSISTENCY_CACHE;
+	return consistency;
+}
+
+static void
+end_reading(int consistency)
+{
+	pgstat_fetch_consistency = consistency;
+	pgstat_clear_snapshot();
+}
+
+/* Counts of a database when it was last looked at; in the place that it has in the caller's list. */
+typedef struct Seen
+{
+	Oid			database;		/* invalid: not yet */
+	PgscaleDatabaseStats stats;
+} Seen;
+
+static Seen seen[PGSCALE_DATABASES];
+
+/* By all databases, each from when it was first looked at. */
+static PgscaleDatabaseStats counted;
+
+/* Adds what happened from one to the other; less than nothing if they were reset. */
+static void
+count_difference(const PgscaleDatabaseStats *before, const PgscaleDatabaseStats *after)
+{
+	counted.commits += after->commits - before->commits;
+	counted.rollbacks += after->rollbacks - before->rollbacks;
+	counted.blocks_read += after->blocks_read - before->blocks_read;
+	counted.blocks_hit += after->blocks_hit - before->blocks_hit;
+	counted.temp_bytes += after->temp_bytes - before->temp_bytes;
+}
+
+/*
+ * A database's past is none of what happens now, and one that is dropped takes
+ * none of that back: where databases come and go all the time, a plain sum of
+ * their counts would tell nothing.
+ */
+static void
+count_databases(const Oid *databases, int ndatabases)
+{
+	for (int i = 0; i < Min(ndatabases, PGSCALE_DATABASES); i++)
+	{
+		PgscaleDatabaseStats stats;
+
+		/* false for one that has been dropped */
+		if (!pgscale_database_stats_read(databases[i], &stats))
+		{
+			seen[i].database = InvalidOid;
+			continue;
+		}
+		if (seen[i].database == databases[i])
+			count_difference(&seen[i].stats, &stats);
+		seen[i].database = databases[i];
+		seen[i].stats = stats;
+	}
+}
+
+int64
+pgscale_counters_transactions(const Oid *databases, int ndatabases)
+{
+	int			consistency = begin_reading();
+
+	PG_TRY();
+	{
+		count_databases(databases, ndatabases);
+	}
+	PG_FINALLY();
+	{
+		end_reading(consistency);
+	}
+	PG_END_TRY();
+	return counted.commits + counted.rollbacks;
+}
+
+static void
+read_databases(PgscaleCounters *counters, const Oid *databases, int ndatabases)
+{
+	count_databases(databases, ndatabases);
+	counters->commits = counted.commits;
+	counters->rollbacks = counted.rollbacks;
+	counters->blocks_read = counted.blocks_read;
+	counters->blocks_hit = counted.blocks_hit;
+	counters->temp_bytes = counted.temp_bytes;
+}
+
+static void
+read_slru(const char *name, int64 *hits, int64 *reads)
+{
+	const PgStat_SLRUStats *stats = &pgstat_fetch_slru()[pgstat_get_slru_index(name)];
+
+	*hits = stats->blocks_hit;
+	*reads = stats->blocks_read;
+}
+
+static void
+read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
+{
+	const PgStat_BgWriterStats *bgwriter = pgstat_fetch_stat_bgwriter();
+	PgscaleStats stats;
+
+	memset(counters, 0, sizeof(*counters));
+	read_databases(counters, databases, ndatabases);
+
+	pgscale_stats_read(&stats);
+	counters->checkpoints_timed = stats.checkpoints_timed;
+	counters->checkpoints_requested = stats.checkpoints_requested;
+	counters->checkpoint_buffers = stats.checkpoint_buffers;
+	counters->checkpoint_write_ms = stats.checkpoint_write_ms;
+	counters->checkpoint_sync_ms = stats.checkpoint_sync_ms;
+	counters->bgwriter_buffers = bgwriter->buf_written_clean;
+	counters->bgwriter_stopped = bgwriter->maxwritten_clean;
+	counters->buffers_allocated = bgwriter->buf_alloc;
+	counters->backend_buffers = stats.backend_buffers;
+	counters->backend_ring_buffers = stats.backend_ring_buffers;
+	counters->backend_ring_reads = stats.backend_ring_reads;
+	counters->backend_fsyncs = stats.backend_fsyncs;
+	counters->wal_records = stats.wal_records;
+	counters->wal_pages = stats.wal_pages;
+	counters->wal_bytes = stats.wal_bytes;
+	counters->wal_buffers_full = stats.wal_buffers_full;
+	counters->wal_writes = stats.wal_writes;
+	counters->wal_written_bytes = stats.wal_written_bytes;
+	counters->wal_syncs = stats.wal_syncs;
+	counters->wal_write_us = stats.wal_write_us;
+	counters->wal_sync_us = stats.wal_sync_us;
+	counters->wal_position = RecoveryInProgress() ? -1 : (int64) GetXLogWriteRecPtr();
+
+	read_slru(PGSCALE_SLRU_XACT, &counters->xact_hits, &counters->xact_reads);
+	read_slru(PGSCALE_SLRU_SUBTRANS, &counters->subtrans_hits, &counters->subtrans_reads);
+	read_slru(PGSCALE_SLRU_OFFSET, &counters->offset_hits, &counters->offset_reads);
+	read_slru(PGSCALE_SLRU_MEMBER, &counters->member_hits, &counters->member_reads);
+}
+
+void
+pgscale_counters_read(PgscaleCounters *counters, const Oid *databases, int ndatabases)
+{
+	int			consistency = begin_reading();
+
+	PG_TRY();
+	{
+		read_all(counters, databases, ndatabases);
+	}
+	PG_FINALLY();
+	{
+		end_reading(consistency);
+	}
+	PG_END_TRY();
+}
+
+bool
+pgscale_counters_between(const PgscaleCounters *before, const PgscaleCounters *after,
+						 PgscaleCounters *difference)
+{
+	const int64 *from = (const int64 *) before;
+	const int64 *to = (const int64 *) after;
+	int64	   *d = (int64 *) difference;
+
+	for (int i = 0; i < NCOUNTERS; i++)
+	{
+		if (to[i] < from[i])
+			return false;
+		d[i] = from[i] < 0 ? -1 : to[i] - from[i];
+	}
+	return true;
+}
+
+void
+pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *counters)
+{
+	int64	   *to = (int64 *) sum;
+	const int64 *from = (const int64 *) counters;
+
+	for (int i = 0; i < NCOUNTERS; i++)
+		to[i] = to[i] < 0 || from[i] < 0 ? -1 : to[i] + from[i];
+}

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_counters.h
+ *	  The server's cumulative statistics, in one struct on every major.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_SERVER_COUNTERS_H
+#define PGSCALE_BASE_SERVER_COUNTERS_H
+
+#include "postgres.h"
+
+/* So many databases are counted at most. */
+#define PGSCALE_DATABASES	256
+
+/*
+ * Each -1 where this major, or this server, does not count it.  Nothing but
+ * int64: they are summed and compared as an array.
+ */
+typedef struct PgscaleCounters
+{
+	int64		commits;		/* of the given databases, since this process
+								 * first read them, as this group */
+	int64		rollbacks;
+	int64		blocks_read;
+	int64		blocks_hit;
+	int64		temp_bytes;
+
+	int64		checkpoints_timed;
+	int64		checkpoints_requested;
+	int64		checkpoint_buffers;
+	int64		checkpoint_write_ms;
+	int64		checkpoint_sync_ms;
+
+	int64		bgwriter_buffers;
+	int64		bgwriter_stopped;	/* maxwritten_clean */
+	int64		buffers_allocated;
+	int64		backend_buffers;	/* written by client backends that needed
+									 * the room; before 16 all that they
+									 * wrote, even to extend tables */
+	int64		backend_ring_buffers;	/* and by COPY, VACUUM and the like */
+	int64		backend_ring_reads; /* read by sequential scans and the like */
+	int64		backend_fsyncs;
+
+	int64		wal_records;
+	int64		wal_pages;		/* full-page images */
+	int64		wal_bytes;
+	int64		wal_buffers_full;
+	int64		wal_writes;
+	int64		wal_written_bytes;
+	int64		wal_syncs;
+	int64		wal_write_us;	/* 0 unless the server measures it */
+	int64		wal_sync_us;
+	int64		wal_position;	/* up to where WAL was written */
+
+	int64		xact_hits;		/* of the caches that have a setting in 17 */
+	int64		xact_reads;
+	int64		subtrans_hits;
+	int64		subtrans_reads;
+	int64		offset_hits;
+	int64		offset_reads;
+	int64		member_hits;
+	int64		member_reads;
+} PgscaleCounters;
+
+/*
+ * Reads them as of now; anywhere, also outside of a transaction.  This, and
+ * pgscale_counters_transactions(), discard the snapshot of statistics that a
+ * transaction has taken, and go by a database's place in the list: it must keep
+ * it, until another one replaces it.
+ */
+extern void pgscale_counters_read(PgscaleCounters *counters, const Oid *databases, int ndatabases);
+
+/* after - before; false if one of them fell, as by a reset. */
+extern bool pgscale_counters_between(const PgscaleCounters *before, const PgscaleCounters *after,
+									 PgscaleCounters *difference);
+extern void pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *counters);
+
+/* Commits and rollbacks of these databases alone; cheaper.  Falls by a reset. */
+extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
+
+#endif							/* PGSCALE_BASE_SERVER_COUNTERS_H */

@@ -1,0 +1,376 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_buffers.c
+ *	  Shared buffers from outside: the only file that knows their headers.
+ *
+ * Looking at headers takes no lock: their state is one atomic word.  The tag
+ * beside it is read without its lock and may be torn or change the next
+ * moment; whatever acts on a page checks it again under the header's lock.
+ *
+ * The freelist.  A backend that needs a buffer takes the first one there whose
+ * pin and usage counts are zero, valid or not, and throws the others off the
+ * list; only when the list is empty does it run the clock sweep.  So a buffer
+ * that is put there with its page still in it loses nothing: until it is taken,
+ * the page is found as ever, and if it is used meanwhile, it stays.
+ *
+ * Writing is FlushOneBuffer(), with what the server demands of its callers: a
+ * pin, got by ReadRecentBuffer(), which checks the tag under the header's lock
+ * and leaves the usage count alone, and a share lock on the content.  Neither
+ * is waited for: others' work comes first.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/s_lock.h"
+#include "storage/smgr.h"
+
+#include "base/shared_buffers.h"
+
+/* Holds a page, fully read. */
+#define HOLDS_PAGE		(BM_VALID | BM_TAG_VALID)
+
+/*
+ * A tally counts by the bits of the state from the usage count up to
+ * BM_TAG_VALID, and by whether there is a pin: no branch, and one counter a
+ * header.
+ */
+#define TALLY_BITS		(BUF_USAGECOUNT_MASK | BM_LOCKED | BM_DIRTY | HOLDS_PAGE)
+#define TALLY_PINNED	((TALLY_BITS >> BUF_USAGECOUNT_SHIFT) + 1)
+
+StaticAssertDecl(TALLY_PINNED * 2 == lengthof(((PgscaleTally *) 0)->seen),
+				 "a tally's counters are those that its bits tell apart");
+StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
+				 "usage counts end where the server's do");
+
+/* A header is locked for some instructions: some microseconds are enough. */
+#define READ_RETRIES	100
+
+bool
+pgscale_page_same_fork(const PgscalePage *a, const PgscalePage *b)
+{
+	return a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
+}
+
+bool
+pgscale_page_equal(const PgscalePage *a, const PgscalePage *b)
+{
+	return a->block == b->block && pgscale_page_same_fork(a, b);
+}
+
+int
+pgscale_page_compare(const void *a, const void *b)
+{
+	const PgscalePage *x = a;
+	const PgscalePage *y = b;
+	int			order = memcmp(&x->locator, &y->locator, sizeof(RelFileLocator));
+
+	if (order != 0)
+		return order;
+	if (x->fork != y->fork)
+		return x->fork < y->fork ? -1 : 1;
+	if (x->block != y->block)
+		return x->block < y->block ? -1 : 1;
+	return 0;
+}
+
+static void
+make_tag(BufferTag *tag, const PgscalePage *page)
+{
+	InitBufferTag(tag, &page->locator, page->fork, page->block);
+}
+
+uint32
+pgscale_page_hash(const PgscalePage *page)
+{
+	BufferTag	tag;
+
+	make_tag(&tag, page);
+	return BufTableHashCode(&tag);
+}
+
+/* What a state says, and the list. */
+static void
+describe(int buf, uint32 state, PgscaleBuffer *buffer)
+{
+	buffer->state = state;
+	buffer->usage = BUF_STATE_GET_USAGECOUNT(state);
+	buffer->valid = (state & HOLDS_PAGE) == HOLDS_PAGE;
+	buffer->dirty = (state & BM_DIRTY) != 0;
+	buffer->pinned = BUF_STATE_GET_REFCOUNT(state) != 0;
+	buffer->busy = (state & (BM_LOCKED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER)) != 0;
+	buffer->listed = pgscale_buffer_listed(buf);
+}
+
+void
+pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
+{
+	describe(buf, pg_atomic_read_u32(&GetBufferDescriptor(buf)->state), buffer);
+}
+
+void
+pgscale_buffer_page(int buf, PgscalePage *page)
+{
+	volatile BufferDesc *desc = GetBufferDescriptor(buf);
+	BufferTag	tag = desc->tag;
+
+	page->locator = BufTagGetRelFileLocator(&tag);
+	page->fork = BufTagGetForkNum(&tag);
+	page->block = tag.blockNum;
+}
+
+/*
+ * A tag changes only while the header is locked, and until the new page has
+ * been read the buffer is not valid.  So the tag belongs to the state if the
+ * buffer is valid and not locked both before and after; pins and usage counts,
+ * which change all the time on a busy page, do not matter.
+ */
+bool
+pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
+{
+	BufferDesc *desc = GetBufferDescriptor(buf);
+
+	for (int i = 0; i < READ_RETRIES; i++)
+	{
+		uint32		before = pg_atomic_read_u32(&desc->state);
+
+		if ((before & HOLDS_PAGE) != HOLDS_PAGE)
+			return false;
+		if ((before & BM_LOCKED) == 0)
+		{
+			uint32		after;
+
+			pg_read_barrier();
+			pgscale_buffer_page(buf, page);
+			pg_read_barrier();
+			after = pg_atomic_read_u32(&desc->state);
+			if ((after & (HOLDS_PAGE | BM_LOCKED)) == HOLDS_PAGE)
+			{
+				describe(buf, after, buffer);
+				return true;
+			}
+		}
+		SPIN_DELAY();
+	}
+	return false;
+}
+
+static inline void
+tally(PgscaleTally *t, int buf)
+{
+	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+	uint32		kind = (state & TALLY_BITS) >> BUF_USAGECOUNT_SHIFT;
+
+	t->seen[kind + (BUF_STATE_GET_REFCOUNT(state) != 0) * TALLY_PINNED]++;
+}
+
+void
+pgscale_tally_range(PgscaleTally *t, int first, int count)
+{
+	for (int buf = first; buf < first + count; buf++)
+		tally(t, buf);
+}
+
+void
+pgscale_tally_some(PgscaleTally *t, const int *bufs, int count)
+{
+	for (int i = 0; i < count; i++)
+		tally(t, bufs[i]);
+}
+
+void
+pgscale_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
+{
+	memset(usage, 0, sizeof(PgscaleUsage));
+	for (uint32 i = 0; i < lengthof(t->seen); i++)
+	{
+		const uint32 state = (i % TALLY_PINNED) << BUF_USAGECOUNT_SHIFT;
+		const bool	pinned = i >= TALLY_PINNED;
+		const int	count = Min(BUF_STATE_GET_USAGECOUNT(state), PGSCALE_MAX_USAGE);
+		PgscaleUsageCounts *of = &usage->of[(state & HOLDS_PAGE) == HOLDS_PAGE ? count : PGSCALE_NO_PAGE];
+
+		usage->buffers += t->seen[i];
+		of->buffers += t->seen[i];
+		if (state & BM_DIRTY)
+			of->dirty += t->seen[i];
+		if (pinned)
+			of->pinned += t->seen[i];
+		else
+			usage->unpinned[count] += t->seen[i];
+	}
+}
+
+int
+pgscale_buffer_find(const PgscalePage *page)
+{
+	BufferTag	tag;
+	uint32		hash;
+	LWLock	   *lock;
+	int			buf;
+
+	make_tag(&tag, page);
+	hash = BufTableHashCode(&tag);
+	lock = BufMappingPartitionLock(hash);
+
+	LWLockAcquire(lock, LW_SHARED);
+	buf = BufTableLookup(&tag, hash);
+	LWLockRelease(lock);
+	return buf;
+}
+
+bool
+pgscale_buffer_listed(int buf)
+{
+	volatile BufferDesc *desc = GetBufferDescriptor(buf);
+
+	return desc->freeNext != FREENEXT_NOT_IN_LIST;
+}
+
+bool
+pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
+{
+	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+
+	*tagged = (state & BM_TAG_VALID) != 0;
+	*checkpoint = (state & BM_CHECKPOINT_NEEDED) != 0;
+	return (state & BM_DIRTY) != 0;
+}
+
+/* As the server's own changes of a count: one CAS, never while locked. */
+void
+pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
+{
+	uint32		state = seen->state;
+
+	if ((state & BM_LOCKED) == 0)
+		(void) pg_atomic_compare_exchange_u32(&GetBufferDescriptor(buf)->state, &state,
+											  (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE);
+}
+
+bool
+pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
+{
+	const uint32 must = BM_VALID | BM_TAG_VALID;
+	const uint32 must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER;
+	BufferDesc *desc = GetBufferDescriptor(buf);
+	BufferTag	tag;
+	uint32		state;
+	bool		supply;
+
+	if (pgscale_buffer_listed(buf))
+		return false;
+	make_tag(&tag, page);
+
+	state = LockBufHdr(desc);
+	supply = (state & (must | must_not)) == must &&
+		BUF_STATE_GET_REFCOUNT(state) == 0 &&
+		BUF_STATE_GET_USAGECOUNT(state) <= max_usage &&
+		BufferTagsEqual(&tag, &desc->tag);
+	if (supply)
+		state &= ~BUF_USAGECOUNT_MASK;
+	UnlockBufHdr(desc, state);
+
+	/* Used in this very moment, it will be thrown off the list, as above. */
+	if (supply)
+		StrategyFreeBuffer(desc);
+	return supply;
+}
+
+/*
+ * Has WAL come that far, if not to disk?  A position that it once came to is
+ * remembered, since asking takes a lock that all who write WAL want.
+ */
+static bool
+wal_has(XLogRecPtr lsn)
+{
+	static XLogRecPtr end = InvalidXLogRecPtr;
+
+	if (lsn > end)
+		end = RecoveryInProgress() ? GetCurrentReplayRecPtr(NULL) : GetXLogInsertRecPtr();
+	return lsn <= end;
+}
+
+PgscaleWriteResult
+pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
+{
+	BufferDesc *desc = GetBufferDescriptor(buf);
+	Buffer		buffer = BufferDescriptorGetBuffer(desc);
+	LWLock	   *content_lock = BufferDescriptorGetContentLock(desc);
+	PgscaleWriteResult result;
+	uint32		state;
+
+	if (!ReadRecentBuffer(page->locator, page->fork, page->block, buffer))
+		return PGSCALE_WRITE_CHANGED;
+
+	state = pg_atomic_read_u32(&desc->state);
+	if ((state & BM_DIRTY) == 0)
+		result = PGSCALE_WRITE_CHANGED;
+	else if (state & BM_PIN_COUNT_WAITER)
+		result = PGSCALE_WRITE_PINNED;
+	else if ((state & BM_IO_IN_PROGRESS) ||
+			 !LWLockConditionalAcquire(content_lock, LW_SHARED))
+		result = PGSCALE_WRITE_LOCKED;
+	else
+	{
+		*lsn = BufferGetLSNAtomic(buffer);
+
+		/* Pages that are not logged may bear a number that is no LSN. */
+		if ((state & BM_PERMANENT) && XLogNeedsFlush(*lsn))
+			result = wal_has(*lsn) ? PGSCALE_WRITE_NEEDS_WAL : PGSCALE_WRITE_BEYOND_WAL;
+		else
+		{
+			FlushOneBuffer(buffer);
+			result = PGSCALE_WRITTEN;
+		}
+		LWLockRelease(content_lock);
+	}
+	ReleaseBuffer(buffer);
+	return result;
+}
+
+/*
+ * As the server's own hints: pages whose relation is gone by now, or whose
+ * segment we have not open, are no matter; an error is raised as fd.c would.
+ */
+void
+pgscale_pages_writeback(const PgscalePage *first, int count)
+{
+	smgrwriteback(smgropen(first->locator, INVALID_PROC_NUMBER), first->fork, first->block, count);
+}
+
+uint64
+pgscale_buffers_hand(void)
+{
+	uint32		passes;
+	int			hand = StrategySyncStart(&passes, NULL);	/* NULL: bgwriter counts
+															 * allocations there */
+
+	return (uint64) passes * NBuffers + hand;
+}
+
+bool
+pgscale_buffers_any_listed(void)
+{
+	return have_free_buffer();
+}
+
+int
+pgscale_local_buffers_dirty(RelFileLocator locator)
+{
+	int			dirty = 0;
+
+	for (int i = 0; i < NLocBuffer; i++)
+	{
+		BufferDesc *desc = GetLocalBufferDescriptor(i);
+		RelFileLocator its = BufTagGetRelFileLocator(&desc->tag);
+
+		dirty += (pg_atomic_read_u32(&desc->state) & BM_DIRTY) != 0 && RelFileLocatorEquals(its, locator);
+	}
+	return dirty;
+}

@@ -1,0 +1,153 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared_buffers.h
+ *	  Shared buffers from outside: looking at them in passing, writing one,
+ *	  handing one to the backends.
+ *
+ * Buffers are numbered from 0 here, as the server's own buffer ids are.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_SHARED_BUFFERS_H
+#define PGSCALE_BASE_SHARED_BUFFERS_H
+
+#include "postgres.h"
+
+#include "access/xlogdefs.h"
+#include "common/relpath.h"
+#include "storage/block.h"
+
+#include "base/pg_compat.h"
+
+/* What page a buffer holds: the server's buffer tag. */
+typedef struct PgscalePage
+{
+	RelFileLocator locator;
+	ForkNumber	fork;
+	BlockNumber block;
+} PgscalePage;
+
+/* Do they lie in the same fork of the same relation? */
+extern bool pgscale_page_same_fork(const PgscalePage *a, const PgscalePage *b);
+
+extern bool pgscale_page_equal(const PgscalePage *a, const PgscalePage *b);
+
+/* For qsort(): pages of one fork side by side, in the order of their blocks. */
+extern int	pgscale_page_compare(const void *a, const void *b);
+
+extern uint32 pgscale_page_hash(const PgscalePage *page);
+
+/* A buffer's header, read without its lock: true at that moment. */
+typedef struct PgscaleBuffer
+{
+	uint32		state;			/* as in the header */
+	uint8		usage;			/* usage count */
+	bool		valid;			/* holds a page, fully read */
+	bool		dirty;
+	bool		pinned;
+	bool		busy;			/* header locked, in I/O, or a process waits
+								 * to be the only one that has it pinned */
+	bool		listed;			/* on the freelist */
+} PgscaleBuffer;
+
+extern void pgscale_buffer_look(int buf, PgscaleBuffer *buffer);
+
+/* Reads which page it holds; may be torn, so the page must be checked later. */
+extern void pgscale_buffer_page(int buf, PgscalePage *page);
+
+/*
+ * Reads both, of the same moment.  Returns false if the buffer holds no page,
+ * or stayed locked.
+ */
+extern bool pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page);
+
+/*
+ * Many headers at once, by their states alone: tally them, as many times as
+ * need be, then sum up.
+ */
+#define PGSCALE_MAX_USAGE	5	/* the highest usage count */
+#define PGSCALE_NO_PAGE		(PGSCALE_MAX_USAGE + 1)
+
+typedef struct PgscaleTally
+{
+	int64		seen[512];		/* by usage count and flags, see
+								 * shared_buffers.c */
+} PgscaleTally;
+
+typedef struct PgscaleUsageCounts
+{
+	int64		buffers;
+	int64		dirty;
+	int64		pinned;
+} PgscaleUsageCounts;
+
+typedef struct PgscaleUsage
+{
+	int64		buffers;
+	PgscaleUsageCounts of[PGSCALE_NO_PAGE + 1]; /* by usage count of those
+												 * that hold a page, and the
+												 * rest */
+	int64		unpinned[PGSCALE_MAX_USAGE + 1];	/* by usage count, all */
+} PgscaleUsage;
+
+extern void pgscale_tally_range(PgscaleTally *tally, int first, int count);
+extern void pgscale_tally_some(PgscaleTally *tally, const int *bufs, int count);
+extern void pgscale_tally_sum(const PgscaleTally *tally, PgscaleUsage *usage);
+
+/* The buffer that holds a page, or -1. */
+extern int	pgscale_buffer_find(const PgscalePage *page);
+
+/* On the freelist?  A cheaper question than pgscale_buffer_look(). */
+extern bool pgscale_buffer_listed(int buf);
+
+/*
+ * Does it hold a dirty page?  Just as cheap.  *tagged: any page at all;
+ * *checkpoint: one that a checkpoint under way has yet to write.
+ */
+extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
+
+/* Sets the usage count, unless the header has changed since the look. */
+extern void pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
+
+/*
+ * Puts a buffer on the freelist, its page still in it, if nobody needs it:
+ * of that page still, clean, unpinned and used no more than max_usage.  Returns
+ * whether it did.
+ */
+extern bool pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage);
+
+typedef enum PgscaleWriteResult
+{
+	PGSCALE_WRITTEN,
+	PGSCALE_WRITE_CHANGED,		/* another page by now, or clean already */
+	PGSCALE_WRITE_PINNED,		/* a process waits to be the only one with it */
+	PGSCALE_WRITE_LOCKED,		/* content locked, or in I/O */
+	PGSCALE_WRITE_NEEDS_WAL,	/* its WAL is not on disk; see *lsn */
+	PGSCALE_WRITE_BEYOND_WAL	/* nor anywhere: its LSN is not WAL's yet */
+} PgscaleWriteResult;
+
+/*
+ * Writes a buffer if it holds that page, is dirty, and nobody has to wait for
+ * that nor it for anybody.  Needs a resource owner.  Raises what the write
+ * raises.
+ */
+extern PgscaleWriteResult pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn);
+
+/*
+ * Asks the kernel to begin writing so many pages to disk.  Not for data that
+ * goes past its cache, see pgscale_direct_data().
+ */
+extern void pgscale_pages_writeback(const PgscalePage *first, int count);
+
+/* How far the server's clock sweep has come, in buffers since its start. */
+extern uint64 pgscale_buffers_hand(void);
+
+/* Is anything on the freelist? */
+extern bool pgscale_buffers_any_listed(void);
+
+/* How many dirty pages of a relation are in this session's own buffers. */
+extern int	pgscale_local_buffers_dirty(RelFileLocator locator);
+
+#endif							/* PGSCALE_BASE_SHARED_BUFFERS_H */

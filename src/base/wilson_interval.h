@@ -1,0 +1,27 @@
+/*-------------------------------------------------------------------------
+ *
+ * wilson_interval.h
+ *	  What a sample says of the whole.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_WILSON_INTERVAL_H
+#define PGSCALE_BASE_WILSON_INTERVAL_H
+
+#include "postgres.h"
+
+typedef struct PgscaleInterval
+{
+	double		low;
+	double		high;
+} PgscaleInterval;
+
+/*
+ * The interval that a share lies in with a probability of 95 %, if k of n that
+ * were drawn at random have the property.  n > 0.
+ */
+extern PgscaleInterval pgscale_estimate_share(double k, double n);
+
+#endif							/* PGSCALE_BASE_WILSON_INTERVAL_H */

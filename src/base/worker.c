@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  What pgscale's background workers have in common: registration, start,
+ *	  the requests every round must serve, and a timer that does not drift.
+ *
+ * A worker connects to no database, yet it does connect
+ * (BackgroundWorkerInitializeConnection): only then does it take part in
+ * procsignal barriers, show in pg_stat_activity and answer
+ * pg_terminate_backend.  A worker that did not would hang DROP DATABASE, DROP
+ * TABLESPACE and pg_upgrade, all of which wait until every process has
+ * absorbed a barrier.
+ *
+ * Signals: the handlers of the server's own workers, which only set flags.
+ * SIGTERM ends a worker with exit code 1, from pgscale_worker_interrupts(), so
+ * that the postmaster starts it again a second later unless the server itself
+ * is shutting down.  An ERROR ends it the same way: whatever outlives a worker
+ * is in shared memory, and starting again is the one path of recovery.  Not so
+ * where errors are to be expected, as in writing to a disk that is full: rounds
+ * (pgscale_worker_rounds) go on after them, as bgwriter does.  The postmaster's
+ * death ends a worker at its next wait.
+ *
+ * The timer sleeps until an absolute time, in plain clock_nanosleep().  A wait
+ * for the latch counts whole milliseconds from the call, so it can neither keep
+ * a schedule of 1 ms nor one that does not drift; and together with a timerfd,
+ * which could, it takes half as much again of a tick's cost, nearly all of
+ * which is code that the cache has forgotten since the tick before.  Signals
+ * end the sleep; what arrives just before it, and a latch that another process
+ * sets, waits until it ends.  So it only ever is the last milliseconds: before
+ * those, it is the latch that is waited for.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "pgstat.h"
+#include "postmaster/bgwriter.h"
+#include "postmaster/interrupt.h"
+#include "storage/bufmgr.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/pmsignal.h"
+#include "storage/sinval.h"
+#include "storage/smgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/worker.h"
+
+#define NS_PER_MS	INT64CONST(1000000)
+#define NS_PER_S	INT64CONST(1000000000)
+
+/* Seconds before the postmaster starts a worker that ended again. */
+#define RESTART_DELAY_S 1
+
+/* Milliseconds between an error and the next round. */
+#define ERROR_DELAY_MS	1000
+
+/* The least that Linux grants. */
+#define SHORT_SLICE_NS	100000
+
+/*
+ * How often to look for what must be done now and then, but not at every
+ * tick.
+ */
+#define CHORES_PERIOD_NS	NS_PER_S
+
+/* Up to the first, sleep; of longer waits, leave the second to a sleep. */
+#define SLEEP_MAX_NS	(20 * NS_PER_MS)
+#define SLEEP_LAST_NS	(5 * NS_PER_MS)
+
+void		(*pgscale_worker_started) (void) = NULL;
+
+static uint32 wait_event = 0;
+
+/* The kernel's struct sched_attr, which older C libraries do not declare. */
+typedef struct SchedAttr
+{
+	uint32		size;
+	uint32		policy;
+	uint64		flags;
+	int32		nice;
+	uint32		priority;
+	uint64		runtime;
+	uint64		deadline;
+	uint64		period;
+} SchedAttr;
+
+static void
+describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = RESTART_DELAY_S;
+	strlcpy(worker->bgw_library_name, "pgscale", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	strlcpy(worker->bgw_name, name, sizeof(worker->bgw_name));
+	strlcpy(worker->bgw_type, name, sizeof(worker->bgw_type));
+	worker->bgw_main_arg = Int32GetDatum(arg);
+}
+
+void
+pgscale_worker_register(const char *name, const char *function, int32 arg)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, name, function, arg);
+	RegisterBackgroundWorker(&worker);
+}
+
+bool
+pgscale_worker_launch(const char *name, const char *function, int32 arg,
+					  BackgroundWorkerHandle **handle)
+{
+	BackgroundWorker worker;
+
+	describe(&worker, name, function, arg);
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+void
+pgscale_worker_start(const char *wait_event_name)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	/* No user's statement runs here that pg_cancel_backend() could end. */
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	wait_event = pgscale_wait_event_new(wait_event_name);
+
+	if (pgscale_worker_started)
+		pgscale_worker_started();
+}
+
+bool
+pgscale_worker_interrupts(void)
+{
+	static int64 chores_done = 0;
+	int64		now;
+
+	CHECK_FOR_INTERRUPTS();
+
+	if (ShutdownRequestPending)
+		proc_exit(1);
+
+	/*
+	 * Else our place in the invalidation queue would hold up the others.  It
+	 * takes a transaction, which ends without what was current before it.
+	 */
+	if (catchupInterruptPending)
+	{
+		ResourceOwner owner = CurrentResourceOwner;
+		MemoryContext context = CurrentMemoryContext;
+
+		ProcessCatchupInterrupt();
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+	}
+
+	/*
+	 * As bgwriter does: a handle kept open would keep a dropped file's space.
+	 * A second of delay is as good, and the check takes a spinlock.
+	 */
+	now = pgscale_worker_clock();
+	if (now - chores_done >= CHORES_PERIOD_NS)
+	{
+		chores_done = now;
+		if (FirstCallSinceLastCheckpoint())
+			pgscale_smgr_release_all();
+	}
+
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * What bgwriter does after an error: the part of AbortTransaction() that a
+ * process without transactions needs.  Before that, the transaction, should it
+ * have been in one that serves a request.
+ */
+static void
+clean_up(MemoryContext context)
+{
+	error_context_stack = NULL;
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+
+	AbortOutOfAnyTransaction();
+	CurrentResourceOwner = AuxProcessResourceOwner;
+
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	pgstat_report_wait_end();
+	pgscale_abort_io();
+	UnlockBuffers();
+	ReleaseAuxProcessResources(false);
+	AtEOXact_Buffers(false);
+	AtEOXact_SMgr();
+	AtEOXact_Files(false);
+	AtEOXact_HashTables(false);
+
+	MemoryContextSwitchTo(context);
+	FlushErrorState();
+	MemoryContextReset(context);
+	RESUME_INTERRUPTS();
+}
+
+void
+pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
+{
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pgscale rounds",
+												  ALLOCSET_DEFAULT_SIZES);
+	sigjmp_buf	on_error;
+
+	CreateAuxProcessResourceOwner();
+	CurrentResourceOwner = AuxProcessResourceOwner;
+	MemoryContextSwitchTo(context);
+
+	if (sigsetjmp(on_error, 1) != 0)
+	{
+		int64		resume;
+
+		clean_up(context);
+		failed();
+
+		/*
+		 * It may well happen again, and need not fill the log, whatever there
+		 * is to do.
+		 */
+		resume = pgscale_worker_clock() + ERROR_DELAY_MS * NS_PER_MS;
+		for (int64 left; (left = resume - pgscale_worker_clock()) > 0;)
+		{
+			pgscale_worker_wait(left / NS_PER_MS + 1);
+			(void) pgscale_worker_interrupts();
+		}
+		pgscale_smgr_release_all();
+	}
+	PG_exception_stack = &on_error;
+
+	for (;;)
+		round();
+}
+
+static int64
+read_clock(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+int64
+pgscale_worker_clock(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+int64
+pgscale_worker_cpu_time(void)
+{
+	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/*
+ * Asks the kernel to wake this process when it is due: timers are served up to
+ * 50 us late for others' sake, and a process with a short time slice (Linux
+ * 6.12) is let in before those with longer ones, which suits one that runs for
+ * microseconds.  Neither takes a privilege or gives it more of the CPU.
+ */
+static void
+ask_for_punctuality(void)
+{
+	SchedAttr	attr = {.size = sizeof(attr)};
+
+	(void) prctl(PR_SET_TIMERSLACK, 1);
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) != 0)
+		return;
+	attr.runtime = SHORT_SLICE_NS;
+	(void) syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+void
+pgscale_timer_set(PgscaleTimer *timer, int64 period_ns)
+{
+	timer->period_ns = period_ns;
+	timer->next_ns = pgscale_worker_clock() + period_ns;
+	ask_for_punctuality();
+}
+
+/* Wait for the latch, for at most so many milliseconds if that is not -1. */
+static void
+wait_for_latch(long timeout_ms)
+{
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout_ms >= 0 ? WL_TIMEOUT : 0),
+					 timeout_ms, wait_event);
+}
+
+void
+pgscale_worker_wait(long timeout_ms)
+{
+	wait_for_latch(timeout_ms);
+	ResetLatch(MyLatch);
+}
+
+static void
+sleep_until(int64 ns)
+{
+	struct timespec until = {.tv_sec = ns / NS_PER_S,.tv_nsec = ns % NS_PER_S};
+
+	if (!PostmasterIsAlive())
+		proc_exit(1);
+	pgstat_report_wait_start(wait_event);
+	(void) clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	pgstat_report_wait_end();
+}
+
+int64
+pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
+{
+	int64		left = timer->next_ns - pgscale_worker_clock();
+	int64		expired;
+
+	if (MyLatch->is_set)
+	{
+		ResetLatch(MyLatch);
+		return 0;
+	}
+
+	if (timer->period_ns == 0)
+	{
+		wait_for_latch(-1);
+		return 0;
+	}
+	if (left > SLEEP_MAX_NS)
+	{
+		wait_for_latch((left - SLEEP_LAST_NS) / NS_PER_MS);
+		return 0;
+	}
+	if (left > 0)
+	{
+		sleep_until(timer->next_ns);
+		left = timer->next_ns - pgscale_worker_clock();
+		if (left > 0)
+			return 0;			/* a signal */
+	}
+
+	expired = -left / timer->period_ns + 1;
+	*due = timer->next_ns;
+	timer->next_ns += expired * timer->period_ns;
+	return expired;
+}

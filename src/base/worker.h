@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  What pgscale's background workers have in common.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_WORKER_H
+#define PGSCALE_BASE_WORKER_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "postmaster/bgworker.h"
+
+/* Registers a worker that runs function(arg), from consistency on, for ever. */
+extern void pgscale_worker_register(const char *name, const char *function, int32 arg);
+
+/*
+ * Starts one now, for once.  Returns false if the server has no slot for it.
+ * handle may be NULL.
+ */
+extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg,
+								  BackgroundWorkerHandle **handle);
+
+/*
+ * What else every worker does at its start, or NULL.  To be set in the
+ * postmaster.
+ */
+extern void (*pgscale_worker_started) (void);
+
+/* First thing in a worker: signals, connection, wait event name. */
+extern void pgscale_worker_start(const char *wait_event_name);
+
+/*
+ * Once a round: serves every request of the server to this process.  Returns
+ * true if the configuration was read again.
+ */
+extern bool pgscale_worker_interrupts(void);
+
+/*
+ * Calls round for ever, within a resource owner that is no transaction's.  An
+ * error in one is logged and cleaned up after; then failed is called, and a
+ * second later the next round.
+ */
+extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
+
+/* Wait for a request to serve, or for so many milliseconds. */
+extern void pgscale_worker_wait(long timeout_ms);
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+extern int64 pgscale_worker_clock(void);
+
+/* CPU time of this process, nanoseconds. */
+extern int64 pgscale_worker_cpu_time(void);
+
+/*
+ * A timer that expires at start + n * period, however late its expirations
+ * are noticed.
+ */
+typedef struct PgscaleTimer
+{
+	int64		period_ns;		/* 0 if stopped */
+	int64		next_ns;		/* when it expires next, by the clock above */
+} PgscaleTimer;
+
+/* Start it anew, with the first expiration a period from now; 0 stops it. */
+extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
+
+/*
+ * Wait for the next expiration, or for a request to serve.  Returns how many
+ * periods expired since the last call (0: there may be a request) and, if any
+ * did, in *due when the first of them was due.
+ */
+extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
+
+#endif							/* PGSCALE_BASE_WORKER_H */

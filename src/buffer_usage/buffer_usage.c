@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * buffer_usage.c
+ *	  What shared buffers hold, and how replacement fares.
+ *
+ * Everything is read from the buffers' headers at the moment of the question,
+ * without a lock and without a row a buffer: usage counts here, relations in
+ * relation_buffers.c, the clock sweep in clock_sweep.c.  So nothing is
+ * collected in the background, and the answer is not of one moment: buffers
+ * change while the headers are read.
+ *
+ * A header is a cache line, and reading it all that counting costs.  A sample of
+ * headers costs the same whatever the size of shared buffers.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+
+#include "base/wilson_interval.h"
+#include "buffer_usage/buffer_usage.h"
+#include "buffer_usage/clock_sweep.h"
+
+/* Headers between two looks for an interrupt: 1 MB of them. */
+#define HEADERS_AT_ONCE	16384
+
+/* Likewise, of a sample. */
+#define SAMPLE_AT_ONCE	1024
+
+PG_FUNCTION_INFO_V1(pgscale_buffer_usage);
+PG_FUNCTION_INFO_V1(pgscale_buffer_usage_sample);
+
+void
+pgscale_bufusage_count(PgscaleUsage *usage)
+{
+	PgscaleTally tally = {0};
+
+	for (int first = 0; first < NBuffers; first += HEADERS_AT_ONCE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pgscale_tally_range(&tally, first, Min(HEADERS_AT_ONCE, NBuffers - first));
+	}
+	pgscale_tally_sum(&tally, usage);
+}
+
+/* pgscale.buffer_usage(): one row a usage count, and one for what is not in use. */
+Datum
+pgscale_buffer_usage(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleUsage usage;
+
+	InitMaterializedSRF(fcinfo, 0);
+	pgscale_bufusage_count(&usage);
+
+	for (int count = 0; count < lengthof(usage.of); count++)
+	{
+		const PgscaleUsageCounts *of = &usage.of[count];
+		Datum		values[] = {
+			Int32GetDatum(count),
+			Int64GetDatum(of->buffers),
+			Float8GetDatum((double) of->buffers / usage.buffers),
+			Int64GetDatum(of->dirty),
+			Int64GetDatum(of->pinned)
+		};
+		bool		nulls[lengthof(values)] = {count == PGSCALE_NO_PAGE};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+static void
+count_sample(int32 n, PgscaleUsage *usage)
+{
+	PgscaleTally tally = {0};
+	int			bufs[SAMPLE_AT_ONCE];
+
+	/* Numbers first: then the processor waits for many headers at a time. */
+	while (n > 0)
+	{
+		const int	some = Min(n, SAMPLE_AT_ONCE);
+
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < some; i++)
+			bufs[i] = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, NBuffers - 1);
+		pgscale_tally_some(&tally, bufs, some);
+		n -= some;
+	}
+	pgscale_tally_sum(&tally, usage);
+}
+
+/*
+ * pgscale.buffer_usage_sample(n): the same of n random buffers, with
+ * replacement, scaled up to all of them.
+ */
+Datum
+pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleUsage usage;
+	double		scale;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the number of buffers to look at must not be null"),
+				 errhint("Without an argument it is 65536.")));
+	if (PG_GETARG_INT32(0) < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the number of buffers to look at must be positive"),
+				 errhint("Four times as many halve the interval; without an argument it is 65536.")));
+
+	InitMaterializedSRF(fcinfo, 0);
+	count_sample(PG_GETARG_INT32(0), &usage);
+	scale = (double) NBuffers / usage.buffers;
+
+	for (int count = 0; count < lengthof(usage.of); count++)
+	{
+		const PgscaleUsageCounts *of = &usage.of[count];
+		const PgscaleInterval share = pgscale_estimate_share(of->buffers, usage.buffers);
+		Datum		values[] = {
+			Int32GetDatum(count),
+			Int64GetDatum((int64) rint(of->buffers * scale)),
+			Float8GetDatum((double) of->buffers / usage.buffers),
+			Float8GetDatum(share.low),
+			Float8GetDatum(share.high),
+			Int64GetDatum((int64) rint(of->dirty * scale)),
+			Int64GetDatum((int64) rint(of->pinned * scale))
+		};
+		bool		nulls[lengthof(values)] = {count == PGSCALE_NO_PAGE};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+static void
+bufusage_health(PgscaleHealth *health)
+{
+	if (pgscale_health_preloaded(health, NULL, true))
+		health->reason = "buffers are looked at when asked for";
+	else
+		health->reason = "pgscale is not loaded into the server: clock_sweep has no rates; all else works";
+	health->state = PGSCALE_HEALTH_IDLE;
+}
+
+const PgscaleModule pgscale_bufusage_module = {
+	.name = "bufusage",
+	.shmem_request = pgscale_bufusage_clock_request,
+	.shmem_startup = pgscale_bufusage_clock_startup,
+	.health = bufusage_health,
+};

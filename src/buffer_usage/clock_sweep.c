@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock_sweep.c
+ *	  How the server's clock sweep fares: what a victim costs, and whether
+ *	  usage counts still tell which page may go.
+ *
+ * The server counts how far its clock hand has come, and, in pg_stat_bgwriter,
+ * how many buffers were allocated; each tick of the hand is a buffer that was
+ * looked at to find a victim.  The first is since the server's start and the
+ * second since the last reset of the statistics, so rates need a base of both,
+ * which lies in shared memory.  Whoever asks first takes it, or takes another
+ * one when the statistics were reset.
+ *
+ * The hand is read as bgwriter does, but for its count of allocations: reading
+ * that one would take it away from bgwriter.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/worker.h"
+#include "buffer_usage/clock_sweep.h"
+#include "pgscale.h"
+
+#define LOCK_TRANCHE	"pgscale bufusage"
+
+/* Fewer allocations say little about what one costs. */
+#define ENOUGH_ALLOCATIONS	100
+
+/* So many buffers without a page are no mere leftovers of dropped relations. */
+#define MANY_UNUSED		0.01
+
+/* A victim of the sweep takes a tick at least: most came without it. */
+#define NO_SEARCH		0.5
+
+/*
+ * A tick is a cache line of another processor's and a compare-and-swap, some
+ * 50 ns: so many cost about as much as copying a page from the kernel's cache.
+ */
+#define LONG_SEARCH		100
+
+/* Counts that end at the same value tell nothing about each other. */
+#define MOST_AT_MAXIMUM	0.5
+
+/* Nearly all at zero or one: none was found again before the hand came by. */
+#define NEARLY_ALL_LOW	0.9
+
+typedef struct Base
+{
+	bool		known;
+	TimestampTz since;
+	int64		since_ns;		/* the same by CLOCK_MONOTONIC */
+	TimestampTz stats_reset;	/* of the server's statistics */
+	int64		allocations;
+	uint64		hand;
+} Base;
+
+typedef struct Shared
+{
+	LWLock	   *lock;			/* over base */
+	Base		base;
+} Shared;
+
+/* What a row of clock_sweep says. */
+typedef struct Sweep
+{
+	Base		now;
+	bool		measured;		/* by a base that was taken before */
+	TimestampTz since;
+	int64		ns;				/* since then */
+	int64		ticks;
+	int64		allocations;
+	double		unused;			/* shares of all buffers */
+	double		zero;
+	double		one;
+	double		maximum;
+	double		expected;		/* ticks; 0 if there is no victim at all */
+} Sweep;
+
+static Shared *shared = NULL;
+
+PG_FUNCTION_INFO_V1(pgscale_clock_sweep);
+PG_FUNCTION_INFO_V1(pgscale_clock_sweep_reset);
+
+void
+pgscale_bufusage_clock_request(void)
+{
+	RequestAddinShmemSpace(sizeof(Shared));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+void
+pgscale_bufusage_clock_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale bufusage", sizeof(Shared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(Shared));
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	}
+}
+
+static Base
+read_now(void)
+{
+	const PgStat_BgWriterStats *stats = pgstat_fetch_stat_bgwriter();
+	Base		now = {.known = true};
+
+	now.allocations = stats->buf_alloc;
+	now.stats_reset = stats->stat_reset_timestamp;
+	now.hand = pgscale_buffers_hand();
+	now.since = GetCurrentTimestamp();
+	now.since_ns = pgscale_worker_clock();
+	return now;
+}
+
+/*
+ * The base, or, if there is none or the statistics were reset since, a new one.
+ * Returns whether it was there before.  What this transaction knows of the
+ * statistics may be older than the base, even from before a reset: it stays.
+ */
+static bool
+base_for(const Base *now, Base *base)
+{
+	bool		known;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	known = shared->base.known && shared->base.stats_reset >= now->stats_reset;
+	if (!known)
+		shared->base = *now;
+	*base = shared->base;
+	LWLockRelease(shared->lock);
+	return known;
+}
+
+/*
+ * Ticks until the next victim, on average over where the hand may be, if the
+ * freelist is empty: as many whole passes as the least usage count there is,
+ * and then to the next of the n buffers that have it.
+ */
+static double
+expected_search(const PgscaleUsage *usage)
+{
+	const double all = usage->buffers;
+
+	for (int count = 0; count < lengthof(usage->unpinned); count++)
+		if (usage->unpinned[count] > 0)
+			return count * all + (all + 1) / (usage->unpinned[count] + 1);
+	return 0;
+}
+
+static void
+look(Sweep *sweep)
+{
+	PgscaleUsage usage;
+	double		all;
+
+	memset(sweep, 0, sizeof(Sweep));
+	sweep->now = read_now();
+	if (pgscale_preloaded())
+	{
+		Base		base;
+
+		sweep->measured = base_for(&sweep->now, &base);
+		sweep->since = base.since;
+		sweep->ns = sweep->now.since_ns - base.since_ns;
+		sweep->ticks = sweep->now.hand - base.hand;
+		if (sweep->now.stats_reset == base.stats_reset)
+			sweep->allocations = Max(sweep->now.allocations - base.allocations, 0);
+	}
+
+	pgscale_bufusage_count(&usage);
+	all = usage.buffers;
+	sweep->unused = usage.of[PGSCALE_NO_PAGE].buffers / all;
+	sweep->zero = usage.of[0].buffers / all;
+	sweep->one = usage.of[1].buffers / all;
+	sweep->maximum = usage.of[PGSCALE_MAX_USAGE].buffers / all;
+	sweep->expected = expected_search(&usage);
+}
+
+/*
+ * What it amounts to.  What was measured goes before what is to be expected,
+ * and what makes all else meaningless before that.
+ */
+static const char *
+finding(const Sweep *s)
+{
+	const bool	enough = s->measured && s->allocations >= ENOUGH_ALLOCATIONS;
+	const double search = enough ? (double) s->ticks / s->allocations : s->expected;
+
+	if (pgscale_preloaded() && !s->measured)
+		return "counting begins with this call: ask again when the server has worked for a while";
+	if (s->unused >= MANY_UNUSED && pgscale_buffers_any_listed())
+		return psprintf("nothing has to leave yet: %.1f %% of the buffers hold no page, and new pages go there",
+						100 * s->unused);
+	if (s->measured && s->allocations == 0 && s->ticks == 0)
+		return "nothing had to leave: no buffer was allocated since counting began";
+	if (enough && search < NO_SEARCH)
+		return psprintf("victims come from the freelist: %.2f ticks an allocation, so most need no search", search);
+	if (s->maximum >= MOST_AT_MAXIMUM && Max(search, s->expected) >= LONG_SEARCH)
+		return psprintf("replacement is close to random, and expensive: %.1f %% of the buffers are at the maximum "
+						"usage count, whether hot or not, and the next victim costs about %.0f ticks",
+						100 * s->maximum, Max(search, s->expected));
+	if (search >= LONG_SEARCH)
+		return psprintf("replacement is choosing, but searches long: a victim costs %.0f ticks, and %.1f %% of the "
+						"buffers are at zero", search, 100 * s->zero);
+	if (s->zero + s->one >= NEARLY_ALL_LOW)
+		return psprintf("replacement is in order of arrival: %.1f %% of the buffers are at zero or one, so hardly a "
+						"page is used twice before it leaves; a victim costs %.1f ticks",
+						100 * (s->zero + s->one), search);
+	return psprintf("replacement is choosing: %.1f %% of the buffers are at zero and leave next, %.1f %% are at the "
+					"maximum and stay; a victim costs %.1f ticks",
+					100 * s->zero, 100 * s->maximum, search);
+}
+
+/* pgscale.clock_sweep(): one row; without preload no rates. */
+Datum
+pgscale_clock_sweep(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	Sweep		s;
+	Datum		values[13];
+	bool		nulls[13] = {0};
+	int			i = 0;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	look(&s);
+
+	values[i++] = Int32GetDatum(NBuffers);
+	values[i++] = Int64GetDatum((int64) (s.now.hand / NBuffers));
+	values[i++] = Int32GetDatum((int32) (s.now.hand % NBuffers));
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = !pgscale_preloaded();
+	values[i++] = TimestampTzGetDatum(s.since);
+	values[i++] = Int64GetDatum(s.ticks);
+	values[i++] = Int64GetDatum(s.allocations);
+	nulls[i] = s.allocations <= 0;
+	values[i++] = Float8GetDatum(s.allocations > 0 ? (double) s.ticks / s.allocations : 0);
+	nulls[i] = s.ticks <= 0;
+	values[i++] = Float8GetDatum(s.ticks > 0 ? s.ns / 1e9 * NBuffers / s.ticks : 0);
+	values[i++] = Float8GetDatum(s.unused);
+	values[i++] = Float8GetDatum(s.zero);
+	values[i++] = Float8GetDatum(s.maximum);
+	nulls[i] = s.expected == 0;
+	values[i++] = Float8GetDatum(s.expected);
+	values[i++] = CStringGetTextDatum(finding(&s));
+
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* pgscale.clock_sweep_reset(): counts from now on. */
+Datum
+pgscale_clock_sweep_reset(PG_FUNCTION_ARGS)
+{
+	Base		now;
+
+	pgscale_require_preload();
+
+	/* Else the counts could be those of this transaction's beginning. */
+	pgstat_clear_snapshot();
+	now = read_now();
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->base = now;
+	LWLockRelease(shared->lock);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * relation_buffers.c
+ *	  Which relations are in shared buffers, and how much of each.
+ *
+ * One pass over the headers adds up each fork's buffers in a hash table; then
+ * pg_class, read once, says which relations of this database they belong to.
+ * Relations are not opened, hence not locked, so nobody's lock is waited for; a
+ * fork's size is that of its files.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/relmapper.h"
+
+#include "base/relation_files.h"
+#include "base/shared_buffers.h"
+
+/* Headers between two looks for an interrupt. */
+#define HEADERS_AT_ONCE	16384
+
+/* A server with few relations needs no more. */
+#define FORKS_AT_FIRST	512
+
+typedef struct ForkKey
+{
+	RelFileLocator locator;
+	ForkNumber	fork;
+} ForkKey;
+
+typedef struct Fork
+{
+	ForkKey		key;
+	char		status;			/* the hash table's */
+	Oid			relation;		/* if it is known */
+	int64		buffers;
+	int64		dirty;
+	int64		usage;			/* sum of usage counts */
+} Fork;
+
+static inline bool
+same_key(ForkKey a, ForkKey b)
+{
+	return a.fork == b.fork && RelFileLocatorEquals(a.locator, b.locator);
+}
+
+static inline uint32
+hash_key(ForkKey key)
+{
+	return hash_combine(murmurhash32(key.locator.relNumber), murmurhash32(key.locator.dbOid)) + key.fork;
+}
+
+#define SH_PREFIX		forks
+#define SH_ELEMENT_TYPE	Fork
+#define SH_KEY_TYPE		ForkKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, key)	hash_key(key)
+#define SH_EQUAL(tb, a, b)		same_key(a, b)
+#define SH_SCOPE		static inline
+#define SH_DEFINE
+#define SH_DECLARE
+#include "lib/simplehash.h"
+
+PG_FUNCTION_INFO_V1(pgscale_relation_buffers);
+
+static Fork *
+find_or_add(forks_hash *forks, ForkKey key)
+{
+	bool		found;
+	Fork	   *fork = forks_insert(forks, key, &found);
+
+	if (!found)
+	{
+		fork->relation = InvalidOid;
+		fork->buffers = fork->dirty = fork->usage = 0;
+	}
+	return fork;
+}
+
+static void
+count_buffers(forks_hash *forks)
+{
+	Fork	   *fork = NULL;
+
+	for (int buf = 0; buf < NBuffers; buf++)
+	{
+		PgscaleBuffer buffer;
+		PgscalePage page;
+		ForkKey		key;
+
+		if (buf % HEADERS_AT_ONCE == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!pgscale_buffer_read(buf, &buffer, &page))
+			continue;
+
+		/* Neighbours in a file were often read one after the other. */
+		key.locator = page.locator;
+		key.fork = page.fork;
+		if (fork == NULL || !same_key(fork->key, key))
+			fork = find_or_add(forks, key);
+		fork->buffers++;
+		fork->dirty += buffer.dirty;
+		fork->usage += buffer.usage;
+	}
+}
+
+/* Where a relation of this database lies; no relNumber if it has no storage. */
+static RelFileLocator
+locator_of(Form_pg_class class)
+{
+	RelFileLocator locator = {0};
+
+	if (!RELKIND_HAS_STORAGE(class->relkind))
+		return locator;
+	locator.spcOid = OidIsValid(class->reltablespace) ? class->reltablespace : MyDatabaseTableSpace;
+	locator.dbOid = class->relisshared ? InvalidOid : MyDatabaseId;
+	locator.relNumber = class->relfilenode;
+	if (!OidIsValid(locator.relNumber))
+		locator.relNumber = RelationMapOidToFilenumber(class->oid, class->relisshared);
+	return locator;
+}
+
+/*
+ * Temporary relations are not in shared buffers, but may have the file number of
+ * one that is.
+ */
+static void
+find_relations(forks_hash *forks)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
+		ForkKey		key = {.locator = locator_of(class)};
+
+		if (!OidIsValid(key.locator.relNumber) || class->relpersistence == RELPERSISTENCE_TEMP)
+			continue;
+		for (key.fork = 0; key.fork <= MAX_FORKNUM; key.fork++)
+		{
+			Fork	   *fork = forks_lookup(forks, key);
+
+			if (fork)
+				fork->relation = class->oid;
+		}
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+}
+
+/* The size of a fork, by its files; -1 if it is gone or cannot be looked at. */
+static int64
+fork_bytes(ForkKey key)
+{
+	int64		bytes = 0;
+	struct stat file = {0};
+
+	for (uint32 segment = 0; segment == 0 || file.st_size == PGSCALE_SEGMENT_BYTES; segment++)
+	{
+		char		path[MAXPGPATH];
+
+		pgscale_relfile_path(path, key.locator, INVALID_PROC_NUMBER, key.fork, segment);
+		if (stat(path, &file) != 0)
+			return errno == ENOENT && segment > 0 ? bytes : -1;
+		bytes += file.st_size;
+	}
+	return bytes;
+}
+
+/*
+ * pgscale.relation_buffers(): one row a fork that has buffers, of any database.
+ *
+ * Buffers that hold no page are in none of them, nor is one whose header stays
+ * locked while it is looked at.
+ */
+Datum
+pgscale_relation_buffers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	forks_hash *forks = forks_create(CurrentMemoryContext, FORKS_AT_FIRST, NULL);
+	forks_iterator i;
+	Fork	   *fork;
+
+	InitMaterializedSRF(fcinfo, 0);
+	count_buffers(forks);
+	find_relations(forks);
+
+	forks_start_iterate(forks, &i);
+	while ((fork = forks_iterate(forks, &i)) != NULL)
+	{
+		const int64 bytes = fork->buffers * BLCKSZ;
+		const int64 size = fork_bytes(fork->key);
+		Datum		values[] = {
+			ObjectIdGetDatum(fork->key.locator.dbOid),
+			ObjectIdGetDatum(fork->relation),
+			ObjectIdGetDatum(fork->key.locator.relNumber),
+			ObjectIdGetDatum(fork->key.locator.spcOid),
+			CStringGetTextDatum(forkNames[fork->key.fork]),
+			Int64GetDatum(fork->buffers),
+			Int64GetDatum(bytes),
+			Int64GetDatum(fork->dirty),
+			Float8GetDatum((double) fork->usage / fork->buffers),
+			Float8GetDatum(size > 0 ? Min((double) bytes / size, 1) : 0)
+		};
+		bool		nulls[lengthof(values)] = {[1] = !OidIsValid(fork->relation),[9] = size <= 0};
+
+		CHECK_FOR_INTERRUPTS();
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	forks_destroy(forks);
+	return (Datum) 0;
+}

@@ -1,0 +1,466 @@
+/*-------------------------------------------------------------------------
+ *
+ * numa.c
+ *	  The machine's NUMA nodes, and where shared memory lies; if asked for,
+ *	  shared memory spread over all nodes, and pgscale's workers bound to one.
+ *
+ * Where shared buffers lie is looked at when somebody asks; how, without bringing
+ * pages into memory that nobody has used, is in page_nodes.c.  A sample of
+ * pages costs the same whatever the size of shared buffers.
+ *
+ * A page lies where the process ran that touched it first, so the buffers of a
+ * server are where its first sessions were, or pg_prewarm, which may be one node.
+ * pgscale.numa_interleave sets another rule for the segment once it is there, in
+ * the postmaster, before it has a child: what the server has written to until
+ * then are its headers and hash tables, of no buffer the page.  Those are moved.
+ * Nothing that fails here keeps the server from starting: it is in pgscale.health
+ * and in the log.
+ *
+ * The postmaster keeps the outcome in its own memory, which its children inherit;
+ * the workers keep theirs in shared memory.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type_d.h"
+#include "common/pg_prng.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "base/pg_compat.h"
+#include "base/shared_buffers.h"
+#include "base/wilson_interval.h"
+#include "base/worker.h"
+#include "numa/libnuma.h"
+#include "numa/numa.h"
+
+/* Random pages to look at, and between two looks for an interrupt. */
+#define SAMPLE			4096
+#define SAMPLE_AT_ONCE	256
+
+/* One page takes as long as so many of those side by side. */
+#define SAMPLE_COST		24
+
+/* No page's place; the others are nodes. */
+#define NOWHERE			PGSCALE_NUMA_NODES
+
+typedef struct Places
+{
+	int64		pages[PGSCALE_NUMA_NODES + 1];
+	int64		bytes[PGSCALE_NUMA_NODES + 1];
+} Places;
+
+/* Of the workers' last starts; a plain read and write each. */
+typedef struct PgscaleNumaShare
+{
+	pg_atomic_uint32 bound;		/* how often one was bound */
+	pg_atomic_uint32 error;		/* of the last one: why it was not */
+	pg_atomic_uint32 memory_error;	/* or bound, but its memory was not */
+} PgscaleNumaShare;
+
+PG_FUNCTION_INFO_V1(pgscale_numa_nodes);
+PG_FUNCTION_INFO_V1(pgscale_numa_buffers);
+
+static bool interleave = false;
+static int	worker_node = -1;
+
+/* How interleaving went at the server's start. */
+static bool interleaved = false;
+static int	interleave_error = 0;
+
+static PgscaleNumaShare *share = NULL;
+
+static void
+require_numa(void)
+{
+	const char *action = NULL;
+	const char *trouble = pgscale_numalib_trouble(&action);
+
+	if (trouble)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s", trouble),
+				 errhint("What can be done: %s.", action)));
+}
+
+/* pgscale.numa_nodes(): one row a node. */
+Datum
+pgscale_numa_nodes(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			nodes[PGSCALE_NUMA_NODES];
+	Datum		distances[PGSCALE_NUMA_NODES];
+	int			n;
+
+	require_numa();
+	InitMaterializedSRF(fcinfo, 0);
+	n = pgscale_numalib_nodes(nodes);
+
+	for (int i = 0; i < n; i++)
+	{
+		PgscaleNumaNode node;
+		Datum		values[6];
+		bool		nulls[lengthof(values)] = {0};
+
+		pgscale_numalib_node(nodes[i], &node);
+		for (int j = 0; j < n; j++)
+			distances[j] = Int32GetDatum(pgscale_numalib_distance(nodes[i], nodes[j]));
+
+		values[0] = Int32GetDatum(nodes[i]);
+		values[1] = Int32GetDatum(node.cpus);
+		values[2] = CStringGetTextDatum(node.cpu_list);
+		values[3] = Int64GetDatum(node.memory_bytes);
+		values[4] = Int64GetDatum(node.free_bytes);
+		values[5] = PointerGetDatum(construct_array(distances, n, INT4OID, sizeof(int32), true, TYPALIGN_INT));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* Does a part of memory have a buffer that holds a page? */
+static bool
+buffers_used(const char *page, Size size)
+{
+	const int	first = Max(page - BufferBlocks, 0) / BLCKSZ;
+	const int	last = Min((page + size - 1 - BufferBlocks) / BLCKSZ, NBuffers - 1);
+
+	for (int buf = first; buf <= last; buf++)
+	{
+		PgscaleBuffer buffer;
+
+		pgscale_buffer_look(buf, &buffer);
+		if (buffer.valid)
+			return true;
+	}
+	return false;
+}
+
+/* Looks at some pages side by side, and counts what of them are shared buffers. */
+static void
+look(const PgscaleMapping *mapping, char *first, int count, Places *places)
+{
+	const char *end = BufferBlocks + (Size) NBuffers * BLCKSZ;
+	int			nodes[PGSCALE_NUMA_AT_ONCE];
+	const int	error = pgscale_numalib_where(mapping, first, count, buffers_used, nodes);
+
+	if (error != 0)
+	{
+		errno = error;
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not ask the kernel where shared memory lies: %m"),
+				 errhint("See pgscale.health.")));
+	}
+
+	for (int i = 0; i < count; i++)
+	{
+		const int	at = nodes[i] >= 0 && nodes[i] < PGSCALE_NUMA_NODES ? nodes[i] : NOWHERE;
+		const char *page = first + i * mapping->page;
+
+		places->pages[at]++;
+		places->bytes[at] += Min(page + mapping->page, end) - Max(page, BufferBlocks);
+	}
+}
+
+static void
+look_at_all(const PgscaleMapping *mapping, char *first, int64 pages, Places *places)
+{
+	for (int64 done = 0; done < pages; done += PGSCALE_NUMA_AT_ONCE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		look(mapping, first + done * mapping->page, Min(PGSCALE_NUMA_AT_ONCE, pages - done), places);
+	}
+}
+
+static void
+look_at_some(const PgscaleMapping *mapping, char *first, int64 pages, Places *places)
+{
+	for (int i = 0; i < SAMPLE; i++)
+	{
+		const uint64 page = pg_prng_uint64_range(&pg_global_prng_state, 0, pages - 1);
+
+		if (i % SAMPLE_AT_ONCE == 0)
+			CHECK_FOR_INTERRUPTS();
+		look(mapping, first + page * mapping->page, 1, places);
+	}
+}
+
+/*
+ * pgscale.numa_buffers(everything): shared buffers by node, one row each, and one
+ * with a null node for those that are not in memory.
+ *
+ * A sample is scaled up to all, so that the rows sum up to shared buffers.
+ */
+Datum
+pgscale_numa_buffers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const int64 bytes = (int64) NBuffers * BLCKSZ;
+	PgscaleMapping mapping;
+	Places		places = {0};
+	int			nodes[PGSCALE_NUMA_NODES];
+	bool		shown[PGSCALE_NUMA_NODES + 1] = {[NOWHERE] = true};
+	char	   *first;
+	int64		pages;
+	bool		sampled;
+	int64		seen = 0;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("whether to look at everything must not be null"),
+				 errhint("Without an argument a sample is looked at.")));
+	require_numa();
+	if (!pgscale_numalib_mapping(BufferBlocks, &mapping))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the kernel does not tell how shared memory is mapped"),
+				 errhint("The server must be able to read /proc/self/smaps.")));
+
+	/* A page may hold other parts of shared memory as well. */
+	first = mapping.start + (BufferBlocks - mapping.start) / mapping.page * mapping.page;
+	pages = (BufferBlocks + bytes - first + mapping.page - 1) / mapping.page;
+	sampled = !PG_GETARG_BOOL(0) && pages > SAMPLE * SAMPLE_COST;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (sampled)
+		look_at_some(&mapping, first, pages, &places);
+	else
+		look_at_all(&mapping, first, pages, &places);
+
+	for (int i = pgscale_numalib_nodes(nodes); --i >= 0;)
+		shown[nodes[i]] = true;
+	for (int at = 0; at <= NOWHERE; at++)
+	{
+		Datum		values[7];
+		bool		nulls[lengthof(values)] = {at == NOWHERE};
+
+		if (!shown[at] && places.pages[at] == 0)
+			continue;
+		values[0] = Int32GetDatum(at);
+		if (sampled)
+		{
+			const double from = (double) seen / SAMPLE;
+			const double to = (double) (seen + places.pages[at]) / SAMPLE;
+			const PgscaleInterval interval = pgscale_estimate_share(places.pages[at], SAMPLE);
+
+			values[1] = Int64GetDatum((int64) (rint(to * pages) - rint(from * pages)));
+			values[2] = Int64GetDatum((int64) (rint(to * bytes) - rint(from * bytes)));
+			values[3] = Float8GetDatum((double) places.pages[at] / SAMPLE);
+			values[4] = Float8GetDatum(interval.low);
+			values[5] = Float8GetDatum(interval.high);
+			seen += places.pages[at];
+		}
+		else
+		{
+			values[1] = Int64GetDatum(places.pages[at]);
+			values[2] = Int64GetDatum(places.bytes[at]);
+			values[3] = values[4] = values[5] = Float8GetDatum((double) places.bytes[at] / bytes);
+		}
+		values[6] = BoolGetDatum(sampled);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+static bool
+is_node(int number)
+{
+	int			nodes[PGSCALE_NUMA_NODES];
+
+	for (int i = pgscale_numalib_nodes(nodes); --i >= 0;)
+	{
+		if (nodes[i] == number)
+			return true;
+	}
+	return false;
+}
+
+/* Only ever called in the postmaster. */
+static void
+interleave_shared_memory(void)
+{
+	PgscaleMapping mapping;
+	const char *action;
+	int64		left = 0;
+
+	interleaved = false;
+	interleave_error = 0;
+	if (pgscale_numalib_trouble(&action) || pgscale_numalib_allowed() < 2)
+		return;					/* health says so */
+
+	if (pgscale_numalib_mapping(BufferBlocks, &mapping))
+		interleave_error = pgscale_numalib_interleave(&mapping, &left);
+	else
+		interleave_error = ENOENT;
+	interleaved = interleave_error == 0;
+
+	errno = interleave_error;
+	if (interleaved)
+		ereport(LOG,
+				(errmsg("pgscale interleaves %zu MB of shared memory over %d NUMA nodes; %lld pages in use could not be moved",
+						mapping.size >> 20, pgscale_numalib_allowed(), (long long) left)));
+	else
+		ereport(WARNING,
+				(errmsg("pgscale could not interleave shared memory: %m"),
+				 errhint("See pgscale.health.")));
+}
+
+/* In each worker, at its start. */
+static void
+bind_worker(void)
+{
+	const char *action;
+	int			memory_error = 0;
+	int			error;
+
+	if (pgscale_numalib_trouble(&action))
+		return;
+
+	error = pgscale_numalib_run_on(worker_node, &memory_error);
+	pg_atomic_write_u32(&share->error, error);
+	pg_atomic_write_u32(&share->memory_error, memory_error);
+	errno = error;
+	if (error == 0)
+		pg_atomic_fetch_add_u32(&share->bound, 1);
+	else if (memory_error)
+		ereport(LOG, (errmsg("could not take this worker's memory from NUMA node %d: %m", worker_node)));
+	else
+		ereport(LOG, (errmsg("could not bind this worker to NUMA node %d: %m", worker_node)));
+}
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.numa_interleave",
+							 "Takes shared memory from all NUMA nodes in turn.",
+							 "Without it a page lies on the node of the process that was first to touch it.",
+							 &interleave,
+							 false,
+							 PGC_POSTMASTER,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.numa_worker_node",
+							"The NUMA node that pgscale's background workers are bound to.",
+							"-1 binds them to none.",
+							&worker_node,
+							-1, -1, PGSCALE_NUMA_NODES - 1,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+}
+
+static void
+request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(PgscaleNumaShare)));
+}
+
+static void
+startup(void)
+{
+	bool		found;
+
+	share = ShmemInitStruct("pgscale numa", sizeof(PgscaleNumaShare), &found);
+	if (!found)
+	{
+		pg_atomic_init_u32(&share->bound, 0);
+		pg_atomic_init_u32(&share->error, 0);
+		pg_atomic_init_u32(&share->memory_error, 0);
+	}
+	if (interleave)
+		interleave_shared_memory();
+}
+
+static void
+register_workers(void)
+{
+	if (worker_node >= 0)
+		pgscale_worker_started = bind_worker;
+}
+
+/* Of what is asked for, or NULL: what does not work, and what to do. */
+static const char *
+failure(const char **action)
+{
+	const int	error = share ? pg_atomic_read_u32(&share->error) : 0;
+	const int	memory_error = share ? pg_atomic_read_u32(&share->memory_error) : 0;
+
+	if (interleave && interleave_error != 0)
+	{
+		*action = "allow mbind in the container's seccomp profile, as CAP_SYS_NICE does, and restart";
+		return psprintf("shared memory could not be interleaved: %s", strerror(interleave_error));
+	}
+	if (worker_node >= 0 && (error == ENODEV || !is_node(worker_node)))
+	{
+		*action = "set pgscale.numa_worker_node to a node of pgscale.numa_nodes that has CPUs, and restart";
+		return psprintf("pgscale's workers are not bound: there is no node %d with a CPU", worker_node);
+	}
+	if (worker_node >= 0 && memory_error != 0)
+	{
+		*action = "allow set_mempolicy in the container's seccomp profile, as CAP_SYS_NICE does, and restart";
+		return psprintf("pgscale's workers run on node %d, but their memory may be elsewhere: %s", worker_node,
+						strerror(memory_error));
+	}
+	if (worker_node >= 0 && error != 0)
+	{
+		*action = "have the server's cpuset include that node's CPUs, or choose another, and restart";
+		return psprintf("pgscale's workers could not be bound to node %d: %s", worker_node, strerror(error));
+	}
+	return NULL;
+}
+
+static void
+numa_health(PgscaleHealth *health)
+{
+	const bool	preloaded = pgscale_health_preloaded(health, NULL, false);
+	const bool	placing = interleave || worker_node >= 0;
+	int			nodes[PGSCALE_NUMA_NODES];
+	int			n;
+
+	/* A machine that cannot is no fault until it is asked to. */
+	health->state = placing ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
+	health->reason = pgscale_numalib_trouble(&health->action);
+	if (!health->reason)
+		health->reason = failure(&health->action);
+	if (health->reason)
+		return;
+
+	health->state = interleaved || worker_node >= 0 ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_IDLE;
+	health->action = NULL;
+	n = pgscale_numalib_nodes(nodes);
+	if (!preloaded)
+	{
+		health->reason = "pgscale is not loaded into the server: nothing is placed; all else works";
+		health->action = "add pgscale to shared_preload_libraries and restart";
+	}
+	else if (n < 2)
+		health->reason = "the machine has one node: there is nothing to place";
+	else if (interleave && !interleaved)
+		health->reason = psprintf("%d nodes, of which the server may have memory on one: there is nothing to place", n);
+	else
+		health->reason = psprintf("%d nodes; shared memory is %s; pgscale's workers are %s", n,
+								  interleaved ? "interleaved" : "where it was first touched",
+								  worker_node < 0 ? "not bound" : psprintf("bound to node %d", worker_node));
+}
+
+const PgscaleModule pgscale_numa_module = {
+	.name = "numa",
+	.define_gucs = define_gucs,
+	.shmem_request = request,
+	.shmem_startup = startup,
+	.register_workers = register_workers,
+	.health = numa_health,
+};

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_nodes.c
+ *	  On which node a page of shared memory lies, without bringing it there.
+ *
+ * The kernel tells where a page lies (move_pages) only of those in the page
+ * table of the process that asks.  To get all of them there by touching them
+ * first, as the server's own views do, takes memory for those that nobody has
+ * used yet, on the node of whoever looks, and for the page table, which is kept
+ * until the session ends.  So:
+ *
+ * mincore() tells which pages of a shared mapping are in memory, whoever brought
+ * them there.  Those alone are touched, by reading a byte, which maps them and
+ * allocates nothing.  And that happens in a second mapping of the same pages
+ * (mremap() of length 0) which is of one batch and goes away with its page
+ * table.  What has been swapped out is not in memory, and stays there.
+ *
+ * Of huge pages from the kernel's pool, mincore() knows those of the own page
+ * table only, and they cannot be mapped a second time.  There the caller says
+ * which pages are used; the page table's entries are few.
+ *
+ * A page that is just being moved has no node.  It is asked for again.
+ *
+ * To move what is in memory already, at the server's start, is another matter:
+ * then only the postmaster has it, in its page table.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "storage/fd.h"
+
+#include "numa/libnuma.h"
+#include "numa/page_nodes.h"
+
+#define TRIES	3
+
+/*
+ * A mapping is a line of its address range and more, and lines "Name: number kB".
+ * One on which the policy was set in parts is several, side by side in the same
+ * file.
+ */
+bool
+pgscale_numalib_mapping(const void *address, PgscaleMapping *mapping)
+{
+	const uintptr_t at = (uintptr_t) address;
+	FILE	   *file = AllocateFile("/proc/self/smaps", "r");
+	char		line[MAXPGPATH + 128];
+	uintptr_t	start = 0;
+	uintptr_t	end = 0;
+	unsigned long inode = 0;
+	bool		found = false;
+	bool		in_it = false;
+
+	if (!file)
+		return false;
+
+	memset(mapping, 0, sizeof(*mapping));
+	while (fgets(line, sizeof(line), file))
+	{
+		unsigned long from;
+		unsigned long to;
+		unsigned long number;
+		unsigned long kb;
+
+		if (sscanf(line, "%lx-%lx %*s %*x %*s %lu", &from, &to, &number) == 3)
+		{
+			const bool	more = end != 0 && from == end && number == inode && inode != 0;
+
+			if (found && !more)
+				break;
+			if (!more)
+			{
+				start = from;
+				inode = number;
+			}
+			end = to;
+			in_it = at >= from && at < to;
+			found = found || in_it;
+			if (found)
+			{
+				mapping->start = (char *) start;
+				mapping->size = end - start;
+			}
+		}
+		else if (in_it && sscanf(line, "KernelPageSize: %lu kB", &kb) == 1)
+			mapping->page = kb * 1024;
+	}
+	FreeFile(file);
+	mapping->huge = mapping->page > sysconf(_SC_PAGESIZE);
+	return found && mapping->page > 0;
+}
+
+/* Which of the pages are in memory?  Returns an error number. */
+static int
+look(const PgscaleMapping *mapping, char *view, const char *first, int count,
+	 bool (*used) (const char *page, Size size), unsigned char *there)
+{
+	if (!mapping->huge)
+		return mincore(view, count * mapping->page, there) == 0 ? 0 : errno;
+
+	for (int i = 0; i < count; i++)
+	{
+		const Size	at = i * mapping->page;
+
+		if (used(first + at, mapping->page))
+			there[i] = 1;
+		else if (mincore(view + at, sysconf(_SC_PAGESIZE), &there[i]) != 0)
+			return errno;
+	}
+	return 0;
+}
+
+/* One round: those that are there and have no node yet.  Returns an error number. */
+static int
+ask(const PgscaleMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
+{
+	void	   *pages[PGSCALE_NUMA_AT_ONCE];
+	int			answers[PGSCALE_NUMA_AT_ONCE];
+	int			which[PGSCALE_NUMA_AT_ONCE];
+	int			n = 0;
+	int			error;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (!(there[i] & 1) || nodes[i] >= 0)
+			continue;
+		pages[n] = view + i * mapping->page;
+		which[n++] = i;
+		(void) *(volatile char *) (view + i * mapping->page);
+	}
+
+	*done = true;
+	if (n == 0)
+		return 0;
+	error = pgscale_numalib_ask(n, pages, answers);
+	if (error != 0)
+		return error;
+	for (int i = 0; i < n; i++)
+	{
+		if (answers[i] >= 0)
+			nodes[which[i]] = answers[i];
+		else
+			*done = false;
+	}
+	return 0;
+}
+
+int
+pgscale_numalib_where(const PgscaleMapping *mapping, char *first, int count,
+					  bool (*used) (const char *page, Size size), int *nodes)
+{
+	unsigned char there[PGSCALE_NUMA_AT_ONCE];
+	const Size	length = count * mapping->page;
+	char	   *view = first;
+	bool		done = false;
+	int			error;
+
+	Assert(count <= PGSCALE_NUMA_AT_ONCE);
+	if (!mapping->huge)
+	{
+		view = mremap(first, 0, length, MREMAP_MAYMOVE);
+		if (view == MAP_FAILED)
+			return errno;
+	}
+
+	for (int i = 0; i < count; i++)
+		nodes[i] = -1;
+	error = look(mapping, view, first, count, used, there);
+	for (int try = 0; error == 0 && !done && try < TRIES; try++)
+		error = ask(mapping, view, count, there, nodes, &done);
+
+	if (!mapping->huge)
+		(void) munmap(view, length);
+	return error;
+}
+
+static bool
+unused(const char *page, Size size)
+{
+	return false;
+}
+
+/*
+ * A policy of interleaving, once set, does not move what is there, even if it is
+ * asked to (MPOL_MF_MOVE): a page on any of the nodes is taken to follow it.
+ */
+int64
+pgscale_numalib_deal(const PgscaleMapping *mapping, int *nodes, int n)
+{
+	const int64 pages = mapping->size / mapping->page;
+	int64		left = 0;
+
+	for (int64 first = 0; first < pages; first += PGSCALE_NUMA_AT_ONCE)
+	{
+		const int	count = Min(PGSCALE_NUMA_AT_ONCE, pages - first);
+		char	   *start = mapping->start + first * mapping->page;
+		unsigned char there[PGSCALE_NUMA_AT_ONCE];
+		void	   *batch[PGSCALE_NUMA_AT_ONCE];
+		int			wanted[PGSCALE_NUMA_AT_ONCE];
+		int			answers[PGSCALE_NUMA_AT_ONCE];
+		int			some = 0;
+		int			error;
+
+		if (look(mapping, start, start, count, unused, there) != 0)
+			continue;
+		for (int i = 0; i < count; i++)
+		{
+			if (!(there[i] & 1))
+				continue;
+			batch[some] = start + i * mapping->page;
+			wanted[some++] = nodes[(first + i) % n];
+		}
+		if (some == 0)
+			continue;
+		error = pgscale_numalib_move(some, batch, wanted, answers);
+		for (int i = 0; i < some; i++)
+		{
+			if (error != 0 || answers[i] != wanted[i])
+				left++;
+		}
+	}
+	return left;
+}

@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * checks.c
+ *	  May it be moved, and may it be now?
+ *
+ * What REINDEX or ALTER TABLE would refuse is refused here, before there is a
+ * job, and in words that say what to do instead.  They check again themselves.
+ *
+ * Room.  A new index is about as large as the old one, or smaller; a fifth more
+ * is asked for.  What is built is written to the WAL as well, which is kept up to
+ * the next checkpoint or longer, so it must fit there, too.
+ *
+ * Waiting.  REINDEX CONCURRENTLY waits for all transactions that could still see
+ * the table without the new index, at its end for all snapshots of this database
+ * that are older than it.  To begin while a transaction is open for hours means
+ * to build an index that then has to be kept up to date for hours, for nothing.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "access/htup_details.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_tablespace_d.h"
+#include "commands/tablespace.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "base/pg_compat.h"
+#include "base/relation_files.h"
+#include "relocation/catalog_text.h"
+#include "relocation/checks.h"
+#include "relocation/relocation.h"
+
+/* Of what is asked for, in fifths. */
+#define ROOM_FIFTHS		6
+
+#define MB				(INT64CONST(1024) * 1024)
+
+Oid
+pgscale_tablespace_of(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			tablespace;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	tablespace = ((Form_pg_class) GETSTRUCT(tuple))->reltablespace;
+	ReleaseSysCache(tuple);
+	return OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace;
+}
+
+Oid
+pgscale_tablespace_named(const char *name)
+{
+	Oid			tablespace = get_tablespace_oid(name, true);
+
+	if (!OidIsValid(tablespace))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("tablespace \"%s\" does not exist", name),
+				 errhint("The tablespaces are those of pg_tablespace; CREATE TABLESPACE makes another one.")));
+	return tablespace;
+}
+
+void
+pgscale_check_target(Oid tablespace)
+{
+	char	   *name = get_tablespace_name(tablespace);
+	char		folder[MAXPGPATH];
+	struct stat st;
+
+	if (!name)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the tablespace was dropped"),
+				 errhint("Name one of those in pg_tablespace.")));
+	if (tablespace == GLOBALTABLESPACE_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("only shared relations can be placed in tablespace \"%s\"", name),
+				 errhint("Name one of the others in pg_tablespace.")));
+	/* nobody needs a privilege for the database's own */
+	if (tablespace != MyDatabaseTableSpace && !pgscale_may_create_in(tablespace))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for tablespace \"%s\"", name),
+				 errhint("GRANT CREATE ON TABLESPACE gives it.")));
+	/* not that of the mount point, which is there without its disk */
+	pgscale_tablespace_folder(folder, tablespace);
+	if (stat(folder, &st) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not find the folder of tablespace \"%s\": %m", name),
+				 errhint("Is its disk mounted?")));
+}
+
+/* Is it stored in files of its own, that are not the system's? */
+static bool
+check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
+{
+	const char *name = NameStr(class->relname);
+
+	if (class->relpersistence == RELPERSISTENCE_TEMP)
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" belongs to a temporary table, which is not moved", name),
+				 errhint("The setting temp_tablespaces says where temporary tables are made.")));
+		return false;
+	}
+	if (class->relnamespace == get_namespace_oid("pgscale", true))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" belongs to pgscale itself, which needs it for the move", name),
+				 errhint("ALTER INDEX or ALTER TABLE ... SET TABLESPACE moves it, while no job is under way.")));
+		return false;
+	}
+	if (IsSystemClass(relation, class))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" belongs to the system, which is not moved", name),
+				 errhint("A TOAST table moves with its table, and its index with it.")));
+		return false;
+	}
+	if (pgscale_tablespace_of(relation) == target)
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" already is in tablespace \"%s\"", name, get_tablespace_name(target)),
+				 errhint("Name another tablespace.")));
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elevel)
+{
+	const char *name = NameStr(class->relname);
+
+	if (!pgscale_may_reindex(index->indexrelid, index->indrelid))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of index \"%s\"", name),
+				 errhint("From PostgreSQL 17 on, the privilege MAINTAIN on its table is enough.")));
+		return false;
+	}
+	if (!check_class(index->indexrelid, class, target, elevel))
+		return false;
+	if (!index->indisvalid || !index->indisready || !index->indislive)
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("index \"%s\" is not valid", name),
+				 errhint("An interrupted CREATE INDEX or REINDEX CONCURRENTLY has left it: drop it, or REINDEX it, first.")));
+		return false;
+	}
+	if (index->indisexclusion)
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
+				 errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
+		return false;
+	}
+	return true;
+}
+
+static void
+raise_no_relation(Oid oid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("relation with OID %u does not exist", oid),
+			 errhint("Name a relation of the database that you are connected to.")));
+}
+
+bool
+pgscale_check_index(Oid index, Oid target, int elevel)
+{
+	HeapTuple	class = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool		fit;
+
+	if (!HeapTupleIsValid(class))
+		raise_no_relation(index);
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not an index", NameStr(((Form_pg_class) GETSTRUCT(class))->relname)),
+				 errhint("pgscale.relocate_indexes() moves all indexes of a table, pgscale.relocate_table() the table itself.")));
+	fit = check_index_tuple((Form_pg_class) GETSTRUCT(class), (Form_pg_index) GETSTRUCT(tuple), target, elevel);
+	ReleaseSysCache(tuple);
+	ReleaseSysCache(class);
+	return fit;
+}
+
+void
+pgscale_check_is_table(Oid relation)
+{
+	switch (get_rel_relkind(relation))
+	{
+		case RELKIND_RELATION:
+		case RELKIND_MATVIEW:
+		case RELKIND_TOASTVALUE:
+		case RELKIND_PARTITIONED_TABLE:
+			break;
+		case '\0':
+			raise_no_relation(relation);
+			break;
+		default:
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" is not a table", get_rel_name(relation)),
+					 errhint("Name a table, a partitioned table or a materialized view.")));
+	}
+}
+
+bool
+pgscale_check_table(Oid table, Oid target, int elevel)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Form_pg_class class;
+	bool		fit;
+
+	if (!HeapTupleIsValid(tuple))
+		raise_no_relation(table);
+	class = (Form_pg_class) GETSTRUCT(tuple);
+	if (!pgscale_owns_relation(table))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of table \"%s\"", NameStr(class->relname)),
+				 errhint("Ask its owner, or a superuser, to move it.")));
+		fit = false;
+	}
+	else
+		fit = check_class(table, class, target, elevel);
+	ReleaseSysCache(tuple);
+	return fit;
+}
+
+/* -1 if it cannot be told. */
+static int64
+free_bytes(const char *folder, dev_t *device)
+{
+	struct statvfs space;
+	struct stat st;
+
+	if (statvfs(folder, &space) != 0 || stat(folder, &st) != 0)
+		return -1;
+	*device = st.st_dev;
+	return (int64) space.f_bavail * space.f_frsize;
+}
+
+static void
+check_room(const char *what, int64 room, int64 needed)
+{
+	if (room >= 0 && room < needed)
+		ereport(ERROR,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("not enough free space %s: " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
+						what, room / MB, (needed + MB - 1) / MB),
+				 errdetail("A move needs 1.2 times the size in the tablespace, and once the size for its WAL."),
+				 errhint("Make room, or move less at a time.")));
+}
+
+void
+pgscale_check_space(Oid tablespace, int64 bytes, bool logged)
+{
+	int64		needed = bytes / 5 * ROOM_FIFTHS;
+	int64		wal = logged && XLogIsNeeded() ? bytes : 0;
+	dev_t		device = 0;
+	dev_t		wal_device = 0;
+	int64		wal_room = free_bytes("pg_wal", &wal_device);
+	char		folder[MAXPGPATH];
+	int64		room;
+
+	pgscale_tablespace_folder(folder, tablespace);
+	room = free_bytes(folder, &device);
+
+	if (device == wal_device)
+		needed += wal;
+	else
+		check_room("for the WAL", wal_room, wal);
+	check_room(psprintf("in tablespace \"%s\"", get_tablespace_name(tablespace)), room, needed);
+}
+
+char *
+pgscale_relocation_obstacle(Oid table)
+{
+	char	   *obstacle = NULL;
+
+	if (pgscale_relocation_max_transaction_age >= 0)
+		obstacle = pgscale_relocation_text("SELECT pg_catalog.format('%s has been open for %s', who, pg_catalog.date_trunc('second', age)) FROM ("
+										   " SELECT 'the transaction of process ' || a.pid AS who, pg_catalog.clock_timestamp() - a.xact_start AS age"
+										   " FROM pg_catalog.pg_stat_activity a WHERE a.datname = pg_catalog.current_database()"
+										   " AND a.pid <> pg_catalog.pg_backend_pid() AND a.backend_type NOT LIKE ALL ('{autovacuum%,pgscale%}')"
+										   " AND a.pid NOT IN (SELECT pid FROM pg_catalog.pg_stat_progress_vacuum UNION ALL"
+										   "  SELECT pid FROM pg_catalog.pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')"
+										   " AND (a.backend_xmin IS NOT NULL OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = a.pid"
+										   " AND l.relation = $1 AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))"
+										   " UNION ALL SELECT pg_catalog.format('the prepared transaction %L', p.gid), pg_catalog.clock_timestamp() - p.prepared"
+										   " FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()"
+										   " AND EXISTS (SELECT FROM pg_catalog.pg_locks x JOIN pg_catalog.pg_locks l USING (virtualtransaction)"
+										   " WHERE x.pid IS NULL AND x.transactionid = p.transaction AND l.pid IS NULL AND l.relation = $1"
+										   " AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) t"
+										   " WHERE age > $2 * interval '1 second' ORDER BY age DESC LIMIT 1",
+										   table, pgscale_relocation_max_transaction_age);
+	if (!obstacle && pgscale_relocation_max_lag >= 0)
+		obstacle = pgscale_relocation_text("SELECT pg_catalog.format('standby %s is %s behind', application_name, pg_catalog.pg_size_pretty(lag)) FROM ("
+										   " SELECT application_name, pg_catalog.pg_current_wal_lsn() - replay_lsn AS lag"
+										   " FROM pg_catalog.pg_stat_replication) t WHERE lag > $2 ORDER BY lag DESC LIMIT 1",
+										   table, pgscale_relocation_max_lag * MB);
+	return obstacle;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * checks.h
+ *	  May it be moved, and may it be now?
+ *
+ * All of it is asked for the current user, in a transaction; once when a move is
+ * requested, and once more before it begins.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_CHECKS_H
+#define PGSCALE_RELOCATION_CHECKS_H
+
+#include "postgres.h"
+
+/* The tablespace that a relation is stored in; InvalidOid if it is gone. */
+extern Oid	pgscale_tablespace_of(Oid relation);
+
+/* Raises an error if there is none of that name. */
+extern Oid	pgscale_tablespace_named(const char *name);
+
+/* Raises an error if the current user cannot create relations there. */
+extern void pgscale_check_target(Oid tablespace);
+
+/* Raises an error if it is neither a table nor partitioned into tables. */
+extern void pgscale_check_is_table(Oid relation);
+
+/*
+ * Is it fit to be moved there?  What speaks against it is reported at this
+ * level, with an errcode, and is an error or answered with false.
+ */
+extern bool pgscale_check_index(Oid index, Oid target, int elevel);
+extern bool pgscale_check_table(Oid table, Oid target, int elevel);
+
+/* Raises an error if there is no room for relations of so many bytes. */
+extern void pgscale_check_space(Oid tablespace, int64 bytes, bool logged);
+
+/*
+ * Why a job on this table should wait with its beginning, or NULL.  As a
+ * superuser.
+ */
+extern char *pgscale_relocation_obstacle(Oid table);
+
+#endif							/* PGSCALE_RELOCATION_CHECKS_H */

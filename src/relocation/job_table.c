@@ -1,0 +1,443 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_table.c
+ *	  The table of relocation jobs of this database: what is to be done is
+ *	  committed before it is done.
+ *
+ * A job is a row of pgscale.relocation_job.  A backend adds it in its own
+ * transaction, and with that it exists or not.  A worker takes it, tries, and
+ * writes down how it went, each in a transaction of its own; and within the very
+ * transaction in which REINDEX makes a new index, that index' OID.  So at any
+ * crash the table tells exactly what there may be to clean up, and no index is
+ * ever taken for one of ours by its name.
+ *
+ * Workers take jobs one after the other, under a lock on the table that does not
+ * hinder backends; else two could take two jobs of one table, which would then
+ * deadlock.  A row that says a worker is at it, while none is, was left behind
+ * by a worker that ended, or by a crash: whoever comes next puts it back.
+ *
+ * How the table is written on behalf of users, and whose its rows are: base/own_table.c.
+ *
+ * Why an attempt failed are the words of an error, which may hold values of rows:
+ * of a key that is there twice, or of what an index' function could not read.  So
+ * there are two: a message for everybody who may see that there is a job, and the
+ * detail, which the view shows to those who may read the table.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/own_table.h"
+#include "base/pg_compat.h"
+#include "relocation/job_table.h"
+#include "relocation/relocation.h"
+#include "relocation/shared_state.h"
+
+static const PgscaleOwnTable jobs = {"relocation_job", "relocation jobs"};
+
+static uint64
+execute(const char *statement, PgscaleParameters *parameters, bool latest)
+{
+	return pgscale_own_execute(&jobs, statement, parameters, latest);
+}
+
+static uint64
+execute_alone(const char *statement, PgscaleParameters *parameters)
+{
+	return pgscale_own_execute_alone(&jobs, statement, parameters);
+}
+
+#define HERE	PGSCALE_OWN_HERE(1, 2)
+
+/*
+ * Rows of another database or server, which came with a copy, are not to act
+ * here; nor shall they stand in the way.  What an attempt had left behind when
+ * the copy was made came with it, under the same OID, and is cleaned up.
+ */
+static void
+end_copied(void)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_here(&parameters);
+	execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
+			" database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
+			" state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
+			" finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+			" not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
+			" message = 'it was asked for in ' || pgscale.row_origin(cluster, database) || ', of which this is a copy'"
+			" WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
+	SPI_finish();
+}
+
+int64
+pgscale_job_add(const PgscaleJob *job, int64 *other)
+{
+	PgscaleParameters parameters = {0};
+	int64		id = 0;
+
+	end_copied();
+	CommandCounterIncrement();
+	pgscale_own_add_text(&parameters, job->is_table ? "table" : "index");
+	pgscale_own_add_oid(&parameters, job->relation);
+	pgscale_own_add_oid(&parameters, job->heap);
+	pgscale_own_add_oid(&parameters, job->source);
+	pgscale_own_add_oid(&parameters, job->target);
+	pgscale_own_add_oid(&parameters, job->role);
+	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->amcheck));
+	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->prewarm));
+	pgscale_own_add(&parameters, INT4OID, Int32GetDatum(job->lock_timeout_ms));
+	pgscale_own_add(&parameters, FLOAT8OID, Float8GetDatum(job->block_ms));
+	pgscale_own_add_bigint(&parameters, job->bytes);
+	pgscale_own_add_bigint(&parameters, job->undo_of);
+	pgscale_own_add_here(&parameters);
+	if (execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
+				" source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
+				" cluster, database)"
+				" VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
+				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
+				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
+				" $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
+				" ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
+		id = pgscale_own_bigint(0, 1);
+	SPI_finish();
+	if (id == 0)
+	{
+		PgscaleParameters key = {0};
+
+		pgscale_own_add_oid(&key, job->relation);
+		*other = 0;
+		if (execute("SELECT job FROM pgscale.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
+			*other = pgscale_own_bigint(0, 1);
+		SPI_finish();
+	}
+	return id;
+}
+
+int64
+pgscale_jobs_to(Oid target, int64 *bytes)
+{
+	PgscaleParameters parameters = {0};
+	int64		n;
+
+	pgscale_own_add_here(&parameters);
+	pgscale_own_add_oid(&parameters, target);
+	execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
+			&parameters, false);
+	n = pgscale_own_bigint(0, 1);
+	*bytes = pgscale_own_bigint(0, 2);
+	SPI_finish();
+	return n;
+}
+
+#define JOB_COLUMNS \
+	"job, kind = 'table', relation, heap, source, target, role, amcheck, prewarm, lock_timeout_ms, new_index, cancel," \
+	" attempts, crashes, before, bytes"
+
+/* Of the first row that has these columns; texts in the given context. */
+static void
+read_job(PgscaleJob *job, MemoryContext context)
+{
+	bool		isnull;
+	Datum		before;
+	MemoryContext old;
+
+	memset(job, 0, sizeof(*job));
+	job->id = pgscale_own_bigint(0, 1);
+	job->is_table = pgscale_own_bool(0, 2);
+	job->relation = pgscale_own_oid(0, 3);
+	job->heap = pgscale_own_oid(0, 4);
+	job->source = pgscale_own_oid(0, 5);
+	job->target = pgscale_own_oid(0, 6);
+	job->role = pgscale_own_oid(0, 7);
+	job->amcheck = pgscale_own_bool(0, 8);
+	job->prewarm = pgscale_own_bool(0, 9);
+	job->lock_timeout_ms = DatumGetInt32(pgscale_own_column(0, 10, &isnull));
+	job->new_index = pgscale_own_oid(0, 11);
+	job->cancel = pgscale_own_bool(0, 12);
+	job->attempts = DatumGetInt32(pgscale_own_column(0, 13, &isnull));
+	job->crashes = DatumGetInt32(pgscale_own_column(0, 14, &isnull));
+	before = pgscale_own_column(0, 15, &isnull);
+	if (!isnull)
+	{
+		old = MemoryContextSwitchTo(context);
+		job->before = TextDatumGetCString(before);
+		MemoryContextSwitchTo(old);
+	}
+	job->bytes = pgscale_own_bigint(0, 16);
+}
+
+bool
+pgscale_job_get(int64 id, PgscaleJob *job, char **state)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	bool		found;
+
+	pgscale_own_add_bigint(&parameters, id);
+	found = execute("SELECT " JOB_COLUMNS ", state FROM pgscale.relocation_job WHERE job = $1", &parameters, true) == 1;
+	if (found)
+	{
+		bool		isnull;
+		char	   *name;
+
+		read_job(job, context);
+		name = TextDatumGetCString(pgscale_own_column(0, 17, &isnull));
+		*state = MemoryContextStrdup(context, name);
+	}
+	SPI_finish();
+	return found;
+}
+
+char *
+pgscale_job_state(int64 id)
+{
+	PgscaleJob	job;
+	char	   *state;
+
+	return pgscale_job_get(id, &job, &state) ? state : NULL;
+}
+
+bool
+pgscale_job_cancel(int64 id, bool begun)
+{
+	PgscaleParameters parameters = {0};
+	uint64		done;
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(begun));
+	/* where something may have been left, a worker cleans up first */
+	done = execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
+				   " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
+				   " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+				   " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
+				   " WHERE job = $1 AND finished_at IS NULL AND ($2 OR state IN ('queued', 'waiting'))", &parameters, false);
+	SPI_finish();
+	return done == 1;
+}
+
+bool
+pgscale_jobs_here(void)
+{
+	Oid			owner;
+	bool		here;
+
+	StartTransactionCommand();
+	here = OidIsValid(pgscale_own_table(&jobs, &owner));
+	CommitTransactionCommand();
+	return here;
+}
+
+/* Rows whose worker is gone. The lock on the table must be held. */
+static void
+put_back_orphans(void)
+{
+	PgscaleParameters here = {0};
+	uint64		rows;
+	int64	   *orphans;
+	int			n = 0;
+
+	pgscale_own_add_here(&here);
+	rows = execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
+	orphans = palloc((rows + 1) * sizeof(int64));
+	for (uint64 i = 0; i < rows; i++)
+	{
+		int64		job = pgscale_own_bigint(i, 1);
+
+		if (!pgscale_relocation_is_at_work(MyDatabaseId, job))
+			orphans[n++] = job;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		PgscaleParameters parameters = {0};
+
+		pgscale_own_add_bigint(&parameters, orphans[i]);
+		execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
+				" not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
+				" message = 'the server or the worker ended during the attempt without a word'"
+				" WHERE job = $1", &parameters, false);
+		SPI_finish();
+	}
+	SPI_finish();
+}
+
+/*
+ * When it may be claimed.  What is to wait for longer than any job is told to,
+ * worker.c's RETRY_MAX_MS, was told by a clock that was set back since.
+ */
+#define DUE_AT \
+	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before ELSE '-infinity' END"
+
+/* Jobs whose table no other worker is at. */
+#define CLAIMABLE \
+	" FROM pgscale.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
+	" AND NOT EXISTS (SELECT FROM pgscale.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
+
+bool
+pgscale_job_claim(PgscaleJob *job, bool *more)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	Oid			table;
+	Oid			owner;
+	bool		found = false;
+
+	*more = false;
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	table = pgscale_own_table(&jobs, &owner);
+	if (OidIsValid(table))
+		LockRelationOid(table, ShareUpdateExclusiveLock);
+	/* it may have been dropped until we got the lock */
+	if (OidIsValid(table) && pgscale_own_table(&jobs, &owner) == table)
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		end_copied();
+		put_back_orphans();
+		PopActiveSnapshot();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		/* what is cancelled at the same time is left alone */
+		pgscale_own_add_here(&parameters);
+		found = execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
+						" ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
+		if (found)
+		{
+			read_job(job, context);
+			SPI_finish();
+			/* before the row says so, so that nobody takes it for an orphan */
+			pgscale_relocation_at_work(job->id);
+			parameters.n = 0;
+			pgscale_own_add_bigint(&parameters, job->id);
+			pgscale_own_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
+			execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
+					" message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
+					" started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
+			SPI_finish();
+			CommandCounterIncrement();
+			parameters.n = 0;
+			pgscale_own_add_here(&parameters);
+			*more = execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
+							&parameters, false) > 0;
+		}
+		SPI_finish();
+		PopActiveSnapshot();
+	}
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return found;
+}
+
+TimestampTz
+pgscale_jobs_next(bool *open)
+{
+	PgscaleParameters here = {0};
+	TimestampTz next = DT_NOEND;
+	Oid			owner;
+
+	*open = false;
+	pgscale_own_add_here(&here);
+	StartTransactionCommand();
+	if (OidIsValid(pgscale_own_table(&jobs, &owner)))
+	{
+		bool		isnull;
+		Datum		value;
+
+		PushActiveSnapshot(GetTransactionSnapshot());
+		execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
+		value = pgscale_own_column(0, 1, &isnull);
+		if (!isnull)
+			next = DatumGetTimestampTz(value);
+		SPI_finish();
+		execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
+		*open = pgscale_own_bigint(0, 1) > 0;
+		SPI_finish();
+		PopActiveSnapshot();
+	}
+	CommitTransactionCommand();
+	return next;
+}
+
+/* Of the job that this process is at, and not of one that got its id since. */
+#define MINE	" WHERE job = $1 AND pid = pg_catalog.pg_backend_pid()"
+
+void
+pgscale_job_begin_attempt(PgscaleJob *job)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, job->id);
+	execute_alone("UPDATE pgscale.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
+				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
+	job->attempts++;
+}
+
+void
+pgscale_job_verifying(const PgscaleJob *job)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, job->id);
+	execute_alone("UPDATE pgscale.relocation_job SET state = 'verifying'" MINE, &parameters);
+}
+
+static void
+add_word(PgscaleParameters *parameters, const PgscaleJobWord *word)
+{
+	pgscale_own_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
+	pgscale_own_add_text(parameters, word ? word->message : NULL);
+	pgscale_own_add_text(parameters, word ? word->detail : NULL);
+}
+
+void
+pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, job->id);
+	pgscale_own_add_text(&parameters, state);
+	pgscale_own_add_bigint(&parameters, delay_ms);
+	add_word(&parameters, why);
+	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
+	pgscale_own_add_oid(&parameters, job->new_index);
+	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
+				  " new_index = nullif($8, 0),"
+				  " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'" MINE, &parameters);
+}
+
+void
+pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *why)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, job->id);
+	pgscale_own_add_text(&parameters, state);
+	add_word(&parameters, why);
+	pgscale_own_add_oid(&parameters, job->new_index);
+	pgscale_own_add_bigint(&parameters, job->bytes_after);
+	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
+				  " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(),"
+				  " bytes_after = nullif($7, 0)" MINE, &parameters);
+}
+
+void
+pgscale_job_made_index(const PgscaleJob *job)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, job->id);
+	pgscale_own_add_oid(&parameters, job->new_index);
+	pgscale_own_add_text(&parameters, job->before);
+	execute("UPDATE pgscale.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
+	SPI_finish();
+}

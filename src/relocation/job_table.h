@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * job_table.h
+ *	  The table of relocation jobs of this database.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_JOB_TABLE_H
+#define PGSCALE_RELOCATION_JOB_TABLE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* The state of a job at rest, as its row has it. */
+#define PGSCALE_JOB_QUEUED		"queued"
+#define PGSCALE_JOB_WAITING		"waiting"
+#define PGSCALE_JOB_DONE		"done"
+#define PGSCALE_JOB_FAILED		"failed"
+#define PGSCALE_JOB_CANCELLED	"cancelled"
+#define PGSCALE_JOB_LOST		"lost"
+
+typedef struct PgscaleJob
+{
+	int64		id;
+	bool		is_table;
+	Oid			relation;		/* an index has another one after its move */
+	Oid			heap;			/* its table; itself if it is one */
+	Oid			source;			/* tablespaces, never InvalidOid */
+	Oid			target;
+	Oid			role;			/* who asked for it */
+	bool		amcheck;
+	bool		prewarm;
+	int			lock_timeout_ms;
+	double		block_ms;		/* how long a table's move is expected to
+								 * block; -1: unknown */
+	int64		bytes;			/* the size when it was asked for */
+	int64		undo_of;		/* a job; 0: none */
+
+	/* what has become of it */
+	Oid			new_index;		/* that REINDEX made; InvalidOid: none */
+	bool		cancel;			/* end it once no trace of it is left */
+	int64		bytes_after;	/* once it is known to be done; else 0 */
+	int			attempts;
+	int			crashes;		/* attempts that a crash has ended */
+	char	   *before;			/* what the index was before the move; NULL:
+								 * not known yet */
+} PgscaleJob;
+
+/* For a job's end or pause; sqlstate 0: none. */
+typedef struct PgscaleJobWord
+{
+	int			sqlstate;
+	const char *message;
+	const char *detail;			/* all that is known, for those who may read
+								 * the table; NULL: the message is */
+} PgscaleJobWord;
+
+/*
+ * In a backend, in its transaction
+ */
+
+/* Adds a job and returns its id; 0 if there is one of this relation, with its id in *other. */
+extern int64 pgscale_job_add(const PgscaleJob *job, int64 *other);
+
+/* How many jobs to this tablespace have not ended, and their bytes. */
+extern int64 pgscale_jobs_to(Oid target, int64 *bytes);
+
+/* False if there is none with this id. */
+extern bool pgscale_job_get(int64 id, PgscaleJob *job, char **state);
+
+/* Its state as of now, whatever this transaction's snapshot is; NULL if there is none. */
+extern char *pgscale_job_state(int64 id);
+
+/*
+ * Cancels a job that has not begun, or with begun one that no worker is at any
+ * more.  Returns false if there is none such.
+ */
+extern bool pgscale_job_cancel(int64 id, bool begun);
+
+/*
+ * In a worker; each is a transaction of its own
+ */
+
+/* Does this database have jobs at all, in a table that can be trusted? */
+extern bool pgscale_jobs_here(void);
+
+/*
+ * Takes the next job, for this process; false if there is none now.  *more: are
+ * there others that can be done at the same time?
+ */
+extern bool pgscale_job_claim(PgscaleJob *job, bool *more);
+
+/* When the next one can be taken; DT_NOEND if there is none. *open: is there any that has not ended? */
+extern TimestampTz pgscale_jobs_next(bool *open);
+
+extern void pgscale_job_begin_attempt(PgscaleJob *job);
+extern void pgscale_job_verifying(const PgscaleJob *job);
+
+/* To be tried again after so long. */
+extern void pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why);
+
+extern void pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *why);
+
+/*
+ * In a worker, in the transaction that has made the index
+ */
+extern void pgscale_job_made_index(const PgscaleJob *job);
+
+#endif							/* PGSCALE_RELOCATION_JOB_TABLE_H */

@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The process that starts workers where there is something to relocate.
+ *
+ * It is connected to no database, so that it stands in nobody's way; jobs are
+ * rows of a table in their own database, for which it starts workers.  It is
+ * told in which one there is something to do and when (shared_state.c): by
+ * backends whose jobs have committed, and by workers that end before all jobs
+ * have.  After its own start it is told nothing, and so it has a worker look
+ * into each database that has open jobs (open_jobs.c), once.
+ *
+ * A worker that ended without a word, say because its connection was refused,
+ * has its database looked into again a little later, as long as that exists.
+ *
+ * Nobody should have to wait for a move who wants a database for himself, as
+ * DROP DATABASE, ALTER DATABASE RENAME and CREATE DATABASE TEMPLATE do: they lock
+ * it, and give up after 5 seconds if somebody else is still there.  The server
+ * ends only autovacuum's workers for them.  So the launcher looks for such locks
+ * where its workers are, and has them leave, which puts their jobs back.
+ *
+ * Failure: an error ends it, and the postmaster starts it again; workers that
+ * are at work go on meanwhile.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/lock.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/worker.h"
+#include "relocation/flush.h"
+#include "relocation/launcher.h"
+#include "relocation/open_jobs.h"
+#include "relocation/relocation.h"
+#include "relocation/shared_state.h"
+
+/* The longest between two rounds, and on a standby. */
+#define ROUND_MS	5000
+#define STANDBY_MS	1000
+
+/* When to try again where a worker could not be started, or is not wanted now. */
+#define AGAIN_MS	5000
+#define WANTED_MS	1000
+
+/* ... where nobody may connect to. */
+#define CLOSED_MS	60000
+
+/*
+ * Between two looks at who wants a database for himself, who waits 5 s; and how
+ * long a worker there may clean up.
+ */
+#define WAY_MS		250
+#define CLEAN_UP_MS 2000
+
+#define NS_PER_MS	INT64CONST(1000000)
+
+static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
+static Oid	databases[PGSCALE_RELOCATION_SLOTS];
+static bool no_slot = false;
+static List *to_visit = NIL;	/* databases, in TopMemoryContext */
+static int64 asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
+
+PGDLLEXPORT void pgscale_relocation_launcher_main(Datum arg);
+
+void
+pgscale_relocation_launcher_register(void)
+{
+	if (!IsBinaryUpgrade)
+		pgscale_worker_register("pgscale relocation", "pgscale_relocation_launcher_main", 0);
+}
+
+static bool
+is_connectable(HeapTuple tuple)
+{
+	Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+
+	/* a negative limit other than "none" is what an interrupted DROP leaves */
+	return database->datallowconn && database->datconnlimit >= -1;
+}
+
+/* In the memory context of whoever calls. */
+static List *
+every_database(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	List	   *databases = NIL;
+
+	StartTransactionCommand();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+		if (is_connectable(tuple))
+		{
+			MemoryContext old = MemoryContextSwitchTo(context);
+
+			databases = lappend_oid(databases, ((Form_pg_database) GETSTRUCT(tuple))->oid);
+			MemoryContextSwitchTo(old);
+		}
+	table_endscan(scan);
+	table_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return databases;
+}
+
+static void
+list_databases(void)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+	List	   *open = pgscale_relocation_open_list(every_database);
+
+	to_visit = list_concat_unique_oid(to_visit, open);
+	list_free(open);
+	MemoryContextSwitchTo(context);
+}
+
+static void
+look_later(Oid database, int64 ms)
+{
+	pgscale_relocation_due(database, ms);
+}
+
+/* Does somebody want it for himself?  So sessions must wait to connect. */
+static bool
+is_locked(Oid database)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			n;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
+	pfree(holders);
+	return n > 0;
+}
+
+/* If not now, sees to what happens later. */
+static bool
+can_connect(Oid database)
+{
+	HeapTuple	tuple;
+	bool		there;
+	bool		can;
+
+	StartTransactionCommand();
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	there = HeapTupleIsValid(tuple);
+	can = there && is_connectable(tuple);
+	if (there)
+		ReleaseSysCache(tuple);
+	CommitTransactionCommand();
+	if (!there)
+		pgscale_relocation_open_gone(database);
+	else if (!can)
+		look_later(database, CLOSED_MS);
+	else if (is_locked(database))
+	{
+		look_later(database, WANTED_MS);
+		can = false;
+	}
+	return can;
+}
+
+/* Has workers leave whose database somebody wants for himself. */
+static void
+make_way(void)
+{
+	const int64 now = pgscale_worker_clock();
+
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		Oid			database = pgscale_relocation_worker_in(i);
+
+		if (!OidIsValid(database) || !is_locked(database))
+		{
+			asked_way_at[i] = 0;
+			continue;
+		}
+		if (asked_way_at[i] == 0)
+		{
+			asked_way_at[i] = now;
+			pgscale_relocation_ask_way(i, false);
+		}
+		else if (now - asked_way_at[i] >= CLEAN_UP_MS * NS_PER_MS)
+			pgscale_relocation_ask_way(i, true);
+	}
+}
+
+/* Of workers that the postmaster could not start after all. */
+static void
+free_abandoned(void)
+{
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		pid_t		pid;
+
+		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
+			continue;
+		if (pgscale_relocation_slot_abandon(i))
+			look_later(databases[i], AGAIN_MS);
+		pfree(handles[i]);
+		handles[i] = NULL;
+	}
+}
+
+/* Returns false if the server has no place for a worker now. */
+static bool
+launch(Oid database)
+{
+	int			slot = pgscale_relocation_slot_take(database);
+	BackgroundWorkerHandle *handle;
+
+	if (slot >= 0 && pgscale_worker_launch("pgscale relocation worker", "pgscale_relocation_worker_main", slot, &handle))
+	{
+		if (handles[slot])
+			pfree(handles[slot]);
+		handles[slot] = handle;
+		databases[slot] = database;
+		no_slot = false;
+		return true;
+	}
+	if (slot >= 0)
+		(void) pgscale_relocation_slot_abandon(slot);
+	look_later(database, AGAIN_MS);
+	no_slot = true;
+	return false;
+}
+
+/* Returns in how many milliseconds there is something to do next. */
+static int64
+launch_due(void)
+{
+	int64		next = PG_INT64_MAX;
+	int			jobs;
+
+	free_abandoned();
+	while (pgscale_relocation_workers_now(&jobs) < pgscale_relocation_workers)
+	{
+		Oid			database;
+		bool		all;
+		bool		due;
+
+		due = pgscale_relocation_take_due(&database, &next, &all);
+		if (all)
+			list_databases();
+		if (!due)
+		{
+			if (to_visit == NIL)
+				break;
+			database = linitial_oid(to_visit);
+		}
+		to_visit = list_delete_oid(to_visit, database);
+		if (can_connect(database) && !launch(database))
+			break;
+	}
+	return next;
+}
+
+void
+pgscale_relocation_launcher_main(Datum arg)
+{
+	pgscale_worker_start("PgscaleRelocationMain");
+	/* pgscale.health reads it as soon as there is a process */
+	pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, false);
+	pgscale_relocation_launcher_started();
+
+	for (;;)
+	{
+		long		wait = STANDBY_MS;
+		long		flush;
+
+		(void) pgscale_worker_interrupts();
+		pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, no_slot);
+		if (!RecoveryInProgress())
+		{
+			int64		next = pgscale_relocation_enabled ? launch_due() : PG_INT64_MAX;
+			int			jobs;
+
+			make_way();
+			wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
+			if (next < wait)
+				wait = (long) next + 1;
+			flush = pgscale_relocation_flush();
+			if (flush >= 0)
+				wait = Min(wait, flush);
+		}
+		pgscale_worker_wait(wait);
+	}
+}

@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * move.c
+ *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, or ALTER TABLE
+ *	  SET TABLESPACE of a table, and what it leaves behind where it fails.
+ *
+ * REINDEX CONCURRENTLY commits several times, so it must be a statement of its
+ * own and not part of a transaction: it is run through a portal, as if a client
+ * had sent it.  It takes a name; the name is looked up under the lock that it
+ * will take anyway, so it cannot be another index' by then.
+ *
+ * It makes a new index and swaps it for the old one in the end.  The new one has
+ * an OID of its own, which is noted in the job's row by the very transaction
+ * that makes it (pgscale_job_made_index), from the hook that the server calls
+ * for each new object.  So whatever ends an attempt at whatever moment, the two
+ * OIDs tell what has become of it:
+ *
+ *	new one valid			moved; the old one, if there still is one, has to go
+ *	new one there, invalid	not moved; it has to go
+ *	no new one				not moved; nothing to clean up
+ *
+ * What has to go is dropped by OID and concurrently, as DROP INDEX CONCURRENTLY
+ * does it: no lock that readers or writers would wait for.
+ *
+ * ALTER TABLE is a single transaction: it has happened or not, and the server
+ * removes the files of one that it rolled back.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_authid_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "commands/tablespace.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "tcop/pquery.h"
+#include "tcop/utility.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "base/pg_compat.h"
+#include "relocation/move.h"
+#include "relocation/shared_state.h"
+#include "relocation/verify_move.h"
+
+/* what is being moved, for the hook */
+static PgscaleJob *moving = NULL;
+static object_access_hook_type prev_object_access_hook = NULL;
+
+/* Its row is visible by now. */
+static void
+announce_files(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	Form_pg_class class;
+	RelFileLocator locator;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", index);
+	class = (Form_pg_class) GETSTRUCT(tuple);
+	locator.spcOid = OidIsValid(class->reltablespace) ? class->reltablespace : MyDatabaseTableSpace;
+	locator.dbOid = MyDatabaseId;
+	locator.relNumber = class->relfilenode;
+	ReleaseSysCache(tuple);
+	pgscale_relocation_grows(locator);
+}
+
+static void
+note_new_index(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
+{
+	if (prev_object_access_hook)
+		prev_object_access_hook(access, class, object, sub, arg);
+
+	/* the first relation that is made; an index' functions may make others */
+	if (moving && !OidIsValid(moving->new_index) &&
+		access == OAT_POST_CREATE && class == RelationRelationId && sub == 0)
+	{
+		moving->new_index = object;
+		pgscale_job_made_index(moving);
+		announce_files(object);
+	}
+}
+
+void
+pgscale_move_start(void)
+{
+	prev_object_access_hook = object_access_hook;
+	object_access_hook = note_new_index;
+}
+
+/*
+ * Runs one utility statement that may commit on its way; in a transaction. The
+ * context must outlive it.
+ */
+static void
+run_statement(const char *text, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	RawStmt    *raw;
+	List	   *plans;
+	Portal		portal;
+	QueryCompletion completion;
+
+	text = pstrdup(text);
+	debug_query_string = text;
+
+	pgstat_report_activity(STATE_RUNNING, text);
+	raw = linitial_node(RawStmt, pg_parse_query(text));
+	plans = pg_plan_queries(pg_analyze_and_rewrite_fixedparams(raw, text, NULL, 0, NULL), text, 0, NULL);
+
+	portal = CreatePortal("pgscale relocation", true, true);
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, text, CreateCommandTag(raw->stmt), plans, NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	(void) PortalRun(portal, PGSCALE_PORTAL_RUN_TO_END, None_Receiver, None_Receiver, &completion);
+	PortalDrop(portal, false);
+
+	MemoryContextSwitchTo(old);
+}
+
+static void
+lock(const PgscaleJob *job)
+{
+	LockRelationOid(job->heap, job->is_table ? AccessExclusiveLock : ShareUpdateExclusiveLock);
+	if (!job->is_table)
+		LockRelationOid(job->relation, ShareUpdateExclusiveLock);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(job->relation)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the %s was dropped", job->is_table ? "table" : "index")));
+}
+
+void
+pgscale_move(PgscaleJob *job, MemoryContext context)
+{
+	char	   *statement;
+	char	   *tablespace;
+	char	   *name;
+
+	StartTransactionCommand();
+	lock(job);
+	tablespace = get_tablespace_name(job->target);
+	if (!tablespace)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the tablespace was dropped")));
+	name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(job->relation)),
+									  get_rel_name(job->relation));
+	statement = psprintf(job->is_table ? "ALTER TABLE %s SET TABLESPACE %s" :
+						 "REINDEX (CONCURRENTLY, TABLESPACE %2$s) INDEX %1$s",
+						 name, quote_identifier(tablespace));
+	if (!job->is_table)
+	{
+		/* under the lock, so that nobody changes it until it has moved */
+		PushActiveSnapshot(GetTransactionSnapshot());
+		job->before = MemoryContextStrdup(context, pgscale_describe_index(job->relation));
+		PopActiveSnapshot();
+	}
+	moving = job->is_table ? NULL : job;
+	Assert(!OidIsValid(job->new_index));
+	PG_TRY();
+	{
+		run_statement(statement, context);
+	}
+	PG_FINALLY();
+	{
+		moving = NULL;
+		debug_query_string = NULL;
+	}
+	PG_END_TRY();
+	CommitTransactionCommand();
+}
+
+/* Drops an index as DROP INDEX CONCURRENTLY does; in no transaction. */
+static void
+drop_index(Oid heap, Oid index)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ObjectAddresses *addresses = new_object_addresses();
+	ObjectAddress address;
+
+	ObjectAddressSet(address, RelationRelationId, index);
+	add_exact_object_address(&address, addresses);
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	LockRelationOid(heap, ShareUpdateExclusiveLock);
+	LockRelationOid(index, ShareUpdateExclusiveLock);
+	/* it commits, so what it allocates must outlive a transaction */
+	MemoryContextSwitchTo(context);
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(index)))
+		performMultipleDeletions(addresses, DROP_RESTRICT, PERFORM_DELETION_CONCURRENTLY);
+	if (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	free_object_addresses(addresses);
+}
+
+/* Is it an index of this table? *valid: can it be used? */
+static bool
+is_index_of(Oid index, Oid heap, bool *valid)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool		is;
+
+	if (!HeapTupleIsValid(tuple))
+		return *valid = false;
+	is = ((Form_pg_index) GETSTRUCT(tuple))->indrelid == heap;
+	*valid = is && ((Form_pg_index) GETSTRUCT(tuple))->indisvalid;
+	ReleaseSysCache(tuple);
+	return is;
+}
+
+static bool
+settle_index(PgscaleJob *job)
+{
+	bool		old_there;
+	bool		old_valid;
+	bool		new_there;
+	bool		new_valid;
+
+	if (!OidIsValid(job->new_index))
+		return false;
+
+	StartTransactionCommand();
+	old_there = is_index_of(job->relation, job->heap, &old_valid);
+	new_there = is_index_of(job->new_index, job->heap, &new_valid);
+	CommitTransactionCommand();
+
+	if (new_valid && old_there && !old_valid)
+		drop_index(job->heap, job->relation);
+	if (new_there && !new_valid)
+		drop_index(job->heap, job->new_index);
+	if (!new_valid)
+		job->new_index = InvalidOid;
+	return new_valid;
+}
+
+bool
+pgscale_move_settle(PgscaleJob *job)
+{
+	HeapTuple	tuple;
+	bool		moved = false;
+
+	if (!job->is_table)
+		return settle_index(job);
+
+	StartTransactionCommand();
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(job->relation));
+	if (HeapTupleIsValid(tuple))
+	{
+		Oid			tablespace = ((Form_pg_class) GETSTRUCT(tuple))->reltablespace;
+
+		moved = (OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace) == job->target;
+		ReleaseSysCache(tuple);
+	}
+	CommitTransactionCommand();
+	return moved;
+}

@@ -1,0 +1,331 @@
+/*-------------------------------------------------------------------------
+ *
+ * open_jobs.c
+ *	  In which databases there are relocation jobs that have not ended.
+ *
+ * Jobs are rows of a table in their own database, and the launcher is connected
+ * to none: after a start it would have to have a worker look into each database,
+ * which wakes idle ones and changes their statistics, for nothing where nobody
+ * relocates anything.  So there is a list of databases, in shared memory and in
+ * a file.
+ *
+ * Truth.  A database is in the file before the transaction that adds its first
+ * job commits, and until a worker has seen that none is open.  So it may be there
+ * for nothing, which costs one look, but a job is never forgotten.  A worker must
+ * not strike it off for what it cannot see: a transaction that is just about to
+ * commit.  These are counted; and each entry has a number, which changes whenever
+ * one begins to commit.  Who has looked before, when none was under way, and finds
+ * the same number afterwards, has seen all jobs that there are.
+ *
+ * The file is not replicated, the jobs are.  It bears the timeline that it was
+ * written on: if that is not the server's, as after a promotion or a recovery to
+ * a point in time, every database is looked into once.  Where there is no file
+ * there never was a job, on the first timeline.  A file that cannot be read or
+ * understood is one of an unknown timeline.
+ *
+ * Locking.  One lock, which is held while the file is written; that happens with
+ * a database's first job and after its last one.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "port/pg_crc32c.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "relocation/open_jobs.h"
+
+#define LOCK_TRANCHE	"pgscale relocation databases"
+
+#define OPEN_FILE		"pg_stat/pgscale_relocation.stat"
+#define OPEN_TEMP		OPEN_FILE ".tmp"
+
+/* To be changed with the format. */
+#define OPEN_FORMAT		0x72656c31
+
+/* More databases than this are found by looking. */
+#define OPEN_MAX		256
+
+typedef struct OpenFile
+{
+	uint32		format;
+	TimeLineID	timeline;
+	int32		too_many;		/* some had no room */
+	int32		n;
+	Oid			databases[OPEN_MAX];
+	pg_crc32c	crc;
+} OpenFile;
+
+typedef struct OpenDatabase
+{
+	Oid			database;
+	int			committing;		/* transactions that are about to add jobs */
+	uint64		number;			/* of the latest one of these */
+} OpenDatabase;
+
+/* All but the lock itself is guarded by it. */
+typedef struct OpenShared
+{
+	LWLock	   *lock;
+	TimeLineID	timeline;		/* that the list is of; 0: unknown */
+	bool		too_many;
+	uint64		next_number;
+	int			n;
+	OpenDatabase databases[OPEN_MAX];
+} OpenShared;
+
+static OpenShared *shared = NULL;
+static bool committing = false; /* does this process count as that? */
+
+void
+pgscale_relocation_open_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(OpenShared)));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+static pg_crc32c
+checksum(const OpenFile *file)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, file, offsetof(OpenFile, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* False if there is none; what cannot be used is of no timeline. */
+static bool
+read_file(OpenFile *file)
+{
+	int			fd = OpenTransientFile(OPEN_FILE, O_RDONLY | PG_BINARY);
+	ssize_t		got;
+
+	if (fd < 0 && errno == ENOENT)
+		return false;
+	got = fd < 0 ? -1 : read(fd, file, sizeof(*file));
+	if (got != sizeof(*file) || file->format != OPEN_FORMAT || !EQ_CRC32C(file->crc, checksum(file)) ||
+		file->n < 0 || file->n > OPEN_MAX)
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("ignoring file \"%s\"", OPEN_FILE),
+				 errdetail("Every database is looked into for relocation jobs.")));
+		memset(file, 0, sizeof(*file));
+	}
+	if (fd >= 0)
+		CloseTransientFile(fd);
+	return true;
+}
+
+void
+pgscale_relocation_open_startup(void)
+{
+	OpenFile	file;
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale relocation databases", sizeof(OpenShared), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(*shared));
+	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	shared->timeline = 1;
+	if (!read_file(&file))
+		return;
+	shared->timeline = file.timeline;
+	shared->too_many = file.too_many != 0;
+	shared->n = file.n;
+	for (int i = 0; i < file.n; i++)
+		shared->databases[i].database = file.databases[i];
+}
+
+/* If it cannot, it tells the server log why. The lock must be held. */
+static bool
+write_file(void)
+{
+	OpenFile	file;
+	int			fd;
+	bool		written;
+
+	memset(&file, 0, sizeof(file));
+	file.format = OPEN_FORMAT;
+	file.timeline = shared->timeline;
+	file.too_many = shared->too_many;
+	file.n = shared->n;
+	for (int i = 0; i < shared->n; i++)
+		file.databases[i] = shared->databases[i].database;
+	file.crc = checksum(&file);
+
+	fd = OpenTransientFile(OPEN_TEMP, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
+	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
+	written = fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file);
+	if (!written)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", OPEN_TEMP)));
+	if (fd >= 0)
+		CloseTransientFile(fd);
+	/* it syncs the file and the folder */
+	return written && durable_rename(OPEN_TEMP, OPEN_FILE, LOG) == 0;
+}
+
+/* The lock must be held. */
+static OpenDatabase *
+find(Oid database)
+{
+	for (int i = 0; i < shared->n; i++)
+		if (shared->databases[i].database == database)
+			return &shared->databases[i];
+	return NULL;
+}
+
+/* NULL if there is no room. The lock must be held. */
+static OpenDatabase *
+add(Oid database)
+{
+	OpenDatabase *entry;
+
+	if (shared->n == OPEN_MAX)
+	{
+		shared->too_many = true;
+		return NULL;
+	}
+	entry = &shared->databases[shared->n++];
+	memset(entry, 0, sizeof(*entry));
+	entry->database = database;
+	return entry;
+}
+
+/* The lock must be held. */
+static void
+strike_off(OpenDatabase *entry)
+{
+	*entry = shared->databases[--shared->n];
+	(void) write_file();		/* else it is looked into for nothing */
+}
+
+void
+pgscale_relocation_open_begin(void)
+{
+	OpenDatabase *entry;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	entry = find(MyDatabaseId);
+	if (!entry)
+	{
+		bool		too_many = shared->too_many;
+
+		entry = add(MyDatabaseId);
+		if ((entry || !too_many) && !write_file())
+		{
+			/* the next one must not take it for written */
+			if (entry)
+				shared->n--;
+			shared->too_many = too_many;
+			LWLockRelease(shared->lock);
+			ereport(ERROR,
+					(errcode(ERRCODE_IO_ERROR),
+					 errmsg("could not note that this database has relocation jobs"),
+					 errhint("The server log says why \"%s\" could not be written.", OPEN_FILE)));
+		}
+	}
+	if (entry)
+	{
+		entry->committing++;
+		entry->number = ++shared->next_number;
+		committing = true;
+	}
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_open_end(void)
+{
+	OpenDatabase *entry;
+
+	if (!committing)
+		return;
+	committing = false;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	entry = find(MyDatabaseId);
+	if (entry)
+		entry->committing--;
+	LWLockRelease(shared->lock);
+}
+
+uint64
+pgscale_relocation_open_look(void)
+{
+	OpenDatabase *entry;
+	uint64		number;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	entry = find(MyDatabaseId);
+	/* what comes later has another number than this */
+	number = entry && entry->committing == 0 ? entry->number : PG_UINT64_MAX;
+	LWLockRelease(shared->lock);
+	return number;
+}
+
+void
+pgscale_relocation_open_none(uint64 looked)
+{
+	OpenDatabase *entry;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	entry = find(MyDatabaseId);
+	if (entry && entry->committing == 0 && entry->number == looked)
+		strike_off(entry);
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_open_gone(Oid database)
+{
+	OpenDatabase *entry;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	entry = find(database);
+	if (entry && entry->committing == 0)
+		strike_off(entry);
+	LWLockRelease(shared->lock);
+}
+
+List *
+pgscale_relocation_open_list(List *(*every_one) (void))
+{
+	TimeLineID	timeline = GetWALInsertionTimeLine();
+	List	   *databases = NIL;
+	ListCell   *cell;
+	bool		known;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	known = shared->timeline == timeline && !shared->too_many;
+	for (int i = 0; i < shared->n; i++)
+		databases = lappend_oid(databases, shared->databases[i].database);
+	LWLockRelease(shared->lock);
+	if (known)
+		return databases;
+
+	databases = list_concat_unique_oid(databases, every_one());
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->timeline = timeline;
+	shared->too_many = false;
+	foreach(cell, databases)
+		if (!find(lfirst_oid(cell)))
+		(void) add(lfirst_oid(cell));
+	(void) write_file();
+	LWLockRelease(shared->lock);
+	return databases;
+}

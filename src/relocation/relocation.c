@@ -1,0 +1,140 @@
+/*-------------------------------------------------------------------------
+ *
+ * relocation.c
+ *	  Moves indexes and tables to other tablespaces while they are in use.
+ *
+ * A move is a job: a row that a backend adds in its own transaction
+ * (requests.c, job_table.c), for which a launcher starts a worker in
+ * that database (launcher.c).  The worker takes the requesting role's
+ * rights, has REINDEX (CONCURRENTLY, TABLESPACE) do the work (move.c),
+ * and checks that the place is all that has changed (verify_move.c).
+ *
+ * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so no
+ * function could do it; it takes as long as it takes, and somebody has to be
+ * there to clean up and try again after a deadlock, a crash or a shutdown.
+ *
+ * What to move is another matter: see tablespace_latency.c and plan.c.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "base/pg_compat.h"
+#include "base/worker.h"
+#include "relocation/launcher.h"
+#include "relocation/open_jobs.h"
+#include "relocation/relocation.h"
+#include "relocation/shared_state.h"
+
+/* Without a round of the launcher for so long, something is wrong. */
+#define STALLED_MS	30000
+
+bool		pgscale_relocation_enabled;
+int			pgscale_relocation_workers;
+int			pgscale_relocation_max_lag;
+int			pgscale_relocation_max_transaction_age;
+int			pgscale_relocation_attempts;
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.relocation",
+							 "Starts the relocation jobs that are queued.",
+							 "Jobs that are under way go on.",
+							 &pgscale_relocation_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_workers",
+							"How many relocation jobs may be under way at a time.",
+							"Never two of one table.",
+							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_max_lag",
+							"A relocation job waits while a standby is further behind than this.",
+							"-1 does not look at standbys.",
+							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_max_transaction_age",
+							"A relocation job waits while a transaction that it would have to wait for at its end is older than this.",
+							"-1 starts whatever there is to wait for.",
+							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_attempts",
+							"How often a relocation job is tried that ends in a deadlock or does not get its lock.",
+							NULL,
+							&pgscale_relocation_attempts, 5, 1, 1000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+static void
+health(PgscaleHealth *health)
+{
+	int			pid;
+	uint64		starts;
+	int64		last_round_ns;
+	bool		enabled;
+	bool		no_slot;
+	int			jobs;
+
+	if (!pgscale_health_preloaded(health, "pgscale.relocation", true))
+		return;
+
+	/* The launcher may know of a reload before this backend does. */
+	pgscale_relocation_launcher_state(&pid, &starts, &last_round_ns, &enabled, &no_slot);
+	if (pid == 0)
+		enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
+	if (enabled && !pgscale_health_worker(health, pid, starts, last_round_ns, STALLED_MS))
+		return;
+	(void) pgscale_relocation_workers_now(&jobs);
+	if (!enabled)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" : "jobs are queued but not started";
+		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
+	}
+	else if (jobs > 0)
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = psprintf("%d of its workers is at a job; see pgscale.relocation_jobs", jobs);
+	}
+	else if (no_slot)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = "jobs are queued, but the server has no place for another worker";
+		health->action = "raise max_worker_processes and restart";
+		health->no_slot = true;
+	}
+	else
+	{
+		health->state = PGSCALE_HEALTH_IDLE;
+		health->reason = "ready; nothing is under way";
+	}
+}
+
+static void
+shmem_request(void)
+{
+	pgscale_relocation_share_request();
+	pgscale_relocation_open_request();
+}
+
+static void
+shmem_startup(void)
+{
+	pgscale_relocation_share_startup();
+	pgscale_relocation_open_startup();
+}
+
+const PgscaleModule pgscale_relocate_module = {
+	.name = "relocation",
+	.define_gucs = define_gucs,
+	.shmem_request = shmem_request,
+	.shmem_startup = shmem_startup,
+	.register_workers = pgscale_relocation_launcher_register,
+	.health = health,
+};

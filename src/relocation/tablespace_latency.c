@@ -1,0 +1,747 @@
+/*-------------------------------------------------------------------------
+ *
+ * tablespace_latency.c
+ *	  What the device below a tablespace can do: reads and writes past every
+ *	  cache, a few of them.
+ *
+ * Direct I/O, one request at a time.  The mean is told and not the median: a
+ * device whose requests per second are limited answers most of them at once
+ * and makes a few wait, so that the median is 0.1 ms where the mean is 8.
+ *
+ * What is read.  Pages of the relations that are there, at random over their
+ * files: a file of our own would be in the one place where there was room, and
+ * in the device's own cache.  Only where there are too few of them, as in a
+ * tablespace that was just made, is a file written.  It is one of the server's
+ * temporary files, which it deletes at the end of the transaction, and after a
+ * crash when it starts; we open it once more for direct I/O.  Holes, and blocks
+ * that the file system has reserved and nobody wrote, are answered without the
+ * device, so they are not read; nor is what the kernel has yet to write, since
+ * it would have to do that first.
+ *
+ * Trust.  One device, asked ten times, suggested a random_page_cost from 2.1 to
+ * 7.3: others use it, too, and it has caches of its own.  So a probe is several
+ * rounds, of random reads and sequential ones in turn.  How far they are apart is
+ * told, and where they disagree on random_page_cost, none is suggested.
+ *
+ * Bounds.  By number and by time, each of: looking for files, reading at
+ * random, reading in sequence, writing.  Interrupts are served in between.
+ *
+ * Failure.  Files may vanish at any moment, which no relation's lock prevents,
+ * since none is taken: another one is read instead.  A device that is gone or
+ * full, or a file system without direct I/O, is told in the status: whoever
+ * looks at all tablespaces wants to know of the others.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_tablespace.h"
+#include "catalog/pg_tablespace_d.h"
+#include "commands/tablespace.h"
+#include "common/pg_prng.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "base/kernel.h"
+#include "base/pg_compat.h"
+#include "base/relation_files.h"
+#include "base/worker.h"
+#include "relocation/tablespace_latency.h"
+
+#define MB						(1024 * 1024)
+#define NS_IN_MS				1e6
+#define NS_IN_S				1e9
+
+/* Files worth reading, and how much of them is enough. */
+#define MIN_FILE_BYTES			MB
+#define ENOUGH_BYTES			(16 * MB)
+#define MAX_FILES				10000
+#define MAX_LOOKS				50000
+#define MAX_LOOK_S				1
+
+/* Rounds, and how far what they suggest may be apart. */
+#define ROUNDS					4
+#define MAX_DISAGREEMENT		1.5
+
+/* In all rounds */
+#define MIN_READS				64
+#define MAX_READS				256
+#define MAX_READ_S				3
+#define MAX_SEQUENTIAL_BYTES	(32 * MB)
+#define MAX_SEQUENTIAL_S		1
+
+/* In a round: a pick may hit a hole, a page twice, or a file that is gone. */
+#define MAX_PICKS				(8 * MAX_READS / ROUNDS)
+
+#define PIECE_BYTES				MB
+
+#define TEMPORARY_BYTES			(64 * MB)
+#define MAX_TEMPORARY_S			3
+
+/* Nobody else's write shall fail for ours: so much more must be free. */
+#define SPARE_FACTOR			4
+
+#define RATE_BYTES				(32 * MB)
+#define MAX_RATE_S				1
+
+/* Any device's and file system's blocks divide it. */
+#define DIRECT_ALIGN			4096
+
+PG_FUNCTION_INFO_V1(pgscale_tablespace_latency);
+
+typedef struct ProbeFile
+{
+	char	   *path;
+	int64		size;
+	int64		weight;			/* bytes on disk of this one and all before */
+} ProbeFile;
+
+typedef struct ProbeFiles
+{
+	ProbeFile  *file;
+	ProbeFile  *largest;		/* the same, largest first */
+	int			n;
+	int			looks;
+	int64		give_up;
+	File		temporary;		/* 0: none */
+	const char *problem;		/* the latest, NULL: none */
+	const char *doubt;			/* why nothing is suggested; NULL: something
+								 * is */
+} ProbeFiles;
+
+typedef struct Tablespace
+{
+	Oid			oid;
+	NameData	name;
+} Tablespace;
+
+static int64
+bytes_of(const ProbeFiles *files)
+{
+	return files->n > 0 ? files->file[files->n - 1].weight : 0;
+}
+
+static char *
+aligned_buffer(Size size)
+{
+	return (char *) TYPEALIGN(DIRECT_ALIGN, palloc(size + DIRECT_ALIGN));
+}
+
+/* Says what failed, by errno. */
+static void
+set_problem(ProbeFiles *files, const char *what, const char *path)
+{
+	if (errno == EINVAL)
+		files->problem = "its file system does not do direct I/O";
+	else
+		files->problem = psprintf("could not %s \"%s\": %s", what, path, strerror(errno));
+}
+
+static void
+add_file(ProbeFiles *files, const char *path)
+{
+	struct stat st;
+	ProbeFile  *file;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || Min(st.st_size, st.st_blocks * (int64) 512) < MIN_FILE_BYTES)
+		return;
+	file = &files->file[files->n];
+	file->path = pstrdup(path);
+	file->size = st.st_size;
+	file->weight = bytes_of(files) + Min(st.st_size, st.st_blocks * (int64) 512);
+	files->n++;
+}
+
+/* Has enough been looked at? */
+static bool
+looked_enough(ProbeFiles *files)
+{
+	CHECK_FOR_INTERRUPTS();
+	return ++files->looks > MAX_LOOKS || files->n == MAX_FILES || pgscale_worker_clock() > files->give_up;
+}
+
+/* The files of one database; a folder that is gone has none. */
+static void
+add_database(ProbeFiles *files, const char *folder)
+{
+	DIR		   *dir = AllocateDir(folder);
+	struct dirent *entry;
+
+	if (dir == NULL)
+		return;
+	while (!looked_enough(files) && (entry = ReadDirExtended(dir, folder, DEBUG1)) != NULL)
+	{
+		char		path[MAXPGPATH];
+		RelFileLocator locator;
+		ForkNumber	fork;
+		uint32		segment;
+
+		if (!pgscale_parse_relfile(entry->d_name, &locator, &fork, &segment))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		add_file(files, path);
+	}
+	FreeDir(dir);
+}
+
+/* The relations' files of all databases.  False if the tablespace is not there. */
+static bool
+add_relations(ProbeFiles *files, const char *folder)
+{
+	DIR		   *dir = AllocateDir(folder);
+	struct dirent *entry;
+
+	if (dir == NULL)
+	{
+		set_problem(files, "open directory", folder);
+		return false;
+	}
+	files->give_up = pgscale_worker_clock() + MAX_LOOK_S * (int64) NS_IN_S;
+	while (!looked_enough(files) && (entry = ReadDirExtended(dir, folder, DEBUG1)) != NULL)
+	{
+		char		path[MAXPGPATH];
+
+		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		add_database(files, path);
+	}
+	FreeDir(dir);
+	return true;
+}
+
+/*
+ * Opens one of the server's temporary files in a tablespace, whatever
+ * temp_tablespaces says.  The rest of the transaction goes by that again.
+ */
+static File
+open_temporary(Oid tablespace)
+{
+	Oid		   *here = MemoryContextAlloc(TopTransactionContext, sizeof(Oid));
+	Oid		   *before;
+	int			n;
+	int			room = 8;
+	volatile File file;
+
+	PrepareTempTablespaces();
+	before = MemoryContextAlloc(TopTransactionContext, room * sizeof(Oid));
+	while ((n = GetTempTablespaces(before, room)) == room)
+		before = repalloc(before, (room *= 2) * sizeof(Oid));
+
+	*here = tablespace;
+	SetTempTablespaces(here, 1);
+	PG_TRY();
+	{
+		file = OpenTemporaryFile(false);
+	}
+	PG_FINALLY();
+	{
+		SetTempTablespaces(before, n);
+		pfree(here);
+	}
+	PG_END_TRY();
+	return file;
+}
+
+/*
+ * Writes random bytes, which no device can shrink.  Returns how many, and in
+ * *elapsed_ns how long that took; less than asked for if the time is over or,
+ * with a problem set, on failure.
+ */
+static int64
+write_pieces(ProbeFiles *files, const char *path, int64 bytes, int seconds, int64 *elapsed_ns)
+{
+	const int	fd = OpenTransientFile(path, O_RDWR | PG_O_DIRECT | PG_BINARY);
+	char	   *piece = aligned_buffer(PIECE_BYTES);
+	int64		written = 0;
+
+	*elapsed_ns = 0;
+	if (fd < 0)
+	{
+		set_problem(files, "open file", path);
+		return 0;
+	}
+	while (written + PIECE_BYTES <= bytes && *elapsed_ns < seconds * NS_IN_S)
+	{
+		int64		start;
+		ssize_t		n;
+
+		for (int i = 0; i < PIECE_BYTES / sizeof(uint64); i++)
+			((uint64 *) piece)[i] = pg_prng_uint64(&pg_global_prng_state);
+		CHECK_FOR_INTERRUPTS();
+		start = pgscale_worker_clock();
+		errno = 0;
+		n = pg_pwrite(fd, piece, PIECE_BYTES, written);
+		*elapsed_ns += pgscale_worker_clock() - start;
+		if (n != PIECE_BYTES)
+		{
+			/* Short without an error: the disk was full just then. */
+			if (errno == 0)
+				errno = ENOSPC;
+			set_problem(files, "write file", path);
+			break;
+		}
+		written += n;
+	}
+	CloseTransientFile(fd);
+	return written;
+}
+
+/*
+ * Writes a temporary file into the tablespace.  Returns how many bytes, and in
+ * *elapsed_ns how long that took; 0, with a problem set, if that failed.
+ */
+static int64
+write_temporary(ProbeFiles *files, Oid tablespace, const char *folder, int64 bytes, int seconds,
+				int64 *elapsed_ns)
+{
+	const char *path;
+	struct statvfs fs;
+
+	*elapsed_ns = 0;
+	if (statvfs(folder, &fs) == 0 && fs.f_bavail * (double) fs.f_frsize < SPARE_FACTOR * (double) bytes)
+	{
+		files->problem = psprintf("less than %d MB are free, too little for a file of %d MB",
+								  (int) (SPARE_FACTOR * bytes / MB), (int) (bytes / MB));
+		return 0;
+	}
+	if (temp_file_limit >= 0 && temp_file_limit * INT64CONST(1024) < bytes)
+	{
+		files->problem = psprintf("temp_file_limit does not allow a file of %d MB", (int) (bytes / MB));
+		return 0;
+	}
+	files->temporary = open_temporary(tablespace);
+	path = FilePathName(files->temporary);
+	/* Where it cannot be opened, the server silently takes another place. */
+	if (strncmp(path, folder, strlen(folder)) != 0)
+	{
+		files->problem = "the server cannot make temporary files there";
+		return 0;
+	}
+	bytes = write_pieces(files, path, bytes, seconds, elapsed_ns);
+	/* A disk that is full, or about to fail, needs no file of ours. */
+	return files->problem ? 0 : bytes;
+}
+
+static void
+close_temporary(ProbeFiles *files)
+{
+	if (files->temporary > 0)
+		FileClose(files->temporary);
+	files->temporary = 0;
+}
+
+/* Is it on disk, and only there to be had? */
+static bool
+must_come_from_disk(int fd, off_t offset, off_t length)
+{
+	const off_t data = lseek(fd, offset, SEEK_DATA);
+	PgscaleCached cached;
+
+	/* EINVAL: a file system that knows no holes */
+	if (data < 0 ? errno != EINVAL : data != offset)
+		return false;
+	return !pgscale_kernel_cached(fd, offset, length, &cached) || (cached.dirty <= 0 && cached.writeback <= 0);
+}
+
+/* How long a read took; -1 if there is nothing to read here. */
+static int64
+timed_read(ProbeFiles *files, const char *path, int fd, char *buffer, off_t length, off_t offset)
+{
+	int64		start;
+	ssize_t		n;
+
+	if (!must_come_from_disk(fd, offset, length))
+		return -1;
+	pgstat_report_wait_start(WAIT_EVENT_DATA_FILE_READ);
+	start = pgscale_worker_clock();
+	n = pg_pread(fd, buffer, length, offset);
+	start = pgscale_worker_clock() - start;
+	pgstat_report_wait_end();
+	if (n < 0)
+		set_problem(files, "read file", path);
+	return n == length ? start : -1;
+}
+
+static int
+open_direct(ProbeFiles *files, const char *path)
+{
+	const int	fd = OpenTransientFile(path, O_RDONLY | PG_O_DIRECT | PG_BINARY);
+
+	if (fd < 0 && errno != ENOENT)
+		set_problem(files, "open file", path);
+	return fd;
+}
+
+/* The file that this byte of all of them lies in. */
+static int
+file_at(const ProbeFiles *files, int64 at)
+{
+	int			low = 0;
+	int			high = files->n - 1;
+
+	while (low < high)
+	{
+		const int	middle = (low + high) / 2;
+
+		if (files->file[middle].weight > at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* What one round has found. */
+typedef struct Round
+{
+	int			reads;
+	int64		sum_ns;
+	int64		max_ns;
+	int64		sequential_bytes;
+	int64		sequential_ns;
+} Round;
+
+/* Returns false if it found too little to read; not if it had no more time. */
+static bool
+read_random(ProbeFiles *files, Round *round)
+{
+	struct
+	{
+		int			file;
+		int64		block;
+	}			picked[MAX_PICKS];
+	char	   *page = aligned_buffer(BLCKSZ);
+	const int64 give_up = pgscale_worker_clock() + MAX_READ_S * (int64) NS_IN_S / ROUNDS;
+
+	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_worker_clock() < give_up; pick++)
+	{
+		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, bytes_of(files) - 1));
+		const ProbeFile *file = &files->file[number];
+		const int64 block = pg_prng_uint64_range(&pg_global_prng_state, 0, file->size / BLCKSZ - 1);
+		bool		again = false;
+		int64		ns;
+		int			fd;
+
+		for (int i = 0; i < pick && !again; i++)
+			again = picked[i].file == number && picked[i].block == block;
+		picked[pick].file = number;
+		picked[pick].block = block;
+		CHECK_FOR_INTERRUPTS();
+		if (again || (fd = open_direct(files, file->path)) < 0)
+			continue;
+		ns = timed_read(files, file->path, fd, page, BLCKSZ, block * BLCKSZ);
+		CloseTransientFile(fd);
+		if (ns < 0)
+			continue;
+		round->sum_ns += ns;
+		round->max_ns = Max(round->max_ns, ns);
+		round->reads++;
+	}
+	return round->reads >= MIN_READS / ROUNDS || pgscale_worker_clock() >= give_up;
+}
+
+static int
+larger_first(const void *a, const void *b)
+{
+	off_t		left = ((const ProbeFile *) a)->size;
+	off_t		right = ((const ProbeFile *) b)->size;
+
+	return left > right ? -1 : left < right;
+}
+
+/*
+ * Reads on in the largest file, from somewhere; in the next one if that is still
+ * on its way to the disk.
+ */
+static void
+read_sequential(ProbeFiles *files, Round *round)
+{
+	char	   *piece = aligned_buffer(PIECE_BYTES);
+
+	for (int n = 0; n < files->n && round->sequential_bytes == 0; n++)
+	{
+		const ProbeFile *file = &files->largest[n];
+		int64		pieces = file->size / PIECE_BYTES;
+		int64		want = Min(pieces, MAX_SEQUENTIAL_BYTES / ROUNDS / PIECE_BYTES);
+		int64		first = pg_prng_uint64_range(&pg_global_prng_state, 0, pieces - want);
+		int			fd = open_direct(files, file->path);
+
+		if (fd < 0)
+			continue;
+		for (int64 i = first; i < first + want && round->sequential_ns < MAX_SEQUENTIAL_S * NS_IN_S / ROUNDS; i++)
+		{
+			int64		ns;
+
+			CHECK_FOR_INTERRUPTS();
+			ns = timed_read(files, file->path, fd, piece, PIECE_BYTES, i * PIECE_BYTES);
+			if (ns < 0)
+				continue;
+			round->sequential_ns += ns;
+			round->sequential_bytes += PIECE_BYTES;
+		}
+		CloseTransientFile(fd);
+	}
+}
+
+/*
+ * What random_page_cost is for this device, with seq_page_cost at 1.  By the
+ * server's documentation ("Planner Cost Constants") its default of 4 stands for
+ * random reads that are 40 times slower than sequential ones while 90 % of them
+ * are found in a cache: a tenth of what they are slower.
+ */
+static double
+suggested_cost(double read_ms, double sequential_bytes_per_s)
+{
+	const double sequential_ms = 1000.0 * BLCKSZ / sequential_bytes_per_s;
+
+	return Max(1.0, rint(0.1 * read_ms / sequential_ms * 10) / 10);
+}
+
+static double
+mean_ms(const Round *round)
+{
+	return round->sum_ns / NS_IN_MS / round->reads;
+}
+
+static double
+rate(const Round *round)
+{
+	return round->sequential_bytes / (round->sequential_ns / NS_IN_S);
+}
+
+/* Puts the rounds together; all of them have read something at random. */
+static void
+sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
+{
+	Round		all = {0};
+	double		fastest = 0;
+	double		slowest = 0;
+	double		least = 0;
+	double		most = 0;
+	bool		known = n == ROUNDS;
+
+	for (int i = 0; i < n; i++)
+	{
+		const Round *round = &rounds[i];
+
+		all.reads += round->reads;
+		all.sum_ns += round->sum_ns;
+		all.max_ns = Max(all.max_ns, round->max_ns);
+		all.sequential_bytes += round->sequential_bytes;
+		all.sequential_ns += round->sequential_ns;
+		fastest = i == 0 ? mean_ms(round) : Min(fastest, mean_ms(round));
+		slowest = Max(slowest, mean_ms(round));
+		if (round->sequential_ns > 0)
+		{
+			double		cost = suggested_cost(mean_ms(round), rate(round));
+
+			least = least == 0 ? cost : Min(least, cost);
+			most = Max(most, cost);
+		}
+		else
+			known = false;
+	}
+	if (n == 0)
+		return;
+	probe->reads = all.reads;
+	probe->read_ms = mean_ms(&all);
+	probe->max_ms = all.max_ns / NS_IN_MS;
+	probe->spread = slowest / fastest;
+	if (all.sequential_ns > 0)
+		probe->sequential_bytes_per_s = rate(&all);
+	if (known && most <= MAX_DISAGREEMENT * least)
+		probe->random_page_cost = suggested_cost(probe->read_ms, probe->sequential_bytes_per_s);
+	else if (known)
+		files->doubt = psprintf("no random_page_cost, as %d rounds suggest from %.1f to %.1f", n, least, most);
+}
+
+/* Returns false if there is too little to read. */
+static bool
+read_rounds(ProbeFiles *files, PgscaleProbe *probe)
+{
+	Round		rounds[ROUNDS];
+	int			n = 0;
+
+	memset(rounds, 0, sizeof(rounds));
+	files->largest = palloc(files->n * sizeof(ProbeFile));
+	memcpy(files->largest, files->file, files->n * sizeof(ProbeFile));
+	qsort(files->largest, files->n, sizeof(ProbeFile), larger_first);
+	while (n < ROUNDS)
+	{
+		if (!read_random(files, &rounds[n]) && n == 0)
+			return false;
+		if (rounds[n].reads == 0)
+			break;
+		read_sequential(files, &rounds[n++]);
+	}
+	sum_up(files, rounds, n, probe);
+	return true;
+}
+
+/* What was read, and what is to be known of the result. */
+static const char *
+status_of(const ProbeFiles *files, const PgscaleProbe *probe)
+{
+	StringInfoData text;
+
+	if (probe->reads == 0)
+		return files->problem ? files->problem : "nothing there can be read: all of it is holes, or on its way to the disk";
+	initStringInfo(&text);
+	appendStringInfoString(&text, files->temporary > 0 ? "of a temporary file, as there was little to read" : "of its relations");
+	if (probe->reads < MIN_READS)
+		appendStringInfo(&text, "; only %d reads, so less sure", probe->reads);
+	if (files->doubt)
+		appendStringInfo(&text, "; %s", files->doubt);
+	if (files->problem)
+		appendStringInfo(&text, "; %s", files->problem);
+	return text.data;
+}
+
+bool
+pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
+{
+	ProbeFiles	files = {0};
+	char		folder[MAXPGPATH];
+	int64		elapsed_ns;
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext own = AllocSetContextCreate(caller, "pgscale probe", ALLOCSET_DEFAULT_SIZES);
+
+	memset(probe, 0, sizeof(PgscaleProbe));
+	MemoryContextSwitchTo(own);
+	files.file = palloc((MAX_FILES + 1) * sizeof(ProbeFile));
+	pgscale_tablespace_folder(folder, tablespace);
+
+	if (add_relations(&files, folder) &&
+		(bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
+	{
+		if (write_temporary(&files, tablespace, folder, TEMPORARY_BYTES, MAX_TEMPORARY_S, &elapsed_ns) > 0)
+		{
+			files.n = 0;
+			add_file(&files, FilePathName(files.temporary));
+		}
+		else
+			close_temporary(&files);
+		if (files.n > 0 && probe->reads == 0)
+			(void) read_rounds(&files, probe);
+	}
+	probe->status = MemoryContextStrdup(caller, status_of(&files, probe));
+
+	close_temporary(&files);
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(own);
+	return probe->reads > 0;
+}
+
+double
+pgscale_probe_write_rate(Oid tablespace)
+{
+	ProbeFiles	files = {0};
+	char		folder[MAXPGPATH];
+	int64		elapsed_ns;
+	int64		written;
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext own = AllocSetContextCreate(caller, "pgscale probe", ALLOCSET_DEFAULT_SIZES);
+
+	MemoryContextSwitchTo(own);
+	pgscale_tablespace_folder(folder, tablespace);
+	written = write_temporary(&files, tablespace, folder, RATE_BYTES, MAX_RATE_S, &elapsed_ns);
+	close_temporary(&files);
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(own);
+	return elapsed_ns > 0 ? written / (elapsed_ns / NS_IN_S) : 0;
+}
+
+static void
+put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
+{
+	Datum		values[9];
+	bool		nulls[9] = {0};
+	PgscaleProbe probe;
+	const bool	known = pgscale_probe_tablespace(tablespace->oid, &probe);
+	char		folder[MAXPGPATH];
+	char		device[MAXPGPATH];
+
+	pgscale_tablespace_folder(folder, tablespace->oid);
+	values[0] = NameGetDatum(&tablespace->name);
+	values[1] = Int32GetDatum(probe.reads);
+	values[2] = Float8GetDatum(probe.read_ms);
+	values[3] = Float8GetDatum(probe.max_ms);
+	values[4] = Float8GetDatum(probe.spread);
+	values[5] = Float8GetDatum(probe.sequential_bytes_per_s / MB);
+	nulls[2] = nulls[3] = nulls[4] = !known;
+	nulls[5] = probe.sequential_bytes_per_s == 0;
+	values[6] = Float8GetDatum(probe.random_page_cost);
+	nulls[6] = probe.random_page_cost == 0;
+	nulls[7] = !pgscale_kernel_device(folder, device, sizeof(device));
+	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(device);
+	values[8] = CStringGetTextDatum(probe.status);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* The named one, or all that a relation of a database may lie in. */
+static List *
+tablespaces_of(const char *name)
+{
+	Relation	pg_tablespace = table_open(TableSpaceRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_tablespace, InvalidOid, false, NULL, 0, NULL);
+	List	   *found = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_tablespace form = (Form_pg_tablespace) GETSTRUCT(tuple);
+		Tablespace *tablespace;
+
+		if (name ? strcmp(name, NameStr(form->spcname)) != 0 : form->oid == GLOBALTABLESPACE_OID)
+			continue;
+		tablespace = palloc(sizeof(Tablespace));
+		tablespace->oid = form->oid;
+		tablespace->name = form->spcname;
+		found = lappend(found, tablespace);
+	}
+	systable_endscan(scan);
+	table_close(pg_tablespace, AccessShareLock);
+	return found;
+}
+
+/* pgscale.tablespace_latency(tablespace): one row, or (NULL) one for each. */
+Datum
+pgscale_tablespace_latency(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *name = PG_ARGISNULL(0) ? NULL : NameStr(*PG_GETARG_NAME(0));
+	List	   *tablespaces = tablespaces_of(name);
+	ListCell   *cell;
+
+	if (tablespaces == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("tablespace \"%s\" does not exist", name),
+				 errhint("The tablespaces are those of pg_tablespace.")));
+	if (name && ((Tablespace *) linitial(tablespaces))->oid == GLOBALTABLESPACE_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("tablespace \"%s\" holds shared relations only", name),
+				 errhint("It lies on the same device as pg_default, unless somebody linked it elsewhere.")));
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(cell, tablespaces)
+		put_tablespace(rsinfo, lfirst(cell));
+	return (Datum) 0;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * tablespace_latency.h
+ *	  What the device below a tablespace can do: reads and writes past every
+ *	  cache, a few of them.
+ *
+ * Both need a transaction, since the server deletes the files that they write
+ * at its end at the latest, and serve cancellation.  What cannot be measured
+ * is no error.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_TABLESPACE_LATENCY_H
+#define PGSCALE_RELOCATION_TABLESPACE_LATENCY_H
+
+#include "postgres.h"
+
+typedef struct PgscaleProbe
+{
+	int			reads;			/* random ones, of a page each */
+	double		read_ms;		/* their mean */
+	double		max_ms;
+	double		spread;			/* the mean of the slowest round by that of
+								 * the fastest; 1 if all were alike */
+	double		sequential_bytes_per_s; /* 0 if unknown */
+	double		random_page_cost;	/* 0 if unknown, or the rounds disagree */
+	const char *status;			/* what was read, or why nothing could be;
+								 * never NULL, in the caller's memory context */
+} PgscaleProbe;
+
+/*
+ * Reads for at most 3 + 1 s, and where the tablespace holds too little, writes
+ * for at most 3 s before.  False, with only the status set, if nothing could be
+ * read.
+ */
+extern bool pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe);
+
+/*
+ * Bytes/s at which a new file can be written: up to 32 MB, for at most 1 s.  0
+ * if unknown.
+ */
+extern double pgscale_probe_write_rate(Oid tablespace);
+
+#endif							/* PGSCALE_RELOCATION_TABLESPACE_LATENCY_H */

@@ -1,0 +1,199 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.c
+ *	  The latest samples one by one, in a ring in shared memory.
+ *
+ * The sampler alone writes, readers copy without stopping it.  Samples are
+ * numbered from the server's start; sample n lies at n modulo the capacity.
+ * Before a tick's samples are written, "reserved" is moved beyond them, and
+ * after, "head" is: a reader copies what is below head, then looks at reserved
+ * again and drops what may have been overwritten meanwhile.  Nothing is
+ * retried, so a reader's work is bounded however fast the sampler is.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "pgscale.h"
+#include "sampler/history.h"
+#include "sampler/worker_types.h"
+
+typedef struct HistorySample
+{
+	TimestampTz sampled_at;
+	int64		queryid;
+	int			pid;
+	Oid			datid;
+	Oid			userid;
+	uint32		wait_event;
+	PgscaleProcKind kind;
+	uint8		state;
+} HistorySample;
+
+/* All is written by the sampler only, and read under the protocol above. */
+typedef struct History
+{
+	int64		capacity;
+	pg_atomic_uint64 first;		/* samples below are forgotten: a reset */
+	pg_atomic_uint64 head;		/* samples below are complete */
+	pg_atomic_uint64 reserved;	/* samples below may be being written */
+	HistorySample samples[FLEXIBLE_ARRAY_MEMBER];
+} History;
+
+static History *history = NULL;
+
+/* Of the present tick; most find everybody idle and write nothing here. */
+static TimestampTz tick_at;
+static int	tick_max_samples;
+static bool writing;
+static uint64 next;
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_history);
+
+Size
+pgscale_history_size(int capacity)
+{
+	return add_size(offsetof(History, samples),
+					mul_size(capacity, sizeof(HistorySample)));
+}
+
+void
+pgscale_history_startup(int capacity)
+{
+	bool		found;
+
+	history = ShmemInitStruct("pgscale sampler history",
+							  pgscale_history_size(capacity), &found);
+	if (found)
+		return;
+
+	history->capacity = capacity;
+	pg_atomic_init_u64(&history->first, 0);
+	pg_atomic_init_u64(&history->head, 0);
+	pg_atomic_init_u64(&history->reserved, 0);
+}
+
+void
+pgscale_history_begin(TimestampTz sampled_at, int max_samples)
+{
+	tick_at = sampled_at;
+	tick_max_samples = max_samples;
+	writing = false;
+}
+
+void
+pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid)
+{
+	HistorySample *sample;
+
+	if (history->capacity == 0)
+		return;
+
+	if (!writing)
+	{
+		writing = true;
+		next = pg_atomic_read_u64(&history->head);
+		pg_atomic_write_u64(&history->reserved, next + tick_max_samples);
+		pg_write_barrier();
+	}
+
+	sample = &history->samples[next++ % history->capacity];
+	sample->sampled_at = tick_at;
+	sample->queryid = queryid;
+	sample->pid = proc->pid;
+	sample->datid = proc->datid;
+	sample->userid = proc->userid;
+	sample->wait_event = proc->wait_event;
+	sample->kind = kind;
+	sample->state = proc->state;
+}
+
+void
+pgscale_history_end(void)
+{
+	if (!writing)
+		return;
+	pg_write_barrier();
+	pg_atomic_write_u64(&history->head, next);
+	pg_atomic_write_u64(&history->reserved, next);
+}
+
+void
+pgscale_history_reset(void)
+{
+	/* Whoever sees this sees the head that it is. */
+	pg_write_barrier();
+	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->head));
+}
+
+/* pgscale.sampler_history(): the ring's samples, oldest first. */
+Datum
+pgscale_sampler_history(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	HistorySample *copy;
+	uint64		begin,
+				end,
+				overwritten;
+	int64		capacity;
+
+	pgscale_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+
+	capacity = history->capacity;
+	if (capacity == 0)
+		return (Datum) 0;
+
+	begin = pg_atomic_read_u64(&history->first);
+	pg_read_barrier();
+	end = pg_atomic_read_u64(&history->head);
+	pg_read_barrier();
+	if (end - begin > capacity)
+		begin = end - capacity;
+
+	copy = palloc_extended(capacity * sizeof(HistorySample), MCXT_ALLOC_HUGE);
+	memcpy(copy, history->samples, Min(end, capacity) * sizeof(HistorySample));
+
+	pg_read_barrier();
+	overwritten = pg_atomic_read_u64(&history->reserved);
+	if (overwritten > capacity)
+		begin = Max(begin, overwritten - capacity);
+
+	for (uint64 n = begin; n < end; n++)
+	{
+		HistorySample *sample = &copy[n % capacity];
+		const char *state = pgscale_proc_state_name(sample->state);
+		Datum		values[9] = {0};
+		bool		nulls[9] = {0};
+
+		CHECK_FOR_INTERRUPTS();
+
+		values[0] = TimestampTzGetDatum(sample->sampled_at);
+		values[1] = Int32GetDatum(sample->pid);
+		values[2] = CStringGetTextDatum(pgscale_type_name(sample->kind));
+		values[3] = ObjectIdGetDatum(sample->datid);
+		nulls[3] = !OidIsValid(sample->datid);
+		values[4] = ObjectIdGetDatum(sample->userid);
+		nulls[4] = !OidIsValid(sample->userid);
+		values[5] = Int64GetDatum(sample->queryid);
+		nulls[5] = (sample->queryid == 0);
+		if (state)
+			values[6] = CStringGetTextDatum(state);
+		else
+			nulls[6] = true;
+		values[7] = CStringGetTextDatum(pgscale_wait_event_type(sample->wait_event));
+		values[8] = CStringGetTextDatum(pgscale_wait_event_name(sample->wait_event));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * observers.c
+ *	  What other features are told once a second of what the sampler sees.
+ *
+ * They need the sessions' time by wait event as it passes, whatever becomes of
+ * the profile's entries: so it is summed up here once more, by event alone.  All
+ * is memory of the sampler's own process.
+ *
+ * Failure: an error of an observer is logged, and is nothing to the others.  It is
+ * told again after a second, after two if that fails as well, and so on up to a
+ * minute.  What it was not told of is lost to it, and it is told so: counts that
+ * it takes differences of go on meanwhile.  So is everybody when the sampler did
+ * not come by for long.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+
+#include "base/server_counters.h"
+#include "base/worker.h"
+#include "pgscale.h"
+#include "sampler/observers.h"
+
+#define OBSERVE_NS		INT64CONST(1000000000)
+
+/* A longer one is of a sampler that was held up. */
+#define OBSERVE_MAX_NS	(3 * OBSERVE_NS)
+
+/* After one error, and after many. */
+#define PAUSE_MIN_NS	OBSERVE_NS
+#define PAUSE_MAX_NS	(60 * OBSERVE_NS)
+
+typedef struct WaitSum
+{
+	uint32		wait_event;
+	char		status;
+	uint64		ns;
+} WaitSum;
+
+#define SH_PREFIX		wait_sums
+#define SH_ELEMENT_TYPE WaitSum
+#define SH_KEY_TYPE		uint32
+#define SH_KEY			wait_event
+#define SH_HASH_KEY(tb, k)	murmurhash32(k)
+#define SH_EQUAL(tb, a, b)	((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* What is known of each module's observer. */
+typedef struct Observer
+{
+	int64		pause_ns;		/* after its last error; 0: there was none */
+	int64		resume_ns;		/* on the clock that nobody sets */
+	bool		missed;			/* was not told of something */
+} Observer;
+
+static wait_sums_hash *sums = NULL;
+static Observer *observers = NULL;
+static Oid	databases[PGSCALE_DATABASES];
+static uint64 seen_in[PGSCALE_DATABASES];	/* the last observation with a
+											 * session */
+static int	ndatabases = 0;
+static uint64 observations = 0;
+static int64 active_ns = 0;		/* since the last observation, as this */
+static int64 observed_ns = 0;
+static MemoryContext context = NULL;
+
+static int
+count_modules(void)
+{
+	int			n = 0;
+
+	while (pgscale_modules[n])
+		n++;
+	return n;
+}
+
+void
+pgscale_observe_begin(void)
+{
+	int			nmodules = count_modules();
+
+	if (!sums)
+	{
+		observers = MemoryContextAllocZero(TopMemoryContext, nmodules * sizeof(Observer));
+		sums = wait_sums_create(TopMemoryContext, 256, NULL);
+		context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
+	}
+	for (int i = 0; i < nmodules; i++)
+		observers[i].missed = true;
+	active_ns = observed_ns = 0;
+}
+
+/*
+ * One more than there is room for takes the place of the one that nobody was in
+ * for the longest time, such as one that was dropped.
+ */
+static void
+remember_database(Oid database)
+{
+	/* Backends of one database come one after the other, mostly. */
+	static int	last = 0;
+
+	if (!OidIsValid(database))
+		return;
+	if (last >= ndatabases || databases[last] != database)
+	{
+		int			oldest = 0;
+
+		for (last = 0; last < ndatabases && databases[last] != database; last++)
+			if (seen_in[last] < seen_in[oldest])
+				oldest = last;
+		if (last == PGSCALE_DATABASES)
+		{
+			last = oldest;
+			if (seen_in[last] == observations)
+				return;
+			databases[last] = database;
+		}
+		else if (last == ndatabases)
+			databases[ndatabases++] = database;
+	}
+	seen_in[last] = observations;
+}
+
+void
+pgscale_observe_sample(const PgscaleProc *proc, bool idle, int64 ns)
+{
+	bool		found;
+	WaitSum    *sum;
+
+	remember_database(proc->datid);
+	if (idle)
+		return;
+	sum = wait_sums_insert(sums, proc->wait_event, &found);
+	if (!found)
+		sum->ns = 0;
+	sum->ns += ns;
+	if (proc->running && proc->leader_pid == 0)
+		active_ns += ns;
+}
+
+static void
+each_wait(void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg)
+{
+	wait_sums_iterator iterator;
+	WaitSum    *sum;
+
+	wait_sums_start_iterate(sums, &iterator);
+	while ((sum = wait_sums_iterate(sums, &iterator)) != NULL)
+		each(arg, sum->wait_event, sum->ns);
+}
+
+/*
+ * After an error in a process without transactions, in which nothing but the
+ * observer can have left anything behind.
+ */
+static void
+clean_up(void)
+{
+	MemoryContextSwitchTo(context);
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	FlushErrorState();
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	pgstat_report_wait_end();
+	AtEOXact_Files(false);
+	RESUME_INTERRUPTS();
+}
+
+static void
+tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
+{
+	observation.anew = observation.anew || observer->missed;
+	observer->missed = false;
+	PG_TRY();
+	{
+		module->observe(&observation);
+		observer->pause_ns = 0;
+	}
+	PG_CATCH();
+	{
+		clean_up();
+		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
+		observer->resume_ns = pgscale_worker_clock() + observer->pause_ns;
+		observer->missed = true;
+	}
+	PG_END_TRY();
+}
+
+void
+pgscale_observe_tick(TimestampTz wall, int64 ns)
+{
+	PgscaleObservation observation;
+	MemoryContext old;
+	int64		now;
+
+	observed_ns += ns;
+	if (observed_ns < OBSERVE_NS)
+		return;
+
+	observation.at = wall;
+	observation.ns = observed_ns;
+	observation.anew = observed_ns > OBSERVE_MAX_NS;
+	observation.active = (double) active_ns / observed_ns;
+	observation.databases = databases;
+	observation.ndatabases = ndatabases;
+	observation.waits = each_wait;
+	active_ns = observed_ns = 0;
+	observations++;
+
+	now = pgscale_worker_clock();
+	old = MemoryContextSwitchTo(context);
+	for (int i = 0; pgscale_modules[i]; i++)
+	{
+		if (!pgscale_modules[i]->observe)
+			continue;
+		if (observers[i].pause_ns > 0 && now < observers[i].resume_ns)
+			observers[i].missed = true;
+		else
+			tell(pgscale_modules[i], &observers[i], observation);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+}

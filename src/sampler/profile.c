@@ -1,0 +1,518 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile.c
+ *	  The accumulated wait profile, in shared memory of fixed size.
+ *
+ * One process, the sampler, writes; any number of others read, and neither
+ * side ever waits for the other: a lock here would let a slow reader stop the
+ * sampler, or the sampler's ticks stop a dashboard.
+ *
+ * The entries are a dense array.  Only the writer needs to find a key, so the
+ * hash table over the array is in the writer's own memory; it is rebuilt from
+ * the array when a new writer attaches.
+ *
+ * Readers: the writer makes the sequence number odd, changes entries, and
+ * makes it even again.  Each chunk of entries remembers the sequence number of
+ * its last change.  A reader copies all chunks, then those that changed since
+ * it began, and so on, until the sequence number was the same before and after
+ * a pass.  A plain seqlock over the whole array would have to copy it all
+ * between two ticks, which a large profile at 1 ms does not allow; here the
+ * last pass has only the few chunks of one tick to copy, so it converges, and
+ * what it ends with is the profile as of the end of one tick, with sums that
+ * agree with the totals to the nanosecond.
+ *
+ * Eviction: when all entries are in use, the one with the least time among a
+ * few at a rotating hand is folded into a row that keeps only its wait event,
+ * and counted.  What weighs much stays, whatever its age; totals never change.
+ * Those rows have a space of their own, with a last one for all events beyond
+ * it, so that folding cannot fail.
+ *
+ * If the writer dies within a change, its successor makes the sequence number
+ * even: at worst one tick was counted in part.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/worker.h"
+#include "pgscale.h"
+#include "sampler/profile.h"
+#include "sampler/worker_types.h"
+
+/* Entries whose changes readers see together. */
+#define CHUNK_ENTRIES	64
+
+/*
+ * Rows for evicted entries, one an event: the server has about 300, the rest
+ * is for what extensions add.  The last one is for all other events.
+ */
+#define MAX_OTHERS		PGSCALE_PROFILE_OTHERS
+
+/* How many entries a search for a victim compares. */
+#define EVICTION_SAMPLE 16
+
+/* A tick lasts microseconds; a reader gives up on a stopped writer. */
+#define READ_SPINS		1000
+#define READ_SLEEP_US	100
+#define READ_LIMIT_NS	INT64CONST(1000000000)
+
+typedef struct Chunk
+{
+	uint64		changed;		/* sequence number of the last change */
+	PgscaleProfileEntry entries[CHUNK_ENTRIES];
+} Chunk;
+
+/*
+ * All is written by the sampler only, and read under the protocol above.
+ * Entries 0 .. capacity-1 are ordinary, MAX_OTHERS more follow.
+ */
+typedef struct Profile
+{
+	pg_atomic_uint64 sequence;	/* odd while the writer changes something */
+	int32		capacity;
+	int32		nchunks;
+	uint64		births;			/* entries ever made */
+	PgscaleProfileTotals totals;
+	Chunk		chunks[FLEXIBLE_ARRAY_MEMBER];
+} Profile;
+
+static Profile *profile = NULL;
+
+/* The writer's map from keys to entries. */
+typedef struct IndexElement
+{
+	PgscaleWaitKey key;
+	int32		entry;
+	char		status;
+} IndexElement;
+
+#define SH_PREFIX		profile_index
+#define SH_ELEMENT_TYPE IndexElement
+#define SH_KEY_TYPE		PgscaleWaitKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static profile_index_hash *index_of = NULL;
+static int32 hand = 0;
+
+/* Incremented when an entry's number may mean something else from now on. */
+static uint32 generation = 0;
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_profile);
+
+static int
+chunks_for(int capacity)
+{
+	return (capacity + MAX_OTHERS + CHUNK_ENTRIES - 1) / CHUNK_ENTRIES;
+}
+
+Size
+pgscale_profile_size(int capacity)
+{
+	return add_size(offsetof(Profile, chunks),
+					mul_size(chunks_for(capacity), sizeof(Chunk)));
+}
+
+void
+pgscale_profile_startup(int capacity)
+{
+	bool		found;
+
+	profile = ShmemInitStruct("pgscale sampler profile",
+							  pgscale_profile_size(capacity), &found);
+	if (found)
+		return;
+
+	memset(profile, 0, pgscale_profile_size(capacity));
+	pg_atomic_init_u64(&profile->sequence, 0);
+	profile->capacity = capacity;
+	profile->nchunks = chunks_for(capacity);
+	profile->totals.reset_at = GetCurrentTimestamp();
+}
+
+static inline PgscaleProfileEntry *
+entry_at(int entry)
+{
+	return &profile->chunks[entry / CHUNK_ENTRIES].entries[entry % CHUNK_ENTRIES];
+}
+
+/* The entry, to be changed: readers will copy its chunk again. */
+static inline PgscaleProfileEntry *
+entry_to_change(int entry)
+{
+	profile->chunks[entry / CHUNK_ENTRIES].changed =
+		pg_atomic_read_u64(&profile->sequence);
+	return entry_at(entry);
+}
+
+static void
+index_entry(int entry)
+{
+	bool		found;
+
+	profile_index_insert(index_of, entry_at(entry)->key, &found)->entry = entry;
+}
+
+void
+pgscale_profile_attach_writer(void)
+{
+	if (pg_atomic_read_u64(&profile->sequence) % 2 == 1)
+		pg_atomic_fetch_add_u64(&profile->sequence, 1);
+
+	index_of = profile_index_create(TopMemoryContext,
+									profile->capacity + MAX_OTHERS, NULL);
+	for (int i = 0; i < profile->totals.used; i++)
+		index_entry(i);
+	for (int i = 0; i < profile->totals.others; i++)
+		index_entry(profile->capacity + i);
+}
+
+void
+pgscale_profile_begin(void)
+{
+	uint64		sequence = pg_atomic_read_u64(&profile->sequence) + 1;
+
+	Assert(sequence % 2 == 1);
+	pg_atomic_write_u64(&profile->sequence, sequence);
+	pg_write_barrier();
+}
+
+void
+pgscale_profile_end(void)
+{
+	pg_write_barrier();
+	pg_atomic_write_u64(&profile->sequence,
+						pg_atomic_read_u64(&profile->sequence) + 1);
+}
+
+static void
+set_entry(int entry, const PgscaleWaitKey *key)
+{
+	PgscaleProfileEntry *e = entry_to_change(entry);
+
+	e->key = *key;
+	e->samples = 0;
+	e->ns = 0;
+	e->born = ++profile->births;
+	index_entry(entry);
+}
+
+/* The row that collects what is evicted of a wait event. */
+static int
+other_entry(uint32 wait_event)
+{
+	PgscaleWaitKey key = {0};
+	IndexElement *found;
+	int			entry;
+
+	key.kind = PGSCALE_PROC_OTHER;
+	key.wait_event = wait_event;
+	found = profile_index_lookup(index_of, key);
+	if (found)
+		return found->entry;
+
+	if (profile->totals.others >= MAX_OTHERS - 1 && wait_event != PGSCALE_WAIT_OTHER)
+		return other_entry(PGSCALE_WAIT_OTHER);
+
+	entry = profile->capacity + profile->totals.others++;
+	set_entry(entry, &key);
+	return entry;
+}
+
+/* Frees an entry by folding it into its event's row. */
+static int
+evict(void)
+{
+	int			victim = -1;
+	PgscaleProfileEntry *v;
+	PgscaleProfileEntry *other;
+
+	for (int i = 0; i < EVICTION_SAMPLE; i++)
+	{
+		if (victim < 0 || entry_at(hand)->ns < entry_at(victim)->ns)
+			victim = hand;
+		hand = (hand + 1) % profile->capacity;
+	}
+
+	v = entry_at(victim);
+	other = entry_to_change(other_entry(v->key.wait_event));
+	other->samples += v->samples;
+	other->ns += v->ns;
+	profile_index_delete(index_of, v->key);
+	profile->totals.evictions++;
+	generation++;
+	return victim;
+}
+
+static int
+find_or_make(const PgscaleWaitKey *key)
+{
+	IndexElement *found = profile_index_lookup(index_of, *key);
+	int			entry;
+
+	if (found)
+		return found->entry;
+
+	if (profile->totals.used < profile->capacity)
+		entry = profile->totals.used++;
+	else
+		entry = evict();
+	set_entry(entry, key);
+	return entry;
+}
+
+void
+pgscale_profile_add_again(int entry, uint64 ns)
+{
+	PgscaleProfileEntry *e = entry_to_change(entry);
+
+	e->samples++;
+	e->ns += ns;
+	profile->totals.samples++;
+	profile->totals.ns += ns;
+}
+
+int
+pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns)
+{
+	int			entry = hint;
+
+	if (hint < 0 || hint >= profile->totals.used ||
+		memcmp(&entry_at(hint)->key, key, sizeof(*key)) != 0)
+		entry = find_or_make(key);
+
+	pgscale_profile_add_again(entry, ns);
+	return entry;
+}
+
+uint32
+pgscale_profile_generation(void)
+{
+	return generation;
+}
+
+uint64
+pgscale_profile_born(int entry)
+{
+	return entry_at(entry)->born;
+}
+
+void
+pgscale_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
+{
+	PgscaleProfileEntry *from;
+	PgscaleProfileEntry *to;
+	PgscaleWaitKey key;
+
+	/* Evicted meanwhile, maybe within the tick that made it, or reset. */
+	if (entry >= profile->totals.used || entry_at(entry)->born != born)
+		return;
+	from = entry_to_change(entry);
+	key = from->key;
+
+	/* Take it out first: making room for the new key may evict this one. */
+	Assert(from->samples >= samples && from->ns >= ns);
+	from->samples -= samples;
+	from->ns -= ns;
+
+	key.queryid = queryid;
+	to = entry_to_change(find_or_make(&key));
+	to->samples += samples;
+	to->ns += ns;
+}
+
+void
+pgscale_profile_reset(void)
+{
+	pgscale_profile_begin();
+	for (int i = 0; i < profile->nchunks; i++)
+	{
+		memset(profile->chunks[i].entries, 0, sizeof(profile->chunks[i].entries));
+		profile->chunks[i].changed = pg_atomic_read_u64(&profile->sequence);
+	}
+	memset(&profile->totals, 0, sizeof(profile->totals));
+	profile->totals.reset_at = GetCurrentTimestamp();
+	profile_index_reset(index_of);
+	hand = 0;
+	generation++;
+	pgscale_profile_end();
+}
+
+/* The sequence number, once it is even. */
+static uint64
+wait_until_even(void)
+{
+	int64		give_up = 0;	/* on the clock that nobody sets */
+
+	for (;;)
+	{
+		for (int i = 0; i < READ_SPINS; i++)
+		{
+			uint64		sequence = pg_atomic_read_u64(&profile->sequence);
+
+			if (sequence % 2 == 0)
+			{
+				pg_read_barrier();
+				return sequence;
+			}
+			pg_spin_delay();
+		}
+
+		if (give_up == 0)
+			give_up = pgscale_worker_clock() + READ_LIMIT_NS;
+		else if (pgscale_worker_clock() >= give_up)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("the sampler did not finish a tick within one second"),
+					 errhint("Check whether its process, \"pgscale sampler\" in pg_stat_activity, is stopped or starved of CPU.")));
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(READ_SLEEP_US);
+	}
+}
+
+static bool
+unchanged_since(uint64 sequence)
+{
+	pg_read_barrier();
+	return pg_atomic_read_u64(&profile->sequence) == sequence;
+}
+
+void
+pgscale_profile_totals(PgscaleProfileTotals *totals)
+{
+	uint64		sequence;
+
+	do
+	{
+		sequence = wait_until_even();
+		*totals = profile->totals;
+	} while (!unchanged_since(sequence));
+}
+
+void
+pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
+{
+	int			capacity = profile->capacity;
+	Chunk	   *copy;
+	uint64		sequence;
+	uint64		copied = 0;		/* a chunk never changed has nothing to copy */
+	int			n = 0;
+
+	copy = palloc_extended(mul_size(profile->nchunks, sizeof(Chunk)), MCXT_ALLOC_HUGE);
+
+	for (;;)
+	{
+		sequence = wait_until_even();
+		for (int i = 0; i < profile->nchunks; i++)
+			if (profile->chunks[i].changed > copied)
+				memcpy(&copy[i], &profile->chunks[i], sizeof(Chunk));
+		snapshot->totals = profile->totals;
+		if (unchanged_since(sequence))
+			break;
+		copied = sequence;
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	/* What is in use of both parts, without the gaps. */
+	snapshot->entries = palloc_extended(mul_size(Max(1, snapshot->totals.used +
+													 snapshot->totals.others),
+												 sizeof(PgscaleProfileEntry)),
+										MCXT_ALLOC_HUGE);
+	for (int i = 0; i < capacity + MAX_OTHERS; i++)
+	{
+		PgscaleProfileEntry *e = &copy[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
+
+		if (i >= snapshot->totals.used && i < capacity)
+			continue;
+		if (i >= capacity + snapshot->totals.others)
+			break;
+		if (e->samples > 0)
+			snapshot->entries[n++] = *e;
+	}
+	snapshot->nentries = n;
+	pfree(copy);
+}
+
+void
+pgscale_profile_restore(const PgscaleProfileTotals *totals,
+						const PgscaleProfileEntry *entries, int nentries)
+{
+	pgscale_profile_attach_writer();
+	pgscale_profile_begin();
+	for (int i = 0; i < nentries; i++)
+	{
+		PgscaleWaitKey key = entries[i].key;
+		PgscaleProfileEntry *e;
+
+		key.wait_event = pgscale_wait_event_durable(key.wait_event);
+		e = entry_to_change(key.kind == PGSCALE_PROC_OTHER ?
+							other_entry(key.wait_event) : find_or_make(&key));
+		e->samples += entries[i].samples;
+		e->ns += entries[i].ns;
+		profile->totals.samples += entries[i].samples;
+		profile->totals.ns += entries[i].ns;
+	}
+	profile->totals.evictions += totals->evictions;
+	profile->totals.reset_at = Min(totals->reset_at, GetCurrentTimestamp());
+	pgscale_profile_end();
+	profile_index_destroy(index_of);
+	index_of = NULL;
+}
+
+/*
+ * pgscale.sampler_profile(): one row an entry.  Columns that do not apply are
+ * NULL: an evicted entry's row has only its event.
+ */
+Datum
+pgscale_sampler_profile(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleProfileSnapshot snapshot;
+
+	pgscale_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	pgscale_profile_snapshot(&snapshot);
+
+	for (int i = 0; i < snapshot.nentries; i++)
+	{
+		PgscaleProfileEntry *e = &snapshot.entries[i];
+		Datum		values[9] = {0};
+		bool		nulls[9] = {0};
+		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
+
+		CHECK_FOR_INTERRUPTS();
+
+		values[0] = CStringGetTextDatum(other ? "other" : pgscale_type_name(e->key.kind));
+		values[1] = ObjectIdGetDatum(e->key.datid);
+		nulls[1] = !OidIsValid(e->key.datid);
+		values[2] = ObjectIdGetDatum(e->key.userid);
+		nulls[2] = !OidIsValid(e->key.userid);
+		values[3] = Int64GetDatum(e->key.queryid);
+		nulls[3] = (e->key.queryid == 0);
+		values[4] = CStringGetTextDatum(pgscale_wait_event_type(e->key.wait_event));
+		values[5] = CStringGetTextDatum(pgscale_wait_event_name(e->key.wait_event));
+		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
+		values[7] = Int64GetDatum((int64) e->samples);
+		values[8] = Float8GetDatum((double) e->ns / 1e6);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

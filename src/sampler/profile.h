@@ -1,0 +1,111 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile.h
+ *	  The accumulated wait profile: how long which waits lasted, for whom.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_PROFILE_H
+#define PGSCALE_SAMPLER_PROFILE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/procs.h"
+
+/* The largest setting, and how many rows more there may be for what was evicted. */
+#define PGSCALE_PROFILE_MAX		1000000
+#define PGSCALE_PROFILE_OTHERS	512
+
+/* The rows that collect what was evicted are of this kind. */
+#define PGSCALE_PROC_OTHER	((PgscaleProcKind) 0xFF)
+
+/* Hashed and compared as bytes: set the unused ones to 0. */
+typedef struct PgscaleWaitKey
+{
+	int64		queryid;
+	Oid			datid;
+	Oid			userid;
+	uint32		wait_event;
+	PgscaleProcKind kind;
+	uint8		unused[3];
+} PgscaleWaitKey;
+
+typedef struct PgscaleProfileEntry
+{
+	PgscaleWaitKey key;
+	uint64		samples;
+	uint64		ns;				/* the time these samples stand for */
+	uint64		born;			/* no other entry was made with this number */
+} PgscaleProfileEntry;
+
+/* All that the entries' sums must agree with. */
+typedef struct PgscaleProfileTotals
+{
+	uint64		samples;
+	uint64		ns;
+	uint64		evictions;		/* entries that were folded into others */
+	int32		used;			/* ordinary entries */
+	int32		others;			/* entries that collect evicted ones */
+	TimestampTz reset_at;
+} PgscaleProfileTotals;
+
+/* A consistent copy, as of the end of one tick. */
+typedef struct PgscaleProfileSnapshot
+{
+	PgscaleProfileTotals totals;
+	int			nentries;
+	PgscaleProfileEntry *entries;
+} PgscaleProfileSnapshot;
+
+/* Shared memory, for entries as the setting has it. */
+extern Size pgscale_profile_size(int capacity);
+extern void pgscale_profile_startup(int capacity);
+
+/*
+ * The writer's side: one process only.  All changes lie between begin and end.
+ */
+extern void pgscale_profile_attach_writer(void);
+extern void pgscale_profile_begin(void);
+extern void pgscale_profile_end(void);
+
+/*
+ * Adds a sample to the entry of a key, made if need be, and returns its number.
+ * hint is where the key was last, or -1.
+ */
+extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns);
+
+/*
+ * Adds a sample to an entry that pgscale_profile_add() returned.  The number
+ * holds as long as pgscale_profile_generation() stays the same.
+ */
+extern void pgscale_profile_add_again(int entry, uint64 ns);
+extern uint32 pgscale_profile_generation(void);
+
+/* What tells an entry from those that are in its place before and after it. */
+extern uint64 pgscale_profile_born(int entry);
+
+/*
+ * Moves a part of an entry to the same key with another query identifier.  Does
+ * nothing if that entry was evicted meanwhile.
+ */
+extern void pgscale_profile_move(int entry, uint64 born, int64 queryid,
+								 uint64 samples, uint64 ns);
+extern void pgscale_profile_reset(void);
+
+/* The readers' side: any process, without stopping the writer. */
+extern void pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot);
+extern void pgscale_profile_totals(PgscaleProfileTotals *totals);
+
+/*
+ * Before there is any writer: adds what an earlier server had.  Its profile
+ * may have been larger, and its wait events beyond the server's own are
+ * known under other numbers now.
+ */
+extern void pgscale_profile_restore(const PgscaleProfileTotals *totals,
+									const PgscaleProfileEntry *entries, int nentries);
+
+#endif							/* PGSCALE_SAMPLER_PROFILE_H */

@@ -1,0 +1,322 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile_file.c
+ *	  Keeps the wait profile over a restart of the server.
+ *
+ * The postmaster writes the file when it shuts down, after all other
+ * processes are gone, and reads and removes it when it starts: so a base
+ * backup or a crash never brings back an old one.
+ *
+ * The file is a header, the types of background workers that entries are of, the
+ * entries as they lie in memory, and a CRC of all that.  One that another major
+ * version, another build or another format wrote, or that is damaged, is left out
+ * with a LOG message; it is statistics, and never worth a server that does not
+ * start.  A checksum is no proof of who wrote it, so each field is checked besides:
+ * whatever the file says, what is taken from it is a profile.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog/catversion.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_crc32c.h"
+#include "storage/fd.h"
+
+#include "base/pg_compat.h"
+#include "sampler/profile.h"
+#include "sampler/profile_file.h"
+#include "sampler/worker_types.h"
+
+#define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
+#define STORE_TEMP	STORE_FILE ".tmp"
+
+/* The most that any server keeps, by the setting's bounds; rows of what was evicted come on top. */
+#define MAX_ENTRIES		(PGSCALE_PROFILE_MAX + PGSCALE_PROFILE_OTHERS)
+
+/* To be changed with the format of the header or of an entry. */
+#define STORE_FORMAT	0x70677332
+
+typedef struct StoreHeader
+{
+	uint32		format;
+	uint32		catversion;		/* wait events' numbers go with the major */
+	uint32		entry_size;
+	uint32		nentries;
+	uint32		ntypes;
+	uint32		unused;
+	PgscaleProfileTotals totals;
+} StoreHeader;
+
+/* What a file holds. */
+typedef struct Store
+{
+	StoreHeader header;
+	PgscaleTypeName types[PGSCALE_PROC_TYPES];
+	PgscaleProfileEntry *entries;
+} Store;
+
+static pg_crc32c
+checksum(const StoreHeader *header, const PgscaleTypeName * types, const PgscaleProfileEntry *entries)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, header, sizeof(*header));
+	COMP_CRC32C(crc, types, header->ntypes * sizeof(*types));
+	COMP_CRC32C(crc, entries, header->nentries * sizeof(*entries));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+static bool
+write_items(FILE *file, const void *items, Size size, Size count)
+{
+	return count == 0 || fwrite(items, size, count, file) == count;
+}
+
+static bool
+read_items(FILE *file, void *items, Size size, Size count)
+{
+	return count == 0 || fread(items, size, count, file) == count;
+}
+
+void
+pgscale_sampler_save(void)
+{
+	PgscaleProfileSnapshot snapshot;
+	const		PgscaleTypeName *types;
+	StoreHeader header;
+	pg_crc32c	crc;
+	FILE	   *file;
+
+	pgscale_profile_snapshot(&snapshot);
+
+	memset(&header, 0, sizeof(header));
+	header.format = STORE_FORMAT;
+	header.catversion = CATALOG_VERSION_NO;
+	header.entry_size = sizeof(PgscaleProfileEntry);
+	header.nentries = snapshot.nentries;
+	header.ntypes = pgscale_types(&types);
+	header.totals = snapshot.totals;
+	crc = checksum(&header, types, snapshot.entries);
+
+	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
+	if (file == NULL ||
+		!write_items(file, &header, sizeof(header), 1) ||
+		!write_items(file, types, sizeof(*types), header.ntypes) ||
+		!write_items(file, snapshot.entries, sizeof(PgscaleProfileEntry), header.nentries) ||
+		!write_items(file, &crc, sizeof(crc), 1))
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", STORE_TEMP)));
+		if (file)
+			FreeFile(file);
+		unlink(STORE_TEMP);
+		return;
+	}
+	if (FreeFile(file) != 0)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not close file \"%s\": %m", STORE_TEMP)));
+		unlink(STORE_TEMP);
+		return;
+	}
+
+	/* It reports its own failures. */
+	(void) durable_rename(STORE_TEMP, STORE_FILE, LOG);
+}
+
+static bool
+is_known_event(uint32 wait_event)
+{
+	const char *type;
+	const char *name;
+
+	if (wait_event == PGSCALE_WAIT_CPU || wait_event == PGSCALE_WAIT_OTHER)
+		return true;
+	/* The server has names for all of what is durable. */
+	wait_event = pgscale_wait_event_durable(wait_event);
+	type = pgscale_wait_event_type(wait_event);
+	name = pgscale_wait_event_name(wait_event);
+	return type != NULL && name != NULL && strcmp(type, "???") != 0 &&
+		strcmp(name, "???") != 0 && strcmp(name, "unknown wait event") != 0;
+}
+
+static bool
+is_known_kind(PgscaleProcKind kind, uint32 ntypes)
+{
+	return kind < BACKEND_NUM_TYPES || kind == PGSCALE_PROC_PARALLEL || kind == PGSCALE_PROC_OTHER ||
+		(kind >= PGSCALE_PROC_FIRST_TYPE && kind - PGSCALE_PROC_FIRST_TYPE < ntypes);
+}
+
+static bool
+is_possible(const PgscaleProfileEntry *entry, uint32 ntypes)
+{
+	const PgscaleWaitKey *key = &entry->key;
+
+	if (!is_known_kind(key->kind, ntypes) || !is_known_event(key->wait_event) ||
+		key->unused[0] != 0 || key->unused[1] != 0 || key->unused[2] != 0)
+		return false;
+	/* What was evicted is of nobody. */
+	return key->kind != PGSCALE_PROC_OTHER ||
+		(key->datid == InvalidOid && key->userid == InvalidOid && key->queryid == 0);
+}
+
+/* Adds, unless the sum is more than the views can show. */
+static bool
+add(uint64 *sum, uint64 n)
+{
+	if (n > PG_INT64_MAX || *sum + n > PG_INT64_MAX)
+		return false;
+	*sum += n;
+	return true;
+}
+
+/* Do the entries make sense, and are the totals theirs? */
+static const char *
+check_store(const Store *store)
+{
+	const StoreHeader *header = &store->header;
+	const PgscaleProfileTotals *totals = &header->totals;
+	uint64		samples = 0;
+	uint64		ns = 0;
+
+	for (int i = 0; i < header->ntypes; i++)
+		if (store->types[i][0] == '\0' || memchr(store->types[i], '\0', BGW_MAXLEN) == NULL)
+			return "it has a type of process without a name";
+	for (int i = 0; i < header->nentries; i++)
+	{
+		const PgscaleProfileEntry *entry = &store->entries[i];
+
+		if (!is_possible(entry, header->ntypes))
+			return "it has an entry that cannot be";
+		if (entry->samples == 0 || !add(&samples, entry->samples) || !add(&ns, entry->ns))
+			return "it has an entry with counts that cannot be";
+	}
+	if (totals->samples != samples || totals->ns != ns)
+		return "its totals are not those of its entries";
+	if (totals->evictions > PG_INT64_MAX / 2 || !IS_VALID_TIMESTAMP(totals->reset_at))
+		return "its totals cannot be";
+	return NULL;
+}
+
+/* Reads and checks the file; returns why it cannot be used, or NULL. */
+static const char *
+read_store(FILE *file, Store *store)
+{
+	StoreHeader *header = &store->header;
+	struct stat st;
+	pg_crc32c	crc;
+
+	if (fstat(fileno(file), &st) != 0 || !read_items(file, header, sizeof(*header), 1))
+		return "it is too short";
+	if (header->format != STORE_FORMAT ||
+		header->entry_size != sizeof(PgscaleProfileEntry))
+		return "its format is not this version's";
+	if (header->catversion != CATALOG_VERSION_NO)
+		return "another major version wrote it";
+	if (header->nentries > MAX_ENTRIES || header->ntypes > PGSCALE_PROC_TYPES ||
+		st.st_size != sizeof(*header) + sizeof(crc) +
+		(uint64) header->ntypes * sizeof(PgscaleTypeName) +
+		(uint64) header->nentries * sizeof(PgscaleProfileEntry))
+		return "its size is wrong";
+
+	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleProfileEntry),
+									 MCXT_ALLOC_HUGE);
+	if (!read_items(file, store->types, sizeof(PgscaleTypeName), header->ntypes) ||
+		!read_items(file, store->entries, sizeof(PgscaleProfileEntry), header->nentries) ||
+		!read_items(file, &crc, sizeof(crc), 1))
+		return "it could not be read";
+	if (!EQ_CRC32C(crc, checksum(header, store->types, store->entries)))
+		return "its checksum is wrong";
+	return check_store(store);
+}
+
+/* A type's kind in this server.  Of names that need not be text here none is taken. */
+static PgscaleProcKind
+kind_of_type(const char *name)
+{
+	for (const char *c = name; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return (PgscaleProcKind) B_BG_WORKER;
+	return pgscale_type_kind(name);
+}
+
+static void
+restore(Store *store)
+{
+	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
+
+	for (int i = 0; i < store->header.ntypes; i++)
+		kinds[i] = kind_of_type(store->types[i]);
+	for (int i = 0; i < store->header.nentries; i++)
+	{
+		PgscaleProcKind *kind = &store->entries[i].key.kind;
+		int			type = *kind - PGSCALE_PROC_FIRST_TYPE;
+
+		if (type >= 0 && type < store->header.ntypes)
+			*kind = kinds[type];
+	}
+	pgscale_profile_restore(&store->header.totals, store->entries, store->header.nentries);
+}
+
+/* The file, if it is one: opening a pipe would never end. */
+static FILE *
+open_store(void)
+{
+	struct stat st;
+	FILE	   *file = NULL;
+
+	if (lstat(STORE_FILE, &st) == 0 && !S_ISREG(st.st_mode))
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("ignoring \"%s\": it is not a regular file", STORE_FILE)));
+		return NULL;
+	}
+	file = AllocateFile(STORE_FILE, PG_BINARY_R);
+	if (file == NULL && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", STORE_FILE)));
+	return file;
+}
+
+void
+pgscale_sampler_load(void)
+{
+	Store	   *store;
+	const char *problem;
+	FILE	   *file = open_store();
+
+	if (file == NULL)
+		return;
+
+	store = palloc0(sizeof(Store));
+	problem = read_store(file, store);
+	FreeFile(file);
+	if (problem)
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("ignoring file \"%s\": %s", STORE_FILE, problem),
+				 errdetail("The wait profile starts empty.")));
+	else
+		restore(store);
+
+	if (store->entries)
+		pfree(store->entries);
+	pfree(store);
+	if (unlink(STORE_FILE) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", STORE_FILE)));
+}

@@ -1,0 +1,652 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampler.c
+ *	  The wait-event sampler: a background worker that on every tick reads
+ *	  what each process of the server waits for, and whom for.
+ *
+ * A tick reads all processes' slots without a lock (base/procs.c) and adds what it
+ * sees to the profile (profile.c), to the ring of single samples
+ * (history.c) and to the timeline (timeline.c).  All three are
+ * shared memory of fixed size, written by this process alone and read without
+ * stopping it, so that the sampler costs the server nothing but its own time
+ * and nobody can hold it up.  What other features need of it they are told once a
+ * second (observers.c).
+ *
+ * Slots: a tick goes over those in which a process was seen, and looks at no more
+ * than so many others for a new one; then max_connections may be far above the
+ * number of sessions.  Below that number of slots a new process is seen by the next
+ * tick, above it some ticks later.
+ *
+ * Weights: ticks follow an absolute schedule, but a busy machine makes some
+ * late or has them missed.  Each sample therefore stands for the time since
+ * the tick before, whatever it was; samples are counted besides.
+ *
+ * CPU: a session that executes a statement and waits for nothing counts as on
+ * CPU, whether it runs or is ready to.  Other processes do not: most do their
+ * work without telling that they are at it, and idle ones would count too.
+ *
+ * Queries: a statement gets its identifier in parse analysis, after some of
+ * its time has passed, maybe in waits.  What is sampled before is counted
+ * without an identifier and remembered ("parked") per process; when the same
+ * statement's identifier appears, it is moved there.  So totals are exact at
+ * every moment.
+ *
+ * Failure: an error or a SIGTERM ends the process, and the postmaster starts
+ * it again; all that it accumulated is in shared memory.  A reset is asked for
+ * by other backends and done here, since only this process writes.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/procs.h"
+#include "base/worker.h"
+#include "sampler/history.h"
+#include "sampler/nested_queries.h"
+#include "sampler/observers.h"
+#include "sampler/profile.h"
+#include "sampler/profile_file.h"
+#include "sampler/sampler.h"
+#include "sampler/stats.h"
+#include "sampler/timeline.h"
+#include "sampler/worker_types.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* How many different waits of one statement are parked. */
+#define MAX_PARKED		4
+
+/* How long a reset may take, and how often to look whether it is done. */
+#define RESET_LIMIT_MS	5000
+#define RESET_CHECK_MS	100
+
+/* How many slots ahead of the one being counted to prefetch. */
+#define PREFETCH_SLOTS	8
+
+/* How many slots without a process to look at in a tick: 0.1 ms. */
+#define FREE_SLOTS		10000
+
+/* Without a tick for so long, and several periods, something is wrong. */
+#define STALLED_MS		5000
+
+/* Settings. */
+static bool sampler_enabled = true;
+static int	sampler_period = 10;
+static int	sampler_profile_size = 5000;
+static int	sampler_history_size = 50000;
+static bool sampler_history_idle = false;
+static int	sampler_timeline_size = 3600;
+static bool sampler_show_idle = false;
+static bool sampler_nested = false;
+static bool sampler_save = true;
+
+/* Samples of a statement that has no identifier yet. */
+typedef struct Parked
+{
+	int			entry;
+	uint64		born;			/* which one is in that place */
+	uint64		samples;
+	uint64		ns;
+} Parked;
+
+/* What the sampler remembers of a slot between two ticks. */
+typedef struct SlotState
+{
+	PgscaleProc proc;
+	int			entry;			/* where its last sample was counted, or -1 */
+	int			typed_pid;		/* the background worker whose type is known */
+	PgscaleProcKind type;		/* and what it is */
+	TimestampTz parked_activity;	/* the statement they are of */
+	int			nparked;
+	Parked		parked[MAX_PARKED];
+} SlotState;
+
+/*
+ * A process that idles at tick after tick, as most do on most servers: all
+ * that is left to do is to count it again.  Apart from SlotState, so that a
+ * tick goes through little memory; after 10 ms the cache has forgotten it.
+ */
+typedef struct QuietSlot
+{
+	PgscaleProcMark mark;
+	int			entry;			/* -1: not quiet */
+	uint32		generation;		/* of the profile, when entry was made */
+} QuietSlot;
+
+/* How other backends reach the sampler. */
+typedef struct SamplerControl
+{
+	Latch	   *volatile latch; /* the sampler's, NULL if it is not running */
+	pg_atomic_uint64 resets_requested;
+	pg_atomic_uint64 resets_done;
+	ConditionVariable reset_done;
+} SamplerControl;
+
+static SamplerControl *control = NULL;
+static PgscaleSamplerStats *stats = NULL;
+
+/* The worker's own. */
+static SlotState *slot_states = NULL;
+static QuietSlot *quiet_slots = NULL;
+static int *live_slots = NULL;	/* where a process was seen, nlive of them */
+static int	nlive = 0;
+static bool *is_live = NULL;
+static int	free_hand = 0;		/* the next slot to look for a new process in */
+static PgscaleTimer timer;
+static int64 last_tick;			/* on the monotonic clock */
+static int64 cpu_base;			/* added to the process' CPU time in stats */
+
+PGDLLEXPORT void pgscale_sampler_main(Datum arg);
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_reset);
+
+static void
+sampler_define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.sampler",
+							 "Samples what the server's processes wait for.",
+							 NULL,
+							 &sampler_enabled, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_period",
+							"Time between two samples.",
+							NULL,
+							&sampler_period, 10, 1, 1000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_profile_size",
+							"Number of entries of the wait profile.",
+							"Beyond it, the smallest ones are folded into one row a wait event.",
+							&sampler_profile_size, 5000, 100, PGSCALE_PROFILE_MAX,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_history_size",
+							"Number of single samples that are kept.",
+							NULL,
+							&sampler_history_size, 50000, 0, 10000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_history_idle",
+							 "Keeps single samples of idle processes, too.",
+							 NULL,
+							 &sampler_history_idle, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_timeline_size",
+							"How far back pgscale.wait_timeline goes.",
+							NULL,
+							&sampler_timeline_size, 3600, 60, 7 * SECS_PER_DAY,
+							PGC_POSTMASTER, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_show_idle",
+							 "Shows idle waits in pgscale.wait_profile.",
+							 NULL,
+							 &sampler_show_idle, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_nested",
+							 "Counts waits for the nested statement instead of the top-level one.",
+							 NULL,
+							 &sampler_nested, false,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgscale.sampler_save",
+							 "Keeps the wait profile over a restart of the server.",
+							 NULL,
+							 &sampler_save, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+static void
+sampler_shmem_request(void)
+{
+	Size		size = 0;
+
+	size = add_size(size, sizeof(SamplerControl));
+	size = add_size(size, pgscale_sampler_stats_size());
+	size = add_size(size, pgscale_profile_size(sampler_profile_size));
+	size = add_size(size, pgscale_history_size(sampler_history_size));
+	size = add_size(size, pgscale_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_types_size());
+	if (sampler_nested)
+		size = add_size(size, pgscale_nested_size());
+	RequestAddinShmemSpace(size);
+}
+
+/* In the postmaster, when all other processes are gone. */
+static void
+save_at_shutdown(int code, Datum arg)
+{
+	/* Not if anything, or just the sampler, was stopped in mid-air. */
+	if (code == 0 && stats->pid == 0 && sampler_save)
+		pgscale_sampler_save();
+}
+
+static void
+sampler_shmem_startup(void)
+{
+	bool		found;
+
+	control = ShmemInitStruct("pgscale sampler", sizeof(SamplerControl), &found);
+	if (!found)
+	{
+		control->latch = NULL;
+		pg_atomic_init_u64(&control->resets_requested, 0);
+		pg_atomic_init_u64(&control->resets_done, 0);
+		ConditionVariableInit(&control->reset_done);
+	}
+	stats = pgscale_sampler_stats_startup();
+	pgscale_profile_startup(sampler_profile_size);
+	pgscale_history_startup(sampler_history_size);
+	pgscale_timeline_startup(sampler_timeline_size);
+	pgscale_types_startup();
+	if (sampler_nested)
+		pgscale_nested_startup();
+
+	if (!found && !IsUnderPostmaster)
+	{
+		pgscale_sampler_load();
+		on_shmem_exit(save_at_shutdown, (Datum) 0);
+	}
+}
+
+static void
+sampler_register_workers(void)
+{
+	/* Else compute_query_id = auto would leave all waits without a query. */
+	EnableQueryId();
+
+	if (sampler_nested)
+		pgscale_nested_install();
+	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main", 0);
+}
+
+/*
+ * Counts a sample of a statement without an identifier, to be moved when it
+ * gets one.  What does not fit stays where it was counted.
+ */
+static void
+park(SlotState *state, int entry, int64 ns)
+{
+	uint64		born = pgscale_profile_born(entry);
+	int			i;
+
+	if (state->parked_activity != state->proc.activity_start)
+		state->nparked = 0;
+	state->parked_activity = state->proc.activity_start;
+
+	for (i = 0; i < state->nparked; i++)
+		if (state->parked[i].entry == entry && state->parked[i].born == born)
+			break;
+	if (i == MAX_PARKED)
+		return;
+	if (i == state->nparked)
+	{
+		memset(&state->parked[i], 0, sizeof(Parked));
+		state->parked[i].entry = entry;
+		state->parked[i].born = born;
+		state->nparked++;
+	}
+	state->parked[i].samples++;
+	state->parked[i].ns += ns;
+}
+
+/* Moves what is parked to its query, if that is the one seen now. */
+static void
+unpark(SlotState *state)
+{
+	if (state->parked_activity == state->proc.activity_start)
+		for (int i = 0; i < state->nparked; i++)
+			pgscale_profile_move(state->parked[i].entry, state->parked[i].born,
+								 state->proc.queryid,
+								 state->parked[i].samples, state->parked[i].ns);
+	state->nparked = 0;
+}
+
+/* What the process is; of a background worker, its type. */
+static PgscaleProcKind
+kind_of(SlotState *state)
+{
+	PgscaleProc *proc = &state->proc;
+
+	if (proc->kind != (PgscaleProcKind) B_BG_WORKER)
+		return proc->kind;
+	if (state->typed_pid != proc->pid)
+	{
+		if (!pgscale_type_of_worker(proc->pid, &state->type))
+			return proc->kind;
+		state->typed_pid = proc->pid;
+	}
+	return state->type;
+}
+
+/* Returns false if no process is there. */
+static bool
+sample_slot(int slot, int64 ns)
+{
+	SlotState  *state = &slot_states[slot];
+	PgscaleProc *proc = &state->proc;
+	PgscaleWaitKey key = {0};
+	bool		changed;
+	bool		idle;
+
+	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
+	{
+		state->nparked = 0;
+		return false;
+	}
+
+	/* An idle session still tells the identifier of its last statement. */
+	if (state->nparked > 0 && changed && proc->queryid != 0)
+		unpark(state);
+
+	if (proc->wait_event == 0 && !(proc->session && proc->running))
+		return true;
+
+	key.kind = kind_of(state);
+	key.datid = proc->datid;
+	key.userid = proc->userid;
+	key.wait_event = proc->wait_event;
+	key.queryid = pgscale_proc_running_queryid(proc);
+	if (sampler_nested && key.queryid != 0)
+	{
+		int64		nested = pgscale_nested_queryid(slot, proc);
+
+		if (nested != 0)
+			key.queryid = nested;
+	}
+
+	state->entry = pgscale_profile_add(&key, state->entry, ns);
+	if (proc->running && proc->queryid == 0)
+		park(state, state->entry, ns);
+
+	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
+	if (!idle || sampler_history_idle)
+		pgscale_history_add(proc, key.kind, key.queryid);
+	if (!idle && proc->session)
+		pgscale_timeline_add(proc->wait_event);
+	if (proc->session)
+		pgscale_observe_sample(proc, idle, ns);
+
+	if (idle && !sampler_history_idle && state->nparked == 0 &&
+		key.kind != (PgscaleProcKind) B_BG_WORKER &&
+		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
+	{
+		quiet_slots[slot].entry = state->entry;
+		quiet_slots[slot].generation = pgscale_profile_generation();
+	}
+	return true;
+}
+
+/* Counts a process that still idles.  Returns false if that is not known. */
+static bool
+sample_quiet_slot(int slot, int64 ns)
+{
+	QuietSlot  *quiet = &quiet_slots[slot];
+
+	if (quiet->entry < 0)
+		return false;
+	if (quiet->generation != pgscale_profile_generation() ||
+		!pgscale_proc_same(&quiet->mark))
+	{
+		quiet->entry = -1;
+		return false;
+	}
+	pgscale_profile_add_again(quiet->entry, ns);
+	return true;
+}
+
+static void
+forget_quiet_slots(void)
+{
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		quiet_slots[slot].entry = -1;
+}
+
+static void
+sample_live_slots(int64 ns)
+{
+	for (int i = 0; i < nlive;)
+	{
+		int			slot = live_slots[i];
+		int			ahead = i + PREFETCH_SLOTS < nlive ? live_slots[i + PREFETCH_SLOTS] : -1;
+
+		if (ahead >= 0 && quiet_slots[ahead].entry >= 0)
+			pgscale_proc_prefetch(&quiet_slots[ahead].mark);
+		if (sample_quiet_slot(slot, ns) || sample_slot(slot, ns))
+			i++;
+		else
+		{
+			is_live[slot] = false;
+			live_slots[i] = live_slots[--nlive];
+		}
+	}
+}
+
+/* Looks for processes in slots that had none, at their first sample. */
+static void
+sample_new_slots(int64 ns)
+{
+	int			nslots = pgscale_procs_count();
+	int			self = pgscale_procs_self();
+
+	for (int left = Min(nslots, FREE_SLOTS); left > 0; left--)
+	{
+		int			slot = free_hand;
+		int			ahead = slot + PREFETCH_SLOTS;
+
+		free_hand = slot + 1 < nslots ? slot + 1 : 0;
+		if (ahead < nslots && !is_live[ahead])
+			pgscale_procs_prefetch(ahead);
+		if (is_live[slot] || slot == self || !pgscale_procs_in_use(slot) || !sample_slot(slot, ns))
+			continue;
+		is_live[slot] = true;
+		live_slots[nlive++] = slot;
+	}
+}
+
+static void
+tick(int64 due, int64 missed)
+{
+	int64		now = pgscale_worker_clock();
+	int64		ns = now - last_tick;
+	TimestampTz wall = GetCurrentTimestamp();
+
+	last_tick = now;
+
+	pgscale_profile_begin();
+	pgscale_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
+	pgscale_timeline_begin(wall, ns);
+	sample_live_slots(ns);
+	sample_new_slots(ns);
+	pgscale_timeline_end();
+	pgscale_history_end();
+	pgscale_profile_end();
+
+	stats->last_tick_ns = now;
+	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_worker_clock() - now);
+	pgscale_observe_tick(wall, ns);
+}
+
+/* Once a second is enough for a figure that needs a system call. */
+static void
+account_cpu(void)
+{
+	static int64 accounted = 0;
+
+	if (last_tick - accounted < NS_PER_S)
+		return;
+	accounted = last_tick;
+	stats->cpu_ns = cpu_base + pgscale_worker_cpu_time();
+}
+
+static void
+apply_settings(void)
+{
+	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
+
+	/* Whether idle processes go to the history may have changed. */
+	forget_quiet_slots();
+
+	if (period == stats->period_ns)
+		return;
+
+	/* Time that was not observed is not to be counted. */
+	if (stats->period_ns == 0)
+	{
+		last_tick = pgscale_worker_clock();
+		stats->on_since_ns = stats->last_tick_ns = last_tick;
+		pgscale_observe_begin();
+	}
+	pgscale_timer_set(&timer, period);
+	stats->period_ns = period;
+}
+
+static void
+serve_resets(void)
+{
+	uint64		requested = pg_atomic_read_u64(&control->resets_requested);
+
+	if (requested == pg_atomic_read_u64(&control->resets_done))
+		return;
+
+	pgscale_profile_reset();
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].nparked = 0;
+	pgscale_history_reset();
+	pgscale_timeline_reset();
+	pgscale_sampler_stats_reset();
+	cpu_base = -pgscale_worker_cpu_time();
+	last_tick = pgscale_worker_clock();
+
+	pg_atomic_write_u64(&control->resets_done, requested);
+	ConditionVariableBroadcast(&control->reset_done);
+}
+
+static void
+detach(int code, Datum arg)
+{
+	control->latch = NULL;
+	stats->pid = 0;
+	stats->period_ns = 0;
+}
+
+/* The worker. */
+void
+pgscale_sampler_main(Datum arg)
+{
+	pgscale_worker_start("PgscaleSamplerMain");
+
+	slot_states = MemoryContextAllocZero(TopMemoryContext,
+										 pgscale_procs_count() * sizeof(SlotState));
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].entry = -1;
+	quiet_slots = MemoryContextAllocZero(TopMemoryContext,
+										 pgscale_procs_count() * sizeof(QuietSlot));
+	forget_quiet_slots();
+	live_slots = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(int));
+	is_live = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(bool));
+	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
+
+	pgscale_profile_attach_writer();
+	before_shmem_exit(detach, (Datum) 0);
+	stats->starts++;
+	stats->period_ns = 0;
+	apply_settings();
+	control->latch = MyLatch;
+	stats->pid = MyProcPid;
+
+	for (;;)
+	{
+		int64		due;
+		int64		expired = pgscale_timer_wait(&timer, &due);
+
+		if (pgscale_worker_interrupts())
+			apply_settings();
+		serve_resets();
+		if (expired > 0 && stats->period_ns > 0)
+		{
+			tick(due, expired - 1);
+			account_cpu();
+		}
+	}
+}
+
+/*
+ * pgscale.sampler_reset(): empties the profile, the history, the timeline and
+ * the sampler's statistics.  Returns when it is done.
+ */
+Datum
+pgscale_sampler_reset(PG_FUNCTION_ARGS)
+{
+	uint64		request;
+	Latch	   *latch;
+
+	pgscale_require_preload();
+
+	request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
+	latch = control->latch;
+	if (latch)
+		SetLatch(latch);
+
+	ConditionVariablePrepareToSleep(&control->reset_done);
+	for (int ms = 0; pg_atomic_read_u64(&control->resets_done) < request; ms += RESET_CHECK_MS)
+	{
+		if (ms >= RESET_LIMIT_MS)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the sampler does not answer"),
+					 errdetail("The reset will take place when it does."),
+					 errhint("See pgscale.health for the reason.")));
+		ConditionVariableTimedSleep(&control->reset_done, RESET_CHECK_MS, PG_WAIT_EXTENSION);
+	}
+	ConditionVariableCancelSleep();
+
+	PG_RETURN_VOID();
+}
+
+static void
+sampler_health(PgscaleHealth *health)
+{
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
+		return;
+
+	/* The worker may know of a reload before this backend does. */
+	if (stats->pid != 0 ? stats->period_ns == 0 : !sampler_enabled)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = "it is switched off";
+		health->action = "set pgscale.sampler to on and reload";
+	}
+	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_ns,
+									Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS)))
+		return;
+	else if (!pgstat_track_activities)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = "track_activities is off, so time on CPU and queries are unknown";
+		health->action = "set track_activities to on";
+	}
+	else
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->since_ns = stats->on_since_ns;
+		health->reason = psprintf("samples every %d ms", (int) (stats->period_ns / NS_PER_MS));
+	}
+}
+
+const PgscaleModule pgscale_sampler_module = {
+	.name = "sampler",
+	.define_gucs = sampler_define_gucs,
+	.shmem_request = sampler_shmem_request,
+	.shmem_startup = sampler_shmem_startup,
+	.register_workers = sampler_register_workers,
+	.health = sampler_health,
+};

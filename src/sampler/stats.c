@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  How well the sampler keeps its schedule, and what it costs.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "port/pg_bitutils.h"
+#include "storage/s_lock.h"
+#include "storage/shmem.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "pgscale.h"
+#include "sampler/profile.h"
+#include "sampler/stats.h"
+
+/* How often a reader tries to copy what is being written. */
+#define READ_TRIES	10000
+
+static PgscaleSamplerStats *stats = NULL;
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_stats);
+
+Size
+pgscale_sampler_stats_size(void)
+{
+	return sizeof(PgscaleSamplerStats);
+}
+
+PgscaleSamplerStats *
+pgscale_sampler_stats_startup(void)
+{
+	bool		found;
+
+	stats = ShmemInitStruct("pgscale sampler stats", sizeof(*stats), &found);
+	if (!found)
+	{
+		memset(stats, 0, sizeof(*stats));
+		pg_atomic_init_u32(&stats->changes, 0);
+	}
+	return stats;
+}
+
+static void
+begin_change(void)
+{
+	/* Odd also after a writer that died in the middle. */
+	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) | 1);
+	pg_write_barrier();
+}
+
+static void
+end_change(void)
+{
+	pg_write_barrier();
+	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) + 1);
+}
+
+/*
+ * A copy as of the end of one tick.  Of a writer that is stopped within, what
+ * there is: each number is right by itself.
+ */
+static void
+read_stats(PgscaleSamplerStats *copy)
+{
+	for (int i = 0; i < READ_TRIES; i++)
+	{
+		uint32		before = pg_atomic_read_u32(&stats->changes);
+
+		pg_read_barrier();
+		memcpy(copy, stats, sizeof(*copy));
+		pg_read_barrier();
+		if (before % 2 == 0 && pg_atomic_read_u32(&stats->changes) == before)
+			return;
+		pg_spin_delay();
+	}
+}
+
+void
+pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int64 spent_ns)
+{
+	int64		late_us = Max(late_ns, 0) / 1000;
+	int			class = late_us == 0 ? 0 : pg_leftmost_one_pos64(late_us) + 1;
+
+	begin_change();
+	stats->ticks++;
+	stats->missed += missed;
+	stats->lateness[Min(class, PGSCALE_LATENESS_CLASSES - 1)]++;
+	stats->lateness_max_ns = Max(stats->lateness_max_ns, late_ns);
+	stats->observed_ns += observed_ns;
+	stats->tick_ns += spent_ns;
+	stats->tick_max_ns = Max(stats->tick_max_ns, spent_ns);
+	end_change();
+}
+
+void
+pgscale_sampler_stats_reset(void)
+{
+	begin_change();
+	memset((char *) stats + offsetof(PgscaleSamplerStats, ticks), 0,
+		   sizeof(*stats) - offsetof(PgscaleSamplerStats, ticks));
+	end_change();
+}
+
+/*
+ * The lateness in microseconds below which a share of all ticks was, taken as
+ * evenly spread within its class.
+ */
+static double
+lateness_quantile(const PgscaleSamplerStats *s, double share)
+{
+	double		wanted = s->ticks * share;
+	double		seen = 0;
+
+	for (int i = 0; i < PGSCALE_LATENESS_CLASSES; i++)
+	{
+		double		low = i == 0 ? 0 : (double) (INT64CONST(1) << (i - 1));
+		double		high = (double) (INT64CONST(1) << i);
+
+		if (s->lateness[i] > 0 && seen + s->lateness[i] >= wanted)
+			return Min(low + (high - low) * (wanted - seen) / s->lateness[i],
+					   s->lateness_max_ns / 1e3);
+		seen += s->lateness[i];
+	}
+	return s->lateness_max_ns / 1e3;
+}
+
+/* pgscale.sampler_stats(): one row. */
+Datum
+pgscale_sampler_stats(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	PgscaleSamplerStats s;
+	PgscaleProfileTotals totals;
+	Datum		values[20] = {0};
+	bool		nulls[20] = {0};
+	Datum		classes[PGSCALE_LATENESS_CLASSES];
+	int			i = 0;
+
+	pgscale_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	read_stats(&s);
+	pgscale_profile_totals(&totals);
+	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
+		classes[c] = Int64GetDatum((int64) s.lateness[c]);
+
+	nulls[i] = (s.pid == 0);
+	values[i++] = Int32GetDatum(s.pid);
+	values[i++] = Int64GetDatum((int64) s.starts);
+	nulls[i] = (s.period_ns == 0);
+	values[i++] = Float8GetDatum(s.period_ns / 1e6);
+	values[i++] = Int64GetDatum((int64) s.ticks);
+	values[i++] = Int64GetDatum((int64) s.missed);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = (s.ticks == 0);
+	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.5));
+	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.99));
+	values[i++] = Float8GetDatum(s.lateness_max_ns / 1e3);
+	values[i++] = PointerGetDatum(construct_array(classes, PGSCALE_LATENESS_CLASSES,
+												  INT8OID, sizeof(int64),
+												  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[i++] = Float8GetDatum(s.observed_ns / 1e6);
+	nulls[i] = nulls[i + 1] = (s.ticks == 0);
+	values[i++] = Float8GetDatum(s.ticks ? s.tick_ns / 1e3 / s.ticks : 0);
+	values[i++] = Float8GetDatum(s.tick_max_ns / 1e3);
+	values[i++] = Float8GetDatum(s.cpu_ns / 1e6);
+	nulls[i] = (s.observed_ns == 0);
+	values[i++] = Float8GetDatum(s.observed_ns ? (double) s.cpu_ns / s.observed_ns : 0);
+	values[i++] = Int64GetDatum((int64) totals.samples);
+	values[i++] = Float8GetDatum(totals.ns / 1e6);
+	values[i++] = Int32GetDatum(totals.used);
+	values[i++] = Int64GetDatum((int64) totals.evictions);
+	values[i++] = Int64GetDatum((int64) s.retries);
+	values[i++] = TimestampTzGetDatum(totals.reset_at);
+
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}

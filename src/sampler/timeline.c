@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ *
+ * timeline.c
+ *	  Average active sessions second by second, by wait class.
+ *
+ * The ring of single samples holds seconds to minutes on a busy server.  This
+ * one holds an hour in less space, since all it keeps of a second is how much
+ * time the server's sessions spent in each class of wait event.  Divided by
+ * the time that was observed, that is the average number of active sessions.
+ *
+ * A second lies at its Unix time modulo the ring's size, and is cleared when
+ * its place is used for another one.  The sampler alone writes; each second
+ * has a change count for the readers, who copy a second again if it changed
+ * under them.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/s_lock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/procs.h"
+#include "pgscale.h"
+#include "sampler/timeline.h"
+
+/*
+ * A wait event's class is its number's uppermost byte; the server's go from 0
+ * (on CPU) to 0x0B, and any beyond counts in the last place.
+ */
+#define NCLASSES	16
+#define CLASS_SHIFT 24
+
+/* How often a reader tries to copy a second that is being written. */
+#define READ_TRIES	10000
+
+/* Written by the sampler only; read by its change count. */
+typedef struct Second
+{
+	pg_atomic_uint32 changecount;	/* odd while being written */
+	int64		second;			/* since the PostgreSQL epoch */
+	uint64		observed_ns;
+	uint64		class_ns[NCLASSES];
+} Second;
+
+typedef struct Timeline
+{
+	int64		size;			/* seconds */
+	Second		seconds[FLEXIBLE_ARRAY_MEMBER];
+} Timeline;
+
+static Timeline *timeline = NULL;
+
+/* What the present tick has so far; written at its end, all at once. */
+static TimestampTz tick_at;
+static uint64 tick_ns;
+static uint64 tick_class_ns[NCLASSES];
+
+PG_FUNCTION_INFO_V1(pgscale_sampler_timeline);
+
+Size
+pgscale_timeline_size(int seconds)
+{
+	return add_size(offsetof(Timeline, seconds), mul_size(seconds, sizeof(Second)));
+}
+
+void
+pgscale_timeline_startup(int seconds)
+{
+	bool		found;
+
+	timeline = ShmemInitStruct("pgscale sampler timeline",
+							   pgscale_timeline_size(seconds), &found);
+	if (found)
+		return;
+
+	memset(timeline, 0, pgscale_timeline_size(seconds));
+	timeline->size = seconds;
+	for (int64 i = 0; i < seconds; i++)
+		pg_atomic_init_u32(&timeline->seconds[i].changecount, 0);
+}
+
+/* The place of a second; a clock that was never set shows years before 2000. */
+static Second *
+place_of(int64 second)
+{
+	int64		place = second % timeline->size;
+
+	return &timeline->seconds[place < 0 ? place + timeline->size : place];
+}
+
+static void
+begin_change(Second *s)
+{
+	/* Odd also after a writer that died in the middle. */
+	pg_atomic_write_u32(&s->changecount,
+						pg_atomic_read_u32(&s->changecount) | 1);
+	pg_write_barrier();
+}
+
+static void
+end_change(Second *s)
+{
+	pg_write_barrier();
+	pg_atomic_write_u32(&s->changecount,
+						pg_atomic_read_u32(&s->changecount) + 1);
+}
+
+static void
+clear(Second *s)
+{
+	s->second = 0;
+	s->observed_ns = 0;
+	memset(s->class_ns, 0, sizeof(s->class_ns));
+}
+
+void
+pgscale_timeline_begin(TimestampTz now, uint64 ns)
+{
+	tick_at = now;
+	tick_ns = ns;
+	memset(tick_class_ns, 0, sizeof(tick_class_ns));
+}
+
+void
+pgscale_timeline_add(uint32 wait_event)
+{
+	tick_class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += tick_ns;
+}
+
+void
+pgscale_timeline_end(void)
+{
+	int64		second = tick_at / USECS_PER_SEC;
+	Second	   *s = place_of(second);
+
+	begin_change(s);
+	if (s->second != second)
+	{
+		clear(s);
+		s->second = second;
+	}
+	s->observed_ns += tick_ns;
+	for (int class = 0; class < NCLASSES; class++)
+		s->class_ns[class] += tick_class_ns[class];
+	end_change(s);
+}
+
+void
+pgscale_timeline_reset(void)
+{
+	for (int64 i = 0; i < timeline->size; i++)
+	{
+		begin_change(&timeline->seconds[i]);
+		clear(&timeline->seconds[i]);
+		end_change(&timeline->seconds[i]);
+	}
+}
+
+/*
+ * Copies a second.  It is written within nanoseconds, so if that does not end
+ * the sampler is stopped just there: such a second counts as not observed.
+ */
+static bool
+read_second(Second *from, Second *to)
+{
+	for (int i = 0; i < READ_TRIES; i++)
+	{
+		uint32		before = pg_atomic_read_u32(&from->changecount);
+
+		pg_read_barrier();
+		memcpy(to, from, sizeof(*to));
+		pg_read_barrier();
+		if (before % 2 == 0 && pg_atomic_read_u32(&from->changecount) == before)
+			return true;
+		pg_spin_delay();
+	}
+	return false;
+}
+
+static void
+put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
+{
+	for (uint32 class = 0; class < NCLASSES; class++)
+	{
+		Datum		values[4];
+		bool		nulls[4] = {0};
+
+		/* On CPU always, so that an idle bucket is seen to be one. */
+		if (class > 0 && sum->class_ns[class] == 0)
+			continue;
+		values[0] = TimestampTzGetDatum(start);
+		values[1] = CStringGetTextDatum(pgscale_wait_event_type(class << CLASS_SHIFT));
+		values[2] = Float8GetDatum((double) sum->class_ns[class] / sum->observed_ns);
+		values[3] = Float8GetDatum((double) sum->observed_ns / 1e6);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+}
+
+/*
+ * pgscale.wait_timeline(bucket): average active sessions for each bucket of
+ * time that was observed at all, by wait class, oldest first.
+ */
+Datum
+pgscale_sampler_timeline(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Interval   *interval;
+	int64		bucket;
+	int64		now;
+	Second		sum = {0};
+
+	pgscale_require_preload();
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("bucket must not be null"),
+				 errhint("Use a whole number of seconds, such as interval '10 seconds'.")));
+	interval = PG_GETARG_INTERVAL_P(0);
+	if (interval->month != 0 || interval->day != 0 ||
+		interval->time < USECS_PER_SEC || interval->time % USECS_PER_SEC != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("bucket must be a positive whole number of seconds"),
+				 errhint("Use a time without days or months, such as interval '10 seconds'.")));
+	bucket = interval->time / USECS_PER_SEC;
+
+	InitMaterializedSRF(fcinfo, 0);
+
+	/* The ring from its oldest second, which lies behind the present one. */
+	now = GetCurrentTimestamp() / USECS_PER_SEC;
+	for (int64 second = now - timeline->size + 1; second <= now; second++)
+	{
+		Second		s;
+
+		if (!read_second(place_of(second), &s) ||
+			s.second != second || s.observed_ns == 0)
+			continue;
+
+		if (sum.observed_ns > 0 && second / bucket != sum.second / bucket)
+		{
+			put_bucket(rsinfo, sum.second / bucket * bucket * USECS_PER_SEC, &sum);
+			clear(&sum);
+		}
+		sum.second = second;
+		sum.observed_ns += s.observed_ns;
+		for (int class = 0; class < NCLASSES; class++)
+			sum.class_ns[class] += s.class_ns[class];
+	}
+	if (sum.observed_ns > 0)
+		put_bucket(rsinfo, sum.second / bucket * bucket * USECS_PER_SEC, &sum);
+
+	return (Datum) 0;
+}

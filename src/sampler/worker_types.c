@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker_types.c
+ *	  What kind of background worker a process is, as a number.
+ *
+ * pg_stat_activity calls a background worker by its bgw_type, which is a text.
+ * Samples have room for a number, so each type gets one when it is first seen, and
+ * keeps it until the server ends.
+ *
+ * The sampler alone adds types; one is complete before the count says that it is
+ * there, and then never changes.  Once there is no room for another, workers of
+ * further types are plain background workers.
+ *
+ * A worker's type is known to the server's list of workers only, under a lock that
+ * those who start one take.  The sampler takes it once for each worker, and if it
+ * need not wait for it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "base/pg_compat.h"
+#include "sampler/worker_types.h"
+
+typedef struct Types
+{
+	pg_atomic_uint32 used;		/* of the names; grows only */
+	PgscaleTypeName names[PGSCALE_PROC_TYPES];
+} Types;
+
+static Types *types = NULL;
+
+StaticAssertDecl(BACKEND_NUM_TYPES <= PGSCALE_PROC_FIRST_TYPE,
+				 "the server's kinds of process must not reach pgscale's");
+
+Size
+pgscale_types_size(void)
+{
+	return sizeof(Types);
+}
+
+void
+pgscale_types_startup(void)
+{
+	bool		found;
+
+	types = ShmemInitStruct("pgscale sampler types", pgscale_types_size(), &found);
+	if (found)
+		return;
+
+	memset(types, 0, sizeof(*types));
+	pg_atomic_init_u32(&types->used, 0);
+}
+
+PgscaleProcKind
+pgscale_type_kind(const char *name)
+{
+	uint32		used = pg_atomic_read_u32(&types->used);
+
+	for (uint32 i = 0; i < used; i++)
+		if (strncmp(types->names[i], name, BGW_MAXLEN - 1) == 0)
+			return PGSCALE_PROC_FIRST_TYPE + i;
+	if (used == PGSCALE_PROC_TYPES || name[0] == '\0')
+		return (PgscaleProcKind) B_BG_WORKER;
+
+	strlcpy(types->names[used], name, BGW_MAXLEN);
+	pg_write_barrier();
+	pg_atomic_write_u32(&types->used, used + 1);
+	return PGSCALE_PROC_FIRST_TYPE + used;
+}
+
+bool
+pgscale_type_of_worker(int pid, PgscaleProcKind *kind)
+{
+	const char *name;
+
+	/* Held shared, it can be had shared again at once. */
+	if (!LWLockConditionalAcquire(BackgroundWorkerLock, LW_SHARED))
+		return false;
+	name = GetBackgroundWorkerTypeByPid(pid);
+	LWLockRelease(BackgroundWorkerLock);
+
+	*kind = name ? pgscale_type_kind(name) : (PgscaleProcKind) B_BG_WORKER;
+	return name != NULL;
+}
+
+const char *
+pgscale_type_name(PgscaleProcKind kind)
+{
+	int			number = kind - PGSCALE_PROC_FIRST_TYPE;
+	uint32		used;
+
+	if (number < 0 || number >= PGSCALE_PROC_TYPES)
+		return pgscale_proc_kind_name(kind);
+
+	used = pg_atomic_read_u32(&types->used);
+	pg_read_barrier();
+	return number < used ? types->names[number] : pgscale_proc_kind_name((PgscaleProcKind) B_BG_WORKER);
+}
+
+int
+pgscale_types(const PgscaleTypeName * *names)
+{
+	uint32		used = pg_atomic_read_u32(&types->used);
+
+	pg_read_barrier();
+	*names = types->names;
+	return (int) used;
+}

@@ -1,0 +1,429 @@
+/*-------------------------------------------------------------------------
+ *
+ * online.c
+ *	  The Universal Scalability Law of this server, as it runs.
+ *
+ * Once a second the sampler tells how many sessions were active, and the
+ * server's statistics how many transactions have ended.  Backends report these
+ * at most once a second, so several seconds make one measurement, a bucket, and
+ * one in which the number of sessions moved much is discarded: what it counts is
+ * partly that of the second before.  That second has to agree, too.
+ *
+ * The measurements go into classes of about the same concurrency, a fixed
+ * number of them.  Each class keeps sums of time, sessions and transactions, which
+ * decay, so that what the server did long ago is forgotten.  A reader fits the law
+ * to the classes' means.
+ *
+ * All classes decay with the time that is observed: nothing is forgotten while
+ * the sampler is off.
+ *
+ * Locking: the sampler's process alone writes, and never waits.  A reader copies
+ * all and does so again if the change count says that it changed meanwhile, as
+ * for PgBackendStatus.  A reset is a number that the reader increments; figures
+ * of an older number are no longer shown, and the writer drops them when it next
+ * comes by.
+ *
+ * Failure: after an error there is a gap, and a bucket begins anew after it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/pg_compat.h"
+#include "base/server_counters.h"
+#include "base/worker.h"
+#include "scalability/scalability.h"
+#include "scalability/usl_functions.h"
+
+#define SECOND_NS		1e9
+#define BUCKET_NS		(5 * SECOND_NS)
+
+/* An average below this is a server at rest: no measurement. */
+#define MIN_SESSIONS	0.05
+
+/* The seconds of a bucket may differ by this share of their mean, or by one. */
+#define MAX_MOVE		0.5
+
+/* Four classes while concurrency doubles, from 1/8 to beyond MAX_BACKENDS. */
+#define CLASSES			104
+#define CLASSES_PER_2	4
+#define FIRST_CLASS		(-3 * CLASSES_PER_2)
+
+/* A class with less time left is forgotten. */
+#define MIN_CLASS_NS	BUCKET_NS
+
+/*
+ * Time in a class makes its mean more certain, up to a point: what the mix of
+ * queries does to it remains.  At this time both count the same.
+ */
+#define MIX_NS			(60 * SECOND_NS)
+
+/* The view says that it does not work if nothing was told for so long. */
+#define SILENT_MS		10000
+
+#define COLUMNS			(PGSCALE_USL_COLUMNS + 6)
+
+typedef struct Class
+{
+	double		ns;
+	double		session_ns;
+	double		transactions;
+} Class;
+
+typedef struct Figures
+{
+	uint32		reset;			/* the number of the reset they began with */
+	int64		buckets;
+	int64		discarded;
+	double		sessions;		/* of the latest bucket that was not discarded */
+	double		transactions_per_s;
+	TimestampTz bucket_at;		/* 0: there was none */
+	Class		classes[CLASSES];
+} Figures;
+
+typedef struct ScalabilityShared
+{
+	pg_atomic_uint32 changes;	/* odd while the writer writes */
+	pg_atomic_uint32 resets;
+	pg_atomic_uint64 reset_at;	/* TimestampTz */
+	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
+	Figures		figures;		/* guarded by changes */
+} ScalabilityShared;
+
+/* The writer's own: the bucket that is not full yet. */
+static struct
+{
+	bool		begun;
+	uint32		resets;
+	int64		transactions;	/* when it began */
+	double		ns;
+	double		session_ns;
+	double		min;			/* of the second before it and of its own */
+	double		max;
+}			bucket;
+
+static ScalabilityShared *shared = NULL;
+
+static bool scalability = true;
+static int	half_life = 86400;
+
+PG_FUNCTION_INFO_V1(pgscale_scalability);
+PG_FUNCTION_INFO_V1(pgscale_scalability_points);
+PG_FUNCTION_INFO_V1(pgscale_scalability_reset);
+
+static int
+class_of(double sessions)
+{
+	int			class = (int) rint(CLASSES_PER_2 * log2(sessions)) - FIRST_CLASS;
+
+	return Min(Max(class, 0), CLASSES - 1);
+}
+
+/* An observation is the second before a bucket. */
+static void
+begin(const PgscaleObservation *observation, int64 transactions)
+{
+	bucket.begun = true;
+	bucket.resets = pg_atomic_read_u32(&shared->resets);
+	bucket.transactions = transactions;
+	bucket.ns = bucket.session_ns = 0;
+	bucket.min = bucket.max = observation->active;
+}
+
+/* Returns to write into, what end_write() then shows to readers. */
+static Figures *
+begin_write(void)
+{
+	Figures    *figures = &shared->figures;
+	uint32		resets = pg_atomic_read_u32(&shared->resets);
+
+	pg_atomic_write_u32(&shared->changes, pg_atomic_read_u32(&shared->changes) + 1);
+	pg_write_barrier();
+	if (figures->reset != resets)
+	{
+		memset(figures, 0, sizeof(*figures));
+		figures->reset = resets;
+	}
+	return figures;
+}
+
+static void
+end_write(void)
+{
+	pg_write_barrier();
+	pg_atomic_write_u32(&shared->changes, pg_atomic_read_u32(&shared->changes) + 1);
+}
+
+static void
+discard(void)
+{
+	begin_write()->discarded++;
+	end_write();
+}
+
+/* Takes the full bucket in. */
+static void
+take(int64 transactions, TimestampTz now)
+{
+	double		sessions = bucket.session_ns / bucket.ns;
+	double		ended = transactions - bucket.transactions;
+	double		kept = exp2(-bucket.ns / (half_life * SECOND_NS));
+	Figures    *figures = begin_write();
+	Class	   *class = &figures->classes[class_of(sessions)];
+
+	for (int i = 0; i < CLASSES; i++)
+	{
+		figures->classes[i].ns *= kept;
+		figures->classes[i].session_ns *= kept;
+		figures->classes[i].transactions *= kept;
+	}
+	class->ns += bucket.ns;
+	class->session_ns += bucket.session_ns;
+	class->transactions += ended;
+	figures->buckets++;
+	figures->sessions = sessions;
+	figures->transactions_per_s = ended / bucket.ns * SECOND_NS;
+	figures->bucket_at = now;
+	end_write();
+}
+
+static void
+observe(const PgscaleObservation *observation)
+{
+	int64		transactions;
+
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_worker_clock());
+	if (!scalability)
+	{
+		bucket.begun = false;
+		return;
+	}
+	transactions = pgscale_counters_transactions(observation->databases, observation->ndatabases);
+	if (!bucket.begun || observation->anew ||
+		bucket.resets != pg_atomic_read_u32(&shared->resets))
+	{
+		begin(observation, transactions);
+		return;
+	}
+
+	/* the statistics were reset */
+	if (transactions < bucket.transactions)
+	{
+		discard();
+		begin(observation, transactions);
+		return;
+	}
+
+	bucket.ns += observation->ns;
+	bucket.session_ns += observation->active * observation->ns;
+	bucket.min = Min(bucket.min, observation->active);
+	bucket.max = Max(bucket.max, observation->active);
+	if (bucket.ns < BUCKET_NS)
+		return;
+	if (bucket.max - bucket.min > Max(1, MAX_MOVE * bucket.session_ns / bucket.ns))
+		discard();
+	else if (bucket.session_ns >= MIN_SESSIONS * bucket.ns)
+		take(transactions, observation->at);
+	begin(observation, transactions);
+}
+
+/* A consistent copy, empty if it was reset. */
+static void
+read_figures(Figures *figures)
+{
+	uint32		resets = pg_atomic_read_u32(&shared->resets);
+
+	for (;;)
+	{
+		uint32		before = pg_atomic_read_u32(&shared->changes);
+
+		pg_read_barrier();
+		memcpy(figures, &shared->figures, sizeof(*figures));
+		pg_read_barrier();
+		if (before % 2 == 0 && pg_atomic_read_u32(&shared->changes) == before)
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (figures->reset != resets)
+		memset(figures, 0, sizeof(*figures));
+}
+
+/* The classes as measurements; returns how many. */
+static int
+measurements(const Figures *figures, PgscaleUslPoint *points, double *seconds)
+{
+	int			count = 0;
+
+	for (int i = 0; i < CLASSES; i++)
+	{
+		const Class *class = &figures->classes[i];
+
+		/* none has ended: they are longer than all that is remembered */
+		if (class->ns < MIN_CLASS_NS || class->transactions <= 0)
+			continue;
+		points[count].n = class->session_ns / class->ns;
+		points[count].x = class->transactions / class->ns * SECOND_NS;
+		points[count].weight = class->ns / (class->ns + MIX_NS);
+		seconds[count] = class->ns / SECOND_NS;
+		count++;
+	}
+	return count;
+}
+
+/* pgscale.scalability(): one row. */
+Datum
+pgscale_scalability(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	Figures		figures;
+	PgscaleUslPoint points[CLASSES];
+	double		seconds[CLASSES];
+	int			count;
+	PgscaleUsl	usl = {0};
+	Datum		values[COLUMNS] = {0};
+	bool		nulls[COLUMNS] = {0};
+	int			i = PGSCALE_USL_COLUMNS;
+
+	pgscale_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	read_figures(&figures);
+	count = measurements(&figures, points, seconds);
+	if (count > 0)
+		pgscale_usl_fit(&usl, points, count);
+	else
+		strlcpy(usl.status, "insufficient range: nothing has been measured yet", sizeof(usl.status));
+	pgscale_usl_row(&usl, values, nulls);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = (figures.bucket_at == 0);
+	values[i++] = Float8GetDatum(figures.sessions);
+	values[i++] = Float8GetDatum(figures.transactions_per_s);
+	values[i++] = TimestampTzGetDatum(figures.bucket_at);
+	values[i++] = Int64GetDatum(figures.buckets);
+	values[i++] = Int64GetDatum(figures.discarded);
+	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&shared->reset_at));
+	Assert(i == COLUMNS);
+
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* pgscale.scalability_points(): what the law is fitted to, a row a class. */
+Datum
+pgscale_scalability_points(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Figures		figures;
+	PgscaleUslPoint points[CLASSES];
+	double		seconds[CLASSES];
+	int			count;
+
+	pgscale_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+	read_figures(&figures);
+	count = measurements(&figures, points, seconds);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[3];
+		bool		nulls[3] = {0};
+
+		values[0] = Float8GetDatum(points[i].n);
+		values[1] = Float8GetDatum(points[i].x);
+		values[2] = Float8GetDatum(seconds[i]);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* pgscale.scalability_reset(): forgets all. */
+Datum
+pgscale_scalability_reset(PG_FUNCTION_ARGS)
+{
+	pgscale_require_preload();
+	pg_atomic_write_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+	pg_atomic_fetch_add_u32(&shared->resets, 1);
+	PG_RETURN_VOID();
+}
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.scalability",
+							 "Whether the scalability law is fitted to what the server does.",
+							 NULL, &scalability, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.scalability_half_life",
+							"Observed time after which a measurement counts half.",
+							NULL, &half_life, 86400, 60, 30 * 86400, PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+}
+
+static void
+shmem_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(ScalabilityShared)));
+}
+
+static void
+shmem_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale scalability", sizeof(ScalabilityShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		pg_atomic_init_u32(&shared->changes, 0);
+		pg_atomic_init_u32(&shared->resets, 0);
+		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+		pg_atomic_init_u64(&shared->observed_ns, 0);
+	}
+}
+
+static void
+health(PgscaleHealth *health)
+{
+	if (!pgscale_health_preloaded(health, "pgscale.scalability", true))
+		return;
+	if (!scalability)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = "it is switched off";
+		health->action = "set pgscale.scalability to on and reload";
+	}
+	else if (!pgstat_track_counts)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = "transactions are not counted, since track_counts is off";
+		health->action = "set track_counts to on and reload";
+	}
+	else if (pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = "measures sessions and transactions";
+	}
+}
+
+const PgscaleModule pgscale_scalability_module = {
+	.name = "scalability",
+	.define_gucs = define_gucs,
+	.shmem_request = shmem_request,
+	.shmem_startup = shmem_startup,
+	.observe = observe,
+	.health = health,
+};

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * controller.c
+ *	  Whether the sweeper should work: it proves its benefit or stands down.
+ *
+ * What it can cure shows while it does nothing: sessions wait in
+ * DataFileWrite, because they must clean a buffer before they can use it.  So
+ * it watches for these waits, which costs next to nothing, and works when they
+ * appear.  While it works there are none, and what tells its use are its own
+ * writes: whether there is something to write at all, whether a write takes
+ * longer than a copy into the kernel's cache, and whether dirty pages have
+ * dirty neighbours.  If not, it stands down, and rests before it may work
+ * again: each time twice as long, until it was of use for a while.
+ *
+ * The thresholds are no fine art: where it helps, sessions spend most of their
+ * time in such waits and a write takes a millisecond; where it cannot, there
+ * are a hundredth of both.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sweeper/controller.h"
+
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* How long to gather evidence before judging. */
+#define WATCH_NS		(2 * NS_PER_S)
+#define WORK_NS			(10 * NS_PER_S)
+
+#define REST_MIN_NS		(20 * NS_PER_S)
+#define REST_MAX_NS		(1200 * NS_PER_S)
+
+/* Having worked for so long was of use. */
+#define USEFUL_NS		(60 * NS_PER_S)
+
+/* Fewer sessions than that, in the mean, are no reason to work. */
+#define MIN_WAITING		0.2
+
+/* Less than this share of victims dirty: nothing to write. */
+#define MIN_DIRTY		0.05
+
+/* A write that is quicker is a copy within memory, and no disk is behind it. */
+#define MIN_WRITE_US	50.0
+
+/* Shorter runs save no writes that matter. */
+#define MIN_RUN_PAGES	1.25
+
+/* Below these, means mean nothing. */
+#define ENOUGH_PAGES	500
+#define ENOUGH_RUNS		200
+
+static void
+decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSweeperReason reason, double number,
+	   int64 now_ns)
+{
+	if (decision->state != state)
+		decision->since_ns = now_ns;
+	decision->state = state;
+	decision->reason = reason;
+	decision->number = number;
+}
+
+static void
+watch(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+{
+	if (now_ns - decision->since_ns < decision->rest_ns)
+		return;
+	if (e->waiting >= MIN_WAITING)
+		decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, e->waiting, now_ns);
+}
+
+static void
+work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+{
+	double		write_us = e->written ? e->write_ns / 1e3 / e->written : 0;
+	double		run_pages = e->runs ? (double) e->written / e->runs : 0;
+	double		dirty = e->supplied ? (double) e->written / e->supplied : 1;
+	PgscaleSweeperReason reason;
+	double		number;
+
+	if (e->consumed == 0 && e->written == 0)
+	{
+		decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_BECAUSE_NO_DEMAND, e->ns / 1e9, now_ns);
+		decision->rest_ns = 0;
+		return;
+	}
+
+	if (dirty < MIN_DIRTY)
+		reason = PGSCALE_BECAUSE_CLEAN, number = dirty;
+	else if (e->written >= ENOUGH_PAGES && write_us < MIN_WRITE_US)
+		reason = PGSCALE_BECAUSE_FAST_DISK, number = write_us;
+	else if (e->runs >= ENOUGH_RUNS && run_pages < MIN_RUN_PAGES)
+		reason = PGSCALE_BECAUSE_NO_NEIGHBOURS, number = run_pages;
+	else if (e->waiting >= MIN_WAITING && e->starved == 0)
+		reason = PGSCALE_BECAUSE_RINGS, number = e->waiting;
+	else
+	{
+		if (now_ns - decision->since_ns >= USEFUL_NS)
+			decision->rest_ns = 0;
+		return;
+	}
+
+	decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
+	decision->rest_ns = Min(Max(2 * decision->rest_ns, REST_MIN_NS), REST_MAX_NS);
+}
+
+bool
+pgscale_sweeper_decide(PgscaleDecision *decision, const PgscaleEvidence *evidence, int64 now_ns)
+{
+	bool		working = decision->state == PGSCALE_SWEEPER_WORKING;
+
+	if (evidence->ns < (working ? WORK_NS : WATCH_NS))
+		return false;
+	if (working)
+		work(decision, evidence, now_ns);
+	else
+		watch(decision, evidence, now_ns);
+	return true;
+}
+
+char *
+pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
+{
+	switch (reason)
+	{
+		case PGSCALE_BECAUSE_OFF:
+			return pstrdup("it is switched off");
+		case PGSCALE_BECAUSE_FREE_BUFFERS:
+			return pstrdup("there are buffers that were never used");
+		case PGSCALE_BECAUSE_NO_WAITS:
+			return pstrdup("no session waits to write a page");
+		case PGSCALE_BECAUSE_WAITS:
+			return psprintf("%.1f sessions were waiting to write a page", number);
+		case PGSCALE_BECAUSE_ALWAYS:
+			return pstrdup("pgscale.sweeper_adaptive is off");
+		case PGSCALE_BECAUSE_NO_DEMAND:
+			return psprintf("no buffer was needed for %.0f s", number);
+		case PGSCALE_BECAUSE_CLEAN:
+			return psprintf("only %.1f %% of the pages that leave are dirty", number * 100);
+		case PGSCALE_BECAUSE_FAST_DISK:
+			return psprintf("the disk holds nobody up: a write takes %.0f us", number);
+		case PGSCALE_BECAUSE_NO_NEIGHBOURS:
+			return psprintf("dirty pages have no dirty neighbours: %.2f pages a run", number);
+		case PGSCALE_BECAUSE_RINGS:
+			return psprintf("%.1f sessions write pages of their own, as COPY and VACUUM do", number);
+	}
+	return NULL;				/* not reached */
+}

@@ -1,0 +1,478 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  The sweep: finding buffers that may leave, and making them ready.
+ *
+ * It never waits, least of all for a write: a victim that is clean becomes
+ * ready at once; one that is dirty goes to the writers, with its dirty
+ * neighbours, and becomes ready when it comes back.  Either may have been used
+ * meanwhile; then it stays.
+ *
+ * Supply through the freelist.  The sweep has a hand of its own, which the
+ * policy tells what to do with each buffer; the server's hand stands still
+ * while the list has something to offer.  The list is last in, first out, and
+ * so is our stack of what we put there, which therefore tells without a search
+ * what was taken: its last entries, as far as they are no longer on the list.
+ * Entries that were used while they waited stay on the list until a backend
+ * finds and drops them; a sample tells how many of the stack they are.
+ *
+ * While the stock holds, nobody else shall write what could be combined: dirty
+ * buffers are kept at a usage count that bgwriter leaves alone.  Only the server's
+ * hand brings them below it, so what it has passed is all there is to look at.
+ *
+ * What is queued or being written counts as stock that is coming, but only as
+ * long as the writers get on.  When none can start, or all hang in a write, the
+ * sweep goes by clean victims alone, and leaves dirty ones to the server.
+ *
+ * Supply ahead of the hand.  Nothing is put anywhere: the dirty ones among the
+ * buffers that the server's hand will find next with a usage count of zero are
+ * cleaned before it comes.  For a server without a freelist.
+ *
+ * It is always of bounded length: in buffers, and in time, since a header in
+ * another processor's cache takes long to look at; where it stopped it goes on
+ * in the next tick.  What was seen ahead of the hand is not looked at again
+ * before the hand has moved by a good part of it.
+ *
+ * More dirty victims than needed are gathered if dirty pages have dirty
+ * neighbours here, so that there is a choice; see write_combining.c.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/shared_buffers.h"
+#include "base/worker.h"
+#include "sweeper/policies/policy.h"
+#include "sweeper/scan.h"
+#include "sweeper/settings.h"
+#include "sweeper/write_combining.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+
+/* Buffers to look at in one tick, and for how long. */
+#define SCAN_MAX		65536
+#define SCAN_NS			NS_PER_MS
+#define LOOK_AT_CLOCK	1024	/* buffers between two looks at the clock */
+
+/*
+ * Dirty victims to gather in one tick; fewer where it takes longer than that, of
+ * CPU time, to find their neighbours.
+ */
+#define MAX_VICTIMS		16384
+#define LEAST_VICTIMS	512
+#define FIND_NS			(20 * NS_PER_MS)
+
+/* Writers that in so long have done nothing of what is queued are stuck. */
+#define STUCK_NS		(2000 * NS_PER_MS)
+
+/*
+ * How many times the victims needed to gather, where runs are found.  The more,
+ * the longer are the best runs, and the more pages leave that would have been
+ * used again: so more than the least only after there was too little.
+ */
+#define CHOICE_LEAST	2.0
+#define CHOICE_MOST		12.0
+#define CHOICE_GROWTH	1.25	/* after a batch in which the stock ran out */
+#define CHOICE_DECAY	0.998	/* after one in which it did not */
+
+/* From so many pages a run on, it can. */
+#define CHOICE_MIN_RUN	1.5
+
+/* How many ready buffers to look at to tell how many were used meanwhile. */
+#define STALE_SAMPLE	64
+
+/* In mode "ahead", buffers are dealt to the workers in pieces of this size. */
+#define AHEAD_PIECE		256
+
+/* There, look again after this part of the watermark, or so many ticks. */
+#define AHEAD_PART		16
+#define AHEAD_TICKS		25
+
+static const PgscalePolicy *const policy = &pgscale_policy_clock;
+
+static int	hand = 0;
+static bool refilling = false;
+static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
+										 * there none is left to shield */
+static uint32 sample_seed = 1;
+static double choice = 1;
+static uint64 starved_before = 0;	/* at the last batch */
+static int	victims_most = MAX_VICTIMS; /* in one batch */
+static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
+
+/* The writers' progress. */
+static uint64 done_before = 0;
+static int64 progress_ns = 0;	/* when they last got on */
+
+/* Mode "ahead": the server's hand, now and at the last look. */
+static uint64 hand_seen = 0;
+static uint64 ahead_hand = 0;
+static bool ahead_idle = false;
+static int	ahead_ticks = 0;
+
+static PgscalePage *victims = NULL;
+static PgscaleRun *runs = NULL;
+static int	nvictims = 0;
+
+void
+pgscale_sweeper_scan_init(void)
+{
+	hand_seen = pgscale_buffers_hand();
+	victims = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscalePage));
+	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleRun));
+}
+
+/* Has it looked at enough buffers, n being how many? */
+static bool
+long_enough(int n)
+{
+	return n >= SCAN_MAX || (n % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_worker_clock() > give_up_ns);
+}
+
+static void
+push(PgscaleSweeperShare *share, int buf, const PgscalePage *page)
+{
+	PgscaleSupplied *top = &share->stack[share->stack_used];
+
+	top->buf = buf;
+	top->page_hash = pgscale_page_hash(page);
+	share->stack_used++;
+}
+
+/* Takes off the stack what backends took off the freelist. */
+static void
+pop_taken(PgscaleSweeperShare *share)
+{
+	for (int n = 0; share->stack_used > 0 && !long_enough(n); n++)
+	{
+		PgscaleSupplied *top = &share->stack[share->stack_used - 1];
+		PgscaleBuffer look;
+		PgscalePage page;
+
+		if (pgscale_buffer_listed(top->buf))
+			break;
+
+		if (pgscale_buffer_read(top->buf, &look, &page) && pgscale_page_hash(&page) == top->page_hash)
+			share->counts.reused++;
+		else
+		{
+			share->counts.consumed++;
+			if (policy->evicted)
+				policy->evicted(top->buf, top->page_hash);
+		}
+		share->stack_used--;
+	}
+}
+
+/* How much of the stack a backend could use, by a sample. */
+static int
+count_ready(PgscaleSweeperShare *share)
+{
+	int			n = Min(share->stack_used, STALE_SAMPLE);
+	int			good = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		PgscaleBuffer look;
+		int			at = i;
+
+		if (share->stack_used > STALE_SAMPLE)
+		{
+			sample_seed = sample_seed * 1664525 + 1013904223;
+			at = (int) (((uint64) sample_seed * share->stack_used) >> 32);
+		}
+		pgscale_buffer_look(share->stack[at].buf, &look);
+		good += look.listed && look.usage == 0 && !look.pinned;
+	}
+	return n == 0 ? 0 : (int) ((int64) share->stack_used * good / n);
+}
+
+/*
+ * Keeps dirty buffers from bgwriter, which writes those with a usage count of
+ * zero ahead of the server's hand, one by one.
+ */
+static void
+shield(PgscaleSweeperShare *share)
+{
+	const int64 hand_now = (int64) pgscale_buffers_hand();
+
+	shielded = Max(shielded, hand_now - NBuffers);
+	for (int n = 0; shielded < hand_now && !long_enough(n); n++)
+	{
+		int			buf = (int) ((shielded + NBuffers) % NBuffers);
+		PgscaleBuffer look;
+
+		/* What belongs to others is theirs to shield. */
+		if (buf < share->first || buf >= share->first + share->buffers)
+		{
+			shielded += (buf < share->first ? share->first : NBuffers) - buf;
+			continue;
+		}
+		pgscale_buffer_look(buf, &look);
+		if (look.valid && look.dirty && look.usage < policy->dirty_floor)
+			pgscale_buffer_set_usage(buf, &look, policy->dirty_floor);
+		shielded++;
+	}
+}
+
+/* The next page that a writer has cleaned, if any. */
+static bool
+take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSwept *swept)
+{
+	bool		lost = false;
+	bool		taken = pgscale_sweeper_take_written(writer, swept, &lost);
+
+	share->counts.errors += lost;
+	return taken;
+}
+
+/* Supplies what the writers have cleaned. */
+static void
+take_back(PgscaleSweeperShare *share)
+{
+	PgscaleSwept swept;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+	{
+		PgscaleSweeperWriter *writer = &share->writers[i];
+
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
+		{
+			if (share->mode == PGSCALE_SWEEPER_AHEAD)
+				share->counts.supplied_written++;
+			else if (share->stack_used < share->stack_size &&
+					 pgscale_buffer_supply(swept.buf, &swept.page, policy->neighbour_usage))
+			{
+				push(share, swept.buf, &swept.page);
+				share->counts.supplied_written++;
+			}
+		}
+	}
+}
+
+/* Do the writers that have pages to write do nothing? */
+static bool
+writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
+{
+	const PgscaleWriteCounts write = pgscale_sweeper_write_counts(share);
+	const uint64 done = write.written + write.skipped_pinned + write.skipped_locked + write.skipped_wal + write.skipped_changed;
+
+	if (pending == 0 || done != done_before)
+		progress_ns = now;
+	done_before = done;
+	return now - progress_ns >= STUCK_NS;
+}
+
+static void
+gather(PgscaleSweeperShare *share, const PgscalePage *page)
+{
+	victims[nvictims++] = *page;
+	share->counts.queued++;
+}
+
+/* Has the best runs around the gathered victims written, so many pages. */
+static void
+hand_to_writers(PgscaleSweeperShare *share, int pages)
+{
+	int64		start = pgscale_worker_cpu_time();
+	int64		took;
+	int			nruns;
+	int			found = 0;
+
+	nruns = pgscale_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
+	took = pgscale_worker_cpu_time() - start;
+	if (took > FIND_NS)
+		victims_most = Max((int) (nvictims * FIND_NS / took), LEAST_VICTIMS);
+	else if (nvictims >= victims_most)
+		victims_most = Min(victims_most * 5 / 4, MAX_VICTIMS);
+
+	for (int i = 0; i < nruns; i++)
+		found += runs[i].pages;
+	if (nruns > 0 && found < nruns * CHOICE_MIN_RUN)
+		choice = 1;
+	else if (nruns > 0)
+	{
+		choice *= share->counts.starved > starved_before ? CHOICE_GROWTH : CHOICE_DECAY;
+		choice = Min(Max(choice, CHOICE_LEAST), CHOICE_MOST);
+	}
+	starved_before = share->counts.starved;
+
+	nruns = pgscale_runs_choose(runs, nruns, pages);
+	for (int i = 0; i < nruns; i++)
+		if (!pgscale_sweeper_put_run(share, &runs[i]))
+			break;
+	nvictims = 0;
+}
+
+/*
+ * Visits buffers until so many clean ones are supplied, or enough dirty ones
+ * gathered.
+ */
+static void
+sweep(PgscaleSweeperShare *share, int lacking)
+{
+	int			enough = (int) Min(lacking * choice, victims_most);
+	PgscaleVisit candidates[PGSCALE_POLICY_MAX];
+	int			n = 0;
+
+	for (int i = 0; i < share->buffers && lacking > 0 && nvictims < enough && !long_enough(i); i++)
+	{
+		PgscaleVisit *visit = &candidates[n];
+		PgscaleBuffer look;
+
+		visit->buf = share->first + hand;
+		hand = (hand + 1) % share->buffers;
+		share->counts.scanned++;
+
+		if (!pgscale_buffer_read(visit->buf, &look, &visit->page) || look.busy || look.listed)
+			continue;
+		visit->usage = look.usage;
+		visit->pinned = look.pinned;
+		visit->dirty = look.dirty;
+		if (!policy->visit(visit))
+		{
+			if (visit->usage != look.usage)
+			{
+				pgscale_buffer_set_usage(visit->buf, &look, visit->usage);
+				share->counts.decremented++;
+			}
+			continue;
+		}
+		if (++n < policy->group)
+			continue;
+
+		visit = &candidates[policy->choose(candidates, n)];
+		n = 0;
+		pgscale_buffer_look(visit->buf, &look);
+		if (look.dirty)
+		{
+			if (!share->stuck)
+				gather(share, &visit->page);
+		}
+		else if (share->stack_used < share->stack_size &&
+				 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
+		{
+			push(share, visit->buf, &visit->page);
+			share->counts.supplied_clean++;
+			lacking--;
+		}
+	}
+}
+
+static bool
+scan_freelist(PgscaleSweeperShare *share, int pending)
+{
+	const PgscaleSweepCounts before = share->counts;
+	int			coming;
+
+	pop_taken(share);
+	take_back(share);
+	share->ready = count_ready(share);
+	if (!pgscale_buffers_any_listed())
+		share->counts.starved++;
+	else if (share->ready >= share->low && !share->stuck)
+		shield(share);
+
+	coming = share->ready + (share->stuck ? 0 : pending);
+	if (coming < share->low)
+		refilling = true;
+	else if (coming >= share->high)
+		refilling = false;
+	if (refilling && share->stack_used < share->stack_size)
+	{
+		sweep(share, share->high - coming);
+		hand_to_writers(share, share->high - coming);
+	}
+	return share->counts.consumed != before.consumed || share->counts.reused != before.reused ||
+		share->counts.starved != before.starved;
+}
+
+/* Counts what is clean ahead of the server's hand, and gathers what is dirty. */
+static void
+look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
+{
+	const int	workers = pgscale_sweeper_count();
+	int			clean = 0;
+
+	for (int i = 0; i < NBuffers && clean + nvictims < share->high && !long_enough(i); i++)
+	{
+		int			buf = (int) ((from + i) % NBuffers);
+		PgscaleBuffer look;
+		PgscalePage page;
+
+		if (buf / AHEAD_PIECE % workers != share->number)
+			continue;
+		share->counts.scanned++;
+		if (!pgscale_buffer_read(buf, &look, &page) || look.busy || look.pinned || look.usage > 0)
+			continue;
+		if (!look.dirty)
+			clean++;
+		else if (gathering && nvictims < victims_most)
+			gather(share, &page);
+	}
+	share->ready = clean;
+	if (clean == 0)
+		share->counts.starved++;
+}
+
+static bool
+scan_ahead(PgscaleSweeperShare *share, int pending)
+{
+	const uint64 from = pgscale_buffers_hand();
+	const uint64 moved = from - ahead_hand;
+	const bool	idle = pending == 0;
+	const bool	demand = hand_seen != from;
+
+	take_back(share);
+	share->passed += from - hand_seen;
+	hand_seen = from;
+	if (idle == ahead_idle && moved < share->high / AHEAD_PART && ++ahead_ticks < AHEAD_TICKS)
+		return demand;
+	ahead_hand = from;
+	ahead_idle = idle;
+	ahead_ticks = 0;
+
+	look_ahead(share, from, idle);
+
+	/* None may stay dirty: the hand will not choose. */
+	hand_to_writers(share, INT_MAX);
+	return demand;
+}
+
+bool
+pgscale_sweeper_scan(PgscaleSweeperShare *share)
+{
+	const int64 now = pgscale_worker_clock();
+	const int	pending = pgscale_sweeper_pending(share);
+
+	give_up_ns = now + SCAN_NS;
+	share->stuck = writers_stuck(share, pending, now);
+	if (share->mode == PGSCALE_SWEEPER_AHEAD)
+		return scan_ahead(share, pending);
+	return scan_freelist(share, pending);
+}
+
+void
+pgscale_sweeper_rest(PgscaleSweeperShare *share)
+{
+	PgscaleSwept swept;
+
+	give_up_ns = pgscale_worker_clock() + SCAN_NS;
+	refilling = false;
+	shielded = PG_INT64_MIN;
+	progress_ns = give_up_ns;
+	share->stuck = false;
+	hand_seen = pgscale_buffers_hand();
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, &share->writers[i], &swept); n++)
+			;
+	pop_taken(share);
+	share->ready = share->mode == PGSCALE_SWEEPER_AHEAD ? 0 : count_ready(share);
+}

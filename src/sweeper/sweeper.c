@@ -1,0 +1,609 @@
+/*-------------------------------------------------------------------------
+ *
+ * sweeper.c
+ *	  The sweeper: clean buffers ahead of the backends, and neighbouring dirty
+ *	  pages written together.
+ *
+ * On a server whose data does not fit into shared buffers, a backend that needs
+ * a buffer must often write a dirty page first: a single one, at a random place
+ * of the disk, while its query waits.  The sweeper runs the clock sweep in the
+ * backends' stead and keeps a stock of buffers ready that only need to be
+ * taken.  That alone moves the writes elsewhere; what saves most of them is
+ * that pages are written together with their dirty neighbours.
+ *
+ * Each worker has a share of the buffers and consists of a sweeper, which
+ * looks, decides and supplies (scan.c) and never waits for a disk, and
+ * of its writers (writer.c), which do, and which it launches while it
+ * works.  What they share is in shared_state.c; what leaves the cache is up to
+ * sweeper/policies/clock.c.
+ *
+ * It works only where that is of use (controller.c).  Worker 1 decides for
+ * all.  Until then, and whenever the stock runs out, backends do what they do
+ * on a server without it.
+ *
+ * Not before all buffers have been used: autoprewarm fills those that were not,
+ * and takes a freelist that is empty as its sign to stop.  That it was empty
+ * shows by the server's clock hand, which moves only then.
+ *
+ * Failure: without the sweeper the stock is used up and not refilled.  Without
+ * a writer its runs are left to the others, and it is launched again.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/procs.h"
+#include "base/shared_buffers.h"
+#include "base/worker.h"
+#include "sweeper/controller.h"
+#include "sweeper/scan.h"
+#include "sweeper/settings.h"
+#include "sweeper/shared_state.h"
+#include "sweeper/sweeper.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* Between two ticks: while the sweep works, and otherwise. */
+#define WORK_PERIOD_NS	(4 * NS_PER_MS)
+#define WATCH_PERIOD_NS	(50 * NS_PER_MS)
+
+/* After so many ticks without demand, the longer period will do. */
+#define IDLE_TICKS		250
+
+/* So long after the freelist first was empty autoprewarm has seen it. */
+#define WARM_TICKS		20
+
+/* Without a tick for so long, something is wrong. */
+#define STALLED_MS		5000
+
+/* Buffers ready last so many seconds, but are no fewer than that. */
+#define STOCK_S			10
+#define STOCK_LEAST		16384
+#define STOCK_DECAY		0.98	/* by the second, when less would do */
+
+/* How long to remember, while it is off, that it was of no use. */
+#define REMEMBERED_NS	(SECS_PER_DAY * NS_PER_S)
+
+static PgscaleSweeperShare *share = NULL;
+static int	high_setting;		/* watermarks, as the settings have them */
+static int	low_setting;
+static double stock_most = STOCK_LEAST; /* what the upper one may be */
+static uint64 taken_before = 0; /* a second ago */
+static uint64 starved_before = 0;
+static int64 taken_ns = 0;		/* when that was, 0: never */
+static PgscaleTimer timer;
+static int64 cpu_base;			/* added to the process' CPU time */
+static int	warm_ticks = 0;
+static int	idle_ticks = 0;
+static int64 watched = 0;		/* when it last reconsidered */
+static int64 refreshed = 0;		/* when it last did what is done by the second */
+
+/* Worker 1's. */
+static bool judging = false;
+static PgscaleDecision decision;
+static PgscaleProc *procs = NULL;
+static int64 evidence_since = 0;
+static uint64 waits_seen = 0;
+static uint64 waits_looks = 0;
+static PgscaleEvidence evidence_before; /* all shares' counts back then */
+
+/* What the postmaster was asked for, one a writer. */
+typedef struct Request
+{
+	BackgroundWorkerHandle *handle; /* NULL: nothing */
+	int64		at_ns;
+	bool		refused;		/* the server has no slot */
+} Request;
+
+static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
+
+PGDLLEXPORT void pgscale_sweeper_main(Datum arg);
+
+PG_FUNCTION_INFO_V1(pgscale_sweeper_reset);
+
+static void
+sweeper_shmem_request(void)
+{
+	pgscale_sweeper_shares_request(pgscale_sweeper_settings.workers);
+}
+
+static void
+sweeper_shmem_startup(void)
+{
+	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
+}
+
+static void
+sweeper_register_workers(void)
+{
+	for (int i = 0; i < pgscale_sweeper_settings.workers; i++)
+	{
+		char		name[BGW_MAXLEN];
+
+		snprintf(name, sizeof(name), "pgscale sweeper %d", i + 1);
+		pgscale_worker_register(name, "pgscale_sweeper_main", i);
+	}
+}
+
+static int
+watermark(double percent)
+{
+	return Max((int) Min(share->buffers * percent / 100, share->stack_size - 1), 1);
+}
+
+/*
+ * Puts the watermarks in force: those of the settings, but no more than lasts.
+ * In a large cache a per cent of the buffers is far more than the backends take
+ * while a batch is written, and lost to them as cache.
+ */
+static void
+apply_watermarks(void)
+{
+	share->high = (int) Min(high_setting, stock_most);
+	share->low = (int) ((int64) low_setting * share->high / high_setting);
+	share->low = Max(Min(share->low, share->high - 1), 1);
+}
+
+static void
+apply_settings(void)
+{
+	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
+
+	share->mode = s->mode;
+	high_setting = Max(watermark(s->high_watermark), 2);
+	low_setting = watermark(s->low_watermark);
+	if (s->low_watermark >= s->high_watermark)
+	{
+		if (share->number == 0)
+			ereport(WARNING,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("pgscale.sweeper_low_watermark (%g) must be less than pgscale.sweeper_high_watermark (%g)",
+							s->low_watermark, s->high_watermark),
+					 errdetail("Half of the high watermark is used instead.")));
+		low_setting = high_setting / 2;
+	}
+	apply_watermarks();
+}
+
+/*
+ * Once a second: how much lasts, by what was taken in the seconds before; twice
+ * of what it was if there was too little.
+ */
+static void
+limit_stock(int64 now)
+{
+	const uint64 taken = share->counts.consumed + share->counts.reused + share->passed;
+
+	if (taken_ns != 0)
+	{
+		double		wanted = STOCK_S * (taken - taken_before) * 1e9 / (now - taken_ns);
+
+		if (share->counts.starved > starved_before)
+			wanted = Max(wanted, 2.0 * share->high);
+		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
+		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
+	}
+	taken_before = taken;
+	starved_before = share->counts.starved;
+	taken_ns = now;
+	apply_watermarks();
+}
+
+/* Has it been seen that the sweeper would be of no use? */
+static bool
+is_no_use(PgscaleSweeperReason reason)
+{
+	return reason == PGSCALE_BECAUSE_CLEAN || reason == PGSCALE_BECAUSE_FAST_DISK ||
+		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS;
+}
+
+static void
+set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
+{
+	if (is_no_use(reason))
+	{
+		share->stood_down_ns = pgscale_worker_clock();
+		share->stood_down = reason;
+		share->stood_down_number = number;
+	}
+	else if (state == PGSCALE_SWEEPER_WORKING)
+		share->stood_down_ns = 0;
+	if (state != share->state || reason != share->reason || share->decided_at == 0)
+	{
+		share->decided_at = GetCurrentTimestamp();
+		share->decided_ns = pgscale_worker_clock();
+	}
+	share->reason = reason;
+	share->reason_number = number;
+	share->state = state;
+}
+
+/* How many processes wait to write a page that they must clean for themselves. */
+static int
+count_waiting(void)
+{
+	int			waiting = 0;
+	uint64		retries = 0;
+
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
+		bool		changed;
+
+		if (pgscale_procs_read(slot, &procs[slot], &changed, &retries) &&
+			procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE &&
+			(procs[slot].session || procs[slot].kind == B_STARTUP))
+			waiting++;
+	}
+	return waiting;
+}
+
+static PgscaleEvidence
+count_all(void)
+{
+	PgscaleEvidence sum = {0};
+
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+	{
+		PgscaleSweeperShare *s = pgscale_sweeper_share(i);
+
+		PgscaleWriteCounts write = pgscale_sweeper_write_counts(s);
+
+		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
+		sum.consumed += s->counts.consumed + s->passed;
+		sum.starved += s->counts.starved;
+		sum.written += write.written;
+		sum.runs += write.runs;
+		sum.write_ns += write.write_ns;
+	}
+	return sum;
+}
+
+static void
+start_evidence(int64 now)
+{
+	evidence_before = count_all();
+	evidence_since = now;
+	waits_seen = waits_looks = 0;
+}
+
+/* Worker 1: what the server does, and hence what to do. */
+static void
+judge(int64 now)
+{
+	PgscaleEvidence e = count_all();
+
+	if (!judging)
+	{
+		/* switched on, or warm, or adaptive from now on */
+		judging = true;
+		decision.state = PGSCALE_SWEEPER_WATCHING;
+		decision.reason = PGSCALE_BECAUSE_NO_WAITS;
+		decision.rest_ns = 0;
+		start_evidence(now);
+	}
+	waits_seen += count_waiting();
+	waits_looks++;
+
+	e.ns = now - evidence_since;
+	e.waiting = (double) waits_seen / waits_looks;
+	e.supplied -= evidence_before.supplied;
+	e.consumed -= evidence_before.consumed;
+	e.written -= evidence_before.written;
+	e.runs -= evidence_before.runs;
+	e.write_ns -= evidence_before.write_ns;
+	e.starved -= evidence_before.starved;
+	if (pgscale_sweeper_decide(&decision, &e, now))
+		start_evidence(now);
+}
+
+/* May it supply, and should it? */
+static void
+reconsider(int64 now)
+{
+	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
+	bool		enabled = pgscale_sweeper_settings.enabled;
+
+	if (enabled && !share->warm)
+	{
+		if (pgscale_buffers_hand() > 0)
+			warm_ticks++;
+		share->warm = warm_ticks >= WARM_TICKS;
+	}
+
+	if (enabled && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
+	{
+		judge(now);
+		set_state(decision.state, decision.reason, decision.number);
+		return;
+	}
+
+	judging = false;
+	if (!enabled)
+		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
+	else if (!share->warm)
+		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
+	else if (!pgscale_sweeper_settings.adaptive)
+		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_ALWAYS, 0);
+	else
+		set_state(leader->state, leader->reason, leader->reason_number);
+}
+
+/*
+ * Asks for a writer, once a second until it runs.  A request that the postmaster
+ * has not come to yet still counts; if it has, the writer has yet to claim its
+ * place, or is ending.
+ */
+static void
+launch_writer(int i, int64 now)
+{
+	Request    *request = &requests[i];
+	MemoryContext context;
+	char		name[BGW_MAXLEN];
+	pid_t		pid;
+
+	if (request->at_ns != 0 && now - request->at_ns < NS_PER_S)
+		return;
+	if (request->handle)
+	{
+		if (GetBackgroundWorkerPid(request->handle, &pid) != BGWH_STOPPED)
+			return;
+		pfree(request->handle);
+		request->handle = NULL;
+	}
+	snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	request->at_ns = now;
+	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
+											  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, &request->handle);
+	MemoryContextSwitchTo(context);
+}
+
+/* Has the writers that are wanted. */
+static void
+launch_writers(int64 now)
+{
+	bool		refused = false;
+
+	for (int i = 0; i < pgscale_sweeper_writers_wanted(share); i++)
+	{
+		if (pg_atomic_read_u32(&share->writers[i].pid) != 0)
+			continue;
+		launch_writer(i, now);
+		refused |= requests[i].refused;
+	}
+	share->no_slots = refused;
+}
+
+static void
+wake_writers(void)
+{
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+	{
+		Latch	   *latch = share->writers[i].latch;
+
+		if (latch && share->writers[i].writing == 0)
+			SetLatch(latch);
+	}
+}
+
+/* The timer's period follows what there is to do. */
+static void
+adapt_period(void)
+{
+	int64		period = WATCH_PERIOD_NS;
+
+	if (share->state == PGSCALE_SWEEPER_OFF)
+		period = 0;
+	else if (share->state == PGSCALE_SWEEPER_WORKING && idle_ticks < IDLE_TICKS)
+		period = WORK_PERIOD_NS;
+	if (timer.period_ns != period)
+		pgscale_timer_set(&timer, period);
+}
+
+static void
+sweep_round(void)
+{
+	int64		due;
+	int64		expired = pgscale_timer_wait(&timer, &due);
+	int64		now;
+
+	if (pgscale_worker_interrupts())
+		apply_settings();
+
+	now = pgscale_worker_clock();
+	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
+		now - watched >= WATCH_PERIOD_NS)
+	{
+		reconsider(now);
+		watched = now;
+	}
+
+	if (expired > 0 && share->state == PGSCALE_SWEEPER_WORKING)
+	{
+		bool		demand = pgscale_sweeper_scan(share);
+
+		if (pgscale_sweeper_queued(share))
+		{
+			launch_writers(now);
+			wake_writers();
+		}
+		idle_ticks = demand ? 0 : idle_ticks + 1;
+	}
+	else if (share->state != PGSCALE_SWEEPER_WORKING)
+		pgscale_sweeper_rest(share);
+
+	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
+	{
+		limit_stock(now);
+		pgscale_refresh_backend_writes();
+		refreshed = now;
+	}
+
+	if (expired > 0)
+	{
+		share->counts.ticks++;
+		share->last_tick_ns = pgscale_worker_clock();
+	}
+	adapt_period();
+	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+}
+
+static void
+sweep_failed(void)
+{
+	share->counts.errors++;
+}
+
+static void
+detach(int code, Datum arg)
+{
+	pgscale_sweeper_release(&share->pid);
+}
+
+void
+pgscale_sweeper_main(Datum arg)
+{
+	share = pgscale_sweeper_share(DatumGetInt32(arg));
+	if (!pgscale_sweeper_claim(&share->pid))
+		proc_exit(1);
+	before_shmem_exit(detach, (Datum) 0);
+	pgscale_worker_start("PgscaleSweeperMain");
+
+	pgscale_sweeper_scan_init();
+	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
+	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
+
+	share->starts++;
+	share->state = PGSCALE_SWEEPER_OFF;
+	apply_settings();
+	pgscale_sweeper_base_init();
+
+	/* The first round decides what the next one waits for. */
+	pgscale_timer_set(&timer, NS_PER_MS);
+	pgscale_worker_rounds(sweep_round, sweep_failed);
+}
+
+/* pgscale.sweeper_reset(): counts from now on. */
+Datum
+pgscale_sweeper_reset(PG_FUNCTION_ARGS)
+{
+	pgscale_require_preload();
+	pgscale_sweeper_rebase();
+	PG_RETURN_VOID();
+}
+
+/*
+ * If something keeps a sweeper from working, or some of its writers from being
+ * there, says so and returns false.
+ */
+static bool
+can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
+{
+	/* Switched on, it ticks a moment later. */
+	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
+		return false;
+	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers_wanted(s) > 0)))
+		return true;
+	health->state = PGSCALE_HEALTH_BROKEN;
+	if (!s->no_slots)
+	{
+		health->reason = "its writers have written nothing for two seconds of what waits for them";
+		health->action = "check whether the disk hangs, and see the server log";
+		return false;
+	}
+	if (pgscale_sweeper_writers_running(s) > 0)
+		health->state = PGSCALE_HEALTH_WORKING;
+	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
+							  max_worker_processes);
+	health->action = "raise max_worker_processes and restart";
+	health->no_slot = true;
+	return false;
+}
+
+static PgscaleHealthState
+state_of(const PgscaleSweeperShare *s)
+{
+	if (s->state == PGSCALE_SWEEPER_WORKING)
+		return PGSCALE_HEALTH_WORKING;
+	return is_no_use(s->reason) ? PGSCALE_HEALTH_STANDING_DOWN : PGSCALE_HEALTH_IDLE;
+}
+
+/*
+ * bgwriter is to be off while the sweeper works.  That is asked for then, and left
+ * alone as long as the sweeper is on: it may work again any minute.
+ */
+#define SWEEPER_WHY	"bgwriter writes one by one what could be written together"
+
+static const PgscaleClaim working_claims[] = {
+	{"bgwriter_lru_maxpages", "0", true, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+static const PgscaleClaim other_claims[] = {
+	{"bgwriter_lru_maxpages", "0", false, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+static void
+say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
+{
+	health->state = PGSCALE_HEALTH_OFF;
+	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
+	health->action = "set pgscale.sweeper to on and reload";
+	health->no_use = leader->stood_down_ns != 0 && pgscale_worker_clock() - leader->stood_down_ns < REMEMBERED_NS;
+	if (health->no_use)
+	{
+		health->reason = psprintf("it is switched off; when it was on, it stood down: %s",
+								  pgscale_sweeper_reason(leader->stood_down, leader->stood_down_number));
+		health->action = NULL;
+	}
+}
+
+static void
+sweeper_health(PgscaleHealth *health)
+{
+	PgscaleSweeperShare *leader;
+
+	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
+		return;
+
+	/* The worker may know of a reload before this backend does. */
+	leader = pgscale_sweeper_share(0);
+	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
+	{
+		say_off(leader, health);
+		return;
+	}
+	health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		if (!can_work(pgscale_sweeper_share(i), health))
+			return;
+	health->state = state_of(leader);
+	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
+	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
+		health->action = "if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions";
+}
+
+const PgscaleModule pgscale_sweeper_module = {
+	.name = "sweeper",
+	.define_gucs = pgscale_sweeper_define_gucs,
+	.shmem_request = sweeper_shmem_request,
+	.shmem_startup = sweeper_shmem_startup,
+	.register_workers = sweeper_register_workers,
+	.health = sweeper_health,
+};

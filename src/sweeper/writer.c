@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * writer.c
+ *	  The sweeper's writers: background workers that write the runs of dirty
+ *	  pages that the sweep chose.
+ *
+ * Apart from the sweep, so that a slow disk holds up nobody else.  Several,
+ * because the kernel makes those who write to a slow disk wait in turns, each
+ * process alike: one writer among eight backends that write single pages would
+ * get a ninth of the disk, and the backends go on having to.
+ *
+ * Each takes the next run, writes it, and gives each page back to the sweep as
+ * soon as it is clean.  One write a page: the kernel joins them as well as one
+ * call could, and nothing is needed of the server but FlushOneBuffer().  The
+ * kernel is asked to begin with a run only if that is long: asking for each
+ * short one would have the disk do them one by one.
+ *
+ * Pages whose WAL is not on disk yet are left for later; when there are many, as
+ * in a bulk load, WAL is flushed for all of them.  A damaged page may bear a
+ * position that WAL has not come to: it is left as well, and nothing is flushed
+ * for it, which could only fail, again and again.
+ *
+ * Writers are there only while the sweep works, for they take up slots of
+ * max_worker_processes: it launches them, and they end by themselves.
+ *
+ * Failure: an error (a full or broken disk) ends the run, not the process.  The
+ * page stays dirty and counts as the server would have it; the sweep will find
+ * it again.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+
+#include "base/shared_buffers.h"
+#include "base/worker.h"
+#include "sweeper/settings.h"
+#include "sweeper/shared_state.h"
+
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* How long to wait for a run at most; the sweep sets the latch. */
+#define WAIT_MS			1000
+
+/* Without work for so long, end. */
+#define LINGER_NS		(10 * NS_PER_S)
+
+/* So many pages waiting for their WAL are worth a flush of it. */
+#define WAL_PAGES		64
+
+static PgscaleSweeperShare *share = NULL;
+static PgscaleSweeperWriter *me = NULL;
+static int	my_number;			/* among the share's, from 0 */
+static int64 cpu_base;			/* added to the process' CPU time */
+static int64 worked_ns;			/* when it last had a run */
+static XLogRecPtr unflushed = InvalidXLogRecPtr;
+static int	unflushed_pages = 0;
+
+PGDLLEXPORT void pgscale_sweeper_writer_main(Datum arg);
+
+/* Pages have been written side by side. */
+static void
+count_run(const PgscalePage *first, int pages)
+{
+	int64		start;
+
+	if (pages == 0)
+		return;
+	me->counts.runs++;
+	me->counts.runs_by_pages[Min(pg_ceil_log2_32(pages), PGSCALE_RUN_CLASSES - 1)]++;
+
+	if (pgscale_sweeper_settings.writeback_pages == 0 || pgscale_direct_data() ||
+		pages < pgscale_sweeper_settings.writeback_pages)
+		return;
+	start = pgscale_worker_clock();
+	pgscale_pages_writeback(first, pages);
+	me->counts.writeback_calls++;
+	me->counts.writeback_ns += pgscale_worker_clock() - start;
+}
+
+/* Writes one page and gives it to the sweep. */
+static bool
+write_page(const PgscalePage *page)
+{
+	PgscaleSwept swept = {.buf = pgscale_buffer_find(page),.page = *page};
+	PgscaleWriteResult result;
+	XLogRecPtr	lsn;
+	int64		start;
+
+	if (swept.buf < 0)
+	{
+		me->counts.skipped_changed++;
+		return false;
+	}
+
+	start = pgscale_worker_clock();
+	result = pgscale_buffer_write(swept.buf, page, &lsn);
+	switch (result)
+	{
+		case PGSCALE_WRITTEN:
+			me->counts.write_ns += pgscale_worker_clock() - start;
+			me->counts.written++;
+			pgscale_sweeper_put_written(me, &swept);
+			break;
+		case PGSCALE_WRITE_CHANGED:
+			me->counts.skipped_changed++;
+			break;
+		case PGSCALE_WRITE_PINNED:
+			me->counts.skipped_pinned++;
+			break;
+		case PGSCALE_WRITE_LOCKED:
+			me->counts.skipped_locked++;
+			break;
+		case PGSCALE_WRITE_NEEDS_WAL:
+			me->counts.skipped_wal++;
+			unflushed = Max(unflushed, lsn);
+			unflushed_pages++;
+			break;
+		case PGSCALE_WRITE_BEYOND_WAL:
+			me->counts.skipped_wal++;
+			break;
+	}
+	return result == PGSCALE_WRITTEN;
+}
+
+/* Should that fail, the next page that needs it asks for it again. */
+static void
+flush_wal(void)
+{
+	const XLogRecPtr upto = unflushed;
+
+	unflushed = InvalidXLogRecPtr;
+	unflushed_pages = 0;
+	XLogFlush(upto);
+	me->counts.wal_flushes++;
+}
+
+static void
+write_run(const PgscaleRun *run)
+{
+	PgscalePage page = run->first;
+	PgscalePage start = run->first;
+	uint64		before = me->counts.written;
+
+	for (int i = 0; i < run->pages; i++, page.block++)
+	{
+		/* Where a page is skipped, one run ends and another begins. */
+		if (!write_page(&page))
+		{
+			count_run(&start, page.block - start.block);
+			start = page;
+			start.block++;
+		}
+		(void) pgscale_worker_interrupts();
+	}
+	count_run(&start, page.block - start.block);
+	me->counts.neighbours += Max((int64) (me->counts.written - before) - run->victims, 0);
+
+	if (unflushed_pages >= WAL_PAGES)
+		flush_wal();
+}
+
+/* What is reported of it is of interest by the second. */
+static void
+report(int64 now)
+{
+	static int64 reported = 0;
+
+	me->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+	if (now - reported >= NS_PER_S)
+	{
+		(void) pgstat_report_stat(true);
+		reported = now;
+	}
+}
+
+static void
+write_round(void)
+{
+	PgscaleRun	run;
+	bool		lost = false;
+	int64		now;
+
+	(void) pgscale_worker_interrupts();
+	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(share, &run, &lost))
+	{
+		worked_ns = pgscale_worker_clock();
+		if (share->state != PGSCALE_SWEEPER_WORKING)
+			continue;			/* too late */
+		me->writing = run.pages;
+		write_run(&run);
+		me->writing = 0;
+		report(worked_ns);
+	}
+	me->counts.errors += lost;
+
+	now = pgscale_worker_clock();
+	report(now);
+	if (my_number >= pgscale_sweeper_writers_wanted(share) || now - worked_ns >= LINGER_NS)
+		proc_exit(0);
+	pgscale_worker_wait(WAIT_MS);
+}
+
+static void
+write_failed(void)
+{
+	me->writing = 0;
+	me->counts.errors++;
+}
+
+static void
+detach(int code, Datum arg)
+{
+	me->writing = 0;
+	me->latch = NULL;
+	pgscale_sweeper_release(&me->pid);
+}
+
+void
+pgscale_sweeper_writer_main(Datum arg)
+{
+	share = pgscale_sweeper_share(DatumGetInt32(arg) / PGSCALE_SWEEPER_MAX_WRITERS);
+	my_number = DatumGetInt32(arg) % PGSCALE_SWEEPER_MAX_WRITERS;
+	me = &share->writers[my_number];
+	if (!pgscale_sweeper_claim(&me->pid))
+		proc_exit(0);
+	before_shmem_exit(detach, (Datum) 0);
+	pgscale_worker_start("PgscaleSweeperWriter");
+
+	cpu_base = me->counts.cpu_ns - pgscale_worker_cpu_time();
+	worked_ns = pgscale_worker_clock();
+	me->latch = MyLatch;
+
+	pgscale_worker_rounds(write_round, write_failed);
+}

@@ -1,0 +1,92 @@
+/*-------------------------------------------------------------------------
+ *
+ * advice.c
+ *	  What all rules find, as SQL.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+#include "pgscale.h"
+#include "tuning/rules/rule_table.h"
+#include "tuning/tuning.h"
+
+PG_FUNCTION_INFO_V1(pgscale_tuning_findings);
+
+static void
+put_text(Datum *value, bool *null, const char *text)
+{
+	*null = text == NULL;
+	*value = text ? CStringGetTextDatum(text) : (Datum) 0;
+}
+
+static void
+put_finding(ReturnSetInfo *rsinfo, const PgscaleRule *rule, const PgscaleFinding *f)
+{
+	Datum		values[14];
+	bool		nulls[lengthof(values)] = {0};
+	const char *const texts[] = {
+		rule->name, pgscale_verdict_name(f->verdict), f->setting, f->object, f->current, f->recommended
+	};
+
+	for (int i = 0; i < lengthof(texts); i++)
+		put_text(&values[i], &nulls[i], texts[i]);
+	nulls[6] = !f->evidence;
+	values[6] = f->evidence ? DirectFunctionCall1(jsonb_in, CStringGetDatum(f->evidence)) : (Datum) 0;
+	put_text(&values[7], &nulls[7], f->why);
+	nulls[8] = f->verdict != PGSCALE_ADVISES || f->no_gain;
+	values[8] = Float8GetDatum(f->gain);
+	put_text(&values[9], &nulls[9], f->needs);
+	put_text(&values[10], &nulls[10], f->confidence);
+	put_text(&values[11], &nulls[11], f->risk);
+	nulls[12] = nulls[13] = f->since == 0;
+	values[12] = TimestampTzGetDatum(f->since);
+	values[13] = TimestampTzGetDatum(f->until);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * pgscale.tuning_findings(duration, probe): what each rule finds, in evidence of
+ * the last so long; with probe, rules may time the disks.
+ */
+Datum
+pgscale_tuning_findings(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+	MemoryContext context;
+	MemoryContext old;
+
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("whether to time the disks must not be null"),
+				 errhint("Without an argument it is false.")));
+	pgscale_require_preload();
+	InitMaterializedSRF(fcinfo, 0);
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale findings", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	for (int i = 0; pgscale_tuning_rules[i]; i++)
+	{
+		const PgscaleRule *rule = pgscale_tuning_rules[i];
+
+		CHECK_FOR_INTERRUPTS();
+		for (PgscaleFinding *f = pgscale_tuning_find(rule, duration_ms, PG_GETARG_BOOL(1)); f; f = f->next)
+			put_finding(rsinfo, rule, f);
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return (Datum) 0;
+}

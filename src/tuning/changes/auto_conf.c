@@ -1,0 +1,423 @@
+/*-------------------------------------------------------------------------
+ *
+ * auto_conf.c
+ *	  The lines of postgresql.auto.conf, and how one of them is changed.
+ *
+ * The file is read by the server's own parser and written by its own ALTER
+ * SYSTEM, which checks the value and the user's privilege, writes a new file,
+ * and puts it in the old one's place.  If it fails before that, the old one is as
+ * it was; but what it does then, to have the new one survive a crash, can fail,
+ * too.  So after an error the file is read again.
+ *
+ * A value is passed to it as a numeric constant, which the grammar leaves as the
+ * text that it was: such a constant is the one kind that is copied to the file as
+ * it is.  A string would be quoted as one name where a setting is a list of names
+ * (GUC_LIST_QUOTE), and split and quoted anew it might not be what it was: by
+ * hand somebody may have written "search_path = 'Public, pg_temp'", of which the
+ * first is "public".
+ *
+ * That nobody else has changed the line meanwhile is known only while AutoFileLock
+ * is held, which ALTER SYSTEM takes itself.  But between reading and writing the
+ * file it calls the object access hook.  There the file is read once more, and an
+ * error raised if the line is another one.  Only an editor that does not take the
+ * lock can still come in between.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog/objectaccess.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_parameter_acl.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/pg_list.h"
+#include "storage/fd.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#include "utils/memutils.h"
+#include "utils/varlena.h"
+
+#include "base/pg_compat.h"
+#include "tuning/changes/auto_conf.h"
+
+/* Values of more than so much are shown shortened. */
+#define SHOWN	100
+
+/* Of names of settings, as guc.c compares them. */
+static bool
+same_name(const char *a, const char *b)
+{
+	return pg_strcasecmp(a, b) == 0;
+}
+
+bool
+pgscale_line_same(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool
+pgscale_line_visible(const char *setting)
+{
+	struct config_generic *record = pgscale_find_setting(setting);
+
+	/* what nobody knows might be a secret */
+	return (record && !(record->flags & GUC_SUPERUSER_ONLY)) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
+}
+
+const char *
+pgscale_line_show(const char *setting, const char *value)
+{
+	if (!value)
+		return "no line";
+	if (!pgscale_line_visible(setting))
+		return "another value";
+	if (strlen(value) > SHOWN)
+		return psprintf("\"%.*s...\"", pg_mbcliplen(value, strlen(value), SHOWN), value);
+	return psprintf("\"%s\"", value);
+}
+
+/*
+ * ALTER SYSTEM writes all lines anew.  One that an editor gave a newline, as \n,
+ * it would break in two, and the server would not start any more.  And what the
+ * file includes it would copy, and include it no more: no journal takes that back.
+ */
+static void
+check_lines(const PgscaleLines *lines)
+{
+	for (ConfigVariable *line = lines->head; line; line = line->next)
+	{
+		if (strcmp(line->filename, PG_AUTOCONF_FILENAME) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					 errmsg("file \"%s\" includes file \"%s\"", PG_AUTOCONF_FILENAME, line->filename),
+					 errdetail("ALTER SYSTEM, whatever it sets, would copy its lines and include it no more."),
+					 errhint("Include it in postgresql.conf instead.")));
+		if (strchr(line->value, '\n'))
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					 errmsg("the value of \"%s\" in file \"%s\" has a newline", line->name, PG_AUTOCONF_FILENAME),
+					 errdetail("ALTER SYSTEM, whatever it sets, would write that line so that it cannot be read."),
+					 errhint("Remove that line by hand.")));
+	}
+}
+
+static void
+raise_broken(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("could not parse contents of file \"%s\"", PG_AUTOCONF_FILENAME),
+			 errhint("The server's log names the line.  Correct it by hand.")));
+}
+
+void
+pgscale_lines_read(PgscaleLines *lines, bool look)
+{
+	ConfigVariable *tail = NULL;
+	FILE	   *file = AllocateFile(PG_AUTOCONF_FILENAME, "r");
+
+	lines->head = NULL;
+	lines->known = true;
+	if (!file && errno == ENOENT)
+		return;					/* as for the server: no line */
+	if (!file && !look)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not open file \"%s\": %m", PG_AUTOCONF_FILENAME),
+				 errhint("The file must be the server's own.")));
+	if (file)
+		lines->known = ParseConfigFp(file, PG_AUTOCONF_FILENAME, 0, look ? DEBUG1 : LOG, &lines->head, &tail);
+	else
+		lines->known = false;
+	if (file)
+		FreeFile(file);
+	if (look)
+		return;
+	if (!lines->known)
+		raise_broken();
+	check_lines(lines);
+}
+
+const char *
+pgscale_line_of(const PgscaleLines *lines, const char *setting)
+{
+	const char *value = NULL;
+
+	for (ConfigVariable *line = lines->head; line; line = line->next)
+		if (same_name(line->name, setting))
+			value = line->value;
+	return value;
+}
+
+/* Adds a hint to the server's own error that is being handled, unless it has one. */
+static void
+rethrow(MemoryContext context, const char *hint)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	/* a cancel is not for want of anything */
+	if (!error->hint && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_OPERATOR_INTERVENTION)
+		error->hint = pstrdup(hint);
+	ReThrowError(error);
+}
+
+/* Settings that name a file without which the server does not start, or does not do what is set. */
+static const char *const files[] = {
+	"hba_file", "ident_file", "ssl_cert_file", "ssl_key_file", "ssl_ca_file", "ssl_crl_file",
+	"ssl_dh_params_file", "krb_server_keyfile", NULL
+};
+
+static void
+raise_no_file(const char *setting, const char *path)
+{
+	ereport(ERROR,
+			(errcode_for_file_access(),
+			 errmsg("could not access file \"%s\" that \"%s\" would name: %m", path, setting),
+			 errhint("Put the file in its place first.")));
+}
+
+/* A library, as the server finds it at its start. */
+static void
+check_library(const char *setting, const char *name)
+{
+	char	   *path;
+
+	if (strncmp(name, "$libdir", 7) == 0 && (name[7] == '\0' || name[7] == '/'))
+		path = psprintf("%s%s", pkglib_path, name + 7);
+	else if (strchr(name, '/'))
+		path = pstrdup(name);
+	else if (!Dynamic_library_path || strcmp(Dynamic_library_path, "$libdir") != 0)
+		return;					/* not known where */
+	else
+		path = psprintf("%s/%s", pkglib_path, name);
+	if (access(path, R_OK) == 0 || access(psprintf("%s%s", path, DLSUFFIX), R_OK) == 0)
+		return;
+	raise_no_file(setting, path);
+}
+
+static void
+check_files(const char *setting, const char *value)
+{
+	List	   *names;
+	ListCell   *cell;
+
+	for (int i = 0; files[i]; i++)
+		if (strcmp(setting, files[i]) == 0 && *value && access(value, R_OK) != 0)
+			raise_no_file(setting, value);
+
+	if (strcmp(setting, "shared_preload_libraries") != 0 && strcmp(setting, "session_preload_libraries") != 0 &&
+		strcmp(setting, "local_preload_libraries") != 0)
+		return;
+	if (!SplitDirectoriesString(pstrdup(value), ',', &names))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid list syntax in parameter \"%s\"", setting),
+				 errhint("Separate the names with commas; double quotes are for names with commas and spaces.")));
+	foreach(cell, names)
+	{
+		char	   *name = lfirst(cell);
+
+		if (strcmp(setting, "local_preload_libraries") == 0 && !first_dir_separator(name))
+			name = psprintf("$libdir/plugins/%s", name);
+		check_library(setting, name);
+	}
+}
+
+/* Would the server take this value from its files? */
+static void
+check_value(const struct config_generic *record, const char *value)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (strchr(value, '\n'))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("parameter value for ALTER SYSTEM must not contain a newline"),
+				 errhint("Lines of \"%s\" cannot be continued.", PG_AUTOCONF_FILENAME)));
+	PG_TRY();
+	{
+		(void) set_config_option(record->name, value, PGC_POSTMASTER, PGC_S_FILE, GUC_ACTION_SET, false, ERROR, false);
+	}
+	PG_CATCH();
+	{
+		rethrow(context, "pg_settings has the range, the unit and the values that it can have.");
+	}
+	PG_END_TRY();
+	check_files(record->name, value);
+}
+
+const char *
+pgscale_line_check(const char *setting, const char *value)
+{
+	struct config_generic *record = pgscale_find_setting(setting);
+	const char *allowed = GetConfigOption("allow_alter_system", true, false);
+
+	if (allowed && strcmp(allowed, "off") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("ALTER SYSTEM is not allowed in this environment"),
+				 errhint("allow_alter_system is off: settings are changed by what manages this server.")));
+	if (!record && value)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("unrecognized configuration parameter \"%s\"", setting),
+				 errhint("pg_settings lists them; of a library, those that it defines once it is loaded (LOAD).")));
+
+	/*
+	 * a line of what nobody knows any more can still be removed: then the act
+	 * decides
+	 */
+	if (!superuser() &&
+		pg_parameter_aclcheck(record ? record->name : setting, GetUserId(), ACL_ALTER_SYSTEM) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to set parameter \"%s\"", record ? record->name : setting),
+				 errhint("A superuser can GRANT ALTER SYSTEM ON PARAMETER.")));
+	if (!record)
+		return pstrdup(setting);
+	if (record->context == PGC_INTERNAL || (record->flags & (GUC_DISALLOW_IN_FILE | GUC_DISALLOW_IN_AUTO_FILE)))
+		ereport(ERROR,
+				(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
+				 errmsg("parameter \"%s\" cannot be changed", record->name),
+				 errhint("ALTER SYSTEM cannot set it: it is fixed, or set at another place.")));
+	if (value)
+		check_value(record, value);
+	return pstrdup(record->name);
+}
+
+bool
+pgscale_line_valid(const char *setting, const char *value)
+{
+	return !value || !pgscale_find_setting(setting) ||
+		set_config_option(setting, value, PGC_POSTMASTER, PGC_S_FILE, GUC_ACTION_SET, false, DEBUG5, false) != 0;
+}
+
+/* What change_line() is about, for the hook. */
+static const char *changing;
+static const char *expected_line;
+static object_access_hook_type_str next_hook;
+
+/* ALTER SYSTEM has read the file, holds the lock, and is about to write. */
+static void
+before_write(ObjectAccessType access, Oid class, const char *name, int sub, void *arg)
+{
+	PgscaleLines lines;
+	const char *line;
+
+	if (next_hook)
+		next_hook(access, class, name, sub, arg);
+	if (access != OAT_POST_ALTER || class != ParameterAclRelationId || !changing)
+		return;
+	pgscale_lines_read(&lines, false);
+	line = pgscale_line_of(&lines, changing);
+	if (!pgscale_line_same(line, expected_line))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" was changed by hand meanwhile: \"%s\" had %s and has %s",
+						changing, PG_AUTOCONF_FILENAME, pgscale_line_show(changing, expected_line), pgscale_line_show(changing, line)),
+				 errhint("Call it again if it is still what you want.")));
+}
+
+/* Right after an error; the lock on the file is still held, if it was. */
+static PgscaleLineFate
+fate_of(const char *setting, const char *expected, const char *value)
+{
+	PgscaleLines lines;
+
+	pgscale_lines_read(&lines, true);
+	if (!lines.known)
+		return PGSCALE_LINE_UNKNOWN;
+	return pgscale_line_same(pgscale_line_of(&lines, setting), value) && !pgscale_line_same(expected, value)
+		? PGSCALE_LINE_CHANGED : PGSCALE_LINE_KEPT;
+}
+
+/* Why the line was not changed, or not as it should be, as far as the error itself does not tell. */
+static void
+explain(ErrorData *error, PgscaleLineFate fate)
+{
+	if (fate == PGSCALE_LINE_CHANGED)
+	{
+		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" has the new line all the same,"
+								" and so has the journal; but a crash of the machine may lose it.");
+		error->hint = pstrdup("Once the disk is well, set it again, or revert what pgscale.tuning_journal has.");
+	}
+	else if (fate == PGSCALE_LINE_UNKNOWN)
+	{
+		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read: whether it was changed is not known.");
+		error->hint = pstrdup("The next change of any setting finds it out, and pgscale.tuning_journal then has it.");
+	}
+
+	/*
+	 * before 17, not even a line of a library that is not loaded can be
+	 * removed
+	 */
+	else if (!error->hint)
+		error->hint = pstrdup(error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT
+							  ? "LOAD the library that defines it first." : "Nothing was changed.");
+}
+
+void
+pgscale_line_change(const char *setting, const char *expected, const char *value, volatile PgscaleLineFate *fate)
+{
+	MemoryContext context = CurrentMemoryContext;
+	AlterSystemStmt *statement = makeNode(AlterSystemStmt);
+
+	*fate = PGSCALE_LINE_KEPT;
+	statement->setstmt = makeNode(VariableSetStmt);
+	statement->setstmt->name = pstrdup(setting);
+	if (value)
+	{
+		A_Const    *constant = makeNode(A_Const);
+
+		constant->val.fval.type = T_Float;
+		constant->val.fval.fval = pstrdup(value);
+		constant->location = -1;
+		statement->setstmt->kind = VAR_SET_VALUE;
+		statement->setstmt->args = list_make1(constant);
+	}
+	else
+		statement->setstmt->kind = VAR_RESET;
+
+	next_hook = object_access_hook_str;
+	object_access_hook_str = before_write;
+	changing = setting;
+	expected_line = expected;
+	PG_TRY();
+	{
+		AlterSystemSetConfigFile(statement);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		HOLD_INTERRUPTS();		/* the error has let go of them all */
+		object_access_hook_str = next_hook;
+		changing = NULL;
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		*fate = PGSCALE_LINE_UNKNOWN;	/* should reading it raise another */
+		*fate = fate_of(setting, expected, value);
+		explain(error, *fate);
+		RESUME_INTERRUPTS();
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+	object_access_hook_str = next_hook;
+	changing = NULL;
+}

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * auto_conf.h
+ *	  The lines of postgresql.auto.conf, and how one of them is changed.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_CHANGES_AUTO_CONF_H
+#define PGSCALE_TUNING_CHANGES_AUTO_CONF_H
+
+#include "postgres.h"
+
+#include "utils/guc.h"
+
+/* What the file has, in the order of its lines. */
+typedef struct PgscaleLines
+{
+	ConfigVariable *head;
+	bool		known;			/* could it be read? */
+} PgscaleLines;
+
+/*
+ * Reads the file.  One that cannot be understood, or that ALTER SYSTEM would
+ * break, is an error; for who only looks, not known.
+ */
+extern void pgscale_lines_read(PgscaleLines *lines, bool look);
+
+/* The value of a setting's line, of several the last one's; NULL: it has none. */
+extern const char *pgscale_line_of(const PgscaleLines *lines, const char *setting);
+
+/* Are both the same, or both NULL? */
+extern bool pgscale_line_same(const char *a, const char *b);
+
+/*
+ * Would the server take this value, NULL to remove the line, from this user?
+ * Raises what it would, with a hint.  Returns the name as the server spells it.
+ */
+extern const char *pgscale_line_check(const char *setting, const char *value);
+
+/* Would the server take a value that it has in its file? */
+extern bool pgscale_line_valid(const char *setting, const char *value);
+
+/* May the current user see values of this setting? */
+extern bool pgscale_line_visible(const char *setting);
+
+/* The value as an error's text has it. */
+extern const char *pgscale_line_show(const char *setting, const char *value);
+
+/* What the file has after an error. */
+typedef enum PgscaleLineFate
+{
+	PGSCALE_LINE_KEPT,			/* not the new line */
+	PGSCALE_LINE_CHANGED,		/* the new one, all the same */
+	PGSCALE_LINE_UNKNOWN		/* it cannot be read */
+} PgscaleLineFate;
+
+/*
+ * Changes the line, if it is still this one; else, or if that fails, raises an
+ * error, with what has become of the line in *fate.
+ */
+extern void pgscale_line_change(const char *setting, const char *expected, const char *value,
+								volatile PgscaleLineFate *fate);
+
+#endif							/* PGSCALE_TUNING_CHANGES_AUTO_CONF_H */

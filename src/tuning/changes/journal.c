@@ -1,0 +1,589 @@
+/*-------------------------------------------------------------------------
+ *
+ * journal.c
+ *	  The journal of changes of settings: what was there before each, committed
+ *	  before it is made.
+ *
+ * A change is a row of pgscale.tuning_change.  It is committed, with the line that
+ * the setting had, before the file is touched; and how that went after.  What
+ * ends between the two leaves the row as begun, and whoever holds the lock on
+ * changes next looks into the file: has it the new line, the change was made; has
+ * it the old one, it was not.
+ *
+ * Settings are the cluster's and the journal is the database's.  What another
+ * database's journal changed is here as if it was done by hand, and is treated
+ * so.  A copy of the row in another database or server does nothing: base/own_table.h.
+ *
+ * The journal is replicated and postgresql.auto.conf is not.  So each row has the
+ * node that made the change, which is a host's name and a data directory, and the
+ * timeline.  If the file has not got the line, and either is another one now, it
+ * is not that somebody has changed the line by hand: it never was here, or went
+ * when this node's files were replaced.  That cannot be told of two nodes with the
+ * same host name and data directory before one is promoted, as of containers that
+ * are all named alike, nor what a hand does after a promotion.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/own_table.h"
+#include "base/pg_compat.h"
+#include "pgscale.h"
+#include "tuning/changes/auto_conf.h"
+#include "tuning/changes/journal.h"
+#include "tuning/evidence.h"
+
+PG_FUNCTION_INFO_V1(pgscale_tuning_journal);
+
+static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+
+/* A snapshot of its own: between a procedure's transactions there is none. */
+static uint64
+execute(const char *statement, PgscaleParameters *parameters)
+{
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return pgscale_own_execute(&journal, statement, parameters, false);
+}
+
+static void
+finish(void)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+}
+
+/* Of what returns nothing. */
+static uint64
+execute_all(const char *statement, PgscaleParameters *parameters)
+{
+	uint64		processed = execute(statement, parameters);
+
+	finish();
+	return processed;
+}
+
+static void
+add_array(PgscaleParameters *parameters, Oid type, ArrayType *array)
+{
+	if (array)
+		pgscale_own_add(parameters, type, PointerGetDatum(array));
+	else
+		pgscale_own_add_null(parameters, type);
+}
+
+static void
+add_time(PgscaleParameters *parameters, TimestampTz at)
+{
+	pgscale_own_add(parameters, TIMESTAMPTZOID, TimestampTzGetDatum(at));
+}
+
+static const char *
+this_node(void)
+{
+	static char node[256 + MAXPGPATH] = "";
+	char		host[256];
+
+	if (!*node)
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+		snprintf(node, sizeof(node), "%s:%s", host, DataDir);
+	}
+	return node;
+}
+
+static TimeLineID
+this_timeline(void)
+{
+	TimeLineID	timeline;
+
+	if (!RecoveryInProgress())
+		return GetWALInsertionTimeLine();
+	(void) GetXLogReplayRecPtr(&timeline);
+	return timeline;
+}
+
+int64
+pgscale_journal_begin(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	int64		id;
+
+	pgscale_own_add_here(&parameters);
+	pgscale_own_add_text(&parameters, this_node());
+	pgscale_own_add_bigint(&parameters, this_timeline());
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_text(&parameters, change->old_value);
+	pgscale_own_add_text(&parameters, change->new_value);
+	pgscale_own_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
+	pgscale_own_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
+	pgscale_own_add_text(&parameters, change->why);
+	pgscale_own_add_text(&parameters, change->evidence);
+	add_array(&parameters, TEXTARRAYOID, change->metrics);
+	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
+	add_array(&parameters, FLOAT8ARRAYOID, change->values);
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
+			" requested_by, acting_as, why, evidence, metrics, metric_ends, metric_values, revert_of)"
+			" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
+			" RETURNING change",
+			&parameters);
+	id = pgscale_own_bigint(0, 1);
+	finish();
+	return id;
+}
+
+#define CHANGE_COLUMNS \
+	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, why, evidence::text," \
+	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
+
+static char *
+text_column(uint64 row, int number, MemoryContext context)
+{
+	char	   *value = pgscale_own_text(row, number);
+
+	return value ? MemoryContextStrdup(context, value) : NULL;
+}
+
+static ArrayType *
+array_column(uint64 row, int number, MemoryContext context)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+	MemoryContext old;
+	ArrayType  *array;
+
+	if (isnull)
+		return NULL;
+	old = MemoryContextSwitchTo(context);
+	array = DatumGetArrayTypePCopy(value);
+	MemoryContextSwitchTo(old);
+	return array;
+}
+
+static TimestampTz
+time_column(uint64 row, int number)
+{
+	bool		isnull;
+	Datum		value = pgscale_own_column(row, number, &isnull);
+
+	return isnull ? 0 : DatumGetTimestampTz(value);
+}
+
+static void
+read_change(PgscaleChange *change, uint64 row, MemoryContext context)
+{
+	change->id = pgscale_own_bigint(row, 1);
+	change->foreign = pgscale_own_origin(pgscale_own_bigint(row, 2), pgscale_own_oid(row, 3));
+	change->node = text_column(row, 4, context);
+	change->other_node = strcmp(change->node, this_node()) != 0;
+	change->elsewhere = change->other_node || pgscale_own_bigint(row, 5) != this_timeline();
+	change->setting = text_column(row, 6, context);
+	change->old_value = text_column(row, 7, context);
+	change->new_value = text_column(row, 8, context);
+	change->state = text_column(row, 9, context);
+	change->revert_of = pgscale_own_bigint(row, 10);
+	change->reverted_by = pgscale_own_bigint(row, 11);
+	change->why = text_column(row, 12, context);
+	change->evidence = text_column(row, 13, context);
+	change->metrics = array_column(row, 14, context);
+	change->ends = array_column(row, 15, context);
+	change->values = array_column(row, 16, context);
+	change->requested_at = time_column(row, 17);
+	change->applied_at = time_column(row, 18);
+	change->effective_at = time_column(row, 19);
+}
+
+bool
+pgscale_journal_get(int64 id, PgscaleChange *change)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	bool		found;
+
+	pgscale_own_add_bigint(&parameters, id);
+	found = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
+	if (found)
+		read_change(change, 0, context);
+	finish();
+	return found;
+}
+
+/* What a revert, $1, of $2 reverts: that, and by force what stands above it. */
+#define REVERTED \
+	" (change = $2 OR (change > $2 AND change < $1 AND state = 'applied' AND revert_of IS NULL" \
+	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_OWN_HERE(3, 4) ")) "
+
+void
+pgscale_journal_hold(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	Oid			owner;
+	Oid			table = pgscale_own_table(&journal, &owner);
+
+	if (OidIsValid(table))
+		LockRelationOid(table, RowExclusiveLock);
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	pgscale_own_add_here(&parameters);
+	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change = $1 OR" REVERTED "ORDER BY change FOR UPDATE", &parameters) <
+		(change->revert_of == 0 ? 1 : 2))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is not in the tuning journal any more", change->id),
+				 errhint("Nothing was changed.  Leave pgscale.tuning_change to the extension.")));
+}
+
+void
+pgscale_journal_applied(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	if (change->applied_at != 0)
+		add_time(&parameters, change->applied_at);
+	else
+		pgscale_own_add_null(&parameters, TIMESTAMPTZOID);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'applied',"
+				" applied_at = coalesce($2, pg_catalog.clock_timestamp()) WHERE change = $1", &parameters);
+	if (change->revert_of == 0)
+		return;
+	parameters.n = 1;
+	pgscale_own_add_bigint(&parameters, change->revert_of);
+	pgscale_own_add_here(&parameters);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE" REVERTED, &parameters);
+}
+
+void
+pgscale_journal_noted(int64 id, int sqlstate, const char *message)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_own_add_text(&parameters, message);
+	execute_all("UPDATE pgscale.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
+}
+
+void
+pgscale_journal_failed(int64 id, int sqlstate, const char *message)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_own_add_text(&parameters, message);
+	execute_all("UPDATE pgscale.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
+				&parameters);
+}
+
+void
+pgscale_journal_effective(int64 id, TimestampTz at)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	add_time(&parameters, at);
+	execute_all("UPDATE pgscale.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
+}
+
+void
+pgscale_journal_outcome(int64 id, const char *outcome)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	pgscale_own_add_text(&parameters, outcome);
+	execute_all("UPDATE pgscale.tuning_change SET outcome = $2::pg_catalog.jsonb WHERE change = $1", &parameters);
+}
+
+/*
+ * The line is neither the old one nor the new one.  Taken for made, it can be
+ * reverted, if what has changed the line since is; and not before, as the line is
+ * not what it would have made.  Taken for not made, it could not.
+ */
+static void
+tell_unknown(int64 id)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_own_add_bigint(&parameters, id);
+	execute_all("UPDATE pgscale.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
+				" whether this change was made is not known' WHERE change = $1", &parameters);
+}
+
+void
+pgscale_journal_reconcile(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters parameters = {0};
+	PgscaleLines lines;
+	PgscaleChange *changes;
+	uint64		n;
+
+	pgscale_own_add_here(&parameters);
+	n = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
+				"ORDER BY change FOR UPDATE", &parameters);
+	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleChange));
+	for (uint64 i = 0; i < n; i++)
+		read_change(&changes[i], i, context);
+	finish();
+	if (n == 0)
+		return;
+	pgscale_lines_read(&lines, false);
+	for (uint64 i = 0; i < n; i++)
+	{
+		const char *line = pgscale_line_of(&lines, changes[i].setting);
+
+		bool		made = pgscale_line_same(line, changes[i].new_value);
+
+		if (!made && (changes[i].elsewhere || pgscale_line_same(line, changes[i].old_value)))
+		{
+			pgscale_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
+								   ? psprintf("the session ended before it was known whether the change was made on %s;"
+											  " this node has not got it", changes[i].node)
+								   : "the session ended before the change was made");
+			continue;
+		}
+		changes[i].applied_at = changes[i].requested_at;	/* about then */
+		pgscale_journal_applied(&changes[i]);
+		if (!made)
+			tell_unknown(changes[i].id);
+	}
+	CommandCounterIncrement();
+}
+
+int64
+pgscale_journal_later(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	int64		later;
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_here(&parameters);
+	execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_OWN_HERE(3, 4)
+			"AND state = 'applied' AND revert_of IS NULL", &parameters);
+	later = pgscale_own_bigint(0, 1);
+	finish();
+	return later;
+}
+
+int
+pgscale_journal_in_force(void)
+{
+	PgscaleParameters parameters = {0};
+	PgscaleLines lines;
+	uint64		n;
+	int			in_force = 0;
+
+	pgscale_lines_read(&lines, true);
+	pgscale_own_add_here(&parameters);
+	n = execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
+				" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
+				&parameters);
+	for (uint64 i = 0; i < n; i++)
+		in_force += !lines.known ||
+			pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
+	finish();
+	return in_force;
+}
+
+int
+pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until)
+{
+	PgscaleParameters parameters = {0};
+	int64		others;
+
+	pgscale_own_add_bigint(&parameters, id);
+	add_time(&parameters, since);
+	add_time(&parameters, until);
+	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
+			" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
+	others = pgscale_own_bigint(0, 1);
+	finish();
+	return (int) others;
+}
+
+TimestampTz
+pgscale_journal_next(const PgscaleChange *change)
+{
+	PgscaleParameters parameters = {0};
+	TimestampTz next;
+
+	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_own_add_text(&parameters, change->setting);
+	pgscale_own_add_here(&parameters);
+	execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
+			PGSCALE_OWN_HERE(3, 4), &parameters);
+	next = time_column(0, 1);
+	finish();
+	return next == 0 ? DT_NOEND : next;
+}
+
+TimestampTz
+pgscale_journal_effective_at(const PgscaleChange *change)
+{
+	struct config_generic *record = pgscale_find_setting(change->setting);
+	TimestampTz seen;
+
+	if (change->effective_at != 0)
+		return change->effective_at;
+	if (change->applied_at == 0)
+		return 0;
+	if (PgStartTime > change->applied_at)
+		return PgStartTime;
+	if (!record || record->context == PGC_POSTMASTER)
+		return 0;
+	seen = pgscale_preloaded() ? pgscale_evidence_set_at(record->name) : 0;
+	if (seen > change->applied_at)
+		return seen;
+	return PgReloadTime > change->applied_at ? PgReloadTime : 0;
+}
+
+/*
+ * What a change's state is, in view of the file and of the server.  begun: its row
+ * is followed by one of a session that is at it, or has ended in the middle, and
+ * may have made the line what begun_value is.
+ */
+static const char *
+state_shown(const PgscaleChange *change, bool superseded, bool begun, const char *begun_value, const PgscaleLines *lines)
+{
+	struct config_generic *record;
+	const char *line;
+
+	if (change->foreign)
+		return psprintf("of %s", change->foreign);
+	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
+		return change->state;
+	if (superseded)
+		return "superseded";
+	if (!lines->known)
+		return "unknown: " PG_AUTOCONF_FILENAME " cannot be read";
+	line = pgscale_line_of(lines, change->setting);
+	if (!pgscale_line_same(line, change->new_value))
+	{
+		if (begun && pgscale_line_same(line, begun_value))
+			return "superseded";
+		return change->elsewhere ? "not on this node" : "changed by hand";
+	}
+	record = pgscale_find_setting(change->setting);
+	if (record && (record->status & GUC_PENDING_RESTART))
+		return "pending restart";
+	/* what the command line sets, no file changes */
+	if (record && record->reset_source == PGC_S_ARGV)
+		return "overridden";
+	if (pgscale_journal_effective_at(change) == 0)
+		return PgReloadTime > change->applied_at ? PGSCALE_CHANGE_APPLIED : "pending reload";
+	return PGSCALE_CHANGE_APPLIED;
+}
+
+/*
+ * Each change with what has followed it in its journal: one that stands
+ * (superseded), and the last one that is begun.  Sorted once: a look from each
+ * row at those that follow it takes seconds where there are thousands.
+ */
+#define FOLLOWED \
+	"(SELECT *, CASE WHEN revert_of IS NULL THEN bool_or(state = 'applied' AND revert_of IS NULL) OVER later" \
+	" ELSE bool_or(state = 'applied') OVER later END AS superseded," \
+	" max(change) FILTER (WHERE state = 'begun') OVER later AS begun" \
+	" FROM pgscale.tuning_change WINDOW later AS (PARTITION BY cluster, database, setting ORDER BY change DESC" \
+	" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"
+
+/*
+ * pgscale.tuning_journal(): values that the user may not see are NULL.
+ */
+Datum
+pgscale_tuning_journal(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters none = {0};
+	PgscaleLines lines;
+	uint64		n;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pgscale_lines_read(&lines, true);
+	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
+				" superseded, begun IS NOT NULL, begun_value"
+				" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
+				" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
+	for (uint64 i = 0; i < n; i++)
+	{
+		PgscaleChange change;
+		Datum		values[18] = {0};
+		bool		nulls[18] = {0};
+		bool		visible;
+		const char *state;
+		TimestampTz effective_at;
+
+		read_change(&change, i, context);
+		visible = pgscale_line_visible(change.setting);
+		state = state_shown(&change, pgscale_own_bool(i, 26), pgscale_own_bool(i, 27), pgscale_own_text(i, 28), &lines);
+
+		/*
+		 * what this server says of itself is nothing about a line that it has
+		 * not got
+		 */
+		effective_at = change.foreign || (change.elsewhere && !pgscale_line_same(pgscale_line_of(&lines, change.setting),
+																				 change.new_value))
+			? change.effective_at : pgscale_journal_effective_at(&change);
+		values[0] = Int64GetDatum(change.id);
+		values[1] = CStringGetTextDatum(change.setting);
+		nulls[2] = !visible || !change.old_value;
+		if (!nulls[2])
+			values[2] = CStringGetTextDatum(change.old_value);
+		nulls[3] = !visible || !change.new_value;
+		if (!nulls[3])
+			values[3] = CStringGetTextDatum(change.new_value);
+		values[4] = CStringGetTextDatum(state);
+		values[5] = pgscale_own_column(i, 20, &nulls[5]);
+		values[6] = pgscale_own_column(i, 21, &nulls[6]);
+		values[7] = TimestampTzGetDatum(change.requested_at);
+		values[8] = TimestampTzGetDatum(change.applied_at);
+		nulls[8] = change.applied_at == 0;
+		values[9] = TimestampTzGetDatum(effective_at);
+		nulls[9] = effective_at == 0;
+		nulls[10] = !change.why;
+		if (change.why)
+			values[10] = CStringGetTextDatum(change.why);
+		values[11] = pgscale_own_column(i, 25, &nulls[11]);
+		values[12] = pgscale_own_column(i, 22, &nulls[12]);
+		values[13] = Int64GetDatum(change.revert_of);
+		nulls[13] = change.revert_of == 0;
+		values[14] = Int64GetDatum(change.reverted_by);
+		nulls[14] = change.reverted_by == 0;
+		values[15] = pgscale_own_column(i, 23, &nulls[15]);
+		/* of an error: it may quote them */
+		values[16] = pgscale_own_column(i, 24, &nulls[16]);
+		nulls[16] |= !visible;
+		nulls[17] = !pgscale_line_visible("data_directory");
+		if (!nulls[17])
+			values[17] = CStringGetTextDatum(change.node);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	finish();
+	return (Datum) 0;
+}

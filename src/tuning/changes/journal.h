@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * journal.h
+ *	  The journal of changes of settings: what was there before each, committed
+ *	  before it is made.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_CHANGES_JOURNAL_H
+#define PGSCALE_TUNING_CHANGES_JOURNAL_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "utils/array.h"
+
+/* A change's state as its row has it; what is shown depends on the file, too. */
+#define PGSCALE_CHANGE_BEGUN	"begun"
+#define PGSCALE_CHANGE_APPLIED	"applied"
+#define PGSCALE_CHANGE_REVERTED "reverted"
+#define PGSCALE_CHANGE_FAILED	"failed"
+
+typedef struct PgscaleChange
+{
+	int64		id;
+	char	   *setting;
+	char	   *old_value;		/* of its line; NULL: there was none */
+	char	   *new_value;		/* likewise */
+	char	   *state;
+	const char *foreign;		/* "another server" or "another database",
+								 * whose row is a copy here; or NULL */
+	char	   *node;			/* where it was made: host and data directory */
+	bool		elsewhere;		/* on another node, or before the last
+								 * promotion: this one's file need not have it */
+	bool		other_node;		/* the former */
+	int64		revert_of;		/* a change; 0: it is no revert */
+	int64		reverted_by;	/* likewise */
+	const char *why;			/* or NULL */
+	const char *evidence;		/* a JSON object, or NULL */
+
+	/*
+	 * What the setting is judged by, before the change: a metric's name, its
+	 * value of each record, and when the records ended.  NULL: nothing is
+	 * known.
+	 */
+	ArrayType  *metrics;		/* text[] */
+	ArrayType  *ends;			/* timestamptz[] */
+	ArrayType  *values;			/* float8[][]: of each metric one value a
+								 * record; NaN: unknown */
+
+	TimestampTz requested_at;
+	TimestampTz applied_at;		/* 0: not yet, as the next one */
+	TimestampTz effective_at;
+} PgscaleChange;
+
+/*
+ * All of these are a part of the caller's transaction; what they return is in the
+ * current memory context.
+ */
+
+/* Adds it as begun, and returns its id. */
+extern int64 pgscale_journal_begin(const PgscaleChange *change);
+
+/* False if there is none such. */
+extern bool pgscale_journal_get(int64 id, PgscaleChange *change);
+
+/* Locks what is going to be written, so that writing it does not have to wait. */
+extern void pgscale_journal_hold(const PgscaleChange *change);
+
+/* What has become of it; and of what it was to revert.  applied_at 0 is now. */
+extern void pgscale_journal_applied(const PgscaleChange *change);
+extern void pgscale_journal_failed(int64 id, int sqlstate, const char *message);
+
+/* What went wrong, whatever its state is. */
+extern void pgscale_journal_noted(int64 id, int sqlstate, const char *message);
+
+extern void pgscale_journal_effective(int64 id, TimestampTz at);
+extern void pgscale_journal_outcome(int64 id, const char *outcome);
+
+/*
+ * Of changes that a session left as begun when it ended: looks into the file
+ * what became of them.  The lock on changes must be held.
+ */
+extern void pgscale_journal_reconcile(void);
+
+/* The latest change of the setting since this one that stands; 0: none. */
+extern int64 pgscale_journal_later(const PgscaleChange *change);
+
+/*
+ * How many settings have what this journal's last change made of them; may have,
+ * if the file cannot be read.
+ */
+extern int	pgscale_journal_in_force(void);
+
+/* How many others were made or took effect between these. */
+extern int	pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until);
+
+/* When the next one of this setting was made, whatever it was; DT_NOEND: none. */
+extern TimestampTz pgscale_journal_next(const PgscaleChange *change);
+
+/* Since when the server has had the value; 0: it does not yet. */
+extern TimestampTz pgscale_journal_effective_at(const PgscaleChange *change);
+
+#endif							/* PGSCALE_TUNING_CHANGES_JOURNAL_H */

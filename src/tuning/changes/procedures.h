@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * procedures.h
+ *	  What the procedures that change settings have in common.
+ *
+ * Each is: begin, check the arguments, lock, remember, check what is only known
+ * then, and the rest is pgscale_change_one().
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_CHANGES_PROCEDURES_H
+#define PGSCALE_TUNING_CHANGES_PROCEDURES_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "tuning/changes/journal.h"
+
+/* An argument that must be true or false; and the error of one that is NULL. */
+extern bool pgscale_change_bool(FunctionCallInfo fcinfo, int number, const char *name);
+extern void pgscale_change_null(const char *parameter, const char *hint);
+
+/*
+ * Before anything else.  Leaves a connection to SPI, whose memory holds what is
+ * needed until the end.
+ */
+extern void pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload);
+
+/* From now on there are no other changes, in whatever database. */
+extern void pgscale_change_lock(void);
+
+/* Reads the line that the setting has, and what it is judged by. */
+extern void pgscale_change_remember(PgscaleChange *change);
+
+/* Warns if that line could not be put back. */
+extern void pgscale_change_check_old(const PgscaleChange *change);
+
+/* Makes one change and ends the call. */
+extern Datum pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload);
+
+/* How a value is set by hand, as a statement for a hint. */
+extern const char *pgscale_change_statement(const char *setting, const char *value, bool force);
+
+#endif							/* PGSCALE_TUNING_CHANGES_PROCEDURES_H */

@@ -1,0 +1,504 @@
+/*-------------------------------------------------------------------------
+ *
+ * verify.c
+ *	  Was a change for the better?
+ *
+ * Each setting has metrics, figures that are the better the less, or the more,
+ * they are.  What they are made of before the change was written down with it, record
+ * by record of evidence, as a restart forgets the evidence; those since it took
+ * effect are read.  The windows are of the same length, and the nearest: the last
+ * before the change, and the last until now, or until the next change of the
+ * setting.  The difference of the means is told with its confidence interval
+ * (verify_stats.c); if zero is within, one cannot tell.
+ *
+ * What else changed meanwhile, such as the load, is not known, but for other
+ * changes of settings, which are told.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type_d.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+#include "utils/json.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "pgscale.h"
+#include "tuning/changes/auto_conf.h"
+#include "tuning/changes/journal.h"
+#include "tuning/changes/verify.h"
+#include "tuning/changes/verify_stats.h"
+#include "tuning/rules/rule_table.h"
+
+PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
+
+#define WINDOW_MS	((int64) PGSCALE_EVIDENCE_MS * PGSCALE_EVIDENCE_MAX)
+/* No verdict on less. */
+#define LEAST_MS	((int64) PGSCALE_EVIDENCE_MS * PGSCALE_SERIES_MIN)
+
+static int
+count_metrics(const PgscaleMetric *const *metrics)
+{
+	int			n = 0;
+
+	while (metrics && metrics[n])
+		n++;
+	return n;
+}
+
+static TimestampTz
+ms_before(TimestampTz at, int64 ms)
+{
+	return at - ms * 1000;
+}
+
+void
+pgscale_verify_remember(PgscaleChange *change)
+{
+	const PgscaleMetric *const *metrics;
+	PgscaleEvidence *records;
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz since = ms_before(now, WINDOW_MS);
+	int			nmetrics;
+	int			n;
+	Datum	   *names;
+	Datum	   *ends;
+	Datum	   *values;
+	int			dims[3];
+	int			bounds[3] = {1, 1, 1};
+
+	if (!pgscale_preloaded())
+		return;
+	metrics = pgscale_tuning_metrics(change->setting);
+	nmetrics = count_metrics(metrics);
+	since = Max(since, pgscale_evidence_set_at(change->setting));
+	records = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
+	n = pgscale_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
+	if (n == 0 || nmetrics == 0)
+	{
+		pfree(records);
+		return;
+	}
+	names = palloc(sizeof(Datum) * nmetrics);
+	ends = palloc(sizeof(Datum) * n);
+	values = palloc(sizeof(Datum) * n * nmetrics * 2);
+	for (int i = 0; i < n; i++)
+		ends[i] = TimestampTzGetDatum(records[i].until);
+	for (int m = 0; m < nmetrics; m++)
+	{
+		names[m] = CStringGetTextDatum(metrics[m]->name);
+		for (int i = 0; i < n; i++)
+		{
+			double		of;
+			double		per;
+
+			metrics[m]->parts(&records[i], &of, &per);
+			values[2 * m * n + i] = Float8GetDatum(of);
+			values[(2 * m + 1) * n + i] = Float8GetDatum(per);
+		}
+	}
+	dims[0] = nmetrics;
+	dims[1] = 2;
+	dims[2] = n;
+	change->metrics = construct_array(names, nmetrics, TEXTOID, -1, false, TYPALIGN_INT);
+	change->ends = construct_array(ends, n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	change->values = construct_md_array(values, NULL, 3, dims, bounds, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	pfree(records);
+}
+
+/* What was written down with the change. */
+typedef struct Before
+{
+	int			nmetrics;
+	Datum	   *names;
+	int			n;
+	Datum	   *ends;
+	Datum	   *values;			/* nmetrics * 2 * n: of and per, by record */
+} Before;
+
+static Before
+read_before(const PgscaleChange *change)
+{
+	Before		before = {0};
+	int			n;
+
+	if (!change->metrics || !change->ends || !change->values)
+		return before;
+	deconstruct_array(change->metrics, TEXTOID, -1, false, TYPALIGN_INT, &before.names, NULL, &before.nmetrics);
+	deconstruct_array(change->ends, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &before.ends, NULL, &before.n);
+	deconstruct_array(change->values, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &before.values, NULL, &n);
+	if (n != before.n * before.nmetrics * 2)
+		elog(ERROR, "the journal has %d values of %d metrics at %d times", n, before.nmetrics, before.n);
+	return before;
+}
+
+/* The metric's values in the last records, from the one with this index. */
+static PgscaleSeries
+series_before(const Before *before, const char *metric, int from)
+{
+	PgscaleSeries none = {0, NAN, NAN, NAN};
+
+	for (int m = 0; m < before->nmetrics; m++)
+		if (strcmp(TextDatumGetCString(before->names[m]), metric) == 0)
+		{
+			const Datum *parts = &before->values[2 * m * before->n];
+			double	   *of = palloc(sizeof(double) * Max(before->n, 1));
+			double	   *per = palloc(sizeof(double) * Max(before->n, 1));
+
+			for (int i = from; i < before->n; i++)
+			{
+				of[i - from] = DatumGetFloat8(parts[i]);
+				per[i - from] = DatumGetFloat8(parts[before->n + i]);
+			}
+			return pgscale_series(of, per, before->n - from);
+		}
+	return none;
+}
+
+static PgscaleSeries
+series_after(const PgscaleEvidence *records, int n, const PgscaleMetric *metric)
+{
+	double	   *of = palloc(sizeof(double) * Max(n, 1));
+	double	   *per = palloc(sizeof(double) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		metric->parts(&records[i], &of[i], &per[i]);
+	return pgscale_series(of, per, n);
+}
+
+/* What is compared, and why nothing can be, if so. */
+typedef struct Windows
+{
+	Before		before;
+	int			before_from;	/* index of the first record */
+	PgscaleEvidence *after;
+	int			after_n;
+	int64		ms;				/* of each */
+	int64		before_ms;		/* all that is known of each */
+	int64		after_ms;
+	bool		over;			/* there will be no more of the latter */
+	TimestampTz since;			/* all of it */
+	TimestampTz until;
+	const char *cannot;			/* NULL: it can */
+} Windows;
+
+static int64
+duration_ms(FunctionCallInfo fcinfo)
+{
+	const Interval *interval = PG_GETARG_INTERVAL_P(1);
+	double		ms = interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+
+	if (!(ms >= LEAST_MS && ms <= WINDOW_MS))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("duration must be from %d s to %d s", (int) (LEAST_MS / 1000), (int) (WINDOW_MS / 1000)),
+				 errhint("NULL stands for as long as both before and after are known.")));
+	return (int64) ms;
+}
+
+static const char *
+not_in_effect(const PgscaleChange *change)
+{
+	const struct config_generic *record = pgscale_find_setting(change->setting);
+
+	return record && record->context == PGC_POSTMASTER
+		? "cannot tell yet: it takes effect when the server is started next"
+		: "cannot tell yet: it takes effect when the configuration is reloaded";
+}
+
+/* ms 0: as long as there is. */
+static void
+choose_windows(const PgscaleChange *change, int64 ms, Windows *windows)
+{
+	Before	   *before = &windows->before;
+	TimestampTz effective_at = pgscale_journal_effective_at(change);
+	TimestampTz end = Min(GetCurrentTimestamp(), pgscale_journal_next(change));
+	int64		before_ms;
+	int64		after_ms;
+	int64		need_ms;
+	int			first = 0;
+	PgscaleLines lines;
+	TimestampTz set_at = pgscale_evidence_set_at(change->setting);
+
+	/* what somebody has changed by hand since is not that change any more */
+	pgscale_lines_read(&lines, true);
+	if (lines.known && !pgscale_line_same(pgscale_line_of(&lines, change->setting), change->new_value) &&
+		effective_at != 0 && set_at > effective_at)
+		end = Min(end, set_at);
+	windows->after_n = 0;
+	*before = read_before(change);
+	if (effective_at == 0)
+	{
+		windows->cannot = not_in_effect(change);
+		return;
+	}
+	if (change->other_node)
+	{
+		windows->cannot = "cannot tell: it was made on another node, and what was recorded before it is that node's";
+		return;
+	}
+	if (before->n == 0)
+	{
+		windows->cannot = "cannot tell: no evidence was recorded before the change; waiting does not help";
+		return;
+	}
+	windows->after = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
+	windows->after_n = pgscale_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
+	before_ms = (int64) before->n * PGSCALE_EVIDENCE_MS;
+	after_ms = (int64) windows->after_n * PGSCALE_EVIDENCE_MS;
+	windows->before_ms = before_ms;
+	windows->after_ms = after_ms;
+	windows->over = end < GetCurrentTimestamp() - USECS_PER_SEC;
+	need_ms = ms ? ms : LEAST_MS;
+	windows->ms = ms ? ms : Min(before_ms, after_ms);
+	if (before_ms < need_ms)
+		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded before the change, of " INT64_FORMAT " s;"
+								   " waiting does not help",
+								   before_ms / 1000, need_ms / 1000);
+	else if (after_ms < need_ms && windows->over)
+		windows->cannot = psprintf("cannot tell: it was in effect for " INT64_FORMAT " s, of " INT64_FORMAT " s;"
+								   " waiting does not help",
+								   after_ms / 1000, need_ms / 1000);
+	else if (after_ms < need_ms)
+		windows->cannot = psprintf("cannot tell yet: wait " INT64_FORMAT " s more",
+								   (need_ms - after_ms + 999) / 1000 + PGSCALE_EVIDENCE_MS / 1000);
+	if (windows->cannot)
+	{
+		windows->after_n = 0;
+		return;
+	}
+
+	/* the last so many of each */
+	windows->before_from = Max(0, before->n - (int) (windows->ms / PGSCALE_EVIDENCE_MS));
+	first = Max(0, windows->after_n - (int) (windows->ms / PGSCALE_EVIDENCE_MS));
+	windows->after += first;
+	windows->after_n -= first;
+	windows->since = DatumGetTimestampTz(before->ends[windows->before_from]);
+	windows->until = windows->after[windows->after_n - 1].until;
+}
+
+typedef struct Comparison
+{
+	PgscaleSeries before;
+	PgscaleSeries after;
+	double		difference;		/* relative, as the next two; NaN: unknown */
+	double		low;
+	double		high;
+	const char *verdict;
+	const char *reason;
+} Comparison;
+
+/*
+ * How much longer would tell, if all goes on like this?  The interval shrinks as
+ * the square root of the time.
+ */
+static const char *
+how_long(const Windows *windows, double difference, double half)
+{
+	double		times = difference == 0 ? INFINITY : pow(half / difference, 2);
+	double		need_ms = ceil(times * windows->ms / 60000) * 60000;
+
+	if (need_ms > WINDOW_MS)
+		return psprintf("a difference this small would take more than the %d s of evidence that are kept", (int) (WINDOW_MS / 1000));
+	if (need_ms > windows->before_ms)
+		return psprintf("it would take about %.0f s of each, and " INT64_FORMAT " s were recorded before the change:"
+						" waiting does not help", need_ms / 1000, windows->before_ms / 1000);
+	if (need_ms <= windows->after_ms)
+		return psprintf("a duration of about %.0f s would tell", need_ms / 1000);
+	if (windows->over)
+		return psprintf("it would take about %.0f s of each, and it was in effect for " INT64_FORMAT " s: waiting does not help",
+						need_ms / 1000, windows->after_ms / 1000);
+	return psprintf("about %.0f s more would tell, if it goes on like this", (need_ms - windows->after_ms) / 1000);
+}
+
+/* The same of a metric that is known of too few records. */
+static const char *
+how_many_more(const Windows *windows, const PgscaleSeries *before, const PgscaleSeries *after)
+{
+	if (before->n < PGSCALE_SERIES_MIN || windows->over)
+		return "waiting does not help";
+	return psprintf("%d s more in which it is known would tell",
+					Max(PGSCALE_SERIES_MIN - after->n, 1) * PGSCALE_EVIDENCE_MS / 1000);
+}
+
+static Comparison
+compare(const Windows *windows, const PgscaleMetric *metric, int others)
+{
+	Comparison	c = {.difference = NAN,.low = NAN,.high = NAN,.verdict = "cannot tell"};
+	double		half;
+	double		difference;
+
+	if (windows->cannot)
+	{
+		c.before = c.after = (PgscaleSeries)
+		{
+			0, NAN, NAN, NAN
+		};
+		c.reason = windows->cannot;
+		return c;
+	}
+	c.before = series_before(&windows->before, metric->name, windows->before_from);
+	c.after = series_after(windows->after, windows->after_n, metric);
+	half = pgscale_series_difference(&c.before, &c.after);
+	if (isnan(half))
+	{
+		c.reason = psprintf("cannot tell: %s is known of %d records before and %d after, of at least %d; %s",
+							metric->name, c.before.n, c.after.n, PGSCALE_SERIES_MIN,
+							how_many_more(windows, &c.before, &c.after));
+		return c;
+	}
+	difference = c.after.mean - c.before.mean;
+	if (c.before.mean != 0)
+	{
+		c.difference = difference / fabs(c.before.mean);
+		/* none of them can be negative */
+		c.low = Max((difference - half) / fabs(c.before.mean), -1);
+		c.high = (difference + half) / fabs(c.before.mean);
+	}
+	if (difference - half > 0)
+		c.verdict = metric->less_is_better ? "worse" : "better";
+	else if (difference + half < 0)
+		c.verdict = metric->less_is_better ? "better" : "worse";
+	c.reason = psprintf("%g %s, %g before, over " INT64_FORMAT " s each%s%s", c.after.mean, metric->unit, c.before.mean,
+						windows->ms / 1000,
+						strcmp(c.verdict, "cannot tell") != 0 ? "" :
+						psprintf("; the interval of the difference has zero in it: %s", how_long(windows, difference, half)),
+						others == 0 ? "" : psprintf("; %d other changes of settings took place meanwhile", others));
+	return c;
+}
+
+static void
+put_number(Datum *value, bool *isnull, double number)
+{
+	*isnull = isnan(number);
+	*value = Float8GetDatum(number);
+}
+
+static void
+append_number(StringInfo json, const char *name, double number)
+{
+	if (isfinite(number))
+		appendStringInfo(json, ", \"%s\": %.17g", name, number);
+	else
+		appendStringInfo(json, ", \"%s\": null", name);
+}
+
+static char *
+outcome(const Windows *windows, const PgscaleMetric *metric, const Comparison *c)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendStringInfo(&json, "{\"verdict\": \"%s\", \"metric\": ", c->verdict);
+	escape_json(&json, metric->name);
+	appendStringInfoString(&json, ", \"unit\": ");
+	escape_json(&json, metric->unit);
+	append_number(&json, "before", c->before.mean);
+	append_number(&json, "after", c->after.mean);
+	append_number(&json, "difference", c->difference);
+	append_number(&json, "low", c->low);
+	append_number(&json, "high", c->high);
+	appendStringInfo(&json, ", \"duration_s\": " INT64_FORMAT ", \"verified_at\": ", windows->ms / 1000);
+	escape_json(&json, timestamptz_to_str(GetCurrentTimestamp()));
+	appendStringInfoString(&json, ", \"reason\": ");
+	escape_json(&json, c->reason);
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+static void
+check_verifiable(int64 id, PgscaleChange *change)
+{
+	if (!pgscale_journal_get(id, change))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no change " INT64_FORMAT " in this database's journal", id),
+				 errhint("pgscale.tuning_journal lists the changes.")));
+	if (change->foreign)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is of %s", id, change->foreign),
+				 errhint("Its row came here with a copy of that journal: ask there.")));
+	if (strcmp(change->state, PGSCALE_CHANGE_FAILED) == 0 ||
+		strcmp(change->state, PGSCALE_CHANGE_BEGUN) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " was not made", id),
+				 errhint("pgscale.tuning_journal has its state and what went wrong.")));
+}
+
+/* pgscale.verify(change, duration) */
+Datum
+pgscale_tuning_verify(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const PgscaleMetric *const *metrics;
+	PgscaleChange change;
+	Windows		windows = {0};
+	int64		ms;
+	int			n;
+	int			others = 0;
+	int			decides = -1;
+	Comparison *comparisons;
+
+	pgscale_require_preload();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("change must not be null"),
+				 errhint("pgscale.tuning_journal lists the changes.")));
+	ms = PG_ARGISNULL(1) ? 0 : duration_ms(fcinfo);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	check_verifiable(PG_GETARG_INT64(0), &change);
+	choose_windows(&change, ms, &windows);
+	if (!windows.cannot)
+		others = pgscale_journal_others(change.id, windows.since, windows.until);
+	metrics = pgscale_tuning_metrics(change.setting);
+	n = count_metrics(metrics);
+	comparisons = palloc0(sizeof(Comparison) * Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		comparisons[i] = compare(&windows, metrics[i], others);
+		if (decides < 0 && strcmp(comparisons[i].verdict, "cannot tell") != 0)
+			decides = i;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		const Comparison *c = &comparisons[i];
+		Datum		values[12];
+		bool		nulls[12] = {0};
+
+		values[0] = CStringGetTextDatum(metrics[i]->name);
+		values[1] = CStringGetTextDatum(metrics[i]->unit);
+		put_number(&values[2], &nulls[2], c->before.mean);
+		put_number(&values[3], &nulls[3], c->after.mean);
+		put_number(&values[4], &nulls[4], c->difference);
+		put_number(&values[5], &nulls[5], c->low);
+		put_number(&values[6], &nulls[6], c->high);
+		values[7] = Int32GetDatum(c->before.n);
+		values[8] = Int32GetDatum(c->after.n);
+		values[9] = CStringGetTextDatum(c->verdict);
+		values[10] = BoolGetDatum(i == decides);
+		values[11] = CStringGetTextDatum(c->reason);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	/* where the journal cannot be written it is only told */
+	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
+		pgscale_journal_outcome(change.id, outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
+	return (Datum) 0;
+}

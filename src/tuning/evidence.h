@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * evidence.h
+ *	  What the server did of late: its counters and its sessions' waits, every
+ *	  few seconds.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_EVIDENCE_H
+#define PGSCALE_TUNING_EVIDENCE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/server_counters.h"
+#include "pgscale.h"
+
+/* A record every so often, and so many are kept. */
+#define PGSCALE_EVIDENCE_MS		5000
+#define PGSCALE_EVIDENCE_MAX	720
+
+/*
+ * What sessions spend their time with, as rules and the map of contention need
+ * it told apart.  Waits for work, and pg_sleep(), are none of it.
+ */
+typedef enum PgscaleEvidenceWait
+{
+	PGSCALE_EVIDENCE_CPU,
+
+	PGSCALE_EVIDENCE_WAL_SYNC,	/* IO WalSync */
+	PGSCALE_EVIDENCE_WAL_WRITE, /* IO WalWrite */
+	PGSCALE_EVIDENCE_WAL_WRITE_LOCK,	/* LWLock WALWrite: mostly others'
+										 * sync */
+	PGSCALE_EVIDENCE_WAL_INSERT,
+	PGSCALE_EVIDENCE_WAL_BUFFERS,	/* LWLock WALBufMapping */
+	PGSCALE_EVIDENCE_WAL_INIT,	/* IO WalInitWrite, WalInitSync */
+
+	PGSCALE_EVIDENCE_DATA_READ,
+	PGSCALE_EVIDENCE_DATA_WRITE,
+	PGSCALE_EVIDENCE_DATA_EXTEND,
+	PGSCALE_EVIDENCE_DATA_SYNC,
+	PGSCALE_EVIDENCE_TEMP_FILE,
+	PGSCALE_EVIDENCE_SLRU_IO,
+
+	PGSCALE_EVIDENCE_BUFFER_MAPPING,
+	PGSCALE_EVIDENCE_BUFFER_CONTENT,
+	PGSCALE_EVIDENCE_BUFFER_IO, /* IPC BufferIO */
+	PGSCALE_EVIDENCE_BUFFER_PIN,
+
+	PGSCALE_EVIDENCE_PROC_ARRAY,
+	PGSCALE_EVIDENCE_XID_GEN,
+	PGSCALE_EVIDENCE_XACT,		/* commit log */
+	PGSCALE_EVIDENCE_SUBTRANS,
+	PGSCALE_EVIDENCE_MULTIXACT,
+	PGSCALE_EVIDENCE_SINVAL,
+	PGSCALE_EVIDENCE_PREDICATE,
+	PGSCALE_EVIDENCE_STATISTICS,
+
+	PGSCALE_EVIDENCE_LOCK_MANAGER,
+	PGSCALE_EVIDENCE_LOCK_FAST_PATH,
+	PGSCALE_EVIDENCE_LOCK_EXTEND,
+	PGSCALE_EVIDENCE_LOCK_TRANSACTION,
+	PGSCALE_EVIDENCE_LOCK_TUPLE,
+	PGSCALE_EVIDENCE_LOCK_RELATION,
+	PGSCALE_EVIDENCE_LOCK_ADVISORY,
+
+	PGSCALE_EVIDENCE_SYNC_REP,
+	PGSCALE_EVIDENCE_PARALLEL,
+	PGSCALE_EVIDENCE_SPIN,		/* Timeout SpinDelay */
+	PGSCALE_EVIDENCE_CLIENT,	/* sending to the client */
+
+	PGSCALE_EVIDENCE_OTHER_LWLOCK,
+	PGSCALE_EVIDENCE_OTHER_LOCK,
+	PGSCALE_EVIDENCE_OTHER_IO,
+	PGSCALE_EVIDENCE_OTHER_IPC,
+	PGSCALE_EVIDENCE_OTHER,
+	PGSCALE_EVIDENCE_WAITS
+} PgscaleEvidenceWait;
+
+/* What happened between two moments: one record, or the sum of several. */
+typedef struct PgscaleEvidence
+{
+	TimestampTz since;
+	TimestampTz until;
+	int64		ns;				/* of it that was observed */
+	PgscaleCounters counts;		/* differences */
+	int64		sync_ns;		/* the checkpointer was seen to sync files;
+								 * the server counts that at a checkpoint's
+								 * end */
+	int64		sweep_ticks;	/* how far the clock hand came */
+	int64		swapped;		/* pages, by the kernel; -1: unknown */
+	int64		compact_stalls; /* of the machine; -1: unknown */
+	uint64		active_ns;		/* client backends that executed a statement */
+	uint64		session_ns;		/* the sum of wait_ns: parallel workers, too */
+	uint64		wait_ns[PGSCALE_EVIDENCE_WAITS];
+} PgscaleEvidence;
+
+/*
+ * The events of this type that count as this kind, by the names that this major
+ * has for them, as "A, B"; NULL if it has none.
+ */
+extern const char *pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type);
+
+extern Size pgscale_evidence_size(void);
+extern void pgscale_evidence_startup(void);
+
+/* The writer's side: the sampler's process, once a second; off, it writes nothing. */
+extern void pgscale_evidence_observe(const PgscaleObservation *observation, bool on);
+
+/* When it last did, and how many records there are; 0: never. */
+extern int64 pgscale_evidence_last_ns(int *nrecords);
+
+/*
+ * Reads the records that lie between two moments, oldest first, and returns how
+ * many; those that were overwritten are not there, nor those in which counters
+ * were reset.  Any process.
+ */
+extern int	pgscale_evidence_read(TimestampTz since, TimestampTz until,
+								  PgscaleEvidence *records, int max);
+
+/* *sum must begin as zeroes. */
+extern void pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record);
+
+/*
+ * When a setting got the value that it has: evidence of before does not tell of
+ * it.  0 if it has had it since the server's start, as all evidence.  Of settings
+ * that no rule is about, when the configuration was last read.
+ */
+extern TimestampTz pgscale_evidence_set_at(const char *setting);
+
+#endif							/* PGSCALE_TUNING_EVIDENCE_H */

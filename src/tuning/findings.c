@@ -1,0 +1,381 @@
+/*-------------------------------------------------------------------------
+ *
+ * findings.c
+ *	  Questions that several rules ask of the evidence, and how a finding is put
+ *	  together.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/xlog.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "postmaster/bgwriter.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "pgscale.h"
+#include "tuning/findings.h"
+
+/* So many pages a second of the background writer are next to nothing. */
+#define STALLED_BYTES_PER_S		(1024.0 * 1024.0)
+
+/* And so many that are swapped in or out are a lot. */
+#define SWAPPING_PAGES_PER_S	100.0
+
+/* A record of WAL, without images: those of an update of a small row are so long. */
+#define RECORD_BYTES			80.0
+
+double
+pgscale_ratio(double a, double b)
+{
+	return b > 0 ? a / b : 0;
+}
+
+double
+pgscale_share(const PgscaleEvidence *e, PgscaleEvidenceWait wait)
+{
+	return pgscale_ratio(e->wait_ns[wait], e->session_ns);
+}
+
+static double
+shares(const PgscaleEvidence *e, PgscaleEvidenceWait first, PgscaleEvidenceWait last)
+{
+	double		sum = 0;
+
+	for (int wait = first; wait <= (int) last; wait++)
+		sum += pgscale_share(e, (PgscaleEvidenceWait) wait);
+	return sum;
+}
+
+double
+pgscale_wal_share(const PgscaleEvidence *e)
+{
+	return shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
+}
+
+double
+pgscale_data_share(const PgscaleEvidence *e)
+{
+	return shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
+		pgscale_share(e, PGSCALE_EVIDENCE_BUFFER_IO);
+}
+
+double
+pgscale_waiting(const PgscaleEvidence *e, PgscaleEvidenceWait wait)
+{
+	return pgscale_ratio(e->wait_ns[wait], e->ns);
+}
+
+double
+pgscale_busy(const PgscaleEvidence *e)
+{
+	return pgscale_ratio(e->session_ns, e->ns);
+}
+
+double
+pgscale_seconds(const PgscaleEvidence *e)
+{
+	return e->ns / 1e9;
+}
+
+double
+pgscale_rate(const PgscaleEvidence *e, int64 count)
+{
+	return pgscale_ratio(count, pgscale_seconds(e));
+}
+
+/*
+ * By how far WAL has come: sessions report what they generate when a statement has
+ * ended, so that the counts of long ones are missing as long as they last.
+ */
+double
+pgscale_wal_volume(const PgscaleEvidence *e)
+{
+	return e->counts.wal_position >= 0 ? e->counts.wal_position : e->counts.wal_bytes;
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	const double x = *(const double *) a;
+	const double y = *(const double *) b;
+
+	return (x > y) - (x < y);
+}
+
+double
+pgscale_wal_rate_p95(const PgscaleRuleInput *input)
+{
+	double	   *rates = palloc(Max(input->nrecords, 1) * sizeof(double));
+	double		p95 = 0;
+
+	for (int i = 0; i < input->nrecords; i++)
+		rates[i] = pgscale_ratio(pgscale_wal_volume(&input->records[i]), pgscale_seconds(&input->records[i]));
+	qsort(rates, input->nrecords, sizeof(double), compare_doubles);
+	if (input->nrecords > 0)
+		p95 = rates[(int) (0.95 * (input->nrecords - 1))];
+	pfree(rates);
+	return p95;
+}
+
+/*
+ * The server counts images, and not their bytes.  An image is a page without its
+ * hole, so that a page counts as full.  With wal_compression it may be a tenth of
+ * that: then it is what other records leave, which are RECORD_BYTES each or more.
+ */
+double
+pgscale_page_images(const PgscaleEvidence *e)
+{
+	double		images = pgscale_ratio((double) e->counts.wal_pages * BLCKSZ, e->counts.wal_bytes);
+
+	if (strcmp(pgscale_setting_text("wal_compression"), "off") != 0)
+		images = Min(images, 1 - pgscale_ratio((double) e->counts.wal_records * RECORD_BYTES, e->counts.wal_bytes));
+	return Min(Max(images, 0), 0.98);
+}
+
+/*
+ * The server's own measurement, if it makes one.  Else the sessions' waits: at
+ * any time one process flushes, so their sum is the time of the flushes, but for
+ * those of the WAL writer.
+ */
+double
+pgscale_flush_ms(const PgscaleEvidence *e)
+{
+	if (e->counts.wal_syncs <= 0)
+		return NAN;
+	if (e->counts.wal_sync_us > 0)
+		return e->counts.wal_sync_us / 1e3 / e->counts.wal_syncs;
+	return e->wait_ns[PGSCALE_EVIDENCE_WAL_SYNC] / 1e6 / e->counts.wal_syncs;
+}
+
+double
+pgscale_backend_write_share(const PgscaleEvidence *e)
+{
+	const PgscaleCounters *c = &e->counts;
+
+	return pgscale_ratio(c->backend_buffers,
+						 (double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers);
+}
+
+bool
+pgscale_bgwriter_stalled(void)
+{
+	const double pages = pgscale_setting("bgwriter_lru_maxpages");
+	const double delay_ms = pgscale_setting("bgwriter_delay");
+	PgscaleHealth health;
+	PgscaleClaim claim;
+
+	if (pgscale_claimant("bgwriter_lru_maxpages", &health, &claim))
+		return false;
+	return pages * BLCKSZ / (delay_ms / 1000) < STALLED_BYTES_PER_S ||
+		pgscale_setting("bgwriter_lru_multiplier") < 0.5;
+}
+
+bool
+pgscale_swaps(const PgscaleEvidence *e)
+{
+	return pgscale_rate(e, e->swapped) >= SWAPPING_PAGES_PER_S;
+}
+
+/*
+ * The waits for these writes, and the CPU's time.  A page may not be written
+ * before its WAL is flushed; where commits do not wait for that, whoever does
+ * waits for a page's sake.
+ */
+double
+pgscale_backend_write_cost(const PgscaleEvidence *e)
+{
+	double		cost = pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+		pgscale_ratio(e->counts.backend_buffers * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
+
+	if (strcmp(GetConfigOptionResetString("synchronous_commit"), "off") == 0 && !pgscale_wal_buffers_short(e))
+		cost += pgscale_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+			pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	return Min(cost, 1);
+}
+
+bool
+pgscale_bulk_load(const PgscaleEvidence *e)
+{
+	const PgscaleCounters *c = &e->counts;
+
+	if (c->backend_ring_buffers >= 0)
+		return c->backend_ring_buffers > c->backend_buffers;
+	return pgscale_share(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_share(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
+		pgscale_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+}
+
+/*
+ * A checkpoint is due when WAL of max_wal_size / (1 + completion target) was
+ * written since the last one (CalculateCheckpointSegments() in xlog.c).  Ones
+ * that somebody else asked for, as by CHECKPOINT or a backup, come without.
+ */
+bool
+pgscale_wal_starts_checkpoints(const PgscaleEvidence *e)
+{
+	const double distance = (double) max_wal_size_mb * PGSCALE_MB / (1 + CheckPointCompletionTarget);
+	const PgscaleCounters *c = &e->counts;
+
+	return c->checkpoints_requested >= 2 &&
+		c->checkpoints_requested > 0.1 * (c->checkpoints_requested + c->checkpoints_timed) &&
+		pgscale_wal_volume(e) > 0.5 * distance * c->checkpoints_requested;
+}
+
+/*
+ * Of what was written of WAL, every twentieth time because there was no room; or
+ * sessions wait for places to insert, which those keep who wait for room.  Who
+ * finds that another one has made it meanwhile is not counted.
+ */
+bool
+pgscale_wal_buffers_short(const PgscaleEvidence *e)
+{
+	const double places = pgscale_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+
+	return pgscale_rate(e, e->counts.wal_buffers_full) > 1 &&
+		(places > 0.05 || e->counts.wal_buffers_full > 0.05 * Max(e->counts.wal_writes, 1));
+}
+
+double
+pgscale_sync_fraction(const PgscaleEvidence *e)
+{
+	return Min(pgscale_ratio(Max(e->counts.checkpoint_sync_ms * 1e6, e->sync_ns), e->ns), 1);
+}
+
+bool
+pgscale_checkpoint_stalls(const PgscaleEvidence *e)
+{
+	return pgscale_sync_fraction(e) > 0.05;
+}
+
+bool
+pgscale_flush_after_off(void)
+{
+	return pgscale_setting("checkpoint_flush_after") == 0 || pgscale_setting("bgwriter_flush_after") == 0;
+}
+
+/* A record's cost of a transaction, if it has any. */
+static int
+collect_costs(const PgscaleRuleInput *input, bool quiet_only, double *costs)
+{
+	int			n = 0;
+
+	for (int i = 0; i < input->nrecords; i++)
+		if (input->records[i].counts.commits > 0 && (!quiet_only || input->records[i].sync_ns == 0))
+			costs[n++] = (double) input->records[i].session_ns / input->records[i].counts.commits;
+	return n;
+}
+
+/*
+ * The usual cost is the median of the records in which the checkpointer did not
+ * sync, or of all if there are none such.
+ */
+double
+pgscale_stalls(const PgscaleRuleInput *input)
+{
+	double	   *costs = palloc(Max(input->nrecords, 1) * sizeof(double));
+	int			n = collect_costs(input, true, costs);
+	double		beyond = 0;
+	double		usual;
+
+	if (n == 0)
+		n = collect_costs(input, false, costs);
+	if (n == 0)
+		return 0;
+	qsort(costs, n, sizeof(double), compare_doubles);
+	usual = costs[n / 2];
+	for (int i = 0; i < input->nrecords; i++)
+		beyond += Max((double) input->records[i].session_ns - input->records[i].counts.commits * usual, 0);
+	pfree(costs);
+	return pgscale_ratio(beyond, input->sum->session_ns);
+}
+
+bool
+pgscale_rewrites(const PgscaleEvidence *e)
+{
+	const PgscaleCounters *c = &e->counts;
+	const double read_us = pgscale_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1e3, c->blocks_read);
+
+	return pgscale_ratio(c->blocks_read, (double) c->blocks_read + c->blocks_hit) > 0.05 && read_us < 200;
+}
+
+double
+pgscale_setting(const char *name)
+{
+	const char *value;
+
+	if (!GetConfigOption(name, true, false))
+		return -1;
+	value = GetConfigOptionResetString(name);
+	if (strcmp(value, "on") == 0 || strcmp(value, "off") == 0)
+		return strcmp(value, "on") == 0;
+	return strtod(value, NULL);
+}
+
+const char *
+pgscale_setting_text(const char *name)
+{
+	if (!GetConfigOption(name, true, false))
+		return NULL;
+	return GetConfigOptionByName(name, NULL, false);
+}
+
+/* Two digits and a unit are all that an estimate is worth. */
+const char *
+pgscale_bytes_text(double bytes)
+{
+	double		mb = ceil(bytes / PGSCALE_MB);
+
+	if (bytes < PGSCALE_MB)
+		return psprintf("%.0fkB", ceil(bytes / PGSCALE_KB));
+	if (mb < 256)
+		return psprintf("%.0fMB", ceil(mb / 16) * 16);
+	if (mb < 1024)
+		return psprintf("%.0fMB", ceil(mb / 128) * 128);
+	return psprintf("%.0fGB", ceil(mb / 1024));
+}
+
+const char *
+pgscale_numbers(const PgscaleNumber *numbers)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	for (; numbers->name; numbers++)
+		if (isfinite(numbers->value))
+			appendStringInfo(&json, "%s\"%s\": %.10g", json.len > 1 ? ", " : "", numbers->name, numbers->value);
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+PgscaleFinding *
+pgscale_finding(PgscaleVerdict verdict, const char *why,...)
+{
+	PgscaleFinding *finding = palloc0(sizeof(PgscaleFinding));
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (;;)
+	{
+		va_list		args;
+		int			more;
+
+		va_start(args, why);
+		more = appendStringInfoVA(&text, why, args);
+		va_end(args);
+		if (more == 0)
+			break;
+		enlargeStringInfo(&text, more);
+	}
+	finding->verdict = verdict;
+	finding->why = text.data;
+
+	return finding;
+}

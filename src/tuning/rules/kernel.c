@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * kernel.c
+ *	  Rules about memory and the kernel: huge pages, NUMA, and settings of the
+ *	  kernel that the server cannot set, which are told as text.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/guc.h"
+
+#include "base/kernel.h"
+#include "tuning/findings.h"
+#include "tuning/rule_query.h"
+
+/*
+ * huge_pages.  Window: 30 s or more.
+ *
+ * Threshold: shared memory of 2 GB or more that is not in huge pages.  Gain: 3 %
+ * of the CPU's time, which is what address translation costs at least when each
+ * process has page tables of its own for all of it.  Value: on, or, if the server
+ * has tried and got none, the kernel's vm.nr_hugepages.  Source: the
+ * documentation's "Linux Huge Pages".
+ */
+static PgscaleFinding *
+find_huge_pages(const PgscaleRuleInput *input)
+{
+	const double shared_mb = pgscale_setting("shared_memory_size");
+	const double gain = 0.03 * pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	const char *wanted = pgscale_setting_text("huge_pages");
+	const PgscaleNumber numbers[] = {
+		{"shared_memory_mb", shared_mb},
+		{"huge_pages_needed", pgscale_setting("shared_memory_size_in_huge_pages")},
+		{"cpu_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU)},
+		{NULL}
+	};
+	PgscaleFinding *f;
+
+	if (shared_mb < 2048)
+		return pgscale_finding(PGSCALE_SATISFIED, "shared memory is less than 2 GB");
+	if (pgscale_kernel_uses_huge_pages())
+		return pgscale_finding(PGSCALE_SATISFIED, "shared memory is in huge pages");
+	if (gain < PGSCALE_LEAST_GAIN)
+		return pgscale_finding(PGSCALE_SATISFIED, "the CPU takes %.0f %% of the sessions' time", 100 * numbers[2].value);
+	f = pgscale_finding(PGSCALE_ADVISES,
+						"%.1f GB of shared memory are in small pages, so that each session has page tables for them "
+						"(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
+	if (strcmp(wanted, "off") == 0)
+	{
+		f->setting = "huge_pages";
+		f->recommended = "try";
+		f->needs = "restart";
+	}
+	else
+	{
+		f->object = "vm.nr_hugepages";
+		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, since huge_pages is %s and got none", numbers[1].value, wanted);
+		f->needs = "superuser of the machine, restart";
+	}
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = gain;
+	f->confidence = "medium";
+	f->risk = "memory in huge pages is of no other use";
+	return f;
+}
+
+static const char *const huge_pages_settings[] = {"huge_pages", "shared_buffers", NULL};
+
+const PgscaleRule pgscale_rule_huge_pages = {
+	.name = "huge_pages",
+	.min_s = 30,
+	.settings = huge_pages_settings,
+	.find = find_huge_pages,
+};
+
+/*
+ * The kernel's limits of dirty data: text.  Window: 50 s or more, with a
+ * checkpoint.
+ *
+ * Threshold: the server asks for early writes (see checkpoint_flush_after), and
+ * yet syncs take a twentieth of the time and sessions stall; and the kernel begins
+ * to write at more than 256 MB of dirty data only.  Gain: half of the stalls.
+ * Source: the kernel's Documentation/admin-guide/sysctl/vm.rst.
+ */
+static PgscaleFinding *
+find_dirty_limits(const PgscaleRuleInput *input)
+{
+	const PgscaleEvidence *e = input->sum;
+	const double stalls = pgscale_stalls(input);
+	PgscaleKernelMemory memory;
+	PgscaleFinding *f;
+
+	pgscale_kernel_memory(&memory);
+	if (memory.background_threshold < 0)
+		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell its limits");
+	if (pgscale_flush_after_off())
+		return pgscale_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
+	if (!pgscale_checkpoint_stalls(e) || stalls / 2 < PGSCALE_LEAST_GAIN)
+		return pgscale_finding(PGSCALE_SATISFIED, "the syncs that end checkpoints took %.1f %% of the time",
+							   100 * pgscale_sync_fraction(e));
+	if (memory.background_threshold <= 256 * PGSCALE_MB)
+		return pgscale_finding(PGSCALE_SATISFIED, "the kernel begins to write at %.0f MB of dirty data",
+							   (double) memory.background_threshold / PGSCALE_MB);
+	{
+		const PgscaleNumber numbers[] = {
+			{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
+			{"stall_share", stalls},
+			{"background_threshold_bytes", memory.background_threshold},
+			{"threshold_bytes", memory.threshold},
+			{NULL}
+		};
+
+		f = pgscale_finding(PGSCALE_ADVISES,
+							"sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
+							"it begins to write (kernel documentation, vm.dirty_background_bytes)",
+							100 * stalls, (double) memory.background_threshold / PGSCALE_GB);
+		f->evidence = pgscale_numbers(numbers);
+	}
+	f->object = "vm.dirty_background_bytes";
+	f->current = psprintf(INT64_FORMAT, memory.background_threshold);
+	f->recommended = "sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824, or pgscale.writeback";
+	f->gain = stalls / 2;
+	f->needs = "superuser of the machine";
+	f->confidence = "medium";
+	f->risk = "all that writes on this machine is subject to it";
+	return f;
+}
+
+static const char *const dirty_limits_settings[] = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback", NULL};
+
+const PgscaleRule pgscale_rule_dirty_limits = {
+	.name = "vm.dirty_background_bytes",
+	.min_s = 50,
+	.settings = dirty_limits_settings,
+	.find = find_dirty_limits,
+};
+
+/*
+ * Transparent huge pages: text.  Window: 30 s or more.  Threshold: they are given
+ * always, and processes had to wait for one to be put together ten times a second
+ * or more.  Gain: a nominal 2 % with at least a millisecond each.
+ */
+static PgscaleFinding *
+find_transparent(const PgscaleRuleInput *input)
+{
+	const PgscaleEvidence *e = input->sum;
+	const double rate = pgscale_rate(e, e->compact_stalls);
+	const PgscaleNumber numbers[] = {{"compact_stalls_per_s", rate}, {NULL}};
+	char		enabled[128];
+	PgscaleFinding *f;
+
+	if (!pgscale_kernel_setting("/sys/kernel/mm/transparent_hugepage/enabled", enabled, sizeof(enabled)) ||
+		e->compact_stalls < 0)
+		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell of transparent huge pages");
+	if (!strstr(enabled, "[always]") || rate < 10)
+		return pgscale_finding(PGSCALE_SATISFIED, "they are set to %s; %.1f waits a second for one", enabled, Max(rate, 0));
+	f = pgscale_finding(PGSCALE_ADVISES,
+						"processes of this machine waited %.0f times a second for a huge page to be put together", rate);
+	f->object = "transparent huge pages";
+	f->current = "always";
+	f->recommended = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = PGSCALE_LEAST_GAIN;
+	f->needs = "superuser of the machine";
+	f->confidence = "low";
+	f->risk = "other programs may profit from them";
+	return f;
+}
+
+const PgscaleRule pgscale_rule_transparent = {
+	.name = "transparent_hugepage",
+	.min_s = 30,
+	.find = find_transparent,
+};
+
+/*
+ * Swapping: text.  Window: 30 s or more.  Threshold: a hundred pages a second
+ * swapped in or out.  Gain: a nominal 5 %, since what waits for it shows as CPU.
+ */
+static PgscaleFinding *
+find_swapping(const PgscaleRuleInput *input)
+{
+	const PgscaleEvidence *e = input->sum;
+	const double rate = pgscale_rate(e, e->swapped);
+	const PgscaleNumber numbers[] = {{"swapped_pages_per_s", rate}, {NULL}};
+	char		swappiness[32];
+	PgscaleFinding *f;
+
+	if (e->swapped < 0 || !pgscale_kernel_setting("/proc/sys/vm/swappiness", swappiness, sizeof(swappiness)))
+		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
+	if (!pgscale_swaps(e))
+		return pgscale_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
+	f = pgscale_finding(PGSCALE_ADVISES, "%.0f pages a second are swapped in or out on this machine", rate);
+	f->object = "vm.swappiness";
+	f->current = pstrdup(swappiness);
+	f->recommended = strtol(swappiness, NULL, 10) > 1 ? "sysctl vm.swappiness=1, and less memory for shared buffers or sessions" :
+		"less memory for shared buffers or sessions";
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = 0.05;
+	f->needs = "superuser of the machine";
+	f->confidence = "medium";
+	f->risk = "where memory is short, a process may be killed instead";
+	return f;
+}
+
+const PgscaleRule pgscale_rule_swapping = {
+	.name = "vm.swappiness",
+	.min_s = 30,
+	.find = find_swapping,
+};
+
+/*
+ * NUMA.  Window: 30 s or more.  Threshold: several nodes, one of which holds half
+ * more than its part of shared buffers, and the CPU takes a half of the sessions'
+ * time.  Gain: access to another node's memory takes about half as long again; of
+ * the CPU's time perhaps a fifth is such access: 5 % of it, by the skew.
+ */
+static PgscaleFinding *
+find_numa(const PgscaleRuleInput *input)
+{
+	const double cpu = pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	PgscaleRows rows;
+	double		nodes;
+	double		most;
+	PgscaleFinding *f;
+
+	if (pgscale_setting("pgscale.numa_interleave") < 0)
+		return pgscale_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
+	if (pgscale_setting("pgscale.numa_interleave") > 0)
+		return pgscale_finding(PGSCALE_SATISFIED, "it is on; what becomes of it is in pgscale.health");
+	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale.numa_nodes() WHERE memory_bytes > 0),"
+						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
+	if (rows.error)
+		return pgscale_finding(PGSCALE_SILENT, "where memory lies cannot be told: %s", rows.error);
+	nodes = pgscale_rows_number(&rows, 0, 0);
+	most = pgscale_rows_number(&rows, 0, 1);
+	if (!(nodes > 1) || isnan(most))
+		return pgscale_finding(PGSCALE_SATISFIED, "the machine has one node");
+	if (most < 1.5 / nodes || cpu < 0.5)
+		return pgscale_finding(PGSCALE_SATISFIED, "of %.0f nodes the fullest holds %.0f %% of shared buffers", nodes, 100 * most);
+	{
+		const PgscaleNumber numbers[] = {
+			{"nodes", nodes},
+			{"largest_fraction", most},
+			{"cpu_share", cpu},
+			{NULL}
+		};
+
+		f = pgscale_finding(PGSCALE_ADVISES, "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs "
+							"of all", nodes, 100 * most);
+		f->evidence = pgscale_numbers(numbers);
+	}
+	f->setting = "pgscale.numa_interleave";
+	f->recommended = "on";
+	f->gain = 0.05 * cpu * most;
+	f->needs = "restart";
+	f->confidence = "low";
+	f->risk = "sessions that only use memory of their own node get slower";
+	return f;
+}
+
+const PgscaleRule pgscale_rule_numa = {
+	.name = "pgscale.numa_interleave",
+	.min_s = 30,
+	.find = find_numa,
+};

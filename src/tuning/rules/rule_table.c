@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * rule_table.c
+ *	  The one table of rules, and how a rule is asked.
+ *
+ * A rule is a small function of the evidence of a window.  It is not asked if
+ * the window is too short, or begins before a setting that it is about got its
+ * value: then that part of the window is left out first.  It advises only for a
+ * share of the sessions' time, or for a rate that hurts, never for a mere count:
+ * so an idle server, and one that does well, get no advice.
+ *
+ * Ranking: each finding estimates which share of the sessions' time it would
+ * save.  Where one fault causes another's symptoms, the rule of the latter is
+ * silent and names the former.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "utils/timestamp.h"
+
+#include "pgscale.h"
+#include "tuning/findings.h"
+
+/* With fewer sessions at work there is nothing that could be won. */
+#define IDLE			0.1
+
+const PgscaleRule *const pgscale_tuning_rules[] = {
+	&pgscale_rule_max_wal_size,
+	&pgscale_rule_wal_buffers,
+	&pgscale_rule_commit_delay,
+	&pgscale_rule_commit_siblings,
+	&pgscale_rule_wal_segment_size,
+	&pgscale_rule_flush_after,
+	&pgscale_rule_backend_flush_after,
+	&pgscale_rule_checkpoint_timeout,
+	&pgscale_rule_completion_target,
+	&pgscale_rule_wal_compression,
+	&pgscale_rule_page_images,
+	&pgscale_rule_bgwriter,
+	&pgscale_rule_shared_buffers,
+	&pgscale_rule_transaction_buffers,
+	&pgscale_rule_subtransaction_buffers,
+	&pgscale_rule_offset_buffers,
+	&pgscale_rule_member_buffers,
+	&pgscale_rule_huge_pages,
+	&pgscale_rule_numa,
+	&pgscale_rule_dirty_limits,
+	&pgscale_rule_transparent,
+	&pgscale_rule_swapping,
+	&pgscale_rule_random_page_cost,
+	&pgscale_rule_io_concurrency,
+	&pgscale_rule_fillfactor,
+	&pgscale_rule_extension,
+	&pgscale_rule_sampler,
+	&pgscale_rule_sweeper,
+	&pgscale_rule_writeback,
+	&pgscale_rule_worker_processes,
+	NULL
+};
+
+const char *
+pgscale_verdict_name(PgscaleVerdict verdict)
+{
+	switch (verdict)
+	{
+		case PGSCALE_ADVISES:
+			return "advises";
+		case PGSCALE_SATISFIED:
+			return "satisfied";
+		default:
+			return "silent";
+	}
+}
+
+/* Sessions' time that each transaction took. */
+static void
+session_ms(const PgscaleEvidence *e, double *of, double *per)
+{
+	*of = e->session_ns / 1e6;
+	*per = e->counts.commits + e->counts.rollbacks;
+}
+
+const PgscaleMetric pgscale_metric_session_ms = {
+	"sessions' time per transaction", "ms", true, session_ms
+};
+
+static void
+throughput(const PgscaleEvidence *e, double *of, double *per)
+{
+	*of = e->counts.commits + e->counts.rollbacks;
+	*per = pgscale_seconds(e);
+}
+
+const PgscaleMetric pgscale_metric_throughput = {
+	"transactions", "1/s", false, throughput
+};
+
+static void
+wal_bytes(const PgscaleEvidence *e, double *of, double *per)
+{
+	*of = e->counts.wal_bytes;
+	*per = e->counts.commits + e->counts.rollbacks;
+}
+
+const PgscaleMetric pgscale_metric_wal_bytes = {
+	"WAL per transaction", "bytes", true, wal_bytes
+};
+
+static void
+wal_share(const PgscaleEvidence *e, double *of, double *per)
+{
+	*of = pgscale_wal_share(e) * e->session_ns;
+	*per = e->session_ns;
+}
+
+const PgscaleMetric pgscale_metric_wal_share = {
+	"share of waiting for WAL", "1", true, wal_share
+};
+
+static const PgscaleMetric *const general_metrics[] = {
+	&pgscale_metric_session_ms, &pgscale_metric_throughput, NULL
+};
+
+static bool
+is_about(const PgscaleRule *rule, const char *setting)
+{
+	for (int i = 0; rule->settings && rule->settings[i]; i++)
+		if (pg_strcasecmp(rule->settings[i], setting) == 0)
+			return true;
+	return pg_strcasecmp(rule->name, setting) == 0;
+}
+
+const PgscaleMetric *const *
+pgscale_tuning_metrics(const char *setting)
+{
+	for (int i = 0; pgscale_tuning_rules[i]; i++)
+		if (pgscale_tuning_rules[i]->metrics && is_about(pgscale_tuning_rules[i], setting))
+			return pgscale_tuning_rules[i]->metrics;
+	return general_metrics;
+}
+
+/* The last change of a setting that the rule is about, and its name. */
+static TimestampTz
+last_change(const PgscaleRule *rule, const char **setting)
+{
+	TimestampTz last = 0;
+
+	*setting = NULL;
+	for (int i = 0; rule->settings && rule->settings[i]; i++)
+	{
+		const TimestampTz at = pgscale_evidence_set_at(rule->settings[i]);
+
+		if (at > last)
+		{
+			last = at;
+			*setting = rule->settings[i];
+		}
+	}
+	return last;
+}
+
+static PgscaleFinding *
+too_short(const PgscaleRule *rule, const PgscaleEvidence *sum, TimestampTz since, const char *changed)
+{
+	const double have = pgscale_seconds(sum);
+	int			nrecords;
+	int64		last = pgscale_evidence_last_ns(&nrecords);
+
+	if (nrecords == 0 && last == 0)
+		return pgscale_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
+	if (changed)
+		return pgscale_finding(PGSCALE_SILENT,
+							   "%.0f s of evidence since %s got its value, %s ago: %d s are needed",
+							   have, changed, psprintf("%.0f s", (GetCurrentTimestamp() - since) / 1e6), rule->min_s);
+	return pgscale_finding(PGSCALE_SILENT, "%.0f s of evidence: %d s are needed", have, rule->min_s);
+}
+
+/* NULL unless a feature minds it; then what to say instead of advice. */
+static PgscaleFinding *
+left_to_feature(const char *about)
+{
+	PgscaleHealth health;
+	PgscaleClaim claim;
+	const PgscaleModule *module = pgscale_claimant(about, &health, &claim);
+
+	if (!module)
+		return NULL;
+	return pgscale_finding(PGSCALE_SILENT, "pgscale.%s is on and minds %s%s%s: %s; now %s (pgscale.health)", module->name,
+						   about, claim.wanted ? ", which is to be " : "", claim.wanted ? claim.wanted : "", claim.why,
+						   health.reason);
+}
+
+static PgscaleFinding *
+ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const char *changed)
+{
+	if (rule->min_s > 0)
+	{
+		/* Ticks are late now and then, so a minute may lack a moment. */
+		if (pgscale_seconds(input->sum) < 0.95 * rule->min_s)
+			return too_short(rule, input->sum, since, changed);
+		if (pgscale_busy(input->sum) < IDLE)
+			return pgscale_finding(PGSCALE_SATISFIED,
+								   "the server is idle: %.2f sessions at work on average", pgscale_busy(input->sum));
+	}
+	return rule->find(input);
+}
+
+/*
+ * What is left of a finding if a feature minds what it is about (pgscale.h), and if
+ * it would not win what every advice has to.
+ */
+static PgscaleFinding *
+judge(PgscaleFinding *f)
+{
+	const char *about = f->setting ? f->setting : f->object;
+	PgscaleFinding *instead;
+
+	if (f->verdict != PGSCALE_ADVISES)
+		return f;
+	instead = left_to_feature(about);
+	if (!instead && !f->no_gain && f->gain < PGSCALE_LEAST_GAIN)
+		instead = pgscale_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
+								  about, f->why, 100 * f->gain);
+	if (!instead)
+		return f;
+	instead->next = f->next;
+	return instead;
+}
+
+PgscaleFinding *
+pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe)
+{
+	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
+	PgscaleEvidence sum = {0};
+	PgscaleRuleInput input = {.sum = &sum,.records = records,.probe = probe};
+	const TimestampTz now = GetCurrentTimestamp();
+	TimestampTz since = now - duration_ms * 1000;
+	const char *changed;
+	const TimestampTz changed_at = last_change(rule, &changed);
+	PgscaleFinding *found;
+
+	if (changed_at > since)
+		since = changed_at;
+	else
+		changed = NULL;
+	input.nrecords = pgscale_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
+	for (int i = 0; i < input.nrecords; i++)
+		pgscale_evidence_add(&sum, &records[i]);
+
+	found = left_to_feature(rule->name);
+	if (!found)
+		found = ask(rule, &input, since, changed);
+	for (PgscaleFinding **next = &found; *next; next = &(*next)->next)
+	{
+		PgscaleFinding *f = *next = judge(*next);
+
+		f->since = input.nrecords > 0 ? sum.since : 0;
+		f->until = input.nrecords > 0 ? sum.until : 0;
+		if (f->setting && !f->current)
+			f->current = pgscale_setting_text(f->setting);
+	}
+	pfree(records);
+	return found;
+}
+
+void
+pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum)
+{
+	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
+	const TimestampTz now = GetCurrentTimestamp();
+	const int	n = pgscale_evidence_read(now - duration_ms * 1000, now, records, PGSCALE_EVIDENCE_MAX);
+
+	memset(sum, 0, sizeof(*sum));
+	for (int i = 0; i < n; i++)
+		pgscale_evidence_add(sum, &records[i]);
+	pfree(records);
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * rule_table.h
+ *	  What the evidence says about a setting, and what tells whether a change of
+ *	  it was for the better.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_RULES_RULE_TABLE_H
+#define PGSCALE_TUNING_RULES_RULE_TABLE_H
+
+#include "postgres.h"
+
+#include "tuning/evidence.h"
+
+/* A figure that evidence of any length has, such as the WAL of a transaction. */
+typedef struct PgscaleMetric
+{
+	const char *name;
+	const char *unit;
+	bool		less_is_better;
+
+	/*
+	 * It is one count divided by another.  Of several records it is the sums
+	 * that are divided: one without a transaction took its time, too.  NaN:
+	 * unknown.
+	 */
+	void		(*parts) (const PgscaleEvidence *evidence, double *of, double *per);
+} PgscaleMetric;
+
+/* What a rule has found. */
+typedef enum PgscaleVerdict
+{
+	PGSCALE_SILENT,				/* why says what is missing */
+	PGSCALE_SATISFIED,
+	PGSCALE_ADVISES
+} PgscaleVerdict;
+
+typedef struct PgscaleFinding
+{
+	PgscaleVerdict verdict;
+	const char *why;			/* one sentence, with the reason's source */
+	const char *setting;		/* NULL: nothing that ALTER SYSTEM can set */
+	const char *object;			/* a tablespace, table or else that it is
+								 * about, and then setting is NULL; or NULL */
+	const char *current;		/* as SHOW has it */
+	const char *recommended;	/* as ALTER SYSTEM takes it, or what to do */
+	const char *evidence;		/* a JSON object: the numbers */
+	double		gain;			/* of the sessions' time, 0 .. 1: to rank */
+	bool		no_gain;		/* none to tell: without it pgscale does not
+								 * work */
+	const char *needs;			/* reload, restart, superuser, offline ... */
+	const char *confidence;		/* high, medium, low */
+	const char *risk;
+	TimestampTz since;			/* the evidence's window */
+	TimestampTz until;
+	struct PgscaleFinding *next;	/* a rule may find several things */
+} PgscaleFinding;
+
+/* What a rule may look at. */
+typedef struct PgscaleRuleInput
+{
+	const PgscaleEvidence *sum; /* of the window */
+	const PgscaleEvidence *records;
+	int			nrecords;
+	bool		probe;			/* may it make disks work? */
+} PgscaleRuleInput;
+
+typedef struct PgscaleRule
+{
+	const char *name;			/* of a setting, mostly */
+	int			min_s;			/* evidence of less than so long is too short;
+								 * 0: it needs none */
+	const char *const *settings;	/* NULL-terminated: evidence of before one
+									 * of them changed does not count; the
+									 * metrics tell of them */
+	const PgscaleMetric *const *metrics;	/* NULL-terminated, the first that
+											 * can tell decides; or NULL */
+	PgscaleFinding *(*find) (const PgscaleRuleInput *input);
+} PgscaleRule;
+
+/* NULL-terminated; defined in rule_table.c */
+extern const PgscaleRule *const pgscale_tuning_rules[];
+
+/*
+ * Asks one rule, of evidence no older than so long.  All in the current memory
+ * context.
+ */
+extern PgscaleFinding *pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe);
+
+/* The sum of the evidence no older than so long. */
+extern void pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum);
+
+/* The metrics that tell of a setting: its rule's, or those that tell of anything. */
+extern const PgscaleMetric *const *pgscale_tuning_metrics(const char *setting);
+
+/* As SQL shows it. */
+extern const char *pgscale_verdict_name(PgscaleVerdict verdict);
+
+#endif							/* PGSCALE_TUNING_RULES_RULE_TABLE_H */

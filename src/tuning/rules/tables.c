@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ *
+ * tables.c
+ *	  Rules about tablespaces, tables, and sessions that load them.
+ *
+ * Those about tables look at the database that the caller is connected to: no
+ * process can look at the others.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "utils/builtins.h"
+
+#include "base/pg_compat.h"
+#include "tuning/findings.h"
+#include "tuning/rule_query.h"
+
+/* Beyond this a read is a disk's and not the kernel's cache's. */
+#define DISK_READ_MS	0.1
+
+static PgscaleFinding *
+not_probed(void)
+{
+	return pgscale_finding(PGSCALE_SILENT,
+						   "the disks were not timed: pgscale.tuning_findings(probe => true) does, for those who may "
+						   "call pgscale.tablespace_latency()");
+}
+
+/*
+ * Whatever the probe tells of each tablespace, and what is set for it.  Asked
+ * once a rule, since it takes seconds; without catching what it raises, since
+ * the caller asked for it.
+ */
+static const char *const probe_query =
+"SELECT l.tablespace, l.read_ms, l.random_page_cost, l.status,"
+"       coalesce((SELECT option_value FROM pg_catalog.pg_options_to_table(t.spcoptions)"
+"                  WHERE option_name = 'random_page_cost'), s.cost),"
+"       coalesce((SELECT option_value FROM pg_catalog.pg_options_to_table(t.spcoptions)"
+"                  WHERE option_name = 'effective_io_concurrency'), s.io)"
+"  FROM pgscale.tablespace_latency(NULL) l JOIN pg_catalog.pg_tablespace t ON t.spcname = l.tablespace,"
+"       (SELECT cost.setting AS cost, io.setting AS io FROM pg_catalog.pg_settings cost, pg_catalog.pg_settings io"
+"         WHERE cost.name = 'random_page_cost' AND io.name = 'effective_io_concurrency') s"
+" ORDER BY 1";
+
+static PgscaleFinding *
+for_tablespaces(const PgscaleRuleInput *input,
+				PgscaleFinding *(*each) (const PgscaleRuleInput *input, const PgscaleRows *rows, int row))
+{
+	PgscaleRows rows;
+	PgscaleFinding *first = NULL;
+	PgscaleFinding **next = &first;
+
+	pgscale_tuning_query(probe_query, &rows);
+	if (rows.error)
+		return pgscale_finding(PGSCALE_SILENT, "the disks could not be timed: %s", rows.error);
+	for (int row = 0; row < rows.nrows; row++)
+	{
+		if (isnan(pgscale_rows_number(&rows, row, 1)))
+			*next = pgscale_finding(PGSCALE_SILENT, "%s: %s", pgscale_rows_text(&rows, row, 0),
+									pgscale_rows_text(&rows, row, 3));
+		else
+			*next = each(input, &rows, row);
+		next = &(*next)->next;
+	}
+	return first;
+}
+
+/*
+ * random_page_cost, of each tablespace.  Window: none; the probe times the disk.
+ *
+ * Threshold: what is set is off by more than half from what the probe suggests
+ * (see pgscale.tablespace_latency()), of which all rounds must agree.  Gain: that of other plans is unknown; a
+ * twentieth of the reads' share stands for it.
+ */
+static PgscaleFinding *
+page_cost_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
+{
+	const char *tablespace = pgscale_rows_text(rows, row, 0);
+	const double measured = pgscale_rows_number(rows, row, 2);
+	const double set = pgscale_rows_number(rows, row, 4);
+	const PgscaleNumber numbers[] = {
+		{"read_ms", pgscale_rows_number(rows, row, 1)},
+		{"measured_random_page_cost", measured},
+		{"data_read_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
+		{NULL}
+	};
+	PgscaleFinding *f;
+
+	if (isnan(measured))
+		return pgscale_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
+	if (measured < 1.5 * set && set < 1.5 * measured)
+		return pgscale_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
+	f = pgscale_finding(PGSCALE_ADVISES,
+						"a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
+						"those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
+	f->object = tablespace;
+	f->current = psprintf("%.1f", set);
+	f->recommended = psprintf("ALTER TABLESPACE %s SET (random_page_cost = %.1f)", quote_identifier(tablespace), measured);
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = 0.05 * numbers[2].value;
+	f->needs = "superuser";
+	f->confidence = "medium";
+	f->risk = "other plans, which may be worse where pages are cached less or more than usual";
+	return f;
+}
+
+static PgscaleFinding *
+find_random_page_cost(const PgscaleRuleInput *input)
+{
+	return input->probe ? for_tablespaces(input, page_cost_of) : not_probed();
+}
+
+static const char *const random_page_cost_settings[] = {"random_page_cost", NULL};
+
+const PgscaleRule pgscale_rule_random_page_cost = {
+	.name = "random_page_cost",
+	.settings = random_page_cost_settings,
+	.find = find_random_page_cost,
+};
+
+/*
+ * effective_io_concurrency, of each tablespace.  Window: none; the probe times the
+ * disk.
+ *
+ * Threshold: a read takes between a tenth of a millisecond, below which prefetching
+ * costs more than it saves, and three, as on disks that do many reads at a time;
+ * fewer than 16 are asked for; and reads take a twentieth of the sessions' time.
+ * Gain: a tenth of that, since only bitmap heap scans (and, in 18, sequential
+ * ones) prefetch.  Value: 16, the default of 18 (commit ff79b5b2a).
+ */
+static PgscaleFinding *
+concurrency_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
+{
+	const char *tablespace = pgscale_rows_text(rows, row, 0);
+	const double read_ms = pgscale_rows_number(rows, row, 1);
+	const double set = pgscale_rows_number(rows, row, 5);
+	const double share = pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_READ);
+	const PgscaleNumber numbers[] = {
+		{"read_ms", read_ms},
+		{"data_read_share", share},
+		{NULL}
+	};
+	PgscaleFinding *f;
+
+	if (set >= 16 || read_ms < DISK_READ_MS || read_ms > 3 || share < 0.05)
+		return pgscale_finding(PGSCALE_SATISFIED, "%s: %.0f are set, a read takes %.2f ms, and reads take %.0f %% of the "
+							   "sessions' time", tablespace, set, read_ms, 100 * share);
+	f = pgscale_finding(PGSCALE_ADVISES,
+						"a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
+						"are asked for (documentation of effective_io_concurrency)", read_ms, set);
+	f->object = tablespace;
+	f->current = psprintf("%.0f", set);
+	f->recommended = psprintf("ALTER TABLESPACE %s SET (effective_io_concurrency = 16)", quote_identifier(tablespace));
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = 0.1 * share;
+	f->needs = "superuser";
+	f->confidence = "low";
+	f->risk = "more reads at a time make each slower";
+	return f;
+}
+
+static PgscaleFinding *
+find_io_concurrency(const PgscaleRuleInput *input)
+{
+	return input->probe ? for_tablespaces(input, concurrency_of) : not_probed();
+}
+
+static const char *const io_concurrency_settings[] = {"effective_io_concurrency", NULL};
+
+const PgscaleRule pgscale_rule_io_concurrency = {
+	.name = "effective_io_concurrency",
+	.settings = io_concurrency_settings,
+	.find = find_io_concurrency,
+};
+
+/*
+ * fillfactor, of this database's tables.  Window: since their statistics began.
+ *
+ * Threshold: each row was updated five times or more on average, in a table of
+ * 8 MB or more that was not made with a fillfactor; less than half of the updates
+ * were HOT, though none need be otherwise: the table has room for more columns to
+ * be indexed, which cannot be told from counts, hence the low confidence.
+ *
+ * Gain: what an index entry and a page image more cost, of which WAL's share is
+ * the part that is seen: a fifth of it.  Source: the documentation's "Heap-Only
+ * Tuples (HOT)".
+ */
+static const char *const hot_query =
+"SELECT s.relid::pg_catalog.regclass, s.n_tup_upd, s.n_tup_hot_upd::float8 / s.n_tup_upd,"
+"       s.n_tup_upd::float8 / greatest(s.n_live_tup, 1)"
+"  FROM pg_catalog.pg_stat_user_tables s JOIN pg_catalog.pg_class c ON c.oid = s.relid"
+" WHERE s.n_tup_upd > 5 * greatest(s.n_live_tup, 1) AND s.n_tup_hot_upd < 0.5 * s.n_tup_upd"
+"   AND c.relpages > 1000 AND NOT coalesce(c.reloptions::text ~ 'fillfactor', false)"
+" ORDER BY s.n_tup_upd - s.n_tup_hot_upd DESC LIMIT 5";
+
+static PgscaleFinding *
+find_fillfactor(const PgscaleRuleInput *input)
+{
+	const PgscaleEvidence *e = input->sum;
+	const double gain = pgscale_wal_share(e) / 5;
+	PgscaleRows rows;
+	PgscaleFinding *first = NULL;
+	PgscaleFinding **next = &first;
+
+	if (gain < PGSCALE_LEAST_GAIN)
+		return pgscale_finding(PGSCALE_SATISFIED, "waiting for WAL takes %.1f %% of the sessions' time",
+							   100 * pgscale_wal_share(e));
+	pgscale_tuning_query(hot_query, &rows);
+	if (rows.error)
+		return pgscale_finding(PGSCALE_SILENT, "the statistics of tables could not be read: %s", rows.error);
+	if (rows.nrows == 0)
+		return pgscale_finding(PGSCALE_SATISFIED, "no table of this database is updated over and over without HOT");
+	for (int row = 0; row < rows.nrows; row++)
+	{
+		const char *table = pgscale_rows_text(&rows, row, 0);
+		const PgscaleNumber numbers[] = {
+			{"updates", pgscale_rows_number(&rows, row, 1)},
+			{"hot_fraction", pgscale_rows_number(&rows, row, 2)},
+			{"updates_per_row", pgscale_rows_number(&rows, row, 3)},
+			{"wal_share", pgscale_wal_share(e)},
+			{NULL}
+		};
+
+		*next = pgscale_finding(PGSCALE_ADVISES,
+								"%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
+								"\"Heap-Only Tuples\")", 100 * numbers[1].value);
+		(*next)->object = table;
+		(*next)->current = "100";
+		(*next)->recommended = psprintf("ALTER TABLE %s SET (fillfactor = 85), and VACUUM FULL it when there is time", table);
+		(*next)->evidence = pgscale_numbers(numbers);
+		(*next)->gain = gain / (row + 1);
+		(*next)->needs = "the table's owner";
+		(*next)->confidence = "low";
+		(*next)->risk = "a table that is larger by a sixth";
+		next = &(*next)->next;
+	}
+	return first;
+}
+
+const PgscaleRule pgscale_rule_fillfactor = {
+	.name = "fillfactor",
+	.min_s = 50,
+	.find = find_fillfactor,
+};
+
+/*
+ * Sessions that wait for each other to extend a relation, as in bulk loads: text.
+ * Window: 30 s or more.  Threshold: a fifth of the sessions' time goes to waits
+ * for the extension lock.  Gain: half of that.  Source: the release notes of 16,
+ * "Allow more efficient addition of multiple heap and index pages" (commit
+ * 31966b151, 00d1e02be): several pages at a time, of which only the lock is held
+ * for the reservation.
+ */
+static PgscaleFinding *
+find_extension(const PgscaleRuleInput *input)
+{
+	const double share = pgscale_share(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
+	const PgscaleNumber numbers[] = {
+		{"extension_lock_share", share},
+		{"data_extend_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
+		{NULL}
+	};
+	PgscaleFinding *f;
+
+	if (share < 0.2)
+		return pgscale_finding(PGSCALE_SATISFIED, "waits for the extension lock take %.1f %% of the sessions' time",
+							   100 * share);
+	f = pgscale_finding(PGSCALE_ADVISES,
+						"sessions wait for %.0f %% of their time for each other to extend the same relation%s",
+						100 * share, PGSCALE_MAJOR_NUMBER < 16 ? ", page by page; 16 extends by many pages at a time" : "");
+	f->object = "relation extension";
+	f->recommended = "load with fewer sessions at a time, or into several partitions; COPY instead of INSERT";
+	f->evidence = pgscale_numbers(numbers);
+	f->gain = share / 2;
+	f->needs = "a change of the application";
+	f->confidence = "medium";
+	f->risk = "none";
+	return f;
+}
+
+const PgscaleRule pgscale_rule_extension = {
+	.name = "relation_extension",
+	.min_s = 30,
+	.find = find_extension,
+};

@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * tuning.c
+ *	  From evidence to action: what the server's settings cost it, and what
+ *	  another value would win.
+ *
+ * The sampler's process writes down what the server does (evidence.c).
+ * Everything else happens when somebody asks: rules look at the evidence of a
+ * window (tuning/rules/rule_table.c), and so do the map of contention
+ * (contention.c) and the WAL's efficiency (wal_efficiency.c).
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "tuning/changes/drop_notice.h"
+#include "tuning/evidence.h"
+#include "tuning/tuning.h"
+
+/* Without an observation for so long the sampler is not at work. */
+#define STALLED_MS		5000
+
+static bool tuning_enabled = true;
+
+int64
+pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
+{
+	const char *hint = "Evidence is kept for an hour; without an argument it is that of the last 10 minutes.";
+	const Interval *interval;
+	double		ms;				/* years may overflow an integer */
+
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the duration must not be null"),
+				 errhint("%s", hint)));
+	interval = PG_GETARG_INTERVAL_P(argument);
+	ms = interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	if (!(ms > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the duration must be positive"),
+				 errhint("%s", hint)));
+	/* More there never is, and then nothing overflows. */
+	return (int64) Min(ms, 1000.0 * SECS_PER_DAY);
+}
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.tuning",
+							 "Writes down what pgscale.advice and its like are about: every five seconds, the "
+							 "server's counters and its sessions' waits.",
+							 NULL,
+							 &tuning_enabled,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	pgscale_drop_install();
+}
+
+static void
+request_shmem(void)
+{
+	RequestAddinShmemSpace(pgscale_evidence_size());
+}
+
+static void
+observe(const PgscaleObservation *observation)
+{
+	pgscale_evidence_observe(observation, tuning_enabled);
+}
+
+static void
+tuning_health(PgscaleHealth *health)
+{
+	int			nrecords;
+
+	if (!pgscale_health_preloaded(health, "pgscale.tuning", true))
+		return;
+	if (!tuning_enabled)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = "it is switched off";
+		health->action = "set pgscale.tuning to on and reload";
+	}
+	else if (pgscale_health_observed(health, pgscale_evidence_last_ns(&nrecords), STALLED_MS))
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = "evidence is being written down";
+	}
+}
+
+const PgscaleModule pgscale_tuning_module = {
+	.name = "tuning",
+	.define_gucs = define_gucs,
+	.shmem_request = request_shmem,
+	.shmem_startup = pgscale_evidence_startup,
+	.observe = observe,
+	.health = tuning_health,
+};

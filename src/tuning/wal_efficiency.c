@@ -1,0 +1,177 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal_efficiency.c
+ *	  How efficiently WAL is written: what is written of it for what was
+ *	  generated, and what flushes cost and cover.
+ *
+ * WAL is written in blocks of 8 kB.  A flush that ends within one writes the part
+ * that it has; the next one writes that block again.  So the disk gets more than
+ * was generated, the more the smaller the commits are.
+ *
+ * From 18 on the server counts the bytes that it writes.  Before, they are
+ * estimated: the distance between two positions up to which WAL was written, plus
+ * a block for each flush, which writes at most one block for a second time.  That
+ * is an upper bound where flushes are few or end with a block, and written_exact
+ * says that it is an estimate.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/xlog.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "pgscale.h"
+#include "tuning/findings.h"
+#include "tuning/tuning.h"
+
+/* With less evidence nothing is said. */
+#define ENOUGH_S		10
+#define ENOUGH_FLUSHES	10
+
+/* Shares that are worth a word. */
+#define MUCH			0.3
+#define SOME			0.2
+
+typedef struct Efficiency
+{
+	double		written;		/* bytes; NaN: unknown */
+	bool		exact;
+	double		rewritten;		/* of them, what was written before */
+	double		commits;		/* NaN if there were none */
+	double		flushes;		/* NaN: not counted */
+	double		flush_ms;
+	bool		flush_measured; /* by the server, not from waits */
+	double		flush_share;	/* of the sessions' time: all that commits
+								 * wait for */
+	double		images;
+	double		switches;		/* segments begun a second */
+	double		full;			/* times a second that WAL buffers were */
+} Efficiency;
+
+PG_FUNCTION_INFO_V1(pgscale_wal_efficiency);
+
+/* Why the server does not count what it flushes, or NULL. */
+static const char *
+flushes_uncounted(void)
+{
+	if (pgscale_setting("fsync") == 0)
+		return "fsync is off: no WAL is flushed, and a crash of the machine may lose it and more";
+	if (strncmp(pgscale_setting_text("wal_sync_method"), "open", 4) == 0)
+		return "wal_sync_method flushes WAL as it is written, and the server counts no flushes";
+	return NULL;
+}
+
+static void
+compute(const PgscaleEvidence *e, Efficiency *w)
+{
+	const PgscaleCounters *c = &e->counts;
+
+	w->exact = c->wal_written_bytes >= 0;
+	w->flushes = c->wal_syncs == 0 && flushes_uncounted() ? NAN : c->wal_syncs;
+	if (w->exact)
+		w->written = c->wal_written_bytes;
+	else
+		w->written = c->wal_position < 0 ? NAN : (double) c->wal_position +
+			(double) XLOG_BLCKSZ * (isnan(w->flushes) ? c->wal_writes : c->wal_syncs);
+	w->rewritten = w->written > 0 && c->wal_position >= 0 ? Max(1 - c->wal_position / w->written, 0) : NAN;
+	w->commits = c->commits;
+	w->flush_ms = pgscale_flush_ms(e);
+	w->flush_measured = c->wal_sync_us > 0;
+	w->flush_share = pgscale_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	w->images = pgscale_page_images(e);
+	w->switches = c->wal_position < 0 ? NAN : pgscale_rate(e, c->wal_position) / wal_segment_size;
+	w->full = pgscale_rate(e, c->wal_buffers_full);
+}
+
+/* The most important thing that it tells, in one sentence. */
+static const char *
+finding(const PgscaleEvidence *e, const Efficiency *w)
+{
+	if (pgscale_seconds(e) < ENOUGH_S)
+		return "there is too little evidence: see pgscale.health, or ask again later";
+	if (isnan(w->flushes))
+		return flushes_uncounted();
+	if (w->flushes < ENOUGH_FLUSHES)
+		return "hardly any WAL was flushed";
+	if (w->flush_share >= SOME && w->commits / w->flushes < 1.5)
+		return psprintf("commits wait for %.0f %% of the sessions' time, and hardly two of them share a flush, which takes "
+						"%.2f ms: the disk's flush is the limit of a session; more sessions at a time would share it",
+						100 * w->flush_share, w->flush_ms);
+	if (w->flush_share >= SOME)
+		return psprintf("commits wait for %.0f %% of the sessions' time; %.1f of them share a flush of %.2f ms",
+						100 * w->flush_share, w->commits / w->flushes, w->flush_ms);
+	if (pgscale_wal_buffers_short(e))
+		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to have room", w->full);
+	if (w->images >= MUCH)
+		return psprintf("up to %.0f %% of WAL are images of whole pages, which follow each checkpoint", 100 * w->images);
+	if (w->rewritten >= MUCH)
+		return psprintf("%.0f %% of what is written of WAL was written before, as small commits end within a block",
+						100 * w->rewritten);
+	return psprintf("WAL is no burden: commits wait for %.0f %% of the sessions' time", 100 * w->flush_share);
+}
+
+/* pgscale.wal_efficiency(duration): one row. */
+Datum
+pgscale_wal_efficiency(PG_FUNCTION_ARGS)
+{
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+	TupleDesc	desc;
+	PgscaleEvidence e;
+	Efficiency	w;
+	Datum		values[20];
+	bool		nulls[lengthof(values)] = {0};
+	int			i = 0;
+
+	pgscale_require_preload();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	pgscale_tuning_window(duration_ms, &e);
+	compute(&e, &w);
+
+	{
+		const struct
+		{
+			double		value;
+			bool		bigint;
+		}			columns[] = {
+			{e.counts.wal_bytes, true},
+			{w.written, true},
+			{w.rewritten, false},
+			{0, false},			/* written_exact */
+			{w.commits, true},
+			{w.commits > 0 ? w.flushes / w.commits : NAN, false},
+			{w.flushes > 0 ? w.commits / w.flushes : NAN, false},
+			{w.flush_ms, false},
+			{0, false},			/* flush_measured */
+			{w.flush_share, false},
+			{e.counts.wal_bytes > 0 ? w.images : NAN, false},
+			{w.switches, false},
+			{w.full, false},
+		};
+
+		for (; i < lengthof(columns); i++)
+		{
+			nulls[i] = isnan(columns[i].value) || e.ns == 0;
+			values[i] = columns[i].bigint && !nulls[i] ? Int64GetDatum((int64) columns[i].value) :
+				Float8GetDatum(columns[i].value);
+		}
+	}
+	values[3] = BoolGetDatum(w.exact);
+	values[8] = BoolGetDatum(w.flush_measured);
+	values[i++] = CStringGetTextDatum(finding(&e, &w));
+	nulls[i] = nulls[i + 1] = e.ns == 0;
+	values[i++] = TimestampTzGetDatum(e.since);
+	values[i++] = TimestampTzGetDatum(e.until);
+	Assert(i == desc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}

@@ -1,0 +1,414 @@
+/*-------------------------------------------------------------------------
+ *
+ * flush_requests.c
+ *	  Asks the kernel to write, and sees when it has.
+ *
+ * Asking is the server's own pg_flush_data(): SYNC_FILE_RANGE_WRITE alone, which
+ * begins and does not wait.  Waiting flags, like fsync, would take the note of a
+ * failed write that is meant for the checkpointer.
+ *
+ * Which pages: those of the stretches with the most pages waiting, for there the
+ * disk has the least to do for each; those that wait for long come first, so
+ * that none is forgotten.  What was chosen is asked for in the order of the
+ * files.
+ *
+ * What was asked for is on disk when the kernel has no page of that piece under
+ * writeback any more.  A kernel that does not tell is given some time instead.
+ *
+ * A checkpoint's fsync, and the kernel by itself, write what waits as well; so
+ * some stretches are looked at in each round, and what the kernel has clean does
+ * not wait any more.  Nor does a look at the buffers see all that is written.
+ *
+ * No file stays open: a round opens those that it needs, one at a time.  One
+ * that is gone by now has nothing to write.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+
+#include "base/kernel.h"
+#include "base/relation_files.h"
+#include "base/shared_buffers.h"
+#include "base/worker.h"
+#include "writeback/dirty_tracker.h"
+#include "writeback/flush_requests.h"
+#include "writeback/read_latency.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/*
+ * Pieces in flight, and how long to look at them in a round; that takes a look
+ * at the clock after every so many.
+ */
+#define MAX_FLIGHTS		2048
+#define LOOK_NS			(2 * NS_PER_MS)
+#define CLOCK_FLIGHTS	16
+
+/*
+ * Stretches to look at in a round, to try for that, and how soon again: looking
+ * takes each page's state from the processor that is writing it.
+ */
+#define LOOK_STRETCHES	8
+#define TRY_STRETCHES	512
+#define LOOK_AGAIN_NS	NS_PER_S
+
+#define ALL_PIECES		((1 << PGSCALE_PIECES) - 1)
+
+#define MAX_PRIORITY	(PGSCALE_STRETCH_BLOCKS + 1)
+
+/* Stretches to ask for in a round. */
+#define MAX_CHOSEN		256
+
+/* What has waited for so long comes first. */
+#define OLD_NS			(10 * NS_PER_S)
+
+/* If the kernel does not tell, and if it tells the same for ever. */
+#define FLIGHT_NS		(250 * NS_PER_MS)
+#define MAX_FLIGHT_NS	(10 * NS_PER_S)
+
+/* Requests of the server have to wait while we ask. */
+#define ASK_NS			(50 * NS_PER_MS)
+
+typedef struct Flight
+{
+	uint32		stretch;
+	uint16		pages;
+	uint8		piece;
+	int64		asked_ns;
+} Flight;
+
+static Flight flights[MAX_FLIGHTS];
+static int	flying = 0;
+static int	flight_hand = 0;
+static int	look_hand = 0;
+static bool kernel_tells = true;
+
+/* The file that is open, if any. */
+static int	open_fd = -1;
+static PgscaleStretchKey open_key;
+
+void
+pgscale_ask_start(void)
+{
+	flying = flight_hand = look_hand = 0;
+	kernel_tells = true;
+	open_fd = -1;
+}
+
+static void
+close_file(void)
+{
+	if (open_fd >= 0)
+		CloseTransientFile(open_fd);
+	open_fd = -1;
+}
+
+static bool
+same_file(const PgscaleStretchKey *a, const PgscaleStretchKey *b)
+{
+	return a->number / PGSCALE_SEGMENT_STRETCHES == b->number / PGSCALE_SEGMENT_STRETCHES &&
+		a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
+}
+
+/* The descriptor of a stretch's file, until the next one's; -1 if it is gone. */
+static int
+open_file(const PgscaleStretchKey *key)
+{
+	char		path[MAXPGPATH];
+
+	if (open_fd >= 0 && same_file(key, &open_key))
+		return open_fd;
+	close_file();
+	pgscale_relfile_path(path, key->locator, INVALID_PROC_NUMBER, key->fork,
+						 key->number / PGSCALE_SEGMENT_STRETCHES);
+	open_key = *key;
+	open_fd = pgscale_relfile_open(path);
+	return open_fd;
+}
+
+static off_t
+offset_of(const PgscaleStretchKey *key, int piece)
+{
+	return key->number % PGSCALE_SEGMENT_STRETCHES * PGSCALE_STRETCH_BYTES + piece * PGSCALE_PIECE_BYTES;
+}
+
+typedef enum Landing
+{
+	FLYING,
+	LANDED,
+	ASSUMED,					/* the kernel does not tell */
+	GONE						/* with its file */
+} Landing;
+
+static Landing
+landing_of(const Flight *flight, const PgscaleStretchKey *key, int64 now_ns)
+{
+	PgscaleCached cached;
+	int			fd = open_file(key);
+
+	if (fd < 0)
+		return GONE;
+	if (!pgscale_kernel_cached(fd, offset_of(key, flight->piece), PGSCALE_PIECE_BYTES, &cached) ||
+		cached.writeback < 0)
+		return now_ns - flight->asked_ns >= FLIGHT_NS ? ASSUMED : FLYING;
+	if (cached.writeback == 0)
+		return LANDED;
+	/* Others may have the kernel write there all the time. */
+	return now_ns - flight->asked_ns >= MAX_FLIGHT_NS ? ASSUMED : FLYING;
+}
+
+static void
+look_at_flights(PgscaleAsked *asked, int64 now_ns)
+{
+	int64		since = pgscale_worker_clock();
+	double		ms = 0;
+	int			landed = 0;
+	int			assumed = 0;
+
+	if (flight_hand >= flying)
+		flight_hand = 0;
+	for (int left = flying; left > 0; left--)
+	{
+		Flight	   *flight = &flights[flight_hand];
+		PgscaleStretch *s = &pgscale_watch.stretches[flight->stretch];
+		Landing		landing = landing_of(flight, &s->key, now_ns);
+
+		if (landing == FLYING)
+			flight_hand++;
+		else
+		{
+			pgscale_stretch_landed(s, flight->pages);
+			if (landing == LANDED)
+			{
+				asked->landed += flight->pages;
+				ms += (double) (now_ns - flight->asked_ns) / NS_PER_MS;
+				landed++;
+			}
+			else if (landing == ASSUMED)
+				assumed++;
+			*flight = flights[--flying];
+		}
+		if (flight_hand >= flying)
+			flight_hand = 0;
+		if (left % CLOCK_FLIGHTS == 0 && pgscale_worker_clock() - since > LOOK_NS)
+			break;
+	}
+	if (landed + assumed > 0)
+		kernel_tells = landed > 0;
+	asked->tells = kernel_tells;
+	asked->landing_ms = landed > 0 ? ms / landed : -1;
+}
+
+/*
+ * What waits is at most what the kernel has dirty.  If that is most of a stretch,
+ * it all waits: COPY and VACUUM write pages that no look has seen dirty.  Of less
+ * the kernel's count may be no more than the size of its folios.
+ */
+static void
+look_at_waiting(PgscaleAsked *asked, int64 now_ns)
+{
+	int			looked = 0;
+
+	for (int i = 0; i < TRY_STRETCHES && i < pgscale_watch.used && looked < LOOK_STRETCHES; i++)
+	{
+		PgscaleStretch *s;
+		PgscaleCached cached;
+		int			pages;
+		int			fd;
+
+		look_hand = (look_hand + 1) % pgscale_watch.used;
+		s = &pgscale_watch.stretches[look_hand];
+		pages = s->waiting;
+		if (pages == 0 || now_ns - Max(s->since_ns, s->looked_ns) < LOOK_AGAIN_NS)
+			continue;
+		s->looked_ns = now_ns;
+		looked++;
+		fd = open_file(&s->key);
+		if (fd < 0)
+			pages = 0;
+		else if (pgscale_kernel_cached(fd, offset_of(&s->key, 0), PGSCALE_STRETCH_BYTES, &cached) && cached.dirty >= 0)
+		{
+			int			dirty = (cached.dirty + BLCKSZ - 1) / BLCKSZ;
+
+			if (dirty >= PGSCALE_STRETCH_BLOCKS / 2)
+				asked->found += pgscale_watch_found(&s->key, ALL_PIECES, dirty, now_ns);
+			pages = dirty;
+		}
+		else if (now_ns - s->since_ns > PGSCALE_REWRITE_WINDOW_S * NS_PER_S)
+			pages = 0;			/* the kernel has it written by now */
+		asked->taken += pgscale_stretch_limit(s, pages);
+	}
+}
+
+void
+pgscale_ask_look(PgscaleAsked *asked, int64 now_ns)
+{
+	memset(asked, 0, sizeof(*asked));
+	look_at_flights(asked, now_ns);
+	look_at_waiting(asked, now_ns);
+	close_file();
+}
+
+static bool
+is_skipped(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
+{
+	return now_ns - s->since_ns < PGSCALE_REWRITE_WINDOW_S * NS_PER_S &&
+		pgscale_stretch_rewritten(s) > redirty_limit;
+}
+
+int64
+pgscale_ask_skipped(double redirty_limit, int64 now_ns)
+{
+	int64		skipped = 0;
+
+	for (int i = 0; i < pgscale_watch.used; i++)
+	{
+		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+
+		if (s->waiting > 0 && is_skipped(s, redirty_limit, now_ns))
+			skipped += s->waiting;
+	}
+	return skipped;
+}
+
+/* 0 if nothing waits.  What is better left alone comes last. */
+static int
+priority(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
+{
+	if (s->waiting == 0)
+		return 0;
+	if (is_skipped(s, redirty_limit, now_ns))
+		return 1;
+	return now_ns - s->since_ns >= OLD_NS ? MAX_PRIORITY : 1 + s->waiting;
+}
+
+static PgscalePage
+first_page(uint32 stretch)
+{
+	const PgscaleStretchKey *key = &pgscale_watch.stretches[stretch].key;
+
+	return (PgscalePage)
+	{
+		.locator = key->locator,.fork = key->fork,.block = key->number * PGSCALE_STRETCH_BLOCKS
+	};
+}
+
+static int
+compare_stretches(const void *a, const void *b)
+{
+	const PgscalePage x = first_page(*(const uint32 *) a);
+	const PgscalePage y = first_page(*(const uint32 *) b);
+
+	return pgscale_page_compare(&x, &y);
+}
+
+/* Chooses stretches with so many pages between them, in the files' order. */
+static int
+choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
+{
+	static int64 pages_of[MAX_PRIORITY + 1];
+	int			least = MAX_PRIORITY;
+	int64		sum;
+	int			n = 0;
+
+	memset(pages_of, 0, sizeof(pages_of));
+	for (int i = 0; i < pgscale_watch.used; i++)
+	{
+		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+
+		pages_of[priority(s, redirty_limit, now_ns)] += s->waiting;
+	}
+	sum = pages_of[least];
+	while (least > 1 && sum < pages)
+		sum += pages_of[--least];
+
+	for (int i = 0; i < pgscale_watch.used && n < MAX_CHOSEN && pages > 0; i++)
+	{
+		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+
+		if (priority(s, redirty_limit, now_ns) >= least)
+		{
+			chosen[n++] = i;
+			pages -= s->waiting;
+		}
+	}
+	qsort(chosen, n, sizeof(*chosen), compare_stretches);
+	return n;
+}
+
+/* Does the kernel have anything to write of a piece, and how many pages? */
+static int
+dirty_pages(int fd, off_t offset)
+{
+	PgscaleCached cached;
+
+	if (!pgscale_kernel_cached(fd, offset, PGSCALE_PIECE_BYTES, &cached) || cached.dirty < 0)
+		return PGSCALE_PIECE_BLOCKS;
+	return (cached.dirty + BLCKSZ - 1) / BLCKSZ;
+}
+
+/*
+ * Is it time to serve others?  A request waits where the disk's queue is full, so
+ * this is to be asked after each piece, which is the least that is asked for.
+ */
+static bool
+must_stop(int64 since_ns)
+{
+	return pgscale_worker_clock() - since_ns > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending;
+}
+
+/* Asks for the pieces of a stretch, for about so many pages. */
+static void
+ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
+{
+	PgscaleStretch *s = &pgscale_watch.stretches[n];
+	int			fd = open_file(&s->key);
+
+	if (fd < 0)
+	{
+		asked->taken += pgscale_stretch_limit(s, 0);
+		return;
+	}
+	pgscale_disk_note(fd);
+	for (int piece = 0; piece < PGSCALE_PIECES && pages > 0 && flying < MAX_FLIGHTS && !must_stop(since_ns); piece++)
+	{
+		off_t		offset = offset_of(&s->key, piece);
+		int			waited = s->waiting;
+		int			took;
+
+		if ((s->pieces & (1 << piece)) == 0)
+			continue;
+		took = pgscale_stretch_take(s, piece, dirty_pages(fd, offset));
+		asked->taken += waited - s->waiting - took;
+		if (took == 0)
+			continue;
+		pg_flush_data(fd, offset, PGSCALE_PIECE_BYTES);
+
+		flights[flying++] = (Flight)
+		{
+			.stretch = n,.piece = piece,.pages = took,.asked_ns = pgscale_worker_clock()
+		};
+		asked->requests++;
+		asked->asked += took;
+		pages -= took;
+	}
+}
+
+void
+pgscale_ask(PgscaleAsked *asked, int64 pages, double redirty_limit, int64 now_ns)
+{
+	uint32		chosen[MAX_CHOSEN];
+	int			n = choose(chosen, pages, redirty_limit, now_ns);
+	int64		since = pgscale_worker_clock();
+
+	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS && !must_stop(since); i++)
+		ask_for_stretch(asked, chosen[i], pages - asked->asked, since);
+	close_file();
+}

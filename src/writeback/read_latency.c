@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * read_latency.c
+ *	  How long reads take on the disks that are written to.
+ *
+ * The kernel counts reads and their time for each block device.  What lies on
+ * none that it would name (tmpfs, overlay, btrfs) is left out.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "base/kernel.h"
+#include "writeback/read_latency.h"
+
+#define NS_PER_S		INT64CONST(1000000000)
+
+#define MAX_DISKS		16
+
+/* Fewer reads in a second tell nothing of how long they take. */
+#define ENOUGH_READS	20
+
+typedef struct Disk
+{
+	dev_t		device;
+	PgscaleDisk before;
+} Disk;
+
+static Disk disks[MAX_DISKS];
+static int	known = 0;
+static int64 looked_ns = 0;
+
+void
+pgscale_disk_note(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0)
+		return;
+	for (int i = 0; i < known; i++)
+		if (disks[i].device == status.st_dev)
+			return;
+	if (known < MAX_DISKS && pgscale_kernel_disk(status.st_dev, &disks[known].before))
+		disks[known++].device = status.st_dev;
+}
+
+double
+pgscale_disk_read_ms(int64 now_ns)
+{
+	int64		reads = 0;
+	int64		ms = 0;
+
+	if (now_ns - looked_ns < NS_PER_S)
+		return -1;
+	looked_ns = now_ns;
+
+	for (int i = 0; i < known; i++)
+	{
+		PgscaleDisk now;
+
+		if (!pgscale_kernel_disk(disks[i].device, &now))
+			continue;
+		reads += now.reads - disks[i].before.reads;
+		ms += now.read_ms - disks[i].before.read_ms;
+		disks[i].before = now;
+	}
+	return reads >= ENOUGH_READS ? (double) ms / reads : -1;
+}

@@ -1,0 +1,415 @@
+/*-------------------------------------------------------------------------
+ *
+ * writeback.c
+ *	  Keeps small what the kernel has yet to write for this cluster.
+ *
+ * What the server writes goes into the kernel's page cache, and by default the
+ * kernel lets gigabytes of it pile up for half a minute.  Whoever then needs the
+ * disk waits until it has gone: a checkpoint's fsync, and behind that every
+ * commit.  This worker has the kernel write all the time instead, so that never
+ * more than pgscale.writeback_cap has yet to be written.
+ *
+ * A round, 20 times a second: see what the server has written into the kernel
+ * (dirty_tracker.c, and file_scan.c for what passes by the buffers), see
+ * what of it has reached the disk, decide how much to ask for
+ * (controller.c), and ask (flush_requests.c).  It takes no lock that others
+ * wait for, and nothing waits for it.
+ *
+ * The server's own checkpoint_flush_after and its likes ask as well, but each
+ * process for what it wrote itself, as soon as that has piled up to a fixed
+ * size, and backends by default never; nobody looks at the sum, at the disk's
+ * queue, or at whether it is of use.
+ *
+ * Failure: if the worker is gone, the kernel does what it does without it.  An
+ * error in a round is logged, what was known is forgotten, and a second later it
+ * begins anew.  A write that failed is raised as the server itself would, by
+ * data_sync_retry.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "base/kernel.h"
+#include "base/pg_compat.h"
+#include "base/worker.h"
+#include "writeback/controller.h"
+#include "writeback/dirty_tracker.h"
+#include "writeback/file_scan.h"
+#include "writeback/flush_requests.h"
+#include "writeback/read_latency.h"
+#include "writeback/shared_state.h"
+#include "writeback/writeback.h"
+
+#define NS_PER_MS		INT64CONST(1000000)
+#define NS_PER_S		INT64CONST(1000000000)
+
+/* Between two rounds: while anything is written, and otherwise. */
+#define WORK_PERIOD_NS	(50 * NS_PER_MS)
+#define IDLE_PERIOD_NS	(200 * NS_PER_MS)
+
+/* Without a round for so long, something is wrong. */
+#define STALLED_MS		5000
+
+#define KB				INT64CONST(1024)
+
+static bool writeback_enabled;
+static int	writeback_cap;		/* kB; -1: to be found */
+static double redirty_limit;
+
+static PgscaleWritebackShare *share = NULL;
+static PgscaleWriteback controller;
+static PgscaleTimer timer;
+static bool on = false;
+static int64 cpu_base;			/* added to the process' CPU time */
+static uint64 files_found = 0;	/* pages, since it was switched on */
+static uint64 counted_written;	/* of what the watch counts, already published */
+static uint64 counted_unseen;
+
+/* for the server's rate */
+static int64 rate_since_ns;
+static uint64 rate_written;
+
+PGDLLEXPORT void pgscale_writeback_main(Datum arg);
+
+PG_FUNCTION_INFO_V1(pgscale_writeback_reset);
+
+static void
+define_gucs(void)
+{
+	DefineCustomBoolVariable("pgscale.writeback",
+							 "Has the kernel write all the time, so that little is left for a checkpoint's fsync.",
+							 NULL,
+							 &writeback_enabled, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.writeback_cap",
+							"The most that the kernel should have yet to write for this cluster.",
+							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
+							&writeback_cap, -1, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomRealVariable("pgscale.writeback_redirty_limit",
+							 "Share of the writes that may hit a page again; above it the kernel is left alone.",
+							 "With 1 it is never left alone.",
+							 &redirty_limit, 0.3, 0, 1,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+static void
+register_workers(void)
+{
+	pgscale_worker_register("pgscale writeback", "pgscale_writeback_main", 0);
+}
+
+static void
+switch_on(int64 now_ns)
+{
+	pgscale_watch_start(now_ns);
+	pgscale_ask_start();
+	pgscale_files_start();
+	pgscale_writeback_decide_start(&controller, now_ns);
+	files_found = counted_written = counted_unseen = 0;
+	rate_since_ns = now_ns;
+	rate_written = 0;
+	on = true;
+}
+
+static void
+switch_off(void)
+{
+	pgscale_watch_stop();
+	pgscale_files_start();
+	share->dirty = share->skipped = 0;
+	on = false;
+}
+
+static int64
+bytes(int64 pages)
+{
+	return pages * BLCKSZ;
+}
+
+static void
+decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
+{
+	if (share->state != state || share->reason != reason || share->decided_at == 0)
+	{
+		share->decided_at = GetCurrentTimestamp();
+		share->decided_ns = pgscale_worker_clock();
+	}
+	share->reason = reason;
+	share->reason_number = number;
+	share->state = state;
+}
+
+static void
+count(const PgscaleAsked *asked)
+{
+	PgscaleWritebackCounts *c = &share->counts;
+
+	c->rounds++;
+	c->written += pgscale_watch.written - counted_written;
+	c->unseen += pgscale_watch.unseen - counted_unseen;
+	counted_written = pgscale_watch.written;
+	counted_unseen = pgscale_watch.unseen;
+	c->requests += asked->requests;
+	c->asked += asked->asked;
+	c->taken += asked->taken;
+	c->backed_off += controller.reason == PGSCALE_WRITEBACK_SLOW_READS;
+}
+
+static void
+measure_server_rate(int64 now_ns)
+{
+	uint64		written = pgscale_watch.written + files_found;
+
+	if (now_ns - rate_since_ns < NS_PER_S)
+		return;
+	share->server_rate = (double) bytes(written - rate_written) * NS_PER_S / (now_ns - rate_since_ns);
+	rate_since_ns = now_ns;
+	rate_written = written;
+}
+
+static void
+publish(int64 skipped)
+{
+	share->dirty = bytes(pgscale_watch.waiting + pgscale_watch.flying);
+	if (share->reset_peak)
+		share->peak = 0;
+	share->reset_peak = false;
+	share->peak = Max(share->peak, share->dirty);
+	share->skipped = bytes(skipped);
+	share->cap = controller.cap;
+	share->window = controller.window;
+	share->disk_rate = controller.disk_rate;
+	share->rewritten = pgscale_watch_rewritten();
+}
+
+/* Is there any use in asking?  If not, why? */
+static bool
+is_possible(PgscaleWritebackReason *obstacle)
+{
+	if (!enableFsync)
+		*obstacle = PGSCALE_WRITEBACK_NO_FSYNC;
+	else if (pgscale_direct_data())
+		*obstacle = PGSCALE_WRITEBACK_DIRECT_IO;
+	else if (!pgscale_kernel_begins_writes("."))
+		*obstacle = PGSCALE_WRITEBACK_OVERLAY;
+	else
+		return true;
+	return false;
+}
+
+/* Returns whether the server writes, or anything is left to write. */
+static bool
+work(int64 now_ns)
+{
+	bool		busy = pgscale_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
+	PgscaleAsked asked;
+	PgscaleWritebackEvidence e;
+	int64		found;
+	int64		skipped;
+	int64		ask;
+
+	found = pgscale_files_round(now_ns);
+	pgscale_ask_look(&asked, now_ns);
+	found += asked.found;
+	files_found += found;
+	share->counts.found += found;
+	skipped = pgscale_ask_skipped(redirty_limit, now_ns);
+
+	e.possible = is_possible(&e.obstacle);
+	e.cap_setting = writeback_cap < 0 ? -1 : writeback_cap * KB;
+	e.redirty_limit = redirty_limit;
+	e.waiting = bytes(pgscale_watch.waiting);
+	e.skipped = bytes(skipped);
+	e.flying = bytes(pgscale_watch.flying);
+	e.tells = asked.tells;
+	e.landed = bytes(asked.landed);
+	e.landing_ms = asked.landing_ms;
+	e.rewritten = pgscale_watch_rewritten();
+	e.read_ms = pgscale_disk_read_ms(now_ns);
+	ask = pgscale_writeback_decide(&controller, &e, now_ns);
+	if (ask > 0)
+	{
+		int64		since = pgscale_worker_clock();
+
+		pgscale_ask(&asked, (ask + BLCKSZ - 1) / BLCKSZ, redirty_limit, now_ns);
+		share->counts.ask_ns += pgscale_worker_clock() - since;
+	}
+
+	decided(controller.state, controller.reason, controller.number);
+	count(&asked);
+	measure_server_rate(now_ns);
+	publish(skipped);
+	return busy || pgscale_watch.waiting + pgscale_watch.flying > 0;
+}
+
+static void
+writeback_round(void)
+{
+	int64		due;
+	int64		expired = pgscale_timer_wait(&timer, &due);
+	int64		now = pgscale_worker_clock();
+	int64		period = 0;
+
+	(void) pgscale_worker_interrupts();
+
+	if (!writeback_enabled)
+	{
+		if (on)
+			switch_off();
+		decided(PGSCALE_WRITEBACK_OFF, PGSCALE_WRITEBACK_IS_OFF, 0);
+	}
+	else
+	{
+		if (!on)
+			switch_on(now);
+		period = timer.period_ns == 0 ? WORK_PERIOD_NS : timer.period_ns;
+		if (expired > 0)
+			period = work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
+	}
+	if (timer.period_ns != period)
+		pgscale_timer_set(&timer, period);
+	share->last_round_ns = pgscale_worker_clock();
+	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+}
+
+static void
+writeback_failed(void)
+{
+	share->counts.errors++;
+	if (on)
+		switch_off();
+	decided(PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_FAILED, 0);
+}
+
+static void
+detach(int code, Datum arg)
+{
+	share->pid = 0;
+}
+
+void
+pgscale_writeback_main(Datum arg)
+{
+	share = pgscale_writeback_share();
+	pgscale_worker_start("PgscaleWritebackMain");
+
+	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
+	before_shmem_exit(detach, (Datum) 0);
+	share->starts++;
+	pgscale_writeback_rebase(true);
+	share->pid = MyProcPid;
+
+	/* The first round decides what the next one waits for. */
+	pgscale_timer_set(&timer, NS_PER_MS);
+	pgscale_worker_rounds(writeback_round, writeback_failed);
+}
+
+/* pgscale.writeback_reset(): counts from now on. */
+Datum
+pgscale_writeback_reset(PG_FUNCTION_ARGS)
+{
+	pgscale_require_preload();
+	pgscale_writeback_rebase(false);
+	PG_RETURN_VOID();
+}
+
+static PgscaleHealthState
+state_of(const PgscaleWritebackShare *s)
+{
+	switch (s->reason)
+	{
+		case PGSCALE_WRITEBACK_IS_OFF:
+			return PGSCALE_HEALTH_OFF;
+		case PGSCALE_WRITEBACK_LEARNING:
+			return PGSCALE_HEALTH_STARTING;
+		case PGSCALE_WRITEBACK_LITTLE:
+			return PGSCALE_HEALTH_IDLE;
+		case PGSCALE_WRITEBACK_OVERLAY:
+		case PGSCALE_WRITEBACK_FAILED:
+			return PGSCALE_HEALTH_BROKEN;
+		default:
+			return s->state == PGSCALE_WRITEBACK_CAPPING ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_STANDING_DOWN;
+	}
+}
+
+/*
+ * While it is of use, it does what these would: sessions need not, and the kernel
+ * has little to collect.
+ */
+#define OF_USE_WHY	"the worker has the kernel write early already"
+
+static const PgscaleClaim of_use_claims[] = {
+	{"backend_flush_after", NULL, false, OF_USE_WHY},
+	{"vm.dirty_background_bytes", NULL, false, OF_USE_WHY},
+	{NULL}
+};
+
+/* And while the kernel saves writes by waiting, these had better not have it write. */
+#define REWRITES_WHY	"it has the kernel write at once what is written again soon"
+
+static const PgscaleClaim rewrites_claims[] = {
+	{"backend_flush_after", "0", true, REWRITES_WHY},
+	{"checkpoint_flush_after", NULL, false, REWRITES_WHY},
+	{"bgwriter_flush_after", NULL, false, REWRITES_WHY},
+	{"vm.dirty_background_bytes", NULL, false, REWRITES_WHY},
+	{NULL}
+};
+
+static const PgscaleClaim *
+claims_of(const PgscaleHealth *health, const PgscaleWritebackShare *s)
+{
+	if (s->reason == PGSCALE_WRITEBACK_REWRITES)
+		return rewrites_claims;
+	if (health->state == PGSCALE_HEALTH_STARTING || health->state == PGSCALE_HEALTH_IDLE ||
+		health->state == PGSCALE_HEALTH_WORKING)
+		return of_use_claims;
+	return NULL;
+}
+
+static void
+health(PgscaleHealth *health)
+{
+	const PgscaleWritebackShare *s;
+
+	if (!pgscale_health_preloaded(health, "pgscale.writeback", false))
+		return;
+
+	/* The worker may know of a reload before this backend does. */
+	s = pgscale_writeback_share();
+	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : !writeback_enabled)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = pgscale_writeback_reason(PGSCALE_WRITEBACK_IS_OFF, 0);
+		health->action = "set pgscale.writeback to on and reload";
+		return;
+	}
+	/* Switched on, its first round ends a moment later. */
+	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_ns, s->decided_ns), STALLED_MS))
+		return;
+	health->state = state_of(s);
+	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
+	health->claims = claims_of(health, s);
+	if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
+		health->action = "put the data directory on a volume of its own";
+	else if (s->reason == PGSCALE_WRITEBACK_REWRITES && pgscale_kernel_buffers_may_grow())
+		health->action = "raise shared_buffers, so that pages which change often stay in them";
+}
+
+const PgscaleModule pgscale_writeback_module = {
+	.name = "writeback",
+	.define_gucs = define_gucs,
+	.shmem_request = pgscale_writeback_share_request,
+	.shmem_startup = pgscale_writeback_share_startup,
+	.register_workers = register_workers,
+	.health = health,
+};
