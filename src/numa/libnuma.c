@@ -22,7 +22,6 @@
 #include "lib/stringinfo.h"
 
 #include "numa/libnuma.h"
-#include "numa/page_nodes.h"
 
 #ifdef PGSCALE_LIBNUMA
 
@@ -143,27 +142,21 @@ pgscale_numalib_move(int count, void **pages, int *nodes, int *answers)
 }
 
 int
-pgscale_numalib_interleave(const PgscaleMapping *mapping, int64 *left)
+pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
 {
 	struct bitmask *allowed = numa_get_mems_allowed();
-	int			nodes[PGSCALE_NUMA_NODES];
-	int			n = 0;
 	int			error = 0;
 
-	*left = 0;
+	*n = 0;
 	for (int node = 0; node < Min(allowed->size, PGSCALE_NUMA_NODES); node++)
 	{
 		if (numa_bitmask_isbitset(allowed, node))
-			nodes[n++] = node;
+			nodes[(*n)++] = node;
 	}
-	if (mbind(mapping->start, mapping->size, MPOL_INTERLEAVE, allowed->maskp, allowed->size + 1, 0) != 0)
+	if (mbind(start, size, MPOL_INTERLEAVE, allowed->maskp, allowed->size + 1, 0) != 0)
 		error = errno;
 	numa_bitmask_free(allowed);
-	if (error != 0 || n == 0)
-		return error;
-
-	*left = pgscale_numalib_deal(mapping, nodes, n);
-	return 0;
+	return error;
 }
 
 int
@@ -237,9 +230,9 @@ pgscale_numalib_move(int count, void **pages, int *nodes, int *answers)
 }
 
 int
-pgscale_numalib_interleave(const PgscaleMapping *mapping, int64 *left)
+pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
 {
-	*left = 0;
+	*n = 0;
 	return ENOSYS;
 }
 

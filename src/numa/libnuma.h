@@ -1,12 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * libnuma.h
- *	  The machine's NUMA nodes, and on which of them memory lies: libnuma, or
- *	  its stub.
+ *	  The machine's NUMA nodes: libnuma, or its stub.
  *
  * What returns an error number returns 0 if it went well.  Unless
- * pgscale_numalib_trouble() returns NULL, nothing else here may be called, but
- * pgscale_numalib_mapping().
+ * pgscale_numalib_trouble() returns NULL, nothing else here may be called.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -45,37 +43,26 @@ extern void pgscale_numalib_node(int node, PgscaleNumaNode *what);
 /* 10 within a node; 0: unknown. */
 extern int	pgscale_numalib_distance(int from, int to);
 
-/* A part of this process' memory that is shared and of one kind. */
-typedef struct PgscaleMapping
-{
-	char	   *start;
-	Size		size;
-	Size		page;			/* of the kernel, or a huge one */
-	bool		huge;			/* of the kernel's pool of huge pages */
-} PgscaleMapping;
-
-/* The one that an address lies in; false if the kernel does not tell. */
-extern bool pgscale_numalib_mapping(const void *address, PgscaleMapping *mapping);
+/*
+ * Has the pages to come of this memory be taken from all nodes in turn that this
+ * process may have memory on.  Returns an error number, and else those nodes.
+ */
+extern int	pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n);
 
 /* The most pages to ask for at once. */
 #define PGSCALE_NUMA_AT_ONCE	1024
 
 /*
- * On which nodes count pages lie, from the one at first on; -1 for those that
- * are not in memory, and are not brought there.  Returns an error number.
- *
- * The kernel does not tell which huge pages are in memory but not in this
- * process' page table.  Those it takes used() to tell of.
+ * The nodes of pages that are in this process' page table; less than 0, an error
+ * number, for others.  Returns an error number.
  */
-extern int	pgscale_numalib_where(const PgscaleMapping *mapping, char *first, int count,
-								  bool (*used) (const char *page, Size size), int *nodes);
+extern int	pgscale_numalib_ask(int count, void **pages, int *nodes);
 
 /*
- * Has the pages of a mapping be taken from all nodes in turn that this process
- * may have memory on: those to come, and those in its page table that no other
- * process has mapped, of which *left could not be moved.  Returns an error number.
+ * Moves pages that no other process has in its page table, each to its node.
+ * Answers are the nodes that they are on then, or less than 0.
  */
-extern int	pgscale_numalib_interleave(const PgscaleMapping *mapping, int64 *left);
+extern int	pgscale_numalib_move(int count, void **pages, int *nodes, int *answers);
 
 /*
  * Binds this process to the CPUs of a node; its memory is taken from there as

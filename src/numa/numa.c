@@ -45,6 +45,7 @@
 #include "base/worker.h"
 #include "numa/libnuma.h"
 #include "numa/numa.h"
+#include "numa/page_nodes.h"
 
 /* Random pages to look at, and between two looks for an interrupt. */
 #define SAMPLE			4096
@@ -153,7 +154,7 @@ look(const PgscaleMapping *mapping, char *first, int count, Places *places)
 {
 	const char *end = BufferBlocks + (Size) NBuffers * BLCKSZ;
 	int			nodes[PGSCALE_NUMA_AT_ONCE];
-	const int	error = pgscale_numalib_where(mapping, first, count, buffers_used, nodes);
+	const int	error = pgscale_numa_where(mapping, first, count, buffers_used, nodes);
 
 	if (error != 0)
 	{
@@ -223,7 +224,7 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 				 errmsg("whether to look at everything must not be null"),
 				 errhint("Without an argument a sample is looked at.")));
 	require_numa();
-	if (!pgscale_numalib_mapping(BufferBlocks, &mapping))
+	if (!pgscale_numa_mapping(BufferBlocks, &mapping))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the kernel does not tell how shared memory is mapped"),
@@ -301,8 +302,8 @@ interleave_shared_memory(void)
 	if (pgscale_numalib_trouble(&action) || pgscale_numalib_allowed() < 2)
 		return;					/* health says so */
 
-	if (pgscale_numalib_mapping(BufferBlocks, &mapping))
-		interleave_error = pgscale_numalib_interleave(&mapping, &left);
+	if (pgscale_numa_mapping(BufferBlocks, &mapping))
+		interleave_error = pgscale_numa_interleave(&mapping, &left);
 	else
 		interleave_error = ENOENT;
 	interleaved = interleave_error == 0;

@@ -46,7 +46,7 @@
  * file.
  */
 bool
-pgscale_numalib_mapping(const void *address, PgscaleMapping *mapping)
+pgscale_numa_mapping(const void *address, PgscaleMapping *mapping)
 {
 	const uintptr_t at = (uintptr_t) address;
 	FILE	   *file = AllocateFile("/proc/self/smaps", "r");
@@ -152,8 +152,8 @@ ask(const PgscaleMapping *mapping, char *view, int count, const unsigned char *t
 }
 
 int
-pgscale_numalib_where(const PgscaleMapping *mapping, char *first, int count,
-					  bool (*used) (const char *page, Size size), int *nodes)
+pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
+				   bool (*used) (const char *page, Size size), int *nodes)
 {
 	unsigned char there[PGSCALE_NUMA_AT_ONCE];
 	const Size	length = count * mapping->page;
@@ -187,11 +187,14 @@ unused(const char *page, Size size)
 }
 
 /*
+ * Moves what is in memory of a mapping to these nodes in turn.  Returns how many
+ * pages are not where they should be.
+ *
  * A policy of interleaving, once set, does not move what is there, even if it is
  * asked to (MPOL_MF_MOVE): a page on any of the nodes is taken to follow it.
  */
-int64
-pgscale_numalib_deal(const PgscaleMapping *mapping, int *nodes, int n)
+static int64
+deal(const PgscaleMapping *mapping, int *nodes, int n)
 {
 	const int64 pages = mapping->size / mapping->page;
 	int64		left = 0;
@@ -226,4 +229,15 @@ pgscale_numalib_deal(const PgscaleMapping *mapping, int *nodes, int n)
 		}
 	}
 	return left;
+}
+
+int
+pgscale_numa_interleave(const PgscaleMapping *mapping, int64 *left)
+{
+	int			nodes[PGSCALE_NUMA_NODES];
+	int			n;
+	const int	error = pgscale_numalib_interleave(mapping->start, mapping->size, nodes, &n);
+
+	*left = error != 0 || n == 0 ? 0 : deal(mapping, nodes, n);
+	return error;
 }

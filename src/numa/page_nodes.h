@@ -1,8 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * page_nodes.h
- *	  Between libnuma.c, which calls libnuma, and page_nodes.c, which knows
- *	  what of a mapping is in memory.
+ *	  On which node a page of shared memory lies, and moving it.
+ *
+ * What returns an error number returns 0 if it went well.  But for
+ * pgscale_numa_mapping(), what is here may be called where libnuma.h may.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -15,22 +17,34 @@
 
 #include "numa/libnuma.h"
 
-/*
- * The nodes of pages that are in this process' page table; less than 0, an error
- * number, for others.  Returns an error number.
- */
-extern int	pgscale_numalib_ask(int count, void **pages, int *nodes);
+/* A part of this process' memory that is shared and of one kind. */
+typedef struct PgscaleMapping
+{
+	char	   *start;
+	Size		size;
+	Size		page;			/* of the kernel, or a huge one */
+	bool		huge;			/* of the kernel's pool of huge pages */
+} PgscaleMapping;
+
+/* The one that an address lies in; false if the kernel does not tell. */
+extern bool pgscale_numa_mapping(const void *address, PgscaleMapping *mapping);
 
 /*
- * Moves pages that no other process has in its page table, each to its node.
- * Answers are the nodes that they are on then, or less than 0.
+ * On which nodes count pages lie, from the one at first on, and at most
+ * PGSCALE_NUMA_AT_ONCE of them; -1 for those that are not in memory, and are not
+ * brought there.  Returns an error number.
+ *
+ * The kernel does not tell which huge pages are in memory but not in this
+ * process' page table.  Those it takes used() to tell of.
  */
-extern int	pgscale_numalib_move(int count, void **pages, int *nodes, int *answers);
+extern int	pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
+							   bool (*used) (const char *page, Size size), int *nodes);
 
 /*
- * Moves what is in memory of a mapping to these nodes in turn.  Returns how many
- * pages are not where they should be.
+ * Has the pages of a mapping be taken from all nodes in turn that this process
+ * may have memory on: those to come, and those in its page table that no other
+ * process has mapped, of which *left could not be moved.  Returns an error number.
  */
-extern int64 pgscale_numalib_deal(const PgscaleMapping *mapping, int *nodes, int n);
+extern int	pgscale_numa_interleave(const PgscaleMapping *mapping, int64 *left);
 
 #endif							/* PGSCALE_NUMA_PAGE_NODES_H */
