@@ -33,13 +33,13 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "pgscale.h"
 
 /* How long a worker may take to start. */
 #define STARTING_MS		5000
 
-#define NS_PER_MS		INT64CONST(1000000)
 
 PG_FUNCTION_INFO_V1(pgscale_health);
 

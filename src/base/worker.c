@@ -2,7 +2,7 @@
  *
  * worker.c
  *	  What pgscale's background workers have in common: registration, start,
- *	  the requests every round must serve, and a timer that does not drift.
+ *	  and the requests every round must serve.
  *
  * A worker connects to no database, yet it does connect
  * (BackgroundWorkerInitializeConnection): only then does it take part in
@@ -20,25 +20,11 @@
  * (pgscale_worker_rounds) go on after them, as bgwriter does.  The postmaster's
  * death ends a worker at its next wait.
  *
- * The timer sleeps until an absolute time, in plain clock_nanosleep().  A wait
- * for the latch counts whole milliseconds from the call, so it can neither keep
- * a schedule of 1 ms nor one that does not drift; and together with a timerfd,
- * which could, it takes half as much again of a tick's cost, nearly all of
- * which is code that the cache has forgotten since the tick before.  Signals
- * end the sleep; what arrives just before it, and a latch that another process
- * sets, waits until it ends.  So it only ever is the last milliseconds: before
- * those, it is the latch that is waited for.
- *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "access/xact.h"
 #include "pgstat.h"
@@ -50,7 +36,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/pmsignal.h"
 #include "storage/sinval.h"
 #include "storage/smgr.h"
 #include "tcop/tcopprot.h"
@@ -61,10 +46,9 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "base/worker.h"
-
-#define NS_PER_MS	INT64CONST(1000000)
-#define NS_PER_S	INT64CONST(1000000000)
 
 /* Seconds before the postmaster starts a worker that ended again. */
 #define RESTART_DELAY_S 1
@@ -72,35 +56,13 @@
 /* Milliseconds between an error and the next round. */
 #define ERROR_DELAY_MS	1000
 
-/* The least that Linux grants. */
-#define SHORT_SLICE_NS	100000
-
 /*
  * How often to look for what must be done now and then, but not at every
  * tick.
  */
 #define CHORES_PERIOD_NS	NS_PER_S
 
-/* Up to the first, sleep; of longer waits, leave the second to a sleep. */
-#define SLEEP_MAX_NS	(20 * NS_PER_MS)
-#define SLEEP_LAST_NS	(5 * NS_PER_MS)
-
 void		(*pgscale_worker_started) (void) = NULL;
-
-static uint32 wait_event = 0;
-
-/* The kernel's struct sched_attr, which older C libraries do not declare. */
-typedef struct SchedAttr
-{
-	uint32		size;
-	uint32		policy;
-	uint64		flags;
-	int32		nice;
-	uint32		priority;
-	uint64		runtime;
-	uint64		deadline;
-	uint64		period;
-} SchedAttr;
 
 static void
 describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
@@ -147,7 +109,7 @@ pgscale_worker_start(const char *wait_event_name)
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	wait_event = pgscale_wait_event_new(wait_event_name);
+	pgscale_timer_wait_event(pgscale_wait_event_new(wait_event_name));
 
 	if (pgscale_worker_started)
 		pgscale_worker_started();
@@ -267,113 +229,9 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 		round();
 }
 
-static int64
-read_clock(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
-
-int64
-pgscale_worker_clock(void)
-{
-	return read_clock(CLOCK_MONOTONIC);
-}
-
-int64
-pgscale_worker_cpu_time(void)
-{
-	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-/*
- * Asks the kernel to wake this process when it is due: timers are served up to
- * 50 us late for others' sake, and a process with a short time slice (Linux
- * 6.12) is let in before those with longer ones, which suits one that runs for
- * microseconds.  Neither takes a privilege or gives it more of the CPU.
- */
-static void
-ask_for_punctuality(void)
-{
-	SchedAttr	attr = {.size = sizeof(attr)};
-
-	(void) prctl(PR_SET_TIMERSLACK, 1);
-	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) != 0)
-		return;
-	attr.runtime = SHORT_SLICE_NS;
-	(void) syscall(SYS_sched_setattr, 0, &attr, 0);
-}
-
-void
-pgscale_timer_set(PgscaleTimer *timer, int64 period_ns)
-{
-	timer->period_ns = period_ns;
-	timer->next_ns = pgscale_worker_clock() + period_ns;
-	ask_for_punctuality();
-}
-
-/* Wait for the latch, for at most so many milliseconds if that is not -1. */
-static void
-wait_for_latch(long timeout_ms)
-{
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout_ms >= 0 ? WL_TIMEOUT : 0),
-					 timeout_ms, wait_event);
-}
-
 void
 pgscale_worker_wait(long timeout_ms)
 {
-	wait_for_latch(timeout_ms);
+	pgscale_timer_wait_latch(timeout_ms);
 	ResetLatch(MyLatch);
-}
-
-static void
-sleep_until(int64 ns)
-{
-	struct timespec until = {.tv_sec = ns / NS_PER_S,.tv_nsec = ns % NS_PER_S};
-
-	if (!PostmasterIsAlive())
-		proc_exit(1);
-	pgstat_report_wait_start(wait_event);
-	(void) clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-	pgstat_report_wait_end();
-}
-
-int64
-pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
-{
-	int64		left = timer->next_ns - pgscale_worker_clock();
-	int64		expired;
-
-	if (MyLatch->is_set)
-	{
-		ResetLatch(MyLatch);
-		return 0;
-	}
-
-	if (timer->period_ns == 0)
-	{
-		wait_for_latch(-1);
-		return 0;
-	}
-	if (left > SLEEP_MAX_NS)
-	{
-		wait_for_latch((left - SLEEP_LAST_NS) / NS_PER_MS);
-		return 0;
-	}
-	if (left > 0)
-	{
-		sleep_until(timer->next_ns);
-		left = timer->next_ns - pgscale_worker_clock();
-		if (left > 0)
-			return 0;			/* a signal */
-	}
-
-	expired = -left / timer->period_ns + 1;
-	*due = timer->next_ns;
-	timer->next_ns += expired * timer->period_ns;
-	return expired;
 }

@@ -12,7 +12,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "postmaster/bgworker.h"
 
 /* Registers a worker that runs function(arg), from consistency on, for ever. */
@@ -49,31 +48,5 @@ extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
 
 /* Wait for a request to serve, or for so many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);
-
-/* Nanoseconds of CLOCK_MONOTONIC. */
-extern int64 pgscale_worker_clock(void);
-
-/* CPU time of this process, nanoseconds. */
-extern int64 pgscale_worker_cpu_time(void);
-
-/*
- * A timer that expires at start + n * period, however late its expirations
- * are noticed.
- */
-typedef struct PgscaleTimer
-{
-	int64		period_ns;		/* 0 if stopped */
-	int64		next_ns;		/* when it expires next, by the clock above */
-} PgscaleTimer;
-
-/* Start it anew, with the first expiration a period from now; 0 stops it. */
-extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
-
-/*
- * Wait for the next expiration, or for a request to serve.  Returns how many
- * periods expired since the last call (0: there may be a request) and, if any
- * did, in *due when the first of them was due.
- */
-extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 
 #endif							/* PGSCALE_BASE_WORKER_H */

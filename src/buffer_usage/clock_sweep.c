@@ -32,7 +32,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "base/worker.h"
+#include "base/timer.h"
 #include "buffer_usage/clock_sweep.h"
 #include "pgscale.h"
 

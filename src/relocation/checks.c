@@ -38,6 +38,7 @@
 
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/units.h"
 #include "relocation/catalog_text.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
@@ -45,7 +46,6 @@
 /* Of what is asked for, in fifths. */
 #define ROOM_FIFTHS		6
 
-#define MB				(INT64CONST(1024) * 1024)
 
 Oid
 pgscale_tablespace_of(Oid relation)
@@ -274,7 +274,7 @@ check_room(const char *what, int64 room, int64 needed)
 		ereport(ERROR,
 				(errcode(ERRCODE_DISK_FULL),
 				 errmsg("not enough free space %s: " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
-						what, room / MB, (needed + MB - 1) / MB),
+						what, room / PGSCALE_MB, (needed + PGSCALE_MB - 1) / PGSCALE_MB),
 				 errdetail("A move needs 1.2 times the size in the tablespace, and once the size for its WAL."),
 				 errhint("Make room, or move less at a time.")));
 }
@@ -325,6 +325,6 @@ pgscale_relocation_obstacle(Oid table)
 		obstacle = pgscale_relocation_text("SELECT pg_catalog.format('standby %s is %s behind', application_name, pg_catalog.pg_size_pretty(lag)) FROM ("
 										   " SELECT application_name, pg_catalog.pg_current_wal_lsn() - replay_lsn AS lag"
 										   " FROM pg_catalog.pg_stat_replication) t WHERE lag > $2 ORDER BY lag DESC LIMIT 1",
-										   table, pgscale_relocation_max_lag * MB);
+										   table, pgscale_relocation_max_lag * PGSCALE_MB);
 	return obstacle;
 }

@@ -43,6 +43,8 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "base/worker.h"
 #include "relocation/flush.h"
 #include "relocation/launcher.h"
@@ -68,7 +70,6 @@
 #define WAY_MS		250
 #define CLEAN_UP_MS 2000
 
-#define NS_PER_MS	INT64CONST(1000000)
 
 static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
 static Oid	databases[PGSCALE_RELOCATION_SLOTS];

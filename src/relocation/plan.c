@@ -59,10 +59,10 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "relocation/checks.h"
 
-#define NS_IN_MS			INT64CONST(1000000)
 #define NS_IN_S			1e9
 
 /* How often to look for what is built, as long as the window lasts. */
@@ -74,7 +74,7 @@
  */
 #define LEAST_GAIN_MS		10.0
 
-#define MAX_WINDOW_US		USECS_PER_DAY
+#define MAX_WINDOW_MS		(SECS_PER_DAY * 1000)
 
 PG_FUNCTION_INFO_V1(pgscale_relocation_plan);
 
@@ -252,18 +252,18 @@ raise_null(const char *argument, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* In milliseconds; a month is one of 30 days, and too long anyway. */
+/* In milliseconds. */
 static int64
 window_of(const Interval *interval)
 {
-	const double us = interval->time + (double) USECS_PER_DAY * (interval->day + 30.0 * interval->month);
+	const double ms = pgscale_interval_ms(interval);
 
-	if (us < 1000 || us > MAX_WINDOW_US)
+	if (ms < 1 || ms > MAX_WINDOW_MS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("duration must be from a millisecond to a day"),
 				 errhint("Name a time in which the server does its usual work, such as interval '1 minute'.")));
-	return us / 1000;
+	return (int64) ms;
 }
 
 /* Runs a query, which must have an answer; from then on SPI_tuptable is that. */
@@ -329,7 +329,7 @@ watch(int64 until)
 	while ((left = until - pgscale_worker_clock()) > 0)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(left / NS_IN_MS + 1, LOOK_MS), PG_WAIT_EXTENSION);
+						 Min(left / NS_PER_MS + 1, LOOK_MS), PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		built = look_for_built(built);
@@ -403,7 +403,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 	SPI_connect();
 	there = latency_there(PG_GETARG_DATUM(0), &spread, &device);
 	look(&first);
-	built = watch(first.at + window_ms * NS_IN_MS);
+	built = watch(first.at + window_ms * NS_PER_MS);
 	look(&second);
 	if (first.reset != second.reset)
 		ereport(ERROR,

@@ -26,7 +26,6 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
-#include "base/worker.h"
 #include "relocation/launcher.h"
 #include "relocation/open_jobs.h"
 #include "relocation/relocation.h"

@@ -45,7 +45,8 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "relocation/catalog_text.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
@@ -58,8 +59,6 @@
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
 
-#define MB			(1024.0 * 1024)
-#define NS_PER_MS	INT64CONST(1000000)
 
 PG_FUNCTION_INFO_V1(pgscale_relocate_index);
 PG_FUNCTION_INFO_V1(pgscale_relocate_indexes);
@@ -382,13 +381,13 @@ copy_rate(Oid source, Oid target)
 static void
 announce(PgscaleJob *job, double rate)
 {
-	double		mb = (double) size_of(job->relation) / MB;
+	double		mb = (double) size_of(job->relation) / PGSCALE_MB;
 
-	job->block_ms = rate > 0 ? mb * MB / rate * 1000 : -1;
+	job->block_ms = rate > 0 ? mb * PGSCALE_MB / rate * 1000 : -1;
 	if (rate > 0)
 		ereport(NOTICE,
 				(errmsg("all use of \"%s\" will wait for about %.1f s: %.0f MB at %.0f MB/s",
-						get_rel_name(job->relation), job->block_ms / 1000, mb, rate / MB),
+						get_rel_name(job->relation), job->block_ms / 1000, mb, rate / PGSCALE_MB),
 				 errdetail("The rate is what direct reads of one disk and direct writes of the other give now; "
 						   "the WAL of the move comes on top.")));
 	else
@@ -433,7 +432,7 @@ move_tables(FunctionCallInfo fcinfo, List *tables, Oid target, int lock_timeout_
 static int
 milliseconds(const Interval *interval, const char *parameter)
 {
-	double		ms = interval->time / 1000.0 + (interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	const double ms = pgscale_interval_ms(interval);
 
 	if (ms < 1 || ms > INT_MAX)
 		ereport(ERROR,

@@ -25,7 +25,8 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "relocation/shared_state.h"
 
 #define LOCK_TRANCHE	"pgscale relocation"
@@ -36,7 +37,6 @@
 /* When to look again after a worker that ended without a word. */
 #define AGAIN_MS		5000
 
-#define NS_PER_MS		INT64CONST(1000000)
 
 typedef struct Slot
 {

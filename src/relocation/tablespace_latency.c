@@ -60,16 +60,15 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "relocation/tablespace_latency.h"
 
-#define MB						(1024 * 1024)
-#define NS_IN_MS				1e6
 #define NS_IN_S				1e9
 
 /* Files worth reading, and how much of them is enough. */
-#define MIN_FILE_BYTES			MB
-#define ENOUGH_BYTES			(16 * MB)
+#define MIN_FILE_BYTES			PGSCALE_MB
+#define ENOUGH_BYTES			(16 * PGSCALE_MB)
 #define MAX_FILES				10000
 #define MAX_LOOKS				50000
 #define MAX_LOOK_S				1
@@ -82,21 +81,21 @@
 #define MIN_READS				64
 #define MAX_READS				256
 #define MAX_READ_S				3
-#define MAX_SEQUENTIAL_BYTES	(32 * MB)
+#define MAX_SEQUENTIAL_BYTES	(32 * PGSCALE_MB)
 #define MAX_SEQUENTIAL_S		1
 
 /* In a round: a pick may hit a hole, a page twice, or a file that is gone. */
 #define MAX_PICKS				(8 * MAX_READS / ROUNDS)
 
-#define PIECE_BYTES				MB
+#define PIECE_BYTES				PGSCALE_MB
 
-#define TEMPORARY_BYTES			(64 * MB)
+#define TEMPORARY_BYTES			(64 * PGSCALE_MB)
 #define MAX_TEMPORARY_S			3
 
 /* Nobody else's write shall fail for ours: so much more must be free. */
 #define SPARE_FACTOR			4
 
-#define RATE_BYTES				(32 * MB)
+#define RATE_BYTES				(32 * PGSCALE_MB)
 #define MAX_RATE_S				1
 
 /* Any device's and file system's blocks divide it. */
@@ -317,12 +316,12 @@ write_temporary(ProbeFiles *files, Oid tablespace, const char *folder, int64 byt
 	if (statvfs(folder, &fs) == 0 && fs.f_bavail * (double) fs.f_frsize < SPARE_FACTOR * (double) bytes)
 	{
 		files->problem = psprintf("less than %d MB are free, too little for a file of %d MB",
-								  (int) (SPARE_FACTOR * bytes / MB), (int) (bytes / MB));
+								  (int) (SPARE_FACTOR * bytes / PGSCALE_MB), (int) (bytes / PGSCALE_MB));
 		return 0;
 	}
 	if (temp_file_limit >= 0 && temp_file_limit * INT64CONST(1024) < bytes)
 	{
-		files->problem = psprintf("temp_file_limit does not allow a file of %d MB", (int) (bytes / MB));
+		files->problem = psprintf("temp_file_limit does not allow a file of %d MB", (int) (bytes / PGSCALE_MB));
 		return 0;
 	}
 	files->temporary = open_temporary(tablespace);
@@ -516,7 +515,7 @@ suggested_cost(double read_ms, double sequential_bytes_per_s)
 static double
 mean_ms(const Round *round)
 {
-	return round->sum_ns / NS_IN_MS / round->reads;
+	return (double) round->sum_ns / NS_PER_MS / round->reads;
 }
 
 static double
@@ -561,7 +560,7 @@ sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
 		return;
 	probe->reads = all.reads;
 	probe->read_ms = mean_ms(&all);
-	probe->max_ms = all.max_ns / NS_IN_MS;
+	probe->max_ms = (double) all.max_ns / NS_PER_MS;
 	probe->spread = slowest / fastest;
 	if (all.sequential_ns > 0)
 		probe->sequential_bytes_per_s = rate(&all);
@@ -683,7 +682,7 @@ put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 	values[2] = Float8GetDatum(probe.read_ms);
 	values[3] = Float8GetDatum(probe.max_ms);
 	values[4] = Float8GetDatum(probe.spread);
-	values[5] = Float8GetDatum(probe.sequential_bytes_per_s / MB);
+	values[5] = Float8GetDatum(probe.sequential_bytes_per_s / PGSCALE_MB);
 	nulls[2] = nulls[3] = nulls[4] = !known;
 	nulls[5] = probe.sequential_bytes_per_s == 0;
 	values[6] = Float8GetDatum(probe.random_page_cost);

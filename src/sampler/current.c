@@ -18,7 +18,8 @@
 #include "utils/builtins.h"
 
 #include "base/pg_compat.h"
-#include "base/procs.h"
+#include "base/processes.h"
+#include "base/wait_events.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sampler_current);
 

@@ -24,6 +24,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/history.h"
 #include "sampler/worker_types.h"

@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 
 extern Size pgscale_history_size(int capacity);
 extern void pgscale_history_startup(int capacity);

@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 
 extern Size pgscale_nested_size(void);
 extern void pgscale_nested_startup(void);

@@ -28,11 +28,12 @@
 #include "utils/memutils.h"
 
 #include "base/server_counters.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "pgscale.h"
 #include "sampler/observers.h"
 
-#define OBSERVE_NS		INT64CONST(1000000000)
+#define OBSERVE_NS		NS_PER_S
 
 /* A longer one is of a sampler that was held up. */
 #define OBSERVE_MAX_NS	(3 * OBSERVE_NS)

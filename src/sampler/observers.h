@@ -14,7 +14,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 
 /* In the sampler: first, and when it has not looked for a while. */
 extern void pgscale_observe_begin(void);

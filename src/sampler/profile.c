@@ -47,7 +47,9 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/profile.h"
 #include "sampler/worker_types.h"
@@ -67,7 +69,7 @@
 /* A tick lasts microseconds; a reader gives up on a stopped writer. */
 #define READ_SPINS		1000
 #define READ_SLEEP_US	100
-#define READ_LIMIT_NS	INT64CONST(1000000000)
+#define READ_LIMIT_NS	NS_PER_S
 
 typedef struct Chunk
 {

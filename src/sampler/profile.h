@@ -14,7 +14,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 
 /* The largest setting, and how many rows more there may be for what was evicted. */
 #define PGSCALE_PROFILE_MAX		1000000

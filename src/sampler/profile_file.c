@@ -30,6 +30,7 @@
 #include "storage/fd.h"
 
 #include "base/pg_compat.h"
+#include "base/wait_events.h"
 #include "sampler/profile.h"
 #include "sampler/profile_file.h"
 #include "sampler/worker_types.h"

@@ -4,7 +4,7 @@
  *	  The wait-event sampler: a background worker that on every tick reads
  *	  what each process of the server waits for, and whom for.
  *
- * A tick reads all processes' slots without a lock (base/procs.c) and adds what it
+ * A tick reads all processes' slots without a lock (base/processes.c) and adds what it
  * sees to the profile (profile.c), to the ring of single samples
  * (history.c) and to the timeline (timeline.c).  All three are
  * shared memory of fixed size, written by this process alone and read without
@@ -52,7 +52,10 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/procs.h"
+#include "base/processes.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/wait_events.h"
 #include "base/worker.h"
 #include "sampler/history.h"
 #include "sampler/nested_queries.h"
@@ -64,8 +67,6 @@
 #include "sampler/timeline.h"
 #include "sampler/worker_types.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* How many different waits of one statement are parked. */
 #define MAX_PARKED		4

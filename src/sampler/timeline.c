@@ -28,7 +28,8 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/procs.h"
+#include "base/processes.h"
+#include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/timeline.h"
 

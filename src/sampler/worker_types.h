@@ -14,7 +14,7 @@
 
 #include "postmaster/bgworker.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 
 typedef char PgscaleTypeName[BGW_MAXLEN];
 

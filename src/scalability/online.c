@@ -48,7 +48,7 @@
 
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
-#include "base/worker.h"
+#include "base/timer.h"
 #include "scalability/scalability.h"
 #include "scalability/usl_functions.h"
 

@@ -22,9 +22,9 @@
  */
 #include "postgres.h"
 
+#include "base/units.h"
 #include "sweeper/controller.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* How long to gather evidence before judging. */
 #define WATCH_NS		(2 * NS_PER_S)

@@ -48,13 +48,13 @@
 #include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "sweeper/policies/policy.h"
 #include "sweeper/scan.h"
 #include "sweeper/settings.h"
 #include "sweeper/write_combining.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
 
 /* Buffers to look at in one tick, and for how long. */
 #define SCAN_MAX		65536

@@ -42,8 +42,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/procs.h"
+#include "base/processes.h"
 #include "base/shared_buffers.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
 #include "sweeper/scan.h"
@@ -51,8 +53,6 @@
 #include "sweeper/shared_state.h"
 #include "sweeper/sweeper.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* Between two ticks: while the sweep works, and otherwise. */
 #define WORK_PERIOD_NS	(4 * NS_PER_MS)

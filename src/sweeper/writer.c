@@ -40,11 +40,12 @@
 #include "storage/ipc.h"
 
 #include "base/shared_buffers.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/settings.h"
 #include "sweeper/shared_state.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* How long to wait for a run at most; the sweep sets the latch. */
 #define WAIT_MS			1000

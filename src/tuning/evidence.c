@@ -39,12 +39,13 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
-#include "base/procs.h"
+#include "base/processes.h"
 #include "base/shared_buffers.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/wait_events.h"
 #include "tuning/evidence.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
 
 /* How many locks of other extensions to look through for a name. */
 #define EXTENSIONS_LOCKS	64

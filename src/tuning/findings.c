@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "base/units.h"
 #include "pgscale.h"
 #include "tuning/findings.h"
 

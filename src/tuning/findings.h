@@ -15,10 +15,6 @@
 
 #include "tuning/rules/rule_table.h"
 
-#define PGSCALE_KB		INT64CONST(1024)
-#define PGSCALE_MB		(1024 * PGSCALE_KB)
-#define PGSCALE_GB		(1024 * PGSCALE_MB)
-
 /*
  * No rule advises for less of the sessions' time than this: runs of the same load
  * differ by as much.

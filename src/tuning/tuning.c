@@ -20,6 +20,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "base/units.h"
 #include "tuning/changes/drop_notice.h"
 #include "tuning/evidence.h"
 #include "tuning/tuning.h"
@@ -33,17 +34,14 @@ int64
 pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
 {
 	const char *hint = "Evidence is kept for an hour; without an argument it is that of the last 10 minutes.";
-	const Interval *interval;
-	double		ms;				/* years may overflow an integer */
+	double		ms;
 
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("the duration must not be null"),
 				 errhint("%s", hint)));
-	interval = PG_GETARG_INTERVAL_P(argument);
-	ms = interval->time / 1000.0 +
-		(interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	ms = pgscale_interval_ms(PG_GETARG_INTERVAL_P(argument));
 	if (!(ms > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

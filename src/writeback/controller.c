@@ -29,22 +29,20 @@
  */
 #include "postgres.h"
 
+#include "base/units.h"
 #include "writeback/controller.h"
 #include "writeback/dirty_tracker.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
-#define KB				INT64CONST(1024)
-#define MB				(1024 * KB)
 
 /* The cap that is found: so much of the disk's time, within these bounds. */
 #define CAP_S			0.25
-#define CAP_MIN			(8 * MB)
-#define CAP_MAX			(256 * MB)
-#define CAP_UNKNOWN		(32 * MB)
+#define CAP_MIN			(8 * PGSCALE_MB)
+#define CAP_MAX			(256 * PGSCALE_MB)
+#define CAP_UNKNOWN		(32 * PGSCALE_MB)
 
-#define WINDOW_MIN		(512 * KB)
-#define WINDOW_START	(4 * MB)
-#define WINDOW_MAX		(64 * MB)
+#define WINDOW_MIN		(512 * PGSCALE_KB)
+#define WINDOW_START	(4 * PGSCALE_MB)
+#define WINDOW_MAX		(64 * PGSCALE_MB)
 
 /* What takes longer to reach the disk has queued for too long. */
 #define LANDING_MS		100.0

@@ -47,10 +47,10 @@
 #include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "writeback/dirty_tracker.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* Headers to read in a round in any case: 0.3 ms. */
 #define ROUND_BUFFERS	131072

@@ -35,11 +35,11 @@
 
 #include "base/kernel.h"
 #include "base/relation_files.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "writeback/dirty_tracker.h"
 #include "writeback/file_scan.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
 
 #define ROUND_FILES		256
 

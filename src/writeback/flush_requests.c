@@ -35,13 +35,12 @@
 #include "base/kernel.h"
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"
-#include "base/worker.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "writeback/dirty_tracker.h"
 #include "writeback/flush_requests.h"
 #include "writeback/read_latency.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-#define NS_PER_S		INT64CONST(1000000000)
 
 /*
  * Pieces in flight, and how long to look at them in a round; that takes a look

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 
 #include "base/kernel.h"
+#include "base/units.h"
 #include "writeback/read_latency.h"
 
-#define NS_PER_S		INT64CONST(1000000000)
 
 #define MAX_DISKS		16
 

@@ -40,6 +40,8 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "base/worker.h"
 #include "writeback/controller.h"
 #include "writeback/dirty_tracker.h"
@@ -49,8 +51,6 @@
 #include "writeback/shared_state.h"
 #include "writeback/writeback.h"
 
-#define NS_PER_MS		INT64CONST(1000000)
-#define NS_PER_S		INT64CONST(1000000000)
 
 /* Between two rounds: while anything is written, and otherwise. */
 #define WORK_PERIOD_NS	(50 * NS_PER_MS)
@@ -59,7 +59,6 @@
 /* Without a round for so long, something is wrong. */
 #define STALLED_MS		5000
 
-#define KB				INT64CONST(1024)
 
 static bool writeback_enabled;
 static int	writeback_cap;		/* kB; -1: to be found */
@@ -226,7 +225,7 @@ work(int64 now_ns)
 	skipped = pgscale_ask_skipped(redirty_limit, now_ns);
 
 	e.possible = is_possible(&e.obstacle);
-	e.cap_setting = writeback_cap < 0 ? -1 : writeback_cap * KB;
+	e.cap_setting = writeback_cap < 0 ? -1 : writeback_cap * PGSCALE_KB;
 	e.redirty_limit = redirty_limit;
 	e.waiting = bytes(pgscale_watch.waiting);
 	e.skipped = bytes(skipped);

@@ -41,6 +41,7 @@
 #include "base/kernel.h"
 #include "base/own_table.h"
 #include "base/pg_compat.h"
+#include "base/units.h"
 #include "tuning/changes/start_check.h"
 
 /* The least that the server's structures take of shared memory. */
@@ -48,7 +49,6 @@
 #define BYTES_PER_LOCK		300
 #define BYTES_PER_BACKEND	1000
 
-#define MB					(1024 * 1024)
 
 static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
 
@@ -261,7 +261,7 @@ bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
 	return (double) value(change, "shared_buffers") * BYTES_PER_BUFFER +
 		(double) Max(value(change, "wal_buffers"), 0) * XLOG_BLCKSZ +
 		backends * (BYTES_PER_BACKEND + (double) value(change, "max_locks_per_transaction") * BYTES_PER_LOCK) +
-		(double) value(change, "min_dynamic_shared_memory") * MB;
+		(double) value(change, "min_dynamic_shared_memory") * PGSCALE_MB;
 }
 
 static int64
@@ -273,13 +273,13 @@ running_of(const Change *change, const char *name)
 static char *
 pretty(double bytes)
 {
-	return bytes < 10.0 * 1024 * MB ? psprintf("%.0f MB", bytes / MB) : psprintf("%.0f GB", bytes / MB / 1024);
+	return bytes < 10.0 * 1024 * PGSCALE_MB ? psprintf("%.0f MB", bytes / PGSCALE_MB) : psprintf("%.0f GB", bytes / PGSCALE_MB / 1024);
 }
 
 static void
 check_memory(const Change *change)
 {
-	double		has = (double) running("shared_memory_size") * MB;
+	double		has = (double) running("shared_memory_size") * PGSCALE_MB;
 	double		needs;
 	int64		ram = pgscale_kernel_ram();
 	char		mode[8];

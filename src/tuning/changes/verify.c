@@ -37,6 +37,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/units.h"
 #include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/journal.h"
@@ -199,9 +200,7 @@ typedef struct Windows
 static int64
 duration_ms(FunctionCallInfo fcinfo)
 {
-	const Interval *interval = PG_GETARG_INTERVAL_P(1);
-	double		ms = interval->time / 1000.0 +
-		(interval->day + interval->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	const double ms = pgscale_interval_ms(PG_GETARG_INTERVAL_P(1));
 
 	if (!(ms >= LEAST_MS && ms <= WINDOW_MS))
 		ereport(ERROR,

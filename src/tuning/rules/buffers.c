@@ -17,6 +17,7 @@
 
 #include "base/kernel.h"
 #include "base/shared_buffers.h"
+#include "base/units.h"
 #include "tuning/findings.h"
 
 /* Headers to look at: enough for a share to within a per cent. */

@@ -19,6 +19,7 @@
 
 #include "postmaster/bgwriter.h"
 
+#include "base/units.h"
 #include "tuning/findings.h"
 
 /*

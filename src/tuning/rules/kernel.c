@@ -17,6 +17,7 @@
 #include "utils/guc.h"
 
 #include "base/kernel.h"
+#include "base/units.h"
 #include "tuning/findings.h"
 #include "tuning/rule_query.h"
 

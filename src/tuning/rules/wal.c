@@ -15,6 +15,7 @@
 #include "access/xlog.h"
 #include "postmaster/bgwriter.h"
 
+#include "base/units.h"
 #include "tuning/findings.h"
 
 /*

@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * timer.h
+ *	  The clock, and a timer that does not drift.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_TIMER_H
+#define PGSCALE_BASE_TIMER_H
+
+#include "postgres.h"
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+extern int64 pgscale_worker_clock(void);
+
+/* CPU time of this process, nanoseconds. */
+extern int64 pgscale_worker_cpu_time(void);
+
+/*
+ * A timer that expires at start + n * period, however late its expirations
+ * are noticed.
+ */
+typedef struct PgscaleTimer
+{
+	int64		period_ns;		/* 0 if stopped */
+	int64		next_ns;		/* when it expires next, by the clock above */
+} PgscaleTimer;
+
+/* Start it anew, with the first expiration a period from now; 0 stops it. */
+extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
+
+/*
+ * Wait for the next expiration, or for a request to serve.  Returns how many
+ * periods expired since the last call (0: there may be a request) and, if any
+ * did, in *due when the first of them was due.
+ */
+extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
+
+/* What waits of this process are shown as from now on. */
+extern void pgscale_timer_wait_event(uint32 event);
+
+/*
+ * Wait for the latch, for at most so many milliseconds if that is not -1; it stays
+ * set.
+ */
+extern void pgscale_timer_wait_latch(long timeout_ms);
+
+#endif							/* PGSCALE_BASE_TIMER_H */
