@@ -31,7 +31,6 @@
 #include "os_cache/os_cache.h"
 #include "pgscale.h"
 #include "relocation/relocation.h"
-#include "sampler/query_waits.h"
 #include "sampler/sampler.h"
 #include "scalability/scalability.h"
 #include "sweeper/sweeper.h"

@@ -28,7 +28,6 @@
 
 #include "base/wilson_interval.h"
 #include "buffer_usage/buffer_usage.h"
-#include "buffer_usage/clock_sweep.h"
 
 /* Headers between two looks for an interrupt: 1 MB of them. */
 #define HEADERS_AT_ONCE	16384

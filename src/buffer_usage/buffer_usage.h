@@ -10,8 +10,19 @@
 #ifndef PGSCALE_BUFFER_USAGE_H
 #define PGSCALE_BUFFER_USAGE_H
 
+#include "postgres.h"
+
+#include "base/shared_buffers.h"
 #include "pgscale.h"
 
 extern const PgscaleModule pgscale_bufusage_module;
+
+/* clock_sweep.c: how the server's clock sweep fares */
+
+extern void pgscale_bufusage_clock_request(void);
+extern void pgscale_bufusage_clock_startup(void);
+
+/* All buffers, summed up.  May be interrupted. */
+extern void pgscale_bufusage_count(PgscaleUsage *usage);
 
 #endif							/* PGSCALE_BUFFER_USAGE_H */

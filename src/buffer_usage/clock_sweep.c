@@ -33,7 +33,7 @@
 #include "utils/timestamp.h"
 
 #include "base/timer.h"
-#include "buffer_usage/clock_sweep.h"
+#include "buffer_usage/buffer_usage.h"
 #include "pgscale.h"
 
 #define LOCK_TRANCHE	"pgscale bufusage"

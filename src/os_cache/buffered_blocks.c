@@ -21,7 +21,7 @@
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 
-#include "os_cache/buffered_blocks.h"
+#include "os_cache/os_cache.h"
 
 /* Buffers to look at between two checks for interrupts. */
 #define PIECE	65536

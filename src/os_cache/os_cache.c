@@ -48,7 +48,6 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
-#include "os_cache/buffered_blocks.h"
 #include "os_cache/os_cache.h"
 
 /* What the kernel is asked to begin with in one go, in blocks. */

@@ -14,7 +14,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "relocation/catalog_text.h"
+#include "relocation/relocation.h"
 
 int
 pgscale_relocation_names(void)

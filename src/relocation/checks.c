@@ -39,7 +39,6 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "base/units.h"
-#include "relocation/catalog_text.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
 

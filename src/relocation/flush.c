@@ -25,7 +25,7 @@
 
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
-#include "relocation/flush.h"
+#include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 
 /* Between two looks: at a file that has grown since the last one, and otherwise. */

@@ -46,9 +46,6 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "relocation/flush.h"
-#include "relocation/launcher.h"
-#include "relocation/open_jobs.h"
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 

@@ -54,9 +54,8 @@
 #include "utils/syscache.h"
 
 #include "base/pg_compat.h"
-#include "relocation/move.h"
+#include "relocation/relocation.h"
 #include "relocation/shared_state.h"
-#include "relocation/verify_move.h"
 
 /* what is being moved, for the hook */
 static PgscaleJob *moving = NULL;

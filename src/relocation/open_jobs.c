@@ -43,7 +43,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "relocation/open_jobs.h"
+#include "relocation/relocation.h"
 
 #define LOCK_TRANCHE	"pgscale relocation databases"
 

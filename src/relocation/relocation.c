@@ -26,8 +26,6 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
-#include "relocation/launcher.h"
-#include "relocation/open_jobs.h"
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 

@@ -10,7 +10,12 @@
 #ifndef PGSCALE_RELOCATION_H
 #define PGSCALE_RELOCATION_H
 
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
 #include "pgscale.h"
+#include "relocation/job_table.h"
 
 extern const PgscaleModule pgscale_relocate_module;
 
@@ -20,5 +25,105 @@ extern int	pgscale_relocation_workers;
 extern int	pgscale_relocation_max_lag; /* MB; -1: whatever it is */
 extern int	pgscale_relocation_max_transaction_age; /* s; -1: likewise */
 extern int	pgscale_relocation_attempts;
+
+/*
+ * open_jobs.c: in which databases there are relocation jobs that have not ended.
+ */
+
+extern void pgscale_relocation_open_request(void);
+extern void pgscale_relocation_open_startup(void);
+
+/*
+ * In a backend whose transaction has added jobs to its database: before it
+ * commits, which may raise an error; and when it has ended, however.
+ */
+extern void pgscale_relocation_open_begin(void);
+extern void pgscale_relocation_open_end(void);
+
+/*
+ * In a worker, about its database: first look, then see whether there is an open
+ * job, and if there is none, say so.  What was added meanwhile is not forgotten.
+ */
+extern uint64 pgscale_relocation_open_look(void);
+extern void pgscale_relocation_open_none(uint64 looked);
+
+/*
+ * In the launcher.  Which databases they are; on a server of which that is not
+ * known, as after a promotion, those that every_one() lists.  Not in recovery.
+ */
+extern List *pgscale_relocation_open_list(List *(*every_one) (void));
+
+/* This one is gone. */
+extern void pgscale_relocation_open_gone(Oid database);
+
+/*
+ * launcher.c: the process that starts workers where there is something to relocate.
+ */
+
+extern void pgscale_relocation_launcher_register(void);
+
+/* move.c: one move, and what it leaves behind where it fails */
+
+/* Once in a worker, before all else. */
+extern void pgscale_move_start(void);
+
+/*
+ * Moves it with the rights of the current user; in no transaction.  Raises what
+ * errors there are.  The context must last until they are dealt with.
+ */
+extern void pgscale_move(PgscaleJob *job, MemoryContext context);
+
+/*
+ * After an attempt that ended in whatever way: drops what it left, as a
+ * superuser, and returns whether the relation has moved.  In no transaction.
+ */
+extern bool pgscale_move_settle(PgscaleJob *job);
+
+/* flush.c: has the kernel write new indexes while they grow */
+
+/*
+ * A look at what grows, for another process than the one that writes it; in how
+ * many milliseconds to look again, or -1 if nothing grows.
+ */
+extern long pgscale_relocation_flush(void);
+
+/* verify_move.c: what a move must not have changed */
+
+/* All that makes it what it is, but where it lies; NULL if it is gone. In a transaction. */
+extern char *pgscale_describe_index(Oid index);
+
+/*
+ * Is the moved relation where it should be, and what it was?  Then measures
+ * it, and checks and reads it in as the job asks for.  In a transaction; raises an error.
+ */
+extern void pgscale_verify_move(PgscaleJob *job);
+
+/*
+ * The functions that look up every row of a table in its index, and that read a
+ * relation in; an error if they are not installed here, or not these.
+ */
+extern Oid	pgscale_amcheck_function(void);
+extern Oid	pgscale_prewarm_function(void);
+
+/*
+ * After the last job to a tablespace: the settings that suit its disk, as a
+ * measurement now suggests; NULL if there is nothing to say.  In a transaction.
+ */
+extern char *pgscale_suggest_settings(const PgscaleJob *job);
+
+/* catalog_text.c: one text from the catalogs */
+
+/*
+ * The first column of a query's first row, as text, or NULL if there is none.
+ * Its parameters are $1, an oid, and $2, a bigint; it need not use them.
+ */
+extern char *pgscale_relocation_text(const char *query, Oid oid, int64 number);
+
+/*
+ * Until AtEOXact_GUC(true, what it returns) names and operators are looked up in
+ * pg_catalog, whatever search_path the caller has: a schema that others may
+ * create in could have an operator that fits better than the one meant.
+ */
+extern int	pgscale_relocation_names(void);
 
 #endif							/* PGSCALE_RELOCATION_H */

@@ -47,14 +47,11 @@
 #include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "relocation/catalog_text.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
-#include "relocation/open_jobs.h"
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 #include "relocation/tablespace_latency.h"
-#include "relocation/verify_move.h"
 
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100

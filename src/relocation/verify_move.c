@@ -23,10 +23,9 @@
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
-#include "relocation/catalog_text.h"
 #include "relocation/checks.h"
+#include "relocation/relocation.h"
 #include "relocation/tablespace_latency.h"
-#include "relocation/verify_move.h"
 
 char *
 pgscale_describe_index(Oid index)

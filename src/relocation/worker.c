@@ -55,11 +55,8 @@
 #include "base/pg_compat.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
-#include "relocation/move.h"
-#include "relocation/open_jobs.h"
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
-#include "relocation/verify_move.h"
 
 /* Between two looks at whether a move may begin. */
 #define OBSTACLE_MS		2000

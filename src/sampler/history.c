@@ -26,8 +26,7 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
-#include "sampler/history.h"
-#include "sampler/worker_types.h"
+#include "sampler/sampler.h"
 
 typedef struct HistorySample
 {

@@ -31,7 +31,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
-#include "sampler/observers.h"
+#include "sampler/sampler.h"
 
 #define OBSERVE_NS		NS_PER_S
 

@@ -52,7 +52,7 @@
 #include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/profile.h"
-#include "sampler/worker_types.h"
+#include "sampler/sampler.h"
 
 /* Entries whose changes readers see together. */
 #define CHUNK_ENTRIES	64

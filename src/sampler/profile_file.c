@@ -32,8 +32,7 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 #include "sampler/profile.h"
-#include "sampler/profile_file.h"
-#include "sampler/worker_types.h"
+#include "sampler/sampler.h"
 
 #define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
 #define STORE_TEMP	STORE_FILE ".tmp"

@@ -19,7 +19,7 @@
 
 #include "base/pg_compat.h"
 #include "pgscale.h"
-#include "sampler/query_waits.h"
+#include "sampler/sampler.h"
 
 static void
 query_waits_health(PgscaleHealth *health)

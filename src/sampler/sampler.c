@@ -57,15 +57,9 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "base/worker.h"
-#include "sampler/history.h"
-#include "sampler/nested_queries.h"
-#include "sampler/observers.h"
 #include "sampler/profile.h"
-#include "sampler/profile_file.h"
 #include "sampler/sampler.h"
 #include "sampler/stats.h"
-#include "sampler/timeline.h"
-#include "sampler/worker_types.h"
 
 
 /* How many different waits of one statement are parked. */

@@ -31,7 +31,7 @@
 #include "base/processes.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
-#include "sampler/timeline.h"
+#include "sampler/sampler.h"
 
 /*
  * A wait event's class is its number's uppermost byte; the server's go from 0

@@ -27,7 +27,7 @@
 #include "storage/shmem.h"
 
 #include "base/pg_compat.h"
-#include "sampler/worker_types.h"
+#include "sampler/sampler.h"
 
 typedef struct Types
 {

@@ -50,7 +50,6 @@
 #include "base/server_counters.h"
 #include "base/timer.h"
 #include "scalability/scalability.h"
-#include "scalability/usl_functions.h"
 
 #define SECOND_NS		1e9
 #define BUCKET_NS		(5 * SECOND_NS)

@@ -27,7 +27,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "scalability/usl_functions.h"
+#include "scalability/scalability.h"
 
 #define MAX_POINTS		10000
 

@@ -51,8 +51,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "sweeper/policies/policy.h"
-#include "sweeper/scan.h"
-#include "sweeper/settings.h"
+#include "sweeper/sweeper.h"
 #include "sweeper/write_combining.h"
 
 

@@ -15,8 +15,8 @@
 
 #include "utils/guc.h"
 
-#include "sweeper/settings.h"
 #include "sweeper/shared_state.h"
+#include "sweeper/sweeper.h"
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 

@@ -29,8 +29,8 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "sweeper/settings.h"
 #include "sweeper/shared_state.h"
+#include "sweeper/sweeper.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper"
 

@@ -48,8 +48,6 @@
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
-#include "sweeper/scan.h"
-#include "sweeper/settings.h"
 #include "sweeper/shared_state.h"
 #include "sweeper/sweeper.h"
 

@@ -10,8 +10,41 @@
 #ifndef PGSCALE_SWEEPER_H
 #define PGSCALE_SWEEPER_H
 
+#include "postgres.h"
+
 #include "pgscale.h"
+#include "sweeper/shared_state.h"
 
 extern const PgscaleModule pgscale_sweeper_module;
+
+/* settings.c */
+
+typedef struct PgscaleSweeperSettings
+{
+	bool		enabled;
+	bool		adaptive;
+	int			workers;
+	int			writers;		/* of each worker */
+	int			mode;			/* PgscaleSweeperMode */
+	double		low_watermark;	/* per cent of shared_buffers */
+	double		high_watermark;
+	int			combine_limit;	/* pages */
+	int			writeback_pages;	/* 0: never */
+} PgscaleSweeperSettings;
+
+extern PgscaleSweeperSettings pgscale_sweeper_settings;
+
+extern void pgscale_sweeper_define_gucs(void);
+
+/* scan.c: finding buffers that may leave, and making them ready */
+
+/* Once in a process. */
+extern void pgscale_sweeper_scan_init(void);
+
+/* One tick of the sweep.  Were buffers needed since the last one? */
+extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
+
+/* Instead of it, while the sweep does not work. */
+extern void pgscale_sweeper_rest(PgscaleSweeperShare *share);
 
 #endif							/* PGSCALE_SWEEPER_H */

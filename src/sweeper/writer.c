@@ -43,8 +43,8 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "sweeper/settings.h"
 #include "sweeper/shared_state.h"
+#include "sweeper/sweeper.h"
 
 
 /* How long to wait for a run at most; the sweep sets the latch. */

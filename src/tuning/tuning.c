@@ -21,7 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "base/units.h"
-#include "tuning/changes/drop_notice.h"
+#include "tuning/changes/changes.h"
 #include "tuning/evidence.h"
 #include "tuning/tuning.h"
 

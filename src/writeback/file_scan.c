@@ -38,7 +38,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "writeback/dirty_tracker.h"
-#include "writeback/file_scan.h"
+#include "writeback/writeback.h"
 
 
 #define ROUND_FILES		256

@@ -39,7 +39,7 @@
 #include "base/units.h"
 #include "writeback/dirty_tracker.h"
 #include "writeback/flush_requests.h"
-#include "writeback/read_latency.h"
+#include "writeback/writeback.h"
 
 
 /*

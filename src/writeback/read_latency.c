@@ -16,7 +16,7 @@
 
 #include "base/kernel.h"
 #include "base/units.h"
-#include "writeback/read_latency.h"
+#include "writeback/writeback.h"
 
 
 #define MAX_DISKS		16

@@ -45,9 +45,7 @@
 #include "base/worker.h"
 #include "writeback/controller.h"
 #include "writeback/dirty_tracker.h"
-#include "writeback/file_scan.h"
 #include "writeback/flush_requests.h"
-#include "writeback/read_latency.h"
 #include "writeback/shared_state.h"
 #include "writeback/writeback.h"
 

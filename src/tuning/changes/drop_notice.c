@@ -21,7 +21,7 @@
 #include "tcop/utility.h"
 
 #include "base/own_table.h"
-#include "tuning/changes/drop_notice.h"
+#include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
 
 static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};

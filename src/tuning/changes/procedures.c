@@ -50,10 +50,8 @@
 #include "base/pg_compat.h"
 #include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
+#include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
-#include "tuning/changes/procedures.h"
-#include "tuning/changes/start_check.h"
-#include "tuning/changes/verify.h"
 #include "tuning/rules/rule_table.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_set);

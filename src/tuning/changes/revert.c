@@ -18,9 +18,8 @@
 #include "utils/builtins.h"
 
 #include "tuning/changes/auto_conf.h"
+#include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
-#include "tuning/changes/procedures.h"
-#include "tuning/changes/start_check.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_revert);
 

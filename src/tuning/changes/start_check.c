@@ -42,7 +42,7 @@
 #include "base/own_table.h"
 #include "base/pg_compat.h"
 #include "base/units.h"
-#include "tuning/changes/start_check.h"
+#include "tuning/changes/changes.h"
 
 /* The least that the server's structures take of shared memory. */
 #define BYTES_PER_BUFFER	(BLCKSZ + 140)	/* descriptor, mapping, lists */

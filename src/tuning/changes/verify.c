@@ -40,8 +40,8 @@
 #include "base/units.h"
 #include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
+#include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
-#include "tuning/changes/verify.h"
 #include "tuning/changes/verify_stats.h"
 #include "tuning/rules/rule_table.h"
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * procedures.h
+ * changes.h
  *	  What the procedures that change settings have in common.
  *
  * Each is: begin, check the arguments, lock, remember, check what is only known
@@ -10,12 +10,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_TUNING_CHANGES_PROCEDURES_H
-#define PGSCALE_TUNING_CHANGES_PROCEDURES_H
+#ifndef PGSCALE_TUNING_CHANGES_H
+#define PGSCALE_TUNING_CHANGES_H
 
 #include "postgres.h"
 
 #include "fmgr.h"
+
 #include "tuning/changes/journal.h"
 
 /* An argument that must be true or false; and the error of one that is NULL. */
@@ -43,4 +44,28 @@ extern Datum pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, 
 /* How a value is set by hand, as a statement for a hint. */
 extern const char *pgscale_change_statement(const char *setting, const char *value, bool force);
 
-#endif							/* PGSCALE_TUNING_CHANGES_PROCEDURES_H */
+/* start_check.c: would the server start with a setting changed? */
+
+/*
+ * Raises an error if it is known that it would not, or not live, once the line has
+ * this value, NULL: none.  force: the statement that sets it all the same, for the
+ * hint.  A notice if it is for standbys to follow.
+ */
+extern void pgscale_start_check(const char *setting, const char *value, const char *force);
+
+/* verify.c: was a change for the better? */
+
+/*
+ * Has the change remember what its setting is judged by: the evidence itself is
+ * lost when the server restarts.
+ */
+extern void pgscale_verify_remember(PgscaleChange *change);
+
+/*
+ * drop_notice.c: tells what goes with the journal of changes when the extension is dropped.
+ */
+
+/* In the postmaster, when the library is preloaded. */
+extern void pgscale_drop_install(void);
+
+#endif							/* PGSCALE_TUNING_CHANGES_H */
