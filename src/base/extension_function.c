@@ -39,7 +39,7 @@ is_meant(HeapTuple tuple, Oid extension, int nargs, const Oid *types)
 }
 
 static Oid
-find(Oid extension, const char *name, int nargs, const Oid *types)
+extension_find(Oid extension, const char *name, int nargs, const Oid *types)
 {
 	CatCList   *functions = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
 	Oid			found = InvalidOid;
@@ -63,7 +63,7 @@ pgscale_extension_function(const char *extension, const char *function, int narg
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes the extension \"%s\", which is not installed here", option, extension),
 				 errhint("CREATE EXTENSION %s.", extension)));
-	found = find(oid, function, nargs, types);
+	found = extension_find(oid, function, nargs, types);
 	if (!OidIsValid(found))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -191,7 +191,7 @@ pgscale_kernel_evict(int fd)
 
 /* Reads the begin of a file, as a string. */
 static bool
-read_file(const char *path, char *text, size_t size)
+kernel_read_file(const char *path, char *text, size_t size)
 {
 	const int	fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t		used = 0;
@@ -239,7 +239,7 @@ pgscale_kernel_memory(PgscaleKernelMemory *memory)
 	const int64 page = sysconf(_SC_PAGESIZE);
 	char text[	FILE_BYTES];
 
-	if (!read_file("/proc/vmstat", text, sizeof(text)))
+	if (!kernel_read_file("/proc/vmstat", text, sizeof(text)))
 		text[		0] = '\0';
 
 	for (int i = 0; i < lengthof(wanted); i++)
@@ -256,7 +256,7 @@ pgscale_kernel_meminfo(const char *name)
 	char text[	FILE_BYTES];
 	int64		kb;
 
-	if (!read_file("/proc/meminfo", text, sizeof(text)))
+	if (!kernel_read_file("/proc/meminfo", text, sizeof(text)))
 		return -1;
 	kb = number_of(text, name);
 	return kb < 0 ? -1 : kb * 1024;
@@ -268,7 +268,7 @@ pgscale_kernel_io_pressure(void)
 	char text[	256];
 	double		pressure;
 
-	if (!read_file("/proc/pressure/io", text, sizeof(text)) ||
+	if (!kernel_read_file("/proc/pressure/io", text, sizeof(text)) ||
 		sscanf(text, "some avg10=%lf", &pressure) != 1)
 		return -1;
 	return pressure;
@@ -286,7 +286,7 @@ pgscale_kernel_disk(dev_t device, PgscaleDisk *disk)
 				busy_ms;
 
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat", major(device), minor(device));
-	if (!read_file(path, text, sizeof(text)) ||
+	if (!kernel_read_file(path, text, sizeof(text)) ||
 		sscanf(text, "%lld %*d %*d %lld %lld %*d %lld %*d %*d %lld",
 			   &reads, &read_ms, &writes, &write_sectors, &busy_ms) != 5)
 		return false;
@@ -359,7 +359,7 @@ pgscale_kernel_counts(PgscaleKernelCounts *counts)
 	char		vmstat[FILE_BYTES];
 
 	counts->swapped = counts->compact_stalls = -1;
-	if (!read_file("/proc/vmstat", vmstat, sizeof(vmstat)))
+	if (!kernel_read_file("/proc/vmstat", vmstat, sizeof(vmstat)))
 		return;
 	counts->compact_stalls = number_of(vmstat, "compact_stall");
 	counts->swapped = number_of(vmstat, "pswpin");
@@ -403,7 +403,7 @@ cgroup_limit(void)
 	char	   *rest = groups;
 	char	   *line;
 
-	if (!read_file("/proc/self/cgroup", groups, sizeof(groups)))
+	if (!kernel_read_file("/proc/self/cgroup", groups, sizeof(groups)))
 		return limit;
 
 	/* Lines are number:controllers:path, of version 2 without controllers. */
@@ -441,7 +441,7 @@ pgscale_kernel_buffers_may_grow(void)
 bool
 pgscale_kernel_setting(const char *path, char *text, Size size)
 {
-	if (!read_file(path, text, size))
+	if (!kernel_read_file(path, text, size))
 		return false;
 	text[		strcspn(text, "\n")] = '\0';
 
@@ -454,7 +454,7 @@ pgscale_kernel_uses_huge_pages(void)
 	char		status[FILE_BYTES];
 	const char *line;
 
-	if (!read_file("/proc/self/status", status, sizeof(status)))
+	if (!kernel_read_file("/proc/self/status", status, sizeof(status)))
 		return false;
 	line = strstr(status, "HugetlbPages:");
 	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;

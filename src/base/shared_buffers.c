@@ -97,7 +97,7 @@ pgscale_page_hash(const PgscalePage *page)
 
 /* What a state says, and the list. */
 static void
-describe(int buf, uint32 state, PgscaleBuffer *buffer)
+buffer_describe(int buf, uint32 state, PgscaleBuffer *buffer)
 {
 	buffer->state = state;
 	buffer->usage = BUF_STATE_GET_USAGECOUNT(state);
@@ -111,7 +111,7 @@ describe(int buf, uint32 state, PgscaleBuffer *buffer)
 void
 pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 {
-	describe(buf, pg_atomic_read_u32(&GetBufferDescriptor(buf)->state), buffer);
+	buffer_describe(buf, pg_atomic_read_u32(&GetBufferDescriptor(buf)->state), buffer);
 }
 
 void
@@ -152,7 +152,7 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 			after = pg_atomic_read_u32(&desc->state);
 			if ((after & (HOLDS_PAGE | BM_LOCKED)) == HOLDS_PAGE)
 			{
-				describe(buf, after, buffer);
+				buffer_describe(buf, after, buffer);
 				return true;
 			}
 		}
@@ -162,7 +162,7 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 }
 
 static inline void
-tally(PgscaleTally *t, int buf)
+buffer_tally(PgscaleTally *t, int buf)
 {
 	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
 	uint32		kind = (state & TALLY_BITS) >> BUF_USAGECOUNT_SHIFT;
@@ -174,14 +174,14 @@ void
 pgscale_tally_range(PgscaleTally *t, int first, int count)
 {
 	for (int buf = first; buf < first + count; buf++)
-		tally(t, buf);
+		buffer_tally(t, buf);
 }
 
 void
 pgscale_tally_some(PgscaleTally *t, const int *bufs, int count)
 {
 	for (int i = 0; i < count; i++)
-		tally(t, bufs[i]);
+		buffer_tally(t, bufs[i]);
 }
 
 void

@@ -65,7 +65,7 @@
 void		(*pgscale_worker_started) (void) = NULL;
 
 static void
-describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
+worker_describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
 {
 	memset(worker, 0, sizeof(*worker));
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -83,7 +83,7 @@ pgscale_worker_register(const char *name, const char *function, int32 arg)
 {
 	BackgroundWorker worker;
 
-	describe(&worker, name, function, arg);
+	worker_describe(&worker, name, function, arg);
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -93,7 +93,7 @@ pgscale_worker_launch(const char *name, const char *function, int32 arg,
 {
 	BackgroundWorker worker;
 
-	describe(&worker, name, function, arg);
+	worker_describe(&worker, name, function, arg);
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	return RegisterDynamicBackgroundWorker(&worker, handle);
 }
@@ -167,7 +167,7 @@ pgscale_worker_interrupts(void)
  * have been in one that serves a request.
  */
 static void
-clean_up(MemoryContext context)
+worker_clean_up(MemoryContext context)
 {
 	error_context_stack = NULL;
 	HOLD_INTERRUPTS();
@@ -208,7 +208,7 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 	{
 		int64		resume;
 
-		clean_up(context);
+		worker_clean_up(context);
 		failed();
 
 		/*

@@ -166,7 +166,7 @@ expected_search(const PgscaleUsage *usage)
 }
 
 static void
-look(Sweep *sweep)
+clock_sweep_look(Sweep *sweep)
 {
 	PgscaleUsage usage;
 	double		all;
@@ -199,7 +199,7 @@ look(Sweep *sweep)
  * and what makes all else meaningless before that.
  */
 static const char *
-finding(const Sweep *s)
+clock_sweep_finding(const Sweep *s)
 {
 	const bool	enough = s->measured && s->allocations >= ENOUGH_ALLOCATIONS;
 	const double search = enough ? (double) s->ticks / s->allocations : s->expected;
@@ -241,7 +241,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	look(&s);
+	clock_sweep_look(&s);
 
 	values[i++] = Int32GetDatum(NBuffers);
 	values[i++] = Int64GetDatum((int64) (s.now.hand / NBuffers));
@@ -259,7 +259,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	values[i++] = Float8GetDatum(s.maximum);
 	nulls[i] = s.expected == 0;
 	values[i++] = Float8GetDatum(s.expected);
-	values[i++] = CStringGetTextDatum(finding(&s));
+	values[i++] = CStringGetTextDatum(clock_sweep_finding(&s));
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }

@@ -86,7 +86,7 @@ pgscale_numalib_allowed(void)
 
 /* Numbers in ascending order, as 0-3,8. */
 static char *
-list(const struct bitmask *mask)
+cpu_list_text(const struct bitmask *mask)
 {
 	StringInfoData text;
 
@@ -116,7 +116,7 @@ pgscale_numalib_node(int node, PgscaleNumaNode *what)
 	if (numa_node_to_cpus(node, cpus) != 0)
 		numa_bitmask_clearall(cpus);
 	what->cpus = numa_bitmask_weight(cpus);
-	what->cpu_list = list(cpus);
+	what->cpu_list = cpu_list_text(cpus);
 	numa_bitmask_free(cpus);
 
 	what->memory_bytes = numa_node_size64(node, &unused);

@@ -150,7 +150,7 @@ buffers_used(const char *page, Size size)
 
 /* Looks at some pages side by side, and counts what of them are shared buffers. */
 static void
-look(const PgscaleMapping *mapping, char *first, int count, Places *places)
+numa_look(const PgscaleMapping *mapping, char *first, int count, Places *places)
 {
 	const char *end = BufferBlocks + (Size) NBuffers * BLCKSZ;
 	int			nodes[PGSCALE_NUMA_AT_ONCE];
@@ -181,7 +181,7 @@ look_at_all(const PgscaleMapping *mapping, char *first, int64 pages, Places *pla
 	for (int64 done = 0; done < pages; done += PGSCALE_NUMA_AT_ONCE)
 	{
 		CHECK_FOR_INTERRUPTS();
-		look(mapping, first + done * mapping->page, Min(PGSCALE_NUMA_AT_ONCE, pages - done), places);
+		numa_look(mapping, first + done * mapping->page, Min(PGSCALE_NUMA_AT_ONCE, pages - done), places);
 	}
 }
 
@@ -194,7 +194,7 @@ look_at_some(const PgscaleMapping *mapping, char *first, int64 pages, Places *pl
 
 		if (i % SAMPLE_AT_ONCE == 0)
 			CHECK_FOR_INTERRUPTS();
-		look(mapping, first + page * mapping->page, 1, places);
+		numa_look(mapping, first + page * mapping->page, 1, places);
 	}
 }
 
@@ -343,7 +343,7 @@ bind_worker(void)
 }
 
 static void
-define_gucs(void)
+numa_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.numa_interleave",
 							 "Takes shared memory from all NUMA nodes in turn.",
@@ -364,13 +364,13 @@ define_gucs(void)
 }
 
 static void
-request(void)
+numa_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PgscaleNumaShare)));
 }
 
 static void
-startup(void)
+numa_startup(void)
 {
 	bool		found;
 
@@ -386,7 +386,7 @@ startup(void)
 }
 
 static void
-register_workers(void)
+numa_register_workers(void)
 {
 	if (worker_node >= 0)
 		pgscale_worker_started = bind_worker;
@@ -394,7 +394,7 @@ register_workers(void)
 
 /* Of what is asked for, or NULL: what does not work, and what to do. */
 static const char *
-failure(const char **action)
+numa_failure(const char **action)
 {
 	const int	error = share ? pg_atomic_read_u32(&share->error) : 0;
 	const int	memory_error = share ? pg_atomic_read_u32(&share->memory_error) : 0;
@@ -435,7 +435,7 @@ numa_health(PgscaleHealth *health)
 	health->state = placing ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_numalib_trouble(&health->action);
 	if (!health->reason)
-		health->reason = failure(&health->action);
+		health->reason = numa_failure(&health->action);
 	if (health->reason)
 		return;
 
@@ -459,9 +459,9 @@ numa_health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_numa_module = {
 	.name = "numa",
-	.define_gucs = define_gucs,
-	.shmem_request = request,
-	.shmem_startup = startup,
-	.register_workers = register_workers,
+	.define_gucs = numa_define_gucs,
+	.shmem_request = numa_request,
+	.shmem_startup = numa_startup,
+	.register_workers = numa_register_workers,
 	.health = numa_health,
 };

@@ -98,8 +98,8 @@ pgscale_numa_mapping(const void *address, PgscaleMapping *mapping)
 
 /* Which of the pages are in memory?  Returns an error number. */
 static int
-look(const PgscaleMapping *mapping, char *view, const char *first, int count,
-	 bool (*used) (const char *page, Size size), unsigned char *there)
+page_nodes_look(const PgscaleMapping *mapping, char *view, const char *first, int count,
+				bool (*used) (const char *page, Size size), unsigned char *there)
 {
 	if (!mapping->huge)
 		return mincore(view, count * mapping->page, there) == 0 ? 0 : errno;
@@ -118,7 +118,7 @@ look(const PgscaleMapping *mapping, char *view, const char *first, int count,
 
 /* One round: those that are there and have no node yet.  Returns an error number. */
 static int
-ask(const PgscaleMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
+page_nodes_ask(const PgscaleMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
 {
 	void	   *pages[PGSCALE_NUMA_AT_ONCE];
 	int			answers[PGSCALE_NUMA_AT_ONCE];
@@ -171,9 +171,9 @@ pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
 
 	for (int i = 0; i < count; i++)
 		nodes[i] = -1;
-	error = look(mapping, view, first, count, used, there);
+	error = page_nodes_look(mapping, view, first, count, used, there);
 	for (int try = 0; error == 0 && !done && try < TRIES; try++)
-		error = ask(mapping, view, count, there, nodes, &done);
+		error = page_nodes_ask(mapping, view, count, there, nodes, &done);
 
 	if (!mapping->huge)
 		(void) munmap(view, length);
@@ -181,7 +181,7 @@ pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
 }
 
 static bool
-unused(const char *page, Size size)
+page_unused(const char *page, Size size)
 {
 	return false;
 }
@@ -194,7 +194,7 @@ unused(const char *page, Size size)
  * asked to (MPOL_MF_MOVE): a page on any of the nodes is taken to follow it.
  */
 static int64
-deal(const PgscaleMapping *mapping, int *nodes, int n)
+page_nodes_deal(const PgscaleMapping *mapping, int *nodes, int n)
 {
 	const int64 pages = mapping->size / mapping->page;
 	int64		left = 0;
@@ -210,7 +210,7 @@ deal(const PgscaleMapping *mapping, int *nodes, int n)
 		int			some = 0;
 		int			error;
 
-		if (look(mapping, start, start, count, unused, there) != 0)
+		if (page_nodes_look(mapping, start, start, count, page_unused, there) != 0)
 			continue;
 		for (int i = 0; i < count; i++)
 		{
@@ -238,6 +238,6 @@ pgscale_numa_interleave(const PgscaleMapping *mapping, int64 *left)
 	int			n;
 	const int	error = pgscale_numalib_interleave(mapping->start, mapping->size, nodes, &n);
 
-	*left = error != 0 || n == 0 ? 0 : deal(mapping, nodes, n);
+	*left = error != 0 || n == 0 ? 0 : page_nodes_deal(mapping, nodes, n);
 	return error;
 }

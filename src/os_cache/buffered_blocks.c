@@ -60,7 +60,7 @@ struct PgscaleBlocks
 
 /* Reads which page a buffer holds; false if none that was asked for. */
 static bool
-wanted(const PgscaleBlocks *blocks, int buf, PgscalePage *page)
+block_wanted(const PgscaleBlocks *blocks, int buf, PgscalePage *page)
 {
 	PgscaleBuffer buffer;
 
@@ -72,7 +72,7 @@ wanted(const PgscaleBlocks *blocks, int buf, PgscalePage *page)
 }
 
 static void
-count(PgscaleBlocks *blocks, const PgscalePage *page)
+block_count(PgscaleBlocks *blocks, const PgscalePage *page)
 {
 	const ForkKey key = {page->locator, page->fork};
 	bool		found;
@@ -94,13 +94,13 @@ fill_in(PgscaleBlocks *blocks, const PgscalePage *page)
 }
 
 static void
-pass(PgscaleBlocks *blocks, void (*seen) (PgscaleBlocks *, const PgscalePage *))
+block_pass(PgscaleBlocks *blocks, void (*seen) (PgscaleBlocks *, const PgscalePage *))
 {
 	for (int buf = 0; buf < NBuffers; buf++)
 	{
 		PgscalePage page;
 
-		if (wanted(blocks, buf, &page))
+		if (block_wanted(blocks, buf, &page))
 			seen(blocks, &page);
 		if (buf % PIECE == 0)
 			CHECK_FOR_INTERRUPTS();
@@ -135,14 +135,14 @@ pgscale_blocks_collect(const RelFileLocator *only)
 
 	blocks->forks = forks_create(CurrentMemoryContext, 1024, NULL);
 	blocks->only = only;
-	pass(blocks, count);
+	block_pass(blocks, block_count);
 	make_room(blocks);
-	pass(blocks, fill_in);
+	block_pass(blocks, fill_in);
 	return blocks;
 }
 
 static int
-compare(const void *a, const void *b)
+block_compare(const void *a, const void *b)
 {
 	const BlockNumber x = *(const BlockNumber *) a;
 	const BlockNumber y = *(const BlockNumber *) b;
@@ -153,7 +153,7 @@ compare(const void *a, const void *b)
 static int
 compare_blocks(const void *a, const void *b, void *unused)
 {
-	return compare(a, b);
+	return block_compare(a, b);
 }
 
 uint32
@@ -167,5 +167,5 @@ pgscale_blocks_of(PgscaleBlocks *blocks, RelFileLocator locator, ForkNumber fork
 	*numbers = entry->numbers;
 	/* Of a large table in large buffers it takes seconds. */
 	qsort_interruptible(entry->numbers, entry->found, sizeof(BlockNumber), compare_blocks, NULL);
-	return qunique(entry->numbers, entry->found, sizeof(BlockNumber), compare);
+	return qunique(entry->numbers, entry->found, sizeof(BlockNumber), block_compare);
 }

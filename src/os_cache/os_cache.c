@@ -99,7 +99,7 @@ check_storage(Form_pg_class class)
 }
 
 static void
-raise_no_relation(Oid oid)
+os_cache_raise_no_relation(Oid oid)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -130,7 +130,7 @@ named_storage(Oid oid)
 	Storage		storage;
 
 	if (!HeapTupleIsValid(tuple))
-		raise_no_relation(oid);
+		os_cache_raise_no_relation(oid);
 	check_storage((Form_pg_class) GETSTRUCT(tuple));
 	storage = storage_of((Form_pg_class) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
@@ -378,7 +378,7 @@ pgscale_flush_relation(PG_FUNCTION_ARGS)
 	int64		written;
 
 	if (!relation)
-		raise_no_relation(oid);
+		os_cache_raise_no_relation(oid);
 	check_storage(relation->rd_rel);
 	written = flush_buffers(relation);
 
@@ -443,7 +443,7 @@ pgscale_os_evict(PG_FUNCTION_ARGS)
 }
 
 static void
-health(PgscaleHealth *health)
+os_cache_health(PgscaleHealth *health)
 {
 	const char *why;
 
@@ -459,5 +459,5 @@ health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_oscache_module = {
 	.name = "oscache",
-	.health = health
+	.health = os_cache_health
 };

@@ -180,7 +180,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elev
 }
 
 static void
-raise_no_relation(Oid oid)
+relocation_raise_no_relation(Oid oid)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -196,7 +196,7 @@ pgscale_check_index(Oid index, Oid target, int elevel)
 	bool		fit;
 
 	if (!HeapTupleIsValid(class))
-		raise_no_relation(index);
+		relocation_raise_no_relation(index);
 	if (!HeapTupleIsValid(tuple))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -219,7 +219,7 @@ pgscale_check_is_table(Oid relation)
 		case RELKIND_PARTITIONED_TABLE:
 			break;
 		case '\0':
-			raise_no_relation(relation);
+			relocation_raise_no_relation(relation);
 			break;
 		default:
 			ereport(ERROR,
@@ -237,7 +237,7 @@ pgscale_check_table(Oid table, Oid target, int elevel)
 	bool		fit;
 
 	if (!HeapTupleIsValid(tuple))
-		raise_no_relation(table);
+		relocation_raise_no_relation(table);
 	class = (Form_pg_class) GETSTRUCT(tuple);
 	if (!pgscale_owns_relation(table))
 	{
@@ -267,7 +267,7 @@ free_bytes(const char *folder, dev_t *device)
 }
 
 static void
-check_room(const char *what, int64 room, int64 needed)
+tablespace_check_room(const char *what, int64 room, int64 needed)
 {
 	if (room >= 0 && room < needed)
 		ereport(ERROR,
@@ -295,8 +295,8 @@ pgscale_check_space(Oid tablespace, int64 bytes, bool logged)
 	if (device == wal_device)
 		needed += wal;
 	else
-		check_room("for the WAL", wal_room, wal);
-	check_room(psprintf("in tablespace \"%s\"", get_tablespace_name(tablespace)), room, needed);
+		tablespace_check_room("for the WAL", wal_room, wal);
+	tablespace_check_room(psprintf("in tablespace \"%s\"", get_tablespace_name(tablespace)), room, needed);
 }
 
 char *

@@ -47,7 +47,7 @@
 static const PgscaleOwnTable jobs = {"relocation_job", "relocation jobs"};
 
 static uint64
-execute(const char *statement, PgscaleParameters *parameters, bool latest)
+job_table_execute(const char *statement, PgscaleParameters *parameters, bool latest)
 {
 	return pgscale_own_execute(&jobs, statement, parameters, latest);
 }
@@ -71,13 +71,13 @@ end_copied(void)
 	PgscaleParameters parameters = {0};
 
 	pgscale_own_add_here(&parameters);
-	execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
-			" database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
-			" state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
-			" finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
-			" not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
-			" message = 'it was asked for in ' || pgscale.row_origin(cluster, database) || ', of which this is a copy'"
-			" WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
+	job_table_execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
+					  " database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
+					  " state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
+					  " finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+					  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
+					  " message = 'it was asked for in ' || pgscale.row_origin(cluster, database) || ', of which this is a copy'"
+					  " WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
 	SPI_finish();
 }
 
@@ -102,14 +102,14 @@ pgscale_job_add(const PgscaleJob *job, int64 *other)
 	pgscale_own_add_bigint(&parameters, job->bytes);
 	pgscale_own_add_bigint(&parameters, job->undo_of);
 	pgscale_own_add_here(&parameters);
-	if (execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
-				" source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
-				" cluster, database)"
-				" VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
-				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
-				" (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
-				" $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
-				" ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
+	if (job_table_execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
+						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
+						  " cluster, database)"
+						  " VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
+						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
+						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
+						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
+						  " ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
 		id = pgscale_own_bigint(0, 1);
 	SPI_finish();
 	if (id == 0)
@@ -118,7 +118,7 @@ pgscale_job_add(const PgscaleJob *job, int64 *other)
 
 		pgscale_own_add_oid(&key, job->relation);
 		*other = 0;
-		if (execute("SELECT job FROM pgscale.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
+		if (job_table_execute("SELECT job FROM pgscale.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
 			*other = pgscale_own_bigint(0, 1);
 		SPI_finish();
 	}
@@ -133,8 +133,8 @@ pgscale_jobs_to(Oid target, int64 *bytes)
 
 	pgscale_own_add_here(&parameters);
 	pgscale_own_add_oid(&parameters, target);
-	execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
-			&parameters, false);
+	job_table_execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
+					  &parameters, false);
 	n = pgscale_own_bigint(0, 1);
 	*bytes = pgscale_own_bigint(0, 2);
 	SPI_finish();
@@ -186,7 +186,7 @@ pgscale_job_get(int64 id, PgscaleJob *job, char **state)
 	bool		found;
 
 	pgscale_own_add_bigint(&parameters, id);
-	found = execute("SELECT " JOB_COLUMNS ", state FROM pgscale.relocation_job WHERE job = $1", &parameters, true) == 1;
+	found = job_table_execute("SELECT " JOB_COLUMNS ", state FROM pgscale.relocation_job WHERE job = $1", &parameters, true) == 1;
 	if (found)
 	{
 		bool		isnull;
@@ -218,11 +218,11 @@ pgscale_job_cancel(int64 id, bool begun)
 	pgscale_own_add_bigint(&parameters, id);
 	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(begun));
 	/* where something may have been left, a worker cleans up first */
-	done = execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
-				   " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
-				   " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
-				   " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
-				   " WHERE job = $1 AND finished_at IS NULL AND ($2 OR state IN ('queued', 'waiting'))", &parameters, false);
+	done = job_table_execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
+							 " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
+							 " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+							 " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
+							 " WHERE job = $1 AND finished_at IS NULL AND ($2 OR state IN ('queued', 'waiting'))", &parameters, false);
 	SPI_finish();
 	return done == 1;
 }
@@ -249,7 +249,7 @@ put_back_orphans(void)
 	int			n = 0;
 
 	pgscale_own_add_here(&here);
-	rows = execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
+	rows = job_table_execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -263,10 +263,10 @@ put_back_orphans(void)
 		PgscaleParameters parameters = {0};
 
 		pgscale_own_add_bigint(&parameters, orphans[i]);
-		execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
-				" not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
-				" message = 'the server or the worker ended during the attempt without a word'"
-				" WHERE job = $1", &parameters, false);
+		job_table_execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
+						  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
+						  " message = 'the server or the worker ended during the attempt without a word'"
+						  " WHERE job = $1", &parameters, false);
 		SPI_finish();
 	}
 	SPI_finish();
@@ -309,8 +309,8 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		/* what is cancelled at the same time is left alone */
 		pgscale_own_add_here(&parameters);
-		found = execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
-						" ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
+		found = job_table_execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
+								  " ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
 		if (found)
 		{
 			read_job(job, context);
@@ -320,15 +320,15 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 			parameters.n = 0;
 			pgscale_own_add_bigint(&parameters, job->id);
 			pgscale_own_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
-			execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
-					" message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
-					" started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
+			job_table_execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
+							  " message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
+							  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
 			SPI_finish();
 			CommandCounterIncrement();
 			parameters.n = 0;
 			pgscale_own_add_here(&parameters);
-			*more = execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
-							&parameters, false) > 0;
+			*more = job_table_execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
+									  &parameters, false) > 0;
 		}
 		SPI_finish();
 		PopActiveSnapshot();
@@ -354,12 +354,12 @@ pgscale_jobs_next(bool *open)
 		Datum		value;
 
 		PushActiveSnapshot(GetTransactionSnapshot());
-		execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
+		job_table_execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
 		value = pgscale_own_column(0, 1, &isnull);
 		if (!isnull)
 			next = DatumGetTimestampTz(value);
 		SPI_finish();
-		execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
+		job_table_execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
 		*open = pgscale_own_bigint(0, 1) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
@@ -438,6 +438,6 @@ pgscale_job_made_index(const PgscaleJob *job)
 	pgscale_own_add_bigint(&parameters, job->id);
 	pgscale_own_add_oid(&parameters, job->new_index);
 	pgscale_own_add_text(&parameters, job->before);
-	execute("UPDATE pgscale.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
+	job_table_execute("UPDATE pgscale.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
 	SPI_finish();
 }

@@ -222,7 +222,7 @@ free_abandoned(void)
 
 /* Returns false if the server has no place for a worker now. */
 static bool
-launch(Oid database)
+launcher_launch(Oid database)
 {
 	int			slot = pgscale_relocation_slot_take(database);
 	BackgroundWorkerHandle *handle;
@@ -267,7 +267,7 @@ launch_due(void)
 			database = linitial_oid(to_visit);
 		}
 		to_visit = list_delete_oid(to_visit, database);
-		if (can_connect(database) && !launch(database))
+		if (can_connect(database) && !launcher_launch(database))
 			break;
 	}
 	return next;

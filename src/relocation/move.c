@@ -133,7 +133,7 @@ run_statement(const char *text, MemoryContext context)
 }
 
 static void
-lock(const PgscaleJob *job)
+move_lock(const PgscaleJob *job)
 {
 	LockRelationOid(job->heap, job->is_table ? AccessExclusiveLock : ShareUpdateExclusiveLock);
 	if (!job->is_table)
@@ -152,7 +152,7 @@ pgscale_move(PgscaleJob *job, MemoryContext context)
 	char	   *name;
 
 	StartTransactionCommand();
-	lock(job);
+	move_lock(job);
 	tablespace = get_tablespace_name(job->target);
 	if (!tablespace)
 		ereport(ERROR,

@@ -95,7 +95,7 @@ pgscale_relocation_open_request(void)
 }
 
 static pg_crc32c
-checksum(const OpenFile *file)
+open_jobs_checksum(const OpenFile *file)
 {
 	pg_crc32c	crc;
 
@@ -107,7 +107,7 @@ checksum(const OpenFile *file)
 
 /* False if there is none; what cannot be used is of no timeline. */
 static bool
-read_file(OpenFile *file)
+open_jobs_read(OpenFile *file)
 {
 	int			fd = OpenTransientFile(OPEN_FILE, O_RDONLY | PG_BINARY);
 	ssize_t		got;
@@ -115,7 +115,7 @@ read_file(OpenFile *file)
 	if (fd < 0 && errno == ENOENT)
 		return false;
 	got = fd < 0 ? -1 : read(fd, file, sizeof(*file));
-	if (got != sizeof(*file) || file->format != OPEN_FORMAT || !EQ_CRC32C(file->crc, checksum(file)) ||
+	if (got != sizeof(*file) || file->format != OPEN_FORMAT || !EQ_CRC32C(file->crc, open_jobs_checksum(file)) ||
 		file->n < 0 || file->n > OPEN_MAX)
 	{
 		ereport(LOG,
@@ -141,7 +141,7 @@ pgscale_relocation_open_startup(void)
 	memset(shared, 0, sizeof(*shared));
 	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 	shared->timeline = 1;
-	if (!read_file(&file))
+	if (!open_jobs_read(&file))
 		return;
 	shared->timeline = file.timeline;
 	shared->too_many = file.too_many != 0;
@@ -165,7 +165,7 @@ write_file(void)
 	file.n = shared->n;
 	for (int i = 0; i < shared->n; i++)
 		file.databases[i] = shared->databases[i].database;
-	file.crc = checksum(&file);
+	file.crc = open_jobs_checksum(&file);
 
 	fd = OpenTransientFile(OPEN_TEMP, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
 	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
@@ -182,7 +182,7 @@ write_file(void)
 
 /* The lock must be held. */
 static OpenDatabase *
-find(Oid database)
+open_jobs_find(Oid database)
 {
 	for (int i = 0; i < shared->n; i++)
 		if (shared->databases[i].database == database)
@@ -192,7 +192,7 @@ find(Oid database)
 
 /* NULL if there is no room. The lock must be held. */
 static OpenDatabase *
-add(Oid database)
+open_jobs_add(Oid database)
 {
 	OpenDatabase *entry;
 
@@ -221,12 +221,12 @@ pgscale_relocation_open_begin(void)
 	OpenDatabase *entry;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = find(MyDatabaseId);
+	entry = open_jobs_find(MyDatabaseId);
 	if (!entry)
 	{
 		bool		too_many = shared->too_many;
 
-		entry = add(MyDatabaseId);
+		entry = open_jobs_add(MyDatabaseId);
 		if ((entry || !too_many) && !write_file())
 		{
 			/* the next one must not take it for written */
@@ -258,7 +258,7 @@ pgscale_relocation_open_end(void)
 		return;
 	committing = false;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = find(MyDatabaseId);
+	entry = open_jobs_find(MyDatabaseId);
 	if (entry)
 		entry->committing--;
 	LWLockRelease(shared->lock);
@@ -271,7 +271,7 @@ pgscale_relocation_open_look(void)
 	uint64		number;
 
 	LWLockAcquire(shared->lock, LW_SHARED);
-	entry = find(MyDatabaseId);
+	entry = open_jobs_find(MyDatabaseId);
 	/* what comes later has another number than this */
 	number = entry && entry->committing == 0 ? entry->number : PG_UINT64_MAX;
 	LWLockRelease(shared->lock);
@@ -284,7 +284,7 @@ pgscale_relocation_open_none(uint64 looked)
 	OpenDatabase *entry;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = find(MyDatabaseId);
+	entry = open_jobs_find(MyDatabaseId);
 	if (entry && entry->committing == 0 && entry->number == looked)
 		strike_off(entry);
 	LWLockRelease(shared->lock);
@@ -296,7 +296,7 @@ pgscale_relocation_open_gone(Oid database)
 	OpenDatabase *entry;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = find(database);
+	entry = open_jobs_find(database);
 	if (entry && entry->committing == 0)
 		strike_off(entry);
 	LWLockRelease(shared->lock);
@@ -323,8 +323,8 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 	shared->timeline = timeline;
 	shared->too_many = false;
 	foreach(cell, databases)
-		if (!find(lfirst_oid(cell)))
-		(void) add(lfirst_oid(cell));
+		if (!open_jobs_find(lfirst_oid(cell)))
+		(void) open_jobs_add(lfirst_oid(cell));
 	(void) write_file();
 	LWLockRelease(shared->lock);
 	return databases;

@@ -268,7 +268,7 @@ window_of(const Interval *interval)
 
 /* Runs a query, which must have an answer; from then on SPI_tuptable is that. */
 static void
-query(const char *text, int nargs, const Oid *types, const Datum *values, const char *nulls)
+run_query(const char *text, int nargs, const Oid *types, const Datum *values, const char *nulls)
 {
 	const int	result = SPI_execute_with_args(text, nargs, (Oid *) types, (Datum *) values, nulls, false, 0);
 
@@ -278,7 +278,7 @@ query(const char *text, int nargs, const Oid *types, const Datum *values, const 
 
 /* A column of the answer's first row, in the memory of whoever called us. */
 static Datum
-answer(int column, bool *isnull)
+plan_answer(int column, bool *isnull)
 {
 	const TupleDesc desc = SPI_tuptable->tupdesc;
 	const Form_pg_attribute attribute = TupleDescAttr(desc, column - 1);
@@ -288,18 +288,18 @@ answer(int column, bool *isnull)
 }
 
 static void
-look(Look *look)
+plan_look(Look *look)
 {
 	bool		isnull;
 
 	pgstat_clear_snapshot();
-	query(look_query, 0, NULL, NULL, NULL);
+	run_query(look_query, 0, NULL, NULL, NULL);
 	look->at = pgscale_worker_clock();
-	look->relations = answer(1, &isnull);
-	look->filenodes = answer(2, &isnull);
-	look->reads = answer(3, &isnull);
-	look->read_ms = DatumGetFloat8(answer(4, &isnull));
-	look->reset = DatumGetTimestampTz(answer(5, &isnull));
+	look->relations = plan_answer(1, &isnull);
+	look->filenodes = plan_answer(2, &isnull);
+	look->reads = plan_answer(3, &isnull);
+	look->read_ms = DatumGetFloat8(plan_answer(4, &isnull));
+	look->reset = DatumGetTimestampTz(plan_answer(5, &isnull));
 	SPI_freetuptable(SPI_tuptable);
 }
 
@@ -312,8 +312,8 @@ look_for_built(Datum built)
 	bool		isnull;
 
 	pgstat_clear_snapshot();
-	query(built_query, 1, &type, &built, NULL);
-	more = answer(1, &isnull);
+	run_query(built_query, 1, &type, &built, NULL);
+	more = plan_answer(1, &isnull);
 	SPI_freetuptable(SPI_tuptable);
 	pfree(DatumGetPointer(built));
 	return more;
@@ -321,7 +321,7 @@ look_for_built(Datum built)
 
 /* Lets the window pass, and returns what was built meanwhile. */
 static Datum
-watch(int64 until)
+plan_watch(int64 until)
 {
 	Datum		built = look_for_built(PointerGetDatum(construct_empty_array(OIDOID)));
 	int64		left;
@@ -346,17 +346,17 @@ latency_there(Datum name, Datum *spread, Datum *device)
 	Datum		status;
 	bool		isnull;
 
-	query(target_query, 1, &type, &name, NULL);
-	status = answer(2, &isnull);
-	latency = answer(1, &isnull);
+	run_query(target_query, 1, &type, &name, NULL);
+	status = plan_answer(2, &isnull);
+	latency = plan_answer(1, &isnull);
 	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the latency of tablespace \"%s\" is unknown", NameStr(*DatumGetName(name))),
 				 errdetail("pgscale.tablespace_latency says: %s.", TextDatumGetCString(status)),
 				 errhint("Name a tablespace that can be read from and written to.")));
-	*spread = answer(3, &isnull);
-	*device = answer(4, &isnull);
+	*spread = plan_answer(3, &isnull);
+	*device = plan_answer(4, &isnull);
 	SPI_freetuptable(SPI_tuptable);
 	return latency;
 }
@@ -402,9 +402,9 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	SPI_connect();
 	there = latency_there(PG_GETARG_DATUM(0), &spread, &device);
-	look(&first);
-	built = watch(first.at + window_ms * NS_PER_MS);
-	look(&second);
+	plan_look(&first);
+	built = plan_watch(first.at + window_ms * NS_PER_MS);
+	plan_look(&second);
 	if (first.reset != second.reset)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -420,7 +420,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 		};
 
 		StaticAssertStmt(lengthof(values) == lengthof(types), "a type for each value");
-		query(plan_query, lengthof(types), types, values, NULL);
+		run_query(plan_query, lengthof(types), types, values, NULL);
 	}
 	for (uint64 i = 0; i < SPI_processed; i++)
 		tuplestore_puttuple(rsinfo->setResult, SPI_tuptable->vals[i]);

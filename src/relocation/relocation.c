@@ -39,7 +39,7 @@ int			pgscale_relocation_max_transaction_age;
 int			pgscale_relocation_attempts;
 
 static void
-define_gucs(void)
+relocation_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.relocation",
 							 "Starts the relocation jobs that are queued.",
@@ -69,7 +69,7 @@ define_gucs(void)
 }
 
 static void
-health(PgscaleHealth *health)
+relocation_health(PgscaleHealth *health)
 {
 	int			pid;
 	uint64		starts;
@@ -114,14 +114,14 @@ health(PgscaleHealth *health)
 }
 
 static void
-shmem_request(void)
+relocation_shmem_request(void)
 {
 	pgscale_relocation_share_request();
 	pgscale_relocation_open_request();
 }
 
 static void
-shmem_startup(void)
+relocation_shmem_startup(void)
 {
 	pgscale_relocation_share_startup();
 	pgscale_relocation_open_startup();
@@ -129,9 +129,9 @@ shmem_startup(void)
 
 const PgscaleModule pgscale_relocate_module = {
 	.name = "relocation",
-	.define_gucs = define_gucs,
-	.shmem_request = shmem_request,
-	.shmem_startup = shmem_startup,
+	.define_gucs = relocation_define_gucs,
+	.shmem_request = relocation_shmem_request,
+	.shmem_startup = relocation_shmem_startup,
 	.register_workers = pgscale_relocation_launcher_register,
-	.health = health,
+	.health = relocation_health,
 };

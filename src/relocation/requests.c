@@ -147,7 +147,7 @@ size_of(Oid relation)
 
 /* Adds the job, and its id to the result; if there is one already, says so at this level. */
 static int64
-queue(PgscaleJob *job, int elevel)
+request_queue(PgscaleJob *job, int elevel)
 {
 	int64		other;
 
@@ -175,7 +175,7 @@ put_id(FunctionCallInfo fcinfo, int64 id)
 
 /* Those with storage below one that is partitioned, or itself. */
 static List *
-leaves(Oid relation)
+request_leaves(Oid relation)
 {
 	List	   *all;
 	List	   *found = NIL;
@@ -215,7 +215,7 @@ move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 		job.amcheck = PG_GETARG_BOOL(2);
 		job.prewarm = PG_GETARG_BOOL(3);
 		job.block_ms = -1;
-		if (queue(&job, elevel) == 0)
+		if (request_queue(&job, elevel) == 0)
 			continue;
 		logged |= get_rel_persistence(job.relation) == RELPERSISTENCE_PERMANENT;
 		put_id(fcinfo, job.id);
@@ -245,7 +245,7 @@ pgscale_relocate_index(PG_FUNCTION_ARGS)
 	Oid			target = begin_indexes(fcinfo, "relocate_index()");
 	bool		partitioned = get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX;
 
-	move_indexes(fcinfo, leaves(index), target, partitioned ? NOTICE : ERROR);
+	move_indexes(fcinfo, request_leaves(index), target, partitioned ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
@@ -269,7 +269,7 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	pgscale_check_is_table(table);
-	foreach(cell, leaves(table))
+	foreach(cell, request_leaves(table))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, indexes, target, NOTICE);
 	return (Datum) 0;
@@ -376,7 +376,7 @@ copy_rate(Oid source, Oid target)
 
 /* Tells the user beforehand how long all use of the table is going to wait. */
 static void
-announce(PgscaleJob *job, double rate)
+request_announce(PgscaleJob *job, double rate)
 {
 	double		mb = (double) size_of(job->relation) / PGSCALE_MB;
 
@@ -417,8 +417,8 @@ move_tables(FunctionCallInfo fcinfo, List *tables, Oid target, int lock_timeout_
 			source = pgscale_tablespace_of(job.relation);
 			rate = copy_rate(source, target);
 		}
-		announce(&job, rate);
-		if (queue(&job, elevel) == 0)
+		request_announce(&job, rate);
+		if (request_queue(&job, elevel) == 0)
 			continue;
 		logged |= get_rel_persistence(job.relation) == RELPERSISTENCE_PERMANENT;
 		put_id(fcinfo, job.id);
@@ -427,7 +427,7 @@ move_tables(FunctionCallInfo fcinfo, List *tables, Oid target, int lock_timeout_
 }
 
 static int
-milliseconds(const Interval *interval, const char *parameter)
+request_milliseconds(const Interval *interval, const char *parameter)
 {
 	const double ms = pgscale_interval_ms(interval);
 
@@ -446,7 +446,7 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 	Oid			table = PG_GETARG_OID(0);
 	Name		tablespace = PG_GETARG_NAME(1);
 	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(2));
-	int			lock_timeout_ms = milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout");
+	int			lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout");
 	Oid			target = begin_request("relocate_table()", tablespace);
 	bool		partitioned = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE;
 
@@ -464,7 +464,7 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 				 errmsg("the server cannot move a table without blocking its use"),
 				 errhint("%s", online_command(table, NameStr(*tablespace)))));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	move_tables(fcinfo, leaves(table), target, lock_timeout_ms, partitioned ? NOTICE : ERROR);
+	move_tables(fcinfo, request_leaves(table), target, lock_timeout_ms, partitioned ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
@@ -553,7 +553,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.lock_timeout_ms = job.lock_timeout_ms;
 	back.block_ms = -1;
 	back.undo_of = id;
-	(void) queue(&back, ERROR);
+	(void) request_queue(&back, ERROR);
 	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT);
 	PG_RETURN_INT64(back.id);
 }
@@ -589,7 +589,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 				 errhint("CALL it on its own, after COMMIT.")));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	give_up = pgscale_worker_clock() + milliseconds(PG_GETARG_INTERVAL_P(1), "timeout") * NS_PER_MS;
+	give_up = pgscale_worker_clock() + request_milliseconds(PG_GETARG_INTERVAL_P(1), "timeout") * NS_PER_MS;
 
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	for (;;)

@@ -130,7 +130,7 @@ typedef struct Tablespace
 } Tablespace;
 
 static int64
-bytes_of(const ProbeFiles *files)
+latency_bytes_of(const ProbeFiles *files)
 {
 	return files->n > 0 ? files->file[files->n - 1].weight : 0;
 }
@@ -162,7 +162,7 @@ add_file(ProbeFiles *files, const char *path)
 	file = &files->file[files->n];
 	file->path = pstrdup(path);
 	file->size = st.st_size;
-	file->weight = bytes_of(files) + Min(st.st_size, st.st_blocks * (int64) 512);
+	file->weight = latency_bytes_of(files) + Min(st.st_size, st.st_blocks * (int64) 512);
 	files->n++;
 }
 
@@ -430,7 +430,7 @@ read_random(ProbeFiles *files, Round *round)
 
 	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_worker_clock() < give_up; pick++)
 	{
-		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, bytes_of(files) - 1));
+		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, latency_bytes_of(files) - 1));
 		const ProbeFile *file = &files->file[number];
 		const int64 block = pg_prng_uint64_range(&pg_global_prng_state, 0, file->size / BLCKSZ - 1);
 		bool		again = false;
@@ -519,7 +519,7 @@ mean_ms(const Round *round)
 }
 
 static double
-rate(const Round *round)
+latency_rate(const Round *round)
 {
 	return round->sequential_bytes / (round->sequential_ns / NS_IN_S);
 }
@@ -548,7 +548,7 @@ sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
 		slowest = Max(slowest, mean_ms(round));
 		if (round->sequential_ns > 0)
 		{
-			double		cost = suggested_cost(mean_ms(round), rate(round));
+			double		cost = suggested_cost(mean_ms(round), latency_rate(round));
 
 			least = least == 0 ? cost : Min(least, cost);
 			most = Max(most, cost);
@@ -563,7 +563,7 @@ sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
 	probe->max_ms = (double) all.max_ns / NS_PER_MS;
 	probe->spread = slowest / fastest;
 	if (all.sequential_ns > 0)
-		probe->sequential_bytes_per_s = rate(&all);
+		probe->sequential_bytes_per_s = latency_rate(&all);
 	if (known && most <= MAX_DISAGREEMENT * least)
 		probe->random_page_cost = suggested_cost(probe->read_ms, probe->sequential_bytes_per_s);
 	else if (known)
@@ -627,7 +627,7 @@ pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
 	pgscale_tablespace_folder(folder, tablespace);
 
 	if (add_relations(&files, folder) &&
-		(bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
+		(latency_bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
 	{
 		if (write_temporary(&files, tablespace, folder, TEMPORARY_BYTES, MAX_TEMPORARY_S, &elapsed_ns) > 0)
 		{

@@ -86,7 +86,7 @@ look_up_all(Oid index)
 
 /* All of its blocks: from NULL to NULL. */
 static void
-prewarm(Oid relation)
+verify_prewarm(Oid relation)
 {
 	LOCAL_FCINFO(fcinfo, 5);
 	FmgrInfo	function;
@@ -124,7 +124,7 @@ pgscale_verify_move(PgscaleJob *job)
 	if (job->amcheck && is_btree(relation))
 		look_up_all(relation);
 	if (job->prewarm)
-		prewarm(relation);
+		verify_prewarm(relation);
 }
 
 char *

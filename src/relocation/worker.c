@@ -102,7 +102,7 @@ handle_sigterm(SIGNAL_ARGS)
  * index' own ones, before 17: what a superuser runs looks in pg_catalog only.
  */
 static void
-become(const char *role, const char *search_path)
+job_become(const char *role, const char *search_path)
 {
 	StartTransactionCommand();
 	SetConfigOption("role", role, PGC_SUSET, PGC_S_SESSION);
@@ -113,7 +113,7 @@ become(const char *role, const char *search_path)
 static void
 become_myself(void)
 {
-	become("none", "pg_catalog, pg_temp");
+	job_become("none", "pg_catalog, pg_temp");
 }
 
 /* Is it to leave its job to another worker? */
@@ -176,7 +176,7 @@ take_error(PgscaleJob *job, ErrorData *data, PgscaleJobWord *error)
  * has become of it always is written down.
  */
 static bool
-try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
+job_try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
 {
 	volatile bool ok = false;
 
@@ -252,7 +252,7 @@ say_last_word(PgscaleJob *job)
 		bool		last = ShutdownRequestPending;
 
 		QueryCancelPending = false; /* whoever wanted to end it came too late */
-		if (try(write_down, job, &error))
+		if (job_try(write_down, job, &error))
 			break;
 		if (last || (error.sqlstate != ERRCODE_LOCK_NOT_AVAILABLE && error.sqlstate != ERRCODE_QUERY_CANCELED &&
 					 error.sqlstate != ERRCODE_ADMIN_SHUTDOWN))
@@ -285,7 +285,7 @@ static char *obstacle;
 static char *suggestion;
 
 static void
-settle(PgscaleJob *job)
+job_settle(PgscaleJob *job)
 {
 	job_moved = pgscale_move_settle(job);
 }
@@ -303,12 +303,12 @@ become_requester(const PgscaleJob *job)
 				 errmsg("the role that asked for it was dropped")));
 	role = MemoryContextStrdup(job_context, role);
 	CommitTransactionCommand();
-	become(role, users_search_path);
+	job_become(role, users_search_path);
 }
 
 /* As the requester sees it now. */
 static void
-check(PgscaleJob *job)
+job_check(PgscaleJob *job)
 {
 	become_requester(job);
 	StartTransactionCommand();
@@ -341,7 +341,7 @@ look_for_obstacle(PgscaleJob *job)
 }
 
 static void
-move(PgscaleJob *job)
+job_move(PgscaleJob *job)
 {
 	become_requester(job);
 	set_lock_timeout(job->is_table ? job->lock_timeout_ms : 0);
@@ -349,7 +349,7 @@ move(PgscaleJob *job)
 }
 
 static void
-verify(PgscaleJob *job)
+job_verify(PgscaleJob *job)
 {
 	pgscale_job_verifying(job);
 	StartTransactionCommand();
@@ -360,7 +360,7 @@ verify(PgscaleJob *job)
 }
 
 static void
-suggest(PgscaleJob *job)
+job_suggest(PgscaleJob *job)
 {
 	char	   *found;
 
@@ -411,11 +411,11 @@ end_moved(PgscaleJob *job)
 		end_job(job, PGSCALE_JOB_LOST, &error);
 		return;
 	}
-	if (!told_to_end() && try(verify, job, &error))
+	if (!told_to_end() && job_try(job_verify, job, &error))
 	{
 		PgscaleJobWord word = {0};
 
-		if (try(suggest, job, &error))
+		if (job_try(job_suggest, job, &error))
 			word.message = suggestion;
 		end_job(job, PGSCALE_JOB_DONE, &word);
 		return;
@@ -441,12 +441,12 @@ note_cancel(PgscaleJob *job, const PgscaleJobWord *error)
 
 /* Returns false, and has the job wait for another worker, if it cannot be told now. */
 static bool
-settled(PgscaleJob *job)
+job_settled(PgscaleJob *job)
 {
 	PgscaleJobWord error = {0};
 	bool		at_once;
 
-	if (try(settle, job, &error))
+	if (job_try(job_settle, job, &error))
 		return true;
 	note_cancel(job, &error);
 	at_once = told_to_end() || error.sqlstate == ERRCODE_QUERY_CANCELED;
@@ -459,7 +459,7 @@ work_at(PgscaleJob *job)
 {
 	PgscaleJobWord error = {0};
 
-	if (!settled(job))
+	if (!job_settled(job))
 		return;
 	if (job_moved)
 	{
@@ -480,7 +480,7 @@ work_at(PgscaleJob *job)
 		end_job(job, PGSCALE_JOB_LOST, &error);
 		return;
 	}
-	if (!try(check, job, &error) || !try(look_for_obstacle, job, &error))
+	if (!job_try(job_check, job, &error) || !job_try(look_for_obstacle, job, &error))
 	{
 		note_cancel(job, &error);
 		end_unmoved(job, &error);
@@ -493,11 +493,11 @@ work_at(PgscaleJob *job)
 		put_back(job, PGSCALE_JOB_WAITING, OBSTACLE_MS, &error);
 		return;
 	}
-	if (try(pgscale_job_begin_attempt, job, &error))
-		(void) try(move, job, &error);
+	if (job_try(pgscale_job_begin_attempt, job, &error))
+		(void) job_try(job_move, job, &error);
 	note_cancel(job, &error);
 	set_lock_timeout(0);
-	if (!settled(job))
+	if (!job_settled(job))
 		return;
 	if (job_moved)
 	{

@@ -75,11 +75,11 @@ pgscale_nested_startup(void)
 }
 
 /*
- * Enters a statement and returns what to hand to leave() after it.  At the
+ * Enters a statement and returns what to hand to nested_leave() after it.  At the
  * top level, and for a statement without an identifier, the slot stays.
  */
 static uint64
-enter(int64 queryid)
+nested_enter(int64 queryid)
 {
 	NestedSlot *slot = &slots[MyProcNumber];
 	uint64		outer = 0;
@@ -102,7 +102,7 @@ enter(int64 queryid)
 }
 
 static void
-leave(uint64 outer)
+nested_leave(uint64 outer)
 {
 	depth--;
 	pg_atomic_write_u64(&slots[MyProcNumber].queryid, outer);
@@ -111,7 +111,7 @@ leave(uint64 outer)
 static void
 nested_ExecutorRun(PGSCALE_EXECUTOR_RUN_PARAMS)
 {
-	volatile uint64 outer = enter(pgscale_query_id(queryDesc->plannedstmt->queryId));
+	volatile uint64 outer = nested_enter(pgscale_query_id(queryDesc->plannedstmt->queryId));
 
 	PG_TRY();
 	{
@@ -122,7 +122,7 @@ nested_ExecutorRun(PGSCALE_EXECUTOR_RUN_PARAMS)
 	}
 	PG_FINALLY();
 	{
-		leave(outer);
+		nested_leave(outer);
 	}
 	PG_END_TRY();
 }
@@ -131,7 +131,7 @@ nested_ExecutorRun(PGSCALE_EXECUTOR_RUN_PARAMS)
 static void
 nested_ExecutorFinish(QueryDesc *queryDesc)
 {
-	volatile uint64 outer = enter(pgscale_query_id(queryDesc->plannedstmt->queryId));
+	volatile uint64 outer = nested_enter(pgscale_query_id(queryDesc->plannedstmt->queryId));
 
 	PG_TRY();
 	{
@@ -142,7 +142,7 @@ nested_ExecutorFinish(QueryDesc *queryDesc)
 	}
 	PG_FINALLY();
 	{
-		leave(outer);
+		nested_leave(outer);
 	}
 	PG_END_TRY();
 }
@@ -177,7 +177,7 @@ nested_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnly
 		return;
 	}
 
-	outer = enter(pgscale_query_id(pstmt->queryId));
+	outer = nested_enter(pgscale_query_id(pstmt->queryId));
 	PG_TRY();
 	{
 		call_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
@@ -185,7 +185,7 @@ nested_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnly
 	}
 	PG_FINALLY();
 	{
-		leave(outer);
+		nested_leave(outer);
 	}
 	PG_END_TRY();
 }

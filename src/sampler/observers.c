@@ -170,7 +170,7 @@ each_wait(void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg)
  * observer can have left anything behind.
  */
 static void
-clean_up(void)
+observers_clean_up(void)
 {
 	MemoryContextSwitchTo(context);
 	HOLD_INTERRUPTS();
@@ -184,7 +184,7 @@ clean_up(void)
 }
 
 static void
-tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
+observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
 {
 	observation.anew = observation.anew || observer->missed;
 	observer->missed = false;
@@ -195,7 +195,7 @@ tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observa
 	}
 	PG_CATCH();
 	{
-		clean_up();
+		observers_clean_up();
 		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
 		observer->resume_ns = pgscale_worker_clock() + observer->pause_ns;
 		observer->missed = true;
@@ -233,7 +233,7 @@ pgscale_observe_tick(TimestampTz wall, int64 ns)
 		if (observers[i].pause_ns > 0 && now < observers[i].resume_ns)
 			observers[i].missed = true;
 		else
-			tell(pgscale_modules[i], &observers[i], observation);
+			observers_tell(pgscale_modules[i], &observers[i], observation);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);

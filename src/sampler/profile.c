@@ -241,7 +241,7 @@ other_entry(uint32 wait_event)
 
 /* Frees an entry by folding it into its event's row. */
 static int
-evict(void)
+profile_evict(void)
 {
 	int			victim = -1;
 	PgscaleProfileEntry *v;
@@ -276,7 +276,7 @@ find_or_make(const PgscaleWaitKey *key)
 	if (profile->totals.used < profile->capacity)
 		entry = profile->totals.used++;
 	else
-		entry = evict();
+		entry = profile_evict();
 	set_entry(entry, key);
 	return entry;
 }

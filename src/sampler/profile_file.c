@@ -63,7 +63,7 @@ typedef struct Store
 } Store;
 
 static pg_crc32c
-checksum(const StoreHeader *header, const PgscaleTypeName * types, const PgscaleProfileEntry *entries)
+profile_file_checksum(const StoreHeader *header, const PgscaleTypeName * types, const PgscaleProfileEntry *entries)
 {
 	pg_crc32c	crc;
 
@@ -105,7 +105,7 @@ pgscale_sampler_save(void)
 	header.nentries = snapshot.nentries;
 	header.ntypes = pgscale_types(&types);
 	header.totals = snapshot.totals;
-	crc = checksum(&header, types, snapshot.entries);
+	crc = profile_file_checksum(&header, types, snapshot.entries);
 
 	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
 	if (file == NULL ||
@@ -159,7 +159,7 @@ is_known_kind(PgscaleProcKind kind, uint32 ntypes)
 }
 
 static bool
-is_possible(const PgscaleProfileEntry *entry, uint32 ntypes)
+entry_is_possible(const PgscaleProfileEntry *entry, uint32 ntypes)
 {
 	const PgscaleWaitKey *key = &entry->key;
 
@@ -173,7 +173,7 @@ is_possible(const PgscaleProfileEntry *entry, uint32 ntypes)
 
 /* Adds, unless the sum is more than the views can show. */
 static bool
-add(uint64 *sum, uint64 n)
+profile_file_add(uint64 *sum, uint64 n)
 {
 	if (n > PG_INT64_MAX || *sum + n > PG_INT64_MAX)
 		return false;
@@ -197,9 +197,9 @@ check_store(const Store *store)
 	{
 		const PgscaleProfileEntry *entry = &store->entries[i];
 
-		if (!is_possible(entry, header->ntypes))
+		if (!entry_is_possible(entry, header->ntypes))
 			return "it has an entry that cannot be";
-		if (entry->samples == 0 || !add(&samples, entry->samples) || !add(&ns, entry->ns))
+		if (entry->samples == 0 || !profile_file_add(&samples, entry->samples) || !profile_file_add(&ns, entry->ns))
 			return "it has an entry with counts that cannot be";
 	}
 	if (totals->samples != samples || totals->ns != ns)
@@ -236,7 +236,7 @@ read_store(FILE *file, Store *store)
 		!read_items(file, store->entries, sizeof(PgscaleProfileEntry), header->nentries) ||
 		!read_items(file, &crc, sizeof(crc), 1))
 		return "it could not be read";
-	if (!EQ_CRC32C(crc, checksum(header, store->types, store->entries)))
+	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
 		return "its checksum is wrong";
 	return check_store(store);
 }
@@ -252,7 +252,7 @@ kind_of_type(const char *name)
 }
 
 static void
-restore(Store *store)
+profile_file_restore(Store *store)
 {
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 
@@ -310,7 +310,7 @@ pgscale_sampler_load(void)
 				 errmsg("ignoring file \"%s\": %s", STORE_FILE, problem),
 				 errdetail("The wait profile starts empty.")));
 	else
-		restore(store);
+		profile_file_restore(store);
 
 	if (store->entries)
 		pfree(store->entries);

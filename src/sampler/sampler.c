@@ -268,7 +268,7 @@ sampler_register_workers(void)
  * gets one.  What does not fit stays where it was counted.
  */
 static void
-park(SlotState *state, int entry, int64 ns)
+sampler_park(SlotState *state, int entry, int64 ns)
 {
 	uint64		born = pgscale_profile_born(entry);
 	int			i;
@@ -295,7 +295,7 @@ park(SlotState *state, int entry, int64 ns)
 
 /* Moves what is parked to its query, if that is the one seen now. */
 static void
-unpark(SlotState *state)
+sampler_unpark(SlotState *state)
 {
 	if (state->parked_activity == state->proc.activity_start)
 		for (int i = 0; i < state->nparked; i++)
@@ -307,7 +307,7 @@ unpark(SlotState *state)
 
 /* What the process is; of a background worker, its type. */
 static PgscaleProcKind
-kind_of(SlotState *state)
+sampler_kind_of(SlotState *state)
 {
 	PgscaleProc *proc = &state->proc;
 
@@ -340,12 +340,12 @@ sample_slot(int slot, int64 ns)
 
 	/* An idle session still tells the identifier of its last statement. */
 	if (state->nparked > 0 && changed && proc->queryid != 0)
-		unpark(state);
+		sampler_unpark(state);
 
 	if (proc->wait_event == 0 && !(proc->session && proc->running))
 		return true;
 
-	key.kind = kind_of(state);
+	key.kind = sampler_kind_of(state);
 	key.datid = proc->datid;
 	key.userid = proc->userid;
 	key.wait_event = proc->wait_event;
@@ -360,7 +360,7 @@ sample_slot(int slot, int64 ns)
 
 	state->entry = pgscale_profile_add(&key, state->entry, ns);
 	if (proc->running && proc->queryid == 0)
-		park(state, state->entry, ns);
+		sampler_park(state, state->entry, ns);
 
 	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
 	if (!idle || sampler_history_idle)
@@ -448,7 +448,7 @@ sample_new_slots(int64 ns)
 }
 
 static void
-tick(int64 due, int64 missed)
+sampler_tick(int64 due, int64 missed)
 {
 	int64		now = pgscale_worker_clock();
 	int64		ns = now - last_tick;
@@ -483,7 +483,7 @@ account_cpu(void)
 }
 
 static void
-apply_settings(void)
+sampler_apply_settings(void)
 {
 	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
 
@@ -526,7 +526,7 @@ serve_resets(void)
 }
 
 static void
-detach(int code, Datum arg)
+sampler_detach(int code, Datum arg)
 {
 	control->latch = NULL;
 	stats->pid = 0;
@@ -551,10 +551,10 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
 
 	pgscale_profile_attach_writer();
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
 	stats->period_ns = 0;
-	apply_settings();
+	sampler_apply_settings();
 	control->latch = MyLatch;
 	stats->pid = MyProcPid;
 
@@ -564,11 +564,11 @@ pgscale_sampler_main(Datum arg)
 		int64		expired = pgscale_timer_wait(&timer, &due);
 
 		if (pgscale_worker_interrupts())
-			apply_settings();
+			sampler_apply_settings();
 		serve_resets();
 		if (expired > 0 && stats->period_ns > 0)
 		{
-			tick(due, expired - 1);
+			sampler_tick(due, expired - 1);
 			account_cpu();
 		}
 	}

@@ -52,7 +52,7 @@ pgscale_sampler_stats_startup(void)
 }
 
 static void
-begin_change(void)
+stats_begin_change(void)
 {
 	/* Odd also after a writer that died in the middle. */
 	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) | 1);
@@ -60,7 +60,7 @@ begin_change(void)
 }
 
 static void
-end_change(void)
+stats_end_change(void)
 {
 	pg_write_barrier();
 	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) + 1);
@@ -92,7 +92,7 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	int64		late_us = Max(late_ns, 0) / 1000;
 	int			class = late_us == 0 ? 0 : pg_leftmost_one_pos64(late_us) + 1;
 
-	begin_change();
+	stats_begin_change();
 	stats->ticks++;
 	stats->missed += missed;
 	stats->lateness[Min(class, PGSCALE_LATENESS_CLASSES - 1)]++;
@@ -100,16 +100,16 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	stats->observed_ns += observed_ns;
 	stats->tick_ns += spent_ns;
 	stats->tick_max_ns = Max(stats->tick_max_ns, spent_ns);
-	end_change();
+	stats_end_change();
 }
 
 void
 pgscale_sampler_stats_reset(void)
 {
-	begin_change();
+	stats_begin_change();
 	memset((char *) stats + offsetof(PgscaleSamplerStats, ticks), 0,
 		   sizeof(*stats) - offsetof(PgscaleSamplerStats, ticks));
-	end_change();
+	stats_end_change();
 }
 
 /*

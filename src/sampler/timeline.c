@@ -99,7 +99,7 @@ place_of(int64 second)
 }
 
 static void
-begin_change(Second *s)
+timeline_begin_change(Second *s)
 {
 	/* Odd also after a writer that died in the middle. */
 	pg_atomic_write_u32(&s->changecount,
@@ -108,7 +108,7 @@ begin_change(Second *s)
 }
 
 static void
-end_change(Second *s)
+timeline_end_change(Second *s)
 {
 	pg_write_barrier();
 	pg_atomic_write_u32(&s->changecount,
@@ -116,7 +116,7 @@ end_change(Second *s)
 }
 
 static void
-clear(Second *s)
+timeline_clear(Second *s)
 {
 	s->second = 0;
 	s->observed_ns = 0;
@@ -143,16 +143,16 @@ pgscale_timeline_end(void)
 	int64		second = tick_at / USECS_PER_SEC;
 	Second	   *s = place_of(second);
 
-	begin_change(s);
+	timeline_begin_change(s);
 	if (s->second != second)
 	{
-		clear(s);
+		timeline_clear(s);
 		s->second = second;
 	}
 	s->observed_ns += tick_ns;
 	for (int class = 0; class < NCLASSES; class++)
 		s->class_ns[class] += tick_class_ns[class];
-	end_change(s);
+	timeline_end_change(s);
 }
 
 void
@@ -160,9 +160,9 @@ pgscale_timeline_reset(void)
 {
 	for (int64 i = 0; i < timeline->size; i++)
 	{
-		begin_change(&timeline->seconds[i]);
-		clear(&timeline->seconds[i]);
-		end_change(&timeline->seconds[i]);
+		timeline_begin_change(&timeline->seconds[i]);
+		timeline_clear(&timeline->seconds[i]);
+		timeline_end_change(&timeline->seconds[i]);
 	}
 }
 
@@ -250,7 +250,7 @@ pgscale_sampler_timeline(PG_FUNCTION_ARGS)
 		if (sum.observed_ns > 0 && second / bucket != sum.second / bucket)
 		{
 			put_bucket(rsinfo, sum.second / bucket * bucket * USECS_PER_SEC, &sum);
-			clear(&sum);
+			timeline_clear(&sum);
 		}
 		sum.second = second;
 		sum.observed_ns += s.observed_ns;

@@ -128,7 +128,7 @@ PG_FUNCTION_INFO_V1(pgscale_scalability_points);
 PG_FUNCTION_INFO_V1(pgscale_scalability_reset);
 
 static int
-class_of(double sessions)
+scalability_class_of(double sessions)
 {
 	int			class = (int) rint(CLASSES_PER_2 * log2(sessions)) - FIRST_CLASS;
 
@@ -137,7 +137,7 @@ class_of(double sessions)
 
 /* An observation is the second before a bucket. */
 static void
-begin(const PgscaleObservation *observation, int64 transactions)
+scalability_begin(const PgscaleObservation *observation, int64 transactions)
 {
 	bucket.begun = true;
 	bucket.resets = pg_atomic_read_u32(&shared->resets);
@@ -171,7 +171,7 @@ end_write(void)
 }
 
 static void
-discard(void)
+scalability_discard(void)
 {
 	begin_write()->discarded++;
 	end_write();
@@ -179,13 +179,13 @@ discard(void)
 
 /* Takes the full bucket in. */
 static void
-take(int64 transactions, TimestampTz now)
+scalability_take(int64 transactions, TimestampTz now)
 {
 	double		sessions = bucket.session_ns / bucket.ns;
 	double		ended = transactions - bucket.transactions;
 	double		kept = exp2(-bucket.ns / (half_life * SECOND_NS));
 	Figures    *figures = begin_write();
-	Class	   *class = &figures->classes[class_of(sessions)];
+	Class	   *class = &figures->classes[scalability_class_of(sessions)];
 
 	for (int i = 0; i < CLASSES; i++)
 	{
@@ -204,7 +204,7 @@ take(int64 transactions, TimestampTz now)
 }
 
 static void
-observe(const PgscaleObservation *observation)
+scalability_observe(const PgscaleObservation *observation)
 {
 	int64		transactions;
 
@@ -218,15 +218,15 @@ observe(const PgscaleObservation *observation)
 	if (!bucket.begun || observation->anew ||
 		bucket.resets != pg_atomic_read_u32(&shared->resets))
 	{
-		begin(observation, transactions);
+		scalability_begin(observation, transactions);
 		return;
 	}
 
 	/* the statistics were reset */
 	if (transactions < bucket.transactions)
 	{
-		discard();
-		begin(observation, transactions);
+		scalability_discard();
+		scalability_begin(observation, transactions);
 		return;
 	}
 
@@ -237,10 +237,10 @@ observe(const PgscaleObservation *observation)
 	if (bucket.ns < BUCKET_NS)
 		return;
 	if (bucket.max - bucket.min > Max(1, MAX_MOVE * bucket.session_ns / bucket.ns))
-		discard();
+		scalability_discard();
 	else if (bucket.session_ns >= MIN_SESSIONS * bucket.ns)
-		take(transactions, observation->at);
-	begin(observation, transactions);
+		scalability_take(transactions, observation->at);
+	scalability_begin(observation, transactions);
 }
 
 /* A consistent copy, empty if it was reset. */
@@ -266,7 +266,7 @@ read_figures(Figures *figures)
 
 /* The classes as measurements; returns how many. */
 static int
-measurements(const Figures *figures, PgscaleUslPoint *points, double *seconds)
+scalability_measurements(const Figures *figures, PgscaleUslPoint *points, double *seconds)
 {
 	int			count = 0;
 
@@ -305,7 +305,7 @@ pgscale_scalability(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	read_figures(&figures);
-	count = measurements(&figures, points, seconds);
+	count = scalability_measurements(&figures, points, seconds);
 	if (count > 0)
 		pgscale_usl_fit(&usl, points, count);
 	else
@@ -336,7 +336,7 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 	read_figures(&figures);
-	count = measurements(&figures, points, seconds);
+	count = scalability_measurements(&figures, points, seconds);
 	for (int i = 0; i < count; i++)
 	{
 		Datum		values[3];
@@ -361,7 +361,7 @@ pgscale_scalability_reset(PG_FUNCTION_ARGS)
 }
 
 static void
-define_gucs(void)
+scalability_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.scalability",
 							 "Whether the scalability law is fitted to what the server does.",
@@ -373,13 +373,13 @@ define_gucs(void)
 }
 
 static void
-shmem_request(void)
+scalability_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ScalabilityShared)));
 }
 
 static void
-shmem_startup(void)
+scalability_shmem_startup(void)
 {
 	bool		found;
 
@@ -395,7 +395,7 @@ shmem_startup(void)
 }
 
 static void
-health(PgscaleHealth *health)
+scalability_health(PgscaleHealth *health)
 {
 	if (!pgscale_health_preloaded(health, "pgscale.scalability", true))
 		return;
@@ -420,9 +420,9 @@ health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_scalability_module = {
 	.name = "scalability",
-	.define_gucs = define_gucs,
-	.shmem_request = shmem_request,
-	.shmem_startup = shmem_startup,
-	.observe = observe,
-	.health = health,
+	.define_gucs = scalability_define_gucs,
+	.shmem_request = scalability_shmem_request,
+	.shmem_startup = scalability_shmem_startup,
+	.observe = scalability_observe,
+	.health = scalability_health,
 };

@@ -105,7 +105,7 @@ typedef struct Solution
 } Solution;
 
 static void
-add(Sums *sums, double n, double x, double weight, double max_n)
+usl_add(Sums *sums, double n, double x, double weight, double max_n)
 {
 	double		above = Max(n - 1 / max_n, 0);	/* (N - 1) / max N */
 	double		rate = x / n;
@@ -126,7 +126,7 @@ add(Sums *sums, double n, double x, double weight, double max_n)
  * no solution, or none with all of them above 0.
  */
 static bool
-solve(const Sums *sums, const int *use, int nuse, Solution *solution)
+usl_solve(const Sums *sums, const int *use, int nuse, Solution *solution)
 {
 	double		l[3][3];
 	double		z[3];
@@ -176,7 +176,7 @@ solve(const Sums *sums, const int *use, int nuse, Solution *solution)
 
 /* Non-negative least squares. */
 static Solution
-best(const Sums *sums)
+usl_best(const Sums *sums)
 {
 	/* the fewer the coefficients the earlier: of equal ones, the first wins */
 	static const struct
@@ -194,7 +194,7 @@ best(const Sums *sums)
 	{
 		Solution	solution;
 
-		if (solve(sums, choices[i].use, choices[i].nuse, &solution) &&
+		if (usl_solve(sums, choices[i].use, choices[i].nuse, &solution) &&
 			solution.error < least.error - MIN_GAIN * sums->weight)
 			least = solution;
 	}
@@ -213,7 +213,7 @@ pgscale_usl_throughput(double lambda, double sigma, double kappa, double n)
 
 /* The law's peak; infinite if there is none. */
 static double
-peak(double sigma, double kappa)
+usl_peak(double sigma, double kappa)
 {
 	if (sigma >= 1)
 		return 1;
@@ -227,8 +227,8 @@ peak(double sigma, double kappa)
  * if the data do not tell it.
  */
 static void
-parameters(const Solution *solution, double max_n, double max_x,
-		   double *lambda, double *sigma, double *kappa)
+usl_parameters(const Solution *solution, double max_n, double max_x,
+			   double *lambda, double *sigma, double *kappa)
 {
 	const double *c = solution->c;
 
@@ -239,7 +239,7 @@ parameters(const Solution *solution, double max_n, double max_x,
 
 /* Box and Muller's. */
 static double
-normal(pg_prng_state *random)
+usl_normal(pg_prng_state *random)
 {
 	double		u = 1 - pg_prng_double(random);
 
@@ -256,7 +256,7 @@ error_factor(pg_prng_state *random, int degrees)
 		return 1;
 	for (int i = 0; i < degrees; i++)
 	{
-		double		z = normal(random);
+		double		z = usl_normal(random);
 
 		chi2 += z * z;
 	}
@@ -320,14 +320,14 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 		{
 			double		x = pgscale_usl_throughput(usl->lambda, usl->sigma, usl->kappa, points[i].n);
 
-			x *= exp(size / sqrt(points[i].weight) * normal(&random));
-			add(&sums, points[i].n / usl->max_n, x / max_x, points[i].weight, usl->max_n);
+			x *= exp(size / sqrt(points[i].weight) * usl_normal(&random));
+			usl_add(&sums, points[i].n / usl->max_n, x / max_x, points[i].weight, usl->max_n);
 		}
-		solution = best(&sums);
-		parameters(&solution, usl->max_n, max_x, &lambda, &sigma, &kappa);
+		solution = usl_best(&sums);
+		usl_parameters(&solution, usl->max_n, max_x, &lambda, &sigma, &kappa);
 
 		/* Errors so large that no figures are left leave everything possible. */
-		peaks_n[r] = solution.c[0] > 0 ? peak(sigma, kappa) : r % 2 ? 1 : INFINITY;
+		peaks_n[r] = solution.c[0] > 0 ? usl_peak(sigma, kappa) : r % 2 ? 1 : INFINITY;
 		peaks_x[r] = solution.c[0] > 0 ? pgscale_usl_throughput(lambda, sigma, kappa, peaks_n[r])
 			: r % 2 ? 0 : INFINITY;
 	}
@@ -369,7 +369,7 @@ set_r2(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints)
 
 /* A number as a person would write it. */
 static const char *
-figure(char *buffer, double number)
+usl_figure(char *buffer, double number)
 {
 	snprintf(buffer, 32, number >= 100 && number < 1e15 ? "%.0f" : "%.3g", number);
 	return buffer;
@@ -389,7 +389,7 @@ is_scattered(const PgscaleUsl *usl)
 
 /* What the fit says, or why it cannot say it. */
 static void
-judge(PgscaleUsl *usl)
+usl_judge(PgscaleUsl *usl)
 {
 	bool		measured = usl->peak_n_high <= usl->max_n;
 	bool		levels = usl->sigma * usl->max_n >=
@@ -399,18 +399,18 @@ judge(PgscaleUsl *usl)
 	char		low[32];
 	char		high[32];
 
-	figure(max_n, usl->max_n);
-	figure(low, usl->peak_n_low);
-	figure(high, usl->peak_n_high);
+	usl_figure(max_n, usl->max_n);
+	usl_figure(low, usl->peak_n_low);
+	usl_figure(high, usl->peak_n_high);
 
 	if (usl->peak_n < usl->min_n)
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: throughput falls from the least concurrency on, %s",
-				 figure(low, usl->min_n));
+				 usl_figure(low, usl->min_n));
 	else if (isnan(usl->r2) || (isinf(usl->peak_n_high) && usl->peak_n_low > usl->max_n && levels))
 		snprintf(usl->status, sizeof(usl->status),
 				 "no peak up to concurrency %s: Amdahl's law fits, with a limit of %s",
-				 max_n, figure(high, usl->lambda / usl->sigma));
+				 max_n, usl_figure(high, usl->lambda / usl->sigma));
 	else if (isinf(usl->peak_n_low))
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: throughput still rises at the greatest concurrency, %s", max_n);
@@ -423,7 +423,7 @@ judge(PgscaleUsl *usl)
 	else if (usl->max_n < MIN_REACH * usl->peak_n)
 		snprintf(usl->status, sizeof(usl->status),
 				 "insufficient range: the greatest concurrency, %s, is less than half of where the peak would be, %s",
-				 max_n, figure(high, usl->peak_n));
+				 max_n, usl_figure(high, usl->peak_n));
 	else if (usl->peak_n_high - usl->peak_n_low >
 			 (measured ? MAX_WIDTH_MEASURED : MAX_WIDTH) * usl->peak_n)
 	{
@@ -443,7 +443,7 @@ judge(PgscaleUsl *usl)
 		usl->peaked = false;
 		snprintf(usl->status, sizeof(usl->status),
 				 "noisy: a point is off the law by %s %%, too much to tell where a peak is, or if there is one",
-				 figure(low, 100 * usl->scatter));
+				 usl_figure(low, 100 * usl->scatter));
 	}
 }
 
@@ -482,10 +482,10 @@ pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints)
 	}
 
 	for (int i = 0; i < npoints; i++)
-		add(&sums, points[i].n / usl->max_n, points[i].x / max_x, points[i].weight, usl->max_n);
-	solution = best(&sums);
-	parameters(&solution, usl->max_n, max_x, &usl->lambda, &usl->sigma, &usl->kappa);
-	usl->peak_n = peak(usl->sigma, usl->kappa);
+		usl_add(&sums, points[i].n / usl->max_n, points[i].x / max_x, points[i].weight, usl->max_n);
+	solution = usl_best(&sums);
+	usl_parameters(&solution, usl->max_n, max_x, &usl->lambda, &usl->sigma, &usl->kappa);
+	usl->peak_n = usl_peak(usl->sigma, usl->kappa);
 	usl->peak_x = pgscale_usl_throughput(usl->lambda, usl->sigma, usl->kappa, usl->peak_n);
 	if (!(solution.c[0] > 0) || isinf(usl->lambda) || isnan(usl->peak_n))
 	{
@@ -496,5 +496,5 @@ pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints)
 	usl->fitted = true;
 	set_r2(usl, points, npoints);
 	set_intervals(usl, points, npoints, max_x);
-	judge(usl);
+	usl_judge(usl);
 }

@@ -125,7 +125,7 @@ make_points(MemoryContext context)
 }
 
 static Datum
-fit(FunctionCallInfo fcinfo, const Points *points)
+usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 {
 	PgscaleUslPoint *weighted = palloc(sizeof(PgscaleUslPoint) * points->count);
 	PgscaleUsl	usl;
@@ -230,11 +230,11 @@ pgscale_usl_fit_end(PG_FUNCTION_ARGS)
 	(void) aggregate_context(fcinfo);
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	return fit(fcinfo, (Points *) PG_GETARG_POINTER(0));
+	return usl_fit_points(fcinfo, (Points *) PG_GETARG_POINTER(0));
 }
 
 static double *
-figures(ArrayType *array, const char *what, int *count)
+usl_figures(ArrayType *array, const char *what, int *count)
 {
 	Datum	   *elements;
 	bool	   *nulls;
@@ -266,8 +266,8 @@ pgscale_usl_fit_arrays(PG_FUNCTION_ARGS)
 {
 	int			count;
 	int			throughputs;
-	double	   *n = figures(PG_GETARG_ARRAYTYPE_P(0), "concurrencies", &count);
-	double	   *x = figures(PG_GETARG_ARRAYTYPE_P(1), "throughputs", &throughputs);
+	double	   *n = usl_figures(PG_GETARG_ARRAYTYPE_P(0), "concurrencies", &count);
+	double	   *x = usl_figures(PG_GETARG_ARRAYTYPE_P(1), "throughputs", &throughputs);
 	Points	   *points = make_points(CurrentMemoryContext);
 
 	if (count != throughputs)
@@ -279,7 +279,7 @@ pgscale_usl_fit_arrays(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	for (int i = 0; i < count; i++)
 		add_pair(points, n[i], x[i]);
-	return fit(fcinfo, points);
+	return usl_fit_points(fcinfo, points);
 }
 
 /* usl_predict(usl, concurrency): the fitted throughput; NULL if there is no fit. */

@@ -53,8 +53,8 @@
 #define ENOUGH_RUNS		200
 
 static void
-decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSweeperReason reason, double number,
-	   int64 now_ns)
+sweeper_decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSweeperReason reason, double number,
+			   int64 now_ns)
 {
 	if (decision->state != state)
 		decision->since_ns = now_ns;
@@ -64,16 +64,16 @@ decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSweeperReaso
 }
 
 static void
-watch(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+sweeper_watch(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 {
 	if (now_ns - decision->since_ns < decision->rest_ns)
 		return;
 	if (e->waiting >= MIN_WAITING)
-		decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, e->waiting, now_ns);
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, e->waiting, now_ns);
 }
 
 static void
-work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+sweeper_work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 {
 	double		write_us = e->written ? e->write_ns / 1e3 / e->written : 0;
 	double		run_pages = e->runs ? (double) e->written / e->runs : 0;
@@ -83,7 +83,7 @@ work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 
 	if (e->consumed == 0 && e->written == 0)
 	{
-		decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_BECAUSE_NO_DEMAND, e->ns / 1e9, now_ns);
+		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_BECAUSE_NO_DEMAND, e->ns / 1e9, now_ns);
 		decision->rest_ns = 0;
 		return;
 	}
@@ -103,7 +103,7 @@ work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 		return;
 	}
 
-	decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
+	sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
 	decision->rest_ns = Min(Max(2 * decision->rest_ns, REST_MIN_NS), REST_MAX_NS);
 }
 
@@ -115,9 +115,9 @@ pgscale_sweeper_decide(PgscaleDecision *decision, const PgscaleEvidence *evidenc
 	if (evidence->ns < (working ? WORK_NS : WATCH_NS))
 		return false;
 	if (working)
-		work(decision, evidence, now_ns);
+		sweeper_work(decision, evidence, now_ns);
 	else
-		watch(decision, evidence, now_ns);
+		sweeper_watch(decision, evidence, now_ns);
 	return true;
 }
 

@@ -136,7 +136,7 @@ long_enough(int n)
 }
 
 static void
-push(PgscaleSweeperShare *share, int buf, const PgscalePage *page)
+sweeper_push(PgscaleSweeperShare *share, int buf, const PgscalePage *page)
 {
 	PgscaleSupplied *top = &share->stack[share->stack_used];
 
@@ -198,7 +198,7 @@ count_ready(PgscaleSweeperShare *share)
  * zero ahead of the server's hand, one by one.
  */
 static void
-shield(PgscaleSweeperShare *share)
+sweeper_shield(PgscaleSweeperShare *share)
 {
 	const int64 hand_now = (int64) pgscale_buffers_hand();
 
@@ -249,7 +249,7 @@ take_back(PgscaleSweeperShare *share)
 			else if (share->stack_used < share->stack_size &&
 					 pgscale_buffer_supply(swept.buf, &swept.page, policy->neighbour_usage))
 			{
-				push(share, swept.buf, &swept.page);
+				sweeper_push(share, swept.buf, &swept.page);
 				share->counts.supplied_written++;
 			}
 		}
@@ -270,7 +270,7 @@ writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
 }
 
 static void
-gather(PgscaleSweeperShare *share, const PgscalePage *page)
+sweeper_gather(PgscaleSweeperShare *share, const PgscalePage *page)
 {
 	victims[nvictims++] = *page;
 	share->counts.queued++;
@@ -315,7 +315,7 @@ hand_to_writers(PgscaleSweeperShare *share, int pages)
  * gathered.
  */
 static void
-sweep(PgscaleSweeperShare *share, int lacking)
+sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 {
 	int			enough = (int) Min(lacking * choice, victims_most);
 	PgscaleVisit candidates[PGSCALE_POLICY_MAX];
@@ -353,12 +353,12 @@ sweep(PgscaleSweeperShare *share, int lacking)
 		if (look.dirty)
 		{
 			if (!share->stuck)
-				gather(share, &visit->page);
+				sweeper_gather(share, &visit->page);
 		}
 		else if (share->stack_used < share->stack_size &&
 				 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
 		{
-			push(share, visit->buf, &visit->page);
+			sweeper_push(share, visit->buf, &visit->page);
 			share->counts.supplied_clean++;
 			lacking--;
 		}
@@ -377,7 +377,7 @@ scan_freelist(PgscaleSweeperShare *share, int pending)
 	if (!pgscale_buffers_any_listed())
 		share->counts.starved++;
 	else if (share->ready >= share->low && !share->stuck)
-		shield(share);
+		sweeper_shield(share);
 
 	coming = share->ready + (share->stuck ? 0 : pending);
 	if (coming < share->low)
@@ -386,7 +386,7 @@ scan_freelist(PgscaleSweeperShare *share, int pending)
 		refilling = false;
 	if (refilling && share->stack_used < share->stack_size)
 	{
-		sweep(share, share->high - coming);
+		sweeper_sweep(share, share->high - coming);
 		hand_to_writers(share, share->high - coming);
 	}
 	return share->counts.consumed != before.consumed || share->counts.reused != before.reused ||
@@ -414,7 +414,7 @@ look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
 		if (!look.dirty)
 			clean++;
 		else if (gathering && nvictims < victims_most)
-			gather(share, &page);
+			sweeper_gather(share, &page);
 	}
 	share->ready = clean;
 	if (clean == 0)

@@ -135,7 +135,7 @@ sweeper_register_workers(void)
 }
 
 static int
-watermark(double percent)
+sweeper_watermark(double percent)
 {
 	return Max((int) Min(share->buffers * percent / 100, share->stack_size - 1), 1);
 }
@@ -154,13 +154,13 @@ apply_watermarks(void)
 }
 
 static void
-apply_settings(void)
+sweeper_apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
 	share->mode = s->mode;
-	high_setting = Max(watermark(s->high_watermark), 2);
-	low_setting = watermark(s->low_watermark);
+	high_setting = Max(sweeper_watermark(s->high_watermark), 2);
+	low_setting = sweeper_watermark(s->low_watermark);
 	if (s->low_watermark >= s->high_watermark)
 	{
 		if (share->number == 0)
@@ -277,7 +277,7 @@ start_evidence(int64 now)
 
 /* Worker 1: what the server does, and hence what to do. */
 static void
-judge(int64 now)
+sweeper_judge(int64 now)
 {
 	PgscaleEvidence e = count_all();
 
@@ -307,7 +307,7 @@ judge(int64 now)
 
 /* May it supply, and should it? */
 static void
-reconsider(int64 now)
+sweeper_reconsider(int64 now)
 {
 	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
 	bool		enabled = pgscale_sweeper_settings.enabled;
@@ -321,7 +321,7 @@ reconsider(int64 now)
 
 	if (enabled && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
 	{
-		judge(now);
+		sweeper_judge(now);
 		set_state(decision.state, decision.reason, decision.number);
 		return;
 	}
@@ -417,13 +417,13 @@ sweep_round(void)
 	int64		now;
 
 	if (pgscale_worker_interrupts())
-		apply_settings();
+		sweeper_apply_settings();
 
 	now = pgscale_worker_clock();
 	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
 		now - watched >= WATCH_PERIOD_NS)
 	{
-		reconsider(now);
+		sweeper_reconsider(now);
 		watched = now;
 	}
 
@@ -464,7 +464,7 @@ sweep_failed(void)
 }
 
 static void
-detach(int code, Datum arg)
+sweeper_detach(int code, Datum arg)
 {
 	pgscale_sweeper_release(&share->pid);
 }
@@ -475,7 +475,7 @@ pgscale_sweeper_main(Datum arg)
 	share = pgscale_sweeper_share(DatumGetInt32(arg));
 	if (!pgscale_sweeper_claim(&share->pid))
 		proc_exit(1);
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(sweeper_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperMain");
 
 	pgscale_sweeper_scan_init();
@@ -484,7 +484,7 @@ pgscale_sweeper_main(Datum arg)
 
 	share->starts++;
 	share->state = PGSCALE_SWEEPER_OFF;
-	apply_settings();
+	sweeper_apply_settings();
 	pgscale_sweeper_base_init();
 
 	/* The first round decides what the next one waits for. */
@@ -530,7 +530,7 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 }
 
 static PgscaleHealthState
-state_of(const PgscaleSweeperShare *s)
+sweeper_state_of(const PgscaleSweeperShare *s)
 {
 	if (s->state == PGSCALE_SWEEPER_WORKING)
 		return PGSCALE_HEALTH_WORKING;
@@ -591,7 +591,7 @@ sweeper_health(PgscaleHealth *health)
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 		if (!can_work(pgscale_sweeper_share(i), health))
 			return;
-	health->state = state_of(leader);
+	health->state = sweeper_state_of(leader);
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
 	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
 		health->action = "if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions";

@@ -170,7 +170,7 @@ write_run(const PgscaleRun *run)
 
 /* What is reported of it is of interest by the second. */
 static void
-report(int64 now)
+sweeper_writer_report(int64 now)
 {
 	static int64 reported = 0;
 
@@ -198,12 +198,12 @@ write_round(void)
 		me->writing = run.pages;
 		write_run(&run);
 		me->writing = 0;
-		report(worked_ns);
+		sweeper_writer_report(worked_ns);
 	}
 	me->counts.errors += lost;
 
 	now = pgscale_worker_clock();
-	report(now);
+	sweeper_writer_report(now);
 	if (my_number >= pgscale_sweeper_writers_wanted(share) || now - worked_ns >= LINGER_NS)
 		proc_exit(0);
 	pgscale_worker_wait(WAIT_MS);
@@ -217,7 +217,7 @@ write_failed(void)
 }
 
 static void
-detach(int code, Datum arg)
+sweeper_writer_detach(int code, Datum arg)
 {
 	me->writing = 0;
 	me->latch = NULL;
@@ -232,7 +232,7 @@ pgscale_sweeper_writer_main(Datum arg)
 	me = &share->writers[my_number];
 	if (!pgscale_sweeper_claim(&me->pid))
 		proc_exit(0);
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(sweeper_writer_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperWriter");
 
 	cpu_base = me->counts.cpu_ns - pgscale_worker_cpu_time();

@@ -265,7 +265,7 @@ pgscale_evidence_set_at(const char *setting)
 
 /* The kind of a wait, or -1 for what is none. */
 static int
-kind_of(uint32 wait_event)
+evidence_kind_of(uint32 wait_event)
 {
 	const char *type = pgscale_wait_event_type(wait_event);
 	const char *name = pgscale_wait_event_name(wait_event);
@@ -289,7 +289,7 @@ kind_of(uint32 wait_event)
 
 /* The class of this type, or 0. */
 static uint32
-class_of(const char *type)
+evidence_class_of(const char *type)
 {
 	for (uint32 class = 1; class < 0x10; class++)
 	{
@@ -318,7 +318,7 @@ own_name(uint32 class, const char *name)
 const char *
 pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type)
 {
-	const uint32 class = class_of(type);
+	const uint32 class = evidence_class_of(type);
 	StringInfoData names;
 
 	initStringInfo(&names);
@@ -338,7 +338,7 @@ pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type)
 static void
 add_wait(void *arg, uint32 wait_event, uint64 ns)
 {
-	const int	kind = kind_of(wait_event);
+	const int	kind = evidence_kind_of(wait_event);
 
 	if (kind >= 0)
 		((uint64 *) arg)[kind] += ns;
@@ -370,7 +370,7 @@ checkpointer_syncs(void)
 
 /* Everything as of now. */
 static void
-look(const PgscaleObservation *observation, Base *now)
+evidence_look(const PgscaleObservation *observation, Base *now)
 {
 	memset(now, 0, sizeof(*now));
 	now->known = true;
@@ -382,14 +382,14 @@ look(const PgscaleObservation *observation, Base *now)
 }
 
 static int64
-difference(int64 from, int64 to)
+evidence_difference(int64 from, int64 to)
 {
 	return from < 0 || to < from ? -1 : to - from;
 }
 
 /* What lies between two looks; false if that cannot be told. */
 static bool
-compare(const Base *from, const Base *to, PgscaleEvidence *record)
+evidence_compare(const Base *from, const Base *to, PgscaleEvidence *record)
 {
 	const int64 gap_us = to->at - from->at - observed_ns / 1000;
 
@@ -400,8 +400,8 @@ compare(const Base *from, const Base *to, PgscaleEvidence *record)
 	record->active_ns = (uint64) active_ns;
 	record->sync_ns = sync_ns;
 	record->sweep_ticks = to->hand - from->hand;
-	record->swapped = difference(from->kernel.swapped, to->kernel.swapped);
-	record->compact_stalls = difference(from->kernel.compact_stalls, to->kernel.compact_stalls);
+	record->swapped = evidence_difference(from->kernel.swapped, to->kernel.swapped);
+	record->compact_stalls = evidence_difference(from->kernel.compact_stalls, to->kernel.compact_stalls);
 	for (int i = 0; i < PGSCALE_EVIDENCE_WAITS; i++)
 	{
 		if (to->wait_ns[i] < from->wait_ns[i])
@@ -414,7 +414,7 @@ compare(const Base *from, const Base *to, PgscaleEvidence *record)
 }
 
 static void
-put(const PgscaleEvidence *record)
+evidence_put(const PgscaleEvidence *record)
 {
 	const uint64 number = pg_atomic_read_u64(&shared->written);
 	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
@@ -458,9 +458,9 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 			pgscale_refresh_backend_writes();
 		return;
 	}
-	look(observation, &now);
-	if (base.known && compare(&base, &now, &record))
-		put(&record);
+	evidence_look(observation, &now);
+	if (base.known && evidence_compare(&base, &now, &record))
+		evidence_put(&record);
 	base = now;
 	observed_ns = sync_ns = 0;
 	active_ns = 0;
@@ -474,7 +474,7 @@ pgscale_evidence_last_ns(int *nrecords)
 }
 
 static bool
-copy(uint64 number, PgscaleEvidence *record)
+evidence_copy(uint64 number, PgscaleEvidence *record)
 {
 	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
 	const uint64 changes = pg_atomic_read_u64(&slot->changes);
@@ -503,7 +503,7 @@ pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *rec
 		PgscaleEvidence *record = &records[max - 1 - n];
 
 		/* One that is newer than its place tells has overtaken us. */
-		if (!copy(number - 1, record) || record->since < since || record->until > next)
+		if (!evidence_copy(number - 1, record) || record->since < since || record->until > next)
 			continue;
 		next = record->since;
 		n++;

@@ -46,7 +46,7 @@ pgscale_share(const PgscaleEvidence *e, PgscaleEvidenceWait wait)
 }
 
 static double
-shares(const PgscaleEvidence *e, PgscaleEvidenceWait first, PgscaleEvidenceWait last)
+wait_shares(const PgscaleEvidence *e, PgscaleEvidenceWait first, PgscaleEvidenceWait last)
 {
 	double		sum = 0;
 
@@ -58,13 +58,13 @@ shares(const PgscaleEvidence *e, PgscaleEvidenceWait first, PgscaleEvidenceWait 
 double
 pgscale_wal_share(const PgscaleEvidence *e)
 {
-	return shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
+	return wait_shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
 }
 
 double
 pgscale_data_share(const PgscaleEvidence *e)
 {
-	return shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
+	return wait_shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
 		pgscale_share(e, PGSCALE_EVIDENCE_BUFFER_IO);
 }
 

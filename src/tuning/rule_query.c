@@ -36,7 +36,7 @@ typedef struct Question
 } Question;
 
 static void
-execute(void *arg)
+rule_query_execute(void *arg)
 {
 	const Question *question = arg;
 	PgscaleRows *rows = question->rows;
@@ -67,7 +67,7 @@ pgscale_tuning_query(const char *query, PgscaleRows *rows)
 	ErrorData  *error;
 
 	memset(rows, 0, sizeof(*rows));
-	error = pgscale_attempt(execute, &question);
+	error = pgscale_attempt(rule_query_execute, &question);
 	if (!error)
 		return;
 	if (pgscale_is_grave(error))

@@ -52,7 +52,7 @@ pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
 }
 
 static void
-define_gucs(void)
+tuning_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.tuning",
 							 "Writes down what pgscale.advice and its like are about: every five seconds, the "
@@ -67,13 +67,13 @@ define_gucs(void)
 }
 
 static void
-request_shmem(void)
+tuning_shmem_request(void)
 {
 	RequestAddinShmemSpace(pgscale_evidence_size());
 }
 
 static void
-observe(const PgscaleObservation *observation)
+tuning_observe(const PgscaleObservation *observation)
 {
 	pgscale_evidence_observe(observation, tuning_enabled);
 }
@@ -100,9 +100,9 @@ tuning_health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
-	.define_gucs = define_gucs,
-	.shmem_request = request_shmem,
+	.define_gucs = tuning_define_gucs,
+	.shmem_request = tuning_shmem_request,
 	.shmem_startup = pgscale_evidence_startup,
-	.observe = observe,
+	.observe = tuning_observe,
 	.health = tuning_health,
 };

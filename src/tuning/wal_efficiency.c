@@ -71,7 +71,7 @@ flushes_uncounted(void)
 }
 
 static void
-compute(const PgscaleEvidence *e, Efficiency *w)
+wal_compute(const PgscaleEvidence *e, Efficiency *w)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -95,7 +95,7 @@ compute(const PgscaleEvidence *e, Efficiency *w)
 
 /* The most important thing that it tells, in one sentence. */
 static const char *
-finding(const PgscaleEvidence *e, const Efficiency *w)
+wal_finding(const PgscaleEvidence *e, const Efficiency *w)
 {
 	if (pgscale_seconds(e) < ENOUGH_S)
 		return "there is too little evidence: see pgscale.health, or ask again later";
@@ -136,7 +136,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	pgscale_tuning_window(duration_ms, &e);
-	compute(&e, &w);
+	wal_compute(&e, &w);
 
 	{
 		const struct
@@ -168,7 +168,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	}
 	values[3] = BoolGetDatum(w.exact);
 	values[8] = BoolGetDatum(w.flush_measured);
-	values[i++] = CStringGetTextDatum(finding(&e, &w));
+	values[i++] = CStringGetTextDatum(wal_finding(&e, &w));
 	nulls[i] = nulls[i + 1] = e.ns == 0;
 	values[i++] = TimestampTzGetDatum(e.since);
 	values[i++] = TimestampTzGetDatum(e.until);

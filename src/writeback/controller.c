@@ -75,7 +75,7 @@ pgscale_writeback_decide_start(PgscaleWriteback *w, int64 now_ns)
 }
 
 static void
-conclude(PgscaleWriteback *w, PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
+writeback_conclude(PgscaleWriteback *w, PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
 {
 	w->state = state;
 	w->reason = reason;
@@ -144,7 +144,7 @@ may_ask(PgscaleWriteback *w, const PgscaleWritebackEvidence *e, int64 now_ns)
 
 	if (!e->possible)
 	{
-		conclude(w, PGSCALE_WRITEBACK_STANDING_DOWN, e->obstacle, 0);
+		writeback_conclude(w, PGSCALE_WRITEBACK_STANDING_DOWN, e->obstacle, 0);
 		return false;
 	}
 	if (limit >= 1)
@@ -160,7 +160,7 @@ may_ask(PgscaleWriteback *w, const PgscaleWritebackEvidence *e, int64 now_ns)
 	{
 		if (w->reason != PGSCALE_WRITEBACK_REWRITES)
 			w->since_ns = now_ns;
-		conclude(w, PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_REWRITES, e->rewritten);
+		writeback_conclude(w, PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_REWRITES, e->rewritten);
 		return false;
 	}
 
@@ -194,13 +194,13 @@ pgscale_writeback_decide(PgscaleWriteback *w, const PgscaleWritebackEvidence *e,
 	room = e->tells ? w->window - e->flying : WINDOW_MAX;
 	w->was_limited = excess > room;
 	if (w->slow_reads && excess > 0)
-		conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_SLOW_READS, w->read_ms);
+		writeback_conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_SLOW_READS, w->read_ms);
 	else if (e->waiting + e->flying > w->cap && w->disk_rate >= 0)
-		conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_BEHIND, w->disk_rate);
+		writeback_conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_BEHIND, w->disk_rate);
 	else if (excess > 0 || e->flying > 0)
-		conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_KEEPING, 0);
+		writeback_conclude(w, PGSCALE_WRITEBACK_CAPPING, PGSCALE_WRITEBACK_KEEPING, 0);
 	else
-		conclude(w, PGSCALE_WRITEBACK_WATCHING, PGSCALE_WRITEBACK_LITTLE, 0);
+		writeback_conclude(w, PGSCALE_WRITEBACK_WATCHING, PGSCALE_WRITEBACK_LITTLE, 0);
 	ask = Max(Min(excess, room), 0);
 	w->was_flying = e->tells && e->flying + ask > 0;
 	return ask;

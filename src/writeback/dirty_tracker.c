@@ -215,7 +215,7 @@ find_stretch(const PgscaleStretchKey *key)
 
 /* Remembers a write to a page.  Returns whether there was one not long ago. */
 static bool
-remember(uint32 page, int64 now_ns)
+dirty_remember(uint32 page, int64 now_ns)
 {
 	PageMemory *row = memory[page / SAMPLE_PAGES % MEMORY_ROWS];
 	PageMemory *oldest = row;
@@ -239,7 +239,7 @@ remember(uint32 page, int64 now_ns)
 }
 
 static void
-sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
+dirty_sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
 {
 	/* Stretches keep their number for as long as they have anything to say. */
 	uint32		page = murmurhash32(n * PGSCALE_STRETCH_BLOCKS + block);
@@ -247,7 +247,7 @@ sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
 
 	if (page % SAMPLE_PAGES != 0)
 		return;
-	again = remember(page, now_ns);
+	again = dirty_remember(page, now_ns);
 	pgscale_watch.sampled++;
 	pgscale_watch.rewritten += again;
 	if (s->sampled >= STRETCH_SAMPLES)
@@ -277,18 +277,18 @@ was_written(const Memo *memo, int64 now_ns)
 
 	pgscale_watch.written++;
 	add_waiting(s, 1 << (memo->block / PGSCALE_PIECE_BLOCKS), 1, now_ns);
-	sample(s, memo->stretch, memo->block, now_ns);
+	dirty_sample(s, memo->stretch, memo->block, now_ns);
 }
 
 static void
-forget(Memo *memo)
+dirty_forget(Memo *memo)
 {
 	pgscale_watch.stretches[memo->stretch].dirty--;
 	memo->stretch = NO_STRETCH;
 }
 
 static void
-keep(Memo *memo, const PgscalePage *page, bool checkpoint)
+dirty_keep(Memo *memo, const PgscalePage *page, bool checkpoint)
 {
 	PgscaleStretchKey key;
 
@@ -310,7 +310,7 @@ keep(Memo *memo, const PgscalePage *page, bool checkpoint)
 }
 
 static bool
-holds(const Memo *memo, const PgscalePage *page)
+dirty_holds(const Memo *memo, const PgscalePage *page)
 {
 	const PgscaleStretchKey *key = &pgscale_watch.stretches[memo->stretch].key;
 
@@ -332,7 +332,7 @@ still_dirty(Memo *memo, bool checkpoint, int64 now_ns)
 
 /* Compares a buffer with what it held before. */
 static void
-look(int buf, int64 now_ns)
+dirty_look(int buf, int64 now_ns)
 {
 	Memo	   *memo = &memos[buf];
 	bool		tagged;
@@ -347,7 +347,7 @@ look(int buf, int64 now_ns)
 	{
 		/* Mostly so, and torn it would not be the same. */
 		pgscale_buffer_page(buf, &page);
-		if (holds(memo, &page))
+		if (dirty_holds(memo, &page))
 		{
 			still_dirty(memo, checkpoint, now_ns);
 			return;
@@ -362,10 +362,10 @@ look(int buf, int64 now_ns)
 		/* What holds no page at all was dropped. */
 		if (tagged)
 			was_written(memo, now_ns);
-		forget(memo);
+		dirty_forget(memo);
 	}
 	if (dirty)
-		keep(memo, &page, checkpoint);
+		dirty_keep(memo, &page, checkpoint);
 }
 
 static void
@@ -393,7 +393,7 @@ look_within_chunk(int first, int end, int64 now_ns)
 		ready[chunk] = true;
 	}
 	for (int buf = first; buf < end; buf++)
-		look(buf, now_ns);
+		dirty_look(buf, now_ns);
 }
 
 /* The end of the chunk, or of the buffers. */

@@ -279,7 +279,7 @@ pgscale_ask_skipped(double redirty_limit, int64 now_ns)
 
 /* 0 if nothing waits.  What is better left alone comes last. */
 static int
-priority(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
+flush_priority(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
 {
 	if (s->waiting == 0)
 		return 0;
@@ -310,7 +310,7 @@ compare_stretches(const void *a, const void *b)
 
 /* Chooses stretches with so many pages between them, in the files' order. */
 static int
-choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
+flush_choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 {
 	static int64 pages_of[MAX_PRIORITY + 1];
 	int			least = MAX_PRIORITY;
@@ -322,7 +322,7 @@ choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 	{
 		const PgscaleStretch *s = &pgscale_watch.stretches[i];
 
-		pages_of[priority(s, redirty_limit, now_ns)] += s->waiting;
+		pages_of[flush_priority(s, redirty_limit, now_ns)] += s->waiting;
 	}
 	sum = pages_of[least];
 	while (least > 1 && sum < pages)
@@ -332,7 +332,7 @@ choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 	{
 		const PgscaleStretch *s = &pgscale_watch.stretches[i];
 
-		if (priority(s, redirty_limit, now_ns) >= least)
+		if (flush_priority(s, redirty_limit, now_ns) >= least)
 		{
 			chosen[n++] = i;
 			pages -= s->waiting;
@@ -404,7 +404,7 @@ void
 pgscale_ask(PgscaleAsked *asked, int64 pages, double redirty_limit, int64 now_ns)
 {
 	uint32		chosen[MAX_CHOSEN];
-	int			n = choose(chosen, pages, redirty_limit, now_ns);
+	int			n = flush_choose(chosen, pages, redirty_limit, now_ns);
 	int64		since = pgscale_worker_clock();
 
 	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS && !must_stop(since); i++)

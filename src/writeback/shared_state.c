@@ -99,7 +99,7 @@ typedef struct Row
 } Row;
 
 static void
-add(Row *row, bool known, Datum value)
+writeback_add(Row *row, bool known, Datum value)
 {
 	Assert(row->filled < COLUMNS);
 	row->nulls[row->filled] = !known;
@@ -109,13 +109,13 @@ add(Row *row, bool known, Datum value)
 static void
 add_bytes(Row *row, int64 bytes)
 {
-	add(row, bytes >= 0, Int64GetDatum(bytes));
+	writeback_add(row, bytes >= 0, Int64GetDatum(bytes));
 }
 
 static void
 add_float(Row *row, double number)
 {
-	add(row, number >= 0, Float8GetDatum(number));
+	writeback_add(row, number >= 0, Float8GetDatum(number));
 }
 
 /* What the worker tells, all of it NULL without one. */
@@ -137,9 +137,9 @@ add_ours(Row *row, bool preloaded)
 	}
 	on = preloaded && s.state != PGSCALE_WRITEBACK_OFF;
 
-	add(row, preloaded, CStringGetTextDatum(states[s.state]));
-	add(row, preloaded, CStringGetTextDatum(pgscale_writeback_reason(s.reason, s.reason_number)));
-	add(row, s.decided_at != 0, TimestampTzGetDatum(s.decided_at));
+	writeback_add(row, preloaded, CStringGetTextDatum(states[s.state]));
+	writeback_add(row, preloaded, CStringGetTextDatum(pgscale_writeback_reason(s.reason, s.reason_number)));
+	writeback_add(row, s.decided_at != 0, TimestampTzGetDatum(s.decided_at));
 	add_bytes(row, on ? s.dirty : -1);
 	add_bytes(row, on ? s.cap : -1);
 	add_bytes(row, !preloaded ? -1 : s.reset_peak ? s.dirty : s.peak);
@@ -150,19 +150,19 @@ add_ours(Row *row, bool preloaded)
 	add_bytes(row, on ? s.window : -1);
 
 #define COUNT(field) ((int64) (s.counts.field - base.field))
-	add(row, preloaded, Int64GetDatum(COUNT(written) * BLCKSZ));
-	add(row, preloaded, Int64GetDatum(COUNT(found) * BLCKSZ));
-	add(row, preloaded, Int64GetDatum(COUNT(unseen) * BLCKSZ));
-	add(row, preloaded, Int64GetDatum(COUNT(requests)));
-	add(row, preloaded, Int64GetDatum(COUNT(asked) * BLCKSZ));
-	add(row, preloaded, Int64GetDatum(COUNT(taken) * BLCKSZ));
-	add(row, preloaded, Float8GetDatum(COUNT(ask_ns) / 1e6));
-	add(row, preloaded, Int64GetDatum(COUNT(backed_off)));
-	add(row, preloaded, Int64GetDatum(COUNT(rounds)));
-	add(row, preloaded, Int64GetDatum(COUNT(errors)));
-	add(row, preloaded, Float8GetDatum(COUNT(cpu_ns) / 1e6));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(written) * BLCKSZ));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(found) * BLCKSZ));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(unseen) * BLCKSZ));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(requests)));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(asked) * BLCKSZ));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(taken) * BLCKSZ));
+	writeback_add(row, preloaded, Float8GetDatum(COUNT(ask_ns) / 1e6));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(backed_off)));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(rounds)));
+	writeback_add(row, preloaded, Int64GetDatum(COUNT(errors)));
+	writeback_add(row, preloaded, Float8GetDatum(COUNT(cpu_ns) / 1e6));
 #undef COUNT
-	add(row, reset_at != 0, TimestampTzGetDatum(reset_at));
+	writeback_add(row, reset_at != 0, TimestampTzGetDatum(reset_at));
 }
 
 /* pgscale.kernel_writeback(): without preload, what the kernel tells. */

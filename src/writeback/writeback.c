@@ -80,7 +80,7 @@ PGDLLEXPORT void pgscale_writeback_main(Datum arg);
 PG_FUNCTION_INFO_V1(pgscale_writeback_reset);
 
 static void
-define_gucs(void)
+writeback_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.writeback",
 							 "Has the kernel write all the time, so that little is left for a checkpoint's fsync.",
@@ -100,7 +100,7 @@ define_gucs(void)
 }
 
 static void
-register_workers(void)
+writeback_register_workers(void)
 {
 	pgscale_worker_register("pgscale writeback", "pgscale_writeback_main", 0);
 }
@@ -128,13 +128,13 @@ switch_off(void)
 }
 
 static int64
-bytes(int64 pages)
+pages_bytes(int64 pages)
 {
 	return pages * BLCKSZ;
 }
 
 static void
-decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
+writeback_decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
 {
 	if (share->state != state || share->reason != reason || share->decided_at == 0)
 	{
@@ -147,7 +147,7 @@ decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double numbe
 }
 
 static void
-count(const PgscaleAsked *asked)
+writeback_count(const PgscaleAsked *asked)
 {
 	PgscaleWritebackCounts *c = &share->counts;
 
@@ -169,20 +169,20 @@ measure_server_rate(int64 now_ns)
 
 	if (now_ns - rate_since_ns < NS_PER_S)
 		return;
-	share->server_rate = (double) bytes(written - rate_written) * NS_PER_S / (now_ns - rate_since_ns);
+	share->server_rate = (double) pages_bytes(written - rate_written) * NS_PER_S / (now_ns - rate_since_ns);
 	rate_since_ns = now_ns;
 	rate_written = written;
 }
 
 static void
-publish(int64 skipped)
+writeback_publish(int64 skipped)
 {
-	share->dirty = bytes(pgscale_watch.waiting + pgscale_watch.flying);
+	share->dirty = pages_bytes(pgscale_watch.waiting + pgscale_watch.flying);
 	if (share->reset_peak)
 		share->peak = 0;
 	share->reset_peak = false;
 	share->peak = Max(share->peak, share->dirty);
-	share->skipped = bytes(skipped);
+	share->skipped = pages_bytes(skipped);
 	share->cap = controller.cap;
 	share->window = controller.window;
 	share->disk_rate = controller.disk_rate;
@@ -191,7 +191,7 @@ publish(int64 skipped)
 
 /* Is there any use in asking?  If not, why? */
 static bool
-is_possible(PgscaleWritebackReason *obstacle)
+writeback_is_possible(PgscaleWritebackReason *obstacle)
 {
 	if (!enableFsync)
 		*obstacle = PGSCALE_WRITEBACK_NO_FSYNC;
@@ -206,7 +206,7 @@ is_possible(PgscaleWritebackReason *obstacle)
 
 /* Returns whether the server writes, or anything is left to write. */
 static bool
-work(int64 now_ns)
+writeback_work(int64 now_ns)
 {
 	bool		busy = pgscale_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
 	PgscaleAsked asked;
@@ -222,14 +222,14 @@ work(int64 now_ns)
 	share->counts.found += found;
 	skipped = pgscale_ask_skipped(redirty_limit, now_ns);
 
-	e.possible = is_possible(&e.obstacle);
+	e.possible = writeback_is_possible(&e.obstacle);
 	e.cap_setting = writeback_cap < 0 ? -1 : writeback_cap * PGSCALE_KB;
 	e.redirty_limit = redirty_limit;
-	e.waiting = bytes(pgscale_watch.waiting);
-	e.skipped = bytes(skipped);
-	e.flying = bytes(pgscale_watch.flying);
+	e.waiting = pages_bytes(pgscale_watch.waiting);
+	e.skipped = pages_bytes(skipped);
+	e.flying = pages_bytes(pgscale_watch.flying);
 	e.tells = asked.tells;
-	e.landed = bytes(asked.landed);
+	e.landed = pages_bytes(asked.landed);
 	e.landing_ms = asked.landing_ms;
 	e.rewritten = pgscale_watch_rewritten();
 	e.read_ms = pgscale_disk_read_ms(now_ns);
@@ -242,10 +242,10 @@ work(int64 now_ns)
 		share->counts.ask_ns += pgscale_worker_clock() - since;
 	}
 
-	decided(controller.state, controller.reason, controller.number);
-	count(&asked);
+	writeback_decided(controller.state, controller.reason, controller.number);
+	writeback_count(&asked);
 	measure_server_rate(now_ns);
-	publish(skipped);
+	writeback_publish(skipped);
 	return busy || pgscale_watch.waiting + pgscale_watch.flying > 0;
 }
 
@@ -263,7 +263,7 @@ writeback_round(void)
 	{
 		if (on)
 			switch_off();
-		decided(PGSCALE_WRITEBACK_OFF, PGSCALE_WRITEBACK_IS_OFF, 0);
+		writeback_decided(PGSCALE_WRITEBACK_OFF, PGSCALE_WRITEBACK_IS_OFF, 0);
 	}
 	else
 	{
@@ -271,7 +271,7 @@ writeback_round(void)
 			switch_on(now);
 		period = timer.period_ns == 0 ? WORK_PERIOD_NS : timer.period_ns;
 		if (expired > 0)
-			period = work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
+			period = writeback_work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	}
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
@@ -285,11 +285,11 @@ writeback_failed(void)
 	share->counts.errors++;
 	if (on)
 		switch_off();
-	decided(PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_FAILED, 0);
+	writeback_decided(PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_FAILED, 0);
 }
 
 static void
-detach(int code, Datum arg)
+writeback_detach(int code, Datum arg)
 {
 	share->pid = 0;
 }
@@ -301,7 +301,7 @@ pgscale_writeback_main(Datum arg)
 	pgscale_worker_start("PgscaleWritebackMain");
 
 	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
-	before_shmem_exit(detach, (Datum) 0);
+	before_shmem_exit(writeback_detach, (Datum) 0);
 	share->starts++;
 	pgscale_writeback_rebase(true);
 	share->pid = MyProcPid;
@@ -321,7 +321,7 @@ pgscale_writeback_reset(PG_FUNCTION_ARGS)
 }
 
 static PgscaleHealthState
-state_of(const PgscaleWritebackShare *s)
+writeback_state_of(const PgscaleWritebackShare *s)
 {
 	switch (s->reason)
 	{
@@ -374,7 +374,7 @@ claims_of(const PgscaleHealth *health, const PgscaleWritebackShare *s)
 }
 
 static void
-health(PgscaleHealth *health)
+writeback_health(PgscaleHealth *health)
 {
 	const PgscaleWritebackShare *s;
 
@@ -393,7 +393,7 @@ health(PgscaleHealth *health)
 	/* Switched on, its first round ends a moment later. */
 	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_ns, s->decided_ns), STALLED_MS))
 		return;
-	health->state = state_of(s);
+	health->state = writeback_state_of(s);
 	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
 	health->claims = claims_of(health, s);
 	if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
@@ -404,9 +404,9 @@ health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_writeback_module = {
 	.name = "writeback",
-	.define_gucs = define_gucs,
+	.define_gucs = writeback_define_gucs,
 	.shmem_request = pgscale_writeback_share_request,
 	.shmem_startup = pgscale_writeback_share_startup,
-	.register_workers = register_workers,
-	.health = health,
+	.register_workers = writeback_register_workers,
+	.health = writeback_health,
 };

@@ -163,7 +163,7 @@ pgscale_line_of(const PgscaleLines *lines, const char *setting)
 
 /* Adds a hint to the server's own error that is being handled, unless it has one. */
 static void
-rethrow(MemoryContext context, const char *hint)
+auto_conf_rethrow(MemoryContext context, const char *hint)
 {
 	ErrorData  *error;
 
@@ -255,7 +255,7 @@ check_value(const struct config_generic *record, const char *value)
 	}
 	PG_CATCH();
 	{
-		rethrow(context, "pg_settings has the range, the unit and the values that it can have.");
+		auto_conf_rethrow(context, "pg_settings has the range, the unit and the values that it can have.");
 	}
 	PG_END_TRY();
 	check_files(record->name, value);
@@ -348,7 +348,7 @@ fate_of(const char *setting, const char *expected, const char *value)
 
 /* Why the line was not changed, or not as it should be, as far as the error itself does not tell. */
 static void
-explain(ErrorData *error, PgscaleLineFate fate)
+auto_conf_explain(ErrorData *error, PgscaleLineFate fate)
 {
 	if (fate == PGSCALE_LINE_CHANGED)
 	{
@@ -413,7 +413,7 @@ pgscale_line_change(const char *setting, const char *expected, const char *value
 		FlushErrorState();
 		*fate = PGSCALE_LINE_UNKNOWN;	/* should reading it raise another */
 		*fate = fate_of(setting, expected, value);
-		explain(error, *fate);
+		auto_conf_explain(error, *fate);
 		RESUME_INTERRUPTS();
 		ReThrowError(error);
 	}

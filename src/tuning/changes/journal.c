@@ -59,14 +59,14 @@ static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
 
 /* A snapshot of its own: between a procedure's transactions there is none. */
 static uint64
-execute(const char *statement, PgscaleParameters *parameters)
+journal_execute(const char *statement, PgscaleParameters *parameters)
 {
 	PushActiveSnapshot(GetTransactionSnapshot());
 	return pgscale_own_execute(&journal, statement, parameters, false);
 }
 
 static void
-finish(void)
+journal_finish(void)
 {
 	SPI_finish();
 	PopActiveSnapshot();
@@ -76,9 +76,9 @@ finish(void)
 static uint64
 execute_all(const char *statement, PgscaleParameters *parameters)
 {
-	uint64		processed = execute(statement, parameters);
+	uint64		processed = journal_execute(statement, parameters);
 
-	finish();
+	journal_finish();
 	return processed;
 }
 
@@ -144,13 +144,13 @@ pgscale_journal_begin(const PgscaleChange *change)
 	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
 	add_array(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_own_add_bigint(&parameters, change->revert_of);
-	execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
-			" requested_by, acting_as, why, evidence, metrics, metric_ends, metric_values, revert_of)"
-			" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
-			" RETURNING change",
-			&parameters);
+	journal_execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
+					" requested_by, acting_as, why, evidence, metrics, metric_ends, metric_values, revert_of)"
+					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
+					" RETURNING change",
+					&parameters);
 	id = pgscale_own_bigint(0, 1);
-	finish();
+	journal_finish();
 	return id;
 }
 
@@ -223,10 +223,10 @@ pgscale_journal_get(int64 id, PgscaleChange *change)
 	bool		found;
 
 	pgscale_own_add_bigint(&parameters, id);
-	found = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
+	found = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
 	if (found)
 		read_change(change, 0, context);
-	finish();
+	journal_finish();
 	return found;
 }
 
@@ -343,12 +343,12 @@ pgscale_journal_reconcile(void)
 	uint64		n;
 
 	pgscale_own_add_here(&parameters);
-	n = execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
-				"ORDER BY change FOR UPDATE", &parameters);
+	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
+						"ORDER BY change FOR UPDATE", &parameters);
 	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleChange));
 	for (uint64 i = 0; i < n; i++)
 		read_change(&changes[i], i, context);
-	finish();
+	journal_finish();
 	if (n == 0)
 		return;
 	pgscale_lines_read(&lines, false);
@@ -383,10 +383,10 @@ pgscale_journal_later(const PgscaleChange *change)
 	pgscale_own_add_bigint(&parameters, change->id);
 	pgscale_own_add_text(&parameters, change->setting);
 	pgscale_own_add_here(&parameters);
-	execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_OWN_HERE(3, 4)
-			"AND state = 'applied' AND revert_of IS NULL", &parameters);
+	journal_execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_OWN_HERE(3, 4)
+					"AND state = 'applied' AND revert_of IS NULL", &parameters);
 	later = pgscale_own_bigint(0, 1);
-	finish();
+	journal_finish();
 	return later;
 }
 
@@ -400,13 +400,13 @@ pgscale_journal_in_force(void)
 
 	pgscale_lines_read(&lines, true);
 	pgscale_own_add_here(&parameters);
-	n = execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
-				" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
-				&parameters);
+	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
+						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
+						&parameters);
 	for (uint64 i = 0; i < n; i++)
 		in_force += !lines.known ||
 			pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
-	finish();
+	journal_finish();
 	return in_force;
 }
 
@@ -420,10 +420,10 @@ pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until)
 	add_time(&parameters, since);
 	add_time(&parameters, until);
 	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
-	execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
-			" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
+	journal_execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
+					" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
 	others = pgscale_own_bigint(0, 1);
-	finish();
+	journal_finish();
 	return (int) others;
 }
 
@@ -436,10 +436,10 @@ pgscale_journal_next(const PgscaleChange *change)
 	pgscale_own_add_bigint(&parameters, change->id);
 	pgscale_own_add_text(&parameters, change->setting);
 	pgscale_own_add_here(&parameters);
-	execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
-			PGSCALE_OWN_HERE(3, 4), &parameters);
+	journal_execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
+					PGSCALE_OWN_HERE(3, 4), &parameters);
 	next = time_column(0, 1);
-	finish();
+	journal_finish();
 	return next == 0 ? DT_NOEND : next;
 }
 
@@ -526,10 +526,10 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgscale_lines_read(&lines, true);
-	n = execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
-				" superseded, begun IS NOT NULL, begun_value"
-				" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
-				" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
+	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
+						" superseded, begun IS NOT NULL, begun_value"
+						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
+						" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleChange change;
@@ -584,6 +584,6 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 			values[17] = CStringGetTextDatum(change.node);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
-	finish();
+	journal_finish();
 	return (Datum) 0;
 }

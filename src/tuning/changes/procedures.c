@@ -169,7 +169,7 @@ pgscale_change_remember(PgscaleChange *change)
 
 /* Changes the line; NULL, or the error that it was, with what has become of the line. */
 static ErrorData *
-act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
+change_act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -212,7 +212,7 @@ make_change(PgscaleChange *change, bool *made)
 	pgscale_journal_hold(change);
 
 	HOLD_INTERRUPTS();
-	error = act(change, &fate);
+	error = change_act(change, &fate);
 	*made = !error || fate == PGSCALE_LINE_CHANGED;
 	if (*made)
 		pgscale_journal_applied(change);
@@ -346,7 +346,7 @@ reload_for(const PgscaleChange *changes, int n, bool reload)
 
 /* A procedure's only result. */
 static Datum
-result(FunctionCallInfo fcinfo, Datum value)
+change_result(FunctionCallInfo fcinfo, Datum value)
 {
 	TupleDesc	tupdesc;
 	bool		isnull = false;
@@ -393,7 +393,7 @@ pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
 		ReThrowError(error);
 	reload_for(change, 1, reload);
 	end_call();
-	return result(fcinfo, Int64GetDatum(id));
+	return change_result(fcinfo, Int64GetDatum(id));
 }
 
 /* What is there may be something that could not be put back. */
@@ -447,7 +447,7 @@ pgscale_tuning_set(PG_FUNCTION_ARGS)
 
 /* What a rule has found, in the current memory context. */
 static PgscaleFinding *
-ask(const PgscaleRule *rule)
+change_ask(const PgscaleRule *rule)
 {
 	PgscaleFinding *finding;
 	int			settings = NewGUCNestLevel();
@@ -473,7 +473,7 @@ all_findings(void)
 	List	   *findings = NIL;
 
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
-		for (PgscaleFinding *finding = ask(pgscale_tuning_rules[i]); finding; finding = finding->next)
+		for (PgscaleFinding *finding = change_ask(pgscale_tuning_rules[i]); finding; finding = finding->next)
 			findings = lappend(findings, finding);
 	return findings;
 }
@@ -487,7 +487,7 @@ can_be_set(const PgscaleFinding *finding)
 }
 
 static void
-follow(PgscaleChange *change, const PgscaleFinding *finding)
+change_follow(PgscaleChange *change, const PgscaleFinding *finding)
 {
 	change->new_value = pstrdup(finding->recommended);
 	change->setting = unconstify(char *, pgscale_line_check(finding->setting, change->new_value));
@@ -503,7 +503,7 @@ raise_no_advice(const char *setting)
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
 		if (pg_strcasecmp(pgscale_tuning_rules[i]->name, setting) == 0)
 		{
-			const PgscaleFinding *finding = ask(pgscale_tuning_rules[i]);
+			const PgscaleFinding *finding = change_ask(pgscale_tuning_rules[i]);
 
 			why = finding && finding->verdict == PGSCALE_ADVISES
 				? psprintf("Advised is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
@@ -542,7 +542,7 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	}
 	if (!found)
 		raise_no_advice(setting);
-	follow(&change, found);
+	change_follow(&change, found);
 	pgscale_change_lock();
 	pgscale_change_remember(&change);
 	check_start(&change);
@@ -608,7 +608,7 @@ follow_advice(void *arg)
 {
 	Advice	   *advice = arg;
 
-	follow(advice->change, advice->finding);
+	change_follow(advice->change, advice->finding);
 	pgscale_change_remember(advice->change);
 	check_start(advice->change);
 }
@@ -694,5 +694,5 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 		end_call();
 	else
 		SPI_finish();
-	return result(fcinfo, array);
+	return change_result(fcinfo, array);
 }

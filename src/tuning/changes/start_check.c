@@ -114,7 +114,7 @@ in_files(const Change *change, const char *name)
 
 /* A number as the server has it now, in the setting's unit; 0 if this major has not got it. */
 static int64
-running(const char *name)
+start_running(const char *name)
 {
 	const struct config_generic *record = pgscale_find_setting(name);
 
@@ -135,7 +135,7 @@ running(const char *name)
 
 /* As it will have it at its next start. */
 static int64
-coming(const Change *change, const char *name)
+start_coming(const Change *change, const char *name)
 {
 	struct config_generic *record = pgscale_find_setting(name);
 	char	   *text;
@@ -143,7 +143,7 @@ coming(const Change *change, const char *name)
 	int			number;
 
 	if (!record || record->reset_source == PGC_S_ARGV)
-		return running(name);
+		return start_running(name);
 	text = in_files(change, name);
 
 	switch (record->vartype)
@@ -164,7 +164,7 @@ coming(const Change *change, const char *name)
 }
 
 static void
-refuse(const Change *change, const char *detail)
+start_refuse(const Change *change, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -186,10 +186,10 @@ check_reserved(const Change *change)
 
 	if (!is_one_of(change->setting, connections))
 		return;
-	reserved = coming(change, "superuser_reserved_connections") + coming(change, "reserved_connections");
-	all = coming(change, "max_connections");
+	reserved = start_coming(change, "superuser_reserved_connections") + start_coming(change, "reserved_connections");
+	all = start_coming(change, "max_connections");
 	if (reserved >= all)
-		refuse(change, psprintf(INT64_FORMAT " connections would be reserved, of " INT64_FORMAT " in all.", reserved, all));
+		start_refuse(change, psprintf(INT64_FORMAT " connections would be reserved, of " INT64_FORMAT " in all.", reserved, all));
 }
 
 static const char *const wal[] = {"wal_level", "max_wal_senders", "archive_mode", "summarize_wal", NULL};
@@ -201,25 +201,25 @@ check_wal(const Change *change)
 
 	if (!is_one_of(change->setting, wal))
 		return;
-	level = coming(change, "wal_level");
+	level = start_coming(change, "wal_level");
 	if (level == WAL_LEVEL_MINIMAL)
 	{
 		static const char *const needs[] = {"max_wal_senders", "archive_mode", "summarize_wal"};
 
 		for (int i = 0; i < lengthof(needs); i++)
-			if (coming(change, needs[i]) > 0)
-				refuse(change, psprintf("\"%s\" would be on, and \"wal_level\" minimal, which has too little for it.", needs[i]));
+			if (start_coming(change, needs[i]) > 0)
+				start_refuse(change, psprintf("\"%s\" would be on, and \"wal_level\" minimal, which has too little for it.", needs[i]));
 		if (ask_number("SELECT count(*) FROM pg_replication_slots", NULL) > 0)
-			refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
+			start_refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
 	}
 	else if (level < WAL_LEVEL_LOGICAL &&
 			 ask_number("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'", NULL) > 0)
-		refuse(change, "There are logical replication slots, which need a logical \"wal_level\".");
+		start_refuse(change, "There are logical replication slots, which need a logical \"wal_level\".");
 }
 
 /* What is kept from one start to the next, and must have room. */
 static void
-check_room(const Change *change)
+start_check_room(const Change *change)
 {
 	static const struct
 	{
@@ -241,8 +241,8 @@ check_room(const Change *change)
 		{
 			int64		n = ask_number(kept[i].query, NULL);
 
-			if (coming(change, kept[i].setting) < n)
-				refuse(change, psprintf("There are " INT64_FORMAT " %s.", n, kept[i].what));
+			if (start_coming(change, kept[i].setting) < n)
+				start_refuse(change, psprintf("There are " INT64_FORMAT " %s.", n, kept[i].what));
 		}
 }
 
@@ -253,7 +253,7 @@ static const char *const sizes[] = {
 };
 
 static double
-bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
+start_bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
 {
 	double		backends = value(change, "max_connections") + value(change, "max_worker_processes") +
 		value(change, "max_wal_senders") + value(change, "max_prepared_transactions");
@@ -267,11 +267,11 @@ bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
 static int64
 running_of(const Change *change, const char *name)
 {
-	return running(name);
+	return start_running(name);
 }
 
 static char *
-pretty(double bytes)
+pretty_bytes(double bytes)
 {
 	return bytes < 10.0 * 1024 * PGSCALE_MB ? psprintf("%.0f MB", bytes / PGSCALE_MB) : psprintf("%.0f GB", bytes / PGSCALE_MB / 1024);
 }
@@ -279,7 +279,7 @@ pretty(double bytes)
 static void
 check_memory(const Change *change)
 {
-	double		has = (double) running("shared_memory_size") * PGSCALE_MB;
+	double		has = (double) start_running("shared_memory_size") * PGSCALE_MB;
 	double		needs;
 	int64		ram = pgscale_kernel_ram();
 	char		mode[8];
@@ -287,20 +287,20 @@ check_memory(const Change *change)
 	if (!is_one_of(change->setting, sizes))
 		return;
 	/* one that takes less than the running server is not in question */
-	needs = has + bytes_of(coming, change) - bytes_of(running_of, change);
+	needs = has + start_bytes_of(start_coming, change) - start_bytes_of(running_of, change);
 	if (needs > has && ram > 0 && needs > ram)
-		refuse(change, psprintf("It would take %s of shared memory, and there are %s of memory for it.",
-								pretty(needs), pretty(ram)));
+		start_refuse(change, psprintf("It would take %s of shared memory, and there are %s of memory for it.",
+									  pretty_bytes(needs), pretty_bytes(ram)));
 	if (needs > has && pgscale_kernel_setting("/proc/sys/vm/overcommit_memory", mode, sizeof(mode)) && mode[0] == '2')
 	{
 		int64		limit = pgscale_kernel_meminfo("CommitLimit:");
 		int64		committed = pgscale_kernel_meminfo("Committed_AS:");
 
 		if (limit >= 0 && committed >= 0 && needs - has > limit - committed)
-			refuse(change, psprintf("It would take %s more of shared memory, and the kernel, with vm.overcommit_memory = 2, gives %s.",
-									pretty(needs - has), pretty(Max(limit - committed, 0))));
+			start_refuse(change, psprintf("It would take %s more of shared memory, and the kernel, with vm.overcommit_memory = 2, gives %s.",
+										  pretty_bytes(needs - has), pretty_bytes(Max(limit - committed, 0))));
 	}
-	if (coming(change, "huge_pages") == HUGE_PAGES_ON && coming(change, "huge_page_size") == 0)
+	if (start_coming(change, "huge_pages") == HUGE_PAGES_ON && start_coming(change, "huge_page_size") == 0)
 	{
 		int64		pages = pgscale_kernel_meminfo("HugePages_Total:") / 1024;	/* it has no unit */
 		int64		size = pgscale_kernel_meminfo("Hugepagesize:");
@@ -309,8 +309,8 @@ check_memory(const Change *change)
 		(void) pgscale_kernel_setting("/proc/sys/vm/nr_overcommit_hugepages", surplus, sizeof(surplus));
 		pages += strtoll(surplus, NULL, 10);
 		if (pages >= 0 && size > 0 && needs > (double) pages * size)
-			refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
-									needs / size, pretty(size), pages));
+			start_refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
+										  needs / size, pretty_bytes(size), pages));
 	}
 }
 
@@ -322,7 +322,7 @@ check_ssl(const Change *change)
 	struct stat status;
 	const char *key;
 
-	if (!is_one_of(change->setting, files) || !coming(change, "ssl"))
+	if (!is_one_of(change->setting, files) || !start_coming(change, "ssl"))
 		return;
 	for (int i = 1; files[i]; i++)
 	{
@@ -331,11 +331,11 @@ check_ssl(const Change *change)
 		if (!path)
 			path = i == 1 ? "server.crt" : "server.key";
 		if (access(path, R_OK) != 0)
-			refuse(change, psprintf("\"ssl\" would be on, and file \"%s\" cannot be read.", path));
+			start_refuse(change, psprintf("\"ssl\" would be on, and file \"%s\" cannot be read.", path));
 	}
 	key = in_files(change, "ssl_key_file");
 	if (stat(key ? key : "server.key", &status) == 0 && status.st_uid == geteuid() && (status.st_mode & (S_IRWXG | S_IRWXO)))
-		refuse(change, "\"ssl\" would be on, and the file of the key has group or world access.");
+		start_refuse(change, "\"ssl\" would be on, and the file of the key has group or world access.");
 }
 
 static void
@@ -354,7 +354,7 @@ check_sockets(const Change *change)
 	foreach(cell, folders)
 		if (*(char *) lfirst(cell) == '@' || access(lfirst(cell), W_OK | X_OK) == 0)
 		return;
-	refuse(change, "It names no folder in which the server can make a socket.");
+	start_refuse(change, "It names no folder in which the server can make a socket.");
 }
 
 static const char *const followed[] = {
@@ -369,8 +369,8 @@ tell_standbys(const Change *change)
 
 	if (!is_one_of(change->setting, followed))
 		return;
-	value = coming(change, change->setting);
-	if (value > running(change->setting) &&
+	value = start_coming(change, change->setting);
+	if (value > start_running(change->setting) &&
 		ask_number("SELECT count(*) FROM pg_stat_replication r WHERE state IN ('streaming', 'catchup') AND NOT EXISTS"
 				   " (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')", NULL) > 0)
 		ereport(NOTICE,
@@ -386,7 +386,7 @@ pgscale_start_check(const char *setting, const char *value, const char *force)
 
 	check_reserved(&change);
 	check_wal(&change);
-	check_room(&change);
+	start_check_room(&change);
 	check_memory(&change);
 	check_ssl(&change);
 	check_sockets(&change);

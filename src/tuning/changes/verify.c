@@ -336,7 +336,7 @@ how_many_more(const Windows *windows, const PgscaleSeries *before, const Pgscale
 }
 
 static Comparison
-compare(const Windows *windows, const PgscaleMetric *metric, int others)
+verify_compare(const Windows *windows, const PgscaleMetric *metric, int others)
 {
 	Comparison	c = {.difference = NAN,.low = NAN,.high = NAN,.verdict = "cannot tell"};
 	double		half;
@@ -398,7 +398,7 @@ append_number(StringInfo json, const char *name, double number)
 }
 
 static char *
-outcome(const Windows *windows, const PgscaleMetric *metric, const Comparison *c)
+verify_outcome(const Windows *windows, const PgscaleMetric *metric, const Comparison *c)
 {
 	StringInfoData json;
 
@@ -472,7 +472,7 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	comparisons = palloc0(sizeof(Comparison) * Max(n, 1));
 	for (int i = 0; i < n; i++)
 	{
-		comparisons[i] = compare(&windows, metrics[i], others);
+		comparisons[i] = verify_compare(&windows, metrics[i], others);
 		if (decides < 0 && strcmp(comparisons[i].verdict, "cannot tell") != 0)
 			decides = i;
 	}
@@ -498,6 +498,6 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	}
 	/* where the journal cannot be written it is only told */
 	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
-		pgscale_journal_outcome(change.id, outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
+		pgscale_journal_outcome(change.id, verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
 	return (Datum) 0;
 }

@@ -37,7 +37,7 @@
 #define MAX_CORRELATION 0.8
 
 static double
-square(double x)
+square_of(double x)
 {
 	return x * x;
 }
@@ -87,7 +87,7 @@ pgscale_series(const double *of, const double *per, int n)
 	}
 	for (int i = 0; i < batches; i++)
 	{
-		squares += square(means[i] - mean);
+		squares += square_of(means[i] - mean);
 		if (i > 0)
 			products += (means[i] - mean) * (means[i - 1] - mean);
 	}
@@ -104,7 +104,7 @@ pgscale_student_95(double n)
 	const double z = -1.959963984540054;	/* the normal distribution's */
 	const double p = 0.05;
 	double		a = 1 / (n - 0.5);
-	double		b = 48 / square(a);
+	double		b = 48 / square_of(a);
 	double		c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
 	double		d = ((94.5 / (b + c) - 3) / b + 1) * sqrt(a * M_PI / 2) * n;
 	double		y = pow(d * p, 2 / n);
@@ -116,12 +116,12 @@ pgscale_student_95(double n)
 		return 4.30265272974946;
 	if (y > 0.05 + a)
 	{
-		y = square(z);
+		y = square_of(z);
 		if (n < 5)
 			c += 0.3 * (n - 4.5) * (z + 0.6);
 		c += (((0.05 * d * z - 5) * z - 7) * z - 2) * z + b;
 		y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * z;
-		y = expm1(a * square(y));
+		y = expm1(a * square_of(y));
 	}
 	else
 		y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) *
@@ -139,6 +139,6 @@ pgscale_series_difference(const PgscaleSeries *a, const PgscaleSeries *b)
 		return NAN;
 	if (sum == 0)
 		return 0;
-	df = square(sum) / (square(a->variance) / a->df + square(b->variance) / b->df);
+	df = square_of(sum) / (square_of(a->variance) / a->df + square_of(b->variance) / b->df);
 	return pgscale_student_95(df) * sqrt(sum);
 }

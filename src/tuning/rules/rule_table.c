@@ -90,14 +90,14 @@ const PgscaleMetric pgscale_metric_session_ms = {
 };
 
 static void
-throughput(const PgscaleEvidence *e, double *of, double *per)
+metric_throughput(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = e->counts.commits + e->counts.rollbacks;
 	*per = pgscale_seconds(e);
 }
 
 const PgscaleMetric pgscale_metric_throughput = {
-	"transactions", "1/s", false, throughput
+	"transactions", "1/s", false, metric_throughput
 };
 
 static void
@@ -196,7 +196,7 @@ left_to_feature(const char *about)
 }
 
 static PgscaleFinding *
-ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const char *changed)
+rule_ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const char *changed)
 {
 	if (rule->min_s > 0)
 	{
@@ -215,7 +215,7 @@ ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const c
  * it would not win what every advice has to.
  */
 static PgscaleFinding *
-judge(PgscaleFinding *f)
+rule_judge(PgscaleFinding *f)
 {
 	const char *about = f->setting ? f->setting : f->object;
 	PgscaleFinding *instead;
@@ -254,10 +254,10 @@ pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe)
 
 	found = left_to_feature(rule->name);
 	if (!found)
-		found = ask(rule, &input, since, changed);
+		found = rule_ask(rule, &input, since, changed);
 	for (PgscaleFinding **next = &found; *next; next = &(*next)->next)
 	{
-		PgscaleFinding *f = *next = judge(*next);
+		PgscaleFinding *f = *next = rule_judge(*next);
 
 		f->since = input.nrecords > 0 ? sum.since : 0;
 		f->until = input.nrecords > 0 ? sum.until : 0;
