@@ -96,6 +96,8 @@ typedef struct PgscaleModule
 	void		(*register_workers) (void);
 	void		(*observe) (const PgscaleObservation *observation);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
+	const char *const *asks;	/* NULL-terminated: functions of other
+								 * features that its SQL calls */
 } PgscaleModule;
 
 /* NULL-terminated; defined in pgscale.c */

@@ -127,6 +127,9 @@ relocation_shmem_startup(void)
 	pgscale_relocation_open_startup();
 }
 
+/* The plan, of what the kernel has of a relation. */
+static const char *const asks[] = {"pgscale.relation_os_cache", NULL};
+
 const PgscaleModule pgscale_relocate_module = {
 	.name = "relocation",
 	.define_gucs = relocation_define_gucs,
@@ -134,4 +137,5 @@ const PgscaleModule pgscale_relocate_module = {
 	.shmem_startup = relocation_shmem_startup,
 	.register_workers = pgscale_relocation_launcher_register,
 	.health = relocation_health,
+	.asks = asks,
 };

@@ -98,6 +98,9 @@ tuning_health(PgscaleHealth *health)
 	}
 }
 
+/* Rules. */
+static const char *const asks[] = {"pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.tablespace_latency", NULL};
+
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
 	.define_gucs = tuning_define_gucs,
@@ -105,4 +108,5 @@ const PgscaleModule pgscale_tuning_module = {
 	.shmem_startup = pgscale_evidence_startup,
 	.observe = tuning_observe,
 	.health = tuning_health,
+	.asks = asks,
 };
