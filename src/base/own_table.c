@@ -38,6 +38,7 @@
 
 #include "base/own_table.h"
 #include "base/pg_compat.h"
+#include "base/sql.h"
 
 PG_FUNCTION_INFO_V1(pgscale_row_origin);
 
@@ -148,9 +149,7 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	SPI_connect();
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
-	settings = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	settings = pgscale_sql_names();
 	plan = SPI_prepare(statement, parameters->n, parameters->types);
 	if (!plan)
 		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));

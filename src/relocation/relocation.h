@@ -111,19 +111,4 @@ extern Oid	pgscale_prewarm_function(void);
  */
 extern char *pgscale_suggest_settings(const PgscaleJob *job);
 
-/* catalog_text.c: one text from the catalogs */
-
-/*
- * The first column of a query's first row, as text, or NULL if there is none.
- * Its parameters are $1, an oid, and $2, a bigint; it need not use them.
- */
-extern char *pgscale_relocation_text(const char *query, Oid oid, int64 number);
-
-/*
- * Until AtEOXact_GUC(true, what it returns) names and operators are looked up in
- * pg_catalog, whatever search_path the caller has: a schema that others may
- * create in could have an operator that fits better than the one meant.
- */
-extern int	pgscale_relocation_names(void);
-
 #endif							/* PGSCALE_RELOCATION_H */

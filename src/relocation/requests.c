@@ -45,6 +45,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/sql.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
@@ -55,7 +56,6 @@
 
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
-
 
 PG_FUNCTION_INFO_V1(pgscale_relocate_index);
 PG_FUNCTION_INFO_V1(pgscale_relocate_indexes);
@@ -279,30 +279,21 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 static List *
 indexes_in(Oid tablespace)
 {
-	MemoryContext context = CurrentMemoryContext;
-	Oid			types[1] = {OIDOID};
+	const Oid	types[1] = {OIDOID};
 	Datum		values[1] = {ObjectIdGetDatum(tablespace)};
 	List	   *indexes = NIL;
-	int			settings = pgscale_relocation_names();
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
 
 	if (tablespace == MyDatabaseTableSpace)
 		values[0] = ObjectIdGetDatum(InvalidOid);
-	SPI_connect();
-	SPI_execute_with_args("SELECT oid FROM pg_catalog.pg_class WHERE relkind = 'i' AND reltablespace = $1"
-						  " AND relpersistence <> 't' AND relnamespace NOT IN"
-						  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace)"
-						  " ORDER BY relpages DESC, oid", 1, types, values, NULL, true, 0);
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		bool		isnull;
-		Oid			index = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		indexes = lappend_oid(indexes, index);
-		MemoryContextSwitchTo(old);
-	}
-	SPI_finish();
+	pgscale_sql_query("SELECT oid FROM pg_catalog.pg_class WHERE relkind = 'i' AND reltablespace = $1"
+					  " AND relpersistence <> 't' AND relnamespace NOT IN"
+					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace)"
+					  " ORDER BY relpages DESC, oid", lengthof(values), types, values, true, 0, &rows);
 	AtEOXact_GUC(true, settings);
+	for (int row = 0; row < rows.nrows; row++)
+		indexes = lappend_oid(indexes, atooid(pgscale_rows_text(&rows, row, 0)));
 	return indexes;
 }
 

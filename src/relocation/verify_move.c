@@ -23,6 +23,7 @@
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
+#include "base/sql.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
 #include "relocation/tablespace_latency.h"
@@ -30,35 +31,35 @@
 char *
 pgscale_describe_index(Oid index)
 {
-	return pgscale_relocation_text("SELECT pg_catalog.concat_ws(E'\\n',"
-								   " pg_catalog.pg_get_indexdef(i.indexrelid),"
-								   " pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
-								   "  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
-								   " pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
-								   "  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
-								   " 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
-								   " (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
-								   "   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
-								   "  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
-								   "  AND k.contype IN ('p', 'u', 'x')),"
-								   " 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
-								   "  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
-								   " 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
-								   "  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
-								   " 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
-								   "   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
-								   "  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
-								   " 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
-								   "   ORDER BY classid, objid, objsubid, deptype)"
-								   "  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
-								   " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
+	return pgscale_sql_text("SELECT pg_catalog.concat_ws(E'\\n',"
+							" pg_catalog.pg_get_indexdef(i.indexrelid),"
+							" pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
+							"  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
+							" pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
+							"  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
+							" 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
+							" (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
+							"   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
+							"  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
+							"  AND k.contype IN ('p', 'u', 'x')),"
+							" 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
+							"  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
+							" 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
+							"  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
+							" 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
+							"   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
+							"  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
+							" 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
+							"   ORDER BY classid, objid, objsubid, deptype)"
+							"  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
+							" FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
 }
 
 static bool
 is_btree(Oid index)
 {
-	return pgscale_relocation_text("SELECT true::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam"
-								   " WHERE c.oid = $1 AND amname = 'btree'", index, 0) != NULL;
+	return pgscale_sql_text("SELECT true::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam"
+							" WHERE c.oid = $1 AND amname = 'btree'", index, 0) != NULL;
 }
 
 Oid
@@ -132,9 +133,9 @@ pgscale_suggest_settings(const PgscaleJob *job)
 {
 	PgscaleProbe probe;
 	int64		bytes;
-	char	   *name = pgscale_relocation_text("SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $1"
-											   " AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
-											   job->target, 0);
+	char	   *name = pgscale_sql_text("SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $1"
+										" AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
+										job->target, 0);
 
 	if (!name || pgscale_jobs_to(job->target, &bytes) > 1 || !pgscale_probe_tablespace(job->target, &probe) ||
 		probe.random_page_cost == 0 ||

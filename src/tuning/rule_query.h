@@ -12,23 +12,7 @@
 
 #include "postgres.h"
 
-/* A result, all as text; in the memory context of the caller. */
-typedef struct PgscaleRows
-{
-	int			nrows;
-	int			ncolumns;
-	char	  **values;			/* row after row; NULL is null */
-	const char *error;			/* why there is no result, or NULL */
-} PgscaleRows;
-
-static inline const char *
-pgscale_rows_text(const PgscaleRows *rows, int row, int column)
-{
-	return rows->values[row * rows->ncolumns + column];
-}
-
-/* NaN for null. */
-extern double pgscale_rows_number(const PgscaleRows *rows, int row, int column);
+#include "base/sql.h"
 
 /*
  * Executes a query that only reads, as the current user.  An error of its own is

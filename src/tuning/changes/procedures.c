@@ -48,6 +48,7 @@
 #include "base/attempt.h"
 #include "base/own_table.h"
 #include "base/pg_compat.h"
+#include "base/sql.h"
 #include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
@@ -450,7 +451,7 @@ static PgscaleFinding *
 change_ask(const PgscaleRule *rule)
 {
 	PgscaleFinding *finding;
-	int			settings = NewGUCNestLevel();
+	int			settings;
 
 	CHECK_FOR_INTERRUPTS();
 
@@ -458,8 +459,7 @@ change_ask(const PgscaleRule *rule)
 	 * what a rule may ask of the catalogs is not for others' operators to
 	 * answer
 	 */
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	settings = pgscale_sql_names();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	finding = pgscale_tuning_find(rule, EVIDENCE_MS, false);
 	PopActiveSnapshot();

@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * sql.h
+ *	  Queries, and their rows copied.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_SQL_H
+#define PGSCALE_BASE_SQL_H
+
+#include "postgres.h"
+
+/* A result, all as text; in the memory context of the caller. */
+typedef struct PgscaleRows
+{
+	int			nrows;
+	int			ncolumns;
+	char	  **values;			/* row after row; NULL is null */
+	const char *error;			/* why there is no result, or NULL */
+} PgscaleRows;
+
+static inline const char *
+pgscale_rows_text(const PgscaleRows *rows, int row, int column)
+{
+	return rows->values[row * rows->ncolumns + column];
+}
+
+/* NaN for null. */
+extern double pgscale_rows_number(const PgscaleRows *rows, int row, int column);
+
+/*
+ * Executes a query as the current user; max_rows 0: all.  read_only: with the
+ * active snapshot, else with a new one.  An error of its own is raised.
+ */
+extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values,
+							  bool read_only, int max_rows, PgscaleRows *rows);
+
+/*
+ * Until AtEOXact_GUC(true, what it returns) names and operators are looked up in
+ * pg_catalog, whatever search_path the caller has: a schema that others may
+ * create in could have an operator that fits better than the one meant.
+ */
+extern int	pgscale_sql_names(void);
+
+/*
+ * The first column of a query's first row, as text, or NULL if there is none; with
+ * those names.  Its parameters are $1, an oid, and $2, a bigint; it need not use
+ * them.
+ */
+extern char *pgscale_sql_text(const char *query, Oid oid, int64 number);
+
+#endif							/* PGSCALE_BASE_SQL_H */
