@@ -44,6 +44,7 @@
 
 #include <limits.h>
 
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -100,7 +101,6 @@ static int	hand = 0;
 static bool refilling = false;
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
-static uint32 sample_seed = 1;
 static double choice = 1;
 static uint64 starved_before = 0;	/* at the last batch */
 static int	victims_most = MAX_VICTIMS; /* in one batch */
@@ -183,10 +183,7 @@ count_ready(PgscaleSweeperShare *share)
 		int			at = i;
 
 		if (share->stack_used > STALE_SAMPLE)
-		{
-			sample_seed = sample_seed * 1664525 + 1013904223;
-			at = (int) (((uint64) sample_seed * share->stack_used) >> 32);
-		}
+			at = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, share->stack_used - 1);
 		pgscale_buffer_look(share->stack[at].buf, &look);
 		good += look.listed && look.usage == 0 && !look.pinned;
 	}
