@@ -1,5 +1,5 @@
 -- Whose each object is, who may use it, and as whom and how it runs.  Whoever changes this file's output changes what a role can
--- reach: hold it against the "Privilege" of the object in README.md.
+-- reach: hold it against the "Privilege" of the object in doc/.
 CREATE EXTENSION pgscale;
 \pset null '-'
 \pset format unaligned

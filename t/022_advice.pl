@@ -136,6 +136,7 @@ is($db->sql(qq{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgsca
         (SELECT @{[ $catalog ? 'bool_and' : 'bool_or' ]}(EXISTS (SELECT FROM ($known) k WHERE k.type = c.event_type AND k.name = own))
            FROM unnest(string_to_array(c.event, ', ')) own)}),
     '', 'this server has events of these names') or diag $db->sql('SELECT DISTINCT event_type, event FROM pgscale.wait_profile');
+$db->set($_) for 'fsync', 'synchronous_commit';
 $load->kill_kill;
 undef $load;
 

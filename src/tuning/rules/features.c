@@ -44,7 +44,7 @@ const PgscaleRule pgscale_rule_sampler = {
  *
  * Threshold: sessions write a fifth of the pages or more to have their room, which
  * takes a tenth of their time or more, and the background writer is not what is at
- * fault.  Gain: half of that time.  Source: README, "Sweeper", and
+ * fault.  Gain: half of that time.  Source: doc/sweeper.md, and
  * bench/sweeper.
  */
 static PgscaleFinding *
@@ -76,7 +76,7 @@ find_sweeper(const PgscaleRuleInput *input)
 		return pgscale_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
 	f = pgscale_finding(PGSCALE_ADVISES,
 						"sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
-						"cleans ahead of them (README, \"Sweeper\")", 100 * pgscale_backend_write_share(e), 100 * share);
+						"cleans ahead of them (doc/sweeper.md)", 100 * pgscale_backend_write_share(e), 100 * share);
 	f->setting = "pgscale.sweeper";
 	f->recommended = "on";
 	f->evidence = pgscale_numbers(numbers);
@@ -103,8 +103,8 @@ const PgscaleRule pgscale_rule_sweeper = {
  *
  * Threshold: the flush settings are on, and yet syncs take a twentieth of the time
  * and sessions stall; not where the kernel's cache saves writes
- * (pgscale_rewrites()).  Gain: two fifths of the stalls.  Source: README,
- * "Writeback", and bench/writeback.
+ * (pgscale_rewrites()).  Gain: two fifths of the stalls.  Source:
+ * doc/writeback.md, and bench/writeback.
  */
 static PgscaleFinding *
 find_writeback(const PgscaleRuleInput *input)
@@ -129,7 +129,7 @@ find_writeback(const PgscaleRuleInput *input)
 		return pgscale_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
 	f = pgscale_finding(PGSCALE_ADVISES,
 						"sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
-						"server asks for early writes (README, \"Writeback\")", 100 * stalls,
+						"server asks for early writes (doc/writeback.md)", 100 * stalls,
 						100 * pgscale_sync_fraction(e));
 	f->setting = "pgscale.writeback";
 	f->recommended = "on";
