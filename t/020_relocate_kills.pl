@@ -248,6 +248,25 @@ ends_ok('lost', 'two crashes');
 is(job("sqlstate, message ~ '^2 attempts ended in a crash'"), '57P02|t', 'and says so');
 nothing_changed('items_name');
 
+# A crash may take back that it has ended, where a commit is not on disk at once; then it must not be forgotten.
+sub open_databases { return (unpack 'L4', slurp_file($node->data_dir . '/pg_stat/pgscale_relocation.stat'))[3]; }
+$db->set('synchronous_commit', 'off');
+$db->poll_ok('SHOW synchronous_commit', 'commits are not waited for', 'off');
+{
+    my $log = -s $node->logfile;
+    my $walwriter = $db->sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+
+    kill 'STOP', $walwriter;
+    request('items_name');
+    ends_ok('done', 'a job whose end is not on disk');
+    until_ok(sub { open_databases() == 0 }, 'its database has no open jobs any more');
+    kill 'KILL', $walwriter;
+    reconnect($log);
+}
+ends_ok('done', 'a crash after it');
+nothing_changed('items_name');
+$db->set('synchronous_commit', 'on');
+
 # A constraint's index: the constraint goes to the new one
 hold('ROW EXCLUSIVE');
 request('"the key"');

@@ -364,6 +364,18 @@ pgscale_jobs_next(bool *open)
 		SPI_finish();
 		PopActiveSnapshot();
 	}
+
+	/*
+	 * That there is none will be on disk (open_jobs.c), and what was seen may not
+	 * be: with synchronous_commit = off a crash would take back the jobs' ends,
+	 * and nobody would look for them.  An empty commit on disk has all of them
+	 * there.
+	 */
+	if (!*open)
+	{
+		(void) GetCurrentTransactionId();
+		ForceSyncCommit();
+	}
 	CommitTransactionCommand();
 	return next;
 }

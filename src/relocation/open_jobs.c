@@ -15,7 +15,8 @@
  * not strike it off for what it cannot see: a transaction that is just about to
  * commit.  These are counted; and each entry has a number, which changes whenever
  * one begins to commit.  Who has looked before, when none was under way, and finds
- * the same number afterwards, has seen all jobs that there are.
+ * the same number afterwards, has seen all jobs that there are.  Nor must it for
+ * what a crash can take back: the jobs' ends are on disk before (job_table.c).
  *
  * The file is not replicated, the jobs are.  It bears the timeline that it was
  * written on: if that is not the server's, as after a promotion or a recovery to
