@@ -11,6 +11,8 @@ use Test::More;
 
 my $node = pgscale_node('main', conf => <<'EOC');
 max_prepared_transactions = 2
+wal_level = replica
+max_wal_senders = 4
 checkpoint_timeout = 1h
 EOC
 my $elsewhere = PostgreSQL::Test::Utils::tempdir;
@@ -274,6 +276,20 @@ phase_ok('waiting for writers before build');
 kill_worker();
 ends_ok('done', 'kill -9 of the worker that moves a primary key');
 nothing_changed('"the key"');
+
+# A synchronous standby that is not there keeps neither the job from its end nor the server from its own.
+$db->set('synchronous_standby_names', 'nobody');
+$db->poll_ok('SHOW synchronous_standby_names', 'commits are to wait for a standby that is not there', 'nobody');
+$db->sql('SET synchronous_commit = local');
+request('items_name');
+ends_ok('done', 'no standby');
+before_swap();
+stop('fast');
+$db->sql('SET synchronous_commit = local');
+ends_ok('done', 'fast shutdown without the standby');
+nothing_changed('items_name');
+$db->set('synchronous_standby_names', undef);
+$db->poll_ok('SHOW synchronous_standby_names', 'commits wait for nobody', '');
 
 # A table moves as a whole or not at all.
 for my $way (@ways[0, 3, 4, 5])

@@ -29,7 +29,9 @@
  * server as the table's owner, as in any REINDEX.
  *
  * Signals: SIGINT ends the statement, SIGTERM ends it as well and then the
- * process, after a last word to the job's row.
+ * process, after a last word to the job's row.  Its commits wait for the disk, but
+ * for no standby: a wait for one that is not there takes a signal to end, and the
+ * next commit would wait again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -522,6 +524,8 @@ override_settings(void)
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_deferrable", "off"},
 		{"exit_on_error", "off"},
+		/* no standby can keep it from ending */
+		{"synchronous_commit", "local"},
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)
