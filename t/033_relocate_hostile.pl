@@ -9,6 +9,8 @@ use Test::More;
 
 my $node = pgscale_node('main', conf => <<'EOC');
 fsync = off
+wal_level = replica
+max_wal_senders = 4
 max_worker_processes = 20
 max_prepared_transactions = 5
 checkpoint_timeout = 1h
@@ -271,6 +273,35 @@ for my $how ('a restart', 'a crash')
 }
 $there->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale relocation worker'}, 'the worker has ended', 0);
 $there->quit;
+
+# A base backup may have the list of these databases from before there was a job, and the job: in the copy it is done all the same.
+my $list = $node->data_dir . '/pg_stat/pgscale_relocation.stat';
+until_ok(sub { (unpack 'L4', slurp_file($list))[3] == 0 }, 'no database has jobs');
+my $empty = slurp_file($list);
+launching('off');
+$db->sql(q{SELECT pg_backup_start('copy', true)});
+$copied = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+mkdir $node->backup_dir;
+my $backup = $node->backup_dir . '/copy';
+PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $backup, filterfn => sub { shift !~ /^(?:postmaster[.].*|pg_wal)$/ });
+my $label = $db->sql('SELECT labelfile FROM pg_backup_stop(false)');
+PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir . '/pg_wal', "$backup/pg_wal");
+for ([ 'backup_label', "$label\n" ], [ 'pg_stat/pgscale_relocation.stat', $empty ])
+{
+    open my $file, '>:raw', "$backup/$_->[0]" or die $!;
+    print $file $_->[1];
+    close $file or die $!;
+}
+my $copy = PostgreSQL::Test::Cluster->new('copy');
+$copy->init_from_backup($node, 'copy');
+$copy->append_conf('postgresql.auto.conf', 'pgscale.relocation = on');
+$copy->start;
+$there = session($copy);
+job_ok($copied, 'state', 'done', 'in a copy of the server the job is done', $there);
+$there->quit;
+$copy->stop;
+launching('on');
+job_ok($copied, 'state', 'done', 'and in the origin');
 
 $db->quit;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');

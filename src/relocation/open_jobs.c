@@ -20,9 +20,13 @@
  *
  * The file is not replicated, the jobs are.  It bears the timeline that it was
  * written on: if that is not the server's, as after a promotion or a recovery to
- * a point in time, every database is looked into once.  Where there is no file
- * there never was a job, on the first timeline.  A file that cannot be read or
- * understood is one of an unknown timeline.
+ * a point in time, every database is looked into once.  A base backup may have
+ * copied the file before there was a job, and the job after.  So the file also
+ * tells which backup its server began as: a checksum of the label, of which the
+ * server keeps a copy.  If it is another one, the timeline is unknown.  Where
+ * there is no file there never was a job, on the first timeline and in what is
+ * no copy.  A file that cannot be read or understood is one of an unknown
+ * timeline.
  *
  * Locking.  One lock, which is held while the file is written; that happens with
  * a database's first job and after its last one.
@@ -52,7 +56,7 @@
 #define OPEN_TEMP		OPEN_FILE ".tmp"
 
 /* To be changed with the format. */
-#define OPEN_FORMAT		0x72656c31
+#define OPEN_FORMAT		0x72656c32
 
 /* More databases than this are found by looking. */
 #define OPEN_MAX		256
@@ -63,6 +67,7 @@ typedef struct OpenFile
 	TimeLineID	timeline;
 	int32		too_many;		/* some had no room */
 	int32		n;
+	pg_crc32c	backup;			/* see backup_checksum() */
 	Oid			databases[OPEN_MAX];
 	pg_crc32c	crc;
 } OpenFile;
@@ -79,6 +84,7 @@ typedef struct OpenShared
 {
 	LWLock	   *lock;
 	TimeLineID	timeline;		/* that the list is of; 0: unknown */
+	pg_crc32c	backup;
 	bool		too_many;
 	uint64		next_number;
 	int			n;
@@ -104,6 +110,28 @@ open_jobs_checksum(const OpenFile *file)
 	COMP_CRC32C(crc, file, offsetof(OpenFile, crc));
 	FIN_CRC32C(crc);
 	return crc;
+}
+
+/* Of the label of the base backup that this server began as; 0: of none. */
+static pg_crc32c
+backup_checksum(void)
+{
+	char		label[BLCKSZ];
+	ssize_t		got;
+	pg_crc32c	crc;
+	int			fd = OpenTransientFile(BACKUP_LABEL_FILE, O_RDONLY | PG_BINARY);
+
+	/* recovery from it renames it */
+	if (fd < 0)
+		fd = OpenTransientFile(BACKUP_LABEL_OLD, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+		return 0;
+	got = read(fd, label, sizeof(label));
+	CloseTransientFile(fd);
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, label, Max(got, 0));
+	FIN_CRC32C(crc);
+	return crc == 0 ? 1 : crc;
 }
 
 /* False if there is none; what cannot be used is of no timeline. */
@@ -141,10 +169,11 @@ pgscale_relocation_open_startup(void)
 		return;
 	memset(shared, 0, sizeof(*shared));
 	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	shared->timeline = 1;
+	shared->backup = backup_checksum();
+	shared->timeline = shared->backup == 0 ? 1 : 0;
 	if (!open_jobs_read(&file))
 		return;
-	shared->timeline = file.timeline;
+	shared->timeline = file.backup == shared->backup ? file.timeline : 0;
 	shared->too_many = file.too_many != 0;
 	shared->n = file.n;
 	for (int i = 0; i < file.n; i++)
@@ -162,6 +191,7 @@ write_file(void)
 	memset(&file, 0, sizeof(file));
 	file.format = OPEN_FORMAT;
 	file.timeline = shared->timeline;
+	file.backup = shared->backup;
 	file.too_many = shared->too_many;
 	file.n = shared->n;
 	for (int i = 0; i < shared->n; i++)
@@ -308,6 +338,7 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 {
 	TimeLineID	timeline = GetWALInsertionTimeLine();
 	List	   *databases = NIL;
+	List	   *every;
 	ListCell   *cell;
 	bool		known;
 
@@ -319,7 +350,9 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 	if (known)
 		return databases;
 
-	databases = list_concat_unique_oid(databases, every_one());
+	every = every_one();
+	databases = list_concat_unique_oid(databases, every);
+	list_free(every);
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->timeline = timeline;
 	shared->too_many = false;
