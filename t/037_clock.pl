@@ -118,6 +118,19 @@ for my $clock (0, $HOURS, -60, -$HOURS, $IN_1997, 0)
         'what it says makes sense');
 }
 
+### Evidence
+
+# What is known of a setting is known from when it was changed on, which cannot be later than now.
+my $found = q{SELECT coalesce(string_agg(reason, E'\\n'), '') FROM pgscale.advice_rules WHERE reason ~ 'since max_wal_size got its value'};
+set_clock($HOURS);
+$db->sql(q{CALL pgscale.set('max_wal_size', '2GB', reload => true)});
+until_ok(sub { $db->sql($found) ne '' }, 'a setting has changed');
+set_clock(0);
+unlike($db->sql($found), qr/, -/, 'the clock set back: that was not later than now');
+set_clock($HOURS);
+$db->sql(q{CALL pgscale.set('max_wal_size', NULL, reload => true)});
+set_clock(0);
+
 ### What is waited for
 
 $db->set('pgscale.relocation', 'off');

@@ -274,10 +274,11 @@ put_back_orphans(void)
 
 /*
  * When it may be claimed.  What is to wait for longer than any job is told to,
- * worker.c's RETRY_MAX_MS, was told by a clock that was set back since.
+ * worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
  */
 #define DUE_AT \
-	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before ELSE '-infinity' END"
+	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before" \
+	" ELSE pg_catalog.clock_timestamp() END"
 
 /* Jobs whose table no other worker is at. */
 #define CLAIMABLE \
@@ -366,10 +367,10 @@ pgscale_jobs_next(bool *open)
 	}
 
 	/*
-	 * That there is none will be on disk (open_jobs.c), and what was seen may not
-	 * be: with synchronous_commit = off a crash would take back the jobs' ends,
-	 * and nobody would look for them.  An empty commit on disk has all of them
-	 * there.
+	 * That there is none will be on disk (open_jobs.c), and what was seen may
+	 * not be: with synchronous_commit = off a crash would take back the jobs'
+	 * ends, and nobody would look for them.  An empty commit on disk has all
+	 * of them there.
 	 */
 	if (!*open)
 	{

@@ -178,6 +178,7 @@ typedef struct Shared
 	 */
 	uint32		value[lengthof(watched)];
 	pg_atomic_uint64 set_at[lengthof(watched)]; /* 0: as at the server's start */
+	pg_atomic_uint64 set_ns[lengthof(watched)]; /* by CLOCK_MONOTONIC */
 
 	Slot		slots[PGSCALE_EVIDENCE_MAX];
 } Shared;
@@ -230,6 +231,7 @@ pgscale_evidence_startup(void)
 	{
 		shared->value[i] = value_of(watched[i]);
 		pg_atomic_init_u64(&shared->set_at[i], 0);
+		pg_atomic_init_u64(&shared->set_ns[i], 0);
 	}
 	for (int i = 0; i < PGSCALE_EVIDENCE_MAX; i++)
 		pg_atomic_init_u64(&shared->slots[i].changes, 0);
@@ -250,6 +252,7 @@ watch_settings(TimestampTz now)
 		if (value == shared->value[i])
 			continue;
 		shared->value[i] = value;
+		pg_atomic_write_u64(&shared->set_ns[i], (uint64) pgscale_worker_clock());
 		pg_atomic_write_u64(&shared->set_at[i], now);
 	}
 }
@@ -257,10 +260,18 @@ watch_settings(TimestampTz now)
 TimestampTz
 pgscale_evidence_set_at(const char *setting)
 {
+	const TimestampTz now = GetCurrentTimestamp();
+
+	/* What is yet to come was told by a clock that was set back since. */
 	for (int i = 0; i < lengthof(watched); i++)
 		if (pg_strcasecmp(setting, watched[i]) == 0)
-			return (TimestampTz) pg_atomic_read_u64(&shared->set_at[i]);
-	return PgReloadTime;
+		{
+			const TimestampTz at = (TimestampTz) pg_atomic_read_u64(&shared->set_at[i]);
+			const int64 ns = (int64) pg_atomic_read_u64(&shared->set_ns[i]);
+
+			return at <= now ? at : now - (pgscale_worker_clock() - ns) / 1000;
+		}
+	return PgReloadTime <= now ? PgReloadTime : 0;
 }
 
 /* The kind of a wait, or -1 for what is none. */
