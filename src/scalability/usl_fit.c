@@ -442,8 +442,8 @@ usl_judge(PgscaleUsl *usl)
 	{
 		usl->peaked = false;
 		snprintf(usl->status, sizeof(usl->status),
-				 "noisy: a point is off the law by %s %%, too much to tell where a peak is, or if there is one",
-				 usl_figure(low, 100 * usl->scatter));
+				 "noisy: a point is off the law by %s %%, too much for %d points to tell where a peak is, or if there is one",
+				 usl_figure(low, 100 * usl->scatter), usl->points);
 	}
 }
 

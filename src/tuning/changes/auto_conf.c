@@ -359,7 +359,7 @@ auto_conf_explain(ErrorData *error, PgscaleLineFate fate)
 	else if (fate == PGSCALE_LINE_UNKNOWN)
 	{
 		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read: whether it was changed is not known.");
-		error->hint = pstrdup("The next change of any setting finds it out, and pgscale.tuning_journal then has it.");
+		error->hint = pstrdup("The next change made in this database finds out, and pgscale.tuning_journal then has it.");
 	}
 
 	/*

@@ -68,6 +68,17 @@ PG_FUNCTION_INFO_V1(pgscale_tuning_apply_all);
 #define EVIDENCE_MS		(10 * 60 * 1000)
 
 /*
+ * The file is this server's alone, so that the journal waits for no standby, which
+ * may not be there: a cancel of such a wait ends only that, and the change would
+ * be made all the same.
+ */
+static void
+wait_for_no_standby(void)
+{
+	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/*
  * Ends the transaction and begins the next.  On disk whatever synchronous_commit
  * is, and with READ COMMITTED whatever is the default: what was committed while a
  * lock was waited for must be seen.
@@ -78,6 +89,7 @@ next_transaction(void)
 	ForceSyncCommit();
 	SPI_commit();
 	XactIsoLevel = XACT_READ_COMMITTED;
+	wait_for_no_standby();
 }
 
 static void
@@ -124,6 +136,7 @@ pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("%s() cannot run in a read-only transaction", procedure),
 				 errhint("SET default_transaction_read_only = off.")));
+	wait_for_no_standby();
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	if (reload)
 		check_reload();
