@@ -70,7 +70,7 @@ pgscale_health_shmem_startup(void)
 	bool		found;
 
 	if (started_ns == 0)
-		started_ns = pgscale_worker_clock();
+		started_ns = pgscale_timer_clock();
 	missed_at = ShmemInitStruct("pgscale health", sizeof(*missed_at), &found);
 	if (!found)
 		pg_atomic_init_u64(missed_at, 0);
@@ -98,14 +98,14 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 static bool
 is_recent(int64 at_ns, int64 ms)
 {
-	return pgscale_worker_clock() - at_ns < ms * NS_PER_MS;
+	return pgscale_timer_clock() - at_ns < ms * NS_PER_MS;
 }
 
 /* Has the first look that missed a worker been a moment ago? */
 static bool
 missed_lately(void)
 {
-	const uint64 now = (uint64) pgscale_worker_clock();
+	const uint64 now = (uint64) pgscale_timer_clock();
 	uint64		first = 0;
 
 	if (pg_atomic_compare_exchange_u64(missed_at, &first, now))

@@ -115,7 +115,7 @@ extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting,
 /*
  * If something keeps a feature's worker from working, says so and returns false.
  * The worker shows its process id (0: none), how often it was started, and when it
- * last was seen at work, which must be less than so long ago: by pgscale_worker_clock(),
+ * last was seen at work, which must be less than so long ago: by pgscale_timer_clock(),
  * as nobody sets that one.
  */
 extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_ns, int64 stalled_ms);

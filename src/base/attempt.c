@@ -54,7 +54,7 @@ pgscale_attempt(void (*function) (void *arg), void *arg)
 }
 
 bool
-pgscale_is_grave(const ErrorData *error)
+pgscale_attempt_is_grave(const ErrorData *error)
 {
 	const int	category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 

@@ -23,6 +23,6 @@ extern ErrorData *pgscale_attempt(void (*function) (void *arg), void *arg);
  * shutdown or want of memory, a file or memory that is damaged: to be raised again
  * by ReThrowError().
  */
-extern bool pgscale_is_grave(const ErrorData *error);
+extern bool pgscale_attempt_is_grave(const ErrorData *error);
 
 #endif							/* PGSCALE_BASE_ATTEMPT_H */

@@ -27,7 +27,7 @@
  * has no entry.
  */
 PgBackendStatus *
-pgscale_status_array(void)
+pgscale_compat_status_array(void)
 {
 	if (MyBEEntry == NULL)
 		return NULL;
@@ -48,7 +48,7 @@ pgscale_status_array(void)
  * its PGPROC does not tell: there are five, so look for its pid.
  */
 PgBackendStatus *
-pgscale_status_of(PgBackendStatus *array, ProcNumber procno)
+pgscale_compat_status_of(PgBackendStatus *array, ProcNumber procno)
 {
 #if PG_VERSION_NUM >= 170000
 	return &array[procno];
@@ -76,7 +76,7 @@ pgscale_status_of(PgBackendStatus *array, ProcNumber procno)
 }
 
 uint32
-pgscale_wait_event_new(const char *name)
+pgscale_compat_wait_event_new(const char *name)
 {
 #if PG_VERSION_NUM >= 170000
 	return WaitEventExtensionNew(name);
@@ -86,7 +86,7 @@ pgscale_wait_event_new(const char *name)
 }
 
 void
-pgscale_smgr_release_all(void)
+pgscale_compat_smgr_release_all(void)
 {
 #if PG_VERSION_NUM >= 170000
 	smgrdestroyall();
@@ -96,7 +96,7 @@ pgscale_smgr_release_all(void)
 }
 
 void
-pgscale_abort_io(void)
+pgscale_compat_abort_io(void)
 {
 #if PG_VERSION_NUM >= 180000
 	pgaio_error_cleanup();
@@ -106,7 +106,7 @@ pgscale_abort_io(void)
 }
 
 int64
-pgscale_backend_writes(int64 own_writes)
+pgscale_compat_backend_writes(int64 own_writes)
 {
 #if PG_VERSION_NUM >= 160000
 	/*
@@ -127,7 +127,7 @@ pgscale_backend_writes(int64 own_writes)
 }
 
 void
-pgscale_refresh_backend_writes(void)
+pgscale_compat_refresh_backend_writes(void)
 {
 #if PG_VERSION_NUM < 160000
 	/* A process that has gone meanwhile is none's latch: harmless. */
@@ -139,7 +139,7 @@ pgscale_refresh_backend_writes(void)
 }
 
 void
-pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork)
+pgscale_compat_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork)
 {
 #if PG_VERSION_NUM >= 180000
 	strlcpy(path, relpathbackend(locator, backend, fork).str, MAXPGPATH);
@@ -152,7 +152,7 @@ pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumb
 }
 
 bool
-pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork, uint32 *segment)
+pgscale_compat_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork, uint32 *segment)
 {
 #if PG_VERSION_NUM >= 170000
 	return parse_filename_for_nontemp_relation(name, &locator->relNumber, fork, segment);
@@ -169,7 +169,7 @@ pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *for
 }
 
 bool
-pgscale_direct_data(void)
+pgscale_compat_direct_data(void)
 {
 #if PG_VERSION_NUM >= 160000
 	return (io_direct_flags & IO_DIRECT_DATA) != 0;
@@ -179,7 +179,7 @@ pgscale_direct_data(void)
 }
 
 bool
-pgscale_may_reindex(Oid index, Oid table)
+pgscale_compat_may_reindex(Oid index, Oid table)
 {
 #if PG_VERSION_NUM >= 170000
 	return pg_class_aclcheck(table, GetUserId(), ACL_MAINTAIN) == ACLCHECK_OK;
@@ -189,7 +189,7 @@ pgscale_may_reindex(Oid index, Oid table)
 }
 
 struct config_generic *
-pgscale_find_setting(const char *name)
+pgscale_compat_find_setting(const char *name)
 {
 #if PG_VERSION_NUM >= 160000
 	return find_option(name, false, true, DEBUG5);
@@ -276,7 +276,7 @@ read_wal(PgscaleStats *stats)
 }
 
 void
-pgscale_stats_read(PgscaleStats *stats)
+pgscale_compat_stats_read(PgscaleStats *stats)
 {
 	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
 
@@ -299,7 +299,7 @@ pgscale_stats_read(PgscaleStats *stats)
 }
 
 bool
-pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
+pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
 {
 	const PgStat_StatDBEntry *entry = pgstat_fetch_stat_dbentry(database);
 

@@ -54,14 +54,14 @@ typedef int ProcNumber;
 #define MyProcNumber	(MyProc->pgprocno)
 #endif
 
-extern PgBackendStatus *pgscale_status_array(void);
-extern PgBackendStatus *pgscale_status_of(PgBackendStatus *array, ProcNumber procno);
+extern PgBackendStatus *pgscale_compat_status_array(void);
+extern PgBackendStatus *pgscale_compat_status_of(PgBackendStatus *array, ProcNumber procno);
 
 /*
  * Custom wait event names came with 17 (commit c9af05465); older majors show
  * the class's generic name, Extension.
  */
-extern uint32 pgscale_wait_event_new(const char *name);
+extern uint32 pgscale_compat_wait_event_new(const char *name);
 
 /* 17 named the walsender's wait for WAL anew. */
 #if PG_VERSION_NUM >= 170000
@@ -92,7 +92,7 @@ extern uint32 pgscale_wait_event_new(const char *name);
  * May the current user REINDEX it?  17 (commit ecb0fd337) has a privilege on the
  * table for that; before, it takes the owner.
  */
-extern bool pgscale_may_reindex(Oid index, Oid table);
+extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 
 /* 16 (commit c727f511b) has one function for all kinds of objects. */
 #if PG_VERSION_NUM < 160000
@@ -143,20 +143,20 @@ typedef Oid RelFileNumber;
  * The path of a fork's first file into char[MAXPGPATH].  Before 18 the server
  * allocates what it returns.
  */
-extern void pgscale_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork);
+extern void pgscale_compat_relpath(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork);
 
 /*
  * After an error: what a process that writes buffers has under way and no
  * resource owner knows of.
  */
-extern void pgscale_abort_io(void);
+extern void pgscale_compat_abort_io(void);
 
 /*
  * Pages that processes other than bgwriter and checkpointer have written since
  * the server's statistics began, those of pgscale's writers not counted.  15
  * knows only the sum of both, and counts extending a file as well.
  */
-extern int64 pgscale_backend_writes(int64 own_writes);
+extern int64 pgscale_compat_backend_writes(int64 own_writes);
 
 /* 16 dropped the n_ from the names of what it counts of a database. */
 #if PG_VERSION_NUM < 160000
@@ -192,7 +192,7 @@ typedef struct PgscaleStats
 	int64		wal_sync_us;
 } PgscaleStats;
 
-extern void pgscale_stats_read(PgscaleStats *stats);
+extern void pgscale_compat_stats_read(PgscaleStats *stats);
 
 /* Of one database; false if it has no counts, as one that was dropped. */
 typedef struct PgscaleDatabaseStats
@@ -204,7 +204,7 @@ typedef struct PgscaleDatabaseStats
 	int64		temp_bytes;
 } PgscaleDatabaseStats;
 
-extern bool pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stats);
+extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats);
 
 /* The SLRUs that have a setting in 17, by the names of pg_stat_slru. */
 #if PG_VERSION_NUM >= 170000
@@ -226,33 +226,33 @@ extern bool pgscale_database_stats_read(Oid database, PgscaleDatabaseStats *stat
  * Has these counts brought up to date, soon.  Before 16 the checkpointer
  * collects them and hands them on only when something wakes it.
  */
-extern void pgscale_refresh_backend_writes(void);
+extern void pgscale_compat_refresh_backend_writes(void);
 
 /*
  * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
  * names the latter smgrdestroyall().
  */
-extern void pgscale_smgr_release_all(void);
+extern void pgscale_compat_smgr_release_all(void);
 
 /*
  * Which file of a relation a name within its folder stands for, if any; not
  * those of temporary relations.  Before 17 the server tells where the number
  * ends, and nothing of the segment.
  */
-extern bool pgscale_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork,
-								  uint32 *segment);
+extern bool pgscale_compat_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork,
+										 uint32 *segment);
 
 /*
  * Does the server read and write data past the kernel's cache?  16 (commit
  * d4e71df6d) can, and then does not take requests to write that cache back.
  */
-extern bool pgscale_direct_data(void);
+extern bool pgscale_compat_direct_data(void);
 
 /*
  * The setting of this name, NULL if there is none.  16 (commit f13b2088f) exports
  * what looks one up.
  */
 struct config_generic;
-extern struct config_generic *pgscale_find_setting(const char *name);
+extern struct config_generic *pgscale_compat_find_setting(const char *name);
 
 #endif							/* PGSCALE_BASE_PG_COMPAT_H */

@@ -116,7 +116,7 @@ adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc,
 	proc->kind = PGSCALE_PROC_PARALLEL;
 	proc->leader_slot = (int) slot;
 	proc->leader_pid = leader->procLatch.owner_pid;
-	status = array ? pgscale_status_of(array, (ProcNumber) slot) : NULL;
+	status = array ? pgscale_compat_status_of(array, (ProcNumber) slot) : NULL;
 	if (status && copy_status(status, &seen, &pid, retries) &&
 		pid == proc->leader_pid && seen.queryid != 0)
 		proc->queryid = seen.queryid;
@@ -145,8 +145,8 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	pg_read_barrier();
 
 	if (array == NULL)
-		array = pgscale_status_array();
-	status = array ? pgscale_status_of(array, slot) : NULL;
+		array = pgscale_compat_status_array();
+	status = array ? pgscale_compat_status_of(array, slot) : NULL;
 
 	*changed = true;
 	if (status && proc->pid == pid && proc->changecount != 0 &&
@@ -208,8 +208,8 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 bool
 pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
 {
-	PgBackendStatus *array = pgscale_status_array();
-	PgBackendStatus *status = array ? pgscale_status_of(array, slot) : NULL;
+	PgBackendStatus *array = pgscale_compat_status_array();
+	PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
 
 	if (status == NULL || proc->changecount == 0)
 		return false;

@@ -19,9 +19,9 @@
 #include "base/relation_files.h"
 
 void
-pgscale_relfile_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork, uint32 segment)
+pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork, uint32 segment)
 {
-	pgscale_relpath(path, locator, backend, fork);
+	pgscale_compat_relpath(path, locator, backend, fork);
 	if (segment > 0)
 	{
 		const size_t length = strlen(path);
@@ -31,13 +31,13 @@ pgscale_relfile_path(char *path, RelFileLocator locator, ProcNumber backend, For
 }
 
 int
-pgscale_relfile_open(const char *path)
+pgscale_relation_file_open(const char *path)
 {
 	return OpenTransientFile(path, O_RDONLY | PG_BINARY);
 }
 
 void
-pgscale_tablespace_folder(char *path, Oid tablespace)
+pgscale_relation_files_folder(char *path, Oid tablespace)
 {
 	if (tablespace == DEFAULTTABLESPACE_OID)
 		strlcpy(path, "base", MAXPGPATH);

@@ -22,16 +22,16 @@
 #define PGSCALE_SEGMENT_BYTES ((off_t) RELSEG_SIZE * BLCKSZ)
 
 /* A segment's path, relative to the data directory; path is char[MAXPGPATH]. */
-extern void pgscale_relfile_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork,
-								 uint32 segment);
+extern void pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork,
+									   uint32 segment);
 
 /* A transient descriptor to read, or -1 with errno, ENOENT when it is gone. */
-extern int	pgscale_relfile_open(const char *path);
+extern int	pgscale_relation_file_open(const char *path);
 
 /*
  * The folder that the databases' folders of a tablespace lie in, likewise; other
  * than pg_global.
  */
-extern void pgscale_tablespace_folder(char *path, Oid tablespace);
+extern void pgscale_relation_files_folder(char *path, Oid tablespace);
 
 #endif							/* PGSCALE_BASE_RELATION_FILES_H */

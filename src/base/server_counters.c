@@ -85,7 +85,7 @@ count_databases(const Oid *databases, int ndatabases)
 		PgscaleDatabaseStats stats;
 
 		/* false for one that has been dropped */
-		if (!pgscale_database_stats_read(databases[i], &stats))
+		if (!pgscale_compat_database_stats_read(databases[i], &stats))
 		{
 			seen[i].database = InvalidOid;
 			continue;
@@ -143,7 +143,7 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	memset(counters, 0, sizeof(*counters));
 	read_databases(counters, databases, ndatabases);
 
-	pgscale_stats_read(&stats);
+	pgscale_compat_stats_read(&stats);
 	counters->checkpoints_timed = stats.checkpoints_timed;
 	counters->checkpoints_requested = stats.checkpoints_requested;
 	counters->checkpoint_buffers = stats.checkpoint_buffers;

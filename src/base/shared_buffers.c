@@ -53,19 +53,19 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 #define READ_RETRIES	100
 
 bool
-pgscale_page_same_fork(const PgscalePage *a, const PgscalePage *b)
+pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b)
 {
 	return a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
 }
 
 bool
-pgscale_page_equal(const PgscalePage *a, const PgscalePage *b)
+pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
 {
-	return a->block == b->block && pgscale_page_same_fork(a, b);
+	return a->block == b->block && pgscale_buffer_page_same_fork(a, b);
 }
 
 int
-pgscale_page_compare(const void *a, const void *b)
+pgscale_buffer_page_compare(const void *a, const void *b)
 {
 	const PgscalePage *x = a;
 	const PgscalePage *y = b;
@@ -87,7 +87,7 @@ make_tag(BufferTag *tag, const PgscalePage *page)
 }
 
 uint32
-pgscale_page_hash(const PgscalePage *page)
+pgscale_buffer_page_hash(const PgscalePage *page)
 {
 	BufferTag	tag;
 
@@ -171,21 +171,21 @@ buffer_tally(PgscaleTally *t, int buf)
 }
 
 void
-pgscale_tally_range(PgscaleTally *t, int first, int count)
+pgscale_buffers_tally_range(PgscaleTally *t, int first, int count)
 {
 	for (int buf = first; buf < first + count; buf++)
 		buffer_tally(t, buf);
 }
 
 void
-pgscale_tally_some(PgscaleTally *t, const int *bufs, int count)
+pgscale_buffers_tally_some(PgscaleTally *t, const int *bufs, int count)
 {
 	for (int i = 0; i < count; i++)
 		buffer_tally(t, bufs[i]);
 }
 
 void
-pgscale_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
+pgscale_buffers_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
 {
 	memset(usage, 0, sizeof(PgscaleUsage));
 	for (uint32 i = 0; i < lengthof(t->seen); i++)
@@ -339,7 +339,7 @@ pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
  * segment we have not open, are no matter; an error is raised as fd.c would.
  */
 void
-pgscale_pages_writeback(const PgscalePage *first, int count)
+pgscale_buffer_pages_writeback(const PgscalePage *first, int count)
 {
 	smgrwriteback(smgropen(first->locator, INVALID_PROC_NUMBER), first->fork, first->block, count);
 }
@@ -361,7 +361,7 @@ pgscale_buffers_any_listed(void)
 }
 
 int
-pgscale_local_buffers_dirty(RelFileLocator locator)
+pgscale_buffers_local_dirty(RelFileLocator locator)
 {
 	int			dirty = 0;
 

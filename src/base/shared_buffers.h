@@ -30,14 +30,14 @@ typedef struct PgscalePage
 } PgscalePage;
 
 /* Do they lie in the same fork of the same relation? */
-extern bool pgscale_page_same_fork(const PgscalePage *a, const PgscalePage *b);
+extern bool pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b);
 
-extern bool pgscale_page_equal(const PgscalePage *a, const PgscalePage *b);
+extern bool pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b);
 
 /* For qsort(): pages of one fork side by side, in the order of their blocks. */
-extern int	pgscale_page_compare(const void *a, const void *b);
+extern int	pgscale_buffer_page_compare(const void *a, const void *b);
 
-extern uint32 pgscale_page_hash(const PgscalePage *page);
+extern uint32 pgscale_buffer_page_hash(const PgscalePage *page);
 
 /* A buffer's header, read without its lock: true at that moment. */
 typedef struct PgscaleBuffer
@@ -92,9 +92,9 @@ typedef struct PgscaleUsage
 	int64		unpinned[PGSCALE_MAX_USAGE + 1];	/* by usage count, all */
 } PgscaleUsage;
 
-extern void pgscale_tally_range(PgscaleTally *tally, int first, int count);
-extern void pgscale_tally_some(PgscaleTally *tally, const int *bufs, int count);
-extern void pgscale_tally_sum(const PgscaleTally *tally, PgscaleUsage *usage);
+extern void pgscale_buffers_tally_range(PgscaleTally *tally, int first, int count);
+extern void pgscale_buffers_tally_some(PgscaleTally *tally, const int *bufs, int count);
+extern void pgscale_buffers_tally_sum(const PgscaleTally *tally, PgscaleUsage *usage);
 
 /* The buffer that holds a page, or -1. */
 extern int	pgscale_buffer_find(const PgscalePage *page);
@@ -137,9 +137,9 @@ extern PgscaleWriteResult pgscale_buffer_write(int buf, const PgscalePage *page,
 
 /*
  * Asks the kernel to begin writing so many pages to disk.  Not for data that
- * goes past its cache, see pgscale_direct_data().
+ * goes past its cache, see pgscale_compat_direct_data().
  */
-extern void pgscale_pages_writeback(const PgscalePage *first, int count);
+extern void pgscale_buffer_pages_writeback(const PgscalePage *first, int count);
 
 /* How far the server's clock sweep has come, in buffers since its start. */
 extern uint64 pgscale_buffers_hand(void);
@@ -148,6 +148,6 @@ extern uint64 pgscale_buffers_hand(void);
 extern bool pgscale_buffers_any_listed(void);
 
 /* How many dirty pages of a relation are in this session's own buffers. */
-extern int	pgscale_local_buffers_dirty(RelFileLocator locator);
+extern int	pgscale_buffers_local_dirty(RelFileLocator locator);
 
 #endif							/* PGSCALE_BASE_SHARED_BUFFERS_H */

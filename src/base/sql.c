@@ -22,7 +22,7 @@
 #include "base/sql.h"
 
 double
-pgscale_rows_number(const PgscaleRows *rows, int row, int column)
+pgscale_sql_number(const PgscaleRows *rows, int row, int column)
 {
 	const char *text = pgscale_rows_text(rows, row, column);
 

@@ -28,7 +28,7 @@ pgscale_rows_text(const PgscaleRows *rows, int row, int column)
 }
 
 /* NaN for null. */
-extern double pgscale_rows_number(const PgscaleRows *rows, int row, int column);
+extern double pgscale_sql_number(const PgscaleRows *rows, int row, int column);
 
 /*
  * Executes a query as the current user; max_rows 0: all.  read_only: with the

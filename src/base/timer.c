@@ -71,13 +71,13 @@ read_clock(clockid_t clock)
 }
 
 int64
-pgscale_worker_clock(void)
+pgscale_timer_clock(void)
 {
 	return read_clock(CLOCK_MONOTONIC);
 }
 
 int64
-pgscale_worker_cpu_time(void)
+pgscale_timer_cpu_time(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
@@ -104,7 +104,7 @@ void
 pgscale_timer_set(PgscaleTimer *timer, int64 period_ns)
 {
 	timer->period_ns = period_ns;
-	timer->next_ns = pgscale_worker_clock() + period_ns;
+	timer->next_ns = pgscale_timer_clock() + period_ns;
 	ask_for_punctuality();
 }
 
@@ -131,7 +131,7 @@ sleep_until(int64 ns)
 int64
 pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
 {
-	int64		left = timer->next_ns - pgscale_worker_clock();
+	int64		left = timer->next_ns - pgscale_timer_clock();
 	int64		expired;
 
 	if (MyLatch->is_set)
@@ -153,7 +153,7 @@ pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
 	if (left > 0)
 	{
 		sleep_until(timer->next_ns);
-		left = timer->next_ns - pgscale_worker_clock();
+		left = timer->next_ns - pgscale_timer_clock();
 		if (left > 0)
 			return 0;			/* a signal */
 	}

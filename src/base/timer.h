@@ -13,10 +13,10 @@
 #include "postgres.h"
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
-extern int64 pgscale_worker_clock(void);
+extern int64 pgscale_timer_clock(void);
 
 /* CPU time of this process, nanoseconds. */
-extern int64 pgscale_worker_cpu_time(void);
+extern int64 pgscale_timer_cpu_time(void);
 
 /*
  * A timer that expires at start + n * period, however late its expirations

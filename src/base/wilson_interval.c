@@ -22,7 +22,7 @@
  * Statistical Inference", J. Am. Stat. Assoc. 22 (1927), p. 209-212).
  */
 PgscaleInterval
-pgscale_estimate_share(double k, double n)
+pgscale_wilson_interval(double k, double n)
 {
 	const double share = k / n;
 	const double zz = Z_95 * Z_95 / n;

@@ -22,6 +22,6 @@ typedef struct PgscaleInterval
  * The interval that a share lies in with a probability of 95 %, if k of n that
  * were drawn at random have the property.  n > 0.
  */
-extern PgscaleInterval pgscale_estimate_share(double k, double n);
+extern PgscaleInterval pgscale_wilson_interval(double k, double n);
 
 #endif							/* PGSCALE_BASE_WILSON_INTERVAL_H */

@@ -109,7 +109,7 @@ pgscale_worker_start(const char *wait_event_name)
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	pgscale_timer_wait_event(pgscale_wait_event_new(wait_event_name));
+	pgscale_timer_wait_event(pgscale_compat_wait_event_new(wait_event_name));
 
 	if (pgscale_worker_started)
 		pgscale_worker_started();
@@ -144,12 +144,12 @@ pgscale_worker_interrupts(void)
 	 * As bgwriter does: a handle kept open would keep a dropped file's space.
 	 * A second of delay is as good, and the check takes a spinlock.
 	 */
-	now = pgscale_worker_clock();
+	now = pgscale_timer_clock();
 	if (now - chores_done >= CHORES_PERIOD_NS)
 	{
 		chores_done = now;
 		if (FirstCallSinceLastCheckpoint())
-			pgscale_smgr_release_all();
+			pgscale_compat_smgr_release_all();
 	}
 
 	if (ConfigReloadPending)
@@ -179,7 +179,7 @@ worker_clean_up(MemoryContext context)
 	LWLockReleaseAll();
 	ConditionVariableCancelSleep();
 	pgstat_report_wait_end();
-	pgscale_abort_io();
+	pgscale_compat_abort_io();
 	UnlockBuffers();
 	ReleaseAuxProcessResources(false);
 	AtEOXact_Buffers(false);
@@ -215,13 +215,13 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 		 * It may well happen again, and need not fill the log, whatever there
 		 * is to do.
 		 */
-		resume = pgscale_worker_clock() + ERROR_DELAY_MS * NS_PER_MS;
-		for (int64 left; (left = resume - pgscale_worker_clock()) > 0;)
+		resume = pgscale_timer_clock() + ERROR_DELAY_MS * NS_PER_MS;
+		for (int64 left; (left = resume - pgscale_timer_clock()) > 0;)
 		{
 			pgscale_worker_wait(left / NS_PER_MS + 1);
 			(void) pgscale_worker_interrupts();
 		}
-		pgscale_smgr_release_all();
+		pgscale_compat_smgr_release_all();
 	}
 	PG_exception_stack = &on_error;
 

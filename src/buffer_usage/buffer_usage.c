@@ -39,16 +39,16 @@ PG_FUNCTION_INFO_V1(pgscale_buffer_usage);
 PG_FUNCTION_INFO_V1(pgscale_buffer_usage_sample);
 
 void
-pgscale_bufusage_count(PgscaleUsage *usage)
+pgscale_buffer_usage_count(PgscaleUsage *usage)
 {
 	PgscaleTally tally = {0};
 
 	for (int first = 0; first < NBuffers; first += HEADERS_AT_ONCE)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pgscale_tally_range(&tally, first, Min(HEADERS_AT_ONCE, NBuffers - first));
+		pgscale_buffers_tally_range(&tally, first, Min(HEADERS_AT_ONCE, NBuffers - first));
 	}
-	pgscale_tally_sum(&tally, usage);
+	pgscale_buffers_tally_sum(&tally, usage);
 }
 
 /* pgscale.buffer_usage(): one row a usage count, and one for what is not in use. */
@@ -59,7 +59,7 @@ pgscale_buffer_usage(PG_FUNCTION_ARGS)
 	PgscaleUsage usage;
 
 	InitMaterializedSRF(fcinfo, 0);
-	pgscale_bufusage_count(&usage);
+	pgscale_buffer_usage_count(&usage);
 
 	for (int count = 0; count < lengthof(usage.of); count++)
 	{
@@ -92,10 +92,10 @@ count_sample(int32 n, PgscaleUsage *usage)
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < some; i++)
 			bufs[i] = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, NBuffers - 1);
-		pgscale_tally_some(&tally, bufs, some);
+		pgscale_buffers_tally_some(&tally, bufs, some);
 		n -= some;
 	}
-	pgscale_tally_sum(&tally, usage);
+	pgscale_buffers_tally_sum(&tally, usage);
 }
 
 /*
@@ -127,7 +127,7 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 	for (int count = 0; count < lengthof(usage.of); count++)
 	{
 		const PgscaleUsageCounts *of = &usage.of[count];
-		const PgscaleInterval share = pgscale_estimate_share(of->buffers, usage.buffers);
+		const PgscaleInterval share = pgscale_wilson_interval(of->buffers, usage.buffers);
 		Datum		values[] = {
 			Int32GetDatum(count),
 			Int64GetDatum((int64) rint(of->buffers * scale)),
@@ -154,9 +154,9 @@ bufusage_health(PgscaleHealth *health)
 	health->state = PGSCALE_HEALTH_IDLE;
 }
 
-const PgscaleModule pgscale_bufusage_module = {
+const PgscaleModule pgscale_buffer_usage_module = {
 	.name = "bufusage",
-	.shmem_request = pgscale_bufusage_clock_request,
-	.shmem_startup = pgscale_bufusage_clock_startup,
+	.shmem_request = pgscale_buffer_usage_clock_request,
+	.shmem_startup = pgscale_buffer_usage_clock_startup,
 	.health = bufusage_health,
 };

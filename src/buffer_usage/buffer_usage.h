@@ -15,14 +15,14 @@
 #include "base/shared_buffers.h"
 #include "pgscale.h"
 
-extern const PgscaleModule pgscale_bufusage_module;
+extern const PgscaleModule pgscale_buffer_usage_module;
 
 /* clock_sweep.c: how the server's clock sweep fares */
 
-extern void pgscale_bufusage_clock_request(void);
-extern void pgscale_bufusage_clock_startup(void);
+extern void pgscale_buffer_usage_clock_request(void);
+extern void pgscale_buffer_usage_clock_startup(void);
 
 /* All buffers, summed up.  May be interrupted. */
-extern void pgscale_bufusage_count(PgscaleUsage *usage);
+extern void pgscale_buffer_usage_count(PgscaleUsage *usage);
 
 #endif							/* PGSCALE_BUFFER_USAGE_H */

@@ -97,14 +97,14 @@ PG_FUNCTION_INFO_V1(pgscale_clock_sweep);
 PG_FUNCTION_INFO_V1(pgscale_clock_sweep_reset);
 
 void
-pgscale_bufusage_clock_request(void)
+pgscale_buffer_usage_clock_request(void)
 {
 	RequestAddinShmemSpace(sizeof(Shared));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
 void
-pgscale_bufusage_clock_startup(void)
+pgscale_buffer_usage_clock_startup(void)
 {
 	bool		found;
 
@@ -126,7 +126,7 @@ read_now(void)
 	now.stats_reset = stats->stat_reset_timestamp;
 	now.hand = pgscale_buffers_hand();
 	now.since = GetCurrentTimestamp();
-	now.since_ns = pgscale_worker_clock();
+	now.since_ns = pgscale_timer_clock();
 	return now;
 }
 
@@ -185,7 +185,7 @@ clock_sweep_look(Sweep *sweep)
 			sweep->allocations = Max(sweep->now.allocations - base.allocations, 0);
 	}
 
-	pgscale_bufusage_count(&usage);
+	pgscale_buffer_usage_count(&usage);
 	all = usage.buffers;
 	sweep->unused = usage.of[PGSCALE_NO_PAGE].buffers / all;
 	sweep->zero = usage.of[0].buffers / all;

@@ -176,7 +176,7 @@ fork_bytes(ForkKey key)
 	{
 		char		path[MAXPGPATH];
 
-		pgscale_relfile_path(path, key.locator, INVALID_PROC_NUMBER, key.fork, segment);
+		pgscale_relation_file_path(path, key.locator, INVALID_PROC_NUMBER, key.fork, segment);
 		if (stat(path, &file) != 0)
 			return errno == ENOENT && segment > 0 ? bytes : -1;
 		bytes += file.st_size;

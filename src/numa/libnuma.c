@@ -31,7 +31,7 @@
  * of the stack.
  */
 const char *
-pgscale_numalib_trouble(const char **action)
+pgscale_numa_lib_trouble(const char **action)
 {
 	int			nodes[PGSCALE_NUMA_NODES];
 	int			here = 0;
@@ -45,13 +45,13 @@ pgscale_numalib_trouble(const char **action)
 		*action = "nothing, with this kernel";
 		return "the kernel was built without NUMA";
 	}
-	if (error != 0 || numa_available() < 0 || pgscale_numalib_ask(1, &page, &node) != 0)
+	if (error != 0 || numa_available() < 0 || pgscale_numa_lib_ask(1, &page, &node) != 0)
 	{
 		*action = "allow get_mempolicy, mbind, move_pages and set_mempolicy in the container's seccomp profile, "
 			"as CAP_SYS_NICE does";
 		return "the kernel forbids to ask where memory lies";
 	}
-	if (pgscale_numalib_nodes(nodes) == 0)
+	if (pgscale_numa_lib_nodes(nodes) == 0)
 	{
 		*action = "mount sysfs on /sys, where libnuma finds the nodes";
 		return "libnuma knows of no nodes";
@@ -60,7 +60,7 @@ pgscale_numalib_trouble(const char **action)
 }
 
 int
-pgscale_numalib_nodes(int nodes[PGSCALE_NUMA_NODES])
+pgscale_numa_lib_nodes(int nodes[PGSCALE_NUMA_NODES])
 {
 	const int	last = Min(numa_max_node(), PGSCALE_NUMA_NODES - 1);
 	int			n = 0;
@@ -75,7 +75,7 @@ pgscale_numalib_nodes(int nodes[PGSCALE_NUMA_NODES])
 }
 
 int
-pgscale_numalib_allowed(void)
+pgscale_numa_lib_allowed(void)
 {
 	struct bitmask *allowed = numa_get_mems_allowed();
 	const int	n = numa_bitmask_weight(allowed);
@@ -108,7 +108,7 @@ cpu_list_text(const struct bitmask *mask)
 }
 
 void
-pgscale_numalib_node(int node, PgscaleNumaNode *what)
+pgscale_numa_lib_node(int node, PgscaleNumaNode *what)
 {
 	struct bitmask *cpus = numa_allocate_cpumask();
 	long long	unused = 0;
@@ -124,25 +124,25 @@ pgscale_numalib_node(int node, PgscaleNumaNode *what)
 }
 
 int
-pgscale_numalib_distance(int from, int to)
+pgscale_numa_lib_distance(int from, int to)
 {
 	return numa_distance(from, to);
 }
 
 int
-pgscale_numalib_ask(int count, void **pages, int *nodes)
+pgscale_numa_lib_ask(int count, void **pages, int *nodes)
 {
 	return numa_move_pages(0, count, pages, NULL, nodes, 0) == 0 ? 0 : errno;
 }
 
 int
-pgscale_numalib_move(int count, void **pages, int *nodes, int *answers)
+pgscale_numa_lib_move(int count, void **pages, int *nodes, int *answers)
 {
 	return numa_move_pages(0, count, pages, nodes, answers, MPOL_MF_MOVE) == 0 ? 0 : errno;
 }
 
 int
-pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
+pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
 {
 	struct bitmask *allowed = numa_get_mems_allowed();
 	int			error = 0;
@@ -160,7 +160,7 @@ pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES]
 }
 
 int
-pgscale_numalib_run_on(int node, int *memory)
+pgscale_numa_lib_run_on(int node, int *memory)
 {
 	PgscaleNumaNode what;
 	struct bitmask *mask;
@@ -169,7 +169,7 @@ pgscale_numalib_run_on(int node, int *memory)
 	*memory = 0;
 	if (node > numa_max_node() || numa_node_size64(node, NULL) < 0)
 		return ENODEV;
-	pgscale_numalib_node(node, &what);
+	pgscale_numa_lib_node(node, &what);
 	pfree(what.cpu_list);
 	if (what.cpus == 0)
 		return ENODEV;
@@ -187,57 +187,57 @@ pgscale_numalib_run_on(int node, int *memory)
 #else							/* !PGSCALE_LIBNUMA */
 
 const char *
-pgscale_numalib_trouble(const char **action)
+pgscale_numa_lib_trouble(const char **action)
 {
 	*action = "install libnuma's development package (libnuma-dev, numactl-devel), build pgscale again and restart";
 	return "pgscale was built without libnuma";
 }
 
 int
-pgscale_numalib_nodes(int nodes[PGSCALE_NUMA_NODES])
+pgscale_numa_lib_nodes(int nodes[PGSCALE_NUMA_NODES])
 {
 	return 0;
 }
 
 int
-pgscale_numalib_allowed(void)
+pgscale_numa_lib_allowed(void)
 {
 	return 0;
 }
 
 void
-pgscale_numalib_node(int node, PgscaleNumaNode *what)
+pgscale_numa_lib_node(int node, PgscaleNumaNode *what)
 {
 	memset(what, 0, sizeof(*what));
 }
 
 int
-pgscale_numalib_distance(int from, int to)
+pgscale_numa_lib_distance(int from, int to)
 {
 	return 0;
 }
 
 int
-pgscale_numalib_ask(int count, void **pages, int *nodes)
+pgscale_numa_lib_ask(int count, void **pages, int *nodes)
 {
 	return ENOSYS;
 }
 
 int
-pgscale_numalib_move(int count, void **pages, int *nodes, int *answers)
+pgscale_numa_lib_move(int count, void **pages, int *nodes, int *answers)
 {
 	return ENOSYS;
 }
 
 int
-pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
+pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
 {
 	*n = 0;
 	return ENOSYS;
 }
 
 int
-pgscale_numalib_run_on(int node, int *memory)
+pgscale_numa_lib_run_on(int node, int *memory)
 {
 	*memory = 0;
 	return ENOSYS;

@@ -4,7 +4,7 @@
  *	  The machine's NUMA nodes: libnuma, or its stub.
  *
  * What returns an error number returns 0 if it went well.  Unless
- * pgscale_numalib_trouble() returns NULL, nothing else here may be called.
+ * pgscale_numa_lib_trouble() returns NULL, nothing else here may be called.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -22,13 +22,13 @@
  * What keeps NUMA from being looked at, in one sentence, and in *action what can
  * be done; or NULL.  Constants.
  */
-extern const char *pgscale_numalib_trouble(const char **action);
+extern const char *pgscale_numa_lib_trouble(const char **action);
 
 /* The numbers of the nodes, in ascending order.  Returns how many. */
-extern int	pgscale_numalib_nodes(int nodes[PGSCALE_NUMA_NODES]);
+extern int	pgscale_numa_lib_nodes(int nodes[PGSCALE_NUMA_NODES]);
 
 /* On how many of them may this process have memory? */
-extern int	pgscale_numalib_allowed(void);
+extern int	pgscale_numa_lib_allowed(void);
 
 typedef struct PgscaleNumaNode
 {
@@ -38,16 +38,16 @@ typedef struct PgscaleNumaNode
 	int64		free_bytes;
 } PgscaleNumaNode;
 
-extern void pgscale_numalib_node(int node, PgscaleNumaNode *what);
+extern void pgscale_numa_lib_node(int node, PgscaleNumaNode *what);
 
 /* 10 within a node; 0: unknown. */
-extern int	pgscale_numalib_distance(int from, int to);
+extern int	pgscale_numa_lib_distance(int from, int to);
 
 /*
  * Has the pages to come of this memory be taken from all nodes in turn that this
  * process may have memory on.  Returns an error number, and else those nodes.
  */
-extern int	pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n);
+extern int	pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n);
 
 /* The most pages to ask for at once. */
 #define PGSCALE_NUMA_AT_ONCE	1024
@@ -56,19 +56,19 @@ extern int	pgscale_numalib_interleave(void *start, Size size, int nodes[PGSCALE_
  * The nodes of pages that are in this process' page table; less than 0, an error
  * number, for others.  Returns an error number.
  */
-extern int	pgscale_numalib_ask(int count, void **pages, int *nodes);
+extern int	pgscale_numa_lib_ask(int count, void **pages, int *nodes);
 
 /*
  * Moves pages that no other process has in its page table, each to its node.
  * Answers are the nodes that they are on then, or less than 0.
  */
-extern int	pgscale_numalib_move(int count, void **pages, int *nodes, int *answers);
+extern int	pgscale_numa_lib_move(int count, void **pages, int *nodes, int *answers);
 
 /*
  * Binds this process to the CPUs of a node; its memory is taken from there as
  * long as there is some.  Returns an error number: ENODEV if there is no such
  * node or it has no CPU.  *memory is the one of the second part alone.
  */
-extern int	pgscale_numalib_run_on(int node, int *memory);
+extern int	pgscale_numa_lib_run_on(int node, int *memory);
 
 #endif							/* PGSCALE_NUMA_LIBNUMA_H */

@@ -87,7 +87,7 @@ static void
 require_numa(void)
 {
 	const char *action = NULL;
-	const char *trouble = pgscale_numalib_trouble(&action);
+	const char *trouble = pgscale_numa_lib_trouble(&action);
 
 	if (trouble)
 		ereport(ERROR,
@@ -107,7 +107,7 @@ pgscale_numa_nodes(PG_FUNCTION_ARGS)
 
 	require_numa();
 	InitMaterializedSRF(fcinfo, 0);
-	n = pgscale_numalib_nodes(nodes);
+	n = pgscale_numa_lib_nodes(nodes);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -115,9 +115,9 @@ pgscale_numa_nodes(PG_FUNCTION_ARGS)
 		Datum		values[6];
 		bool		nulls[lengthof(values)] = {0};
 
-		pgscale_numalib_node(nodes[i], &node);
+		pgscale_numa_lib_node(nodes[i], &node);
 		for (int j = 0; j < n; j++)
-			distances[j] = Int32GetDatum(pgscale_numalib_distance(nodes[i], nodes[j]));
+			distances[j] = Int32GetDatum(pgscale_numa_lib_distance(nodes[i], nodes[j]));
 
 		values[0] = Int32GetDatum(nodes[i]);
 		values[1] = Int32GetDatum(node.cpus);
@@ -150,7 +150,7 @@ buffers_used(const char *page, Size size)
 
 /* Looks at some pages side by side, and counts what of them are shared buffers. */
 static void
-numa_look(const PgscaleMapping *mapping, char *first, int count, Places *places)
+numa_look(const PgscaleNumaMapping *mapping, char *first, int count, Places *places)
 {
 	const char *end = BufferBlocks + (Size) NBuffers * BLCKSZ;
 	int			nodes[PGSCALE_NUMA_AT_ONCE];
@@ -176,7 +176,7 @@ numa_look(const PgscaleMapping *mapping, char *first, int count, Places *places)
 }
 
 static void
-look_at_all(const PgscaleMapping *mapping, char *first, int64 pages, Places *places)
+look_at_all(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
 {
 	for (int64 done = 0; done < pages; done += PGSCALE_NUMA_AT_ONCE)
 	{
@@ -186,7 +186,7 @@ look_at_all(const PgscaleMapping *mapping, char *first, int64 pages, Places *pla
 }
 
 static void
-look_at_some(const PgscaleMapping *mapping, char *first, int64 pages, Places *places)
+look_at_some(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
 {
 	for (int i = 0; i < SAMPLE; i++)
 	{
@@ -209,7 +209,7 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const int64 bytes = (int64) NBuffers * BLCKSZ;
-	PgscaleMapping mapping;
+	PgscaleNumaMapping mapping;
 	Places		places = {0};
 	int			nodes[PGSCALE_NUMA_NODES];
 	bool		shown[PGSCALE_NUMA_NODES + 1] = {[NOWHERE] = true};
@@ -241,7 +241,7 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 	else
 		look_at_all(&mapping, first, pages, &places);
 
-	for (int i = pgscale_numalib_nodes(nodes); --i >= 0;)
+	for (int i = pgscale_numa_lib_nodes(nodes); --i >= 0;)
 		shown[nodes[i]] = true;
 	for (int at = 0; at <= NOWHERE; at++)
 	{
@@ -255,7 +255,7 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 		{
 			const double from = (double) seen / SAMPLE;
 			const double to = (double) (seen + places.pages[at]) / SAMPLE;
-			const PgscaleInterval interval = pgscale_estimate_share(places.pages[at], SAMPLE);
+			const PgscaleInterval interval = pgscale_wilson_interval(places.pages[at], SAMPLE);
 
 			values[1] = Int64GetDatum((int64) (rint(to * pages) - rint(from * pages)));
 			values[2] = Int64GetDatum((int64) (rint(to * bytes) - rint(from * bytes)));
@@ -281,7 +281,7 @@ is_node(int number)
 {
 	int			nodes[PGSCALE_NUMA_NODES];
 
-	for (int i = pgscale_numalib_nodes(nodes); --i >= 0;)
+	for (int i = pgscale_numa_lib_nodes(nodes); --i >= 0;)
 	{
 		if (nodes[i] == number)
 			return true;
@@ -293,13 +293,13 @@ is_node(int number)
 static void
 interleave_shared_memory(void)
 {
-	PgscaleMapping mapping;
+	PgscaleNumaMapping mapping;
 	const char *action;
 	int64		left = 0;
 
 	interleaved = false;
 	interleave_error = 0;
-	if (pgscale_numalib_trouble(&action) || pgscale_numalib_allowed() < 2)
+	if (pgscale_numa_lib_trouble(&action) || pgscale_numa_lib_allowed() < 2)
 		return;					/* health says so */
 
 	if (pgscale_numa_mapping(BufferBlocks, &mapping))
@@ -312,7 +312,7 @@ interleave_shared_memory(void)
 	if (interleaved)
 		ereport(LOG,
 				(errmsg("pgscale interleaves %zu MB of shared memory over %d NUMA nodes; %lld pages in use could not be moved",
-						mapping.size >> 20, pgscale_numalib_allowed(), (long long) left)));
+						mapping.size >> 20, pgscale_numa_lib_allowed(), (long long) left)));
 	else
 		ereport(WARNING,
 				(errmsg("pgscale could not interleave shared memory: %m"),
@@ -327,10 +327,10 @@ bind_worker(void)
 	int			memory_error = 0;
 	int			error;
 
-	if (pgscale_numalib_trouble(&action))
+	if (pgscale_numa_lib_trouble(&action))
 		return;
 
-	error = pgscale_numalib_run_on(worker_node, &memory_error);
+	error = pgscale_numa_lib_run_on(worker_node, &memory_error);
 	pg_atomic_write_u32(&share->error, error);
 	pg_atomic_write_u32(&share->memory_error, memory_error);
 	errno = error;
@@ -433,7 +433,7 @@ numa_health(PgscaleHealth *health)
 
 	/* A machine that cannot is no fault until it is asked to. */
 	health->state = placing ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
-	health->reason = pgscale_numalib_trouble(&health->action);
+	health->reason = pgscale_numa_lib_trouble(&health->action);
 	if (!health->reason)
 		health->reason = numa_failure(&health->action);
 	if (health->reason)
@@ -441,7 +441,7 @@ numa_health(PgscaleHealth *health)
 
 	health->state = interleaved || worker_node >= 0 ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_IDLE;
 	health->action = NULL;
-	n = pgscale_numalib_nodes(nodes);
+	n = pgscale_numa_lib_nodes(nodes);
 	if (!preloaded)
 	{
 		health->reason = "pgscale is not loaded into the server: nothing is placed; all else works";

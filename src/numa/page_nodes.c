@@ -46,7 +46,7 @@
  * file.
  */
 bool
-pgscale_numa_mapping(const void *address, PgscaleMapping *mapping)
+pgscale_numa_mapping(const void *address, PgscaleNumaMapping *mapping)
 {
 	const uintptr_t at = (uintptr_t) address;
 	FILE	   *file = AllocateFile("/proc/self/smaps", "r");
@@ -98,7 +98,7 @@ pgscale_numa_mapping(const void *address, PgscaleMapping *mapping)
 
 /* Which of the pages are in memory?  Returns an error number. */
 static int
-page_nodes_look(const PgscaleMapping *mapping, char *view, const char *first, int count,
+page_nodes_look(const PgscaleNumaMapping *mapping, char *view, const char *first, int count,
 				bool (*used) (const char *page, Size size), unsigned char *there)
 {
 	if (!mapping->huge)
@@ -118,7 +118,7 @@ page_nodes_look(const PgscaleMapping *mapping, char *view, const char *first, in
 
 /* One round: those that are there and have no node yet.  Returns an error number. */
 static int
-page_nodes_ask(const PgscaleMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
+page_nodes_ask(const PgscaleNumaMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
 {
 	void	   *pages[PGSCALE_NUMA_AT_ONCE];
 	int			answers[PGSCALE_NUMA_AT_ONCE];
@@ -138,7 +138,7 @@ page_nodes_ask(const PgscaleMapping *mapping, char *view, int count, const unsig
 	*done = true;
 	if (n == 0)
 		return 0;
-	error = pgscale_numalib_ask(n, pages, answers);
+	error = pgscale_numa_lib_ask(n, pages, answers);
 	if (error != 0)
 		return error;
 	for (int i = 0; i < n; i++)
@@ -152,7 +152,7 @@ page_nodes_ask(const PgscaleMapping *mapping, char *view, int count, const unsig
 }
 
 int
-pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
+pgscale_numa_where(const PgscaleNumaMapping *mapping, char *first, int count,
 				   bool (*used) (const char *page, Size size), int *nodes)
 {
 	unsigned char there[PGSCALE_NUMA_AT_ONCE];
@@ -194,7 +194,7 @@ page_unused(const char *page, Size size)
  * asked to (MPOL_MF_MOVE): a page on any of the nodes is taken to follow it.
  */
 static int64
-page_nodes_deal(const PgscaleMapping *mapping, int *nodes, int n)
+page_nodes_deal(const PgscaleNumaMapping *mapping, int *nodes, int n)
 {
 	const int64 pages = mapping->size / mapping->page;
 	int64		left = 0;
@@ -221,7 +221,7 @@ page_nodes_deal(const PgscaleMapping *mapping, int *nodes, int n)
 		}
 		if (some == 0)
 			continue;
-		error = pgscale_numalib_move(some, batch, wanted, answers);
+		error = pgscale_numa_lib_move(some, batch, wanted, answers);
 		for (int i = 0; i < some; i++)
 		{
 			if (error != 0 || answers[i] != wanted[i])
@@ -232,11 +232,11 @@ page_nodes_deal(const PgscaleMapping *mapping, int *nodes, int n)
 }
 
 int
-pgscale_numa_interleave(const PgscaleMapping *mapping, int64 *left)
+pgscale_numa_interleave(const PgscaleNumaMapping *mapping, int64 *left)
 {
 	int			nodes[PGSCALE_NUMA_NODES];
 	int			n;
-	const int	error = pgscale_numalib_interleave(mapping->start, mapping->size, nodes, &n);
+	const int	error = pgscale_numa_lib_interleave(mapping->start, mapping->size, nodes, &n);
 
 	*left = error != 0 || n == 0 ? 0 : page_nodes_deal(mapping, nodes, n);
 	return error;

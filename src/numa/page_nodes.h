@@ -18,16 +18,16 @@
 #include "numa/libnuma.h"
 
 /* A part of this process' memory that is shared and of one kind. */
-typedef struct PgscaleMapping
+typedef struct PgscaleNumaMapping
 {
 	char	   *start;
 	Size		size;
 	Size		page;			/* of the kernel, or a huge one */
 	bool		huge;			/* of the kernel's pool of huge pages */
-} PgscaleMapping;
+} PgscaleNumaMapping;
 
 /* The one that an address lies in; false if the kernel does not tell. */
-extern bool pgscale_numa_mapping(const void *address, PgscaleMapping *mapping);
+extern bool pgscale_numa_mapping(const void *address, PgscaleNumaMapping *mapping);
 
 /*
  * On which nodes count pages lie, from the one at first on, and at most
@@ -37,7 +37,7 @@ extern bool pgscale_numa_mapping(const void *address, PgscaleMapping *mapping);
  * The kernel does not tell which huge pages are in memory but not in this
  * process' page table.  Those it takes used() to tell of.
  */
-extern int	pgscale_numa_where(const PgscaleMapping *mapping, char *first, int count,
+extern int	pgscale_numa_where(const PgscaleNumaMapping *mapping, char *first, int count,
 							   bool (*used) (const char *page, Size size), int *nodes);
 
 /*
@@ -45,6 +45,6 @@ extern int	pgscale_numa_where(const PgscaleMapping *mapping, char *first, int co
  * may have memory on: those to come, and those in its page table that no other
  * process has mapped, of which *left could not be moved.  Returns an error number.
  */
-extern int	pgscale_numa_interleave(const PgscaleMapping *mapping, int64 *left);
+extern int	pgscale_numa_interleave(const PgscaleNumaMapping *mapping, int64 *left);
 
 #endif							/* PGSCALE_NUMA_PAGE_NODES_H */

@@ -52,7 +52,7 @@ typedef struct ForkEntry
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-struct PgscaleBlocks
+struct PgscaleOsCacheBlocks
 {
 	forks_hash *forks;
 	const RelFileLocator *only;
@@ -60,7 +60,7 @@ struct PgscaleBlocks
 
 /* Reads which page a buffer holds; false if none that was asked for. */
 static bool
-block_wanted(const PgscaleBlocks *blocks, int buf, PgscalePage *page)
+block_wanted(const PgscaleOsCacheBlocks *blocks, int buf, PgscalePage *page)
 {
 	PgscaleBuffer buffer;
 
@@ -72,7 +72,7 @@ block_wanted(const PgscaleBlocks *blocks, int buf, PgscalePage *page)
 }
 
 static void
-block_count(PgscaleBlocks *blocks, const PgscalePage *page)
+block_count(PgscaleOsCacheBlocks *blocks, const PgscalePage *page)
 {
 	const ForkKey key = {page->locator, page->fork};
 	bool		found;
@@ -84,7 +84,7 @@ block_count(PgscaleBlocks *blocks, const PgscalePage *page)
 }
 
 static void
-fill_in(PgscaleBlocks *blocks, const PgscalePage *page)
+fill_in(PgscaleOsCacheBlocks *blocks, const PgscalePage *page)
 {
 	const ForkKey key = {page->locator, page->fork};
 	ForkEntry  *entry = forks_lookup(blocks->forks, key);
@@ -94,7 +94,7 @@ fill_in(PgscaleBlocks *blocks, const PgscalePage *page)
 }
 
 static void
-block_pass(PgscaleBlocks *blocks, void (*seen) (PgscaleBlocks *, const PgscalePage *))
+block_pass(PgscaleOsCacheBlocks *blocks, void (*seen) (PgscaleOsCacheBlocks *, const PgscalePage *))
 {
 	for (int buf = 0; buf < NBuffers; buf++)
 	{
@@ -108,7 +108,7 @@ block_pass(PgscaleBlocks *blocks, void (*seen) (PgscaleBlocks *, const PgscalePa
 }
 
 static void
-make_room(PgscaleBlocks *blocks)
+make_room(PgscaleOsCacheBlocks *blocks)
 {
 	forks_iterator iterator;
 	ForkEntry  *entry;
@@ -128,10 +128,10 @@ make_room(PgscaleBlocks *blocks)
 	}
 }
 
-PgscaleBlocks *
-pgscale_blocks_collect(const RelFileLocator *only)
+PgscaleOsCacheBlocks *
+pgscale_os_cache_blocks_collect(const RelFileLocator *only)
 {
-	PgscaleBlocks *blocks = palloc(sizeof(PgscaleBlocks));
+	PgscaleOsCacheBlocks *blocks = palloc(sizeof(PgscaleOsCacheBlocks));
 
 	blocks->forks = forks_create(CurrentMemoryContext, 1024, NULL);
 	blocks->only = only;
@@ -157,7 +157,7 @@ compare_blocks(const void *a, const void *b, void *unused)
 }
 
 uint32
-pgscale_blocks_of(PgscaleBlocks *blocks, RelFileLocator locator, ForkNumber fork, BlockNumber **numbers)
+pgscale_os_cache_blocks_of(PgscaleOsCacheBlocks *blocks, RelFileLocator locator, ForkNumber fork, BlockNumber **numbers)
 {
 	const ForkKey key = {locator, fork};
 	ForkEntry  *entry = forks_lookup(blocks->forks, key);

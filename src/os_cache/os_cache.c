@@ -180,8 +180,8 @@ open_segment(const Storage *storage, ForkNumber fork, uint32 segment, int64 prev
 
 	if (segment > 0 && previous_size < PGSCALE_SEGMENT_BYTES)
 		return -1;
-	pgscale_relfile_path(path, storage->locator, storage->backend, fork, segment);
-	fd = pgscale_relfile_open(path);
+	pgscale_relation_file_path(path, storage->locator, storage->backend, fork, segment);
+	fd = pgscale_relation_file_open(path);
 	if (fd < 0 && errno == ENOENT)
 		return -1;
 	if (fd < 0 || fstat(fd, &file) != 0)
@@ -252,7 +252,7 @@ add_segment(Fork *fork, int fd, int64 size, const BlockNumber *blocks, uint32 n,
 
 /* False if the fork does not exist. */
 static bool
-look_at_fork(const Storage *storage, ForkNumber number, PgscaleBlocks *in_buffers, Fork *fork)
+look_at_fork(const Storage *storage, ForkNumber number, PgscaleOsCacheBlocks *in_buffers, Fork *fork)
 {
 	BlockNumber *blocks = NULL;
 	uint32		n = 0;
@@ -262,7 +262,7 @@ look_at_fork(const Storage *storage, ForkNumber number, PgscaleBlocks *in_buffer
 
 	/* A temporary relation may have the number of a permanent one. */
 	if (storage->backend == INVALID_PROC_NUMBER)
-		n = pgscale_blocks_of(in_buffers, storage->locator, number, &blocks);
+		n = pgscale_os_cache_blocks_of(in_buffers, storage->locator, number, &blocks);
 	memset(fork, 0, sizeof(Fork));
 	fork->known = true;
 
@@ -310,14 +310,14 @@ pgscale_relation_os_cache(PG_FUNCTION_ARGS)
 	Storage		named;
 	Storage    *storage = &named;
 	int			n = 1;
-	PgscaleBlocks *in_buffers;
+	PgscaleOsCacheBlocks *in_buffers;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (PG_ARGISNULL(0))
 		n = all_storage(&storage);
 	else
 		named = named_storage(PG_GETARG_OID(0));
-	in_buffers = pgscale_blocks_collect(PG_ARGISNULL(0) ? NULL : &named.locator);
+	in_buffers = pgscale_os_cache_blocks_collect(PG_ARGISNULL(0) ? NULL : &named.locator);
 
 	for (int i = 0; i < n; i++)
 		for (ForkNumber number = 0; number <= MAX_FORKNUM; number++)
@@ -341,7 +341,7 @@ flush_buffers(Relation relation)
 	int			local = 0;
 
 	if (RelationUsesLocalBuffers(relation))
-		local = pgscale_local_buffers_dirty(relation->rd_locator);
+		local = pgscale_buffers_local_dirty(relation->rd_locator);
 	FlushRelationBuffers(relation);
 	return (pgBufferUsage.shared_blks_written - shared_before + local) * BLCKSZ;
 }
@@ -388,7 +388,7 @@ pgscale_flush_relation(PG_FUNCTION_ARGS)
 			continue;
 		if (wait)
 			smgrimmedsync(RelationGetSmgr(relation), number);
-		else if (!pgscale_direct_data())
+		else if (!pgscale_compat_direct_data())
 			begin_writing(relation, number);
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -457,7 +457,7 @@ os_cache_health(PgscaleHealth *health)
 	}
 }
 
-const PgscaleModule pgscale_oscache_module = {
+const PgscaleModule pgscale_os_cache_module = {
 	.name = "oscache",
 	.health = os_cache_health
 };

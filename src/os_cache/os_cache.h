@@ -15,20 +15,20 @@
 #include "base/shared_buffers.h"
 #include "pgscale.h"
 
-extern const PgscaleModule pgscale_oscache_module;
+extern const PgscaleModule pgscale_os_cache_module;
 
 /* buffered_blocks.c: which blocks of which fork are in shared buffers */
 
-typedef struct PgscaleBlocks PgscaleBlocks;
+typedef struct PgscaleOsCacheBlocks PgscaleOsCacheBlocks;
 
 /*
  * Collects those of one relation, or of all relations that this database sees
  * (NULL), into the current memory context: 4 bytes a buffer, and some a fork.
  */
-extern PgscaleBlocks *pgscale_blocks_collect(const RelFileLocator *only);
+extern PgscaleOsCacheBlocks *pgscale_os_cache_blocks_collect(const RelFileLocator *only);
 
 /* A fork's, in ascending order, none twice.  Returns how many. */
-extern uint32 pgscale_blocks_of(PgscaleBlocks *blocks, RelFileLocator locator, ForkNumber fork,
-								BlockNumber **numbers);
+extern uint32 pgscale_os_cache_blocks_of(PgscaleOsCacheBlocks *blocks, RelFileLocator locator, ForkNumber fork,
+										 BlockNumber **numbers);
 
 #endif							/* PGSCALE_OS_CACHE_H */

@@ -48,7 +48,7 @@
 
 
 Oid
-pgscale_tablespace_of(Oid relation)
+pgscale_relocation_tablespace_of(Oid relation)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
 	Oid			tablespace;
@@ -61,7 +61,7 @@ pgscale_tablespace_of(Oid relation)
 }
 
 Oid
-pgscale_tablespace_named(const char *name)
+pgscale_relocation_tablespace_named(const char *name)
 {
 	Oid			tablespace = get_tablespace_oid(name, true);
 
@@ -74,7 +74,7 @@ pgscale_tablespace_named(const char *name)
 }
 
 void
-pgscale_check_target(Oid tablespace)
+pgscale_relocation_check_target(Oid tablespace)
 {
 	char	   *name = get_tablespace_name(tablespace);
 	char		folder[MAXPGPATH];
@@ -97,7 +97,7 @@ pgscale_check_target(Oid tablespace)
 				 errmsg("permission denied for tablespace \"%s\"", name),
 				 errhint("GRANT CREATE ON TABLESPACE gives it.")));
 	/* not that of the mount point, which is there without its disk */
-	pgscale_tablespace_folder(folder, tablespace);
+	pgscale_relation_files_folder(folder, tablespace);
 	if (stat(folder, &st) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
@@ -135,7 +135,7 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 				 errhint("A TOAST table moves with its table, and its index with it.")));
 		return false;
 	}
-	if (pgscale_tablespace_of(relation) == target)
+	if (pgscale_relocation_tablespace_of(relation) == target)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -151,7 +151,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elev
 {
 	const char *name = NameStr(class->relname);
 
-	if (!pgscale_may_reindex(index->indexrelid, index->indrelid))
+	if (!pgscale_compat_may_reindex(index->indexrelid, index->indrelid))
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -190,7 +190,7 @@ relocation_raise_no_relation(Oid oid)
 }
 
 bool
-pgscale_check_index(Oid index, Oid target, int elevel)
+pgscale_relocation_check_index(Oid index, Oid target, int elevel)
 {
 	HeapTuple	class = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
@@ -210,7 +210,7 @@ pgscale_check_index(Oid index, Oid target, int elevel)
 }
 
 void
-pgscale_check_is_table(Oid relation)
+pgscale_relocation_check_is_table(Oid relation)
 {
 	switch (get_rel_relkind(relation))
 	{
@@ -231,7 +231,7 @@ pgscale_check_is_table(Oid relation)
 }
 
 bool
-pgscale_check_table(Oid table, Oid target, int elevel)
+pgscale_relocation_check_table(Oid table, Oid target, int elevel)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
 	Form_pg_class class;
@@ -280,7 +280,7 @@ tablespace_check_room(const char *what, int64 room, int64 needed)
 }
 
 void
-pgscale_check_space(Oid tablespace, int64 bytes, bool logged)
+pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 {
 	int64		needed = bytes / 5 * ROOM_FIFTHS;
 	int64		wal = logged && XLogIsNeeded() ? bytes : 0;
@@ -290,7 +290,7 @@ pgscale_check_space(Oid tablespace, int64 bytes, bool logged)
 	char		folder[MAXPGPATH];
 	int64		room;
 
-	pgscale_tablespace_folder(folder, tablespace);
+	pgscale_relation_files_folder(folder, tablespace);
 	room = free_bytes(folder, &device);
 
 	if (device == wal_device)

@@ -16,26 +16,26 @@
 #include "postgres.h"
 
 /* The tablespace that a relation is stored in; InvalidOid if it is gone. */
-extern Oid	pgscale_tablespace_of(Oid relation);
+extern Oid	pgscale_relocation_tablespace_of(Oid relation);
 
 /* Raises an error if there is none of that name. */
-extern Oid	pgscale_tablespace_named(const char *name);
+extern Oid	pgscale_relocation_tablespace_named(const char *name);
 
 /* Raises an error if the current user cannot create relations there. */
-extern void pgscale_check_target(Oid tablespace);
+extern void pgscale_relocation_check_target(Oid tablespace);
 
 /* Raises an error if it is neither a table nor partitioned into tables. */
-extern void pgscale_check_is_table(Oid relation);
+extern void pgscale_relocation_check_is_table(Oid relation);
 
 /*
  * Is it fit to be moved there?  What speaks against it is reported at this
  * level, with an errcode, and is an error or answered with false.
  */
-extern bool pgscale_check_index(Oid index, Oid target, int elevel);
-extern bool pgscale_check_table(Oid table, Oid target, int elevel);
+extern bool pgscale_relocation_check_index(Oid index, Oid target, int elevel);
+extern bool pgscale_relocation_check_table(Oid table, Oid target, int elevel);
 
 /* Raises an error if there is no room for relations of so many bytes. */
-extern void pgscale_check_space(Oid tablespace, int64 bytes, bool logged);
+extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
 
 /*
  * Why a job on this table should wait with its beginning, or NULL.  As a

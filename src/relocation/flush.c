@@ -50,8 +50,8 @@ flush_segment(Progress *at, bool *grown)
 	struct stat st;
 	int			fd;
 
-	pgscale_relfile_path(path, at->locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, at->segment);
-	fd = pgscale_relfile_open(path);
+	pgscale_relation_file_path(path, at->locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, at->segment);
+	fd = pgscale_relation_file_open(path);
 	if (fd < 0)
 		return false;
 	if (fstat(fd, &st) == 0 && st.st_size > at->done)

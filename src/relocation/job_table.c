@@ -82,7 +82,7 @@ end_copied(void)
 }
 
 int64
-pgscale_job_add(const PgscaleJob *job, int64 *other)
+pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 {
 	PgscaleParameters parameters = {0};
 	int64		id = 0;
@@ -126,7 +126,7 @@ pgscale_job_add(const PgscaleJob *job, int64 *other)
 }
 
 int64
-pgscale_jobs_to(Oid target, int64 *bytes)
+pgscale_relocation_jobs_to(Oid target, int64 *bytes)
 {
 	PgscaleParameters parameters = {0};
 	int64		n;
@@ -147,7 +147,7 @@ pgscale_jobs_to(Oid target, int64 *bytes)
 
 /* Of the first row that has these columns; texts in the given context. */
 static void
-read_job(PgscaleJob *job, MemoryContext context)
+read_job(PgscaleRelocationJob *job, MemoryContext context)
 {
 	bool		isnull;
 	Datum		before;
@@ -179,7 +179,7 @@ read_job(PgscaleJob *job, MemoryContext context)
 }
 
 bool
-pgscale_job_get(int64 id, PgscaleJob *job, char **state)
+pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 {
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters parameters = {0};
@@ -201,16 +201,16 @@ pgscale_job_get(int64 id, PgscaleJob *job, char **state)
 }
 
 char *
-pgscale_job_state(int64 id)
+pgscale_relocation_job_state(int64 id)
 {
-	PgscaleJob	job;
+	PgscaleRelocationJob job;
 	char	   *state;
 
-	return pgscale_job_get(id, &job, &state) ? state : NULL;
+	return pgscale_relocation_job_get(id, &job, &state) ? state : NULL;
 }
 
 bool
-pgscale_job_cancel(int64 id, bool begun)
+pgscale_relocation_job_cancel(int64 id, bool begun)
 {
 	PgscaleParameters parameters = {0};
 	uint64		done;
@@ -228,7 +228,7 @@ pgscale_job_cancel(int64 id, bool begun)
 }
 
 bool
-pgscale_jobs_here(void)
+pgscale_relocation_jobs_here(void)
 {
 	Oid			owner;
 	bool		here;
@@ -286,7 +286,7 @@ put_back_orphans(void)
 	" AND NOT EXISTS (SELECT FROM pgscale.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
 
 bool
-pgscale_job_claim(PgscaleJob *job, bool *more)
+pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 {
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters parameters = {0};
@@ -340,7 +340,7 @@ pgscale_job_claim(PgscaleJob *job, bool *more)
 }
 
 TimestampTz
-pgscale_jobs_next(bool *open)
+pgscale_relocation_jobs_next(bool *open)
 {
 	PgscaleParameters here = {0};
 	TimestampTz next = DT_NOEND;
@@ -385,7 +385,7 @@ pgscale_jobs_next(bool *open)
 #define MINE	" WHERE job = $1 AND pid = pg_catalog.pg_backend_pid()"
 
 void
-pgscale_job_begin_attempt(PgscaleJob *job)
+pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 
@@ -396,7 +396,7 @@ pgscale_job_begin_attempt(PgscaleJob *job)
 }
 
 void
-pgscale_job_verifying(const PgscaleJob *job)
+pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 
@@ -405,7 +405,7 @@ pgscale_job_verifying(const PgscaleJob *job)
 }
 
 static void
-add_word(PgscaleParameters *parameters, const PgscaleJobWord *word)
+add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
 {
 	pgscale_own_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
 	pgscale_own_add_text(parameters, word ? word->message : NULL);
@@ -413,7 +413,7 @@ add_word(PgscaleParameters *parameters, const PgscaleJobWord *word)
 }
 
 void
-pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why)
+pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why)
 {
 	PgscaleParameters parameters = {0};
 
@@ -429,7 +429,7 @@ pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, c
 }
 
 void
-pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *why)
+pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why)
 {
 	PgscaleParameters parameters = {0};
 
@@ -444,7 +444,7 @@ pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *
 }
 
 void
-pgscale_job_made_index(const PgscaleJob *job)
+pgscale_relocation_job_made_index(const PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 

@@ -22,7 +22,7 @@
 #define PGSCALE_JOB_CANCELLED	"cancelled"
 #define PGSCALE_JOB_LOST		"lost"
 
-typedef struct PgscaleJob
+typedef struct PgscaleRelocationJob
 {
 	int64		id;
 	bool		is_table;
@@ -47,66 +47,66 @@ typedef struct PgscaleJob
 	int			crashes;		/* attempts that a crash has ended */
 	char	   *before;			/* what the index was before the move; NULL:
 								 * not known yet */
-} PgscaleJob;
+} PgscaleRelocationJob;
 
 /* For a job's end or pause; sqlstate 0: none. */
-typedef struct PgscaleJobWord
+typedef struct PgscaleRelocationJobWord
 {
 	int			sqlstate;
 	const char *message;
 	const char *detail;			/* all that is known, for those who may read
 								 * the table; NULL: the message is */
-} PgscaleJobWord;
+} PgscaleRelocationJobWord;
 
 /*
  * In a backend, in its transaction
  */
 
 /* Adds a job and returns its id; 0 if there is one of this relation, with its id in *other. */
-extern int64 pgscale_job_add(const PgscaleJob *job, int64 *other);
+extern int64 pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other);
 
 /* How many jobs to this tablespace have not ended, and their bytes. */
-extern int64 pgscale_jobs_to(Oid target, int64 *bytes);
+extern int64 pgscale_relocation_jobs_to(Oid target, int64 *bytes);
 
 /* False if there is none with this id. */
-extern bool pgscale_job_get(int64 id, PgscaleJob *job, char **state);
+extern bool pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state);
 
 /* Its state as of now, whatever this transaction's snapshot is; NULL if there is none. */
-extern char *pgscale_job_state(int64 id);
+extern char *pgscale_relocation_job_state(int64 id);
 
 /*
  * Cancels a job that has not begun, or with begun one that no worker is at any
  * more.  Returns false if there is none such.
  */
-extern bool pgscale_job_cancel(int64 id, bool begun);
+extern bool pgscale_relocation_job_cancel(int64 id, bool begun);
 
 /*
  * In a worker; each is a transaction of its own
  */
 
 /* Does this database have jobs at all, in a table that can be trusted? */
-extern bool pgscale_jobs_here(void);
+extern bool pgscale_relocation_jobs_here(void);
 
 /*
  * Takes the next job, for this process; false if there is none now.  *more: are
  * there others that can be done at the same time?
  */
-extern bool pgscale_job_claim(PgscaleJob *job, bool *more);
+extern bool pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more);
 
 /* When the next one can be taken; DT_NOEND if there is none. *open: is there any that has not ended? */
-extern TimestampTz pgscale_jobs_next(bool *open);
+extern TimestampTz pgscale_relocation_jobs_next(bool *open);
 
-extern void pgscale_job_begin_attempt(PgscaleJob *job);
-extern void pgscale_job_verifying(const PgscaleJob *job);
+extern void pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job);
+extern void pgscale_relocation_job_verifying(const PgscaleRelocationJob *job);
 
 /* To be tried again after so long. */
-extern void pgscale_job_put_back(const PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why);
+extern void pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why);
 
-extern void pgscale_job_end(const PgscaleJob *job, const char *state, const PgscaleJobWord *why);
+extern void pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why);
 
 /*
  * In a worker, in the transaction that has made the index
  */
-extern void pgscale_job_made_index(const PgscaleJob *job);
+extern void pgscale_relocation_job_made_index(const PgscaleRelocationJob *job);
 
 #endif							/* PGSCALE_RELOCATION_JOB_TABLE_H */

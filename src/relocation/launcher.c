@@ -182,7 +182,7 @@ can_connect(Oid database)
 static void
 make_way(void)
 {
-	const int64 now = pgscale_worker_clock();
+	const int64 now = pgscale_timer_clock();
 
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{

@@ -11,7 +11,7 @@
  *
  * It makes a new index and swaps it for the old one in the end.  The new one has
  * an OID of its own, which is noted in the job's row by the very transaction
- * that makes it (pgscale_job_made_index), from the hook that the server calls
+ * that makes it (pgscale_relocation_job_made_index), from the hook that the server calls
  * for each new object.  So whatever ends an attempt at whatever moment, the two
  * OIDs tell what has become of it:
  *
@@ -58,7 +58,7 @@
 #include "relocation/shared_state.h"
 
 /* what is being moved, for the hook */
-static PgscaleJob *moving = NULL;
+static PgscaleRelocationJob *moving = NULL;
 static object_access_hook_type prev_object_access_hook = NULL;
 
 /* Its row is visible by now. */
@@ -90,13 +90,13 @@ note_new_index(ObjectAccessType access, Oid class, Oid object, int sub, void *ar
 		access == OAT_POST_CREATE && class == RelationRelationId && sub == 0)
 	{
 		moving->new_index = object;
-		pgscale_job_made_index(moving);
+		pgscale_relocation_job_made_index(moving);
 		announce_files(object);
 	}
 }
 
 void
-pgscale_move_start(void)
+pgscale_relocation_move_start(void)
 {
 	prev_object_access_hook = object_access_hook;
 	object_access_hook = note_new_index;
@@ -133,7 +133,7 @@ run_statement(const char *text, MemoryContext context)
 }
 
 static void
-move_lock(const PgscaleJob *job)
+move_lock(const PgscaleRelocationJob *job)
 {
 	LockRelationOid(job->heap, job->is_table ? AccessExclusiveLock : ShareUpdateExclusiveLock);
 	if (!job->is_table)
@@ -145,7 +145,7 @@ move_lock(const PgscaleJob *job)
 }
 
 void
-pgscale_move(PgscaleJob *job, MemoryContext context)
+pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context)
 {
 	char	   *statement;
 	char	   *tablespace;
@@ -167,7 +167,7 @@ pgscale_move(PgscaleJob *job, MemoryContext context)
 	{
 		/* under the lock, so that nobody changes it until it has moved */
 		PushActiveSnapshot(GetTransactionSnapshot());
-		job->before = MemoryContextStrdup(context, pgscale_describe_index(job->relation));
+		job->before = MemoryContextStrdup(context, pgscale_relocation_describe_index(job->relation));
 		PopActiveSnapshot();
 	}
 	moving = job->is_table ? NULL : job;
@@ -227,7 +227,7 @@ is_index_of(Oid index, Oid heap, bool *valid)
 }
 
 static bool
-settle_index(PgscaleJob *job)
+settle_index(PgscaleRelocationJob *job)
 {
 	bool		old_there;
 	bool		old_valid;
@@ -252,7 +252,7 @@ settle_index(PgscaleJob *job)
 }
 
 bool
-pgscale_move_settle(PgscaleJob *job)
+pgscale_relocation_move_settle(PgscaleRelocationJob *job)
 {
 	HeapTuple	tuple;
 	bool		moved = false;

@@ -294,7 +294,7 @@ plan_look(Look *look)
 
 	pgstat_clear_snapshot();
 	run_query(look_query, 0, NULL, NULL, NULL);
-	look->at = pgscale_worker_clock();
+	look->at = pgscale_timer_clock();
 	look->relations = plan_answer(1, &isnull);
 	look->filenodes = plan_answer(2, &isnull);
 	look->reads = plan_answer(3, &isnull);
@@ -326,7 +326,7 @@ plan_watch(int64 until)
 	Datum		built = look_for_built(PointerGetDatum(construct_empty_array(OIDOID)));
 	int64		left;
 
-	while ((left = until - pgscale_worker_clock()) > 0)
+	while ((left = until - pgscale_timer_clock()) > 0)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Min(left / NS_PER_MS + 1, LOOK_MS), PG_WAIT_EXTENSION);
@@ -415,7 +415,7 @@ pgscale_relocation_plan(PG_FUNCTION_ARGS)
 		const Datum values[] = {
 			first.relations, first.filenodes, first.reads, second.relations, second.filenodes, second.reads,
 			Float8GetDatum(second.read_ms - first.read_ms), Float8GetDatum((second.at - first.at) / NS_IN_S),
-			built, ObjectIdGetDatum(pgscale_tablespace_named(NameStr(*PG_GETARG_NAME(0)))),
+			built, ObjectIdGetDatum(pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)))),
 			PG_GETARG_DATUM(0), there, PG_GETARG_DATUM(1), spread, device, Float8GetDatum(LEAST_GAIN_MS)
 		};
 

@@ -130,7 +130,7 @@ relocation_shmem_startup(void)
 /* The plan, of what the kernel has of a relation. */
 static const char *const asks[] = {"pgscale.relation_os_cache", NULL};
 
-const PgscaleModule pgscale_relocate_module = {
+const PgscaleModule pgscale_relocation_module = {
 	.name = "relocation",
 	.define_gucs = relocation_define_gucs,
 	.shmem_request = relocation_shmem_request,

@@ -17,7 +17,7 @@
 #include "pgscale.h"
 #include "relocation/job_table.h"
 
-extern const PgscaleModule pgscale_relocate_module;
+extern const PgscaleModule pgscale_relocation_module;
 
 /* settings */
 extern bool pgscale_relocation_enabled;
@@ -65,19 +65,19 @@ extern void pgscale_relocation_launcher_register(void);
 /* move.c: one move, and what it leaves behind where it fails */
 
 /* Once in a worker, before all else. */
-extern void pgscale_move_start(void);
+extern void pgscale_relocation_move_start(void);
 
 /*
  * Moves it with the rights of the current user; in no transaction.  Raises what
  * errors there are.  The context must last until they are dealt with.
  */
-extern void pgscale_move(PgscaleJob *job, MemoryContext context);
+extern void pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context);
 
 /*
  * After an attempt that ended in whatever way: drops what it left, as a
  * superuser, and returns whether the relation has moved.  In no transaction.
  */
-extern bool pgscale_move_settle(PgscaleJob *job);
+extern bool pgscale_relocation_move_settle(PgscaleRelocationJob *job);
 
 /* flush.c: has the kernel write new indexes while they grow */
 
@@ -90,25 +90,25 @@ extern long pgscale_relocation_flush(void);
 /* verify_move.c: what a move must not have changed */
 
 /* All that makes it what it is, but where it lies; NULL if it is gone. In a transaction. */
-extern char *pgscale_describe_index(Oid index);
+extern char *pgscale_relocation_describe_index(Oid index);
 
 /*
  * Is the moved relation where it should be, and what it was?  Then measures
  * it, and checks and reads it in as the job asks for.  In a transaction; raises an error.
  */
-extern void pgscale_verify_move(PgscaleJob *job);
+extern void pgscale_relocation_verify_move(PgscaleRelocationJob *job);
 
 /*
  * The functions that look up every row of a table in its index, and that read a
  * relation in; an error if they are not installed here, or not these.
  */
-extern Oid	pgscale_amcheck_function(void);
-extern Oid	pgscale_prewarm_function(void);
+extern Oid	pgscale_relocation_amcheck_function(void);
+extern Oid	pgscale_relocation_prewarm_function(void);
 
 /*
  * After the last job to a tablespace: the settings that suit its disk, as a
  * measurement now suggests; NULL if there is nothing to say.  In a transaction.
  */
-extern char *pgscale_suggest_settings(const PgscaleJob *job);
+extern char *pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job);
 
 #endif							/* PGSCALE_RELOCATION_H */

@@ -123,8 +123,8 @@ begin_request(const char *function, Name tablespace)
 	pgscale_require_preload();
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
-	target = pgscale_tablespace_named(NameStr(*tablespace));
-	pgscale_check_target(target);
+	target = pgscale_relocation_tablespace_named(NameStr(*tablespace));
+	pgscale_relocation_check_target(target);
 	return target;
 }
 
@@ -134,8 +134,8 @@ end_request(Oid target, bool logged)
 {
 	int64		bytes;
 
-	(void) pgscale_jobs_to(target, &bytes);
-	pgscale_check_space(target, bytes, logged);
+	(void) pgscale_relocation_jobs_to(target, &bytes);
+	pgscale_relocation_check_space(target, bytes, logged);
 	tell_launcher_at_commit();
 }
 
@@ -147,14 +147,14 @@ size_of(Oid relation)
 
 /* Adds the job, and its id to the result; if there is one already, says so at this level. */
 static int64
-request_queue(PgscaleJob *job, int elevel)
+request_queue(PgscaleRelocationJob *job, int elevel)
 {
 	int64		other;
 
-	job->source = pgscale_tablespace_of(job->relation);
+	job->source = pgscale_relocation_tablespace_of(job->relation);
 	job->role = GetUserId();
 	job->bytes = size_of(job->relation);
-	job->id = pgscale_job_add(job, &other);
+	job->id = pgscale_relocation_job_add(job, &other);
 	if (job->id == 0)
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -204,11 +204,11 @@ move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 
 	foreach(cell, indexes)
 	{
-		PgscaleJob	job = {0};
+		PgscaleRelocationJob job = {0};
 
 		CHECK_FOR_INTERRUPTS();
 		job.relation = lfirst_oid(cell);
-		if (!pgscale_check_index(job.relation, target, elevel))
+		if (!pgscale_relocation_check_index(job.relation, target, elevel))
 			continue;
 		job.heap = IndexGetRelation(job.relation, false);
 		job.target = target;
@@ -230,9 +230,9 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 	Oid			target = begin_request(function, PG_GETARG_NAME(1));
 
 	if (PG_GETARG_BOOL(2))
-		(void) pgscale_amcheck_function();
+		(void) pgscale_relocation_amcheck_function();
 	if (PG_GETARG_BOOL(3))
-		(void) pgscale_prewarm_function();
+		(void) pgscale_relocation_prewarm_function();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	return target;
 }
@@ -268,7 +268,7 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	List	   *indexes = NIL;
 	ListCell   *cell;
 
-	pgscale_check_is_table(table);
+	pgscale_relocation_check_is_table(table);
 	foreach(cell, request_leaves(table))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, indexes, target, NOTICE);
@@ -301,7 +301,7 @@ indexes_in(Oid tablespace)
 Datum
 pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
 {
-	Oid			source = pgscale_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
+	Oid			source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
 	Oid			target = begin_indexes(fcinfo, "relocate_all_indexes()");
 
 	if (source == target)
@@ -357,17 +357,17 @@ online_command(Oid table, const char *tablespace)
 static double
 copy_rate(Oid source, Oid target)
 {
-	PgscaleProbe probe;
-	double		write_rate = pgscale_probe_write_rate(target);
+	PgscaleRelocationProbe probe;
+	double		write_rate = pgscale_relocation_probe_write_rate(target);
 
-	if (!pgscale_probe_tablespace(source, &probe) || probe.sequential_bytes_per_s <= 0 || write_rate <= 0)
+	if (!pgscale_relocation_probe_tablespace(source, &probe) || probe.sequential_bytes_per_s <= 0 || write_rate <= 0)
 		return 0;
 	return 1 / (1 / probe.sequential_bytes_per_s + 1 / write_rate);
 }
 
 /* Tells the user beforehand how long all use of the table is going to wait. */
 static void
-request_announce(PgscaleJob *job, double rate)
+request_announce(PgscaleRelocationJob *job, double rate)
 {
 	double		mb = (double) size_of(job->relation) / PGSCALE_MB;
 
@@ -394,18 +394,18 @@ move_tables(FunctionCallInfo fcinfo, List *tables, Oid target, int lock_timeout_
 
 	foreach(cell, tables)
 	{
-		PgscaleJob	job = {0};
+		PgscaleRelocationJob job = {0};
 
 		CHECK_FOR_INTERRUPTS();
 		job.is_table = true;
 		job.relation = job.heap = lfirst_oid(cell);
-		if (!pgscale_check_table(job.relation, target, elevel))
+		if (!pgscale_relocation_check_table(job.relation, target, elevel))
 			continue;
 		job.target = target;
 		job.lock_timeout_ms = lock_timeout_ms;
-		if (pgscale_tablespace_of(job.relation) != source)
+		if (pgscale_relocation_tablespace_of(job.relation) != source)
 		{
-			source = pgscale_tablespace_of(job.relation);
+			source = pgscale_relocation_tablespace_of(job.relation);
 			rate = copy_rate(source, target);
 		}
 		request_announce(&job, rate);
@@ -446,9 +446,9 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
 				 errhint("It is 'online' or 'lock'.")));
-	pgscale_check_is_table(table);
+	pgscale_relocation_check_is_table(table);
 	if (!partitioned)
-		(void) pgscale_check_table(table, target, ERROR);
+		(void) pgscale_relocation_check_table(table, target, ERROR);
 	if (strcmp(mode, "online") == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -473,12 +473,12 @@ Datum
 pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
-	PgscaleJob	job;
+	PgscaleRelocationJob job;
 	char	   *state;
 
 	pgscale_require_preload();
 	PreventCommandIfReadOnly("relocation_cancel()");
-	if (!pgscale_job_get(id, &job, &state))
+	if (!pgscale_relocation_job_get(id, &job, &state))
 		raise_no_job(id);
 	if (!has_privs_of_role(GetUserId(), job.role))
 		ereport(ERROR,
@@ -490,11 +490,11 @@ pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 	 * Waiting, under way, or left behind: a worker may take it or leave it
 	 * meanwhile.
 	 */
-	if (!pgscale_job_cancel(id, false))
+	if (!pgscale_relocation_job_cancel(id, false))
 	{
 		if (pgscale_relocation_interrupt(MyDatabaseId, id))
 			PG_RETURN_BOOL(true);
-		if (!pgscale_job_cancel(id, true))
+		if (!pgscale_relocation_job_cancel(id, true))
 			PG_RETURN_BOOL(false);
 	}
 	tell_launcher_at_commit();
@@ -513,13 +513,13 @@ Datum
 pgscale_relocation_undo(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
-	PgscaleJob	job;
-	PgscaleJob	back = {0};
+	PgscaleRelocationJob job;
+	PgscaleRelocationJob back = {0};
 	char	   *state;
 
 	pgscale_require_preload();
 	PreventCommandIfReadOnly("relocation_undo()");
-	if (!pgscale_job_get(id, &job, &state))
+	if (!pgscale_relocation_job_get(id, &job, &state))
 		raise_no_job(id);
 	back.is_table = job.is_table;
 	back.relation = job.is_table ? job.relation : job.new_index;
@@ -529,16 +529,16 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("relocation job " INT64_FORMAT " is %s, so there is nothing to undo", id, state),
 				 errhint("A job that has not ended can be ended with pgscale.relocation_cancel().")));
-	if (!OidIsValid(pgscale_tablespace_of(back.relation)))
+	if (!OidIsValid(pgscale_relocation_tablespace_of(back.relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("what relocation job " INT64_FORMAT " has moved was dropped or built anew since", id),
 				 errhint("pgscale.relocate_index() moves what is there now.")));
-	pgscale_check_target(job.source);
+	pgscale_relocation_check_target(job.source);
 	if (back.is_table)
-		(void) pgscale_check_table(back.relation, job.source, ERROR);
+		(void) pgscale_relocation_check_table(back.relation, job.source, ERROR);
 	else
-		(void) pgscale_check_index(back.relation, job.source, ERROR);
+		(void) pgscale_relocation_check_index(back.relation, job.source, ERROR);
 	back.heap = job.heap;
 	back.target = job.source;
 	back.lock_timeout_ms = job.lock_timeout_ms;
@@ -580,15 +580,15 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 				 errhint("CALL it on its own, after COMMIT.")));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	give_up = pgscale_worker_clock() + request_milliseconds(PG_GETARG_INTERVAL_P(1), "timeout") * NS_PER_MS;
+	give_up = pgscale_timer_clock() + request_milliseconds(PG_GETARG_INTERVAL_P(1), "timeout") * NS_PER_MS;
 
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	for (;;)
 	{
-		state = pgscale_job_state(id);
+		state = pgscale_relocation_job_state(id);
 		if (!state)
 			raise_no_job(id);
-		if (has_ended(state) || pgscale_worker_clock() >= give_up)
+		if (has_ended(state) || pgscale_timer_clock() >= give_up)
 			break;
 		SPI_commit();			/* lets go of the snapshot */
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS, PG_WAIT_EXTENSION);

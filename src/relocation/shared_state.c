@@ -122,7 +122,7 @@ void
 pgscale_relocation_launcher_alive(bool enabled, bool no_slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->last_round_ns = pgscale_worker_clock();
+	shared->last_round_ns = pgscale_timer_clock();
 	shared->enabled = enabled;
 	shared->no_slot = no_slot;
 	LWLockRelease(shared->lock);
@@ -161,7 +161,7 @@ pgscale_relocation_workers_now(int *jobs)
 static void
 add_due(Oid database, int64 ms)
 {
-	int64		at_ns = pgscale_worker_clock() + ms * NS_PER_MS;
+	int64		at_ns = pgscale_timer_clock() + ms * NS_PER_MS;
 	Due		   *place = NULL;
 
 	for (int i = 0; i < DUE_MAX; i++)
@@ -208,7 +208,7 @@ pgscale_relocation_due(Oid database, int64 ms)
 bool
 pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all)
 {
-	const int64 now = pgscale_worker_clock();
+	const int64 now = pgscale_timer_clock();
 	Due		   *first = NULL;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);

@@ -171,7 +171,7 @@ static bool
 looked_enough(ProbeFiles *files)
 {
 	CHECK_FOR_INTERRUPTS();
-	return ++files->looks > MAX_LOOKS || files->n == MAX_FILES || pgscale_worker_clock() > files->give_up;
+	return ++files->looks > MAX_LOOKS || files->n == MAX_FILES || pgscale_timer_clock() > files->give_up;
 }
 
 /* The files of one database; a folder that is gone has none. */
@@ -190,7 +190,7 @@ add_database(ProbeFiles *files, const char *folder)
 		ForkNumber	fork;
 		uint32		segment;
 
-		if (!pgscale_parse_relfile(entry->d_name, &locator, &fork, &segment))
+		if (!pgscale_compat_parse_relfile(entry->d_name, &locator, &fork, &segment))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
 		add_file(files, path);
@@ -210,7 +210,7 @@ add_relations(ProbeFiles *files, const char *folder)
 		set_problem(files, "open directory", folder);
 		return false;
 	}
-	files->give_up = pgscale_worker_clock() + MAX_LOOK_S * (int64) NS_IN_S;
+	files->give_up = pgscale_timer_clock() + MAX_LOOK_S * (int64) NS_IN_S;
 	while (!looked_enough(files) && (entry = ReadDirExtended(dir, folder, DEBUG1)) != NULL)
 	{
 		char		path[MAXPGPATH];
@@ -283,10 +283,10 @@ write_pieces(ProbeFiles *files, const char *path, int64 bytes, int seconds, int6
 		for (int i = 0; i < PIECE_BYTES / sizeof(uint64); i++)
 			((uint64 *) piece)[i] = pg_prng_uint64(&pg_global_prng_state);
 		CHECK_FOR_INTERRUPTS();
-		start = pgscale_worker_clock();
+		start = pgscale_timer_clock();
 		errno = 0;
 		n = pg_pwrite(fd, piece, PIECE_BYTES, written);
-		*elapsed_ns += pgscale_worker_clock() - start;
+		*elapsed_ns += pgscale_timer_clock() - start;
 		if (n != PIECE_BYTES)
 		{
 			/* Short without an error: the disk was full just then. */
@@ -368,9 +368,9 @@ timed_read(ProbeFiles *files, const char *path, int fd, char *buffer, off_t leng
 	if (!must_come_from_disk(fd, offset, length))
 		return -1;
 	pgstat_report_wait_start(WAIT_EVENT_DATA_FILE_READ);
-	start = pgscale_worker_clock();
+	start = pgscale_timer_clock();
 	n = pg_pread(fd, buffer, length, offset);
-	start = pgscale_worker_clock() - start;
+	start = pgscale_timer_clock() - start;
 	pgstat_report_wait_end();
 	if (n < 0)
 		set_problem(files, "read file", path);
@@ -426,9 +426,9 @@ read_random(ProbeFiles *files, Round *round)
 		int64		block;
 	}			picked[MAX_PICKS];
 	char	   *page = aligned_buffer(BLCKSZ);
-	const int64 give_up = pgscale_worker_clock() + MAX_READ_S * (int64) NS_IN_S / ROUNDS;
+	const int64 give_up = pgscale_timer_clock() + MAX_READ_S * (int64) NS_IN_S / ROUNDS;
 
-	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_worker_clock() < give_up; pick++)
+	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_timer_clock() < give_up; pick++)
 	{
 		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, latency_bytes_of(files) - 1));
 		const ProbeFile *file = &files->file[number];
@@ -452,7 +452,7 @@ read_random(ProbeFiles *files, Round *round)
 		round->max_ns = Max(round->max_ns, ns);
 		round->reads++;
 	}
-	return round->reads >= MIN_READS / ROUNDS || pgscale_worker_clock() >= give_up;
+	return round->reads >= MIN_READS / ROUNDS || pgscale_timer_clock() >= give_up;
 }
 
 static int
@@ -526,7 +526,7 @@ latency_rate(const Round *round)
 
 /* Puts the rounds together; all of them have read something at random. */
 static void
-sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
+sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleRelocationProbe *probe)
 {
 	Round		all = {0};
 	double		fastest = 0;
@@ -572,7 +572,7 @@ sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleProbe *probe)
 
 /* Returns false if there is too little to read. */
 static bool
-read_rounds(ProbeFiles *files, PgscaleProbe *probe)
+read_rounds(ProbeFiles *files, PgscaleRelocationProbe *probe)
 {
 	Round		rounds[ROUNDS];
 	int			n = 0;
@@ -595,7 +595,7 @@ read_rounds(ProbeFiles *files, PgscaleProbe *probe)
 
 /* What was read, and what is to be known of the result. */
 static const char *
-status_of(const ProbeFiles *files, const PgscaleProbe *probe)
+status_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 {
 	StringInfoData text;
 
@@ -613,7 +613,7 @@ status_of(const ProbeFiles *files, const PgscaleProbe *probe)
 }
 
 bool
-pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
+pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *probe)
 {
 	ProbeFiles	files = {0};
 	char		folder[MAXPGPATH];
@@ -621,10 +621,10 @@ pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext own = AllocSetContextCreate(caller, "pgscale probe", ALLOCSET_DEFAULT_SIZES);
 
-	memset(probe, 0, sizeof(PgscaleProbe));
+	memset(probe, 0, sizeof(PgscaleRelocationProbe));
 	MemoryContextSwitchTo(own);
 	files.file = palloc((MAX_FILES + 1) * sizeof(ProbeFile));
-	pgscale_tablespace_folder(folder, tablespace);
+	pgscale_relation_files_folder(folder, tablespace);
 
 	if (add_relations(&files, folder) &&
 		(latency_bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
@@ -648,7 +648,7 @@ pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe)
 }
 
 double
-pgscale_probe_write_rate(Oid tablespace)
+pgscale_relocation_probe_write_rate(Oid tablespace)
 {
 	ProbeFiles	files = {0};
 	char		folder[MAXPGPATH];
@@ -658,7 +658,7 @@ pgscale_probe_write_rate(Oid tablespace)
 	MemoryContext own = AllocSetContextCreate(caller, "pgscale probe", ALLOCSET_DEFAULT_SIZES);
 
 	MemoryContextSwitchTo(own);
-	pgscale_tablespace_folder(folder, tablespace);
+	pgscale_relation_files_folder(folder, tablespace);
 	written = write_temporary(&files, tablespace, folder, RATE_BYTES, MAX_RATE_S, &elapsed_ns);
 	close_temporary(&files);
 	MemoryContextSwitchTo(caller);
@@ -671,12 +671,12 @@ put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 {
 	Datum		values[9];
 	bool		nulls[9] = {0};
-	PgscaleProbe probe;
-	const bool	known = pgscale_probe_tablespace(tablespace->oid, &probe);
+	PgscaleRelocationProbe probe;
+	const bool	known = pgscale_relocation_probe_tablespace(tablespace->oid, &probe);
 	char		folder[MAXPGPATH];
 	char		device[MAXPGPATH];
 
-	pgscale_tablespace_folder(folder, tablespace->oid);
+	pgscale_relation_files_folder(folder, tablespace->oid);
 	values[0] = NameGetDatum(&tablespace->name);
 	values[1] = Int32GetDatum(probe.reads);
 	values[2] = Float8GetDatum(probe.read_ms);

@@ -17,7 +17,7 @@
 
 #include "postgres.h"
 
-typedef struct PgscaleProbe
+typedef struct PgscaleRelocationProbe
 {
 	int			reads;			/* random ones, of a page each */
 	double		read_ms;		/* their mean */
@@ -28,19 +28,19 @@ typedef struct PgscaleProbe
 	double		random_page_cost;	/* 0 if unknown, or the rounds disagree */
 	const char *status;			/* what was read, or why nothing could be;
 								 * never NULL, in the caller's memory context */
-} PgscaleProbe;
+} PgscaleRelocationProbe;
 
 /*
  * Reads for at most 3 + 1 s, and where the tablespace holds too little, writes
  * for at most 3 s before.  False, with only the status set, if nothing could be
  * read.
  */
-extern bool pgscale_probe_tablespace(Oid tablespace, PgscaleProbe *probe);
+extern bool pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *probe);
 
 /*
  * Bytes/s at which a new file can be written: up to 32 MB, for at most 1 s.  0
  * if unknown.
  */
-extern double pgscale_probe_write_rate(Oid tablespace);
+extern double pgscale_relocation_probe_write_rate(Oid tablespace);
 
 #endif							/* PGSCALE_RELOCATION_TABLESPACE_LATENCY_H */

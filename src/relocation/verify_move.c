@@ -29,7 +29,7 @@
 #include "relocation/tablespace_latency.h"
 
 char *
-pgscale_describe_index(Oid index)
+pgscale_relocation_describe_index(Oid index)
 {
 	return pgscale_sql_text("SELECT pg_catalog.concat_ws(E'\\n',"
 							" pg_catalog.pg_get_indexdef(i.indexrelid),"
@@ -63,7 +63,7 @@ is_btree(Oid index)
 }
 
 Oid
-pgscale_amcheck_function(void)
+pgscale_relocation_amcheck_function(void)
 {
 	static const Oid types[] = {REGCLASSOID, BOOLOID};
 
@@ -71,7 +71,7 @@ pgscale_amcheck_function(void)
 }
 
 Oid
-pgscale_prewarm_function(void)
+pgscale_relocation_prewarm_function(void)
 {
 	static const Oid types[] = {REGCLASSOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
 
@@ -82,7 +82,7 @@ pgscale_prewarm_function(void)
 static void
 look_up_all(Oid index)
 {
-	(void) OidFunctionCall2(pgscale_amcheck_function(), ObjectIdGetDatum(index), BoolGetDatum(true));
+	(void) OidFunctionCall2(pgscale_relocation_amcheck_function(), ObjectIdGetDatum(index), BoolGetDatum(true));
 }
 
 /* All of its blocks: from NULL to NULL. */
@@ -92,7 +92,7 @@ verify_prewarm(Oid relation)
 	LOCAL_FCINFO(fcinfo, 5);
 	FmgrInfo	function;
 
-	fmgr_info(pgscale_prewarm_function(), &function);
+	fmgr_info(pgscale_relocation_prewarm_function(), &function);
 	InitFunctionCallInfoData(*fcinfo, &function, 5, InvalidOid, NULL, NULL);
 	fcinfo->args[0].value = ObjectIdGetDatum(relation);
 	fcinfo->args[1].value = CStringGetTextDatum("buffer");
@@ -103,17 +103,17 @@ verify_prewarm(Oid relation)
 }
 
 void
-pgscale_verify_move(PgscaleJob *job)
+pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 {
 	Oid			relation = job->is_table ? job->relation : job->new_index;
 
-	if (pgscale_tablespace_of(relation) != job->target)
+	if (pgscale_relocation_tablespace_of(relation) != job->target)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("after its move it is not in tablespace \"%s\"", get_tablespace_name(job->target))));
 	if (!job->is_table)
 	{
-		char	   *after = pgscale_describe_index(relation);
+		char	   *after = pgscale_relocation_describe_index(relation);
 
 		if (job->before && (!after || strcmp(job->before, after) != 0))
 			ereport(ERROR,
@@ -129,15 +129,15 @@ pgscale_verify_move(PgscaleJob *job)
 }
 
 char *
-pgscale_suggest_settings(const PgscaleJob *job)
+pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
 {
-	PgscaleProbe probe;
+	PgscaleRelocationProbe probe;
 	int64		bytes;
 	char	   *name = pgscale_sql_text("SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $1"
 										" AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
 										job->target, 0);
 
-	if (!name || pgscale_jobs_to(job->target, &bytes) > 1 || !pgscale_probe_tablespace(job->target, &probe) ||
+	if (!name || pgscale_relocation_jobs_to(job->target, &bytes) > 1 || !pgscale_relocation_probe_tablespace(job->target, &probe) ||
 		probe.random_page_cost == 0 ||
 		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
 		return NULL;

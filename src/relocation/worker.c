@@ -147,10 +147,10 @@ tells_no_rows(int sqlstate)
 	return false;
 }
 
-static void write_down(PgscaleJob *job);
+static void write_down(PgscaleRelocationJob *job);
 
 static void
-take_error(PgscaleJob *job, ErrorData *data, PgscaleJobWord *error)
+take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord *error)
 {
 	const char *all = data->detail ? psprintf("%s (%s)", data->message, data->detail) : data->message;
 	bool		open;
@@ -178,7 +178,7 @@ take_error(PgscaleJob *job, ErrorData *data, PgscaleJobWord *error)
  * has become of it always is written down.
  */
 static bool
-job_try(void (*step) (PgscaleJob *job), PgscaleJob *job, PgscaleJobWord *error)
+job_try(void (*step) (PgscaleRelocationJob *job), PgscaleRelocationJob *job, PgscaleRelocationJobWord *error)
 {
 	volatile bool ok = false;
 
@@ -226,17 +226,17 @@ static struct
 	const char *state;
 	bool		for_good;
 	int64		delay_ms;
-	PgscaleJobWord word;
+	PgscaleRelocationJobWord word;
 }			outcome;
 
 static void
-write_down(PgscaleJob *job)
+write_down(PgscaleRelocationJob *job)
 {
 	set_lock_timeout(WORD_MS);
 	if (outcome.for_good)
-		pgscale_job_end(job, outcome.state, &outcome.word);
+		pgscale_relocation_job_end(job, outcome.state, &outcome.word);
 	else
-		pgscale_job_put_back(job, outcome.state, outcome.delay_ms, &outcome.word);
+		pgscale_relocation_job_put_back(job, outcome.state, outcome.delay_ms, &outcome.word);
 }
 
 /*
@@ -245,9 +245,9 @@ write_down(PgscaleJob *job)
  * then is an orphan, which the next worker puts back.
  */
 static void
-say_last_word(PgscaleJob *job)
+say_last_word(PgscaleRelocationJob *job)
 {
-	PgscaleJobWord error = {0};
+	PgscaleRelocationJobWord error = {0};
 
 	for (;;)
 	{
@@ -264,7 +264,7 @@ say_last_word(PgscaleJob *job)
 }
 
 static void
-put_back(PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWord *why)
+put_back(PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why)
 {
 	outcome.state = state;
 	outcome.for_good = false;
@@ -274,7 +274,7 @@ put_back(PgscaleJob *job, const char *state, int64 delay_ms, const PgscaleJobWor
 }
 
 static void
-end_job(PgscaleJob *job, const char *state, const PgscaleJobWord *why)
+end_job(PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why)
 {
 	outcome.state = state;
 	outcome.for_good = true;
@@ -287,13 +287,13 @@ static char *obstacle;
 static char *suggestion;
 
 static void
-job_settle(PgscaleJob *job)
+job_settle(PgscaleRelocationJob *job)
 {
-	job_moved = pgscale_move_settle(job);
+	job_moved = pgscale_relocation_move_settle(job);
 }
 
 static void
-become_requester(const PgscaleJob *job)
+become_requester(const PgscaleRelocationJob *job)
 {
 	char	   *role;
 
@@ -310,27 +310,27 @@ become_requester(const PgscaleJob *job)
 
 /* As the requester sees it now. */
 static void
-job_check(PgscaleJob *job)
+job_check(PgscaleRelocationJob *job)
 {
 	become_requester(job);
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	if (!OidIsValid(pgscale_tablespace_of(job->relation)))
+	if (!OidIsValid(pgscale_relocation_tablespace_of(job->relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("the %s was dropped", job->is_table ? "table" : "index")));
-	pgscale_check_target(job->target);
+	pgscale_relocation_check_target(job->target);
 	if (job->is_table)
-		(void) pgscale_check_table(job->relation, job->target, ERROR);
+		(void) pgscale_relocation_check_table(job->relation, job->target, ERROR);
 	else
-		(void) pgscale_check_index(job->relation, job->target, ERROR);
-	pgscale_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
+		(void) pgscale_relocation_check_index(job->relation, job->target, ERROR);
+	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 }
 
 static void
-look_for_obstacle(PgscaleJob *job)
+look_for_obstacle(PgscaleRelocationJob *job)
 {
 	char	   *found;
 
@@ -343,32 +343,32 @@ look_for_obstacle(PgscaleJob *job)
 }
 
 static void
-job_move(PgscaleJob *job)
+job_move(PgscaleRelocationJob *job)
 {
 	become_requester(job);
 	set_lock_timeout(job->is_table ? job->lock_timeout_ms : 0);
-	pgscale_move(job, job_context);
+	pgscale_relocation_move(job, job_context);
 }
 
 static void
-job_verify(PgscaleJob *job)
+job_verify(PgscaleRelocationJob *job)
 {
-	pgscale_job_verifying(job);
+	pgscale_relocation_job_verifying(job);
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_verify_move(job);
+	pgscale_relocation_verify_move(job);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 }
 
 static void
-job_suggest(PgscaleJob *job)
+job_suggest(PgscaleRelocationJob *job)
 {
 	char	   *found;
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	found = pgscale_suggest_settings(job);
+	found = pgscale_relocation_suggest_settings(job);
 	suggestion = found ? MemoryContextStrdup(job_context, found) : NULL;
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -381,14 +381,14 @@ may_try_again(int sqlstate)
 }
 
 static int64
-retry_delay(const PgscaleJob *job)
+retry_delay(const PgscaleRelocationJob *job)
 {
 	return Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS);
 }
 
 /* The job has not moved, and nothing is left of the attempt. */
 static void
-end_unmoved(PgscaleJob *job, const PgscaleJobWord *error)
+end_unmoved(PgscaleRelocationJob *job, const PgscaleRelocationJobWord *error)
 {
 	if (job->cancel)
 		end_job(job, PGSCALE_JOB_CANCELLED, error);
@@ -402,9 +402,9 @@ end_unmoved(PgscaleJob *job, const PgscaleJobWord *error)
 
 /* It has; whoever wants it to end now only ends the check. */
 static void
-end_moved(PgscaleJob *job)
+end_moved(PgscaleRelocationJob *job)
 {
-	PgscaleJobWord error = {0};
+	PgscaleRelocationJobWord error = {0};
 
 	if (job->crashes >= MAX_CRASHES)
 	{
@@ -415,7 +415,7 @@ end_moved(PgscaleJob *job)
 	}
 	if (!told_to_end() && job_try(job_verify, job, &error))
 	{
-		PgscaleJobWord word = {0};
+		PgscaleRelocationJobWord word = {0};
 
 		if (job_try(job_suggest, job, &error))
 			word.message = suggestion;
@@ -435,7 +435,7 @@ end_moved(PgscaleJob *job)
 
 /* Whoever wants it to end wants that of the next worker, too. */
 static void
-note_cancel(PgscaleJob *job, const PgscaleJobWord *error)
+note_cancel(PgscaleRelocationJob *job, const PgscaleRelocationJobWord *error)
 {
 	if (pgscale_relocation_cancelled() || (error->sqlstate == ERRCODE_QUERY_CANCELED && !told_to_end()))
 		job->cancel = true;
@@ -443,9 +443,9 @@ note_cancel(PgscaleJob *job, const PgscaleJobWord *error)
 
 /* Returns false, and has the job wait for another worker, if it cannot be told now. */
 static bool
-job_settled(PgscaleJob *job)
+job_settled(PgscaleRelocationJob *job)
 {
-	PgscaleJobWord error = {0};
+	PgscaleRelocationJobWord error = {0};
 	bool		at_once;
 
 	if (job_try(job_settle, job, &error))
@@ -457,9 +457,9 @@ job_settled(PgscaleJob *job)
 }
 
 static void
-work_at(PgscaleJob *job)
+work_at(PgscaleRelocationJob *job)
 {
-	PgscaleJobWord error = {0};
+	PgscaleRelocationJobWord error = {0};
 
 	if (!job_settled(job))
 		return;
@@ -495,7 +495,7 @@ work_at(PgscaleJob *job)
 		put_back(job, PGSCALE_JOB_WAITING, OBSTACLE_MS, &error);
 		return;
 	}
-	if (job_try(pgscale_job_begin_attempt, job, &error))
+	if (job_try(pgscale_relocation_job_begin_attempt, job, &error))
 		(void) job_try(job_move, job, &error);
 	note_cancel(job, &error);
 	set_lock_timeout(0);
@@ -534,7 +534,7 @@ override_settings(void)
 }
 
 static bool
-next_job(PgscaleJob *job)
+next_job(PgscaleRelocationJob *job)
 {
 	bool		claimed;
 	bool		more;
@@ -550,7 +550,7 @@ next_job(PgscaleJob *job)
 	/* Whoever wanted to end the last one came too late. */
 	QueryCancelPending = false;
 
-	claimed = pgscale_job_claim(job, &more);
+	claimed = pgscale_relocation_job_claim(job, &more);
 	if (!claimed)
 		return false;
 	if (more)
@@ -573,7 +573,7 @@ see_what_is_next(void)
 	}
 	QueryCancelPending = false;
 	looked = pgscale_relocation_open_look();
-	next = pgscale_jobs_next(&open);
+	next = pgscale_relocation_jobs_next(&open);
 	/* what could have been taken and was not is locked: by who cancels it */
 	if (next != DT_NOEND)
 		pgscale_relocation_due(MyDatabaseId, Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next) + 1, LOCKED_MS));
@@ -586,7 +586,7 @@ pgscale_relocation_worker_main(Datum arg)
 {
 	Oid			database = pgscale_relocation_slot_attach(DatumGetInt32(arg));
 	uint64		looked;
-	PgscaleJob	job;
+	PgscaleRelocationJob job;
 
 	if (!OidIsValid(database))
 		proc_exit(0);
@@ -601,11 +601,11 @@ pgscale_relocation_worker_main(Datum arg)
 	override_settings();
 	users_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
 	become_myself();
-	pgscale_move_start();
+	pgscale_relocation_move_start();
 	looked = pgscale_relocation_open_look();
 
 	/* An error ends this process; until there is a job, nothing is lost. */
-	if (pgscale_jobs_here())
+	if (pgscale_relocation_jobs_here())
 	{
 		while (next_job(&job))
 		{

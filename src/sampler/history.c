@@ -61,19 +61,19 @@ static uint64 next;
 PG_FUNCTION_INFO_V1(pgscale_sampler_history);
 
 Size
-pgscale_history_size(int capacity)
+pgscale_sampler_history_size(int capacity)
 {
 	return add_size(offsetof(History, samples),
 					mul_size(capacity, sizeof(HistorySample)));
 }
 
 void
-pgscale_history_startup(int capacity)
+pgscale_sampler_history_startup(int capacity)
 {
 	bool		found;
 
 	history = ShmemInitStruct("pgscale sampler history",
-							  pgscale_history_size(capacity), &found);
+							  pgscale_sampler_history_size(capacity), &found);
 	if (found)
 		return;
 
@@ -84,7 +84,7 @@ pgscale_history_startup(int capacity)
 }
 
 void
-pgscale_history_begin(TimestampTz sampled_at, int max_samples)
+pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples)
 {
 	tick_at = sampled_at;
 	tick_max_samples = max_samples;
@@ -92,7 +92,7 @@ pgscale_history_begin(TimestampTz sampled_at, int max_samples)
 }
 
 void
-pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid)
+pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid)
 {
 	HistorySample *sample;
 
@@ -119,7 +119,7 @@ pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid
 }
 
 void
-pgscale_history_end(void)
+pgscale_sampler_history_end(void)
 {
 	if (!writing)
 		return;
@@ -129,7 +129,7 @@ pgscale_history_end(void)
 }
 
 void
-pgscale_history_reset(void)
+pgscale_sampler_history_reset(void)
 {
 	/* Whoever sees this sees the head that it is. */
 	pg_write_barrier();
@@ -180,7 +180,7 @@ pgscale_sampler_history(PG_FUNCTION_ARGS)
 
 		values[0] = TimestampTzGetDatum(sample->sampled_at);
 		values[1] = Int32GetDatum(sample->pid);
-		values[2] = CStringGetTextDatum(pgscale_type_name(sample->kind));
+		values[2] = CStringGetTextDatum(pgscale_sampler_type_name(sample->kind));
 		values[3] = ObjectIdGetDatum(sample->datid);
 		nulls[3] = !OidIsValid(sample->datid);
 		values[4] = ObjectIdGetDatum(sample->userid);

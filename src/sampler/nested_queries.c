@@ -53,17 +53,17 @@ max_slots(void)
 }
 
 Size
-pgscale_nested_size(void)
+pgscale_sampler_nested_size(void)
 {
 	return mul_size(max_slots(), sizeof(NestedSlot));
 }
 
 void
-pgscale_nested_startup(void)
+pgscale_sampler_nested_startup(void)
 {
 	bool		found;
 
-	slots = ShmemInitStruct("pgscale sampler nested", pgscale_nested_size(), &found);
+	slots = ShmemInitStruct("pgscale sampler nested", pgscale_sampler_nested_size(), &found);
 	if (found)
 		return;
 
@@ -191,7 +191,7 @@ nested_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnly
 }
 
 void
-pgscale_nested_install(void)
+pgscale_sampler_nested_install(void)
 {
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = nested_ExecutorRun;
@@ -202,7 +202,7 @@ pgscale_nested_install(void)
 }
 
 int64
-pgscale_nested_queryid(int slot, const PgscaleProc *proc)
+pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc)
 {
 	/* A parallel worker counts for what its leader is in. */
 	bool		parallel = proc->leader_slot >= 0;

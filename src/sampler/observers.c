@@ -90,7 +90,7 @@ count_modules(void)
 }
 
 void
-pgscale_observe_begin(void)
+pgscale_sampler_observe_begin(void)
 {
 	int			nmodules = count_modules();
 
@@ -138,7 +138,7 @@ remember_database(Oid database)
 }
 
 void
-pgscale_observe_sample(const PgscaleProc *proc, bool idle, int64 ns)
+pgscale_sampler_observe_sample(const PgscaleProc *proc, bool idle, int64 ns)
 {
 	bool		found;
 	WaitSum    *sum;
@@ -197,14 +197,14 @@ observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservati
 	{
 		observers_clean_up();
 		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
-		observer->resume_ns = pgscale_worker_clock() + observer->pause_ns;
+		observer->resume_ns = pgscale_timer_clock() + observer->pause_ns;
 		observer->missed = true;
 	}
 	PG_END_TRY();
 }
 
 void
-pgscale_observe_tick(TimestampTz wall, int64 ns)
+pgscale_sampler_observe_tick(TimestampTz wall, int64 ns)
 {
 	PgscaleObservation observation;
 	MemoryContext old;
@@ -224,7 +224,7 @@ pgscale_observe_tick(TimestampTz wall, int64 ns)
 	active_ns = observed_ns = 0;
 	observations++;
 
-	now = pgscale_worker_clock();
+	now = pgscale_timer_clock();
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; pgscale_modules[i]; i++)
 	{

@@ -74,7 +74,7 @@
 typedef struct Chunk
 {
 	uint64		changed;		/* sequence number of the last change */
-	PgscaleProfileEntry entries[CHUNK_ENTRIES];
+	PgscaleSamplerProfileEntry entries[CHUNK_ENTRIES];
 } Chunk;
 
 /*
@@ -87,7 +87,7 @@ typedef struct Profile
 	int32		capacity;
 	int32		nchunks;
 	uint64		births;			/* entries ever made */
-	PgscaleProfileTotals totals;
+	PgscaleSamplerProfileTotals totals;
 	Chunk		chunks[FLEXIBLE_ARRAY_MEMBER];
 } Profile;
 
@@ -96,14 +96,14 @@ static Profile *profile = NULL;
 /* The writer's map from keys to entries. */
 typedef struct IndexElement
 {
-	PgscaleWaitKey key;
+	PgscaleSamplerWaitKey key;
 	int32		entry;
 	char		status;
 } IndexElement;
 
 #define SH_PREFIX		profile_index
 #define SH_ELEMENT_TYPE IndexElement
-#define SH_KEY_TYPE		PgscaleWaitKey
+#define SH_KEY_TYPE		PgscaleSamplerWaitKey
 #define SH_KEY			key
 #define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
 #define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
@@ -127,37 +127,37 @@ chunks_for(int capacity)
 }
 
 Size
-pgscale_profile_size(int capacity)
+pgscale_sampler_profile_size(int capacity)
 {
 	return add_size(offsetof(Profile, chunks),
 					mul_size(chunks_for(capacity), sizeof(Chunk)));
 }
 
 void
-pgscale_profile_startup(int capacity)
+pgscale_sampler_profile_startup(int capacity)
 {
 	bool		found;
 
 	profile = ShmemInitStruct("pgscale sampler profile",
-							  pgscale_profile_size(capacity), &found);
+							  pgscale_sampler_profile_size(capacity), &found);
 	if (found)
 		return;
 
-	memset(profile, 0, pgscale_profile_size(capacity));
+	memset(profile, 0, pgscale_sampler_profile_size(capacity));
 	pg_atomic_init_u64(&profile->sequence, 0);
 	profile->capacity = capacity;
 	profile->nchunks = chunks_for(capacity);
 	profile->totals.reset_at = GetCurrentTimestamp();
 }
 
-static inline PgscaleProfileEntry *
+static inline PgscaleSamplerProfileEntry *
 entry_at(int entry)
 {
 	return &profile->chunks[entry / CHUNK_ENTRIES].entries[entry % CHUNK_ENTRIES];
 }
 
 /* The entry, to be changed: readers will copy its chunk again. */
-static inline PgscaleProfileEntry *
+static inline PgscaleSamplerProfileEntry *
 entry_to_change(int entry)
 {
 	profile->chunks[entry / CHUNK_ENTRIES].changed =
@@ -174,7 +174,7 @@ index_entry(int entry)
 }
 
 void
-pgscale_profile_attach_writer(void)
+pgscale_sampler_profile_attach_writer(void)
 {
 	if (pg_atomic_read_u64(&profile->sequence) % 2 == 1)
 		pg_atomic_fetch_add_u64(&profile->sequence, 1);
@@ -188,7 +188,7 @@ pgscale_profile_attach_writer(void)
 }
 
 void
-pgscale_profile_begin(void)
+pgscale_sampler_profile_begin(void)
 {
 	uint64		sequence = pg_atomic_read_u64(&profile->sequence) + 1;
 
@@ -198,7 +198,7 @@ pgscale_profile_begin(void)
 }
 
 void
-pgscale_profile_end(void)
+pgscale_sampler_profile_end(void)
 {
 	pg_write_barrier();
 	pg_atomic_write_u64(&profile->sequence,
@@ -206,9 +206,9 @@ pgscale_profile_end(void)
 }
 
 static void
-set_entry(int entry, const PgscaleWaitKey *key)
+set_entry(int entry, const PgscaleSamplerWaitKey *key)
 {
-	PgscaleProfileEntry *e = entry_to_change(entry);
+	PgscaleSamplerProfileEntry *e = entry_to_change(entry);
 
 	e->key = *key;
 	e->samples = 0;
@@ -221,7 +221,7 @@ set_entry(int entry, const PgscaleWaitKey *key)
 static int
 other_entry(uint32 wait_event)
 {
-	PgscaleWaitKey key = {0};
+	PgscaleSamplerWaitKey key = {0};
 	IndexElement *found;
 	int			entry;
 
@@ -244,8 +244,8 @@ static int
 profile_evict(void)
 {
 	int			victim = -1;
-	PgscaleProfileEntry *v;
-	PgscaleProfileEntry *other;
+	PgscaleSamplerProfileEntry *v;
+	PgscaleSamplerProfileEntry *other;
 
 	for (int i = 0; i < EVICTION_SAMPLE; i++)
 	{
@@ -265,7 +265,7 @@ profile_evict(void)
 }
 
 static int
-find_or_make(const PgscaleWaitKey *key)
+find_or_make(const PgscaleSamplerWaitKey *key)
 {
 	IndexElement *found = profile_index_lookup(index_of, *key);
 	int			entry;
@@ -282,9 +282,9 @@ find_or_make(const PgscaleWaitKey *key)
 }
 
 void
-pgscale_profile_add_again(int entry, uint64 ns)
+pgscale_sampler_profile_add_again(int entry, uint64 ns)
 {
-	PgscaleProfileEntry *e = entry_to_change(entry);
+	PgscaleSamplerProfileEntry *e = entry_to_change(entry);
 
 	e->samples++;
 	e->ns += ns;
@@ -293,7 +293,7 @@ pgscale_profile_add_again(int entry, uint64 ns)
 }
 
 int
-pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns)
+pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hint, uint64 ns)
 {
 	int			entry = hint;
 
@@ -301,28 +301,28 @@ pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns)
 		memcmp(&entry_at(hint)->key, key, sizeof(*key)) != 0)
 		entry = find_or_make(key);
 
-	pgscale_profile_add_again(entry, ns);
+	pgscale_sampler_profile_add_again(entry, ns);
 	return entry;
 }
 
 uint32
-pgscale_profile_generation(void)
+pgscale_sampler_profile_generation(void)
 {
 	return generation;
 }
 
 uint64
-pgscale_profile_born(int entry)
+pgscale_sampler_profile_born(int entry)
 {
 	return entry_at(entry)->born;
 }
 
 void
-pgscale_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
+pgscale_sampler_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
 {
-	PgscaleProfileEntry *from;
-	PgscaleProfileEntry *to;
-	PgscaleWaitKey key;
+	PgscaleSamplerProfileEntry *from;
+	PgscaleSamplerProfileEntry *to;
+	PgscaleSamplerWaitKey key;
 
 	/* Evicted meanwhile, maybe within the tick that made it, or reset. */
 	if (entry >= profile->totals.used || entry_at(entry)->born != born)
@@ -342,9 +342,9 @@ pgscale_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint
 }
 
 void
-pgscale_profile_reset(void)
+pgscale_sampler_profile_reset(void)
 {
-	pgscale_profile_begin();
+	pgscale_sampler_profile_begin();
 	for (int i = 0; i < profile->nchunks; i++)
 	{
 		memset(profile->chunks[i].entries, 0, sizeof(profile->chunks[i].entries));
@@ -355,7 +355,7 @@ pgscale_profile_reset(void)
 	profile_index_reset(index_of);
 	hand = 0;
 	generation++;
-	pgscale_profile_end();
+	pgscale_sampler_profile_end();
 }
 
 /* The sequence number, once it is even. */
@@ -379,8 +379,8 @@ wait_until_even(void)
 		}
 
 		if (give_up == 0)
-			give_up = pgscale_worker_clock() + READ_LIMIT_NS;
-		else if (pgscale_worker_clock() >= give_up)
+			give_up = pgscale_timer_clock() + READ_LIMIT_NS;
+		else if (pgscale_timer_clock() >= give_up)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("the sampler did not finish a tick within one second"),
@@ -398,7 +398,7 @@ unchanged_since(uint64 sequence)
 }
 
 void
-pgscale_profile_totals(PgscaleProfileTotals *totals)
+pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
 {
 	uint64		sequence;
 
@@ -410,7 +410,7 @@ pgscale_profile_totals(PgscaleProfileTotals *totals)
 }
 
 void
-pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
+pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 {
 	int			capacity = profile->capacity;
 	Chunk	   *copy;
@@ -436,11 +436,11 @@ pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
 	/* What is in use of both parts, without the gaps. */
 	snapshot->entries = palloc_extended(mul_size(Max(1, snapshot->totals.used +
 													 snapshot->totals.others),
-												 sizeof(PgscaleProfileEntry)),
+												 sizeof(PgscaleSamplerProfileEntry)),
 										MCXT_ALLOC_HUGE);
 	for (int i = 0; i < capacity + MAX_OTHERS; i++)
 	{
-		PgscaleProfileEntry *e = &copy[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
+		PgscaleSamplerProfileEntry *e = &copy[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
 
 		if (i >= snapshot->totals.used && i < capacity)
 			continue;
@@ -454,15 +454,15 @@ pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot)
 }
 
 void
-pgscale_profile_restore(const PgscaleProfileTotals *totals,
-						const PgscaleProfileEntry *entries, int nentries)
+pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
+								const PgscaleSamplerProfileEntry *entries, int nentries)
 {
-	pgscale_profile_attach_writer();
-	pgscale_profile_begin();
+	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_profile_begin();
 	for (int i = 0; i < nentries; i++)
 	{
-		PgscaleWaitKey key = entries[i].key;
-		PgscaleProfileEntry *e;
+		PgscaleSamplerWaitKey key = entries[i].key;
+		PgscaleSamplerProfileEntry *e;
 
 		key.wait_event = pgscale_wait_event_durable(key.wait_event);
 		e = entry_to_change(key.kind == PGSCALE_PROC_OTHER ?
@@ -474,7 +474,7 @@ pgscale_profile_restore(const PgscaleProfileTotals *totals,
 	}
 	profile->totals.evictions += totals->evictions;
 	profile->totals.reset_at = Min(totals->reset_at, GetCurrentTimestamp());
-	pgscale_profile_end();
+	pgscale_sampler_profile_end();
 	profile_index_destroy(index_of);
 	index_of = NULL;
 }
@@ -487,22 +487,22 @@ Datum
 pgscale_sampler_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	PgscaleProfileSnapshot snapshot;
+	PgscaleSamplerProfileSnapshot snapshot;
 
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	pgscale_profile_snapshot(&snapshot);
+	pgscale_sampler_profile_snapshot(&snapshot);
 
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
-		PgscaleProfileEntry *e = &snapshot.entries[i];
+		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
 		Datum		values[9] = {0};
 		bool		nulls[9] = {0};
 		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
 
 		CHECK_FOR_INTERRUPTS();
 
-		values[0] = CStringGetTextDatum(other ? "other" : pgscale_type_name(e->key.kind));
+		values[0] = CStringGetTextDatum(other ? "other" : pgscale_sampler_type_name(e->key.kind));
 		values[1] = ObjectIdGetDatum(e->key.datid);
 		nulls[1] = !OidIsValid(e->key.datid);
 		values[2] = ObjectIdGetDatum(e->key.userid);

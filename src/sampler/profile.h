@@ -24,7 +24,7 @@
 #define PGSCALE_PROC_OTHER	((PgscaleProcKind) 0xFF)
 
 /* Hashed and compared as bytes: set the unused ones to 0. */
-typedef struct PgscaleWaitKey
+typedef struct PgscaleSamplerWaitKey
 {
 	int64		queryid;
 	Oid			datid;
@@ -32,18 +32,18 @@ typedef struct PgscaleWaitKey
 	uint32		wait_event;
 	PgscaleProcKind kind;
 	uint8		unused[3];
-} PgscaleWaitKey;
+} PgscaleSamplerWaitKey;
 
-typedef struct PgscaleProfileEntry
+typedef struct PgscaleSamplerProfileEntry
 {
-	PgscaleWaitKey key;
+	PgscaleSamplerWaitKey key;
 	uint64		samples;
 	uint64		ns;				/* the time these samples stand for */
 	uint64		born;			/* no other entry was made with this number */
-} PgscaleProfileEntry;
+} PgscaleSamplerProfileEntry;
 
 /* All that the entries' sums must agree with. */
-typedef struct PgscaleProfileTotals
+typedef struct PgscaleSamplerProfileTotals
 {
 	uint64		samples;
 	uint64		ns;
@@ -51,61 +51,61 @@ typedef struct PgscaleProfileTotals
 	int32		used;			/* ordinary entries */
 	int32		others;			/* entries that collect evicted ones */
 	TimestampTz reset_at;
-} PgscaleProfileTotals;
+} PgscaleSamplerProfileTotals;
 
 /* A consistent copy, as of the end of one tick. */
-typedef struct PgscaleProfileSnapshot
+typedef struct PgscaleSamplerProfileSnapshot
 {
-	PgscaleProfileTotals totals;
+	PgscaleSamplerProfileTotals totals;
 	int			nentries;
-	PgscaleProfileEntry *entries;
-} PgscaleProfileSnapshot;
+	PgscaleSamplerProfileEntry *entries;
+} PgscaleSamplerProfileSnapshot;
 
 /* Shared memory, for entries as the setting has it. */
-extern Size pgscale_profile_size(int capacity);
-extern void pgscale_profile_startup(int capacity);
+extern Size pgscale_sampler_profile_size(int capacity);
+extern void pgscale_sampler_profile_startup(int capacity);
 
 /*
  * The writer's side: one process only.  All changes lie between begin and end.
  */
-extern void pgscale_profile_attach_writer(void);
-extern void pgscale_profile_begin(void);
-extern void pgscale_profile_end(void);
+extern void pgscale_sampler_profile_attach_writer(void);
+extern void pgscale_sampler_profile_begin(void);
+extern void pgscale_sampler_profile_end(void);
 
 /*
  * Adds a sample to the entry of a key, made if need be, and returns its number.
  * hint is where the key was last, or -1.
  */
-extern int	pgscale_profile_add(const PgscaleWaitKey *key, int hint, uint64 ns);
+extern int	pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hint, uint64 ns);
 
 /*
- * Adds a sample to an entry that pgscale_profile_add() returned.  The number
- * holds as long as pgscale_profile_generation() stays the same.
+ * Adds a sample to an entry that pgscale_sampler_profile_add() returned.  The number
+ * holds as long as pgscale_sampler_profile_generation() stays the same.
  */
-extern void pgscale_profile_add_again(int entry, uint64 ns);
-extern uint32 pgscale_profile_generation(void);
+extern void pgscale_sampler_profile_add_again(int entry, uint64 ns);
+extern uint32 pgscale_sampler_profile_generation(void);
 
 /* What tells an entry from those that are in its place before and after it. */
-extern uint64 pgscale_profile_born(int entry);
+extern uint64 pgscale_sampler_profile_born(int entry);
 
 /*
  * Moves a part of an entry to the same key with another query identifier.  Does
  * nothing if that entry was evicted meanwhile.
  */
-extern void pgscale_profile_move(int entry, uint64 born, int64 queryid,
-								 uint64 samples, uint64 ns);
-extern void pgscale_profile_reset(void);
+extern void pgscale_sampler_profile_move(int entry, uint64 born, int64 queryid,
+										 uint64 samples, uint64 ns);
+extern void pgscale_sampler_profile_reset(void);
 
 /* The readers' side: any process, without stopping the writer. */
-extern void pgscale_profile_snapshot(PgscaleProfileSnapshot *snapshot);
-extern void pgscale_profile_totals(PgscaleProfileTotals *totals);
+extern void pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot);
+extern void pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals);
 
 /*
  * Before there is any writer: adds what an earlier server had.  Its profile
  * may have been larger, and its wait events beyond the server's own are
  * known under other numbers now.
  */
-extern void pgscale_profile_restore(const PgscaleProfileTotals *totals,
-									const PgscaleProfileEntry *entries, int nentries);
+extern void pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
+											const PgscaleSamplerProfileEntry *entries, int nentries);
 
 #endif							/* PGSCALE_SAMPLER_PROFILE_H */

@@ -51,19 +51,19 @@ typedef struct StoreHeader
 	uint32		nentries;
 	uint32		ntypes;
 	uint32		unused;
-	PgscaleProfileTotals totals;
+	PgscaleSamplerProfileTotals totals;
 } StoreHeader;
 
 /* What a file holds. */
 typedef struct Store
 {
 	StoreHeader header;
-	PgscaleTypeName types[PGSCALE_PROC_TYPES];
-	PgscaleProfileEntry *entries;
+	PgscaleSamplerTypeName types[PGSCALE_PROC_TYPES];
+	PgscaleSamplerProfileEntry *entries;
 } Store;
 
 static pg_crc32c
-profile_file_checksum(const StoreHeader *header, const PgscaleTypeName * types, const PgscaleProfileEntry *entries)
+profile_file_checksum(const StoreHeader *header, const PgscaleSamplerTypeName * types, const PgscaleSamplerProfileEntry *entries)
 {
 	pg_crc32c	crc;
 
@@ -90,20 +90,20 @@ read_items(FILE *file, void *items, Size size, Size count)
 void
 pgscale_sampler_save(void)
 {
-	PgscaleProfileSnapshot snapshot;
-	const		PgscaleTypeName *types;
+	PgscaleSamplerProfileSnapshot snapshot;
+	const		PgscaleSamplerTypeName *types;
 	StoreHeader header;
 	pg_crc32c	crc;
 	FILE	   *file;
 
-	pgscale_profile_snapshot(&snapshot);
+	pgscale_sampler_profile_snapshot(&snapshot);
 
 	memset(&header, 0, sizeof(header));
 	header.format = STORE_FORMAT;
 	header.catversion = CATALOG_VERSION_NO;
-	header.entry_size = sizeof(PgscaleProfileEntry);
+	header.entry_size = sizeof(PgscaleSamplerProfileEntry);
 	header.nentries = snapshot.nentries;
-	header.ntypes = pgscale_types(&types);
+	header.ntypes = pgscale_sampler_types(&types);
 	header.totals = snapshot.totals;
 	crc = profile_file_checksum(&header, types, snapshot.entries);
 
@@ -111,7 +111,7 @@ pgscale_sampler_save(void)
 	if (file == NULL ||
 		!write_items(file, &header, sizeof(header), 1) ||
 		!write_items(file, types, sizeof(*types), header.ntypes) ||
-		!write_items(file, snapshot.entries, sizeof(PgscaleProfileEntry), header.nentries) ||
+		!write_items(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) ||
 		!write_items(file, &crc, sizeof(crc), 1))
 	{
 		ereport(LOG,
@@ -159,9 +159,9 @@ is_known_kind(PgscaleProcKind kind, uint32 ntypes)
 }
 
 static bool
-entry_is_possible(const PgscaleProfileEntry *entry, uint32 ntypes)
+entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 {
-	const PgscaleWaitKey *key = &entry->key;
+	const PgscaleSamplerWaitKey *key = &entry->key;
 
 	if (!is_known_kind(key->kind, ntypes) || !is_known_event(key->wait_event) ||
 		key->unused[0] != 0 || key->unused[1] != 0 || key->unused[2] != 0)
@@ -186,7 +186,7 @@ static const char *
 check_store(const Store *store)
 {
 	const StoreHeader *header = &store->header;
-	const PgscaleProfileTotals *totals = &header->totals;
+	const PgscaleSamplerProfileTotals *totals = &header->totals;
 	uint64		samples = 0;
 	uint64		ns = 0;
 
@@ -195,7 +195,7 @@ check_store(const Store *store)
 			return "it has a type of process without a name";
 	for (int i = 0; i < header->nentries; i++)
 	{
-		const PgscaleProfileEntry *entry = &store->entries[i];
+		const PgscaleSamplerProfileEntry *entry = &store->entries[i];
 
 		if (!entry_is_possible(entry, header->ntypes))
 			return "it has an entry that cannot be";
@@ -220,20 +220,20 @@ read_store(FILE *file, Store *store)
 	if (fstat(fileno(file), &st) != 0 || !read_items(file, header, sizeof(*header), 1))
 		return "it is too short";
 	if (header->format != STORE_FORMAT ||
-		header->entry_size != sizeof(PgscaleProfileEntry))
+		header->entry_size != sizeof(PgscaleSamplerProfileEntry))
 		return "its format is not this version's";
 	if (header->catversion != CATALOG_VERSION_NO)
 		return "another major version wrote it";
 	if (header->nentries > MAX_ENTRIES || header->ntypes > PGSCALE_PROC_TYPES ||
 		st.st_size != sizeof(*header) + sizeof(crc) +
-		(uint64) header->ntypes * sizeof(PgscaleTypeName) +
-		(uint64) header->nentries * sizeof(PgscaleProfileEntry))
+		(uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
+		(uint64) header->nentries * sizeof(PgscaleSamplerProfileEntry))
 		return "its size is wrong";
 
-	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleProfileEntry),
+	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleSamplerProfileEntry),
 									 MCXT_ALLOC_HUGE);
-	if (!read_items(file, store->types, sizeof(PgscaleTypeName), header->ntypes) ||
-		!read_items(file, store->entries, sizeof(PgscaleProfileEntry), header->nentries) ||
+	if (!read_items(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
+		!read_items(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
 		!read_items(file, &crc, sizeof(crc), 1))
 		return "it could not be read";
 	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
@@ -248,7 +248,7 @@ kind_of_type(const char *name)
 	for (const char *c = name; *c; c++)
 		if (*c < ' ' || *c > '~')
 			return (PgscaleProcKind) B_BG_WORKER;
-	return pgscale_type_kind(name);
+	return pgscale_sampler_type_kind(name);
 }
 
 static void
@@ -266,7 +266,7 @@ profile_file_restore(Store *store)
 		if (type >= 0 && type < store->header.ntypes)
 			*kind = kinds[type];
 	}
-	pgscale_profile_restore(&store->header.totals, store->entries, store->header.nentries);
+	pgscale_sampler_profile_restore(&store->header.totals, store->entries, store->header.nentries);
 }
 
 /* The file, if it is one: opening a pipe would never end. */

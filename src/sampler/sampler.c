@@ -206,12 +206,12 @@ sampler_shmem_request(void)
 
 	size = add_size(size, sizeof(SamplerControl));
 	size = add_size(size, pgscale_sampler_stats_size());
-	size = add_size(size, pgscale_profile_size(sampler_profile_size));
-	size = add_size(size, pgscale_history_size(sampler_history_size));
-	size = add_size(size, pgscale_timeline_size(sampler_timeline_size));
-	size = add_size(size, pgscale_types_size());
+	size = add_size(size, pgscale_sampler_profile_size(sampler_profile_size));
+	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
+	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_sampler_types_size());
 	if (sampler_nested)
-		size = add_size(size, pgscale_nested_size());
+		size = add_size(size, pgscale_sampler_nested_size());
 	RequestAddinShmemSpace(size);
 }
 
@@ -238,12 +238,12 @@ sampler_shmem_startup(void)
 		ConditionVariableInit(&control->reset_done);
 	}
 	stats = pgscale_sampler_stats_startup();
-	pgscale_profile_startup(sampler_profile_size);
-	pgscale_history_startup(sampler_history_size);
-	pgscale_timeline_startup(sampler_timeline_size);
-	pgscale_types_startup();
+	pgscale_sampler_profile_startup(sampler_profile_size);
+	pgscale_sampler_history_startup(sampler_history_size);
+	pgscale_sampler_timeline_startup(sampler_timeline_size);
+	pgscale_sampler_types_startup();
 	if (sampler_nested)
-		pgscale_nested_startup();
+		pgscale_sampler_nested_startup();
 
 	if (!found && !IsUnderPostmaster)
 	{
@@ -259,7 +259,7 @@ sampler_register_workers(void)
 	EnableQueryId();
 
 	if (sampler_nested)
-		pgscale_nested_install();
+		pgscale_sampler_nested_install();
 	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main", 0);
 }
 
@@ -270,7 +270,7 @@ sampler_register_workers(void)
 static void
 sampler_park(SlotState *state, int entry, int64 ns)
 {
-	uint64		born = pgscale_profile_born(entry);
+	uint64		born = pgscale_sampler_profile_born(entry);
 	int			i;
 
 	if (state->parked_activity != state->proc.activity_start)
@@ -299,9 +299,9 @@ sampler_unpark(SlotState *state)
 {
 	if (state->parked_activity == state->proc.activity_start)
 		for (int i = 0; i < state->nparked; i++)
-			pgscale_profile_move(state->parked[i].entry, state->parked[i].born,
-								 state->proc.queryid,
-								 state->parked[i].samples, state->parked[i].ns);
+			pgscale_sampler_profile_move(state->parked[i].entry, state->parked[i].born,
+										 state->proc.queryid,
+										 state->parked[i].samples, state->parked[i].ns);
 	state->nparked = 0;
 }
 
@@ -315,7 +315,7 @@ sampler_kind_of(SlotState *state)
 		return proc->kind;
 	if (state->typed_pid != proc->pid)
 	{
-		if (!pgscale_type_of_worker(proc->pid, &state->type))
+		if (!pgscale_sampler_type_of_worker(proc->pid, &state->type))
 			return proc->kind;
 		state->typed_pid = proc->pid;
 	}
@@ -328,7 +328,7 @@ sample_slot(int slot, int64 ns)
 {
 	SlotState  *state = &slot_states[slot];
 	PgscaleProc *proc = &state->proc;
-	PgscaleWaitKey key = {0};
+	PgscaleSamplerWaitKey key = {0};
 	bool		changed;
 	bool		idle;
 
@@ -352,30 +352,30 @@ sample_slot(int slot, int64 ns)
 	key.queryid = pgscale_proc_running_queryid(proc);
 	if (sampler_nested && key.queryid != 0)
 	{
-		int64		nested = pgscale_nested_queryid(slot, proc);
+		int64		nested = pgscale_sampler_nested_queryid(slot, proc);
 
 		if (nested != 0)
 			key.queryid = nested;
 	}
 
-	state->entry = pgscale_profile_add(&key, state->entry, ns);
+	state->entry = pgscale_sampler_profile_add(&key, state->entry, ns);
 	if (proc->running && proc->queryid == 0)
 		sampler_park(state, state->entry, ns);
 
 	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
 	if (!idle || sampler_history_idle)
-		pgscale_history_add(proc, key.kind, key.queryid);
+		pgscale_sampler_history_add(proc, key.kind, key.queryid);
 	if (!idle && proc->session)
-		pgscale_timeline_add(proc->wait_event);
+		pgscale_sampler_timeline_add(proc->wait_event);
 	if (proc->session)
-		pgscale_observe_sample(proc, idle, ns);
+		pgscale_sampler_observe_sample(proc, idle, ns);
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
 		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
 	{
 		quiet_slots[slot].entry = state->entry;
-		quiet_slots[slot].generation = pgscale_profile_generation();
+		quiet_slots[slot].generation = pgscale_sampler_profile_generation();
 	}
 	return true;
 }
@@ -388,13 +388,13 @@ sample_quiet_slot(int slot, int64 ns)
 
 	if (quiet->entry < 0)
 		return false;
-	if (quiet->generation != pgscale_profile_generation() ||
+	if (quiet->generation != pgscale_sampler_profile_generation() ||
 		!pgscale_proc_same(&quiet->mark))
 	{
 		quiet->entry = -1;
 		return false;
 	}
-	pgscale_profile_add_again(quiet->entry, ns);
+	pgscale_sampler_profile_add_again(quiet->entry, ns);
 	return true;
 }
 
@@ -450,24 +450,24 @@ sample_new_slots(int64 ns)
 static void
 sampler_tick(int64 due, int64 missed)
 {
-	int64		now = pgscale_worker_clock();
+	int64		now = pgscale_timer_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
 
 	last_tick = now;
 
-	pgscale_profile_begin();
-	pgscale_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
-	pgscale_timeline_begin(wall, ns);
+	pgscale_sampler_profile_begin();
+	pgscale_sampler_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
+	pgscale_sampler_timeline_begin(wall, ns);
 	sample_live_slots(ns);
 	sample_new_slots(ns);
-	pgscale_timeline_end();
-	pgscale_history_end();
-	pgscale_profile_end();
+	pgscale_sampler_timeline_end();
+	pgscale_sampler_history_end();
+	pgscale_sampler_profile_end();
 
 	stats->last_tick_ns = now;
-	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_worker_clock() - now);
-	pgscale_observe_tick(wall, ns);
+	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
+	pgscale_sampler_observe_tick(wall, ns);
 }
 
 /* Once a second is enough for a figure that needs a system call. */
@@ -479,7 +479,7 @@ account_cpu(void)
 	if (last_tick - accounted < NS_PER_S)
 		return;
 	accounted = last_tick;
-	stats->cpu_ns = cpu_base + pgscale_worker_cpu_time();
+	stats->cpu_ns = cpu_base + pgscale_timer_cpu_time();
 }
 
 static void
@@ -496,9 +496,9 @@ sampler_apply_settings(void)
 	/* Time that was not observed is not to be counted. */
 	if (stats->period_ns == 0)
 	{
-		last_tick = pgscale_worker_clock();
+		last_tick = pgscale_timer_clock();
 		stats->on_since_ns = stats->last_tick_ns = last_tick;
-		pgscale_observe_begin();
+		pgscale_sampler_observe_begin();
 	}
 	pgscale_timer_set(&timer, period);
 	stats->period_ns = period;
@@ -512,14 +512,14 @@ serve_resets(void)
 	if (requested == pg_atomic_read_u64(&control->resets_done))
 		return;
 
-	pgscale_profile_reset();
+	pgscale_sampler_profile_reset();
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		slot_states[slot].nparked = 0;
-	pgscale_history_reset();
-	pgscale_timeline_reset();
+	pgscale_sampler_history_reset();
+	pgscale_sampler_timeline_reset();
 	pgscale_sampler_stats_reset();
-	cpu_base = -pgscale_worker_cpu_time();
-	last_tick = pgscale_worker_clock();
+	cpu_base = -pgscale_timer_cpu_time();
+	last_tick = pgscale_timer_clock();
 
 	pg_atomic_write_u64(&control->resets_done, requested);
 	ConditionVariableBroadcast(&control->reset_done);
@@ -548,9 +548,9 @@ pgscale_sampler_main(Datum arg)
 	forget_quiet_slots();
 	live_slots = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(int));
 	is_live = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(bool));
-	cpu_base = stats->cpu_ns - pgscale_worker_cpu_time();
+	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
-	pgscale_profile_attach_writer();
+	pgscale_sampler_profile_attach_writer();
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
 	stats->period_ns = 0;

@@ -26,80 +26,80 @@ extern const PgscaleModule pgscale_query_waits_module;
 
 /* worker_types.c: what kind of background worker a process is, as a number */
 
-typedef char PgscaleTypeName[BGW_MAXLEN];
+typedef char PgscaleSamplerTypeName[BGW_MAXLEN];
 
-extern Size pgscale_types_size(void);
-extern void pgscale_types_startup(void);
+extern Size pgscale_sampler_types_size(void);
+extern void pgscale_sampler_types_startup(void);
 
 /*
  * The kind of the background workers of a type.  In the sampler, or before there
  * is one.  The server's own kind for all of them, if there are too many types.
  */
-extern PgscaleProcKind pgscale_type_kind(const char *name);
+extern PgscaleProcKind pgscale_sampler_type_kind(const char *name);
 
 /*
  * The kind of a running background worker, by its pid.  Returns false if that
  * cannot be told at this moment.  In the sampler.
  */
-extern bool pgscale_type_of_worker(int pid, PgscaleProcKind *kind);
+extern bool pgscale_sampler_type_of_worker(int pid, PgscaleProcKind *kind);
 
 /* How any kind is called, as in pg_stat_activity.backend_type. */
-extern const char *pgscale_type_name(PgscaleProcKind kind);
+extern const char *pgscale_sampler_type_name(PgscaleProcKind kind);
 
 /* The types that are known: kinds PGSCALE_PROC_FIRST_TYPE and on. */
-extern int	pgscale_types(const PgscaleTypeName * *names);
+extern int	pgscale_sampler_types(const PgscaleSamplerTypeName * *names);
 
 /* history.c: the latest samples one by one, in a ring */
 
-extern Size pgscale_history_size(int capacity);
-extern void pgscale_history_startup(int capacity);
+extern Size pgscale_sampler_history_size(int capacity);
+extern void pgscale_sampler_history_startup(int capacity);
 
 /*
  * The writer's side: one process only.  The samples of a tick lie between
  * begin and end; max_samples bounds how many they will be.
  */
-extern void pgscale_history_begin(TimestampTz sampled_at, int max_samples);
-extern void pgscale_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid);
-extern void pgscale_history_end(void);
-extern void pgscale_history_reset(void);
+extern void pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples);
+extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid);
+extern void pgscale_sampler_history_end(void);
+extern void pgscale_sampler_history_reset(void);
 
 /* timeline.c: average active sessions second by second, by wait class */
 
-extern Size pgscale_timeline_size(int seconds);
-extern void pgscale_timeline_startup(int seconds);
+extern Size pgscale_sampler_timeline_size(int seconds);
+extern void pgscale_sampler_timeline_startup(int seconds);
 
 /*
  * The writer's side: one process only.  A tick's waits lie between begin,
  * which tells the time the tick stands for, and end.
  */
-extern void pgscale_timeline_begin(TimestampTz now, uint64 ns);
-extern void pgscale_timeline_add(uint32 wait_event);
-extern void pgscale_timeline_end(void);
-extern void pgscale_timeline_reset(void);
+extern void pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns);
+extern void pgscale_sampler_timeline_add(uint32 wait_event);
+extern void pgscale_sampler_timeline_end(void);
+extern void pgscale_sampler_timeline_reset(void);
 
 /* nested_queries.c: which nested statement a backend executes */
 
-extern Size pgscale_nested_size(void);
-extern void pgscale_nested_startup(void);
+extern Size pgscale_sampler_nested_size(void);
+extern void pgscale_sampler_nested_startup(void);
 
 /* Puts the hooks in; without this they do not exist. */
-extern void pgscale_nested_install(void);
+extern void pgscale_sampler_nested_install(void);
 
 /* The statement's identifier, or 0 if it is not in a nested one. */
-extern int64 pgscale_nested_queryid(int slot, const PgscaleProc *proc);
+extern int64 pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc);
 
 /*
  * observers.c: what other features are told once a second of what the sampler sees.
  */
 
 /* In the sampler: first, and when it has not looked for a while. */
-extern void pgscale_observe_begin(void);
+extern void pgscale_sampler_observe_begin(void);
 
 /* A sample of a session; a quiet one's need not be shown again. */
-extern void pgscale_observe_sample(const PgscaleProc *proc, bool idle, int64 ns);
+extern void pgscale_sampler_observe_sample(const PgscaleProc *proc, bool idle, int64 ns);
 
 /* The end of a tick that stands for so long: tells the others when a second is over. */
-extern void pgscale_observe_tick(TimestampTz wall, int64 ns);
+extern void pgscale_sampler_observe_tick(TimestampTz wall, int64 ns);
 
 /* profile_file.c: keeps the wait profile over a restart of the server */
 

@@ -141,7 +141,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 {
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
-	PgscaleProfileTotals totals;
+	PgscaleSamplerProfileTotals totals;
 	Datum		values[20] = {0};
 	bool		nulls[20] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
@@ -152,7 +152,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	read_stats(&s);
-	pgscale_profile_totals(&totals);
+	pgscale_sampler_profile_totals(&totals);
 	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
 		classes[c] = Int64GetDatum((int64) s.lateness[c]);
 

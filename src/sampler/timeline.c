@@ -68,22 +68,22 @@ static uint64 tick_class_ns[NCLASSES];
 PG_FUNCTION_INFO_V1(pgscale_sampler_timeline);
 
 Size
-pgscale_timeline_size(int seconds)
+pgscale_sampler_timeline_size(int seconds)
 {
 	return add_size(offsetof(Timeline, seconds), mul_size(seconds, sizeof(Second)));
 }
 
 void
-pgscale_timeline_startup(int seconds)
+pgscale_sampler_timeline_startup(int seconds)
 {
 	bool		found;
 
 	timeline = ShmemInitStruct("pgscale sampler timeline",
-							   pgscale_timeline_size(seconds), &found);
+							   pgscale_sampler_timeline_size(seconds), &found);
 	if (found)
 		return;
 
-	memset(timeline, 0, pgscale_timeline_size(seconds));
+	memset(timeline, 0, pgscale_sampler_timeline_size(seconds));
 	timeline->size = seconds;
 	for (int64 i = 0; i < seconds; i++)
 		pg_atomic_init_u32(&timeline->seconds[i].changecount, 0);
@@ -124,7 +124,7 @@ timeline_clear(Second *s)
 }
 
 void
-pgscale_timeline_begin(TimestampTz now, uint64 ns)
+pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 {
 	tick_at = now;
 	tick_ns = ns;
@@ -132,13 +132,13 @@ pgscale_timeline_begin(TimestampTz now, uint64 ns)
 }
 
 void
-pgscale_timeline_add(uint32 wait_event)
+pgscale_sampler_timeline_add(uint32 wait_event)
 {
 	tick_class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += tick_ns;
 }
 
 void
-pgscale_timeline_end(void)
+pgscale_sampler_timeline_end(void)
 {
 	int64		second = tick_at / USECS_PER_SEC;
 	Second	   *s = place_of(second);
@@ -156,7 +156,7 @@ pgscale_timeline_end(void)
 }
 
 void
-pgscale_timeline_reset(void)
+pgscale_sampler_timeline_reset(void)
 {
 	for (int64 i = 0; i < timeline->size; i++)
 	{

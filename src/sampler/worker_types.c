@@ -32,7 +32,7 @@
 typedef struct Types
 {
 	pg_atomic_uint32 used;		/* of the names; grows only */
-	PgscaleTypeName names[PGSCALE_PROC_TYPES];
+	PgscaleSamplerTypeName names[PGSCALE_PROC_TYPES];
 } Types;
 
 static Types *types = NULL;
@@ -41,17 +41,17 @@ StaticAssertDecl(BACKEND_NUM_TYPES <= PGSCALE_PROC_FIRST_TYPE,
 				 "the server's kinds of process must not reach pgscale's");
 
 Size
-pgscale_types_size(void)
+pgscale_sampler_types_size(void)
 {
 	return sizeof(Types);
 }
 
 void
-pgscale_types_startup(void)
+pgscale_sampler_types_startup(void)
 {
 	bool		found;
 
-	types = ShmemInitStruct("pgscale sampler types", pgscale_types_size(), &found);
+	types = ShmemInitStruct("pgscale sampler types", pgscale_sampler_types_size(), &found);
 	if (found)
 		return;
 
@@ -60,7 +60,7 @@ pgscale_types_startup(void)
 }
 
 PgscaleProcKind
-pgscale_type_kind(const char *name)
+pgscale_sampler_type_kind(const char *name)
 {
 	uint32		used = pg_atomic_read_u32(&types->used);
 
@@ -77,7 +77,7 @@ pgscale_type_kind(const char *name)
 }
 
 bool
-pgscale_type_of_worker(int pid, PgscaleProcKind *kind)
+pgscale_sampler_type_of_worker(int pid, PgscaleProcKind *kind)
 {
 	const char *name;
 
@@ -87,12 +87,12 @@ pgscale_type_of_worker(int pid, PgscaleProcKind *kind)
 	name = GetBackgroundWorkerTypeByPid(pid);
 	LWLockRelease(BackgroundWorkerLock);
 
-	*kind = name ? pgscale_type_kind(name) : (PgscaleProcKind) B_BG_WORKER;
+	*kind = name ? pgscale_sampler_type_kind(name) : (PgscaleProcKind) B_BG_WORKER;
 	return name != NULL;
 }
 
 const char *
-pgscale_type_name(PgscaleProcKind kind)
+pgscale_sampler_type_name(PgscaleProcKind kind)
 {
 	int			number = kind - PGSCALE_PROC_FIRST_TYPE;
 	uint32		used;
@@ -106,7 +106,7 @@ pgscale_type_name(PgscaleProcKind kind)
 }
 
 int
-pgscale_types(const PgscaleTypeName * *names)
+pgscale_sampler_types(const PgscaleSamplerTypeName * *names)
 {
 	uint32		used = pg_atomic_read_u32(&types->used);
 

@@ -208,7 +208,7 @@ scalability_observe(const PgscaleObservation *observation)
 {
 	int64		transactions;
 
-	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_worker_clock());
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
 	if (!scalability)
 	{
 		bucket.begun = false;
@@ -266,7 +266,7 @@ read_figures(Figures *figures)
 
 /* The classes as measurements; returns how many. */
 static int
-scalability_measurements(const Figures *figures, PgscaleUslPoint *points, double *seconds)
+scalability_measurements(const Figures *figures, PgscaleScalabilityUslPoint *points, double *seconds)
 {
 	int			count = 0;
 
@@ -292,10 +292,10 @@ pgscale_scalability(PG_FUNCTION_ARGS)
 {
 	TupleDesc	desc;
 	Figures		figures;
-	PgscaleUslPoint points[CLASSES];
+	PgscaleScalabilityUslPoint points[CLASSES];
 	double		seconds[CLASSES];
 	int			count;
-	PgscaleUsl	usl = {0};
+	PgscaleScalabilityUsl usl = {0};
 	Datum		values[COLUMNS] = {0};
 	bool		nulls[COLUMNS] = {0};
 	int			i = PGSCALE_USL_COLUMNS;
@@ -307,10 +307,10 @@ pgscale_scalability(PG_FUNCTION_ARGS)
 	read_figures(&figures);
 	count = scalability_measurements(&figures, points, seconds);
 	if (count > 0)
-		pgscale_usl_fit(&usl, points, count);
+		pgscale_scalability_usl_fit(&usl, points, count);
 	else
 		strlcpy(usl.status, "insufficient range: nothing has been measured yet", sizeof(usl.status));
-	pgscale_usl_row(&usl, values, nulls);
+	pgscale_scalability_usl_row(&usl, values, nulls);
 	nulls[i] = nulls[i + 1] = nulls[i + 2] = (figures.bucket_at == 0);
 	values[i++] = Float8GetDatum(figures.sessions);
 	values[i++] = Float8GetDatum(figures.transactions_per_s);
@@ -329,7 +329,7 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Figures		figures;
-	PgscaleUslPoint points[CLASSES];
+	PgscaleScalabilityUslPoint points[CLASSES];
 	double		seconds[CLASSES];
 	int			count;
 

@@ -22,6 +22,6 @@ extern const PgscaleModule pgscale_scalability_module;
 /* The columns of the type usl. */
 #define PGSCALE_USL_COLUMNS		14
 
-extern void pgscale_usl_row(const PgscaleUsl *usl, Datum *values, bool *nulls);
+extern void pgscale_scalability_usl_row(const PgscaleScalabilityUsl *usl, Datum *values, bool *nulls);
 
 #endif							/* PGSCALE_SCALABILITY_H */

@@ -202,7 +202,7 @@ usl_best(const Sums *sums)
 }
 
 double
-pgscale_usl_throughput(double lambda, double sigma, double kappa, double n)
+pgscale_scalability_usl_throughput(double lambda, double sigma, double kappa, double n)
 {
 	double		above = Max(n - 1, 0);
 
@@ -275,8 +275,8 @@ compare_double(const void *a, const void *b)
 static int
 compare_points(const void *a, const void *b)
 {
-	const PgscaleUslPoint *p = a;
-	const PgscaleUslPoint *q = b;
+	const PgscaleScalabilityUslPoint *p = a;
+	const PgscaleScalabilityUslPoint *q = b;
 	int			order = compare_double(&p->n, &q->n);
 
 	if (order == 0)
@@ -285,7 +285,7 @@ compare_points(const void *a, const void *b)
 }
 
 static void
-set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, double max_x)
+set_intervals(PgscaleScalabilityUsl *usl, const PgscaleScalabilityUslPoint *points, int npoints, double max_x)
 {
 	double	   *peaks_n = palloc(sizeof(double) * REPLICATES);
 	double	   *peaks_x = palloc(sizeof(double) * REPLICATES);
@@ -296,8 +296,8 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 
 	for (int i = 0; i < npoints; i++)
 	{
-		double		residual = log(points[i].x / pgscale_usl_throughput(usl->lambda, usl->sigma,
-																		usl->kappa, points[i].n));
+		double		residual = log(points[i].x / pgscale_scalability_usl_throughput(usl->lambda, usl->sigma,
+																					usl->kappa, points[i].n));
 
 		error += points[i].weight * residual * residual;
 		weights += points[i].weight;
@@ -318,7 +318,7 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < npoints; i++)
 		{
-			double		x = pgscale_usl_throughput(usl->lambda, usl->sigma, usl->kappa, points[i].n);
+			double		x = pgscale_scalability_usl_throughput(usl->lambda, usl->sigma, usl->kappa, points[i].n);
 
 			x *= exp(size / sqrt(points[i].weight) * usl_normal(&random));
 			usl_add(&sums, points[i].n / usl->max_n, x / max_x, points[i].weight, usl->max_n);
@@ -328,7 +328,7 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 
 		/* Errors so large that no figures are left leave everything possible. */
 		peaks_n[r] = solution.c[0] > 0 ? usl_peak(sigma, kappa) : r % 2 ? 1 : INFINITY;
-		peaks_x[r] = solution.c[0] > 0 ? pgscale_usl_throughput(lambda, sigma, kappa, peaks_n[r])
+		peaks_x[r] = solution.c[0] > 0 ? pgscale_scalability_usl_throughput(lambda, sigma, kappa, peaks_n[r])
 			: r % 2 ? 0 : INFINITY;
 	}
 	qsort(peaks_n, REPLICATES, sizeof(double), compare_double);
@@ -342,7 +342,7 @@ set_intervals(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints, doubl
 }
 
 static void
-set_r2(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints)
+set_r2(PgscaleScalabilityUsl *usl, const PgscaleScalabilityUslPoint *points, int npoints)
 {
 	double		weight = 0;
 	double		mean = 0;
@@ -358,8 +358,8 @@ set_r2(PgscaleUsl *usl, const PgscaleUslPoint *points, int npoints)
 	{
 		/* in units of the mean, which cannot overflow as easily */
 		double		off = points[i].x / mean - 1;
-		double		error = (points[i].x - pgscale_usl_throughput(usl->lambda, usl->sigma, usl->kappa,
-																  points[i].n)) / mean;
+		double		error = (points[i].x - pgscale_scalability_usl_throughput(usl->lambda, usl->sigma, usl->kappa,
+																			  points[i].n)) / mean;
 
 		total += points[i].weight * off * off;
 		left += points[i].weight * error * error;
@@ -380,7 +380,7 @@ usl_figure(char *buffer, double number)
  * that are all about the same, r2 tells nothing.
  */
 static bool
-is_scattered(const PgscaleUsl *usl)
+is_scattered(const PgscaleScalabilityUsl *usl)
 {
 	if (isnan(usl->r2) || usl->scatter < MIN_SCATTER)
 		return false;
@@ -389,7 +389,7 @@ is_scattered(const PgscaleUsl *usl)
 
 /* What the fit says, or why it cannot say it. */
 static void
-usl_judge(PgscaleUsl *usl)
+usl_judge(PgscaleScalabilityUsl *usl)
 {
 	bool		measured = usl->peak_n_high <= usl->max_n;
 	bool		levels = usl->sigma * usl->max_n >=
@@ -448,7 +448,7 @@ usl_judge(PgscaleUsl *usl)
 }
 
 void
-pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints)
+pgscale_scalability_usl_fit(PgscaleScalabilityUsl *usl, PgscaleScalabilityUslPoint *points, int npoints)
 {
 	Sums		sums = {0};
 	Solution	solution;
@@ -456,7 +456,7 @@ pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints)
 	double		last = 0;
 	int			different = 0;
 
-	qsort(points, npoints, sizeof(PgscaleUslPoint), compare_points);
+	qsort(points, npoints, sizeof(PgscaleScalabilityUslPoint), compare_points);
 	memset(usl, 0, sizeof(*usl));
 	usl->points = npoints;
 	usl->min_n = points[0].n;
@@ -486,7 +486,7 @@ pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints)
 	solution = usl_best(&sums);
 	usl_parameters(&solution, usl->max_n, max_x, &usl->lambda, &usl->sigma, &usl->kappa);
 	usl->peak_n = usl_peak(usl->sigma, usl->kappa);
-	usl->peak_x = pgscale_usl_throughput(usl->lambda, usl->sigma, usl->kappa, usl->peak_n);
+	usl->peak_x = pgscale_scalability_usl_throughput(usl->lambda, usl->sigma, usl->kappa, usl->peak_n);
 	if (!(solution.c[0] > 0) || isinf(usl->lambda) || isnan(usl->peak_n))
 	{
 		strlcpy(usl->status, "insufficient range: the throughput of one session cannot be told",

@@ -12,15 +12,15 @@
 
 #include "postgres.h"
 
-typedef struct PgscaleUslPoint
+typedef struct PgscaleScalabilityUslPoint
 {
 	double		n;				/* concurrency; as x and weight, above 0 */
 	double		x;				/* throughput */
 	double		weight;			/* 1 over the variance of log x, up to a
 								 * factor that is the same for all */
-} PgscaleUslPoint;
+} PgscaleScalabilityUslPoint;
 
-typedef struct PgscaleUsl
+typedef struct PgscaleScalabilityUsl
 {
 	char		status[160];	/* begins with "ok", "no peak", "noisy" or
 								 * "insufficient range" */
@@ -41,15 +41,15 @@ typedef struct PgscaleUsl
 	int			points;
 	double		min_n;
 	double		max_n;
-} PgscaleUsl;
+} PgscaleScalabilityUsl;
 
 /*
  * Fits the law to at least one point; sorts them.  The same points give the
  * same result, in whatever order.
  */
-extern void pgscale_usl_fit(PgscaleUsl *usl, PgscaleUslPoint *points, int npoints);
+extern void pgscale_scalability_usl_fit(PgscaleScalabilityUsl *usl, PgscaleScalabilityUslPoint *points, int npoints);
 
 /* The law's throughput at this concurrency. */
-extern double pgscale_usl_throughput(double lambda, double sigma, double kappa, double n);
+extern double pgscale_scalability_usl_throughput(double lambda, double sigma, double kappa, double n);
 
 #endif							/* PGSCALE_SCALABILITY_USL_FIT_H */

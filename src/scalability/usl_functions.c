@@ -54,7 +54,7 @@ PG_FUNCTION_INFO_V1(pgscale_usl_fit_arrays);
 PG_FUNCTION_INFO_V1(pgscale_usl_predict);
 
 void
-pgscale_usl_row(const PgscaleUsl *usl, Datum *values, bool *nulls)
+pgscale_scalability_usl_row(const PgscaleScalabilityUsl *usl, Datum *values, bool *nulls)
 {
 	int			i = 0;
 
@@ -127,8 +127,8 @@ make_points(MemoryContext context)
 static Datum
 usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 {
-	PgscaleUslPoint *weighted = palloc(sizeof(PgscaleUslPoint) * points->count);
-	PgscaleUsl	usl;
+	PgscaleScalabilityUslPoint *weighted = palloc(sizeof(PgscaleScalabilityUslPoint) * points->count);
+	PgscaleScalabilityUsl usl;
 	TupleDesc	desc;
 	Datum		values[PGSCALE_USL_COLUMNS] = {0};
 	bool		nulls[PGSCALE_USL_COLUMNS] = {0};
@@ -141,8 +141,8 @@ usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 		weighted[i].x = points->pairs[i].x;
 		weighted[i].weight = 1;
 	}
-	pgscale_usl_fit(&usl, weighted, points->count);
-	pgscale_usl_row(&usl, values, nulls);
+	pgscale_scalability_usl_fit(&usl, weighted, points->count);
+	pgscale_scalability_usl_row(&usl, values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
@@ -301,5 +301,5 @@ pgscale_usl_predict(PG_FUNCTION_ARGS)
 			PG_RETURN_NULL();
 		parameters[i] = DatumGetFloat8(value);
 	}
-	PG_RETURN_FLOAT8(pgscale_usl_throughput(parameters[0], parameters[1], parameters[2], n));
+	PG_RETURN_FLOAT8(pgscale_scalability_usl_throughput(parameters[0], parameters[1], parameters[2], n));
 }

@@ -53,7 +53,7 @@
 #define ENOUGH_RUNS		200
 
 static void
-sweeper_decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSweeperReason reason, double number,
+sweeper_decide(PgscaleSweeperDecision *decision, PgscaleSweeperState state, PgscaleSweeperReason reason, double number,
 			   int64 now_ns)
 {
 	if (decision->state != state)
@@ -64,7 +64,7 @@ sweeper_decide(PgscaleDecision *decision, PgscaleSweeperState state, PgscaleSwee
 }
 
 static void
-sweeper_watch(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
 	if (now_ns - decision->since_ns < decision->rest_ns)
 		return;
@@ -73,7 +73,7 @@ sweeper_watch(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 }
 
 static void
-sweeper_work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
+sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
 	double		write_us = e->written ? e->write_ns / 1e3 / e->written : 0;
 	double		run_pages = e->runs ? (double) e->written / e->runs : 0;
@@ -108,7 +108,7 @@ sweeper_work(PgscaleDecision *decision, const PgscaleEvidence *e, int64 now_ns)
 }
 
 bool
-pgscale_sweeper_decide(PgscaleDecision *decision, const PgscaleEvidence *evidence, int64 now_ns)
+pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *evidence, int64 now_ns)
 {
 	bool		working = decision->state == PGSCALE_SWEEPER_WORKING;
 

@@ -15,7 +15,7 @@
 #include "sweeper/shared_state.h"
 
 /* What was seen since the evidence was last taken for a decision. */
-typedef struct PgscaleEvidence
+typedef struct PgscaleSweeperEvidence
 {
 	int64		ns;				/* how long it was gathered */
 	double		waiting;		/* sessions that wait to write a page, mean */
@@ -25,22 +25,22 @@ typedef struct PgscaleEvidence
 	uint64		runs;
 	uint64		write_ns;
 	uint64		starved;		/* ticks that found nothing ready */
-} PgscaleEvidence;
+} PgscaleSweeperEvidence;
 
-typedef struct PgscaleDecision
+typedef struct PgscaleSweeperDecision
 {
 	PgscaleSweeperState state;	/* WATCHING or WORKING */
 	PgscaleSweeperReason reason;
 	double		number;			/* that belongs to the reason */
 	int64		since_ns;
 	int64		rest_ns;		/* how long to rest at least */
-} PgscaleDecision;
+} PgscaleSweeperDecision;
 
 /*
  * Returns whether the evidence was enough to judge, and hence is used up; the
  * decision may be as before.  now_ns is of a monotonic clock.
  */
-extern bool pgscale_sweeper_decide(PgscaleDecision *decision, const PgscaleEvidence *evidence,
+extern bool pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *evidence,
 								   int64 now_ns);
 
 /* In words. */

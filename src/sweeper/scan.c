@@ -95,7 +95,7 @@
 #define AHEAD_PART		16
 #define AHEAD_TICKS		25
 
-static const PgscalePolicy *const policy = &pgscale_policy_clock;
+static const PgscaleSweeperPolicy *const policy = &pgscale_sweeper_policy_clock;
 
 static int	hand = 0;
 static bool refilling = false;
@@ -117,7 +117,7 @@ static bool ahead_idle = false;
 static int	ahead_ticks = 0;
 
 static PgscalePage *victims = NULL;
-static PgscaleRun *runs = NULL;
+static PgscaleSweeperRun *runs = NULL;
 static int	nvictims = 0;
 
 void
@@ -125,23 +125,23 @@ pgscale_sweeper_scan_init(void)
 {
 	hand_seen = pgscale_buffers_hand();
 	victims = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscalePage));
-	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleRun));
+	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleSweeperRun));
 }
 
 /* Has it looked at enough buffers, n being how many? */
 static bool
 long_enough(int n)
 {
-	return n >= SCAN_MAX || (n % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_worker_clock() > give_up_ns);
+	return n >= SCAN_MAX || (n % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_timer_clock() > give_up_ns);
 }
 
 static void
 sweeper_push(PgscaleSweeperShare *share, int buf, const PgscalePage *page)
 {
-	PgscaleSupplied *top = &share->stack[share->stack_used];
+	PgscaleSweeperSupplied *top = &share->stack[share->stack_used];
 
 	top->buf = buf;
-	top->page_hash = pgscale_page_hash(page);
+	top->page_hash = pgscale_buffer_page_hash(page);
 	share->stack_used++;
 }
 
@@ -151,14 +151,14 @@ pop_taken(PgscaleSweeperShare *share)
 {
 	for (int n = 0; share->stack_used > 0 && !long_enough(n); n++)
 	{
-		PgscaleSupplied *top = &share->stack[share->stack_used - 1];
+		PgscaleSweeperSupplied *top = &share->stack[share->stack_used - 1];
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_buffer_listed(top->buf))
 			break;
 
-		if (pgscale_buffer_read(top->buf, &look, &page) && pgscale_page_hash(&page) == top->page_hash)
+		if (pgscale_buffer_read(top->buf, &look, &page) && pgscale_buffer_page_hash(&page) == top->page_hash)
 			share->counts.reused++;
 		else
 		{
@@ -220,7 +220,7 @@ sweeper_shield(PgscaleSweeperShare *share)
 
 /* The next page that a writer has cleaned, if any. */
 static bool
-take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSwept *swept)
+take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept)
 {
 	bool		lost = false;
 	bool		taken = pgscale_sweeper_take_written(writer, swept, &lost);
@@ -233,7 +233,7 @@ take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSw
 static void
 take_back(PgscaleSweeperShare *share)
 {
-	PgscaleSwept swept;
+	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 	{
@@ -257,7 +257,7 @@ take_back(PgscaleSweeperShare *share)
 static bool
 writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
 {
-	const PgscaleWriteCounts write = pgscale_sweeper_write_counts(share);
+	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(share);
 	const uint64 done = write.written + write.skipped_pinned + write.skipped_locked + write.skipped_wal + write.skipped_changed;
 
 	if (pending == 0 || done != done_before)
@@ -277,13 +277,13 @@ sweeper_gather(PgscaleSweeperShare *share, const PgscalePage *page)
 static void
 hand_to_writers(PgscaleSweeperShare *share, int pages)
 {
-	int64		start = pgscale_worker_cpu_time();
+	int64		start = pgscale_timer_cpu_time();
 	int64		took;
 	int			nruns;
 	int			found = 0;
 
-	nruns = pgscale_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
-	took = pgscale_worker_cpu_time() - start;
+	nruns = pgscale_sweeper_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
+	took = pgscale_timer_cpu_time() - start;
 	if (took > FIND_NS)
 		victims_most = Max((int) (nvictims * FIND_NS / took), LEAST_VICTIMS);
 	else if (nvictims >= victims_most)
@@ -300,7 +300,7 @@ hand_to_writers(PgscaleSweeperShare *share, int pages)
 	}
 	starved_before = share->counts.starved;
 
-	nruns = pgscale_runs_choose(runs, nruns, pages);
+	nruns = pgscale_sweeper_runs_choose(runs, nruns, pages);
 	for (int i = 0; i < nruns; i++)
 		if (!pgscale_sweeper_put_run(share, &runs[i]))
 			break;
@@ -315,12 +315,12 @@ static void
 sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 {
 	int			enough = (int) Min(lacking * choice, victims_most);
-	PgscaleVisit candidates[PGSCALE_POLICY_MAX];
+	PgscaleSweeperVisit candidates[PGSCALE_POLICY_MAX];
 	int			n = 0;
 
 	for (int i = 0; i < share->buffers && lacking > 0 && nvictims < enough && !long_enough(i); i++)
 	{
-		PgscaleVisit *visit = &candidates[n];
+		PgscaleSweeperVisit *visit = &candidates[n];
 		PgscaleBuffer look;
 
 		visit->buf = share->first + hand;
@@ -365,7 +365,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 static bool
 scan_freelist(PgscaleSweeperShare *share, int pending)
 {
-	const PgscaleSweepCounts before = share->counts;
+	const PgscaleSweeperScanCounts before = share->counts;
 	int			coming;
 
 	pop_taken(share);
@@ -445,7 +445,7 @@ scan_ahead(PgscaleSweeperShare *share, int pending)
 bool
 pgscale_sweeper_scan(PgscaleSweeperShare *share)
 {
-	const int64 now = pgscale_worker_clock();
+	const int64 now = pgscale_timer_clock();
 	const int	pending = pgscale_sweeper_pending(share);
 
 	give_up_ns = now + SCAN_NS;
@@ -458,9 +458,9 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 void
 pgscale_sweeper_rest(PgscaleSweeperShare *share)
 {
-	PgscaleSwept swept;
+	PgscaleSweeperSwept swept;
 
-	give_up_ns = pgscale_worker_clock() + SCAN_NS;
+	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = false;
 	shielded = PG_INT64_MIN;
 	progress_ns = give_up_ns;

@@ -65,7 +65,7 @@ pgscale_sweeper_release(pg_atomic_uint32 *owner)
 }
 
 bool
-pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run)
+pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run)
 {
 	uint32		put = pg_atomic_read_u32(&share->runs_put);
 
@@ -79,7 +79,7 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run)
 }
 
 bool
-pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost)
+pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost)
 {
 	uint32		taken = pg_atomic_read_u32(&share->runs_taken);
 	uint32		next;
@@ -144,7 +144,7 @@ pgscale_sweeper_pending(PgscaleSweeperShare *share)
 }
 
 void
-pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSwept *swept)
+pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept)
 {
 	uint32		put = pg_atomic_read_u32(&writer->put);
 
@@ -157,7 +157,7 @@ pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSwept *sw
 }
 
 bool
-pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept, bool *lost)
+pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost)
 {
 	uint32		taken = pg_atomic_read_u32(&writer->taken);
 	uint32		put = pg_atomic_read_u32(&writer->put);
@@ -177,10 +177,10 @@ pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept, 
 	return true;
 }
 
-PgscaleWriteCounts
+PgscaleSweeperWriteCounts
 pgscale_sweeper_write_counts(const PgscaleSweeperShare *share)
 {
-	PgscaleWriteCounts sum = {0};
+	PgscaleSweeperWriteCounts sum = {0};
 
 	/* Nothing but counts of 64 bits in there. */
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
@@ -214,7 +214,7 @@ most_writers(int n, int workers)
 static Size
 share_size(int stack)
 {
-	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(stack, sizeof(PgscaleSupplied)));
+	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(stack, sizeof(PgscaleSweeperSupplied)));
 }
 
 static Size
@@ -309,7 +309,7 @@ pgscale_sweeper_base(PgscaleSweeperBase *base)
 void
 pgscale_sweeper_rebase(void)
 {
-	int64		backend_writes = pgscale_backend_writes(pgscale_sweeper_written());
+	int64		backend_writes = pgscale_compat_backend_writes(pgscale_sweeper_written());
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->workers; i++)

@@ -71,7 +71,7 @@ typedef enum PgscaleSweeperReason
  * Cumulative counts since the server started.  Written by one process each,
  * read by anyone without a lock.
  */
-typedef struct PgscaleSweepCounts
+typedef struct PgscaleSweeperScanCounts
 {
 	uint64		ticks;
 	uint64		scanned;
@@ -84,9 +84,9 @@ typedef struct PgscaleSweepCounts
 	uint64		starved;
 	uint64		errors;
 	uint64		cpu_ns;
-} PgscaleSweepCounts;
+} PgscaleSweeperScanCounts;
 
-typedef struct PgscaleWriteCounts
+typedef struct PgscaleSweeperWriteCounts
 {
 	uint64		runs;
 	uint64		runs_by_pages[PGSCALE_RUN_CLASSES];
@@ -102,21 +102,21 @@ typedef struct PgscaleWriteCounts
 	uint64		wal_flushes;
 	uint64		errors;
 	uint64		cpu_ns;
-} PgscaleWriteCounts;
+} PgscaleSweeperWriteCounts;
 
 /* A buffer, and the page it is meant to hold. */
-typedef struct PgscaleSwept
+typedef struct PgscaleSweeperSwept
 {
 	int			buf;
 	PgscalePage page;
-} PgscaleSwept;
+} PgscaleSweeperSwept;
 
 /* A buffer on the freelist that was supplied. */
-typedef struct PgscaleSupplied
+typedef struct PgscaleSweeperSupplied
 {
 	int			buf;
 	uint32		page_hash;
-} PgscaleSupplied;
+} PgscaleSweeperSupplied;
 
 /* A writer's slot.  Each field belongs to who has claimed it, but for taken. */
 typedef struct PgscaleSweeperWriter
@@ -124,12 +124,12 @@ typedef struct PgscaleSweeperWriter
 	pg_atomic_uint32 pid;		/* whose it is, 0 if nobody's */
 	Latch	   *volatile latch; /* likewise NULL */
 	volatile int writing;		/* pages of the run it is at */
-	PgscaleWriteCounts counts;
+	PgscaleSweeperWriteCounts counts;
 
 	/* Pages that are clean now, for the sweeper to take back. */
 	pg_atomic_uint32 put;		/* the writer's: how many ever went in */
 	pg_atomic_uint32 taken;		/* the sweeper's: how many came out */
-	PgscaleSwept written[PGSCALE_PAGES_WRITTEN];
+	PgscaleSweeperSwept written[PGSCALE_PAGES_WRITTEN];
 } PgscaleSweeperWriter;
 
 /*
@@ -164,18 +164,18 @@ typedef struct PgscaleSweeperShare
 	int			high;
 	int			ready;
 	uint64		passed;			/* mode "ahead": by the server's hand, ever */
-	PgscaleSweepCounts counts;
+	PgscaleSweeperScanCounts counts;
 
 	/* Runs to write.  The sweeper puts, writers take. */
 	pg_atomic_uint32 runs_put;	/* how many ever */
 	pg_atomic_uint32 runs_taken;
-	PgscaleRun	runs[PGSCALE_RUNS_QUEUED];
+	PgscaleSweeperRun runs[PGSCALE_RUNS_QUEUED];
 
 	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
 
 	/* What is on the freelist, in the order it was put there. */
 	int			stack_used;
-	PgscaleSupplied stack[FLEXIBLE_ARRAY_MEMBER];
+	PgscaleSweeperSupplied stack[FLEXIBLE_ARRAY_MEMBER];
 } PgscaleSweeperShare;
 
 /*
@@ -186,14 +186,14 @@ extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);
 extern void pgscale_sweeper_release(pg_atomic_uint32 *owner);
 
 /* Queue a run.  Returns false if there is no room. */
-extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleRun *run);
+extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run);
 
 /*
  * Take one.  Returns false if there is none.  If more seem to be there than
  * there is room for, which cannot be, they are given up, and *lost is set; this
  * goes for pages, too.
  */
-extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleRun *run, bool *lost);
+extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost);
 
 /* Is there one? */
 extern bool pgscale_sweeper_queued(PgscaleSweeperShare *share);
@@ -208,19 +208,19 @@ extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
 extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);
 
 /* Give back a page that is clean.  It is forgotten if there is no room. */
-extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSwept *swept);
+extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept);
 
 /* Take one back.  Returns false if there is none. */
-extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSwept *swept, bool *lost);
+extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost);
 
 /* What all writers of a share have done. */
-extern PgscaleWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);
+extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);
 
 /* What counts at the last reset, to be subtracted. */
 typedef struct PgscaleSweeperBase
 {
-	PgscaleSweepCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
-	PgscaleWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
+	PgscaleSweeperScanCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
+	PgscaleSweeperWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
 	int64		backend_writes;
 	TimestampTz reset_at;
 } PgscaleSweeperBase;

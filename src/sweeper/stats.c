@@ -46,17 +46,17 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 
 	pgscale_sweeper_base(&base);
 	/* 15's counts are a second behind the writers'. */
-	backend_writes = pgscale_backend_writes(pgscale_sweeper_written()) - base.backend_writes;
+	backend_writes = pgscale_compat_backend_writes(pgscale_sweeper_written()) - base.backend_writes;
 	backend_writes = Max(backend_writes, 0);
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
 		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
-		const PgscaleSweepCounts *sweep = &s->counts;
-		const PgscaleSweepCounts *sweep_base = &base.sweep[n];
-		const PgscaleWriteCounts write_counts = pgscale_sweeper_write_counts(s);
-		const PgscaleWriteCounts *write = &write_counts;
-		const PgscaleWriteCounts *write_base = &base.write[n];
+		const PgscaleSweeperScanCounts *sweep = &s->counts;
+		const PgscaleSweeperScanCounts *sweep_base = &base.sweep[n];
+		const PgscaleSweeperWriteCounts write_counts = pgscale_sweeper_write_counts(s);
+		const PgscaleSweeperWriteCounts *write = &write_counts;
+		const PgscaleSweeperWriteCounts *write_base = &base.write[n];
 		Datum		classes[PGSCALE_RUN_CLASSES];
 		Datum		values[36] = {0};
 		bool		nulls[36] = {0};

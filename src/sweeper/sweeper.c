@@ -89,12 +89,13 @@ static int64 refreshed = 0;		/* when it last did what is done by the second */
 
 /* Worker 1's. */
 static bool judging = false;
-static PgscaleDecision decision;
+static PgscaleSweeperDecision decision;
 static PgscaleProc *procs = NULL;
 static int64 evidence_since = 0;
 static uint64 waits_seen = 0;
 static uint64 waits_looks = 0;
-static PgscaleEvidence evidence_before; /* all shares' counts back then */
+static PgscaleSweeperEvidence evidence_before;	/* all shares' counts back
+												 * then */
 
 /* What the postmaster was asked for, one a writer. */
 typedef struct Request
@@ -211,7 +212,7 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 {
 	if (is_no_use(reason))
 	{
-		share->stood_down_ns = pgscale_worker_clock();
+		share->stood_down_ns = pgscale_timer_clock();
 		share->stood_down = reason;
 		share->stood_down_number = number;
 	}
@@ -220,7 +221,7 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 	if (state != share->state || reason != share->reason || share->decided_at == 0)
 	{
 		share->decided_at = GetCurrentTimestamp();
-		share->decided_ns = pgscale_worker_clock();
+		share->decided_ns = pgscale_timer_clock();
 	}
 	share->reason = reason;
 	share->reason_number = number;
@@ -246,16 +247,16 @@ count_waiting(void)
 	return waiting;
 }
 
-static PgscaleEvidence
+static PgscaleSweeperEvidence
 count_all(void)
 {
-	PgscaleEvidence sum = {0};
+	PgscaleSweeperEvidence sum = {0};
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 	{
 		PgscaleSweeperShare *s = pgscale_sweeper_share(i);
 
-		PgscaleWriteCounts write = pgscale_sweeper_write_counts(s);
+		PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(s);
 
 		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
 		sum.consumed += s->counts.consumed + s->passed;
@@ -279,7 +280,7 @@ start_evidence(int64 now)
 static void
 sweeper_judge(int64 now)
 {
-	PgscaleEvidence e = count_all();
+	PgscaleSweeperEvidence e = count_all();
 
 	if (!judging)
 	{
@@ -419,7 +420,7 @@ sweep_round(void)
 	if (pgscale_worker_interrupts())
 		sweeper_apply_settings();
 
-	now = pgscale_worker_clock();
+	now = pgscale_timer_clock();
 	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
 		now - watched >= WATCH_PERIOD_NS)
 	{
@@ -444,17 +445,17 @@ sweep_round(void)
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
 	{
 		limit_stock(now);
-		pgscale_refresh_backend_writes();
+		pgscale_compat_refresh_backend_writes();
 		refreshed = now;
 	}
 
 	if (expired > 0)
 	{
 		share->counts.ticks++;
-		share->last_tick_ns = pgscale_worker_clock();
+		share->last_tick_ns = pgscale_timer_clock();
 	}
 	adapt_period();
-	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+	share->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 
 static void
@@ -480,7 +481,7 @@ pgscale_sweeper_main(Datum arg)
 
 	pgscale_sweeper_scan_init();
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
-	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
+	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();
 
 	share->starts++;
 	share->state = PGSCALE_SWEEPER_OFF;
@@ -563,7 +564,7 @@ say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 	health->state = PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
-	health->no_use = leader->stood_down_ns != 0 && pgscale_worker_clock() - leader->stood_down_ns < REMEMBERED_NS;
+	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
 	if (health->no_use)
 	{
 		health->reason = psprintf("it is switched off; when it was on, it stood down: %s",

@@ -40,21 +40,21 @@ worth_writing(const PgscalePage *page)
 }
 
 int
-pgscale_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleRun *runs)
+pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs)
 {
 	int			nruns = 0;
 
-	qsort(victims, nvictims, sizeof(PgscalePage), pgscale_page_compare);
+	qsort(victims, nvictims, sizeof(PgscalePage), pgscale_buffer_page_compare);
 
 	for (int i = 0; i < nvictims && !ShutdownRequestPending; i++)
 	{
-		PgscaleRun *last = nruns > 0 ? &runs[nruns - 1] : NULL;
-		PgscaleRun *run = &runs[nruns];
+		PgscaleSweeperRun *last = nruns > 0 ? &runs[nruns - 1] : NULL;
+		PgscaleSweeperRun *run = &runs[nruns];
 		BlockNumber end;		/* behind the last run, if in this fork */
 		PgscalePage page = victims[i];
 
 		CHECK_FOR_INTERRUPTS();
-		end = last && pgscale_page_same_fork(&last->first, &page) ?
+		end = last && pgscale_buffer_page_same_fork(&last->first, &page) ?
 			last->first.block + last->pages : 0;
 		if (page.block < end)
 		{
@@ -87,24 +87,24 @@ pgscale_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleRun *run
 static int
 longer_first(const void *a, const void *b)
 {
-	return ((const PgscaleRun *) b)->pages - ((const PgscaleRun *) a)->pages;
+	return ((const PgscaleSweeperRun *) b)->pages - ((const PgscaleSweeperRun *) a)->pages;
 }
 
 static int
 in_file_order(const void *a, const void *b)
 {
-	return pgscale_page_compare(&((const PgscaleRun *) a)->first,
-								&((const PgscaleRun *) b)->first);
+	return pgscale_buffer_page_compare(&((const PgscaleSweeperRun *) a)->first,
+									   &((const PgscaleSweeperRun *) b)->first);
 }
 
 int
-pgscale_runs_choose(PgscaleRun *runs, int nruns, int pages)
+pgscale_sweeper_runs_choose(PgscaleSweeperRun *runs, int nruns, int pages)
 {
 	int			chosen = 0;
 
-	qsort(runs, nruns, sizeof(PgscaleRun), longer_first);
+	qsort(runs, nruns, sizeof(PgscaleSweeperRun), longer_first);
 	while (chosen < nruns && pages > 0)
 		pages -= runs[chosen++].pages;
-	qsort(runs, chosen, sizeof(PgscaleRun), in_file_order);
+	qsort(runs, chosen, sizeof(PgscaleSweeperRun), in_file_order);
 	return chosen;
 }

@@ -15,24 +15,24 @@
 #include "base/shared_buffers.h"
 
 /* Dirty pages side by side in one fork. */
-typedef struct PgscaleRun
+typedef struct PgscaleSweeperRun
 {
 	PgscalePage first;
 	int			pages;
 	int			victims;		/* of them, victims */
-} PgscaleRun;
+} PgscaleSweeperRun;
 
 /*
  * Finds the runs around the victims, at most limit pages each.  Sorts victims;
  * runs has room for nvictims and comes back in the order of files and blocks.
  * Returns how many.
  */
-extern int	pgscale_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleRun *runs);
+extern int	pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs);
 
 /*
  * Keeps the longest runs that together have so many pages, in the order of
  * files and blocks.  Returns how many.
  */
-extern int	pgscale_runs_choose(PgscaleRun *runs, int nruns, int pages);
+extern int	pgscale_sweeper_runs_choose(PgscaleSweeperRun *runs, int nruns, int pages);
 
 #endif							/* PGSCALE_SWEEPER_WRITE_COMBINING_H */

@@ -77,20 +77,20 @@ count_run(const PgscalePage *first, int pages)
 	me->counts.runs++;
 	me->counts.runs_by_pages[Min(pg_ceil_log2_32(pages), PGSCALE_RUN_CLASSES - 1)]++;
 
-	if (pgscale_sweeper_settings.writeback_pages == 0 || pgscale_direct_data() ||
+	if (pgscale_sweeper_settings.writeback_pages == 0 || pgscale_compat_direct_data() ||
 		pages < pgscale_sweeper_settings.writeback_pages)
 		return;
-	start = pgscale_worker_clock();
-	pgscale_pages_writeback(first, pages);
+	start = pgscale_timer_clock();
+	pgscale_buffer_pages_writeback(first, pages);
 	me->counts.writeback_calls++;
-	me->counts.writeback_ns += pgscale_worker_clock() - start;
+	me->counts.writeback_ns += pgscale_timer_clock() - start;
 }
 
 /* Writes one page and gives it to the sweep. */
 static bool
 write_page(const PgscalePage *page)
 {
-	PgscaleSwept swept = {.buf = pgscale_buffer_find(page),.page = *page};
+	PgscaleSweeperSwept swept = {.buf = pgscale_buffer_find(page),.page = *page};
 	PgscaleWriteResult result;
 	XLogRecPtr	lsn;
 	int64		start;
@@ -101,12 +101,12 @@ write_page(const PgscalePage *page)
 		return false;
 	}
 
-	start = pgscale_worker_clock();
+	start = pgscale_timer_clock();
 	result = pgscale_buffer_write(swept.buf, page, &lsn);
 	switch (result)
 	{
 		case PGSCALE_WRITTEN:
-			me->counts.write_ns += pgscale_worker_clock() - start;
+			me->counts.write_ns += pgscale_timer_clock() - start;
 			me->counts.written++;
 			pgscale_sweeper_put_written(me, &swept);
 			break;
@@ -144,7 +144,7 @@ flush_wal(void)
 }
 
 static void
-write_run(const PgscaleRun *run)
+write_run(const PgscaleSweeperRun *run)
 {
 	PgscalePage page = run->first;
 	PgscalePage start = run->first;
@@ -174,7 +174,7 @@ sweeper_writer_report(int64 now)
 {
 	static int64 reported = 0;
 
-	me->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+	me->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 	if (now - reported >= NS_PER_S)
 	{
 		(void) pgstat_report_stat(true);
@@ -185,14 +185,14 @@ sweeper_writer_report(int64 now)
 static void
 write_round(void)
 {
-	PgscaleRun	run;
+	PgscaleSweeperRun run;
 	bool		lost = false;
 	int64		now;
 
 	(void) pgscale_worker_interrupts();
 	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(share, &run, &lost))
 	{
-		worked_ns = pgscale_worker_clock();
+		worked_ns = pgscale_timer_clock();
 		if (share->state != PGSCALE_SWEEPER_WORKING)
 			continue;			/* too late */
 		me->writing = run.pages;
@@ -202,7 +202,7 @@ write_round(void)
 	}
 	me->counts.errors += lost;
 
-	now = pgscale_worker_clock();
+	now = pgscale_timer_clock();
 	sweeper_writer_report(now);
 	if (my_number >= pgscale_sweeper_writers_wanted(share) || now - worked_ns >= LINGER_NS)
 		proc_exit(0);
@@ -235,8 +235,8 @@ pgscale_sweeper_writer_main(Datum arg)
 	before_shmem_exit(sweeper_writer_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperWriter");
 
-	cpu_base = me->counts.cpu_ns - pgscale_worker_cpu_time();
-	worked_ns = pgscale_worker_clock();
+	cpu_base = me->counts.cpu_ns - pgscale_timer_cpu_time();
+	worked_ns = pgscale_timer_clock();
 	me->latch = MyLatch;
 
 	pgscale_worker_rounds(write_round, write_failed);

@@ -31,12 +31,12 @@ put_text(Datum *value, bool *null, const char *text)
 }
 
 static void
-put_finding(ReturnSetInfo *rsinfo, const PgscaleRule *rule, const PgscaleFinding *f)
+put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleTuningFinding *f)
 {
 	Datum		values[14];
 	bool		nulls[lengthof(values)] = {0};
 	const char *const texts[] = {
-		rule->name, pgscale_verdict_name(f->verdict), f->setting, f->object, f->current, f->recommended
+		rule->name, pgscale_tuning_verdict_name(f->verdict), f->setting, f->object, f->current, f->recommended
 	};
 
 	for (int i = 0; i < lengthof(texts); i++)
@@ -79,10 +79,10 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(context);
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
 	{
-		const PgscaleRule *rule = pgscale_tuning_rules[i];
+		const PgscaleTuningRule *rule = pgscale_tuning_rules[i];
 
 		CHECK_FOR_INTERRUPTS();
-		for (PgscaleFinding *f = pgscale_tuning_find(rule, duration_ms, PG_GETARG_BOOL(1)); f; f = f->next)
+		for (PgscaleTuningFinding *f = pgscale_tuning_find(rule, duration_ms, PG_GETARG_BOOL(1)); f; f = f->next)
 			put_finding(rsinfo, rule, f);
 		MemoryContextReset(context);
 	}

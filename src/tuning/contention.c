@@ -30,7 +30,7 @@
 
 typedef struct Meaning
 {
-	PgscaleEvidenceWait wait;
+	PgscaleTuningEvidenceWait wait;
 	const char *type;
 	const char *meaning;		/* on majors before the cure, or on all */
 	int			cured_in;		/* a major; 0: none yet */
@@ -263,16 +263,16 @@ static const Meaning meanings[] = {
 PG_FUNCTION_INFO_V1(pgscale_contention);
 
 static void
-put_meaning(ReturnSetInfo *rsinfo, const Meaning *m, const PgscaleEvidence *e)
+put_meaning(ReturnSetInfo *rsinfo, const Meaning *m, const PgscaleTuningEvidence *e)
 {
 	const bool	cured = m->cured_in != 0 && PGSCALE_MAJOR_NUMBER >= m->cured_in;
 	const bool	to_cure = m->cured_in != 0 && !cured;
-	const char *events = m->type ? pgscale_evidence_events(m->wait, m->type) : NULL;
+	const char *events = m->type ? pgscale_tuning_evidence_events(m->wait, m->type) : NULL;
 	Datum		values[] = {
 		m->type ? CStringGetTextDatum(m->type) : (Datum) 0,
 		CStringGetTextDatum(events ? events : "others"),
-		Float8GetDatum(pgscale_share(e, m->wait)),
-		Float8GetDatum(pgscale_waiting(e, m->wait)),
+		Float8GetDatum(pgscale_tuning_share(e, m->wait)),
+		Float8GetDatum(pgscale_tuning_waiting(e, m->wait)),
 		CStringGetTextDatum(cured ? m->since_then : m->meaning),
 		to_cure ? CStringGetTextDatum(psprintf("%d: %s", m->cured_in, m->cure)) : (Datum) 0,
 		m->now ? CStringGetTextDatum(m->now) : (Datum) 0,
@@ -290,13 +290,13 @@ pgscale_contention(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
-	PgscaleEvidence sum;
+	PgscaleTuningEvidence sum;
 
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 	pgscale_tuning_window(duration_ms, &sum);
 	for (int i = 0; i < lengthof(meanings); i++)
-		if (pgscale_share(&sum, meanings[i].wait) >= LEAST_SHARE)
+		if (pgscale_tuning_share(&sum, meanings[i].wait) >= LEAST_SHARE)
 			put_meaning(rsinfo, &meanings[i], &sum);
 	return (Datum) 0;
 }

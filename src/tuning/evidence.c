@@ -59,7 +59,7 @@
  */
 typedef struct WaitName
 {
-	PgscaleEvidenceWait wait;
+	PgscaleTuningEvidenceWait wait;
 	const char *type;
 	const char *name;
 } WaitName;
@@ -164,7 +164,7 @@ static const char *const watched[] = {
 typedef struct Slot
 {
 	pg_atomic_uint64 changes;	/* odd while it is written */
-	PgscaleEvidence record;
+	PgscaleTuningEvidence record;
 } Slot;
 
 typedef struct Shared
@@ -210,13 +210,13 @@ value_of(const char *setting)
 }
 
 Size
-pgscale_evidence_size(void)
+pgscale_tuning_evidence_size(void)
 {
 	return sizeof(Shared);
 }
 
 void
-pgscale_evidence_startup(void)
+pgscale_tuning_evidence_startup(void)
 {
 	bool		found;
 
@@ -252,13 +252,13 @@ watch_settings(TimestampTz now)
 		if (value == shared->value[i])
 			continue;
 		shared->value[i] = value;
-		pg_atomic_write_u64(&shared->set_ns[i], (uint64) pgscale_worker_clock());
+		pg_atomic_write_u64(&shared->set_ns[i], (uint64) pgscale_timer_clock());
 		pg_atomic_write_u64(&shared->set_at[i], now);
 	}
 }
 
 TimestampTz
-pgscale_evidence_set_at(const char *setting)
+pgscale_tuning_evidence_set_at(const char *setting)
 {
 	const TimestampTz now = GetCurrentTimestamp();
 
@@ -269,7 +269,7 @@ pgscale_evidence_set_at(const char *setting)
 			const TimestampTz at = (TimestampTz) pg_atomic_read_u64(&shared->set_at[i]);
 			const int64 ns = (int64) pg_atomic_read_u64(&shared->set_ns[i]);
 
-			return at <= now ? at : now - (pgscale_worker_clock() - ns) / 1000;
+			return at <= now ? at : now - (pgscale_timer_clock() - ns) / 1000;
 		}
 	return PgReloadTime <= now ? PgReloadTime : 0;
 }
@@ -327,7 +327,7 @@ own_name(uint32 class, const char *name)
 }
 
 const char *
-pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type)
+pgscale_tuning_evidence_events(PgscaleTuningEvidenceWait wait, const char *type)
 {
 	const uint32 class = evidence_class_of(type);
 	StringInfoData names;
@@ -400,7 +400,7 @@ evidence_difference(int64 from, int64 to)
 
 /* What lies between two looks; false if that cannot be told. */
 static bool
-evidence_compare(const Base *from, const Base *to, PgscaleEvidence *record)
+evidence_compare(const Base *from, const Base *to, PgscaleTuningEvidence *record)
 {
 	const int64 gap_us = to->at - from->at - observed_ns / 1000;
 
@@ -425,7 +425,7 @@ evidence_compare(const Base *from, const Base *to, PgscaleEvidence *record)
 }
 
 static void
-evidence_put(const PgscaleEvidence *record)
+evidence_put(const PgscaleTuningEvidence *record)
 {
 	const uint64 number = pg_atomic_read_u64(&shared->written);
 	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
@@ -440,9 +440,9 @@ evidence_put(const PgscaleEvidence *record)
 }
 
 void
-pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
+pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 {
-	PgscaleEvidence record;
+	PgscaleTuningEvidence record;
 	Base		now;
 
 	/*
@@ -453,7 +453,7 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 		base.known = false;
 
 	watch_settings(observation->at);
-	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_worker_clock());
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
 	if (!on)
 	{
 		base.known = false;
@@ -466,7 +466,7 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 	if (base.known && observed_ns < PGSCALE_EVIDENCE_MS * NS_PER_MS)
 	{
 		if (observed_ns >= (PGSCALE_EVIDENCE_MS - 2000) * NS_PER_MS)
-			pgscale_refresh_backend_writes();
+			pgscale_compat_refresh_backend_writes();
 		return;
 	}
 	evidence_look(observation, &now);
@@ -478,14 +478,14 @@ pgscale_evidence_observe(const PgscaleObservation *observation, bool on)
 }
 
 int64
-pgscale_evidence_last_ns(int *nrecords)
+pgscale_tuning_evidence_last_ns(int *nrecords)
 {
 	*nrecords = (int) Min(pg_atomic_read_u64(&shared->written), PGSCALE_EVIDENCE_MAX);
 	return (int64) pg_atomic_read_u64(&shared->observed_ns);
 }
 
 static bool
-evidence_copy(uint64 number, PgscaleEvidence *record)
+evidence_copy(uint64 number, PgscaleTuningEvidence *record)
 {
 	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
 	const uint64 changes = pg_atomic_read_u64(&slot->changes);
@@ -501,7 +501,7 @@ evidence_copy(uint64 number, PgscaleEvidence *record)
  * that does not hide what is written since.
  */
 int
-pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max)
+pgscale_tuning_evidence_read(TimestampTz since, TimestampTz until, PgscaleTuningEvidence *records, int max)
 {
 	const uint64 end = pg_atomic_read_u64(&shared->written);
 	const uint64 first = end > PGSCALE_EVIDENCE_MAX ? end - PGSCALE_EVIDENCE_MAX : 0;
@@ -511,7 +511,7 @@ pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *rec
 	pg_read_barrier();
 	for (uint64 number = end; number > first && n < max; number--)
 	{
-		PgscaleEvidence *record = &records[max - 1 - n];
+		PgscaleTuningEvidence *record = &records[max - 1 - n];
 
 		/* One that is newer than its place tells has overtaken us. */
 		if (!evidence_copy(number - 1, record) || record->since < since || record->until > next)
@@ -519,7 +519,7 @@ pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *rec
 		next = record->since;
 		n++;
 	}
-	memmove(records, &records[max - n], n * sizeof(PgscaleEvidence));
+	memmove(records, &records[max - n], n * sizeof(PgscaleTuningEvidence));
 	return n;
 }
 
@@ -530,7 +530,7 @@ sum_known(int64 a, int64 b)
 }
 
 void
-pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record)
+pgscale_tuning_evidence_add(PgscaleTuningEvidence *sum, const PgscaleTuningEvidence *record)
 {
 	if (sum->ns == 0)
 		sum->since = record->since;

@@ -26,7 +26,7 @@
  * What sessions spend their time with, as rules and the map of contention need
  * it told apart.  Waits for work, and pg_sleep(), are none of it.
  */
-typedef enum PgscaleEvidenceWait
+typedef enum PgscaleTuningEvidenceWait
 {
 	PGSCALE_EVIDENCE_CPU,
 
@@ -78,10 +78,10 @@ typedef enum PgscaleEvidenceWait
 	PGSCALE_EVIDENCE_OTHER_IPC,
 	PGSCALE_EVIDENCE_OTHER,
 	PGSCALE_EVIDENCE_WAITS
-} PgscaleEvidenceWait;
+} PgscaleTuningEvidenceWait;
 
 /* What happened between two moments: one record, or the sum of several. */
-typedef struct PgscaleEvidence
+typedef struct PgscaleTuningEvidence
 {
 	TimestampTz since;
 	TimestampTz until;
@@ -96,39 +96,39 @@ typedef struct PgscaleEvidence
 	uint64		active_ns;		/* client backends that executed a statement */
 	uint64		session_ns;		/* the sum of wait_ns: parallel workers, too */
 	uint64		wait_ns[PGSCALE_EVIDENCE_WAITS];
-} PgscaleEvidence;
+} PgscaleTuningEvidence;
 
 /*
  * The events of this type that count as this kind, by the names that this major
  * has for them, as "A, B"; NULL if it has none.
  */
-extern const char *pgscale_evidence_events(PgscaleEvidenceWait wait, const char *type);
+extern const char *pgscale_tuning_evidence_events(PgscaleTuningEvidenceWait wait, const char *type);
 
-extern Size pgscale_evidence_size(void);
-extern void pgscale_evidence_startup(void);
+extern Size pgscale_tuning_evidence_size(void);
+extern void pgscale_tuning_evidence_startup(void);
 
 /* The writer's side: the sampler's process, once a second; off, it writes nothing. */
-extern void pgscale_evidence_observe(const PgscaleObservation *observation, bool on);
+extern void pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on);
 
 /* When it last did, and how many records there are; 0: never. */
-extern int64 pgscale_evidence_last_ns(int *nrecords);
+extern int64 pgscale_tuning_evidence_last_ns(int *nrecords);
 
 /*
  * Reads the records that lie between two moments, oldest first, and returns how
  * many; those that were overwritten are not there, nor those in which counters
  * were reset.  Any process.
  */
-extern int	pgscale_evidence_read(TimestampTz since, TimestampTz until,
-								  PgscaleEvidence *records, int max);
+extern int	pgscale_tuning_evidence_read(TimestampTz since, TimestampTz until,
+										 PgscaleTuningEvidence *records, int max);
 
 /* *sum must begin as zeroes. */
-extern void pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record);
+extern void pgscale_tuning_evidence_add(PgscaleTuningEvidence *sum, const PgscaleTuningEvidence *record);
 
 /*
  * When a setting got the value that it has: evidence of before does not tell of
  * it.  0 if it has had it since the server's start, as all evidence.  Of settings
  * that no rule is about, when the configuration was last read.
  */
-extern TimestampTz pgscale_evidence_set_at(const char *setting);
+extern TimestampTz pgscale_tuning_evidence_set_at(const char *setting);
 
 #endif							/* PGSCALE_TUNING_EVIDENCE_H */

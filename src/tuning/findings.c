@@ -34,62 +34,62 @@
 #define RECORD_BYTES			80.0
 
 double
-pgscale_ratio(double a, double b)
+pgscale_tuning_ratio(double a, double b)
 {
 	return b > 0 ? a / b : 0;
 }
 
 double
-pgscale_share(const PgscaleEvidence *e, PgscaleEvidenceWait wait)
+pgscale_tuning_share(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
 {
-	return pgscale_ratio(e->wait_ns[wait], e->session_ns);
+	return pgscale_tuning_ratio(e->wait_ns[wait], e->session_ns);
 }
 
 static double
-wait_shares(const PgscaleEvidence *e, PgscaleEvidenceWait first, PgscaleEvidenceWait last)
+wait_shares(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait first, PgscaleTuningEvidenceWait last)
 {
 	double		sum = 0;
 
 	for (int wait = first; wait <= (int) last; wait++)
-		sum += pgscale_share(e, (PgscaleEvidenceWait) wait);
+		sum += pgscale_tuning_share(e, (PgscaleTuningEvidenceWait) wait);
 	return sum;
 }
 
 double
-pgscale_wal_share(const PgscaleEvidence *e)
+pgscale_tuning_wal_share(const PgscaleTuningEvidence *e)
 {
 	return wait_shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
 }
 
 double
-pgscale_data_share(const PgscaleEvidence *e)
+pgscale_tuning_data_share(const PgscaleTuningEvidence *e)
 {
 	return wait_shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
-		pgscale_share(e, PGSCALE_EVIDENCE_BUFFER_IO);
+		pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_IO);
 }
 
 double
-pgscale_waiting(const PgscaleEvidence *e, PgscaleEvidenceWait wait)
+pgscale_tuning_waiting(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
 {
-	return pgscale_ratio(e->wait_ns[wait], e->ns);
+	return pgscale_tuning_ratio(e->wait_ns[wait], e->ns);
 }
 
 double
-pgscale_busy(const PgscaleEvidence *e)
+pgscale_tuning_busy(const PgscaleTuningEvidence *e)
 {
-	return pgscale_ratio(e->session_ns, e->ns);
+	return pgscale_tuning_ratio(e->session_ns, e->ns);
 }
 
 double
-pgscale_seconds(const PgscaleEvidence *e)
+pgscale_tuning_seconds(const PgscaleTuningEvidence *e)
 {
 	return e->ns / 1e9;
 }
 
 double
-pgscale_rate(const PgscaleEvidence *e, int64 count)
+pgscale_tuning_rate(const PgscaleTuningEvidence *e, int64 count)
 {
-	return pgscale_ratio(count, pgscale_seconds(e));
+	return pgscale_tuning_ratio(count, pgscale_tuning_seconds(e));
 }
 
 /*
@@ -97,7 +97,7 @@ pgscale_rate(const PgscaleEvidence *e, int64 count)
  * ended, so that the counts of long ones are missing as long as they last.
  */
 double
-pgscale_wal_volume(const PgscaleEvidence *e)
+pgscale_tuning_wal_volume(const PgscaleTuningEvidence *e)
 {
 	return e->counts.wal_position >= 0 ? e->counts.wal_position : e->counts.wal_bytes;
 }
@@ -112,13 +112,13 @@ compare_doubles(const void *a, const void *b)
 }
 
 double
-pgscale_wal_rate_p95(const PgscaleRuleInput *input)
+pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input)
 {
 	double	   *rates = palloc(Max(input->nrecords, 1) * sizeof(double));
 	double		p95 = 0;
 
 	for (int i = 0; i < input->nrecords; i++)
-		rates[i] = pgscale_ratio(pgscale_wal_volume(&input->records[i]), pgscale_seconds(&input->records[i]));
+		rates[i] = pgscale_tuning_ratio(pgscale_tuning_wal_volume(&input->records[i]), pgscale_tuning_seconds(&input->records[i]));
 	qsort(rates, input->nrecords, sizeof(double), compare_doubles);
 	if (input->nrecords > 0)
 		p95 = rates[(int) (0.95 * (input->nrecords - 1))];
@@ -132,12 +132,12 @@ pgscale_wal_rate_p95(const PgscaleRuleInput *input)
  * that: then it is what other records leave, which are RECORD_BYTES each or more.
  */
 double
-pgscale_page_images(const PgscaleEvidence *e)
+pgscale_tuning_page_images(const PgscaleTuningEvidence *e)
 {
-	double		images = pgscale_ratio((double) e->counts.wal_pages * BLCKSZ, e->counts.wal_bytes);
+	double		images = pgscale_tuning_ratio((double) e->counts.wal_pages * BLCKSZ, e->counts.wal_bytes);
 
-	if (strcmp(pgscale_setting_text("wal_compression"), "off") != 0)
-		images = Min(images, 1 - pgscale_ratio((double) e->counts.wal_records * RECORD_BYTES, e->counts.wal_bytes));
+	if (strcmp(pgscale_tuning_setting_text("wal_compression"), "off") != 0)
+		images = Min(images, 1 - pgscale_tuning_ratio((double) e->counts.wal_records * RECORD_BYTES, e->counts.wal_bytes));
 	return Min(Max(images, 0), 0.98);
 }
 
@@ -147,7 +147,7 @@ pgscale_page_images(const PgscaleEvidence *e)
  * those of the WAL writer.
  */
 double
-pgscale_flush_ms(const PgscaleEvidence *e)
+pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e)
 {
 	if (e->counts.wal_syncs <= 0)
 		return NAN;
@@ -157,32 +157,32 @@ pgscale_flush_ms(const PgscaleEvidence *e)
 }
 
 double
-pgscale_backend_write_share(const PgscaleEvidence *e)
+pgscale_tuning_backend_write_share(const PgscaleTuningEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
-	return pgscale_ratio(c->backend_buffers,
-						 (double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers);
+	return pgscale_tuning_ratio(c->backend_buffers,
+								(double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers);
 }
 
 bool
-pgscale_bgwriter_stalled(void)
+pgscale_tuning_bgwriter_stalled(void)
 {
-	const double pages = pgscale_setting("bgwriter_lru_maxpages");
-	const double delay_ms = pgscale_setting("bgwriter_delay");
+	const double pages = pgscale_tuning_setting("bgwriter_lru_maxpages");
+	const double delay_ms = pgscale_tuning_setting("bgwriter_delay");
 	PgscaleHealth health;
 	PgscaleClaim claim;
 
 	if (pgscale_claimant("bgwriter_lru_maxpages", &health, &claim))
 		return false;
 	return pages * BLCKSZ / (delay_ms / 1000) < STALLED_BYTES_PER_S ||
-		pgscale_setting("bgwriter_lru_multiplier") < 0.5;
+		pgscale_tuning_setting("bgwriter_lru_multiplier") < 0.5;
 }
 
 bool
-pgscale_swaps(const PgscaleEvidence *e)
+pgscale_tuning_swaps(const PgscaleTuningEvidence *e)
 {
-	return pgscale_rate(e, e->swapped) >= SWAPPING_PAGES_PER_S;
+	return pgscale_tuning_rate(e, e->swapped) >= SWAPPING_PAGES_PER_S;
 }
 
 /*
@@ -191,26 +191,26 @@ pgscale_swaps(const PgscaleEvidence *e)
  * waits for a page's sake.
  */
 double
-pgscale_backend_write_cost(const PgscaleEvidence *e)
+pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e)
 {
-	double		cost = pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
-		pgscale_ratio(e->counts.backend_buffers * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
+	double		cost = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+		pgscale_tuning_ratio(e->counts.backend_buffers * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 
-	if (strcmp(GetConfigOptionResetString("synchronous_commit"), "off") == 0 && !pgscale_wal_buffers_short(e))
-		cost += pgscale_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-			pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	if (strcmp(GetConfigOptionResetString("synchronous_commit"), "off") == 0 && !pgscale_tuning_wal_buffers_short(e))
+		cost += pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+			pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
 	return Min(cost, 1);
 }
 
 bool
-pgscale_bulk_load(const PgscaleEvidence *e)
+pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
 	if (c->backend_ring_buffers >= 0)
 		return c->backend_ring_buffers > c->backend_buffers;
-	return pgscale_share(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_share(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
-		pgscale_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	return pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
+		pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
 }
 
 /*
@@ -219,14 +219,14 @@ pgscale_bulk_load(const PgscaleEvidence *e)
  * that somebody else asked for, as by CHECKPOINT or a backup, come without.
  */
 bool
-pgscale_wal_starts_checkpoints(const PgscaleEvidence *e)
+pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)
 {
 	const double distance = (double) max_wal_size_mb * PGSCALE_MB / (1 + CheckPointCompletionTarget);
 	const PgscaleCounters *c = &e->counts;
 
 	return c->checkpoints_requested >= 2 &&
 		c->checkpoints_requested > 0.1 * (c->checkpoints_requested + c->checkpoints_timed) &&
-		pgscale_wal_volume(e) > 0.5 * distance * c->checkpoints_requested;
+		pgscale_tuning_wal_volume(e) > 0.5 * distance * c->checkpoints_requested;
 }
 
 /*
@@ -235,35 +235,35 @@ pgscale_wal_starts_checkpoints(const PgscaleEvidence *e)
  * finds that another one has made it meanwhile is not counted.
  */
 bool
-pgscale_wal_buffers_short(const PgscaleEvidence *e)
+pgscale_tuning_wal_buffers_short(const PgscaleTuningEvidence *e)
 {
-	const double places = pgscale_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double places = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
 
-	return pgscale_rate(e, e->counts.wal_buffers_full) > 1 &&
+	return pgscale_tuning_rate(e, e->counts.wal_buffers_full) > 1 &&
 		(places > 0.05 || e->counts.wal_buffers_full > 0.05 * Max(e->counts.wal_writes, 1));
 }
 
 double
-pgscale_sync_fraction(const PgscaleEvidence *e)
+pgscale_tuning_sync_fraction(const PgscaleTuningEvidence *e)
 {
-	return Min(pgscale_ratio(Max(e->counts.checkpoint_sync_ms * 1e6, e->sync_ns), e->ns), 1);
+	return Min(pgscale_tuning_ratio(Max(e->counts.checkpoint_sync_ms * 1e6, e->sync_ns), e->ns), 1);
 }
 
 bool
-pgscale_checkpoint_stalls(const PgscaleEvidence *e)
+pgscale_tuning_checkpoint_stalls(const PgscaleTuningEvidence *e)
 {
-	return pgscale_sync_fraction(e) > 0.05;
+	return pgscale_tuning_sync_fraction(e) > 0.05;
 }
 
 bool
-pgscale_flush_after_off(void)
+pgscale_tuning_flush_after_off(void)
 {
-	return pgscale_setting("checkpoint_flush_after") == 0 || pgscale_setting("bgwriter_flush_after") == 0;
+	return pgscale_tuning_setting("checkpoint_flush_after") == 0 || pgscale_tuning_setting("bgwriter_flush_after") == 0;
 }
 
 /* A record's cost of a transaction, if it has any. */
 static int
-collect_costs(const PgscaleRuleInput *input, bool quiet_only, double *costs)
+collect_costs(const PgscaleTuningRuleInput *input, bool quiet_only, double *costs)
 {
 	int			n = 0;
 
@@ -278,7 +278,7 @@ collect_costs(const PgscaleRuleInput *input, bool quiet_only, double *costs)
  * sync, or of all if there are none such.
  */
 double
-pgscale_stalls(const PgscaleRuleInput *input)
+pgscale_tuning_stalls(const PgscaleTuningRuleInput *input)
 {
 	double	   *costs = palloc(Max(input->nrecords, 1) * sizeof(double));
 	int			n = collect_costs(input, true, costs);
@@ -294,20 +294,20 @@ pgscale_stalls(const PgscaleRuleInput *input)
 	for (int i = 0; i < input->nrecords; i++)
 		beyond += Max((double) input->records[i].session_ns - input->records[i].counts.commits * usual, 0);
 	pfree(costs);
-	return pgscale_ratio(beyond, input->sum->session_ns);
+	return pgscale_tuning_ratio(beyond, input->sum->session_ns);
 }
 
 bool
-pgscale_rewrites(const PgscaleEvidence *e)
+pgscale_tuning_rewrites(const PgscaleTuningEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
-	const double read_us = pgscale_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1e3, c->blocks_read);
+	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1e3, c->blocks_read);
 
-	return pgscale_ratio(c->blocks_read, (double) c->blocks_read + c->blocks_hit) > 0.05 && read_us < 200;
+	return pgscale_tuning_ratio(c->blocks_read, (double) c->blocks_read + c->blocks_hit) > 0.05 && read_us < 200;
 }
 
 double
-pgscale_setting(const char *name)
+pgscale_tuning_setting(const char *name)
 {
 	const char *value;
 
@@ -320,7 +320,7 @@ pgscale_setting(const char *name)
 }
 
 const char *
-pgscale_setting_text(const char *name)
+pgscale_tuning_setting_text(const char *name)
 {
 	if (!GetConfigOption(name, true, false))
 		return NULL;
@@ -329,7 +329,7 @@ pgscale_setting_text(const char *name)
 
 /* Two digits and a unit are all that an estimate is worth. */
 const char *
-pgscale_bytes_text(double bytes)
+pgscale_tuning_bytes_text(double bytes)
 {
 	double		mb = ceil(bytes / PGSCALE_MB);
 
@@ -343,7 +343,7 @@ pgscale_bytes_text(double bytes)
 }
 
 const char *
-pgscale_numbers(const PgscaleNumber *numbers)
+pgscale_tuning_numbers(const PgscaleTuningNumber *numbers)
 {
 	StringInfoData json;
 
@@ -356,10 +356,10 @@ pgscale_numbers(const PgscaleNumber *numbers)
 	return json.data;
 }
 
-PgscaleFinding *
-pgscale_finding(PgscaleVerdict verdict, const char *why,...)
+PgscaleTuningFinding *
+pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *why,...)
 {
-	PgscaleFinding *finding = palloc0(sizeof(PgscaleFinding));
+	PgscaleTuningFinding *finding = palloc0(sizeof(PgscaleTuningFinding));
 	StringInfoData text;
 
 	initStringInfo(&text);

@@ -40,7 +40,7 @@ pgscale_tuning_query(const char *query, PgscaleRows *rows)
 	error = pgscale_attempt(rule_query_execute, &question);
 	if (!error)
 		return;
-	if (pgscale_is_grave(error))
+	if (pgscale_attempt_is_grave(error))
 		ReThrowError(error);
 	memset(rows, 0, sizeof(*rows));
 	rows->error = error->message;

@@ -63,19 +63,19 @@ tuning_define_gucs(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
-	pgscale_drop_install();
+	pgscale_tuning_drop_notice_install();
 }
 
 static void
 tuning_shmem_request(void)
 {
-	RequestAddinShmemSpace(pgscale_evidence_size());
+	RequestAddinShmemSpace(pgscale_tuning_evidence_size());
 }
 
 static void
 tuning_observe(const PgscaleObservation *observation)
 {
-	pgscale_evidence_observe(observation, tuning_enabled);
+	pgscale_tuning_evidence_observe(observation, tuning_enabled);
 }
 
 static void
@@ -91,7 +91,7 @@ tuning_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.tuning to on and reload";
 	}
-	else if (pgscale_health_observed(health, pgscale_evidence_last_ns(&nrecords), STALLED_MS))
+	else if (pgscale_health_observed(health, pgscale_tuning_evidence_last_ns(&nrecords), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "evidence is being written down";
@@ -105,7 +105,7 @@ const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
 	.define_gucs = tuning_define_gucs,
 	.shmem_request = tuning_shmem_request,
-	.shmem_startup = pgscale_evidence_startup,
+	.shmem_startup = pgscale_tuning_evidence_startup,
 	.observe = tuning_observe,
 	.health = tuning_health,
 	.asks = asks,

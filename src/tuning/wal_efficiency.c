@@ -63,15 +63,15 @@ PG_FUNCTION_INFO_V1(pgscale_wal_efficiency);
 static const char *
 flushes_uncounted(void)
 {
-	if (pgscale_setting("fsync") == 0)
+	if (pgscale_tuning_setting("fsync") == 0)
 		return "fsync is off: no WAL is flushed, and a crash of the machine may lose it and more";
-	if (strncmp(pgscale_setting_text("wal_sync_method"), "open", 4) == 0)
+	if (strncmp(pgscale_tuning_setting_text("wal_sync_method"), "open", 4) == 0)
 		return "wal_sync_method flushes WAL as it is written, and the server counts no flushes";
 	return NULL;
 }
 
 static void
-wal_compute(const PgscaleEvidence *e, Efficiency *w)
+wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -84,20 +84,20 @@ wal_compute(const PgscaleEvidence *e, Efficiency *w)
 			(double) XLOG_BLCKSZ * (isnan(w->flushes) ? c->wal_writes : c->wal_syncs);
 	w->rewritten = w->written > 0 && c->wal_position >= 0 ? Max(1 - c->wal_position / w->written, 0) : NAN;
 	w->commits = c->commits;
-	w->flush_ms = pgscale_flush_ms(e);
+	w->flush_ms = pgscale_tuning_flush_ms(e);
 	w->flush_measured = c->wal_sync_us > 0;
-	w->flush_share = pgscale_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
-	w->images = pgscale_page_images(e);
-	w->switches = c->wal_position < 0 ? NAN : pgscale_rate(e, c->wal_position) / wal_segment_size;
-	w->full = pgscale_rate(e, c->wal_buffers_full);
+	w->flush_share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	w->images = pgscale_tuning_page_images(e);
+	w->switches = c->wal_position < 0 ? NAN : pgscale_tuning_rate(e, c->wal_position) / wal_segment_size;
+	w->full = pgscale_tuning_rate(e, c->wal_buffers_full);
 }
 
 /* The most important thing that it tells, in one sentence. */
 static const char *
-wal_finding(const PgscaleEvidence *e, const Efficiency *w)
+wal_finding(const PgscaleTuningEvidence *e, const Efficiency *w)
 {
-	if (pgscale_seconds(e) < ENOUGH_S)
+	if (pgscale_tuning_seconds(e) < ENOUGH_S)
 		return "there is too little evidence: see pgscale.health, or ask again later";
 	if (isnan(w->flushes))
 		return flushes_uncounted();
@@ -110,7 +110,7 @@ wal_finding(const PgscaleEvidence *e, const Efficiency *w)
 	if (w->flush_share >= SOME)
 		return psprintf("commits wait for %.0f %% of the sessions' time; %.1f of them share a flush of %.2f ms",
 						100 * w->flush_share, w->commits / w->flushes, w->flush_ms);
-	if (pgscale_wal_buffers_short(e))
+	if (pgscale_tuning_wal_buffers_short(e))
 		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to have room", w->full);
 	if (w->images >= MUCH)
 		return psprintf("up to %.0f %% of WAL are images of whole pages, which follow each checkpoint", 100 * w->images);
@@ -126,7 +126,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 {
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
 	TupleDesc	desc;
-	PgscaleEvidence e;
+	PgscaleTuningEvidence e;
 	Efficiency	w;
 	Datum		values[20];
 	bool		nulls[lengthof(values)] = {0};

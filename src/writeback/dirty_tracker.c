@@ -103,14 +103,14 @@ typedef struct Memo
  */
 typedef struct StretchEntry
 {
-	PgscaleStretchKey key;
+	PgscaleWritebackStretchKey key;
 	uint32		stretch;
 	char		status;
 } StretchEntry;
 
 #define SH_PREFIX		stretch_table
 #define SH_ELEMENT_TYPE StretchEntry
-#define SH_KEY_TYPE		PgscaleStretchKey
+#define SH_KEY_TYPE		PgscaleWritebackStretchKey
 #define SH_KEY			key
 #define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
 #define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
@@ -126,7 +126,7 @@ typedef struct PageMemory
 	uint32		at;
 } PageMemory;
 
-PgscaleWatch pgscale_watch = {0};
+PgscaleWritebackWatch pgscale_writeback_watch = {0};
 
 static MemoryContext context = NULL;
 static Memo *memos;
@@ -141,7 +141,7 @@ static bool last_changed;		/* and in the one before? */
 static int64 weighed_ns;		/* when samples last lost weight */
 
 void
-pgscale_watch_start(int64 now_ns)
+pgscale_writeback_watch_start(int64 now_ns)
 {
 	MemoryContext old;
 
@@ -151,8 +151,8 @@ pgscale_watch_start(int64 now_ns)
 	MemoryContextReset(context);
 	old = MemoryContextSwitchTo(context);
 
-	memset(&pgscale_watch, 0, sizeof(pgscale_watch));
-	pgscale_watch.stretches = palloc0(MAX_STRETCHES * sizeof(PgscaleStretch));
+	memset(&pgscale_writeback_watch, 0, sizeof(pgscale_writeback_watch));
+	pgscale_writeback_watch.stretches = palloc0(MAX_STRETCHES * sizeof(PgscaleWritebackStretch));
 	memos = MemoryContextAllocHuge(context, (Size) NBuffers * sizeof(Memo));
 	ready = palloc0((NBuffers / CHUNK_BUFFERS + 1) * sizeof(bool));
 	table = stretch_table_create(context, MAX_STRETCHES, NULL);
@@ -166,23 +166,23 @@ pgscale_watch_start(int64 now_ns)
 }
 
 void
-pgscale_watch_stop(void)
+pgscale_writeback_watch_stop(void)
 {
 	if (context)
 		MemoryContextReset(context);
-	memset(&pgscale_watch, 0, sizeof(pgscale_watch));
+	memset(&pgscale_writeback_watch, 0, sizeof(pgscale_writeback_watch));
 }
 
 /* A place for another stretch, or NO_STRETCH. */
 static uint32
 free_stretch(void)
 {
-	if (pgscale_watch.used < MAX_STRETCHES)
-		return pgscale_watch.used++;
+	if (pgscale_writeback_watch.used < MAX_STRETCHES)
+		return pgscale_writeback_watch.used++;
 	for (int i = 0; i < FREE_TRIES; i++)
 	{
 		uint32		n = free_hand;
-		PgscaleStretch *s = &pgscale_watch.stretches[n];
+		PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[n];
 
 		free_hand = (free_hand + 1) % MAX_STRETCHES;
 		if (s->waiting == 0 && s->flying == 0 && s->dirty == 0)
@@ -195,7 +195,7 @@ free_stretch(void)
 }
 
 static uint32
-find_stretch(const PgscaleStretchKey *key)
+find_stretch(const PgscaleWritebackStretchKey *key)
 {
 	bool		found;
 	StretchEntry *entry = stretch_table_lookup(table, *key);
@@ -208,8 +208,8 @@ find_stretch(const PgscaleStretchKey *key)
 		return n;
 	entry = stretch_table_insert(table, *key, &found);
 	entry->stretch = n;
-	memset(&pgscale_watch.stretches[n], 0, sizeof(PgscaleStretch));
-	pgscale_watch.stretches[n].key = *key;
+	memset(&pgscale_writeback_watch.stretches[n], 0, sizeof(PgscaleWritebackStretch));
+	pgscale_writeback_watch.stretches[n].key = *key;
 	return n;
 }
 
@@ -239,7 +239,7 @@ dirty_remember(uint32 page, int64 now_ns)
 }
 
 static void
-dirty_sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
+dirty_sample(PgscaleWritebackStretch *s, uint32 n, int block, int64 now_ns)
 {
 	/* Stretches keep their number for as long as they have anything to say. */
 	uint32		page = murmurhash32(n * PGSCALE_STRETCH_BLOCKS + block);
@@ -248,8 +248,8 @@ dirty_sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
 	if (page % SAMPLE_PAGES != 0)
 		return;
 	again = dirty_remember(page, now_ns);
-	pgscale_watch.sampled++;
-	pgscale_watch.rewritten += again;
+	pgscale_writeback_watch.sampled++;
+	pgscale_writeback_watch.rewritten += again;
 	if (s->sampled >= STRETCH_SAMPLES)
 	{
 		s->sampled /= 2;
@@ -260,22 +260,22 @@ dirty_sample(PgscaleStretch *s, uint32 n, int block, int64 now_ns)
 }
 
 static void
-add_waiting(PgscaleStretch *s, uint16 pieces, int pages, int64 now_ns)
+add_waiting(PgscaleWritebackStretch *s, uint16 pieces, int pages, int64 now_ns)
 {
 	pages = Min(pages, PGSCALE_STRETCH_BLOCKS - (int) s->waiting);
 	if (s->waiting == 0)
 		s->since_ns = now_ns;
 	s->waiting += pages;
 	s->pieces |= pieces;
-	pgscale_watch.waiting += pages;
+	pgscale_writeback_watch.waiting += pages;
 }
 
 static void
 was_written(const Memo *memo, int64 now_ns)
 {
-	PgscaleStretch *s = &pgscale_watch.stretches[memo->stretch];
+	PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[memo->stretch];
 
-	pgscale_watch.written++;
+	pgscale_writeback_watch.written++;
 	add_waiting(s, 1 << (memo->block / PGSCALE_PIECE_BLOCKS), 1, now_ns);
 	dirty_sample(s, memo->stretch, memo->block, now_ns);
 }
@@ -283,14 +283,14 @@ was_written(const Memo *memo, int64 now_ns)
 static void
 dirty_forget(Memo *memo)
 {
-	pgscale_watch.stretches[memo->stretch].dirty--;
+	pgscale_writeback_watch.stretches[memo->stretch].dirty--;
 	memo->stretch = NO_STRETCH;
 }
 
 static void
 dirty_keep(Memo *memo, const PgscalePage *page, bool checkpoint)
 {
-	PgscaleStretchKey key;
+	PgscaleWritebackStretchKey key;
 
 	memset(&key, 0, sizeof(key));
 	key.locator = page->locator;
@@ -300,19 +300,19 @@ dirty_keep(Memo *memo, const PgscalePage *page, bool checkpoint)
 	memo->stretch = find_stretch(&key);
 	if (memo->stretch == NO_STRETCH)
 	{
-		pgscale_watch.unseen++;
+		pgscale_writeback_watch.unseen++;
 		return;
 	}
 	memo->block = page->block % PGSCALE_STRETCH_BLOCKS;
 	memo->checkpoint = checkpoint;
-	pgscale_watch.stretches[memo->stretch].dirty++;
-	pgscale_watch.stretches[memo->stretch].in_buffers = true;
+	pgscale_writeback_watch.stretches[memo->stretch].dirty++;
+	pgscale_writeback_watch.stretches[memo->stretch].in_buffers = true;
 }
 
 static bool
 dirty_holds(const Memo *memo, const PgscalePage *page)
 {
-	const PgscaleStretchKey *key = &pgscale_watch.stretches[memo->stretch].key;
+	const PgscaleWritebackStretchKey *key = &pgscale_writeback_watch.stretches[memo->stretch].key;
 
 	return page->block == key->number * PGSCALE_STRETCH_BLOCKS + memo->block &&
 		page->fork == key->fork && RelFileLocatorEquals(page->locator, key->locator);
@@ -373,8 +373,8 @@ let_samples_fade(int64 now_ns)
 {
 	double		left = exp(-(double) (now_ns - weighed_ns) / (PGSCALE_REWRITE_WINDOW_S * NS_PER_S));
 
-	pgscale_watch.sampled *= left;
-	pgscale_watch.rewritten *= left;
+	pgscale_writeback_watch.sampled *= left;
+	pgscale_writeback_watch.rewritten *= left;
 	weighed_ns = now_ns;
 }
 
@@ -436,7 +436,7 @@ share_of_pass(int64 period_ns)
 }
 
 bool
-pgscale_watch_round(int64 now_ns, int64 period_ns)
+pgscale_writeback_watch_round(int64 now_ns, int64 period_ns)
 {
 	bool		busy = changed || last_changed;
 	int64		left = share_of_pass(period_ns);
@@ -459,31 +459,31 @@ pgscale_watch_round(int64 now_ns, int64 period_ns)
 		left -= end - next_buffer;
 		least -= end - next_buffer;
 		next_buffer = end < NBuffers ? end : 0;
-	} while (next_buffer != 0 && left > 0 && (least > 0 || pgscale_worker_clock() < give_up));
+	} while (next_buffer != 0 && left > 0 && (least > 0 || pgscale_timer_clock() < give_up));
 	return changed || last_changed;
 }
 
 bool
-pgscale_watch_knows(const PgscaleStretchKey *key)
+pgscale_writeback_watch_knows(const PgscaleWritebackStretchKey *key)
 {
 	const StretchEntry *entry = stretch_table_lookup(table, *key);
-	const PgscaleStretch *s;
+	const PgscaleWritebackStretch *s;
 
 	if (!entry)
 		return false;
-	s = &pgscale_watch.stretches[entry->stretch];
+	s = &pgscale_writeback_watch.stretches[entry->stretch];
 	return s->dirty > 0 || (s->in_buffers && s->waiting + s->flying > 0);
 }
 
 int
-pgscale_watch_found(const PgscaleStretchKey *key, uint16 pieces, int pages, int64 now_ns)
+pgscale_writeback_watch_found(const PgscaleWritebackStretchKey *key, uint16 pieces, int pages, int64 now_ns)
 {
 	uint32		n = find_stretch(key);
-	PgscaleStretch *s;
+	PgscaleWritebackStretch *s;
 
 	if (n == NO_STRETCH)
 		return 0;
-	s = &pgscale_watch.stretches[n];
+	s = &pgscale_writeback_watch.stretches[n];
 	pages -= s->waiting + s->flying;
 	if (pages <= 0)
 		return 0;
@@ -492,21 +492,21 @@ pgscale_watch_found(const PgscaleStretchKey *key, uint16 pieces, int pages, int6
 }
 
 double
-pgscale_watch_rewritten(void)
+pgscale_writeback_watch_rewritten(void)
 {
-	if (pgscale_watch.sampled < ENOUGH_SAMPLES)
+	if (pgscale_writeback_watch.sampled < ENOUGH_SAMPLES)
 		return -1;
-	return pgscale_watch.rewritten / pgscale_watch.sampled;
+	return pgscale_writeback_watch.rewritten / pgscale_writeback_watch.sampled;
 }
 
 double
-pgscale_stretch_rewritten(const PgscaleStretch *s)
+pgscale_writeback_stretch_rewritten(const PgscaleWritebackStretch *s)
 {
 	return s->sampled < ENOUGH_OF_STRETCH ? 0 : (double) s->rewritten / s->sampled;
 }
 
 int
-pgscale_stretch_take(PgscaleStretch *s, int piece, int most)
+pgscale_writeback_stretch_take(PgscaleWritebackStretch *s, int piece, int most)
 {
 	/* Its share of them, since they are not counted by pieces. */
 	int			pieces = pg_popcount32(s->pieces);
@@ -516,20 +516,20 @@ pgscale_stretch_take(PgscaleStretch *s, int piece, int most)
 	s->pieces &= ~(1 << piece);
 	s->waiting -= share;
 	s->flying += pages;
-	pgscale_watch.waiting -= share;
-	pgscale_watch.flying += pages;
+	pgscale_writeback_watch.waiting -= share;
+	pgscale_writeback_watch.flying += pages;
 	return pages;
 }
 
 void
-pgscale_stretch_landed(PgscaleStretch *s, int pages)
+pgscale_writeback_stretch_landed(PgscaleWritebackStretch *s, int pages)
 {
 	s->flying -= pages;
-	pgscale_watch.flying -= pages;
+	pgscale_writeback_watch.flying -= pages;
 }
 
 int
-pgscale_stretch_limit(PgscaleStretch *s, int pages)
+pgscale_writeback_stretch_limit(PgscaleWritebackStretch *s, int pages)
 {
 	int			fewer = (int) s->waiting - pages;
 
@@ -538,6 +538,6 @@ pgscale_stretch_limit(PgscaleStretch *s, int pages)
 	s->waiting = pages;
 	if (pages == 0)
 		s->pieces = 0;
-	pgscale_watch.waiting -= fewer;
+	pgscale_writeback_watch.waiting -= fewer;
 	return fewer;
 }

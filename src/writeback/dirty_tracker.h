@@ -34,17 +34,17 @@ StaticAssertDecl(RELSEG_SIZE % PGSCALE_STRETCH_BLOCKS == 0,
 /* As long as the kernel by default leaves dirty pages alone, seconds. */
 #define PGSCALE_REWRITE_WINDOW_S 30
 
-typedef struct PgscaleStretchKey
+typedef struct PgscaleWritebackStretchKey
 {
 	RelFileLocator locator;
 	ForkNumber	fork;
 	uint32		number;			/* block / PGSCALE_STRETCH_BLOCKS */
-} PgscaleStretchKey;
+} PgscaleWritebackStretchKey;
 
 /* 16 MB of a fork, with what is known of its pages in the kernel. */
-typedef struct PgscaleStretch
+typedef struct PgscaleWritebackStretch
 {
-	PgscaleStretchKey key;
+	PgscaleWritebackStretchKey key;
 	uint16		pieces;			/* a bit each: has pages that wait */
 	uint16		sampled;		/* of its latest writes, so many were sampled */
 	uint16		rewritten;		/* and so many of those hit a page again */
@@ -55,11 +55,11 @@ typedef struct PgscaleStretch
 	int64		since_ns;		/* when the first of those that wait was
 								 * written */
 	int64		looked_ns;		/* when the kernel was last asked */
-} PgscaleStretch;
+} PgscaleWritebackStretch;
 
-typedef struct PgscaleWatch
+typedef struct PgscaleWritebackWatch
 {
-	PgscaleStretch *stretches;
+	PgscaleWritebackStretch *stretches;
 	int			used;			/* of these */
 	int64		waiting;		/* pages, of all stretches */
 	int64		flying;
@@ -67,48 +67,48 @@ typedef struct PgscaleWatch
 	uint64		unseen;			/* dirty pages that found no room here, ever */
 	double		sampled;		/* writes, the older the less they count */
 	double		rewritten;		/* of them */
-} PgscaleWatch;
+} PgscaleWritebackWatch;
 
-extern PgscaleWatch pgscale_watch;
+extern PgscaleWritebackWatch pgscale_writeback_watch;
 
 /* Allocates, or begins anew. */
-extern void pgscale_watch_start(int64 now_ns);
+extern void pgscale_writeback_watch_start(int64 now_ns);
 
 /* Frees what it holds. */
-extern void pgscale_watch_stop(void);
+extern void pgscale_writeback_watch_stop(void);
 
 /*
  * Looks at the next buffers, as many as it takes to see all of them in time if it
  * is called that often.  Returns whether any was written or dirtied since the last
  * pass over all of them began.
  */
-extern bool pgscale_watch_round(int64 now_ns, int64 period_ns);
+extern bool pgscale_writeback_watch_round(int64 now_ns, int64 period_ns);
 
 /* Do the buffers tell of a stretch, now? */
-extern bool pgscale_watch_knows(const PgscaleStretchKey *key);
+extern bool pgscale_writeback_watch_knows(const PgscaleWritebackStretchKey *key);
 
 /*
  * Notes that so many pages in these pieces of a stretch, written past the
  * buffers, are in the kernel.  Returns how many are new.
  */
-extern int	pgscale_watch_found(const PgscaleStretchKey *key, uint16 pieces, int pages, int64 now_ns);
+extern int	pgscale_writeback_watch_found(const PgscaleWritebackStretchKey *key, uint16 pieces, int pages, int64 now_ns);
 
 /* Share of the writes that hit a page again, or -1 if too few are known. */
-extern double pgscale_watch_rewritten(void);
+extern double pgscale_writeback_watch_rewritten(void);
 
 /* Share of a stretch's writes that do, or 0 if too few are known. */
-extern double pgscale_stretch_rewritten(const PgscaleStretch *stretch);
+extern double pgscale_writeback_stretch_rewritten(const PgscaleWritebackStretch *stretch);
 
 /*
  * Takes the pages of one piece from those that wait to those in flight, of which
  * there cannot be more than so many.  Returns how many were taken.
  */
-extern int	pgscale_stretch_take(PgscaleStretch *stretch, int piece, int most);
+extern int	pgscale_writeback_stretch_take(PgscaleWritebackStretch *stretch, int piece, int most);
 
 /* Those are on disk. */
-extern void pgscale_stretch_landed(PgscaleStretch *stretch, int pages);
+extern void pgscale_writeback_stretch_landed(PgscaleWritebackStretch *stretch, int pages);
 
 /* At most so many of its pages wait.  Returns how many fewer that are. */
-extern int	pgscale_stretch_limit(PgscaleStretch *stretch, int pages);
+extern int	pgscale_writeback_stretch_limit(PgscaleWritebackStretch *stretch, int pages);
 
 #endif							/* PGSCALE_WRITEBACK_DIRTY_TRACKER_H */

@@ -69,7 +69,7 @@ static int64 begun_ns = 0;		/* this walk */
 static time_t changed_since = 0;	/* what this walk looks for */
 
 void
-pgscale_files_start(void)
+pgscale_writeback_files_start(void)
 {
 	if (dir)
 		closedir(dir);
@@ -151,17 +151,17 @@ begin_walk(int64 now_ns)
 
 /* Do the buffers tell of all of a file? */
 static bool
-is_known(PgscaleStretchKey key, off_t size)
+is_known(PgscaleWritebackStretchKey key, off_t size)
 {
 	for (off_t at = 0; at < size; at += PGSCALE_STRETCH_BYTES, key.number++)
-		if (!pgscale_watch_knows(&key))
+		if (!pgscale_writeback_watch_knows(&key))
 			return false;
 	return true;
 }
 
 /* Notes what the kernel has dirty of a stretch, the pieces one by one. */
 static int
-find_in_stretch(int fd, off_t at, const PgscaleStretchKey *key, int64 now_ns)
+find_in_stretch(int fd, off_t at, const PgscaleWritebackStretchKey *key, int64 now_ns)
 {
 	uint16		pieces = 0;
 	int			pages = 0;
@@ -173,12 +173,12 @@ find_in_stretch(int fd, off_t at, const PgscaleStretchKey *key, int64 now_ns)
 			pages += (cached.dirty + BLCKSZ - 1) / BLCKSZ;
 			pieces |= 1 << piece;
 		}
-	return pages > 0 ? pgscale_watch_found(key, pieces, pages, now_ns) : 0;
+	return pages > 0 ? pgscale_writeback_watch_found(key, pieces, pages, now_ns) : 0;
 }
 
 /* Notes what it has dirty of an open file, but for what the buffers tell of. */
 static int64
-find_in_file(int fd, off_t size, PgscaleStretchKey key, int64 now_ns)
+find_in_file(int fd, off_t size, PgscaleWritebackStretchKey key, int64 now_ns)
 {
 	int64		found = 0;
 	PgscaleCached cached;
@@ -186,7 +186,7 @@ find_in_file(int fd, off_t size, PgscaleStretchKey key, int64 now_ns)
 	if (!pgscale_kernel_cached(fd, 0, 0, &cached) || cached.dirty <= 0)
 		return 0;
 	for (off_t at = 0; at < size; at += PGSCALE_STRETCH_BYTES, key.number++)
-		if (!pgscale_watch_knows(&key))
+		if (!pgscale_writeback_watch_knows(&key))
 			found += find_in_stretch(fd, at, &key, now_ns);
 	return found;
 }
@@ -195,7 +195,7 @@ find_in_file(int fd, off_t size, PgscaleStretchKey key, int64 now_ns)
 static int64
 look_at_file(const Folder *place, const char *name, int64 now_ns)
 {
-	PgscaleStretchKey key;
+	PgscaleWritebackStretchKey key;
 	uint32		segment;
 	char		path[MAXPGPATH];
 	struct stat status;
@@ -204,7 +204,7 @@ look_at_file(const Folder *place, const char *name, int64 now_ns)
 	int			fd;
 
 	memset(&key, 0, sizeof(key));
-	if (!pgscale_parse_relfile(name, &key.locator, &key.fork, &segment) ||
+	if (!pgscale_compat_parse_relfile(name, &key.locator, &key.fork, &segment) ||
 		fstatat(dirfd(dir), name, &status, 0) != 0 ||
 		!S_ISREG(status.st_mode) || status.st_mtime < changed_since)
 		return 0;
@@ -215,13 +215,13 @@ look_at_file(const Folder *place, const char *name, int64 now_ns)
 		return 0;
 
 	snprintf(path, sizeof(path), "%s/%s", place->path, name);
-	since = pgscale_worker_clock();
-	fd = pgscale_relfile_open(path);
+	since = pgscale_timer_clock();
+	fd = pgscale_relation_file_open(path);
 	if (fd < 0)
 		return 0;
 	found = find_in_file(fd, status.st_size, key, now_ns);
 	CloseTransientFile(fd);
-	asked_ns += pgscale_worker_clock() - since;
+	asked_ns += pgscale_timer_clock() - since;
 	return found;
 }
 
@@ -235,7 +235,7 @@ end_folder(void)
 }
 
 int64
-pgscale_files_round(int64 now_ns)
+pgscale_writeback_files_round(int64 now_ns)
 {
 	int64		found = 0;
 

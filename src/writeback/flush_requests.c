@@ -91,10 +91,10 @@ static bool kernel_tells = true;
 
 /* The file that is open, if any. */
 static int	open_fd = -1;
-static PgscaleStretchKey open_key;
+static PgscaleWritebackStretchKey open_key;
 
 void
-pgscale_ask_start(void)
+pgscale_writeback_ask_start(void)
 {
 	flying = flight_hand = look_hand = 0;
 	kernel_tells = true;
@@ -110,7 +110,7 @@ close_file(void)
 }
 
 static bool
-same_file(const PgscaleStretchKey *a, const PgscaleStretchKey *b)
+same_file(const PgscaleWritebackStretchKey *a, const PgscaleWritebackStretchKey *b)
 {
 	return a->number / PGSCALE_SEGMENT_STRETCHES == b->number / PGSCALE_SEGMENT_STRETCHES &&
 		a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
@@ -118,22 +118,22 @@ same_file(const PgscaleStretchKey *a, const PgscaleStretchKey *b)
 
 /* The descriptor of a stretch's file, until the next one's; -1 if it is gone. */
 static int
-open_file(const PgscaleStretchKey *key)
+open_file(const PgscaleWritebackStretchKey *key)
 {
 	char		path[MAXPGPATH];
 
 	if (open_fd >= 0 && same_file(key, &open_key))
 		return open_fd;
 	close_file();
-	pgscale_relfile_path(path, key->locator, INVALID_PROC_NUMBER, key->fork,
-						 key->number / PGSCALE_SEGMENT_STRETCHES);
+	pgscale_relation_file_path(path, key->locator, INVALID_PROC_NUMBER, key->fork,
+							   key->number / PGSCALE_SEGMENT_STRETCHES);
 	open_key = *key;
-	open_fd = pgscale_relfile_open(path);
+	open_fd = pgscale_relation_file_open(path);
 	return open_fd;
 }
 
 static off_t
-offset_of(const PgscaleStretchKey *key, int piece)
+offset_of(const PgscaleWritebackStretchKey *key, int piece)
 {
 	return key->number % PGSCALE_SEGMENT_STRETCHES * PGSCALE_STRETCH_BYTES + piece * PGSCALE_PIECE_BYTES;
 }
@@ -147,7 +147,7 @@ typedef enum Landing
 } Landing;
 
 static Landing
-landing_of(const Flight *flight, const PgscaleStretchKey *key, int64 now_ns)
+landing_of(const Flight *flight, const PgscaleWritebackStretchKey *key, int64 now_ns)
 {
 	PgscaleCached cached;
 	int			fd = open_file(key);
@@ -164,9 +164,9 @@ landing_of(const Flight *flight, const PgscaleStretchKey *key, int64 now_ns)
 }
 
 static void
-look_at_flights(PgscaleAsked *asked, int64 now_ns)
+look_at_flights(PgscaleWritebackAsked *asked, int64 now_ns)
 {
-	int64		since = pgscale_worker_clock();
+	int64		since = pgscale_timer_clock();
 	double		ms = 0;
 	int			landed = 0;
 	int			assumed = 0;
@@ -176,14 +176,14 @@ look_at_flights(PgscaleAsked *asked, int64 now_ns)
 	for (int left = flying; left > 0; left--)
 	{
 		Flight	   *flight = &flights[flight_hand];
-		PgscaleStretch *s = &pgscale_watch.stretches[flight->stretch];
+		PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[flight->stretch];
 		Landing		landing = landing_of(flight, &s->key, now_ns);
 
 		if (landing == FLYING)
 			flight_hand++;
 		else
 		{
-			pgscale_stretch_landed(s, flight->pages);
+			pgscale_writeback_stretch_landed(s, flight->pages);
 			if (landing == LANDED)
 			{
 				asked->landed += flight->pages;
@@ -196,7 +196,7 @@ look_at_flights(PgscaleAsked *asked, int64 now_ns)
 		}
 		if (flight_hand >= flying)
 			flight_hand = 0;
-		if (left % CLOCK_FLIGHTS == 0 && pgscale_worker_clock() - since > LOOK_NS)
+		if (left % CLOCK_FLIGHTS == 0 && pgscale_timer_clock() - since > LOOK_NS)
 			break;
 	}
 	if (landed + assumed > 0)
@@ -211,19 +211,19 @@ look_at_flights(PgscaleAsked *asked, int64 now_ns)
  * the kernel's count may be no more than the size of its folios.
  */
 static void
-look_at_waiting(PgscaleAsked *asked, int64 now_ns)
+look_at_waiting(PgscaleWritebackAsked *asked, int64 now_ns)
 {
 	int			looked = 0;
 
-	for (int i = 0; i < TRY_STRETCHES && i < pgscale_watch.used && looked < LOOK_STRETCHES; i++)
+	for (int i = 0; i < TRY_STRETCHES && i < pgscale_writeback_watch.used && looked < LOOK_STRETCHES; i++)
 	{
-		PgscaleStretch *s;
+		PgscaleWritebackStretch *s;
 		PgscaleCached cached;
 		int			pages;
 		int			fd;
 
-		look_hand = (look_hand + 1) % pgscale_watch.used;
-		s = &pgscale_watch.stretches[look_hand];
+		look_hand = (look_hand + 1) % pgscale_writeback_watch.used;
+		s = &pgscale_writeback_watch.stretches[look_hand];
 		pages = s->waiting;
 		if (pages == 0 || now_ns - Max(s->since_ns, s->looked_ns) < LOOK_AGAIN_NS)
 			continue;
@@ -237,17 +237,17 @@ look_at_waiting(PgscaleAsked *asked, int64 now_ns)
 			int			dirty = (cached.dirty + BLCKSZ - 1) / BLCKSZ;
 
 			if (dirty >= PGSCALE_STRETCH_BLOCKS / 2)
-				asked->found += pgscale_watch_found(&s->key, ALL_PIECES, dirty, now_ns);
+				asked->found += pgscale_writeback_watch_found(&s->key, ALL_PIECES, dirty, now_ns);
 			pages = dirty;
 		}
 		else if (now_ns - s->since_ns > PGSCALE_REWRITE_WINDOW_S * NS_PER_S)
 			pages = 0;			/* the kernel has it written by now */
-		asked->taken += pgscale_stretch_limit(s, pages);
+		asked->taken += pgscale_writeback_stretch_limit(s, pages);
 	}
 }
 
 void
-pgscale_ask_look(PgscaleAsked *asked, int64 now_ns)
+pgscale_writeback_ask_look(PgscaleWritebackAsked *asked, int64 now_ns)
 {
 	memset(asked, 0, sizeof(*asked));
 	look_at_flights(asked, now_ns);
@@ -256,20 +256,20 @@ pgscale_ask_look(PgscaleAsked *asked, int64 now_ns)
 }
 
 static bool
-is_skipped(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
+is_skipped(const PgscaleWritebackStretch *s, double redirty_limit, int64 now_ns)
 {
 	return now_ns - s->since_ns < PGSCALE_REWRITE_WINDOW_S * NS_PER_S &&
-		pgscale_stretch_rewritten(s) > redirty_limit;
+		pgscale_writeback_stretch_rewritten(s) > redirty_limit;
 }
 
 int64
-pgscale_ask_skipped(double redirty_limit, int64 now_ns)
+pgscale_writeback_ask_skipped(double redirty_limit, int64 now_ns)
 {
 	int64		skipped = 0;
 
-	for (int i = 0; i < pgscale_watch.used; i++)
+	for (int i = 0; i < pgscale_writeback_watch.used; i++)
 	{
-		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+		const PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[i];
 
 		if (s->waiting > 0 && is_skipped(s, redirty_limit, now_ns))
 			skipped += s->waiting;
@@ -279,7 +279,7 @@ pgscale_ask_skipped(double redirty_limit, int64 now_ns)
 
 /* 0 if nothing waits.  What is better left alone comes last. */
 static int
-flush_priority(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
+flush_priority(const PgscaleWritebackStretch *s, double redirty_limit, int64 now_ns)
 {
 	if (s->waiting == 0)
 		return 0;
@@ -291,7 +291,7 @@ flush_priority(const PgscaleStretch *s, double redirty_limit, int64 now_ns)
 static PgscalePage
 first_page(uint32 stretch)
 {
-	const PgscaleStretchKey *key = &pgscale_watch.stretches[stretch].key;
+	const PgscaleWritebackStretchKey *key = &pgscale_writeback_watch.stretches[stretch].key;
 
 	return (PgscalePage)
 	{
@@ -305,7 +305,7 @@ compare_stretches(const void *a, const void *b)
 	const PgscalePage x = first_page(*(const uint32 *) a);
 	const PgscalePage y = first_page(*(const uint32 *) b);
 
-	return pgscale_page_compare(&x, &y);
+	return pgscale_buffer_page_compare(&x, &y);
 }
 
 /* Chooses stretches with so many pages between them, in the files' order. */
@@ -318,9 +318,9 @@ flush_choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 	int			n = 0;
 
 	memset(pages_of, 0, sizeof(pages_of));
-	for (int i = 0; i < pgscale_watch.used; i++)
+	for (int i = 0; i < pgscale_writeback_watch.used; i++)
 	{
-		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+		const PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[i];
 
 		pages_of[flush_priority(s, redirty_limit, now_ns)] += s->waiting;
 	}
@@ -328,9 +328,9 @@ flush_choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 	while (least > 1 && sum < pages)
 		sum += pages_of[--least];
 
-	for (int i = 0; i < pgscale_watch.used && n < MAX_CHOSEN && pages > 0; i++)
+	for (int i = 0; i < pgscale_writeback_watch.used && n < MAX_CHOSEN && pages > 0; i++)
 	{
-		const PgscaleStretch *s = &pgscale_watch.stretches[i];
+		const PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[i];
 
 		if (flush_priority(s, redirty_limit, now_ns) >= least)
 		{
@@ -360,22 +360,22 @@ dirty_pages(int fd, off_t offset)
 static bool
 must_stop(int64 since_ns)
 {
-	return pgscale_worker_clock() - since_ns > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending;
+	return pgscale_timer_clock() - since_ns > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending;
 }
 
 /* Asks for the pieces of a stretch, for about so many pages. */
 static void
-ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
+ask_for_stretch(PgscaleWritebackAsked *asked, uint32 n, int64 pages, int64 since_ns)
 {
-	PgscaleStretch *s = &pgscale_watch.stretches[n];
+	PgscaleWritebackStretch *s = &pgscale_writeback_watch.stretches[n];
 	int			fd = open_file(&s->key);
 
 	if (fd < 0)
 	{
-		asked->taken += pgscale_stretch_limit(s, 0);
+		asked->taken += pgscale_writeback_stretch_limit(s, 0);
 		return;
 	}
-	pgscale_disk_note(fd);
+	pgscale_writeback_disk_note(fd);
 	for (int piece = 0; piece < PGSCALE_PIECES && pages > 0 && flying < MAX_FLIGHTS && !must_stop(since_ns); piece++)
 	{
 		off_t		offset = offset_of(&s->key, piece);
@@ -384,7 +384,7 @@ ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
 
 		if ((s->pieces & (1 << piece)) == 0)
 			continue;
-		took = pgscale_stretch_take(s, piece, dirty_pages(fd, offset));
+		took = pgscale_writeback_stretch_take(s, piece, dirty_pages(fd, offset));
 		asked->taken += waited - s->waiting - took;
 		if (took == 0)
 			continue;
@@ -392,7 +392,7 @@ ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
 
 		flights[flying++] = (Flight)
 		{
-			.stretch = n,.piece = piece,.pages = took,.asked_ns = pgscale_worker_clock()
+			.stretch = n,.piece = piece,.pages = took,.asked_ns = pgscale_timer_clock()
 		};
 		asked->requests++;
 		asked->asked += took;
@@ -401,11 +401,11 @@ ask_for_stretch(PgscaleAsked *asked, uint32 n, int64 pages, int64 since_ns)
 }
 
 void
-pgscale_ask(PgscaleAsked *asked, int64 pages, double redirty_limit, int64 now_ns)
+pgscale_writeback_ask(PgscaleWritebackAsked *asked, int64 pages, double redirty_limit, int64 now_ns)
 {
 	uint32		chosen[MAX_CHOSEN];
 	int			n = flush_choose(chosen, pages, redirty_limit, now_ns);
-	int64		since = pgscale_worker_clock();
+	int64		since = pgscale_timer_clock();
 
 	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS && !must_stop(since); i++)
 		ask_for_stretch(asked, chosen[i], pages - asked->asked, since);

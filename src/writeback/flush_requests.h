@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 /* What was done in a round, pages. */
-typedef struct PgscaleAsked
+typedef struct PgscaleWritebackAsked
 {
 	int			requests;
 	int			asked;
@@ -23,24 +23,24 @@ typedef struct PgscaleAsked
 	double		landing_ms;		/* and how long that took, mean, or -1 */
 	int			found;			/* wait, and no buffer told of them */
 	int			taken;			/* were on disk before they were asked for */
-} PgscaleAsked;
+} PgscaleWritebackAsked;
 
 /* Forgets what was asked. */
-extern void pgscale_ask_start(void);
+extern void pgscale_writeback_ask_start(void);
 
 /* Looks what has reached the disk: what was asked for, and what was not. */
-extern void pgscale_ask_look(PgscaleAsked *asked, int64 now_ns);
+extern void pgscale_writeback_ask_look(PgscaleWritebackAsked *asked, int64 now_ns);
 
 /*
  * How many pages that wait are better left alone: of stretches of which more
  * than that share of the writes hits a page again.
  */
-extern int64 pgscale_ask_skipped(double redirty_limit, int64 now_ns);
+extern int64 pgscale_writeback_ask_skipped(double redirty_limit, int64 now_ns);
 
 /*
  * Asks for so many pages, those first that lie closest together.  Raises what
  * the server raises if the kernel has lost data.
  */
-extern void pgscale_ask(PgscaleAsked *asked, int64 pages, double redirty_limit, int64 now_ns);
+extern void pgscale_writeback_ask(PgscaleWritebackAsked *asked, int64 pages, double redirty_limit, int64 now_ns);
 
 #endif							/* PGSCALE_WRITEBACK_FLUSH_REQUESTS_H */

@@ -35,7 +35,7 @@ static int	known = 0;
 static int64 looked_ns = 0;
 
 void
-pgscale_disk_note(int fd)
+pgscale_writeback_disk_note(int fd)
 {
 	struct stat status;
 
@@ -49,7 +49,7 @@ pgscale_disk_note(int fd)
 }
 
 double
-pgscale_disk_read_ms(int64 now_ns)
+pgscale_writeback_disk_read_ms(int64 now_ns)
 {
 	int64		reads = 0;
 	int64		ms = 0;

@@ -108,9 +108,9 @@ writeback_register_workers(void)
 static void
 switch_on(int64 now_ns)
 {
-	pgscale_watch_start(now_ns);
-	pgscale_ask_start();
-	pgscale_files_start();
+	pgscale_writeback_watch_start(now_ns);
+	pgscale_writeback_ask_start();
+	pgscale_writeback_files_start();
 	pgscale_writeback_decide_start(&controller, now_ns);
 	files_found = counted_written = counted_unseen = 0;
 	rate_since_ns = now_ns;
@@ -121,8 +121,8 @@ switch_on(int64 now_ns)
 static void
 switch_off(void)
 {
-	pgscale_watch_stop();
-	pgscale_files_start();
+	pgscale_writeback_watch_stop();
+	pgscale_writeback_files_start();
 	share->dirty = share->skipped = 0;
 	on = false;
 }
@@ -139,7 +139,7 @@ writeback_decided(PgscaleWritebackState state, PgscaleWritebackReason reason, do
 	if (share->state != state || share->reason != reason || share->decided_at == 0)
 	{
 		share->decided_at = GetCurrentTimestamp();
-		share->decided_ns = pgscale_worker_clock();
+		share->decided_ns = pgscale_timer_clock();
 	}
 	share->reason = reason;
 	share->reason_number = number;
@@ -147,15 +147,15 @@ writeback_decided(PgscaleWritebackState state, PgscaleWritebackReason reason, do
 }
 
 static void
-writeback_count(const PgscaleAsked *asked)
+writeback_count(const PgscaleWritebackAsked *asked)
 {
 	PgscaleWritebackCounts *c = &share->counts;
 
 	c->rounds++;
-	c->written += pgscale_watch.written - counted_written;
-	c->unseen += pgscale_watch.unseen - counted_unseen;
-	counted_written = pgscale_watch.written;
-	counted_unseen = pgscale_watch.unseen;
+	c->written += pgscale_writeback_watch.written - counted_written;
+	c->unseen += pgscale_writeback_watch.unseen - counted_unseen;
+	counted_written = pgscale_writeback_watch.written;
+	counted_unseen = pgscale_writeback_watch.unseen;
 	c->requests += asked->requests;
 	c->asked += asked->asked;
 	c->taken += asked->taken;
@@ -165,7 +165,7 @@ writeback_count(const PgscaleAsked *asked)
 static void
 measure_server_rate(int64 now_ns)
 {
-	uint64		written = pgscale_watch.written + files_found;
+	uint64		written = pgscale_writeback_watch.written + files_found;
 
 	if (now_ns - rate_since_ns < NS_PER_S)
 		return;
@@ -177,7 +177,7 @@ measure_server_rate(int64 now_ns)
 static void
 writeback_publish(int64 skipped)
 {
-	share->dirty = pages_bytes(pgscale_watch.waiting + pgscale_watch.flying);
+	share->dirty = pages_bytes(pgscale_writeback_watch.waiting + pgscale_writeback_watch.flying);
 	if (share->reset_peak)
 		share->peak = 0;
 	share->reset_peak = false;
@@ -186,7 +186,7 @@ writeback_publish(int64 skipped)
 	share->cap = controller.cap;
 	share->window = controller.window;
 	share->disk_rate = controller.disk_rate;
-	share->rewritten = pgscale_watch_rewritten();
+	share->rewritten = pgscale_writeback_watch_rewritten();
 }
 
 /* Is there any use in asking?  If not, why? */
@@ -195,7 +195,7 @@ writeback_is_possible(PgscaleWritebackReason *obstacle)
 {
 	if (!enableFsync)
 		*obstacle = PGSCALE_WRITEBACK_NO_FSYNC;
-	else if (pgscale_direct_data())
+	else if (pgscale_compat_direct_data())
 		*obstacle = PGSCALE_WRITEBACK_DIRECT_IO;
 	else if (!pgscale_kernel_begins_writes("."))
 		*obstacle = PGSCALE_WRITEBACK_OVERLAY;
@@ -208,45 +208,45 @@ writeback_is_possible(PgscaleWritebackReason *obstacle)
 static bool
 writeback_work(int64 now_ns)
 {
-	bool		busy = pgscale_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
-	PgscaleAsked asked;
+	bool		busy = pgscale_writeback_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
+	PgscaleWritebackAsked asked;
 	PgscaleWritebackEvidence e;
 	int64		found;
 	int64		skipped;
 	int64		ask;
 
-	found = pgscale_files_round(now_ns);
-	pgscale_ask_look(&asked, now_ns);
+	found = pgscale_writeback_files_round(now_ns);
+	pgscale_writeback_ask_look(&asked, now_ns);
 	found += asked.found;
 	files_found += found;
 	share->counts.found += found;
-	skipped = pgscale_ask_skipped(redirty_limit, now_ns);
+	skipped = pgscale_writeback_ask_skipped(redirty_limit, now_ns);
 
 	e.possible = writeback_is_possible(&e.obstacle);
 	e.cap_setting = writeback_cap < 0 ? -1 : writeback_cap * PGSCALE_KB;
 	e.redirty_limit = redirty_limit;
-	e.waiting = pages_bytes(pgscale_watch.waiting);
+	e.waiting = pages_bytes(pgscale_writeback_watch.waiting);
 	e.skipped = pages_bytes(skipped);
-	e.flying = pages_bytes(pgscale_watch.flying);
+	e.flying = pages_bytes(pgscale_writeback_watch.flying);
 	e.tells = asked.tells;
 	e.landed = pages_bytes(asked.landed);
 	e.landing_ms = asked.landing_ms;
-	e.rewritten = pgscale_watch_rewritten();
-	e.read_ms = pgscale_disk_read_ms(now_ns);
+	e.rewritten = pgscale_writeback_watch_rewritten();
+	e.read_ms = pgscale_writeback_disk_read_ms(now_ns);
 	ask = pgscale_writeback_decide(&controller, &e, now_ns);
 	if (ask > 0)
 	{
-		int64		since = pgscale_worker_clock();
+		int64		since = pgscale_timer_clock();
 
-		pgscale_ask(&asked, (ask + BLCKSZ - 1) / BLCKSZ, redirty_limit, now_ns);
-		share->counts.ask_ns += pgscale_worker_clock() - since;
+		pgscale_writeback_ask(&asked, (ask + BLCKSZ - 1) / BLCKSZ, redirty_limit, now_ns);
+		share->counts.ask_ns += pgscale_timer_clock() - since;
 	}
 
 	writeback_decided(controller.state, controller.reason, controller.number);
 	writeback_count(&asked);
 	measure_server_rate(now_ns);
 	writeback_publish(skipped);
-	return busy || pgscale_watch.waiting + pgscale_watch.flying > 0;
+	return busy || pgscale_writeback_watch.waiting + pgscale_writeback_watch.flying > 0;
 }
 
 static void
@@ -254,7 +254,7 @@ writeback_round(void)
 {
 	int64		due;
 	int64		expired = pgscale_timer_wait(&timer, &due);
-	int64		now = pgscale_worker_clock();
+	int64		now = pgscale_timer_clock();
 	int64		period = 0;
 
 	(void) pgscale_worker_interrupts();
@@ -275,8 +275,8 @@ writeback_round(void)
 	}
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
-	share->last_round_ns = pgscale_worker_clock();
-	share->counts.cpu_ns = pgscale_worker_cpu_time() + cpu_base;
+	share->last_round_ns = pgscale_timer_clock();
+	share->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 
 static void
@@ -300,7 +300,7 @@ pgscale_writeback_main(Datum arg)
 	share = pgscale_writeback_share();
 	pgscale_worker_start("PgscaleWritebackMain");
 
-	cpu_base = share->counts.cpu_ns - pgscale_worker_cpu_time();
+	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();
 	before_shmem_exit(writeback_detach, (Datum) 0);
 	share->starts++;
 	pgscale_writeback_rebase(true);

@@ -19,20 +19,20 @@ extern const PgscaleModule pgscale_writeback_module;
 /* file_scan.c: finds files that are written past the shared buffers */
 
 /* Begins anew, as well after an error. */
-extern void pgscale_files_start(void);
+extern void pgscale_writeback_files_start(void);
 
 /* Looks at the next files.  Returns how many pages were found to wait. */
-extern int64 pgscale_files_round(int64 now_ns);
+extern int64 pgscale_writeback_files_round(int64 now_ns);
 
 /* read_latency.c: how long reads take on the disks that are written to */
 
 /* Notes the disk that an open file lies on. */
-extern void pgscale_disk_note(int fd);
+extern void pgscale_writeback_disk_note(int fd);
 
 /*
  * Once a second: milliseconds that a read took in it, on all of them.  -1 in
  * between, or if there were few reads or it is not known.
  */
-extern double pgscale_disk_read_ms(int64 now_ns);
+extern double pgscale_writeback_disk_read_ms(int64 now_ns);
 
 #endif							/* PGSCALE_WRITEBACK_H */

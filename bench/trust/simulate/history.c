@@ -32,16 +32,16 @@ add_samples(void *argument)
 	{
 		PgscaleProc proc = {0};
 
-		pgscale_history_begin(n, MOST);
+		pgscale_sampler_history_begin(n, MOST);
 		for (int i = sim_random(MOST + 1); i > 0; i--)
 		{
 			n++;
 			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
-			pgscale_history_add(&proc, 0, n);
+			pgscale_sampler_history_add(&proc, 0, n);
 		}
-		pgscale_history_end();
+		pgscale_sampler_history_end();
 		if (sim_random(8) == 0)
-			pgscale_history_reset();
+			pgscale_sampler_history_reset();
 	}
 }
 
@@ -69,7 +69,7 @@ read_samples(void *argument)
 void
 sim_begin(void)
 {
-	pgscale_history_startup(CAPACITY);
+	pgscale_sampler_history_startup(CAPACITY);
 	sim_thread(add_samples, NULL);
 	sim_thread(read_samples, NULL);
 	sim_thread(read_samples, NULL);
@@ -113,7 +113,7 @@ pgscale_proc_state_name(uint8 state)
 }
 
 const char *
-pgscale_type_name(PgscaleProcKind kind)
+pgscale_sampler_type_name(PgscaleProcKind kind)
 {
 	return "";
 }

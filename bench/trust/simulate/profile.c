@@ -16,10 +16,10 @@
 #define TICKS		10
 #define SAMPLES		4			/* of each tick, so that a part of one is told from all of it */
 
-static PgscaleWaitKey
+static PgscaleSamplerWaitKey
 make_key(int n)
 {
-	PgscaleWaitKey key = {0};
+	PgscaleSamplerWaitKey key = {0};
 
 	key.queryid = n;
 	key.wait_event = 1 + n % 2;
@@ -31,15 +31,15 @@ write_ticks(void *argument)
 {
 	for (int tick = 0; tick < TICKS; tick++)
 	{
-		pgscale_profile_begin();
+		pgscale_sampler_profile_begin();
 		for (int i = 0; i < SAMPLES; i++)
 		{
 			/* many of few, and some that are new */
-			PgscaleWaitKey key = make_key(sim_random(4) ? sim_random(6) : 100 + sim_random(100));
+			PgscaleSamplerWaitKey key = make_key(sim_random(4) ? sim_random(6) : 100 + sim_random(100));
 
-			(void) pgscale_profile_add(&key, -1, 7);
+			(void) pgscale_sampler_profile_add(&key, -1, 7);
 		}
-		pgscale_profile_end();
+		pgscale_sampler_profile_end();
 	}
 }
 
@@ -50,12 +50,12 @@ read_snapshots(void *argument)
 
 	for (int i = 0; i < 3; i++)
 	{
-		PgscaleProfileSnapshot snapshot;
-		PgscaleProfileTotals totals;
+		PgscaleSamplerProfileSnapshot snapshot;
+		PgscaleSamplerProfileTotals totals;
 		uint64		samples = 0;
 		uint64		ns = 0;
 
-		pgscale_profile_snapshot(&snapshot);
+		pgscale_sampler_profile_snapshot(&snapshot);
 		for (int n = 0; n < snapshot.nentries; n++)
 		{
 			samples += snapshot.entries[n].samples;
@@ -66,7 +66,7 @@ read_snapshots(void *argument)
 					 (int) snapshot.totals.samples, (int) snapshot.totals.ns);
 		if (samples < before)
 			sim_fail("%d samples after %d", (int) samples, (int) before);
-		pgscale_profile_totals(&totals);
+		pgscale_sampler_profile_totals(&totals);
 		if (totals.samples < samples || totals.ns != 7 * totals.samples || totals.samples % SAMPLES != 0)
 			sim_fail("totals of %d samples and %d ns after %d", (int) totals.samples, (int) totals.ns, (int) samples);
 		before = totals.samples;
@@ -76,9 +76,9 @@ read_snapshots(void *argument)
 void
 sim_begin(void)
 {
-	pgscale_profile_startup(CAPACITY);
+	pgscale_sampler_profile_startup(CAPACITY);
 	hand = 0;
-	pgscale_profile_attach_writer();
+	pgscale_sampler_profile_attach_writer();
 	sim_thread(write_ticks, NULL);
 	sim_thread(read_snapshots, NULL);
 	sim_thread(read_snapshots, NULL);

@@ -21,10 +21,10 @@ static bool taken[RUNS + 1];
 static int	ntaken;
 
 /* Calls all of them: a run's content tells its number in each field. */
-static PgscaleRun
+static PgscaleSweeperRun
 make_run(int n)
 {
-	PgscaleRun	run;
+	PgscaleSweeperRun	run;
 
 	run.first.locator = *(RelFileLocator *) (Oid[3]){n, n, n};
 	run.first.fork = (ForkNumber) (n % 3);
@@ -41,7 +41,7 @@ put_runs(void *argument)
 
 	for (int n = 1; n <= RUNS; n++)
 	{
-		PgscaleRun	run = make_run(n);
+		PgscaleSweeperRun	run = make_run(n);
 
 		while (!pgscale_sweeper_put_run(share, &run))
 			sim_pause();
@@ -54,12 +54,12 @@ take_runs(void *argument)
 {
 	while (ntaken < RUNS)
 	{
-		PgscaleRun	run;
+		PgscaleSweeperRun	run;
 		bool		lost = false;
 
 		if (pgscale_sweeper_take_run(shares[0], &run, &lost))
 		{
-			PgscaleRun	as_put;
+			PgscaleSweeperRun	as_put;
 
 			if (run.pages < 1 || run.pages > RUNS)
 				sim_fail("a run of %d pages was taken that nobody had put", run.pages);
@@ -81,7 +81,7 @@ take_runs(void *argument)
 static void
 put_pages(void *argument)
 {
-	PgscaleSwept swept = {0};
+	PgscaleSweeperSwept swept = {0};
 
 	for (int n = 1; n <= RUNS; n++)
 	{
@@ -98,7 +98,7 @@ take_pages(void *argument)
 
 	for (int i = 0; i < 3 * RUNS; i++)
 	{
-		PgscaleSwept swept;
+		PgscaleSweeperSwept swept;
 		bool		lost = false;
 
 		if (pgscale_sweeper_take_written(&shares[0]->writers[0], &swept, &lost))

@@ -500,7 +500,7 @@ void	   *MemoryContextAllocExtended(void *context, size_t size, int flags);
 void		pfree(void *p);
 void		pg_usleep(long us);
 int64_t		GetCurrentTimestamp(void);
-int64_t		pgscale_worker_clock(void);
+int64_t		pgscale_timer_clock(void);
 void		ProcessInterrupts(void);
 bool		errstart(int level, const char *domain);
 bool		errstart_cold(int level, const char *domain);
@@ -586,7 +586,7 @@ GetCurrentTimestamp(void)
 }
 
 int64_t
-pgscale_worker_clock(void)
+pgscale_timer_clock(void)
 {
 	return 1;
 }

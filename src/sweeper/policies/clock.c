@@ -22,7 +22,7 @@
 #define CLOCK_DIRTY_FLOOR	1
 
 static bool
-clock_visit(PgscaleVisit *visit)
+clock_visit(PgscaleSweeperVisit *visit)
 {
 	if (visit->pinned)
 		return false;
@@ -33,12 +33,12 @@ clock_visit(PgscaleVisit *visit)
 }
 
 static int
-clock_choose(const PgscaleVisit *candidates, int n)
+clock_choose(const PgscaleSweeperVisit *candidates, int n)
 {
 	return 0;
 }
 
-const PgscalePolicy pgscale_policy_clock = {
+const PgscaleSweeperPolicy pgscale_sweeper_policy_clock = {
 	.name = "clock",
 	.group = 1,
 	.dirty_floor = CLOCK_DIRTY_FLOOR,

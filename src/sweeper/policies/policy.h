@@ -18,16 +18,16 @@
 #include "base/shared_buffers.h"
 
 /* A buffer that the sweeper passes. */
-typedef struct PgscaleVisit
+typedef struct PgscaleSweeperVisit
 {
 	int			buf;
 	PgscalePage page;
 	uint8		usage;
 	bool		pinned;
 	bool		dirty;
-} PgscaleVisit;
+} PgscaleSweeperVisit;
 
-typedef struct PgscalePolicy
+typedef struct PgscaleSweeperPolicy
 {
 	const char *name;
 
@@ -49,18 +49,18 @@ typedef struct PgscalePolicy
 	uint8		neighbour_usage;
 
 	/* Sets visit->usage to what it should be; may the page leave? */
-	bool		(*visit) (PgscaleVisit *visit);
+	bool		(*visit) (PgscaleSweeperVisit *visit);
 
 	/* Which of n candidates leaves? */
-	int			(*choose) (const PgscaleVisit *candidates, int n);
+	int			(*choose) (const PgscaleSweeperVisit *candidates, int n);
 
 	/* A page has left, for good. */
 	void		(*evicted) (int buf, uint32 page_hash);
-} PgscalePolicy;
+} PgscaleSweeperPolicy;
 
 #define PGSCALE_POLICY_MAX	16
 
 /* The server's own: usage counts that a clock hand takes down. */
-extern const PgscalePolicy pgscale_policy_clock;
+extern const PgscaleSweeperPolicy pgscale_sweeper_policy_clock;
 
 #endif							/* PGSCALE_SWEEPER_POLICIES_POLICY_H */

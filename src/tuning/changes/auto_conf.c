@@ -61,15 +61,15 @@ same_name(const char *a, const char *b)
 }
 
 bool
-pgscale_line_same(const char *a, const char *b)
+pgscale_tuning_line_same(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
 bool
-pgscale_line_visible(const char *setting)
+pgscale_tuning_line_visible(const char *setting)
 {
-	struct config_generic *record = pgscale_find_setting(setting);
+	struct config_generic *record = pgscale_compat_find_setting(setting);
 
 	/* what nobody knows might be a secret */
 	return (record && !(record->flags & GUC_SUPERUSER_ONLY)) ||
@@ -77,11 +77,11 @@ pgscale_line_visible(const char *setting)
 }
 
 const char *
-pgscale_line_show(const char *setting, const char *value)
+pgscale_tuning_line_show(const char *setting, const char *value)
 {
 	if (!value)
 		return "no line";
-	if (!pgscale_line_visible(setting))
+	if (!pgscale_tuning_line_visible(setting))
 		return "another value";
 	if (strlen(value) > SHOWN)
 		return psprintf("\"%.*s...\"", pg_mbcliplen(value, strlen(value), SHOWN), value);
@@ -94,7 +94,7 @@ pgscale_line_show(const char *setting, const char *value)
  * file includes it would copy, and include it no more: no journal takes that back.
  */
 static void
-check_lines(const PgscaleLines *lines)
+check_lines(const PgscaleTuningLines *lines)
 {
 	for (ConfigVariable *line = lines->head; line; line = line->next)
 	{
@@ -123,7 +123,7 @@ raise_broken(void)
 }
 
 void
-pgscale_lines_read(PgscaleLines *lines, bool look)
+pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
 {
 	ConfigVariable *tail = NULL;
 	FILE	   *file = AllocateFile(PG_AUTOCONF_FILENAME, "r");
@@ -151,7 +151,7 @@ pgscale_lines_read(PgscaleLines *lines, bool look)
 }
 
 const char *
-pgscale_line_of(const PgscaleLines *lines, const char *setting)
+pgscale_tuning_line_of(const PgscaleTuningLines *lines, const char *setting)
 {
 	const char *value = NULL;
 
@@ -262,9 +262,9 @@ check_value(const struct config_generic *record, const char *value)
 }
 
 const char *
-pgscale_line_check(const char *setting, const char *value)
+pgscale_tuning_line_check(const char *setting, const char *value)
 {
-	struct config_generic *record = pgscale_find_setting(setting);
+	struct config_generic *record = pgscale_compat_find_setting(setting);
 	const char *allowed = GetConfigOption("allow_alter_system", true, false);
 
 	if (allowed && strcmp(allowed, "off") == 0)
@@ -301,9 +301,9 @@ pgscale_line_check(const char *setting, const char *value)
 }
 
 bool
-pgscale_line_valid(const char *setting, const char *value)
+pgscale_tuning_line_valid(const char *setting, const char *value)
 {
-	return !value || !pgscale_find_setting(setting) ||
+	return !value || !pgscale_compat_find_setting(setting) ||
 		set_config_option(setting, value, PGC_POSTMASTER, PGC_S_FILE, GUC_ACTION_SET, false, DEBUG5, false) != 0;
 }
 
@@ -316,39 +316,39 @@ static object_access_hook_type_str next_hook;
 static void
 before_write(ObjectAccessType access, Oid class, const char *name, int sub, void *arg)
 {
-	PgscaleLines lines;
+	PgscaleTuningLines lines;
 	const char *line;
 
 	if (next_hook)
 		next_hook(access, class, name, sub, arg);
 	if (access != OAT_POST_ALTER || class != ParameterAclRelationId || !changing)
 		return;
-	pgscale_lines_read(&lines, false);
-	line = pgscale_line_of(&lines, changing);
-	if (!pgscale_line_same(line, expected_line))
+	pgscale_tuning_lines_read(&lines, false);
+	line = pgscale_tuning_line_of(&lines, changing);
+	if (!pgscale_tuning_line_same(line, expected_line))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" was changed by hand meanwhile: \"%s\" had %s and has %s",
-						changing, PG_AUTOCONF_FILENAME, pgscale_line_show(changing, expected_line), pgscale_line_show(changing, line)),
+						changing, PG_AUTOCONF_FILENAME, pgscale_tuning_line_show(changing, expected_line), pgscale_tuning_line_show(changing, line)),
 				 errhint("Call it again if it is still what you want.")));
 }
 
 /* Right after an error; the lock on the file is still held, if it was. */
-static PgscaleLineFate
+static PgscaleTuningLineFate
 fate_of(const char *setting, const char *expected, const char *value)
 {
-	PgscaleLines lines;
+	PgscaleTuningLines lines;
 
-	pgscale_lines_read(&lines, true);
+	pgscale_tuning_lines_read(&lines, true);
 	if (!lines.known)
 		return PGSCALE_LINE_UNKNOWN;
-	return pgscale_line_same(pgscale_line_of(&lines, setting), value) && !pgscale_line_same(expected, value)
+	return pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, setting), value) && !pgscale_tuning_line_same(expected, value)
 		? PGSCALE_LINE_CHANGED : PGSCALE_LINE_KEPT;
 }
 
 /* Why the line was not changed, or not as it should be, as far as the error itself does not tell. */
 static void
-auto_conf_explain(ErrorData *error, PgscaleLineFate fate)
+auto_conf_explain(ErrorData *error, PgscaleTuningLineFate fate)
 {
 	if (fate == PGSCALE_LINE_CHANGED)
 	{
@@ -372,7 +372,7 @@ auto_conf_explain(ErrorData *error, PgscaleLineFate fate)
 }
 
 void
-pgscale_line_change(const char *setting, const char *expected, const char *value, volatile PgscaleLineFate *fate)
+pgscale_tuning_line_change(const char *setting, const char *expected, const char *value, volatile PgscaleTuningLineFate *fate)
 {
 	MemoryContext context = CurrentMemoryContext;
 	AlterSystemStmt *statement = makeNode(AlterSystemStmt);

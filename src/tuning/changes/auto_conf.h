@@ -15,52 +15,52 @@
 #include "utils/guc.h"
 
 /* What the file has, in the order of its lines. */
-typedef struct PgscaleLines
+typedef struct PgscaleTuningLines
 {
 	ConfigVariable *head;
 	bool		known;			/* could it be read? */
-} PgscaleLines;
+} PgscaleTuningLines;
 
 /*
  * Reads the file.  One that cannot be understood, or that ALTER SYSTEM would
  * break, is an error; for who only looks, not known.
  */
-extern void pgscale_lines_read(PgscaleLines *lines, bool look);
+extern void pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look);
 
 /* The value of a setting's line, of several the last one's; NULL: it has none. */
-extern const char *pgscale_line_of(const PgscaleLines *lines, const char *setting);
+extern const char *pgscale_tuning_line_of(const PgscaleTuningLines *lines, const char *setting);
 
 /* Are both the same, or both NULL? */
-extern bool pgscale_line_same(const char *a, const char *b);
+extern bool pgscale_tuning_line_same(const char *a, const char *b);
 
 /*
  * Would the server take this value, NULL to remove the line, from this user?
  * Raises what it would, with a hint.  Returns the name as the server spells it.
  */
-extern const char *pgscale_line_check(const char *setting, const char *value);
+extern const char *pgscale_tuning_line_check(const char *setting, const char *value);
 
 /* Would the server take a value that it has in its file? */
-extern bool pgscale_line_valid(const char *setting, const char *value);
+extern bool pgscale_tuning_line_valid(const char *setting, const char *value);
 
 /* May the current user see values of this setting? */
-extern bool pgscale_line_visible(const char *setting);
+extern bool pgscale_tuning_line_visible(const char *setting);
 
 /* The value as an error's text has it. */
-extern const char *pgscale_line_show(const char *setting, const char *value);
+extern const char *pgscale_tuning_line_show(const char *setting, const char *value);
 
 /* What the file has after an error. */
-typedef enum PgscaleLineFate
+typedef enum PgscaleTuningLineFate
 {
 	PGSCALE_LINE_KEPT,			/* not the new line */
 	PGSCALE_LINE_CHANGED,		/* the new one, all the same */
 	PGSCALE_LINE_UNKNOWN		/* it cannot be read */
-} PgscaleLineFate;
+} PgscaleTuningLineFate;
 
 /*
  * Changes the line, if it is still this one; else, or if that fails, raises an
  * error, with what has become of the line in *fate.
  */
-extern void pgscale_line_change(const char *setting, const char *expected, const char *value,
-								volatile PgscaleLineFate *fate);
+extern void pgscale_tuning_line_change(const char *setting, const char *expected, const char *value,
+									   volatile PgscaleTuningLineFate *fate);
 
 #endif							/* PGSCALE_TUNING_CHANGES_AUTO_CONF_H */

@@ -4,7 +4,7 @@
  *	  What the procedures that change settings have in common.
  *
  * Each is: begin, check the arguments, lock, remember, check what is only known
- * then, and the rest is pgscale_change_one().
+ * then, and the rest is pgscale_tuning_change_one().
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -20,29 +20,29 @@
 #include "tuning/changes/journal.h"
 
 /* An argument that must be true or false; and the error of one that is NULL. */
-extern bool pgscale_change_bool(FunctionCallInfo fcinfo, int number, const char *name);
-extern void pgscale_change_null(const char *parameter, const char *hint);
+extern bool pgscale_tuning_change_bool(FunctionCallInfo fcinfo, int number, const char *name);
+extern void pgscale_tuning_change_null(const char *parameter, const char *hint);
 
 /*
  * Before anything else.  Leaves a connection to SPI, whose memory holds what is
  * needed until the end.
  */
-extern void pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload);
+extern void pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload);
 
 /* From now on there are no other changes, in whatever database. */
-extern void pgscale_change_lock(void);
+extern void pgscale_tuning_change_lock(void);
 
 /* Reads the line that the setting has, and what it is judged by. */
-extern void pgscale_change_remember(PgscaleChange *change);
+extern void pgscale_tuning_change_remember(PgscaleTuningChange *change);
 
 /* Warns if that line could not be put back. */
-extern void pgscale_change_check_old(const PgscaleChange *change);
+extern void pgscale_tuning_change_check_old(const PgscaleTuningChange *change);
 
 /* Makes one change and ends the call. */
-extern Datum pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload);
+extern Datum pgscale_tuning_change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, bool reload);
 
 /* How a value is set by hand, as a statement for a hint. */
-extern const char *pgscale_change_statement(const char *setting, const char *value, bool force);
+extern const char *pgscale_tuning_change_statement(const char *setting, const char *value, bool force);
 
 /* start_check.c: would the server start with a setting changed? */
 
@@ -51,7 +51,7 @@ extern const char *pgscale_change_statement(const char *setting, const char *val
  * this value, NULL: none.  force: the statement that sets it all the same, for the
  * hint.  A notice if it is for standbys to follow.
  */
-extern void pgscale_start_check(const char *setting, const char *value, const char *force);
+extern void pgscale_tuning_start_check(const char *setting, const char *value, const char *force);
 
 /* verify.c: was a change for the better? */
 
@@ -59,13 +59,13 @@ extern void pgscale_start_check(const char *setting, const char *value, const ch
  * Has the change remember what its setting is judged by: the evidence itself is
  * lost when the server restarts.
  */
-extern void pgscale_verify_remember(PgscaleChange *change);
+extern void pgscale_tuning_verify_remember(PgscaleTuningChange *change);
 
 /*
  * drop_notice.c: tells what goes with the journal of changes when the extension is dropped.
  */
 
 /* In the postmaster, when the library is preloaded. */
-extern void pgscale_drop_install(void);
+extern void pgscale_tuning_drop_notice_install(void);
 
 #endif							/* PGSCALE_TUNING_CHANGES_H */

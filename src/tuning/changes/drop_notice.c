@@ -49,7 +49,7 @@ tell_lost(void)
 
 	if (!superuser() || !OidIsValid(pgscale_own_table(&journal, &owner)))
 		return;
-	in_force = pgscale_journal_in_force();
+	in_force = pgscale_tuning_journal_in_force();
 	if (in_force > 0)
 		ereport(NOTICE,
 				(errmsg_plural("%d setting keeps what pgscale has changed it to, and the journal that could revert it is dropped",
@@ -72,7 +72,7 @@ tell_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTr
 }
 
 void
-pgscale_drop_install(void)
+pgscale_tuning_drop_notice_install(void)
 {
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = tell_ProcessUtility;

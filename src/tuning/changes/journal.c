@@ -125,7 +125,7 @@ this_timeline(void)
 }
 
 int64
-pgscale_journal_begin(const PgscaleChange *change)
+pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	int64		id;
@@ -192,7 +192,7 @@ time_column(uint64 row, int number)
 }
 
 static void
-read_change(PgscaleChange *change, uint64 row, MemoryContext context)
+read_change(PgscaleTuningChange *change, uint64 row, MemoryContext context)
 {
 	change->id = pgscale_own_bigint(row, 1);
 	change->foreign = pgscale_own_origin(pgscale_own_bigint(row, 2), pgscale_own_oid(row, 3));
@@ -216,7 +216,7 @@ read_change(PgscaleChange *change, uint64 row, MemoryContext context)
 }
 
 bool
-pgscale_journal_get(int64 id, PgscaleChange *change)
+pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change)
 {
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters parameters = {0};
@@ -236,7 +236,7 @@ pgscale_journal_get(int64 id, PgscaleChange *change)
 	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_OWN_HERE(3, 4) ")) "
 
 void
-pgscale_journal_hold(const PgscaleChange *change)
+pgscale_tuning_journal_hold(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	Oid			owner;
@@ -256,7 +256,7 @@ pgscale_journal_hold(const PgscaleChange *change)
 }
 
 void
-pgscale_journal_applied(const PgscaleChange *change)
+pgscale_tuning_journal_applied(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 
@@ -276,7 +276,7 @@ pgscale_journal_applied(const PgscaleChange *change)
 }
 
 void
-pgscale_journal_noted(int64 id, int sqlstate, const char *message)
+pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};
 
@@ -287,7 +287,7 @@ pgscale_journal_noted(int64 id, int sqlstate, const char *message)
 }
 
 void
-pgscale_journal_failed(int64 id, int sqlstate, const char *message)
+pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};
 
@@ -299,7 +299,7 @@ pgscale_journal_failed(int64 id, int sqlstate, const char *message)
 }
 
 void
-pgscale_journal_effective(int64 id, TimestampTz at)
+pgscale_tuning_journal_effective(int64 id, TimestampTz at)
 {
 	PgscaleParameters parameters = {0};
 
@@ -309,7 +309,7 @@ pgscale_journal_effective(int64 id, TimestampTz at)
 }
 
 void
-pgscale_journal_outcome(int64 id, const char *outcome)
+pgscale_tuning_journal_outcome(int64 id, const char *outcome)
 {
 	PgscaleParameters parameters = {0};
 
@@ -334,40 +334,40 @@ tell_unknown(int64 id)
 }
 
 void
-pgscale_journal_reconcile(void)
+pgscale_tuning_journal_reconcile(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters parameters = {0};
-	PgscaleLines lines;
-	PgscaleChange *changes;
+	PgscaleTuningLines lines;
+	PgscaleTuningChange *changes;
 	uint64		n;
 
 	pgscale_own_add_here(&parameters);
 	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
 						"ORDER BY change FOR UPDATE", &parameters);
-	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleChange));
+	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleTuningChange));
 	for (uint64 i = 0; i < n; i++)
 		read_change(&changes[i], i, context);
 	journal_finish();
 	if (n == 0)
 		return;
-	pgscale_lines_read(&lines, false);
+	pgscale_tuning_lines_read(&lines, false);
 	for (uint64 i = 0; i < n; i++)
 	{
-		const char *line = pgscale_line_of(&lines, changes[i].setting);
+		const char *line = pgscale_tuning_line_of(&lines, changes[i].setting);
 
-		bool		made = pgscale_line_same(line, changes[i].new_value);
+		bool		made = pgscale_tuning_line_same(line, changes[i].new_value);
 
-		if (!made && (changes[i].elsewhere || pgscale_line_same(line, changes[i].old_value)))
+		if (!made && (changes[i].elsewhere || pgscale_tuning_line_same(line, changes[i].old_value)))
 		{
-			pgscale_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
-								   ? psprintf("the session ended before it was known whether the change was made on %s;"
-											  " this node has not got it", changes[i].node)
-								   : "the session ended before the change was made");
+			pgscale_tuning_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
+										  ? psprintf("the session ended before it was known whether the change was made on %s;"
+													 " this node has not got it", changes[i].node)
+										  : "the session ended before the change was made");
 			continue;
 		}
 		changes[i].applied_at = changes[i].requested_at;	/* about then */
-		pgscale_journal_applied(&changes[i]);
+		pgscale_tuning_journal_applied(&changes[i]);
 		if (!made)
 			tell_unknown(changes[i].id);
 	}
@@ -375,7 +375,7 @@ pgscale_journal_reconcile(void)
 }
 
 int64
-pgscale_journal_later(const PgscaleChange *change)
+pgscale_tuning_journal_later(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	int64		later;
@@ -391,27 +391,27 @@ pgscale_journal_later(const PgscaleChange *change)
 }
 
 int
-pgscale_journal_in_force(void)
+pgscale_tuning_journal_in_force(void)
 {
 	PgscaleParameters parameters = {0};
-	PgscaleLines lines;
+	PgscaleTuningLines lines;
 	uint64		n;
 	int			in_force = 0;
 
-	pgscale_lines_read(&lines, true);
+	pgscale_tuning_lines_read(&lines, true);
 	pgscale_own_add_here(&parameters);
 	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
 						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
 						&parameters);
 	for (uint64 i = 0; i < n; i++)
 		in_force += !lines.known ||
-			pgscale_line_same(pgscale_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
+			pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
 	journal_finish();
 	return in_force;
 }
 
 int
-pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until)
+pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until)
 {
 	PgscaleParameters parameters = {0};
 	int64		others;
@@ -428,7 +428,7 @@ pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until)
 }
 
 TimestampTz
-pgscale_journal_next(const PgscaleChange *change)
+pgscale_tuning_journal_next(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	TimestampTz next;
@@ -444,9 +444,9 @@ pgscale_journal_next(const PgscaleChange *change)
 }
 
 TimestampTz
-pgscale_journal_effective_at(const PgscaleChange *change)
+pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change)
 {
-	struct config_generic *record = pgscale_find_setting(change->setting);
+	struct config_generic *record = pgscale_compat_find_setting(change->setting);
 	TimestampTz seen;
 
 	if (change->effective_at != 0)
@@ -457,7 +457,7 @@ pgscale_journal_effective_at(const PgscaleChange *change)
 		return PgStartTime;
 	if (!record || record->context == PGC_POSTMASTER)
 		return 0;
-	seen = pgscale_preloaded() ? pgscale_evidence_set_at(record->name) : 0;
+	seen = pgscale_preloaded() ? pgscale_tuning_evidence_set_at(record->name) : 0;
 	if (seen > change->applied_at)
 		return seen;
 	return PgReloadTime > change->applied_at ? PgReloadTime : 0;
@@ -469,7 +469,7 @@ pgscale_journal_effective_at(const PgscaleChange *change)
  * may have made the line what begun_value is.
  */
 static const char *
-state_shown(const PgscaleChange *change, bool superseded, bool begun, const char *begun_value, const PgscaleLines *lines)
+state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, const char *begun_value, const PgscaleTuningLines *lines)
 {
 	struct config_generic *record;
 	const char *line;
@@ -482,20 +482,20 @@ state_shown(const PgscaleChange *change, bool superseded, bool begun, const char
 		return "superseded";
 	if (!lines->known)
 		return "unknown: " PG_AUTOCONF_FILENAME " cannot be read";
-	line = pgscale_line_of(lines, change->setting);
-	if (!pgscale_line_same(line, change->new_value))
+	line = pgscale_tuning_line_of(lines, change->setting);
+	if (!pgscale_tuning_line_same(line, change->new_value))
 	{
-		if (begun && pgscale_line_same(line, begun_value))
+		if (begun && pgscale_tuning_line_same(line, begun_value))
 			return "superseded";
 		return change->elsewhere ? "not on this node" : "changed by hand";
 	}
-	record = pgscale_find_setting(change->setting);
+	record = pgscale_compat_find_setting(change->setting);
 	if (record && (record->status & GUC_PENDING_RESTART))
 		return "pending restart";
 	/* what the command line sets, no file changes */
 	if (record && record->reset_source == PGC_S_ARGV)
 		return "overridden";
-	if (pgscale_journal_effective_at(change) == 0)
+	if (pgscale_tuning_journal_effective_at(change) == 0)
 		return PgReloadTime > change->applied_at ? PGSCALE_CHANGE_APPLIED : "pending reload";
 	return PGSCALE_CHANGE_APPLIED;
 }
@@ -521,18 +521,18 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters none = {0};
-	PgscaleLines lines;
+	PgscaleTuningLines lines;
 	uint64		n;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgscale_lines_read(&lines, true);
+	pgscale_tuning_lines_read(&lines, true);
 	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
 						" superseded, begun IS NOT NULL, begun_value"
 						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
 						" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
-		PgscaleChange change;
+		PgscaleTuningChange change;
 		Datum		values[18] = {0};
 		bool		nulls[18] = {0};
 		bool		visible;
@@ -540,16 +540,16 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		TimestampTz effective_at;
 
 		read_change(&change, i, context);
-		visible = pgscale_line_visible(change.setting);
+		visible = pgscale_tuning_line_visible(change.setting);
 		state = state_shown(&change, pgscale_own_bool(i, 26), pgscale_own_bool(i, 27), pgscale_own_text(i, 28), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has
 		 * not got
 		 */
-		effective_at = change.foreign || (change.elsewhere && !pgscale_line_same(pgscale_line_of(&lines, change.setting),
-																				 change.new_value))
-			? change.effective_at : pgscale_journal_effective_at(&change);
+		effective_at = change.foreign || (change.elsewhere && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change.setting),
+																						change.new_value))
+			? change.effective_at : pgscale_tuning_journal_effective_at(&change);
 		values[0] = Int64GetDatum(change.id);
 		values[1] = CStringGetTextDatum(change.setting);
 		nulls[2] = !visible || !change.old_value;
@@ -579,7 +579,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		/* of an error: it may quote them */
 		values[16] = pgscale_own_column(i, 24, &nulls[16]);
 		nulls[16] |= !visible;
-		nulls[17] = !pgscale_line_visible("data_directory");
+		nulls[17] = !pgscale_tuning_line_visible("data_directory");
 		if (!nulls[17])
 			values[17] = CStringGetTextDatum(change.node);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -22,7 +22,7 @@
 #define PGSCALE_CHANGE_REVERTED "reverted"
 #define PGSCALE_CHANGE_FAILED	"failed"
 
-typedef struct PgscaleChange
+typedef struct PgscaleTuningChange
 {
 	int64		id;
 	char	   *setting;
@@ -53,7 +53,7 @@ typedef struct PgscaleChange
 	TimestampTz requested_at;
 	TimestampTz applied_at;		/* 0: not yet, as the next one */
 	TimestampTz effective_at;
-} PgscaleChange;
+} PgscaleTuningChange;
 
 /*
  * All of these are a part of the caller's transaction; what they return is in the
@@ -61,46 +61,46 @@ typedef struct PgscaleChange
  */
 
 /* Adds it as begun, and returns its id. */
-extern int64 pgscale_journal_begin(const PgscaleChange *change);
+extern int64 pgscale_tuning_journal_begin(const PgscaleTuningChange *change);
 
 /* False if there is none such. */
-extern bool pgscale_journal_get(int64 id, PgscaleChange *change);
+extern bool pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change);
 
 /* Locks what is going to be written, so that writing it does not have to wait. */
-extern void pgscale_journal_hold(const PgscaleChange *change);
+extern void pgscale_tuning_journal_hold(const PgscaleTuningChange *change);
 
 /* What has become of it; and of what it was to revert.  applied_at 0 is now. */
-extern void pgscale_journal_applied(const PgscaleChange *change);
-extern void pgscale_journal_failed(int64 id, int sqlstate, const char *message);
+extern void pgscale_tuning_journal_applied(const PgscaleTuningChange *change);
+extern void pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message);
 
 /* What went wrong, whatever its state is. */
-extern void pgscale_journal_noted(int64 id, int sqlstate, const char *message);
+extern void pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message);
 
-extern void pgscale_journal_effective(int64 id, TimestampTz at);
-extern void pgscale_journal_outcome(int64 id, const char *outcome);
+extern void pgscale_tuning_journal_effective(int64 id, TimestampTz at);
+extern void pgscale_tuning_journal_outcome(int64 id, const char *outcome);
 
 /*
  * Of changes that a session left as begun when it ended: looks into the file
  * what became of them.  The lock on changes must be held.
  */
-extern void pgscale_journal_reconcile(void);
+extern void pgscale_tuning_journal_reconcile(void);
 
 /* The latest change of the setting since this one that stands; 0: none. */
-extern int64 pgscale_journal_later(const PgscaleChange *change);
+extern int64 pgscale_tuning_journal_later(const PgscaleTuningChange *change);
 
 /*
  * How many settings have what this journal's last change made of them; may have,
  * if the file cannot be read.
  */
-extern int	pgscale_journal_in_force(void);
+extern int	pgscale_tuning_journal_in_force(void);
 
 /* How many others were made or took effect between these. */
-extern int	pgscale_journal_others(int64 id, TimestampTz since, TimestampTz until);
+extern int	pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until);
 
 /* When the next one of this setting was made, whatever it was; DT_NOEND: none. */
-extern TimestampTz pgscale_journal_next(const PgscaleChange *change);
+extern TimestampTz pgscale_tuning_journal_next(const PgscaleTuningChange *change);
 
 /* Since when the server has had the value; 0: it does not yet. */
-extern TimestampTz pgscale_journal_effective_at(const PgscaleChange *change);
+extern TimestampTz pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change);
 
 #endif							/* PGSCALE_TUNING_CHANGES_JOURNAL_H */

@@ -115,7 +115,7 @@ check_reload(void)
  * needed until the end.
  */
 void
-pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
+pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
 {
 	CallContext *context = castNode(CallContext, fcinfo->context);
 
@@ -144,12 +144,12 @@ pgscale_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload
 
 /* From now on there are no other changes, in whatever database. */
 void
-pgscale_change_lock(void)
+pgscale_tuning_change_lock(void)
 {
 	LockSharedObjectForSession(LOCK_CLASS, LOCK_OBJECT, LOCK_SUB, ExclusiveLock);
 	/* sees what the last one to hold it has done */
 	next_transaction();
-	pgscale_journal_reconcile();
+	pgscale_tuning_journal_reconcile();
 	next_transaction();
 }
 
@@ -164,13 +164,13 @@ end_call(void)
 
 /* Reads the line that the setting has, and what it is judged by. */
 void
-pgscale_change_remember(PgscaleChange *change)
+pgscale_tuning_change_remember(PgscaleTuningChange *change)
 {
-	PgscaleLines lines;
+	PgscaleTuningLines lines;
 	const char *line;
 
-	pgscale_lines_read(&lines, false);
-	line = pgscale_line_of(&lines, change->setting);
+	pgscale_tuning_lines_read(&lines, false);
+	line = pgscale_tuning_line_of(&lines, change->setting);
 	if (line && !pg_verifymbstr(line, strlen(line), true))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
@@ -178,12 +178,12 @@ pgscale_change_remember(PgscaleChange *change)
 						change->setting, PG_AUTOCONF_FILENAME),
 				 errhint("Change it with ALTER SYSTEM, or from a database that has its encoding.")));
 	change->old_value = line ? pstrdup(line) : NULL;
-	pgscale_verify_remember(change);
+	pgscale_tuning_verify_remember(change);
 }
 
 /* Changes the line; NULL, or the error that it was, with what has become of the line. */
 static ErrorData *
-change_act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
+change_act(const PgscaleTuningChange *change, volatile PgscaleTuningLineFate *fate)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -192,7 +192,7 @@ change_act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		pgscale_line_change(change->setting, change->old_value, change->new_value, fate);
+		pgscale_tuning_line_change(change->setting, change->old_value, change->new_value, fate);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -215,39 +215,39 @@ change_act(const PgscaleChange *change, volatile PgscaleLineFate *fate)
  * on changes must be held, and nothing be left to do in this transaction.
  */
 static ErrorData *
-make_change(PgscaleChange *change, bool *made)
+make_change(PgscaleTuningChange *change, bool *made)
 {
 	ErrorData  *error;
-	volatile PgscaleLineFate fate;
-	PgscaleLines lines;
+	volatile PgscaleTuningLineFate fate;
+	PgscaleTuningLines lines;
 
-	change->id = pgscale_journal_begin(change);
+	change->id = pgscale_tuning_journal_begin(change);
 	next_transaction();
-	pgscale_journal_hold(change);
+	pgscale_tuning_journal_hold(change);
 
 	HOLD_INTERRUPTS();
 	error = change_act(change, &fate);
 	*made = !error || fate == PGSCALE_LINE_CHANGED;
 	if (*made)
-		pgscale_journal_applied(change);
+		pgscale_tuning_journal_applied(change);
 	else if (fate == PGSCALE_LINE_KEPT)
-		pgscale_journal_failed(change->id, error->sqlerrcode, error->message);
-	/* what is not known stays begun, for pgscale_journal_reconcile() */
+		pgscale_tuning_journal_failed(change->id, error->sqlerrcode, error->message);
+	/* what is not known stays begun, for pgscale_tuning_journal_reconcile() */
 	if (error && fate != PGSCALE_LINE_KEPT)
-		pgscale_journal_noted(change->id, error->sqlerrcode, error->message);
+		pgscale_tuning_journal_noted(change->id, error->sqlerrcode, error->message);
 	next_transaction();
 	RESUME_INTERRUPTS();
 	if (error)
 		return error;
 
-	pgscale_lines_read(&lines, true);
+	pgscale_tuning_lines_read(&lines, true);
 	if (!lines.known)
 		ereport(WARNING,
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("\"%s\" was changed by change " INT64_FORMAT ", but \"%s\" cannot be read now: whether it has the line is not known",
 						change->setting, change->id, PG_AUTOCONF_FILENAME),
 				 errhint("Once the file can be read, pgscale.tuning_journal tells.")));
-	else if (!pgscale_line_same(pgscale_line_of(&lines, change->setting), change->new_value))
+	else if (!pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change->setting), change->new_value))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("\"%s\" was changed by hand at once after change " INT64_FORMAT, change->setting, change->id),
@@ -259,9 +259,9 @@ static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
 
 /* Tells why the server will not have the value even then. */
 static void
-tell_overridden(const PgscaleChange *change)
+tell_overridden(const PgscaleTuningChange *change)
 {
-	const struct config_generic *record = pgscale_find_setting(change->setting);
+	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
 	PgscaleParameters parameters = {0};
 	int64		n;
 
@@ -287,7 +287,7 @@ tell_overridden(const PgscaleChange *change)
  * them is broken it takes nothing, and whoever has it reload is not told.
  */
 static bool
-files_are_taken(const PgscaleChange *change)
+files_are_taken(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	bool		taken;
@@ -305,7 +305,7 @@ files_are_taken(const PgscaleChange *change)
 
 /* What is left to do once changes were made, in the caller's name. */
 static void
-reload_for(const PgscaleChange *changes, int n, bool reload)
+reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 {
 	bool		isnull;
 	TimestampTz now;
@@ -314,7 +314,7 @@ reload_for(const PgscaleChange *changes, int n, bool reload)
 		return;
 	for (int i = 0; i < n; i++)
 	{
-		const struct config_generic *record = pgscale_find_setting(changes[i].setting);
+		const struct config_generic *record = pgscale_compat_find_setting(changes[i].setting);
 
 		tell_overridden(&changes[i]);
 		if (record && record->reset_source == PGC_S_ARGV)
@@ -343,12 +343,12 @@ reload_for(const PgscaleChange *changes, int n, bool reload)
 	PopActiveSnapshot();
 	for (int i = 0; i < n; i++)
 	{
-		const struct config_generic *record = pgscale_find_setting(changes[i].setting);
+		const struct config_generic *record = pgscale_compat_find_setting(changes[i].setting);
 
 		if (!record || record->context == PGC_POSTMASTER || record->reset_source == PGC_S_ARGV)
 			continue;
 		if (files_are_taken(&changes[i]))
-			pgscale_journal_effective(changes[i].id, now);
+			pgscale_tuning_journal_effective(changes[i].id, now);
 		else
 			ereport(WARNING,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
@@ -371,7 +371,7 @@ change_result(FunctionCallInfo fcinfo, Datum value)
 }
 
 void
-pgscale_change_null(const char *parameter, const char *hint)
+pgscale_tuning_change_null(const char *parameter, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -383,21 +383,21 @@ static char *
 setting_argument(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
-		pgscale_change_null("setting", "pg_settings lists the settings.");
+		pgscale_tuning_change_null("setting", "pg_settings lists the settings.");
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
 bool
-pgscale_change_bool(FunctionCallInfo fcinfo, int number, const char *name)
+pgscale_tuning_change_bool(FunctionCallInfo fcinfo, int number, const char *name)
 {
 	if (PG_ARGISNULL(number))
-		pgscale_change_null(name, "It is true or false.");
+		pgscale_tuning_change_null(name, "It is true or false.");
 	return PG_GETARG_BOOL(number);
 }
 
 /* Makes one change and ends the call. */
 Datum
-pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
+pgscale_tuning_change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, bool reload)
 {
 	bool		made;
 	ErrorData  *error = make_change(change, &made);
@@ -412,20 +412,20 @@ pgscale_change_one(FunctionCallInfo fcinfo, PgscaleChange *change, bool reload)
 
 /* What is there may be something that could not be put back. */
 void
-pgscale_change_check_old(const PgscaleChange *change)
+pgscale_tuning_change_check_old(const PgscaleTuningChange *change)
 {
-	if (!pgscale_line_valid(change->setting, change->old_value))
+	if (!pgscale_tuning_line_valid(change->setting, change->old_value))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("the line that \"%s\" had, %s, is not one that ALTER SYSTEM could put back",
-						change->setting, pgscale_line_show(change->setting, change->old_value)),
+						change->setting, pgscale_tuning_line_show(change->setting, change->old_value)),
 				 errhint("pgscale.tuning_journal keeps it.")));
 }
 
 const char *
-pgscale_change_statement(const char *setting, const char *value, bool force)
+pgscale_tuning_change_statement(const char *setting, const char *value, bool force)
 {
-	if (value && !pgscale_line_visible(setting))
+	if (value && !pgscale_tuning_line_visible(setting))
 		value = "...";
 	return psprintf("CALL pgscale.set(%s, %s%s)", quote_literal_cstr(setting), value ? quote_literal_cstr(value) : "NULL",
 					force ? ", force => true" : "");
@@ -433,37 +433,37 @@ pgscale_change_statement(const char *setting, const char *value, bool force)
 
 /* Would the server start with it?  Else says how it is changed all the same. */
 static void
-check_start(const PgscaleChange *change)
+check_start(const PgscaleTuningChange *change)
 {
-	pgscale_start_check(change->setting, change->new_value,
-						pgscale_change_statement(change->setting, change->new_value, true));
+	pgscale_tuning_start_check(change->setting, change->new_value,
+							   pgscale_tuning_change_statement(change->setting, change->new_value, true));
 }
 
 /* CALL pgscale.set(setting, value, reload, force, change): NULL removes the line. */
 Datum
 pgscale_tuning_set(PG_FUNCTION_ARGS)
 {
-	bool		reload = pgscale_change_bool(fcinfo, 2, "reload");
-	bool		force = pgscale_change_bool(fcinfo, 3, "force");
-	PgscaleChange change = {0};
+	bool		reload = pgscale_tuning_change_bool(fcinfo, 2, "reload");
+	bool		force = pgscale_tuning_change_bool(fcinfo, 3, "force");
+	PgscaleTuningChange change = {0};
 
-	pgscale_change_begin(fcinfo, "set", reload);
+	pgscale_tuning_change_begin(fcinfo, "set", reload);
 	change.setting = setting_argument(fcinfo);
 	change.new_value = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
-	change.setting = unconstify(char *, pgscale_line_check(change.setting, change.new_value));
-	pgscale_change_lock();
-	pgscale_change_remember(&change);
+	change.setting = unconstify(char *, pgscale_tuning_line_check(change.setting, change.new_value));
+	pgscale_tuning_change_lock();
+	pgscale_tuning_change_remember(&change);
 	if (!force)
 		check_start(&change);
-	pgscale_change_check_old(&change);
-	return pgscale_change_one(fcinfo, &change, reload);
+	pgscale_tuning_change_check_old(&change);
+	return pgscale_tuning_change_one(fcinfo, &change, reload);
 }
 
 /* What a rule has found, in the current memory context. */
-static PgscaleFinding *
-change_ask(const PgscaleRule *rule)
+static PgscaleTuningFinding *
+change_ask(const PgscaleTuningRule *rule)
 {
-	PgscaleFinding *finding;
+	PgscaleTuningFinding *finding;
 	int			settings;
 
 	CHECK_FOR_INTERRUPTS();
@@ -486,24 +486,24 @@ all_findings(void)
 	List	   *findings = NIL;
 
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
-		for (PgscaleFinding *finding = change_ask(pgscale_tuning_rules[i]); finding; finding = finding->next)
+		for (PgscaleTuningFinding *finding = change_ask(pgscale_tuning_rules[i]); finding; finding = finding->next)
 			findings = lappend(findings, finding);
 	return findings;
 }
 
 /* Is it advice that ALTER SYSTEM can follow? */
 static bool
-can_be_set(const PgscaleFinding *finding)
+can_be_set(const PgscaleTuningFinding *finding)
 {
 	return finding->verdict == PGSCALE_ADVISES && finding->setting && finding->recommended && !finding->object &&
-		pgscale_find_setting(finding->setting);
+		pgscale_compat_find_setting(finding->setting);
 }
 
 static void
-change_follow(PgscaleChange *change, const PgscaleFinding *finding)
+change_follow(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {
 	change->new_value = pstrdup(finding->recommended);
-	change->setting = unconstify(char *, pgscale_line_check(finding->setting, change->new_value));
+	change->setting = unconstify(char *, pgscale_tuning_line_check(finding->setting, change->new_value));
 	change->why = finding->why;
 	change->evidence = finding->evidence;
 }
@@ -516,7 +516,7 @@ raise_no_advice(const char *setting)
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
 		if (pg_strcasecmp(pgscale_tuning_rules[i]->name, setting) == 0)
 		{
-			const PgscaleFinding *finding = change_ask(pgscale_tuning_rules[i]);
+			const PgscaleTuningFinding *finding = change_ask(pgscale_tuning_rules[i]);
 
 			why = finding && finding->verdict == PGSCALE_ADVISES
 				? psprintf("Advised is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
@@ -534,20 +534,20 @@ raise_no_advice(const char *setting)
 Datum
 pgscale_tuning_apply(PG_FUNCTION_ARGS)
 {
-	bool		reload = pgscale_change_bool(fcinfo, 1, "reload");
-	PgscaleChange change = {0};
-	const PgscaleFinding *found = NULL;
+	bool		reload = pgscale_tuning_change_bool(fcinfo, 1, "reload");
+	PgscaleTuningChange change = {0};
+	const PgscaleTuningFinding *found = NULL;
 	ListCell   *cell;
 	char	   *setting;
 
-	pgscale_change_begin(fcinfo, "apply", reload);
+	pgscale_tuning_change_begin(fcinfo, "apply", reload);
 	pgscale_require_preload();
 	setting = setting_argument(fcinfo);
-	if (!pgscale_find_setting(setting))
-		(void) pgscale_line_check(setting, "");
+	if (!pgscale_compat_find_setting(setting))
+		(void) pgscale_tuning_line_check(setting, "");
 	foreach(cell, all_findings())
 	{
-		const PgscaleFinding *finding = lfirst(cell);
+		const PgscaleTuningFinding *finding = lfirst(cell);
 
 		if (can_be_set(finding) && pg_strcasecmp(finding->setting, setting) == 0 &&
 			(!found || finding->gain > found->gain))
@@ -556,18 +556,18 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	if (!found)
 		raise_no_advice(setting);
 	change_follow(&change, found);
-	pgscale_change_lock();
-	pgscale_change_remember(&change);
+	pgscale_tuning_change_lock();
+	pgscale_tuning_change_remember(&change);
 	check_start(&change);
-	pgscale_change_check_old(&change);
-	return pgscale_change_one(fcinfo, &change, reload);
+	pgscale_tuning_change_check_old(&change);
+	return pgscale_tuning_change_one(fcinfo, &change, reload);
 }
 
 static int
 by_gain(const ListCell *a, const ListCell *b)
 {
-	double		gain_a = ((const PgscaleFinding *) lfirst(a))->gain;
-	double		gain_b = ((const PgscaleFinding *) lfirst(b))->gain;
+	double		gain_a = ((const PgscaleTuningFinding *) lfirst(a))->gain;
+	double		gain_b = ((const PgscaleTuningFinding *) lfirst(b))->gain;
 
 	return gain_a > gain_b ? -1 : gain_a < gain_b ? 1 : 0;
 }
@@ -583,14 +583,14 @@ advice_to_follow(void)
 	list_sort(findings, by_gain);
 	foreach(cell, findings)
 	{
-		PgscaleFinding *finding = lfirst(cell);
+		PgscaleTuningFinding *finding = lfirst(cell);
 		ListCell   *other;
 		bool		known = false;
 
 		if (!can_be_set(finding) || !finding->confidence || strcmp(finding->confidence, "low") == 0)
 			continue;
 		foreach(other, chosen)
-			known |= pg_strcasecmp(((PgscaleFinding *) lfirst(other))->setting, finding->setting) == 0;
+			known |= pg_strcasecmp(((PgscaleTuningFinding *) lfirst(other))->setting, finding->setting) == 0;
 		if (!known)
 			chosen = lappend(chosen, finding);
 	}
@@ -599,7 +599,7 @@ advice_to_follow(void)
 
 /* Of what one advice failed for; the others are followed nevertheless. */
 static void
-tell_failed(const PgscaleFinding *finding, const ErrorData *error, bool made)
+tell_failed(const PgscaleTuningFinding *finding, const ErrorData *error, bool made)
 {
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
@@ -612,8 +612,8 @@ tell_failed(const PgscaleFinding *finding, const ErrorData *error, bool made)
 /* One advice of apply_all(). */
 typedef struct Advice
 {
-	PgscaleChange *change;
-	const PgscaleFinding *finding;
+	PgscaleTuningChange *change;
+	const PgscaleTuningFinding *finding;
 } Advice;
 
 static void
@@ -622,7 +622,7 @@ follow_advice(void *arg)
 	Advice	   *advice = arg;
 
 	change_follow(advice->change, advice->finding);
-	pgscale_change_remember(advice->change);
+	pgscale_tuning_change_remember(advice->change);
 	check_start(advice->change);
 }
 
@@ -631,7 +631,7 @@ follow_advice(void *arg)
  * raised.
  */
 static bool
-follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
+follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {
 	Advice		advice = {change, finding};
 	ErrorData  *error;
@@ -644,13 +644,13 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 		ReThrowError(error);
 	if (!error)
 	{
-		if (pgscale_line_same(change->old_value, change->new_value))
+		if (pgscale_tuning_line_same(change->old_value, change->new_value))
 		{
 			ereport(NOTICE,
 					(errmsg("\"%s\" already is set to \"%s\", which is not in effect yet", change->setting, change->new_value)));
 			return false;
 		}
-		pgscale_change_check_old(change);
+		pgscale_tuning_change_check_old(change);
 		error = make_change(change, &made);
 	}
 	if (error)
@@ -662,25 +662,25 @@ follow_and_tell(PgscaleChange *change, const PgscaleFinding *finding)
 Datum
 pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 {
-	bool		dry_run = pgscale_change_bool(fcinfo, 0, "dry_run");
-	bool		reload = pgscale_change_bool(fcinfo, 1, "reload");
+	bool		dry_run = pgscale_tuning_change_bool(fcinfo, 0, "dry_run");
+	bool		reload = pgscale_tuning_change_bool(fcinfo, 1, "reload");
 	List	   *advice;
 	ListCell   *cell;
-	PgscaleChange *changes;
+	PgscaleTuningChange *changes;
 	Datum	   *ids;
 	int			n = 0;
 	Datum		array;
 
-	pgscale_change_begin(fcinfo, "apply_all", reload);
+	pgscale_tuning_change_begin(fcinfo, "apply_all", reload);
 	pgscale_require_preload();
 	advice = advice_to_follow();
-	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleChange));
+	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleTuningChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));
 	if (!dry_run)
-		pgscale_change_lock();
+		pgscale_tuning_change_lock();
 	foreach(cell, advice)
 	{
-		const PgscaleFinding *finding = lfirst(cell);
+		const PgscaleTuningFinding *finding = lfirst(cell);
 
 		if (dry_run)
 		{

@@ -25,7 +25,7 @@ PG_FUNCTION_INFO_V1(pgscale_tuning_revert);
 
 /* May it be reverted, as far as the journal knows? */
 static void
-check_revertable(const PgscaleChange *change, bool force)
+check_revertable(const PgscaleTuningChange *change, bool force)
 {
 	int64		later;
 
@@ -35,12 +35,12 @@ check_revertable(const PgscaleChange *change, bool force)
 				 errmsg("change " INT64_FORMAT " is of %s", change->id, change->foreign),
 				 errdetail("Its row came here with a copy of that journal."),
 				 errhint("Revert it there; or have here what it replaced: %s.",
-						 pgscale_change_statement(change->setting, change->old_value, false))));
+						 pgscale_tuning_change_statement(change->setting, change->old_value, false))));
 	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " already was reverted, by change " INT64_FORMAT, change->id, change->reverted_by),
-				 errhint("To make it again: %s.", pgscale_change_statement(change->setting, change->new_value, false))));
+				 errhint("To make it again: %s.", pgscale_tuning_change_statement(change->setting, change->new_value, false))));
 	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -50,8 +50,8 @@ check_revertable(const PgscaleChange *change, bool force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " is itself the revert of change " INT64_FORMAT, change->id, change->revert_of),
-				 errhint("To have back what it replaced: %s.", pgscale_change_statement(change->setting, change->old_value, false))));
-	later = pgscale_journal_later(change);
+				 errhint("To have back what it replaced: %s.", pgscale_tuning_change_statement(change->setting, change->old_value, false))));
+	later = pgscale_tuning_journal_later(change);
 	if (later != 0 && !force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -61,22 +61,22 @@ check_revertable(const PgscaleChange *change, bool force)
 
 /* Where it was made, as far as the user may know. */
 static const char *
-node_of(const PgscaleChange *change)
+node_of(const PgscaleTuningChange *change)
 {
 	if (!change->other_node)
 		return "this node before its last promotion or restore";
-	return pgscale_line_visible("data_directory") ? psprintf("another node, %s", change->node) : "another node";
+	return pgscale_tuning_line_visible("data_directory") ? psprintf("another node, %s", change->node) : "another node";
 }
 
 /* May the line that is there be replaced by the one that was before the change? */
 static void
-check_line(const PgscaleChange *change, const PgscaleChange *back, bool force)
+check_line(const PgscaleTuningChange *change, const PgscaleTuningChange *back, bool force)
 {
-	const char *was = pgscale_line_show(change->setting, change->new_value);
-	const char *is = pgscale_line_show(change->setting, back->old_value);
-	const char *back_to = pgscale_line_show(change->setting, change->old_value);
+	const char *was = pgscale_tuning_line_show(change->setting, change->new_value);
+	const char *is = pgscale_tuning_line_show(change->setting, back->old_value);
+	const char *back_to = pgscale_tuning_line_show(change->setting, change->old_value);
 
-	if (force || pgscale_line_same(back->old_value, change->new_value))
+	if (force || pgscale_tuning_line_same(back->old_value, change->new_value))
 		return;
 	if (!change->elsewhere)
 		ereport(ERROR,
@@ -84,13 +84,13 @@ check_line(const PgscaleChange *change, const PgscaleChange *back, bool force)
 				 errmsg("\"%s\" was changed by hand since change " INT64_FORMAT, change->setting, change->id),
 				 errdetail("\"%s\" had %s from then on and has %s.", PG_AUTOCONF_FILENAME, was, is),
 				 errhint("force => true replaces it by %s all the same.", back_to)));
-	if (!pgscale_line_same(back->old_value, change->old_value))
+	if (!pgscale_tuning_line_same(back->old_value, change->old_value))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was made on %s", change->id, node_of(change)),
 				 errdetail("\"%s\", which is not replicated, had %s there and has %s here.", PG_AUTOCONF_FILENAME, was, is),
 				 errhint("force => true replaces it by %s.  To make the change here: %s.", back_to,
-						 pgscale_change_statement(change->setting, change->new_value, false))));
+						 pgscale_tuning_change_statement(change->setting, change->new_value, false))));
 	ereport(NOTICE,
 			(errmsg("change " INT64_FORMAT " was made on %s, and \"%s\" here has what it had before",
 					change->id, node_of(change), PG_AUTOCONF_FILENAME)));
@@ -100,30 +100,30 @@ check_line(const PgscaleChange *change, const PgscaleChange *back, bool force)
 Datum
 pgscale_tuning_revert(PG_FUNCTION_ARGS)
 {
-	bool		reload = pgscale_change_bool(fcinfo, 1, "reload");
-	bool		force = pgscale_change_bool(fcinfo, 2, "force");
-	PgscaleChange change;
-	PgscaleChange back = {0};
+	bool		reload = pgscale_tuning_change_bool(fcinfo, 1, "reload");
+	bool		force = pgscale_tuning_change_bool(fcinfo, 2, "force");
+	PgscaleTuningChange change;
+	PgscaleTuningChange back = {0};
 
 	if (PG_ARGISNULL(0))
-		pgscale_change_null("change", "pgscale.tuning_journal lists the changes.");
-	pgscale_change_begin(fcinfo, "revert", reload);
-	pgscale_change_lock();
-	if (!pgscale_journal_get(PG_GETARG_INT64(0), &change))
+		pgscale_tuning_change_null("change", "pgscale.tuning_journal lists the changes.");
+	pgscale_tuning_change_begin(fcinfo, "revert", reload);
+	pgscale_tuning_change_lock();
+	if (!pgscale_tuning_journal_get(PG_GETARG_INT64(0), &change))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no change " INT64_FORMAT " in this database's journal", PG_GETARG_INT64(0)),
 				 errhint("pgscale.tuning_journal lists the changes.")));
 	check_revertable(&change, force);
-	back.setting = unconstify(char *, pgscale_line_check(change.setting, change.old_value));
+	back.setting = unconstify(char *, pgscale_tuning_line_check(change.setting, change.old_value));
 	back.new_value = change.old_value;
 	back.revert_of = change.id;
-	pgscale_change_remember(&back);
+	pgscale_tuning_change_remember(&back);
 	check_line(&change, &back, force);
 	if (!force)
-		pgscale_start_check(back.setting, back.new_value,
-							psprintf("CALL pgscale.revert(" INT64_FORMAT ", force => true)", change.id));
+		pgscale_tuning_start_check(back.setting, back.new_value,
+								   psprintf("CALL pgscale.revert(" INT64_FORMAT ", force => true)", change.id));
 	if (force)
-		pgscale_change_check_old(&back);
-	return pgscale_change_one(fcinfo, &back, reload);
+		pgscale_tuning_change_check_old(&back);
+	return pgscale_tuning_change_one(fcinfo, &back, reload);
 }

@@ -116,7 +116,7 @@ in_files(const Change *change, const char *name)
 static int64
 start_running(const char *name)
 {
-	const struct config_generic *record = pgscale_find_setting(name);
+	const struct config_generic *record = pgscale_compat_find_setting(name);
 
 	if (!record)
 		return 0;
@@ -137,7 +137,7 @@ start_running(const char *name)
 static int64
 start_coming(const Change *change, const char *name)
 {
-	struct config_generic *record = pgscale_find_setting(name);
+	struct config_generic *record = pgscale_compat_find_setting(name);
 	char	   *text;
 	bool		truth;
 	int			number;
@@ -380,7 +380,7 @@ tell_standbys(const Change *change)
 }
 
 void
-pgscale_start_check(const char *setting, const char *value, const char *force)
+pgscale_tuning_start_check(const char *setting, const char *value, const char *force)
 {
 	Change		change = {setting, value, force};
 

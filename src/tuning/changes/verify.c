@@ -52,7 +52,7 @@ PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
 #define LEAST_MS	((int64) PGSCALE_EVIDENCE_MS * PGSCALE_SERIES_MIN)
 
 static int
-count_metrics(const PgscaleMetric *const *metrics)
+count_metrics(const PgscaleTuningMetric *const *metrics)
 {
 	int			n = 0;
 
@@ -68,10 +68,10 @@ ms_before(TimestampTz at, int64 ms)
 }
 
 void
-pgscale_verify_remember(PgscaleChange *change)
+pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 {
-	const PgscaleMetric *const *metrics;
-	PgscaleEvidence *records;
+	const PgscaleTuningMetric *const *metrics;
+	PgscaleTuningEvidence *records;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz since = ms_before(now, WINDOW_MS);
 	int			nmetrics;
@@ -86,9 +86,9 @@ pgscale_verify_remember(PgscaleChange *change)
 		return;
 	metrics = pgscale_tuning_metrics(change->setting);
 	nmetrics = count_metrics(metrics);
-	since = Max(since, pgscale_evidence_set_at(change->setting));
-	records = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
-	n = pgscale_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
+	since = Max(since, pgscale_tuning_evidence_set_at(change->setting));
+	records = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
+	n = pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
 	if (n == 0 || nmetrics == 0)
 	{
 		pfree(records);
@@ -132,7 +132,7 @@ typedef struct Before
 } Before;
 
 static Before
-read_before(const PgscaleChange *change)
+read_before(const PgscaleTuningChange *change)
 {
 	Before		before = {0};
 	int			n;
@@ -148,10 +148,10 @@ read_before(const PgscaleChange *change)
 }
 
 /* The metric's values in the last records, from the one with this index. */
-static PgscaleSeries
+static PgscaleTuningSeries
 series_before(const Before *before, const char *metric, int from)
 {
-	PgscaleSeries none = {0, NAN, NAN, NAN};
+	PgscaleTuningSeries none = {0, NAN, NAN, NAN};
 
 	for (int m = 0; m < before->nmetrics; m++)
 		if (strcmp(TextDatumGetCString(before->names[m]), metric) == 0)
@@ -165,20 +165,20 @@ series_before(const Before *before, const char *metric, int from)
 				of[i - from] = DatumGetFloat8(parts[i]);
 				per[i - from] = DatumGetFloat8(parts[before->n + i]);
 			}
-			return pgscale_series(of, per, before->n - from);
+			return pgscale_tuning_series(of, per, before->n - from);
 		}
 	return none;
 }
 
-static PgscaleSeries
-series_after(const PgscaleEvidence *records, int n, const PgscaleMetric *metric)
+static PgscaleTuningSeries
+series_after(const PgscaleTuningEvidence *records, int n, const PgscaleTuningMetric *metric)
 {
 	double	   *of = palloc(sizeof(double) * Max(n, 1));
 	double	   *per = palloc(sizeof(double) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
 		metric->parts(&records[i], &of[i], &per[i]);
-	return pgscale_series(of, per, n);
+	return pgscale_tuning_series(of, per, n);
 }
 
 /* What is compared, and why nothing can be, if so. */
@@ -186,7 +186,7 @@ typedef struct Windows
 {
 	Before		before;
 	int			before_from;	/* index of the first record */
-	PgscaleEvidence *after;
+	PgscaleTuningEvidence *after;
 	int			after_n;
 	int64		ms;				/* of each */
 	int64		before_ms;		/* all that is known of each */
@@ -211,9 +211,9 @@ duration_ms(FunctionCallInfo fcinfo)
 }
 
 static const char *
-not_in_effect(const PgscaleChange *change)
+not_in_effect(const PgscaleTuningChange *change)
 {
-	const struct config_generic *record = pgscale_find_setting(change->setting);
+	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
 
 	return record && record->context == PGC_POSTMASTER
 		? "cannot tell yet: it takes effect when the server is started next"
@@ -222,21 +222,21 @@ not_in_effect(const PgscaleChange *change)
 
 /* ms 0: as long as there is. */
 static void
-choose_windows(const PgscaleChange *change, int64 ms, Windows *windows)
+choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 {
 	Before	   *before = &windows->before;
-	TimestampTz effective_at = pgscale_journal_effective_at(change);
-	TimestampTz end = Min(GetCurrentTimestamp(), pgscale_journal_next(change));
+	TimestampTz effective_at = pgscale_tuning_journal_effective_at(change);
+	TimestampTz end = Min(GetCurrentTimestamp(), pgscale_tuning_journal_next(change));
 	int64		before_ms;
 	int64		after_ms;
 	int64		need_ms;
 	int			first = 0;
-	PgscaleLines lines;
-	TimestampTz set_at = pgscale_evidence_set_at(change->setting);
+	PgscaleTuningLines lines;
+	TimestampTz set_at = pgscale_tuning_evidence_set_at(change->setting);
 
 	/* what somebody has changed by hand since is not that change any more */
-	pgscale_lines_read(&lines, true);
-	if (lines.known && !pgscale_line_same(pgscale_line_of(&lines, change->setting), change->new_value) &&
+	pgscale_tuning_lines_read(&lines, true);
+	if (lines.known && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change->setting), change->new_value) &&
 		effective_at != 0 && set_at > effective_at)
 		end = Min(end, set_at);
 	windows->after_n = 0;
@@ -256,8 +256,8 @@ choose_windows(const PgscaleChange *change, int64 ms, Windows *windows)
 		windows->cannot = "cannot tell: no evidence was recorded before the change; waiting does not help";
 		return;
 	}
-	windows->after = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
-	windows->after_n = pgscale_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
+	windows->after = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
+	windows->after_n = pgscale_tuning_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
 	before_ms = (int64) before->n * PGSCALE_EVIDENCE_MS;
 	after_ms = (int64) windows->after_n * PGSCALE_EVIDENCE_MS;
 	windows->before_ms = before_ms;
@@ -293,8 +293,8 @@ choose_windows(const PgscaleChange *change, int64 ms, Windows *windows)
 
 typedef struct Comparison
 {
-	PgscaleSeries before;
-	PgscaleSeries after;
+	PgscaleTuningSeries before;
+	PgscaleTuningSeries after;
 	double		difference;		/* relative, as the next two; NaN: unknown */
 	double		low;
 	double		high;
@@ -327,7 +327,7 @@ how_long(const Windows *windows, double difference, double half)
 
 /* The same of a metric that is known of too few records. */
 static const char *
-how_many_more(const Windows *windows, const PgscaleSeries *before, const PgscaleSeries *after)
+how_many_more(const Windows *windows, const PgscaleTuningSeries *before, const PgscaleTuningSeries *after)
 {
 	if (before->n < PGSCALE_SERIES_MIN || windows->over)
 		return "waiting does not help";
@@ -336,7 +336,7 @@ how_many_more(const Windows *windows, const PgscaleSeries *before, const Pgscale
 }
 
 static Comparison
-verify_compare(const Windows *windows, const PgscaleMetric *metric, int others)
+verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int others)
 {
 	Comparison	c = {.difference = NAN,.low = NAN,.high = NAN,.verdict = "cannot tell"};
 	double		half;
@@ -344,7 +344,7 @@ verify_compare(const Windows *windows, const PgscaleMetric *metric, int others)
 
 	if (windows->cannot)
 	{
-		c.before = c.after = (PgscaleSeries)
+		c.before = c.after = (PgscaleTuningSeries)
 		{
 			0, NAN, NAN, NAN
 		};
@@ -353,7 +353,7 @@ verify_compare(const Windows *windows, const PgscaleMetric *metric, int others)
 	}
 	c.before = series_before(&windows->before, metric->name, windows->before_from);
 	c.after = series_after(windows->after, windows->after_n, metric);
-	half = pgscale_series_difference(&c.before, &c.after);
+	half = pgscale_tuning_series_difference(&c.before, &c.after);
 	if (isnan(half))
 	{
 		c.reason = psprintf("cannot tell: %s is known of %d records before and %d after, of at least %d; %s",
@@ -398,7 +398,7 @@ append_number(StringInfo json, const char *name, double number)
 }
 
 static char *
-verify_outcome(const Windows *windows, const PgscaleMetric *metric, const Comparison *c)
+verify_outcome(const Windows *windows, const PgscaleTuningMetric *metric, const Comparison *c)
 {
 	StringInfoData json;
 
@@ -421,9 +421,9 @@ verify_outcome(const Windows *windows, const PgscaleMetric *metric, const Compar
 }
 
 static void
-check_verifiable(int64 id, PgscaleChange *change)
+check_verifiable(int64 id, PgscaleTuningChange *change)
 {
-	if (!pgscale_journal_get(id, change))
+	if (!pgscale_tuning_journal_get(id, change))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no change " INT64_FORMAT " in this database's journal", id),
@@ -446,8 +446,8 @@ Datum
 pgscale_tuning_verify(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	const PgscaleMetric *const *metrics;
-	PgscaleChange change;
+	const PgscaleTuningMetric *const *metrics;
+	PgscaleTuningChange change;
 	Windows		windows = {0};
 	int64		ms;
 	int			n;
@@ -466,7 +466,7 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	check_verifiable(PG_GETARG_INT64(0), &change);
 	choose_windows(&change, ms, &windows);
 	if (!windows.cannot)
-		others = pgscale_journal_others(change.id, windows.since, windows.until);
+		others = pgscale_tuning_journal_others(change.id, windows.since, windows.until);
 	metrics = pgscale_tuning_metrics(change.setting);
 	n = count_metrics(metrics);
 	comparisons = palloc0(sizeof(Comparison) * Max(n, 1));
@@ -498,6 +498,6 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	}
 	/* where the journal cannot be written it is only told */
 	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
-		pgscale_journal_outcome(change.id, verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
+		pgscale_tuning_journal_outcome(change.id, verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
 	return (Datum) 0;
 }

@@ -42,10 +42,10 @@ square_of(double x)
 	return x * x;
 }
 
-PgscaleSeries
-pgscale_series(const double *of, const double *per, int n)
+PgscaleTuningSeries
+pgscale_tuning_series(const double *of, const double *per, int n)
 {
-	PgscaleSeries series = {0, NAN, NAN, NAN};
+	PgscaleTuningSeries series = {0, NAN, NAN, NAN};
 	double	   *residuals = palloc(Max(n, 1) * sizeof(double));
 	double	   *weights = palloc(Max(n, 1) * sizeof(double));
 	double	   *means;
@@ -99,7 +99,7 @@ pgscale_series(const double *of, const double *per, int n)
 }
 
 double
-pgscale_student_95(double n)
+pgscale_tuning_student_95(double n)
 {
 	const double z = -1.959963984540054;	/* the normal distribution's */
 	const double p = 0.05;
@@ -130,7 +130,7 @@ pgscale_student_95(double n)
 }
 
 double
-pgscale_series_difference(const PgscaleSeries *a, const PgscaleSeries *b)
+pgscale_tuning_series_difference(const PgscaleTuningSeries *a, const PgscaleTuningSeries *b)
 {
 	double		sum = a->variance + b->variance;
 	double		df;
@@ -140,5 +140,5 @@ pgscale_series_difference(const PgscaleSeries *a, const PgscaleSeries *b)
 	if (sum == 0)
 		return 0;
 	df = square_of(sum) / (square_of(a->variance) / a->df + square_of(b->variance) / b->df);
-	return pgscale_student_95(df) * sqrt(sum);
+	return pgscale_tuning_student_95(df) * sqrt(sum);
 }

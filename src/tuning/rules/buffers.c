@@ -44,8 +44,8 @@ look_at_buffers(void)
 
 	for (int i = 0; i < n; i++)
 		bufs[i] = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, NBuffers - 1);
-	pgscale_tally_some(&tally, bufs, n);
-	pgscale_tally_sum(&tally, &usage);
+	pgscale_buffers_tally_some(&tally, bufs, n);
+	pgscale_buffers_tally_sum(&tally, &usage);
 	content.unused = (double) usage.of[PGSCALE_NO_PAGE].buffers / n;
 	for (int count = 2; count <= PGSCALE_MAX_USAGE; count++)
 		content.hot += (double) usage.of[count].buffers / n;
@@ -61,7 +61,7 @@ look_at_buffers(void)
  * background writer is set so that it can do next to nothing, or it stopped at
  * bgwriter_lru_maxpages once in ten rounds or more.
  *
- * Gain: what sessions' writes cost (pgscale_backend_write_cost()), most of which a
+ * Gain: what sessions' writes cost (pgscale_tuning_backend_write_cost()), most of which a
  * background writer that keeps up saves; half if it does its part already.
  *
  * Value: pages for twice the allocations of the window in a round of the default's
@@ -70,31 +70,31 @@ look_at_buffers(void)
  * documentation of the background writer, by which bgwriter_lru_maxpages = 0
  * disables it.
  */
-static PgscaleFinding *
-advise_bgwriter(const PgscaleEvidence *e, const char *setting, double value, double gain, bool stalled)
+static PgscaleTuningFinding *
+advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double value, double gain, bool stalled)
 {
 	const PgscaleCounters *c = &e->counts;
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningNumber numbers[] = {
 		{"backend_buffers", c->backend_buffers},
 		{"bgwriter_buffers", c->bgwriter_buffers},
 		{"checkpoint_buffers", c->checkpoint_buffers},
 		{"bgwriter_stopped", c->bgwriter_stopped},
-		{"allocations_per_s", pgscale_rate(e, c->buffers_allocated)},
-		{"data_write_share", pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"allocations_per_s", pgscale_tuning_rate(e, c->buffers_allocated)},
+		{"data_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
-						"background writer %s (documentation, \"Background Writer\")",
-						100 * pgscale_backend_write_share(e), pgscale_rate(e, c->backend_buffers),
-						stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
+							   "background writer %s (documentation, \"Background Writer\")",
+							   100 * pgscale_tuning_backend_write_share(e), pgscale_tuning_rate(e, c->backend_buffers),
+							   stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
 	f->setting = setting;
 	f->recommended = psprintf("%.0f", value);
 	if (strcmp(setting, "bgwriter_delay") == 0)
 		f->recommended = psprintf("%.0fms", value);
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = stalled ? "high" : "medium";
@@ -102,36 +102,36 @@ advise_bgwriter(const PgscaleEvidence *e, const char *setting, double value, dou
 	return f;
 }
 
-static PgscaleFinding *
-find_bgwriter(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_bgwriter(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
+	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
-	const bool	stalled = pgscale_bgwriter_stalled();
-	const double delay_ms = pgscale_setting("bgwriter_delay");
-	const double maxpages = pgscale_setting("bgwriter_lru_maxpages");
-	const double share = pgscale_backend_write_share(e);
-	const double rate = pgscale_rate(e, c->backend_buffers);
-	const double rounds = pgscale_seconds(e) * 1000 / delay_ms;
-	const double cost = pgscale_backend_write_cost(e);
+	const bool	stalled = pgscale_tuning_bgwriter_stalled();
+	const double delay_ms = pgscale_tuning_setting("bgwriter_delay");
+	const double maxpages = pgscale_tuning_setting("bgwriter_lru_maxpages");
+	const double share = pgscale_tuning_backend_write_share(e);
+	const double rate = pgscale_tuning_rate(e, c->backend_buffers);
+	const double rounds = pgscale_tuning_seconds(e) * 1000 / delay_ms;
+	const double cost = pgscale_tuning_backend_write_cost(e);
 	const double gain = stalled ? cost : cost / 2;
 	const double wanted_delay = Min(delay_ms, 200);
-	const double wanted_pages = ceil(2 * pgscale_rate(e, c->buffers_allocated) * wanted_delay / 1000 / 100) * 100;
-	PgscaleFinding *first = NULL;
-	PgscaleFinding **next = &first;
+	const double wanted_pages = ceil(2 * pgscale_tuning_rate(e, c->buffers_allocated) * wanted_delay / 1000 / 100) * 100;
+	PgscaleTuningFinding *first = NULL;
+	PgscaleTuningFinding **next = &first;
 
 	if (c->backend_buffers < 0 || share < 0.2 || rate < 10)
-		return pgscale_finding(PGSCALE_SATISFIED, "sessions wrote %.0f %% of the pages themselves, %.1f a second",
-							   100 * share, rate);
-	if (pgscale_bulk_load(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions wrote %.0f %% of the pages themselves, %.1f a second",
+									  100 * share, rate);
+	if (pgscale_tuning_bulk_load(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
 	if (!stalled && c->bgwriter_stopped < 0.1 * rounds)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "sessions write %.0f %% of the pages themselves, but the background writer does not stop "
-							   "for its limit", 100 * share);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "sessions write %.0f %% of the pages themselves, but the background writer does not stop "
+									  "for its limit", 100 * share);
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "what sessions write themselves costs %.1f %% of their time", 100 * cost);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "what sessions write themselves costs %.1f %% of their time", 100 * cost);
 
 	if (maxpages < wanted_pages || maxpages < 100)
 	{
@@ -143,18 +143,18 @@ find_bgwriter(const PgscaleRuleInput *input)
 		*next = advise_bgwriter(e, "bgwriter_delay", 200, maxpages < 100 ? gain * 0.99 : gain, stalled);
 		next = &(*next)->next;
 	}
-	if (pgscale_setting("bgwriter_lru_multiplier") < 2)
+	if (pgscale_tuning_setting("bgwriter_lru_multiplier") < 2)
 	{
 		*next = advise_bgwriter(e, "bgwriter_lru_multiplier", 2, gain * 0.98, stalled);
 		next = &(*next)->next;
 	}
 	if (!first)
-		return pgscale_finding(PGSCALE_SATISFIED, "the background writer may write as much as is asked for");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the background writer may write as much as is asked for");
 	return first;
 }
 
 static void
-backend_writes(const PgscaleEvidence *e, double *of, double *per)
+backend_writes(const PgscaleTuningEvidence *e, double *of, double *per)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -162,7 +162,7 @@ backend_writes(const PgscaleEvidence *e, double *of, double *per)
 	*per = (double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers;
 }
 
-static const PgscaleMetric backend_writes_metric = {
+static const PgscaleTuningMetric backend_writes_metric = {
 	"pages that sessions write themselves", "1", true, backend_writes
 };
 
@@ -170,9 +170,9 @@ static const char *const bgwriter_settings[] = {
 	"bgwriter_lru_maxpages", "bgwriter_delay", "bgwriter_lru_multiplier", "pgscale.sweeper", "shared_buffers", NULL
 };
 
-static const PgscaleMetric *const bgwriter_metrics[] = {&backend_writes_metric, &pgscale_metric_session_ms, NULL};
+static const PgscaleTuningMetric *const bgwriter_metrics[] = {&backend_writes_metric, &pgscale_tuning_metric_session_ms, NULL};
 
-const PgscaleRule pgscale_rule_bgwriter = {
+const PgscaleTuningRule pgscale_tuning_rule_bgwriter = {
 	.name = "bgwriter_lru_maxpages",
 	.min_s = 30,
 	.settings = bgwriter_settings,
@@ -201,70 +201,70 @@ const PgscaleRule pgscale_rule_bgwriter = {
  * value", in steps of at most sixteen times: what the next one would win the
  * next evidence tells.  Source: the documentation of shared_buffers.
  */
-static PgscaleFinding *
-find_shared_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_shared_buffers(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
+	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double ram = (double) pgscale_kernel_ram();
 	const double current = (double) NBuffers * BLCKSZ;
 	const double wanted = Min(ram / 4, Max(16 * current, 128.0 * PGSCALE_MB));
 	const double misses = Max(c->blocks_read - Max(c->backend_ring_reads, 0), 0);
-	const double missing = pgscale_ratio(misses, misses + c->blocks_hit);
-	const double read_us = pgscale_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1000.0, Max(c->blocks_read, 1));
-	const double ticks = pgscale_ratio(e->sweep_ticks, c->buffers_allocated);
+	const double missing = pgscale_tuning_ratio(misses, misses + c->blocks_hit);
+	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1000.0, Max(c->blocks_read, 1));
+	const double ticks = pgscale_tuning_ratio(e->sweep_ticks, c->buffers_allocated);
 	const Content content = look_at_buffers();
 	double		cost;
 	double		gain;
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningNumber numbers[] = {
 		{"miss_fraction", missing},
-		{"misses_per_s", misses / pgscale_seconds(e)},
+		{"misses_per_s", misses / pgscale_tuning_seconds(e)},
 		{"read_us", read_us},
 		{"sweep_ticks_per_allocation", ticks},
 		{"used_again_fraction", content.hot},
 		{"memory_bytes", ram},
-		{"data_read_share", pgscale_share(e, PGSCALE_EVIDENCE_DATA_READ)},
-		{"data_write_share", pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"data_read_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (content.unused > 0.05)
-		return pgscale_finding(PGSCALE_SATISFIED, "%.0f %% of shared buffers hold nothing yet", 100 * content.unused);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.0f %% of shared buffers hold nothing yet", 100 * content.unused);
 	if (missing < 0.02)
-		return pgscale_finding(PGSCALE_SATISFIED, "%.2f %% of the pages asked for were not in shared buffers",
-							   100 * missing);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.2f %% of the pages asked for were not in shared buffers",
+									  100 * missing);
 	if (ram <= 0)
-		return pgscale_finding(PGSCALE_SILENT, "how much memory there is is unknown");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "how much memory there is is unknown");
 	if (!pgscale_kernel_buffers_may_grow() || wanted < 1.5 * current)
-		return pgscale_finding(PGSCALE_SATISFIED, "shared buffers are about a quarter of the memory, or more");
-	if (pgscale_bulk_load(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "what is read and written is bulk load, which uses a few buffers only");
-	if (pgscale_swaps(e))
-		return pgscale_finding(PGSCALE_SILENT, "the machine swaps: it has no memory for more, see vm.swappiness");
-	if (pgscale_bgwriter_stalled() && pgscale_backend_write_cost(e) >= PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SILENT,
-							   "the background writer does next to nothing, so that sessions write pages to have room: "
-							   "to set that right takes a reload only, and comes first");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared buffers are about a quarter of the memory, or more");
+	if (pgscale_tuning_bulk_load(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what is read and written is bulk load, which uses a few buffers only");
+	if (pgscale_tuning_swaps(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the machine swaps: it has no memory for more, see vm.swappiness");
+	if (pgscale_tuning_bgwriter_stalled() && pgscale_tuning_backend_write_cost(e) >= PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SILENT,
+									  "the background writer does next to nothing, so that sessions write pages to have room: "
+									  "to set that right takes a reload only, and comes first");
 
-	cost = pgscale_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
-		pgscale_share(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_share(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
-		pgscale_ratio(misses * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
+	cost = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+		pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
+		pgscale_tuning_ratio(misses * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 	gain = Min(cost, 1) * 0.8 * Min(1, log2(wanted / current) / 3);
 	if (read_us > CACHED_READ_US)
 		gain /= 2;
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "misses cost %.1f %% of the sessions' time", 100 * cost);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "misses cost %.1f %% of the sessions' time", 100 * cost);
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.0f %% of the pages asked for were not in shared buffers, and %s: shared buffers are %.1f %% of "
-						"the memory (documentation: a quarter is a reasonable start)",
-						100 * missing,
-						read_us <= CACHED_READ_US ? "the kernel's cache had them, so that memory holds them twice" :
-						"reading them took as long as a disk takes", 100 * current / ram);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.0f %% of the pages asked for were not in shared buffers, and %s: shared buffers are %.1f %% of "
+							   "the memory (documentation: a quarter is a reasonable start)",
+							   100 * missing,
+							   read_us <= CACHED_READ_US ? "the kernel's cache had them, so that memory holds them twice" :
+							   "reading them took as long as a disk takes", 100 * current / ram);
 	f->setting = "shared_buffers";
-	f->recommended = pgscale_bytes_text(wanted);
-	f->evidence = pgscale_numbers(numbers);
+	f->recommended = pgscale_tuning_bytes_text(wanted);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "restart";
 	f->confidence = read_us <= CACHED_READ_US ? "high" : "low";
@@ -273,21 +273,21 @@ find_shared_buffers(const PgscaleRuleInput *input)
 }
 
 static void
-miss_fraction(const PgscaleEvidence *e, double *of, double *per)
+miss_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
 {
 	*of = e->counts.blocks_read;
 	*per = e->counts.blocks_read + e->counts.blocks_hit;
 }
 
-static const PgscaleMetric misses_metric = {
+static const PgscaleTuningMetric misses_metric = {
 	"pages not in shared buffers", "1", true, miss_fraction
 };
 
 static const char *const shared_buffers_settings[] = {"shared_buffers", NULL};
 
-static const PgscaleMetric *const shared_buffers_metrics[] = {&pgscale_metric_session_ms, &misses_metric, NULL};
+static const PgscaleTuningMetric *const shared_buffers_metrics[] = {&pgscale_tuning_metric_session_ms, &misses_metric, NULL};
 
-const PgscaleRule pgscale_rule_shared_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_shared_buffers = {
 	.name = "shared_buffers",
 	.min_s = 30,
 	.settings = shared_buffers_settings,
@@ -303,32 +303,32 @@ const PgscaleRule pgscale_rule_shared_buffers = {
  * four times as much, 1024 buffers at least.  Source: the documentation of
  * transaction_buffers and its like; commit 53c2a97a9.
  */
-static PgscaleFinding *
-find_slru(const PgscaleRuleInput *input, const char *setting, int64 hits, int64 reads, double share)
+static PgscaleTuningFinding *
+find_slru(const PgscaleTuningRuleInput *input, const char *setting, int64 hits, int64 reads, double share)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double missing = pgscale_ratio(reads, (double) hits + reads);
-	const double cost = share + pgscale_share(e, PGSCALE_EVIDENCE_SLRU_IO);
-	const double current = pgscale_setting(setting);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double missing = pgscale_tuning_ratio(reads, (double) hits + reads);
+	const double cost = share + pgscale_tuning_share(e, PGSCALE_EVIDENCE_SLRU_IO);
+	const double current = pgscale_tuning_setting(setting);
+	const PgscaleTuningNumber numbers[] = {
 		{"miss_fraction", missing},
-		{"reads_per_s", pgscale_rate(e, reads)},
+		{"reads_per_s", pgscale_tuning_rate(e, reads)},
 		{"wait_share", cost},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (current < 0)
-		return pgscale_finding(PGSCALE_SILENT, "it can be set from 17 on");
-	if (missing < 0.01 || pgscale_rate(e, reads) < 100 || cost / 2 < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "%.2f %% of the look-ups read a page, %.1f a second; waits take %.1f %% of "
-							   "the sessions' time", 100 * missing, pgscale_rate(e, reads), 100 * cost);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.1f %% of the look-ups had to read a page, and waits for this cache take %.0f %% of the sessions' "
-						"time (documentation of %s)", 100 * missing, 100 * cost, setting);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "it can be set from 17 on");
+	if (missing < 0.01 || pgscale_tuning_rate(e, reads) < 100 || cost / 2 < PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.2f %% of the look-ups read a page, %.1f a second; waits take %.1f %% of "
+									  "the sessions' time", 100 * missing, pgscale_tuning_rate(e, reads), 100 * cost);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.1f %% of the look-ups had to read a page, and waits for this cache take %.0f %% of the sessions' "
+							   "time (documentation of %s)", 100 * missing, 100 * cost, setting);
 	f->setting = setting;
 	f->recommended = psprintf("%.0f", Min(Max(4 * current, 1024), 131072));
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = cost / 2;
 	f->needs = "restart";
 	f->confidence = "medium";
@@ -336,32 +336,32 @@ find_slru(const PgscaleRuleInput *input, const char *setting, int64 hits, int64 
 	return f;
 }
 
-static PgscaleFinding *
-find_transaction_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_transaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "transaction_buffers", input->sum->counts.xact_hits, input->sum->counts.xact_reads,
-					 pgscale_share(input->sum, PGSCALE_EVIDENCE_XACT));
+					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_XACT));
 }
 
-static PgscaleFinding *
-find_subtransaction_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_subtransaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "subtransaction_buffers", input->sum->counts.subtrans_hits, input->sum->counts.subtrans_reads,
-					 pgscale_share(input->sum, PGSCALE_EVIDENCE_SUBTRANS));
+					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_SUBTRANS));
 }
 
-static PgscaleFinding *
-find_offset_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_offset_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_offset_buffers", input->sum->counts.offset_hits, input->sum->counts.offset_reads,
-					 pgscale_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
 }
 
-static PgscaleFinding *
-find_member_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_member_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_member_buffers", input->sum->counts.member_hits, input->sum->counts.member_reads,
-					 pgscale_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
 }
 
 static const char *const transaction_buffers_settings[] = {"transaction_buffers", NULL};
@@ -369,28 +369,28 @@ static const char *const subtransaction_buffers_settings[] = {"subtransaction_bu
 static const char *const offset_buffers_settings[] = {"multixact_offset_buffers", NULL};
 static const char *const member_buffers_settings[] = {"multixact_member_buffers", NULL};
 
-const PgscaleRule pgscale_rule_transaction_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_transaction_buffers = {
 	.name = "transaction_buffers",
 	.min_s = 30,
 	.settings = transaction_buffers_settings,
 	.find = find_transaction_buffers,
 };
 
-const PgscaleRule pgscale_rule_subtransaction_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_subtransaction_buffers = {
 	.name = "subtransaction_buffers",
 	.min_s = 30,
 	.settings = subtransaction_buffers_settings,
 	.find = find_subtransaction_buffers,
 };
 
-const PgscaleRule pgscale_rule_offset_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_offset_buffers = {
 	.name = "multixact_offset_buffers",
 	.min_s = 30,
 	.settings = offset_buffers_settings,
 	.find = find_offset_buffers,
 };
 
-const PgscaleRule pgscale_rule_member_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_member_buffers = {
 	.name = "multixact_member_buffers",
 	.min_s = 30,
 	.settings = member_buffers_settings,

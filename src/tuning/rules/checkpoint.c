@@ -29,35 +29,35 @@
  * Threshold: one of them is off, the syncs that end checkpoints took a twentieth
  * of the time or more, and there were stalls.
  *
- * Gain: the stalls (pgscale_stalls()), by who wrote the pages: checkpoints, or
+ * Gain: the stalls (pgscale_tuning_stalls()), by who wrote the pages: checkpoints, or
  * the background writer.
  *
  * Value: the server's defaults on Linux.  Source: the documentation of
  * checkpoint_flush_after, "reduce the likelihood of stalls when an fsync is
  * issued at the end of a checkpoint".
  */
-static PgscaleFinding *
-advise_flush_after(const PgscaleRuleInput *input, const char *setting, const char *value, double gain)
+static PgscaleTuningFinding *
+advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, const char *value, double gain)
 {
-	const PgscaleEvidence *e = input->sum;
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleTuningNumber numbers[] = {
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
-		{"checkpoint_sync_fraction", pgscale_sync_fraction(e)},
+		{"checkpoint_sync_fraction", pgscale_tuning_sync_fraction(e)},
 		{"checkpoints", e->counts.checkpoints_timed + e->counts.checkpoints_requested},
-		{"stall_share", pgscale_stalls(input)},
-		{"wal_share", pgscale_wal_share(e)},
-		{"data_share", pgscale_data_share(e)},
+		{"stall_share", pgscale_tuning_stalls(input)},
+		{"wal_share", pgscale_tuning_wal_share(e)},
+		{"data_share", pgscale_tuning_data_share(e)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs: "
-						"the kernel was left to collect what was written (documentation of %s)",
-						100 * numbers[1].value, 100 * pgscale_stalls(input), setting);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs: "
+							   "the kernel was left to collect what was written (documentation of %s)",
+							   100 * numbers[1].value, 100 * pgscale_tuning_stalls(input), setting);
 	f->setting = setting;
 	f->recommended = value;
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = e->counts.checkpoints_timed + e->counts.checkpoints_requested >= 2 ? "high" : "medium";
@@ -65,49 +65,49 @@ advise_flush_after(const PgscaleRuleInput *input, const char *setting, const cha
 	return f;
 }
 
-static PgscaleFinding *
-find_flush_after(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_flush_after(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
+	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
-	const double stalls = pgscale_stalls(input);
-	const double by_checkpoint = pgscale_ratio(c->checkpoint_buffers, (double) c->checkpoint_buffers + c->bgwriter_buffers);
-	PgscaleFinding *first = NULL;
-	PgscaleFinding **next = &first;
+	const double stalls = pgscale_tuning_stalls(input);
+	const double by_checkpoint = pgscale_tuning_ratio(c->checkpoint_buffers, (double) c->checkpoint_buffers + c->bgwriter_buffers);
+	PgscaleTuningFinding *first = NULL;
+	PgscaleTuningFinding **next = &first;
 
-	if (pgscale_setting("checkpoint_flush_after") > 0 && pgscale_setting("bgwriter_flush_after") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "both are on");
-	if (c->checkpoint_buffers == 0 && pgscale_sync_fraction(e) == 0)
-		return pgscale_finding(PGSCALE_SILENT, "there was no checkpoint in %.0f s", pgscale_seconds(e));
-	if (!pgscale_checkpoint_stalls(e) || stalls < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "the syncs that end checkpoints took %.1f %% of the time, and sessions stalled for %.1f %% "
-							   "of theirs", 100 * pgscale_sync_fraction(e), 100 * stalls);
-	if (pgscale_setting("checkpoint_flush_after") == 0)
+	if (pgscale_tuning_setting("checkpoint_flush_after") > 0 && pgscale_tuning_setting("bgwriter_flush_after") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "both are on");
+	if (c->checkpoint_buffers == 0 && pgscale_tuning_sync_fraction(e) == 0)
+		return pgscale_tuning_finding(PGSCALE_SILENT, "there was no checkpoint in %.0f s", pgscale_tuning_seconds(e));
+	if (!pgscale_tuning_checkpoint_stalls(e) || stalls < PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "the syncs that end checkpoints took %.1f %% of the time, and sessions stalled for %.1f %% "
+									  "of theirs", 100 * pgscale_tuning_sync_fraction(e), 100 * stalls);
+	if (pgscale_tuning_setting("checkpoint_flush_after") == 0)
 	{
 		*next = advise_flush_after(input, "checkpoint_flush_after", "256kB", stalls * Max(by_checkpoint, 0.5));
 		next = &(*next)->next;
 	}
-	if (pgscale_setting("bgwriter_flush_after") == 0 && by_checkpoint < 1)
+	if (pgscale_tuning_setting("bgwriter_flush_after") == 0 && by_checkpoint < 1)
 		*next = advise_flush_after(input, "bgwriter_flush_after", "512kB", stalls * Min(1 - by_checkpoint, 0.49));
-	return first ? first : pgscale_finding(PGSCALE_SATISFIED, "the background writer wrote nothing");
+	return first ? first : pgscale_tuning_finding(PGSCALE_SATISFIED, "the background writer wrote nothing");
 }
 
 static void
-sync_fraction(const PgscaleEvidence *e, double *of, double *per)
+sync_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
 {
-	*per = pgscale_seconds(e);
-	*of = pgscale_sync_fraction(e) * *per;
+	*per = pgscale_tuning_seconds(e);
+	*of = pgscale_tuning_sync_fraction(e) * *per;
 }
 
-static const PgscaleMetric sync_metric = {
+static const PgscaleTuningMetric sync_metric = {
 	"time in checkpoints' syncs", "1", true, sync_fraction
 };
 
 static const char *const flush_after_settings[] = {"checkpoint_flush_after", "bgwriter_flush_after", NULL};
-static const PgscaleMetric *const flush_after_metrics[] = {&pgscale_metric_session_ms, &sync_metric, NULL};
+static const PgscaleTuningMetric *const flush_after_metrics[] = {&pgscale_tuning_metric_session_ms, &sync_metric, NULL};
 
-const PgscaleRule pgscale_rule_flush_after = {
+const PgscaleTuningRule pgscale_tuning_rule_flush_after = {
 	.name = "checkpoint_flush_after",
 	.min_s = 50,
 	.settings = flush_after_settings,
@@ -121,43 +121,43 @@ const PgscaleRule pgscale_rule_flush_after = {
  * Threshold: it is off; backends write a fifth of the pages or more, and a write
  * takes a millisecond or more, as when the kernel makes writers wait.  Not where
  * shared buffers are smaller than the pages in use and these smaller than the
- * kernel's cache (pgscale_rewrites()): there the kernel's cache saves writes.
+ * kernel's cache (pgscale_tuning_rewrites()): there the kernel's cache saves writes.
  *
  * Gain: half the share of DataFileWrite.  Source: the documentation of
  * backend_flush_after.
  */
-static PgscaleFinding *
-find_backend_flush_after(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_backend_flush_after(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double share = pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
-	const double write_ms = pgscale_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_WRITE] / 1e6, e->counts.backend_buffers);
-	const PgscaleNumber numbers[] = {
-		{"backend_write_fraction", pgscale_backend_write_share(e)},
-		{"backend_buffers_per_s", pgscale_rate(e, e->counts.backend_buffers)},
+	const PgscaleTuningEvidence *e = input->sum;
+	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	const double write_ms = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_WRITE] / 1e6, e->counts.backend_buffers);
+	const PgscaleTuningNumber numbers[] = {
+		{"backend_write_fraction", pgscale_tuning_backend_write_share(e)},
+		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
 		{"write_ms", write_ms},
 		{"data_write_share", share},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("backend_flush_after") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
-	if (pgscale_backend_write_share(e) < 0.2 || write_ms < 1 || share / 2 < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time, %.2f ms each",
-							   100 * share, write_ms);
-	if (pgscale_bgwriter_stalled())
-		return pgscale_finding(PGSCALE_SILENT, "the background writer does next to nothing: sessions write in its place");
-	if (pgscale_rewrites(e))
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "sessions' writes are slow, but the kernel's cache holds what shared buffers do not: it "
-							   "saves writes, which this would bring back");
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
-						"(documentation of backend_flush_after)", 100 * pgscale_backend_write_share(e), write_ms);
+	if (pgscale_tuning_setting("backend_flush_after") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
+	if (pgscale_tuning_backend_write_share(e) < 0.2 || write_ms < 1 || share / 2 < PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time, %.2f ms each",
+									  100 * share, write_ms);
+	if (pgscale_tuning_bgwriter_stalled())
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing: sessions write in its place");
+	if (pgscale_tuning_rewrites(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "sessions' writes are slow, but the kernel's cache holds what shared buffers do not: it "
+									  "saves writes, which this would bring back");
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
+							   "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_share(e), write_ms);
 	f->setting = "backend_flush_after";
 	f->recommended = "512kB";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = share / 2;
 	f->needs = "reload";
 	f->confidence = "low";
@@ -166,9 +166,9 @@ find_backend_flush_after(const PgscaleRuleInput *input)
 }
 
 static const char *const backend_flush_after_settings[] = {"backend_flush_after", "bgwriter_lru_maxpages", "shared_buffers", NULL};
-static const PgscaleMetric *const checkpoint_metrics[] = {&pgscale_metric_session_ms, &pgscale_metric_throughput, NULL};
+static const PgscaleTuningMetric *const checkpoint_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
 
-const PgscaleRule pgscale_rule_backend_flush_after = {
+const PgscaleTuningRule pgscale_tuning_rule_backend_flush_after = {
 	.name = "backend_flush_after",
 	.min_s = 30,
 	.settings = backend_flush_after_settings,
@@ -178,7 +178,7 @@ const PgscaleRule pgscale_rule_backend_flush_after = {
 
 /* Is what page images cost told well enough by this evidence? */
 static bool
-whole_cycles(const PgscaleEvidence *e)
+whole_cycles(const PgscaleTuningEvidence *e)
 {
 	return e->counts.checkpoints_timed + e->counts.checkpoints_requested >= 2;
 }
@@ -196,42 +196,42 @@ whole_cycles(const PgscaleEvidence *e)
  * Value: three times as long, from 5 to 30 minutes.  Source: the documentation's
  * chapter "WAL Configuration".
  */
-static PgscaleFinding *
-find_checkpoint_timeout(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double images = pgscale_page_images(e);
+	const PgscaleTuningEvidence *e = input->sum;
+	const double images = pgscale_tuning_page_images(e);
 	const double wanted = Min(Max(3 * CheckPointTimeout, 300), 1800);
 	const double gain = images * (1 - CheckPointTimeout / wanted) *
-		(pgscale_wal_share(e) + 0.25 * pgscale_share(e, PGSCALE_EVIDENCE_CPU));
-	const PgscaleNumber numbers[] = {
+		(pgscale_tuning_wal_share(e) + 0.25 * pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU));
+	const PgscaleTuningNumber numbers[] = {
 		{"checkpoints_timed", e->counts.checkpoints_timed},
 		{"checkpoints_requested", e->counts.checkpoints_requested},
 		{"page_image_fraction", images},
-		{"wal_bytes_per_s", pgscale_wal_volume(e) / pgscale_seconds(e)},
-		{"wal_share", pgscale_wal_share(e)},
+		{"wal_bytes_per_s", pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e)},
+		{"wal_share", pgscale_tuning_wal_share(e)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (wanted < 1.5 * CheckPointTimeout)
-		return pgscale_finding(PGSCALE_SATISFIED, "checkpoints are far apart");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are far apart");
 	if (!whole_cycles(e))
-		return pgscale_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
-							   (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
-	if (pgscale_wal_starts_checkpoints(e))
-		return pgscale_finding(PGSCALE_SILENT, "WAL starts checkpoints, and not the clock: see max_wal_size");
-	if (pgscale_flush_after_off() && pgscale_checkpoint_stalls(e))
-		return pgscale_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
+	if (pgscale_tuning_wal_starts_checkpoints(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints, and not the clock: see max_wal_size");
+	if (pgscale_tuning_flush_after_off() && pgscale_tuning_checkpoint_stalls(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
 	if (images < 0.3 || gain < 2 * PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL, which cost %.1f %% of the sessions' time",
-							   100 * images, 100 * gain);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"checkpoints come every %d s and %.0f %% of WAL are the page images that follow them "
-						"(documentation, \"WAL Configuration\")", CheckPointTimeout, 100 * images);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL, which cost %.1f %% of the sessions' time",
+									  100 * images, 100 * gain);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "checkpoints come every %d s and %.0f %% of WAL are the page images that follow them "
+							   "(documentation, \"WAL Configuration\")", CheckPointTimeout, 100 * images);
 	f->setting = "checkpoint_timeout";
 	f->recommended = psprintf("%.0fs", wanted);
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -240,9 +240,9 @@ find_checkpoint_timeout(const PgscaleRuleInput *input)
 }
 
 static const char *const checkpoint_timeout_settings[] = {"checkpoint_timeout", "max_wal_size", NULL};
-static const PgscaleMetric *const images_metrics[] = {&pgscale_metric_session_ms, &pgscale_metric_wal_bytes, NULL};
+static const PgscaleTuningMetric *const images_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL};
 
-const PgscaleRule pgscale_rule_checkpoint_timeout = {
+const PgscaleTuningRule pgscale_tuning_rule_checkpoint_timeout = {
 	.name = "checkpoint_timeout",
 	.min_s = 50,
 	.settings = checkpoint_timeout_settings,
@@ -257,36 +257,36 @@ const PgscaleRule pgscale_rule_checkpoint_timeout = {
  * which a checkpoint's writes get sparser.  Value: the server's default since 14,
  * 0.9; its documentation advises against less.
  */
-static PgscaleFinding *
-find_completion_target(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_completion_target(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double stalls = pgscale_stalls(input);
+	const PgscaleTuningEvidence *e = input->sum;
+	const double stalls = pgscale_tuning_stalls(input);
 	const double gain = stalls * (1 - CheckPointCompletionTarget / 0.9);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningNumber numbers[] = {
 		{"stall_share", stalls},
 		{"checkpoint_write_ms", e->counts.checkpoint_write_ms},
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 		{"checkpoint_buffers", e->counts.checkpoint_buffers},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (CheckPointCompletionTarget >= 0.7)
-		return pgscale_finding(PGSCALE_SATISFIED, "checkpoints are spread over %.0f %% of the time between them",
-							   100 * CheckPointCompletionTarget);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are spread over %.0f %% of the time between them",
+									  100 * CheckPointCompletionTarget);
 	if (e->counts.checkpoint_buffers < 100)
-		return pgscale_finding(PGSCALE_SILENT, "checkpoints wrote %d pages in %.0f s", (int) e->counts.checkpoint_buffers,
-							   pgscale_seconds(e));
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints wrote %d pages in %.0f s", (int) e->counts.checkpoint_buffers,
+									  pgscale_tuning_seconds(e));
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "sessions stalled for %.1f %% of their time", 100 * stalls);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions stalled for %.0f %% of their time, and checkpoints write all in %.0f %% of the time "
-						"between them (documentation: lowering it is not recommended)",
-						100 * stalls, 100 * CheckPointCompletionTarget);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions stalled for %.1f %% of their time", 100 * stalls);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions stalled for %.0f %% of their time, and checkpoints write all in %.0f %% of the time "
+							   "between them (documentation: lowering it is not recommended)",
+							   100 * stalls, 100 * CheckPointCompletionTarget);
 	f->setting = "checkpoint_completion_target";
 	f->recommended = "0.9";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -296,7 +296,7 @@ find_completion_target(const PgscaleRuleInput *input)
 
 static const char *const completion_target_settings[] = {"checkpoint_completion_target", NULL};
 
-const PgscaleRule pgscale_rule_completion_target = {
+const PgscaleTuningRule pgscale_tuning_rule_completion_target = {
 	.name = "checkpoint_completion_target",
 	.min_s = 50,
 	.settings = completion_target_settings,
@@ -317,45 +317,45 @@ const PgscaleRule pgscale_rule_completion_target = {
  * Value: lz4 where the server has it: it is several times faster than pglz.
  * Source: the documentation of wal_compression.
  */
-static PgscaleFinding *
-find_wal_compression(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_wal_compression(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double images = pgscale_page_images(e);
-	const double share = pgscale_wal_share(e);
-	const double rate = pgscale_wal_volume(e) / pgscale_seconds(e);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double images = pgscale_tuning_page_images(e);
+	const double share = pgscale_tuning_wal_share(e);
+	const double rate = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e);
+	const PgscaleTuningNumber numbers[] = {
 		{"page_image_fraction", images},
 		{"wal_bytes_per_s", rate},
 		{"wal_share", share},
-		{"cpu_share", pgscale_share(e, PGSCALE_EVIDENCE_CPU)},
+		{"cpu_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (strcmp(pgscale_setting_text("wal_compression"), "off") != 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
+	if (strcmp(pgscale_tuning_setting_text("wal_compression"), "off") != 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	if (!whole_cycles(e))
-		return pgscale_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
-							   (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
-	if (pgscale_wal_starts_checkpoints(e))
-		return pgscale_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
-	if (pgscale_flush_after_off() && pgscale_checkpoint_stalls(e))
-		return pgscale_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
-	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_share(e, PGSCALE_EVIDENCE_CPU) > 0.6)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
-							   "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the sessions' time, while "
-						"the CPU has some left (documentation of wal_compression)", 100 * images, 100 * share);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
+	if (pgscale_tuning_wal_starts_checkpoints(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
+	if (pgscale_tuning_flush_after_off() && pgscale_tuning_checkpoint_stalls(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
+	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU) > 0.6)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
+									  "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the sessions' time, while "
+							   "the CPU has some left (documentation of wal_compression)", 100 * images, 100 * share);
 	f->setting = "wal_compression";
 #ifdef USE_LZ4
 	f->recommended = "lz4";
 #else
 	f->recommended = "pglz";
 #endif
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = images * share / 4;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -365,7 +365,7 @@ find_wal_compression(const PgscaleRuleInput *input)
 
 static const char *const wal_compression_settings[] = {"wal_compression", "checkpoint_timeout", "max_wal_size", NULL};
 
-const PgscaleRule pgscale_rule_wal_compression = {
+const PgscaleTuningRule pgscale_tuning_rule_wal_compression = {
 	.name = "wal_compression",
 	.min_s = 50,
 	.settings = wal_compression_settings,
@@ -378,33 +378,33 @@ const PgscaleRule pgscale_rule_wal_compression = {
  * checkpoints or more, a quarter of an hour apart or more, and 60 % of WAL are
  * images all the same; gain as for wal_compression.
  */
-static PgscaleFinding *
-find_page_images(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_page_images(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double images = pgscale_page_images(e);
-	const double share = pgscale_wal_share(e);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double images = pgscale_tuning_page_images(e);
+	const double share = pgscale_tuning_wal_share(e);
+	const PgscaleTuningNumber numbers[] = {
 		{"page_image_fraction", images},
 		{"wal_share", share},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (!whole_cycles(e))
-		return pgscale_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
-							   (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
-	if (CheckPointTimeout < 900 || pgscale_wal_starts_checkpoints(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "checkpoints could be further apart, see there");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
+	if (CheckPointTimeout < 900 || pgscale_tuning_wal_starts_checkpoints(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints could be further apart, see there");
 	if (images < 0.6 || images * share / 4 < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL", 100 * images);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.0f %% of WAL are page images although checkpoints are far apart: changes are scattered, each on a "
-						"page of its own", 100 * images);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL", 100 * images);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.0f %% of WAL are page images although checkpoints are far apart: changes are scattered, each on a "
+							   "page of its own", 100 * images);
 	f->object = "full-page images";
 	f->recommended = "drop indexes that nobody uses; keys in order of time (such as UUID version 7) instead of random ones; a "
 		"fillfactor that leaves room for HOT updates";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = images * share / 4;
 	f->needs = "a change of the schema";
 	f->confidence = "low";
@@ -414,7 +414,7 @@ find_page_images(const PgscaleRuleInput *input)
 
 static const char *const page_images_settings[] = {"checkpoint_timeout", "max_wal_size", "full_page_writes", NULL};
 
-const PgscaleRule pgscale_rule_page_images = {
+const PgscaleTuningRule pgscale_tuning_rule_page_images = {
 	.name = "full_page_images",
 	.min_s = 50,
 	.settings = page_images_settings,

@@ -17,14 +17,14 @@
  * pgscale.sampler.  Window: none.  Threshold: it is off, and with it all evidence.
  * Gain: none by itself.
  */
-static PgscaleFinding *
-find_sampler(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_sampler(const PgscaleTuningRuleInput *input)
 {
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("pgscale.sampler") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
-	f = pgscale_finding(PGSCALE_ADVISES, "without the sampler there is no evidence for any advice");
+	if (pgscale_tuning_setting("pgscale.sampler") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
+	f = pgscale_tuning_finding(PGSCALE_ADVISES, "without the sampler there is no evidence for any advice");
 	f->setting = "pgscale.sampler";
 	f->recommended = "on";
 	f->needs = "reload";
@@ -34,7 +34,7 @@ find_sampler(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_sampler = {
+const PgscaleTuningRule pgscale_tuning_rule_sampler = {
 	.name = "pgscale.sampler",
 	.find = find_sampler,
 };
@@ -47,39 +47,39 @@ const PgscaleRule pgscale_rule_sampler = {
  * fault.  Gain: half of that time.  Source: doc/sweeper.md, and
  * bench/sweeper.
  */
-static PgscaleFinding *
-find_sweeper(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_sweeper(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double share = pgscale_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
-	const PgscaleNumber numbers[] = {
-		{"backend_write_fraction", pgscale_backend_write_share(e)},
-		{"backend_buffers_per_s", pgscale_rate(e, e->counts.backend_buffers)},
+	const PgscaleTuningEvidence *e = input->sum;
+	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	const PgscaleTuningNumber numbers[] = {
+		{"backend_write_fraction", pgscale_tuning_backend_write_share(e)},
+		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
 		{"data_write_share", share},
 		{NULL}
 	};
 	PgscaleHealth health;
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("pgscale.sweeper") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
+	if (pgscale_tuning_setting("pgscale.sweeper") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	pgscale_health_of(pgscale_module("sweeper"), &health);
 	if (health.no_use)
-		return pgscale_finding(PGSCALE_SILENT, "%s", health.reason);
-	if (pgscale_backend_write_share(e) < 0.2 || share < 0.1)
-		return pgscale_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
-	if (pgscale_bulk_load(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
-	if (pgscale_bgwriter_stalled())
-		return pgscale_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
-	if (pgscale_rule_bgwriter.find(input)->verdict == PGSCALE_ADVISES)
-		return pgscale_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
-						"cleans ahead of them (doc/sweeper.md)", 100 * pgscale_backend_write_share(e), 100 * share);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "%s", health.reason);
+	if (pgscale_tuning_backend_write_share(e) < 0.2 || share < 0.1)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
+	if (pgscale_tuning_bulk_load(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
+	if (pgscale_tuning_bgwriter_stalled())
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
+	if (pgscale_tuning_rule_bgwriter.find(input)->verdict == PGSCALE_ADVISES)
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
+							   "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_share(e), 100 * share);
 	f->setting = "pgscale.sweeper";
 	f->recommended = "on";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = share / 2;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -88,9 +88,9 @@ find_sweeper(const PgscaleRuleInput *input)
 }
 
 static const char *const sweeper_settings[] = {"pgscale.sweeper", "bgwriter_lru_maxpages", "bgwriter_delay", "shared_buffers", NULL};
-static const PgscaleMetric *const own_metrics[] = {&pgscale_metric_session_ms, &pgscale_metric_throughput, NULL};
+static const PgscaleTuningMetric *const own_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
 
-const PgscaleRule pgscale_rule_sweeper = {
+const PgscaleTuningRule pgscale_tuning_rule_sweeper = {
 	.name = "pgscale.sweeper",
 	.min_s = 30,
 	.settings = sweeper_settings,
@@ -103,37 +103,37 @@ const PgscaleRule pgscale_rule_sweeper = {
  *
  * Threshold: the flush settings are on, and yet syncs take a twentieth of the time
  * and sessions stall; not where the kernel's cache saves writes
- * (pgscale_rewrites()).  Gain: two fifths of the stalls.  Source:
+ * (pgscale_tuning_rewrites()).  Gain: two fifths of the stalls.  Source:
  * doc/writeback.md, and bench/writeback.
  */
-static PgscaleFinding *
-find_writeback(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_writeback(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double stalls = pgscale_stalls(input);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double stalls = pgscale_tuning_stalls(input);
+	const PgscaleTuningNumber numbers[] = {
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 		{"stall_share", stalls},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("pgscale.writeback") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on");
-	if (!pgscale_checkpoint_stalls(e) || 0.4 * stalls < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "the syncs that end checkpoints took %.1f %% of the time",
-							   100 * pgscale_sync_fraction(e));
-	if (pgscale_flush_after_off())
-		return pgscale_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
-	if (pgscale_rewrites(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
-						"server asks for early writes (doc/writeback.md)", 100 * stalls,
-						100 * pgscale_sync_fraction(e));
+	if (pgscale_tuning_setting("pgscale.writeback") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
+	if (!pgscale_tuning_checkpoint_stalls(e) || 0.4 * stalls < PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the syncs that end checkpoints took %.1f %% of the time",
+									  100 * pgscale_tuning_sync_fraction(e));
+	if (pgscale_tuning_flush_after_off())
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
+	if (pgscale_tuning_rewrites(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
+							   "server asks for early writes (doc/writeback.md)", 100 * stalls,
+							   100 * pgscale_tuning_sync_fraction(e));
 	f->setting = "pgscale.writeback";
 	f->recommended = "on";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = 0.4 * stalls;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -143,7 +143,7 @@ find_writeback(const PgscaleRuleInput *input)
 
 static const char *const writeback_settings[] = {"pgscale.writeback", "checkpoint_flush_after", "bgwriter_flush_after", NULL};
 
-const PgscaleRule pgscale_rule_writeback = {
+const PgscaleTuningRule pgscale_tuning_rule_writeback = {
 	.name = "pgscale.writeback",
 	.min_s = 50,
 	.settings = writeback_settings,
@@ -155,20 +155,20 @@ const PgscaleRule pgscale_rule_writeback = {
  * max_worker_processes.  Window: none.  Threshold: a feature of pgscale is on and
  * the server has no slot for a worker of it, as it says in pgscale.health.  Value: four more.  Gain: none by itself.
  */
-static PgscaleFinding *
-find_worker_processes(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_worker_processes(const PgscaleTuningRuleInput *input)
 {
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
 		PgscaleHealth health;
-		PgscaleFinding *f;
+		PgscaleTuningFinding *f;
 
 		if (!pgscale_modules[i]->health)
 			continue;
 		pgscale_health_of(pgscale_modules[i], &health);
 		if (!health.no_slot)
 			continue;
-		f = pgscale_finding(PGSCALE_ADVISES, "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
+		f = pgscale_tuning_finding(PGSCALE_ADVISES, "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
 		f->setting = "max_worker_processes";
 		f->recommended = psprintf("%d", max_worker_processes + 4);
 		f->needs = "restart";
@@ -177,10 +177,10 @@ find_worker_processes(const PgscaleRuleInput *input)
 		f->no_gain = true;
 		return f;
 	}
-	return pgscale_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots");
+	return pgscale_tuning_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots");
 }
 
-const PgscaleRule pgscale_rule_worker_processes = {
+const PgscaleTuningRule pgscale_tuning_rule_worker_processes = {
 	.name = "max_worker_processes",
 	.find = find_worker_processes,
 };

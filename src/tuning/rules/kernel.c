@@ -30,29 +30,29 @@
  * has tried and got none, the kernel's vm.nr_hugepages.  Source: the
  * documentation's "Linux Huge Pages".
  */
-static PgscaleFinding *
-find_huge_pages(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_huge_pages(const PgscaleTuningRuleInput *input)
 {
-	const double shared_mb = pgscale_setting("shared_memory_size");
-	const double gain = 0.03 * pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU);
-	const char *wanted = pgscale_setting_text("huge_pages");
-	const PgscaleNumber numbers[] = {
+	const double shared_mb = pgscale_tuning_setting("shared_memory_size");
+	const double gain = 0.03 * pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	const char *wanted = pgscale_tuning_setting_text("huge_pages");
+	const PgscaleTuningNumber numbers[] = {
 		{"shared_memory_mb", shared_mb},
-		{"huge_pages_needed", pgscale_setting("shared_memory_size_in_huge_pages")},
-		{"cpu_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU)},
+		{"huge_pages_needed", pgscale_tuning_setting("shared_memory_size_in_huge_pages")},
+		{"cpu_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (shared_mb < 2048)
-		return pgscale_finding(PGSCALE_SATISFIED, "shared memory is less than 2 GB");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared memory is less than 2 GB");
 	if (pgscale_kernel_uses_huge_pages())
-		return pgscale_finding(PGSCALE_SATISFIED, "shared memory is in huge pages");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared memory is in huge pages");
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "the CPU takes %.0f %% of the sessions' time", 100 * numbers[2].value);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.1f GB of shared memory are in small pages, so that each session has page tables for them "
-						"(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the CPU takes %.0f %% of the sessions' time", 100 * numbers[2].value);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.1f GB of shared memory are in small pages, so that each session has page tables for them "
+							   "(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
 	if (strcmp(wanted, "off") == 0)
 	{
 		f->setting = "huge_pages";
@@ -65,7 +65,7 @@ find_huge_pages(const PgscaleRuleInput *input)
 		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, since huge_pages is %s and got none", numbers[1].value, wanted);
 		f->needs = "superuser of the machine, restart";
 	}
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->confidence = "medium";
 	f->risk = "memory in huge pages is of no other use";
@@ -74,7 +74,7 @@ find_huge_pages(const PgscaleRuleInput *input)
 
 static const char *const huge_pages_settings[] = {"huge_pages", "shared_buffers", NULL};
 
-const PgscaleRule pgscale_rule_huge_pages = {
+const PgscaleTuningRule pgscale_tuning_rule_huge_pages = {
 	.name = "huge_pages",
 	.min_s = 30,
 	.settings = huge_pages_settings,
@@ -90,27 +90,27 @@ const PgscaleRule pgscale_rule_huge_pages = {
  * to write at more than 256 MB of dirty data only.  Gain: half of the stalls.
  * Source: the kernel's Documentation/admin-guide/sysctl/vm.rst.
  */
-static PgscaleFinding *
-find_dirty_limits(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_dirty_limits(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double stalls = pgscale_stalls(input);
+	const PgscaleTuningEvidence *e = input->sum;
+	const double stalls = pgscale_tuning_stalls(input);
 	PgscaleKernelMemory memory;
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	pgscale_kernel_memory(&memory);
 	if (memory.background_threshold < 0)
-		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell its limits");
-	if (pgscale_flush_after_off())
-		return pgscale_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
-	if (!pgscale_checkpoint_stalls(e) || stalls / 2 < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "the syncs that end checkpoints took %.1f %% of the time",
-							   100 * pgscale_sync_fraction(e));
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell its limits");
+	if (pgscale_tuning_flush_after_off())
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
+	if (!pgscale_tuning_checkpoint_stalls(e) || stalls / 2 < PGSCALE_LEAST_GAIN)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the syncs that end checkpoints took %.1f %% of the time",
+									  100 * pgscale_tuning_sync_fraction(e));
 	if (memory.background_threshold <= 256 * PGSCALE_MB)
-		return pgscale_finding(PGSCALE_SATISFIED, "the kernel begins to write at %.0f MB of dirty data",
-							   (double) memory.background_threshold / PGSCALE_MB);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel begins to write at %.0f MB of dirty data",
+									  (double) memory.background_threshold / PGSCALE_MB);
 	{
-		const PgscaleNumber numbers[] = {
+		const PgscaleTuningNumber numbers[] = {
 			{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 			{"stall_share", stalls},
 			{"background_threshold_bytes", memory.background_threshold},
@@ -118,11 +118,11 @@ find_dirty_limits(const PgscaleRuleInput *input)
 			{NULL}
 		};
 
-		f = pgscale_finding(PGSCALE_ADVISES,
-							"sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
-							"it begins to write (kernel documentation, vm.dirty_background_bytes)",
-							100 * stalls, (double) memory.background_threshold / PGSCALE_GB);
-		f->evidence = pgscale_numbers(numbers);
+		f = pgscale_tuning_finding(PGSCALE_ADVISES,
+								   "sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
+								   "it begins to write (kernel documentation, vm.dirty_background_bytes)",
+								   100 * stalls, (double) memory.background_threshold / PGSCALE_GB);
+		f->evidence = pgscale_tuning_numbers(numbers);
 	}
 	f->object = "vm.dirty_background_bytes";
 	f->current = psprintf(INT64_FORMAT, memory.background_threshold);
@@ -136,7 +136,7 @@ find_dirty_limits(const PgscaleRuleInput *input)
 
 static const char *const dirty_limits_settings[] = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback", NULL};
 
-const PgscaleRule pgscale_rule_dirty_limits = {
+const PgscaleTuningRule pgscale_tuning_rule_dirty_limits = {
 	.name = "vm.dirty_background_bytes",
 	.min_s = 50,
 	.settings = dirty_limits_settings,
@@ -148,26 +148,26 @@ const PgscaleRule pgscale_rule_dirty_limits = {
  * always, and processes had to wait for one to be put together ten times a second
  * or more.  Gain: a nominal 2 % with at least a millisecond each.
  */
-static PgscaleFinding *
-find_transparent(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_transparent(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double rate = pgscale_rate(e, e->compact_stalls);
-	const PgscaleNumber numbers[] = {{"compact_stalls_per_s", rate}, {NULL}};
+	const PgscaleTuningEvidence *e = input->sum;
+	const double rate = pgscale_tuning_rate(e, e->compact_stalls);
+	const PgscaleTuningNumber numbers[] = {{"compact_stalls_per_s", rate}, {NULL}};
 	char		enabled[128];
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (!pgscale_kernel_setting("/sys/kernel/mm/transparent_hugepage/enabled", enabled, sizeof(enabled)) ||
 		e->compact_stalls < 0)
-		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell of transparent huge pages");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of transparent huge pages");
 	if (!strstr(enabled, "[always]") || rate < 10)
-		return pgscale_finding(PGSCALE_SATISFIED, "they are set to %s; %.1f waits a second for one", enabled, Max(rate, 0));
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"processes of this machine waited %.0f times a second for a huge page to be put together", rate);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "they are set to %s; %.1f waits a second for one", enabled, Max(rate, 0));
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "processes of this machine waited %.0f times a second for a huge page to be put together", rate);
 	f->object = "transparent huge pages";
 	f->current = "always";
 	f->recommended = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = PGSCALE_LEAST_GAIN;
 	f->needs = "superuser of the machine";
 	f->confidence = "low";
@@ -175,7 +175,7 @@ find_transparent(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_transparent = {
+const PgscaleTuningRule pgscale_tuning_rule_transparent = {
 	.name = "transparent_hugepage",
 	.min_s = 30,
 	.find = find_transparent,
@@ -185,25 +185,25 @@ const PgscaleRule pgscale_rule_transparent = {
  * Swapping: text.  Window: 30 s or more.  Threshold: a hundred pages a second
  * swapped in or out.  Gain: a nominal 5 %, since what waits for it shows as CPU.
  */
-static PgscaleFinding *
-find_swapping(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_swapping(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double rate = pgscale_rate(e, e->swapped);
-	const PgscaleNumber numbers[] = {{"swapped_pages_per_s", rate}, {NULL}};
+	const PgscaleTuningEvidence *e = input->sum;
+	const double rate = pgscale_tuning_rate(e, e->swapped);
+	const PgscaleTuningNumber numbers[] = {{"swapped_pages_per_s", rate}, {NULL}};
 	char		swappiness[32];
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (e->swapped < 0 || !pgscale_kernel_setting("/proc/sys/vm/swappiness", swappiness, sizeof(swappiness)))
-		return pgscale_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
-	if (!pgscale_swaps(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
-	f = pgscale_finding(PGSCALE_ADVISES, "%.0f pages a second are swapped in or out on this machine", rate);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
+	if (!pgscale_tuning_swaps(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES, "%.0f pages a second are swapped in or out on this machine", rate);
 	f->object = "vm.swappiness";
 	f->current = pstrdup(swappiness);
 	f->recommended = strtol(swappiness, NULL, 10) > 1 ? "sysctl vm.swappiness=1, and less memory for shared buffers or sessions" :
 		"less memory for shared buffers or sessions";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = 0.05;
 	f->needs = "superuser of the machine";
 	f->confidence = "medium";
@@ -211,7 +211,7 @@ find_swapping(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_swapping = {
+const PgscaleTuningRule pgscale_tuning_rule_swapping = {
 	.name = "vm.swappiness",
 	.min_s = 30,
 	.find = find_swapping,
@@ -223,40 +223,40 @@ const PgscaleRule pgscale_rule_swapping = {
  * time.  Gain: access to another node's memory takes about half as long again; of
  * the CPU's time perhaps a fifth is such access: 5 % of it, by the skew.
  */
-static PgscaleFinding *
-find_numa(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_numa(const PgscaleTuningRuleInput *input)
 {
-	const double cpu = pgscale_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	const double cpu = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU);
 	PgscaleRows rows;
 	double		nodes;
 	double		most;
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("pgscale.numa_interleave") < 0)
-		return pgscale_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
-	if (pgscale_setting("pgscale.numa_interleave") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "it is on; what becomes of it is in pgscale.health");
+	if (pgscale_tuning_setting("pgscale.numa_interleave") < 0)
+		return pgscale_tuning_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
+	if (pgscale_tuning_setting("pgscale.numa_interleave") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on; what becomes of it is in pgscale.health");
 	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale.numa_nodes() WHERE memory_bytes > 0),"
 						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
 	if (rows.error)
-		return pgscale_finding(PGSCALE_SILENT, "where memory lies cannot be told: %s", rows.error);
-	nodes = pgscale_rows_number(&rows, 0, 0);
-	most = pgscale_rows_number(&rows, 0, 1);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "where memory lies cannot be told: %s", rows.error);
+	nodes = pgscale_sql_number(&rows, 0, 0);
+	most = pgscale_sql_number(&rows, 0, 1);
 	if (!(nodes > 1) || isnan(most))
-		return pgscale_finding(PGSCALE_SATISFIED, "the machine has one node");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the machine has one node");
 	if (most < 1.5 / nodes || cpu < 0.5)
-		return pgscale_finding(PGSCALE_SATISFIED, "of %.0f nodes the fullest holds %.0f %% of shared buffers", nodes, 100 * most);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "of %.0f nodes the fullest holds %.0f %% of shared buffers", nodes, 100 * most);
 	{
-		const PgscaleNumber numbers[] = {
+		const PgscaleTuningNumber numbers[] = {
 			{"nodes", nodes},
 			{"largest_fraction", most},
 			{"cpu_share", cpu},
 			{NULL}
 		};
 
-		f = pgscale_finding(PGSCALE_ADVISES, "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs "
-							"of all", nodes, 100 * most);
-		f->evidence = pgscale_numbers(numbers);
+		f = pgscale_tuning_finding(PGSCALE_ADVISES, "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs "
+								   "of all", nodes, 100 * most);
+		f->evidence = pgscale_tuning_numbers(numbers);
 	}
 	f->setting = "pgscale.numa_interleave";
 	f->recommended = "on";
@@ -267,7 +267,7 @@ find_numa(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_numa = {
+const PgscaleTuningRule pgscale_tuning_rule_numa = {
 	.name = "pgscale.numa_interleave",
 	.min_s = 30,
 	.find = find_numa,

@@ -29,42 +29,42 @@
 /* With fewer sessions at work there is nothing that could be won. */
 #define IDLE			0.1
 
-const PgscaleRule *const pgscale_tuning_rules[] = {
-	&pgscale_rule_max_wal_size,
-	&pgscale_rule_wal_buffers,
-	&pgscale_rule_commit_delay,
-	&pgscale_rule_commit_siblings,
-	&pgscale_rule_wal_segment_size,
-	&pgscale_rule_flush_after,
-	&pgscale_rule_backend_flush_after,
-	&pgscale_rule_checkpoint_timeout,
-	&pgscale_rule_completion_target,
-	&pgscale_rule_wal_compression,
-	&pgscale_rule_page_images,
-	&pgscale_rule_bgwriter,
-	&pgscale_rule_shared_buffers,
-	&pgscale_rule_transaction_buffers,
-	&pgscale_rule_subtransaction_buffers,
-	&pgscale_rule_offset_buffers,
-	&pgscale_rule_member_buffers,
-	&pgscale_rule_huge_pages,
-	&pgscale_rule_numa,
-	&pgscale_rule_dirty_limits,
-	&pgscale_rule_transparent,
-	&pgscale_rule_swapping,
-	&pgscale_rule_random_page_cost,
-	&pgscale_rule_io_concurrency,
-	&pgscale_rule_fillfactor,
-	&pgscale_rule_extension,
-	&pgscale_rule_sampler,
-	&pgscale_rule_sweeper,
-	&pgscale_rule_writeback,
-	&pgscale_rule_worker_processes,
+const PgscaleTuningRule *const pgscale_tuning_rules[] = {
+	&pgscale_tuning_rule_max_wal_size,
+	&pgscale_tuning_rule_wal_buffers,
+	&pgscale_tuning_rule_commit_delay,
+	&pgscale_tuning_rule_commit_siblings,
+	&pgscale_tuning_rule_wal_segment_size,
+	&pgscale_tuning_rule_flush_after,
+	&pgscale_tuning_rule_backend_flush_after,
+	&pgscale_tuning_rule_checkpoint_timeout,
+	&pgscale_tuning_rule_completion_target,
+	&pgscale_tuning_rule_wal_compression,
+	&pgscale_tuning_rule_page_images,
+	&pgscale_tuning_rule_bgwriter,
+	&pgscale_tuning_rule_shared_buffers,
+	&pgscale_tuning_rule_transaction_buffers,
+	&pgscale_tuning_rule_subtransaction_buffers,
+	&pgscale_tuning_rule_offset_buffers,
+	&pgscale_tuning_rule_member_buffers,
+	&pgscale_tuning_rule_huge_pages,
+	&pgscale_tuning_rule_numa,
+	&pgscale_tuning_rule_dirty_limits,
+	&pgscale_tuning_rule_transparent,
+	&pgscale_tuning_rule_swapping,
+	&pgscale_tuning_rule_random_page_cost,
+	&pgscale_tuning_rule_io_concurrency,
+	&pgscale_tuning_rule_fillfactor,
+	&pgscale_tuning_rule_extension,
+	&pgscale_tuning_rule_sampler,
+	&pgscale_tuning_rule_sweeper,
+	&pgscale_tuning_rule_writeback,
+	&pgscale_tuning_rule_worker_processes,
 	NULL
 };
 
 const char *
-pgscale_verdict_name(PgscaleVerdict verdict)
+pgscale_tuning_verdict_name(PgscaleTuningVerdict verdict)
 {
 	switch (verdict)
 	{
@@ -79,55 +79,55 @@ pgscale_verdict_name(PgscaleVerdict verdict)
 
 /* Sessions' time that each transaction took. */
 static void
-session_ms(const PgscaleEvidence *e, double *of, double *per)
+session_ms(const PgscaleTuningEvidence *e, double *of, double *per)
 {
 	*of = e->session_ns / 1e6;
 	*per = e->counts.commits + e->counts.rollbacks;
 }
 
-const PgscaleMetric pgscale_metric_session_ms = {
+const PgscaleTuningMetric pgscale_tuning_metric_session_ms = {
 	"sessions' time per transaction", "ms", true, session_ms
 };
 
 static void
-metric_throughput(const PgscaleEvidence *e, double *of, double *per)
+metric_throughput(const PgscaleTuningEvidence *e, double *of, double *per)
 {
 	*of = e->counts.commits + e->counts.rollbacks;
-	*per = pgscale_seconds(e);
+	*per = pgscale_tuning_seconds(e);
 }
 
-const PgscaleMetric pgscale_metric_throughput = {
+const PgscaleTuningMetric pgscale_tuning_metric_throughput = {
 	"transactions", "1/s", false, metric_throughput
 };
 
 static void
-wal_bytes(const PgscaleEvidence *e, double *of, double *per)
+wal_bytes(const PgscaleTuningEvidence *e, double *of, double *per)
 {
 	*of = e->counts.wal_bytes;
 	*per = e->counts.commits + e->counts.rollbacks;
 }
 
-const PgscaleMetric pgscale_metric_wal_bytes = {
+const PgscaleTuningMetric pgscale_tuning_metric_wal_bytes = {
 	"WAL per transaction", "bytes", true, wal_bytes
 };
 
 static void
-wal_share(const PgscaleEvidence *e, double *of, double *per)
+wal_share(const PgscaleTuningEvidence *e, double *of, double *per)
 {
-	*of = pgscale_wal_share(e) * e->session_ns;
+	*of = pgscale_tuning_wal_share(e) * e->session_ns;
 	*per = e->session_ns;
 }
 
-const PgscaleMetric pgscale_metric_wal_share = {
+const PgscaleTuningMetric pgscale_tuning_metric_wal_share = {
 	"share of waiting for WAL", "1", true, wal_share
 };
 
-static const PgscaleMetric *const general_metrics[] = {
-	&pgscale_metric_session_ms, &pgscale_metric_throughput, NULL
+static const PgscaleTuningMetric *const general_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
 };
 
 static bool
-is_about(const PgscaleRule *rule, const char *setting)
+is_about(const PgscaleTuningRule *rule, const char *setting)
 {
 	for (int i = 0; rule->settings && rule->settings[i]; i++)
 		if (pg_strcasecmp(rule->settings[i], setting) == 0)
@@ -135,7 +135,7 @@ is_about(const PgscaleRule *rule, const char *setting)
 	return pg_strcasecmp(rule->name, setting) == 0;
 }
 
-const PgscaleMetric *const *
+const PgscaleTuningMetric *const *
 pgscale_tuning_metrics(const char *setting)
 {
 	for (int i = 0; pgscale_tuning_rules[i]; i++)
@@ -146,14 +146,14 @@ pgscale_tuning_metrics(const char *setting)
 
 /* The last change of a setting that the rule is about, and its name. */
 static TimestampTz
-last_change(const PgscaleRule *rule, const char **setting)
+last_change(const PgscaleTuningRule *rule, const char **setting)
 {
 	TimestampTz last = 0;
 
 	*setting = NULL;
 	for (int i = 0; rule->settings && rule->settings[i]; i++)
 	{
-		const TimestampTz at = pgscale_evidence_set_at(rule->settings[i]);
+		const TimestampTz at = pgscale_tuning_evidence_set_at(rule->settings[i]);
 
 		if (at > last)
 		{
@@ -164,24 +164,24 @@ last_change(const PgscaleRule *rule, const char **setting)
 	return last;
 }
 
-static PgscaleFinding *
-too_short(const PgscaleRule *rule, const PgscaleEvidence *sum, TimestampTz since, const char *changed)
+static PgscaleTuningFinding *
+too_short(const PgscaleTuningRule *rule, const PgscaleTuningEvidence *sum, TimestampTz since, const char *changed)
 {
-	const double have = pgscale_seconds(sum);
+	const double have = pgscale_tuning_seconds(sum);
 	int			nrecords;
-	int64		last = pgscale_evidence_last_ns(&nrecords);
+	int64		last = pgscale_tuning_evidence_last_ns(&nrecords);
 
 	if (nrecords == 0 && last == 0)
-		return pgscale_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
 	if (changed)
-		return pgscale_finding(PGSCALE_SILENT,
-							   "%.0f s of evidence since %s got its value, %s ago: %d s are needed",
-							   have, changed, psprintf("%.0f s", (GetCurrentTimestamp() - since) / 1e6), rule->min_s);
-	return pgscale_finding(PGSCALE_SILENT, "%.0f s of evidence: %d s are needed", have, rule->min_s);
+		return pgscale_tuning_finding(PGSCALE_SILENT,
+									  "%.0f s of evidence since %s got its value, %s ago: %d s are needed",
+									  have, changed, psprintf("%.0f s", (GetCurrentTimestamp() - since) / 1e6), rule->min_s);
+	return pgscale_tuning_finding(PGSCALE_SILENT, "%.0f s of evidence: %d s are needed", have, rule->min_s);
 }
 
 /* NULL unless a feature minds it; then what to say instead of advice. */
-static PgscaleFinding *
+static PgscaleTuningFinding *
 left_to_feature(const char *about)
 {
 	PgscaleHealth health;
@@ -190,22 +190,22 @@ left_to_feature(const char *about)
 
 	if (!module)
 		return NULL;
-	return pgscale_finding(PGSCALE_SILENT, "pgscale.%s is on and minds %s%s%s: %s; now %s (pgscale.health)", module->name,
-						   about, claim.wanted ? ", which is to be " : "", claim.wanted ? claim.wanted : "", claim.why,
-						   health.reason);
+	return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.%s is on and minds %s%s%s: %s; now %s (pgscale.health)", module->name,
+								  about, claim.wanted ? ", which is to be " : "", claim.wanted ? claim.wanted : "", claim.why,
+								  health.reason);
 }
 
-static PgscaleFinding *
-rule_ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, const char *changed)
+static PgscaleTuningFinding *
+rule_ask(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input, TimestampTz since, const char *changed)
 {
 	if (rule->min_s > 0)
 	{
 		/* Ticks are late now and then, so a minute may lack a moment. */
-		if (pgscale_seconds(input->sum) < 0.95 * rule->min_s)
+		if (pgscale_tuning_seconds(input->sum) < 0.95 * rule->min_s)
 			return too_short(rule, input->sum, since, changed);
-		if (pgscale_busy(input->sum) < IDLE)
-			return pgscale_finding(PGSCALE_SATISFIED,
-								   "the server is idle: %.2f sessions at work on average", pgscale_busy(input->sum));
+		if (pgscale_tuning_busy(input->sum) < IDLE)
+			return pgscale_tuning_finding(PGSCALE_SATISFIED,
+										  "the server is idle: %.2f sessions at work on average", pgscale_tuning_busy(input->sum));
 	}
 	return rule->find(input);
 }
@@ -214,69 +214,69 @@ rule_ask(const PgscaleRule *rule, PgscaleRuleInput *input, TimestampTz since, co
  * What is left of a finding if a feature minds what it is about (pgscale.h), and if
  * it would not win what every advice has to.
  */
-static PgscaleFinding *
-rule_judge(PgscaleFinding *f)
+static PgscaleTuningFinding *
+rule_judge(PgscaleTuningFinding *f)
 {
 	const char *about = f->setting ? f->setting : f->object;
-	PgscaleFinding *instead;
+	PgscaleTuningFinding *instead;
 
 	if (f->verdict != PGSCALE_ADVISES)
 		return f;
 	instead = left_to_feature(about);
 	if (!instead && !f->no_gain && f->gain < PGSCALE_LEAST_GAIN)
-		instead = pgscale_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
-								  about, f->why, 100 * f->gain);
+		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
+										 about, f->why, 100 * f->gain);
 	if (!instead)
 		return f;
 	instead->next = f->next;
 	return instead;
 }
 
-PgscaleFinding *
-pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe)
+PgscaleTuningFinding *
+pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe)
 {
-	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
-	PgscaleEvidence sum = {0};
-	PgscaleRuleInput input = {.sum = &sum,.records = records,.probe = probe};
+	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
+	PgscaleTuningEvidence sum = {0};
+	PgscaleTuningRuleInput input = {.sum = &sum,.records = records,.probe = probe};
 	const TimestampTz now = GetCurrentTimestamp();
 	TimestampTz since = now - duration_ms * 1000;
 	const char *changed;
 	const TimestampTz changed_at = last_change(rule, &changed);
-	PgscaleFinding *found;
+	PgscaleTuningFinding *found;
 
 	if (changed_at > since)
 		since = changed_at;
 	else
 		changed = NULL;
-	input.nrecords = pgscale_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
+	input.nrecords = pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
 	for (int i = 0; i < input.nrecords; i++)
-		pgscale_evidence_add(&sum, &records[i]);
+		pgscale_tuning_evidence_add(&sum, &records[i]);
 
 	found = left_to_feature(rule->name);
 	if (!found)
 		found = rule_ask(rule, &input, since, changed);
-	for (PgscaleFinding **next = &found; *next; next = &(*next)->next)
+	for (PgscaleTuningFinding **next = &found; *next; next = &(*next)->next)
 	{
-		PgscaleFinding *f = *next = rule_judge(*next);
+		PgscaleTuningFinding *f = *next = rule_judge(*next);
 
 		f->since = input.nrecords > 0 ? sum.since : 0;
 		f->until = input.nrecords > 0 ? sum.until : 0;
 		if (f->setting && !f->current)
-			f->current = pgscale_setting_text(f->setting);
+			f->current = pgscale_tuning_setting_text(f->setting);
 	}
 	pfree(records);
 	return found;
 }
 
 void
-pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum)
+pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum)
 {
-	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
+	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
 	const TimestampTz now = GetCurrentTimestamp();
-	const int	n = pgscale_evidence_read(now - duration_ms * 1000, now, records, PGSCALE_EVIDENCE_MAX);
+	const int	n = pgscale_tuning_evidence_read(now - duration_ms * 1000, now, records, PGSCALE_EVIDENCE_MAX);
 
 	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < n; i++)
-		pgscale_evidence_add(sum, &records[i]);
+		pgscale_tuning_evidence_add(sum, &records[i]);
 	pfree(records);
 }

@@ -16,7 +16,7 @@
 #include "tuning/evidence.h"
 
 /* A figure that evidence of any length has, such as the WAL of a transaction. */
-typedef struct PgscaleMetric
+typedef struct PgscaleTuningMetric
 {
 	const char *name;
 	const char *unit;
@@ -27,20 +27,20 @@ typedef struct PgscaleMetric
 	 * that are divided: one without a transaction took its time, too.  NaN:
 	 * unknown.
 	 */
-	void		(*parts) (const PgscaleEvidence *evidence, double *of, double *per);
-} PgscaleMetric;
+	void		(*parts) (const PgscaleTuningEvidence *evidence, double *of, double *per);
+} PgscaleTuningMetric;
 
 /* What a rule has found. */
-typedef enum PgscaleVerdict
+typedef enum PgscaleTuningVerdict
 {
 	PGSCALE_SILENT,				/* why says what is missing */
 	PGSCALE_SATISFIED,
 	PGSCALE_ADVISES
-} PgscaleVerdict;
+} PgscaleTuningVerdict;
 
-typedef struct PgscaleFinding
+typedef struct PgscaleTuningFinding
 {
-	PgscaleVerdict verdict;
+	PgscaleTuningVerdict verdict;
 	const char *why;			/* one sentence, with the reason's source */
 	const char *setting;		/* NULL: nothing that ALTER SYSTEM can set */
 	const char *object;			/* a tablespace, table or else that it is
@@ -56,19 +56,19 @@ typedef struct PgscaleFinding
 	const char *risk;
 	TimestampTz since;			/* the evidence's window */
 	TimestampTz until;
-	struct PgscaleFinding *next;	/* a rule may find several things */
-} PgscaleFinding;
+	struct PgscaleTuningFinding *next;	/* a rule may find several things */
+} PgscaleTuningFinding;
 
 /* What a rule may look at. */
-typedef struct PgscaleRuleInput
+typedef struct PgscaleTuningRuleInput
 {
-	const PgscaleEvidence *sum; /* of the window */
-	const PgscaleEvidence *records;
+	const PgscaleTuningEvidence *sum;	/* of the window */
+	const PgscaleTuningEvidence *records;
 	int			nrecords;
 	bool		probe;			/* may it make disks work? */
-} PgscaleRuleInput;
+} PgscaleTuningRuleInput;
 
-typedef struct PgscaleRule
+typedef struct PgscaleTuningRule
 {
 	const char *name;			/* of a setting, mostly */
 	int			min_s;			/* evidence of less than so long is too short;
@@ -76,27 +76,28 @@ typedef struct PgscaleRule
 	const char *const *settings;	/* NULL-terminated: evidence of before one
 									 * of them changed does not count; the
 									 * metrics tell of them */
-	const PgscaleMetric *const *metrics;	/* NULL-terminated, the first that
-											 * can tell decides; or NULL */
-	PgscaleFinding *(*find) (const PgscaleRuleInput *input);
-} PgscaleRule;
+	const PgscaleTuningMetric *const *metrics;	/* NULL-terminated, the first
+												 * that can tell decides; or
+												 * NULL */
+	PgscaleTuningFinding *(*find) (const PgscaleTuningRuleInput *input);
+} PgscaleTuningRule;
 
 /* NULL-terminated; defined in rule_table.c */
-extern const PgscaleRule *const pgscale_tuning_rules[];
+extern const PgscaleTuningRule *const pgscale_tuning_rules[];
 
 /*
  * Asks one rule, of evidence no older than so long.  All in the current memory
  * context.
  */
-extern PgscaleFinding *pgscale_tuning_find(const PgscaleRule *rule, int64 duration_ms, bool probe);
+extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe);
 
 /* The sum of the evidence no older than so long. */
-extern void pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum);
+extern void pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum);
 
 /* The metrics that tell of a setting: its rule's, or those that tell of anything. */
-extern const PgscaleMetric *const *pgscale_tuning_metrics(const char *setting);
+extern const PgscaleTuningMetric *const *pgscale_tuning_metrics(const char *setting);
 
 /* As SQL shows it. */
-extern const char *pgscale_verdict_name(PgscaleVerdict verdict);
+extern const char *pgscale_tuning_verdict_name(PgscaleTuningVerdict verdict);
 
 #endif							/* PGSCALE_TUNING_RULES_RULE_TABLE_H */

@@ -23,12 +23,12 @@
 /* Beyond this a read is a disk's and not the kernel's cache's. */
 #define DISK_READ_MS	0.1
 
-static PgscaleFinding *
+static PgscaleTuningFinding *
 not_probed(void)
 {
-	return pgscale_finding(PGSCALE_SILENT,
-						   "the disks were not timed: pgscale.tuning_findings(probe => true) does, for those who may "
-						   "call pgscale.tablespace_latency()");
+	return pgscale_tuning_finding(PGSCALE_SILENT,
+								  "the disks were not timed: pgscale.tuning_findings(probe => true) does, for those who may "
+								  "call pgscale.tablespace_latency()");
 }
 
 /*
@@ -47,22 +47,22 @@ static const char *const probe_query =
 "         WHERE cost.name = 'random_page_cost' AND io.name = 'effective_io_concurrency') s"
 " ORDER BY 1";
 
-static PgscaleFinding *
-for_tablespaces(const PgscaleRuleInput *input,
-				PgscaleFinding *(*each) (const PgscaleRuleInput *input, const PgscaleRows *rows, int row))
+static PgscaleTuningFinding *
+for_tablespaces(const PgscaleTuningRuleInput *input,
+				PgscaleTuningFinding *(*each) (const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int row))
 {
 	PgscaleRows rows;
-	PgscaleFinding *first = NULL;
-	PgscaleFinding **next = &first;
+	PgscaleTuningFinding *first = NULL;
+	PgscaleTuningFinding **next = &first;
 
 	pgscale_tuning_query(probe_query, &rows);
 	if (rows.error)
-		return pgscale_finding(PGSCALE_SILENT, "the disks could not be timed: %s", rows.error);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the disks could not be timed: %s", rows.error);
 	for (int row = 0; row < rows.nrows; row++)
 	{
-		if (isnan(pgscale_rows_number(&rows, row, 1)))
-			*next = pgscale_finding(PGSCALE_SILENT, "%s: %s", pgscale_rows_text(&rows, row, 0),
-									pgscale_rows_text(&rows, row, 3));
+		if (isnan(pgscale_sql_number(&rows, row, 1)))
+			*next = pgscale_tuning_finding(PGSCALE_SILENT, "%s: %s", pgscale_rows_text(&rows, row, 0),
+										   pgscale_rows_text(&rows, row, 3));
 		else
 			*next = each(input, &rows, row);
 		next = &(*next)->next;
@@ -77,31 +77,31 @@ for_tablespaces(const PgscaleRuleInput *input,
  * (see pgscale.tablespace_latency()), of which all rounds must agree.  Gain: that of other plans is unknown; a
  * twentieth of the reads' share stands for it.
  */
-static PgscaleFinding *
-page_cost_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
+static PgscaleTuningFinding *
+page_cost_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int row)
 {
 	const char *tablespace = pgscale_rows_text(rows, row, 0);
-	const double measured = pgscale_rows_number(rows, row, 2);
-	const double set = pgscale_rows_number(rows, row, 4);
-	const PgscaleNumber numbers[] = {
-		{"read_ms", pgscale_rows_number(rows, row, 1)},
+	const double measured = pgscale_sql_number(rows, row, 2);
+	const double set = pgscale_sql_number(rows, row, 4);
+	const PgscaleTuningNumber numbers[] = {
+		{"read_ms", pgscale_sql_number(rows, row, 1)},
 		{"measured_random_page_cost", measured},
-		{"data_read_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_read_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (isnan(measured))
-		return pgscale_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
+		return pgscale_tuning_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
 	if (measured < 1.5 * set && set < 1.5 * measured)
-		return pgscale_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
-						"those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
+							   "those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
 	f->object = tablespace;
 	f->current = psprintf("%.1f", set);
 	f->recommended = psprintf("ALTER TABLESPACE %s SET (random_page_cost = %.1f)", quote_identifier(tablespace), measured);
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = 0.05 * numbers[2].value;
 	f->needs = "superuser";
 	f->confidence = "medium";
@@ -109,15 +109,15 @@ page_cost_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
 	return f;
 }
 
-static PgscaleFinding *
-find_random_page_cost(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_random_page_cost(const PgscaleTuningRuleInput *input)
 {
 	return input->probe ? for_tablespaces(input, page_cost_of) : not_probed();
 }
 
 static const char *const random_page_cost_settings[] = {"random_page_cost", NULL};
 
-const PgscaleRule pgscale_rule_random_page_cost = {
+const PgscaleTuningRule pgscale_tuning_rule_random_page_cost = {
 	.name = "random_page_cost",
 	.settings = random_page_cost_settings,
 	.find = find_random_page_cost,
@@ -133,30 +133,30 @@ const PgscaleRule pgscale_rule_random_page_cost = {
  * Gain: a tenth of that, since only bitmap heap scans (and, in 18, sequential
  * ones) prefetch.  Value: 16, the default of 18 (commit ff79b5b2a).
  */
-static PgscaleFinding *
-concurrency_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
+static PgscaleTuningFinding *
+concurrency_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int row)
 {
 	const char *tablespace = pgscale_rows_text(rows, row, 0);
-	const double read_ms = pgscale_rows_number(rows, row, 1);
-	const double set = pgscale_rows_number(rows, row, 5);
-	const double share = pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_READ);
-	const PgscaleNumber numbers[] = {
+	const double read_ms = pgscale_sql_number(rows, row, 1);
+	const double set = pgscale_sql_number(rows, row, 5);
+	const double share = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_READ);
+	const PgscaleTuningNumber numbers[] = {
 		{"read_ms", read_ms},
 		{"data_read_share", share},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (set >= 16 || read_ms < DISK_READ_MS || read_ms > 3 || share < 0.05)
-		return pgscale_finding(PGSCALE_SATISFIED, "%s: %.0f are set, a read takes %.2f ms, and reads take %.0f %% of the "
-							   "sessions' time", tablespace, set, read_ms, 100 * share);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
-						"are asked for (documentation of effective_io_concurrency)", read_ms, set);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.0f are set, a read takes %.2f ms, and reads take %.0f %% of the "
+									  "sessions' time", tablespace, set, read_ms, 100 * share);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
+							   "are asked for (documentation of effective_io_concurrency)", read_ms, set);
 	f->object = tablespace;
 	f->current = psprintf("%.0f", set);
 	f->recommended = psprintf("ALTER TABLESPACE %s SET (effective_io_concurrency = 16)", quote_identifier(tablespace));
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = 0.1 * share;
 	f->needs = "superuser";
 	f->confidence = "low";
@@ -164,15 +164,15 @@ concurrency_of(const PgscaleRuleInput *input, const PgscaleRows *rows, int row)
 	return f;
 }
 
-static PgscaleFinding *
-find_io_concurrency(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_io_concurrency(const PgscaleTuningRuleInput *input)
 {
 	return input->probe ? for_tablespaces(input, concurrency_of) : not_probed();
 }
 
 static const char *const io_concurrency_settings[] = {"effective_io_concurrency", NULL};
 
-const PgscaleRule pgscale_rule_io_concurrency = {
+const PgscaleTuningRule pgscale_tuning_rule_io_concurrency = {
 	.name = "effective_io_concurrency",
 	.settings = io_concurrency_settings,
 	.find = find_io_concurrency,
@@ -198,41 +198,41 @@ static const char *const hot_query =
 "   AND c.relpages > 1000 AND NOT coalesce(c.reloptions::text ~ 'fillfactor', false)"
 " ORDER BY s.n_tup_upd - s.n_tup_hot_upd DESC LIMIT 5";
 
-static PgscaleFinding *
-find_fillfactor(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_fillfactor(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double gain = pgscale_wal_share(e) / 5;
+	const PgscaleTuningEvidence *e = input->sum;
+	const double gain = pgscale_tuning_wal_share(e) / 5;
 	PgscaleRows rows;
-	PgscaleFinding *first = NULL;
-	PgscaleFinding **next = &first;
+	PgscaleTuningFinding *first = NULL;
+	PgscaleTuningFinding **next = &first;
 
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "waiting for WAL takes %.1f %% of the sessions' time",
-							   100 * pgscale_wal_share(e));
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waiting for WAL takes %.1f %% of the sessions' time",
+									  100 * pgscale_tuning_wal_share(e));
 	pgscale_tuning_query(hot_query, &rows);
 	if (rows.error)
-		return pgscale_finding(PGSCALE_SILENT, "the statistics of tables could not be read: %s", rows.error);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the statistics of tables could not be read: %s", rows.error);
 	if (rows.nrows == 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "no table of this database is updated over and over without HOT");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "no table of this database is updated over and over without HOT");
 	for (int row = 0; row < rows.nrows; row++)
 	{
 		const char *table = pgscale_rows_text(&rows, row, 0);
-		const PgscaleNumber numbers[] = {
-			{"updates", pgscale_rows_number(&rows, row, 1)},
-			{"hot_fraction", pgscale_rows_number(&rows, row, 2)},
-			{"updates_per_row", pgscale_rows_number(&rows, row, 3)},
-			{"wal_share", pgscale_wal_share(e)},
+		const PgscaleTuningNumber numbers[] = {
+			{"updates", pgscale_sql_number(&rows, row, 1)},
+			{"hot_fraction", pgscale_sql_number(&rows, row, 2)},
+			{"updates_per_row", pgscale_sql_number(&rows, row, 3)},
+			{"wal_share", pgscale_tuning_wal_share(e)},
 			{NULL}
 		};
 
-		*next = pgscale_finding(PGSCALE_ADVISES,
-								"%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
-								"\"Heap-Only Tuples\")", 100 * numbers[1].value);
+		*next = pgscale_tuning_finding(PGSCALE_ADVISES,
+									   "%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
+									   "\"Heap-Only Tuples\")", 100 * numbers[1].value);
 		(*next)->object = table;
 		(*next)->current = "100";
 		(*next)->recommended = psprintf("ALTER TABLE %s SET (fillfactor = 85), and VACUUM FULL it when there is time", table);
-		(*next)->evidence = pgscale_numbers(numbers);
+		(*next)->evidence = pgscale_tuning_numbers(numbers);
 		(*next)->gain = gain / (row + 1);
 		(*next)->needs = "the table's owner";
 		(*next)->confidence = "low";
@@ -242,7 +242,7 @@ find_fillfactor(const PgscaleRuleInput *input)
 	return first;
 }
 
-const PgscaleRule pgscale_rule_fillfactor = {
+const PgscaleTuningRule pgscale_tuning_rule_fillfactor = {
 	.name = "fillfactor",
 	.min_s = 50,
 	.find = find_fillfactor,
@@ -256,26 +256,26 @@ const PgscaleRule pgscale_rule_fillfactor = {
  * 31966b151, 00d1e02be): several pages at a time, of which only the lock is held
  * for the reservation.
  */
-static PgscaleFinding *
-find_extension(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_extension(const PgscaleTuningRuleInput *input)
 {
-	const double share = pgscale_share(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
-	const PgscaleNumber numbers[] = {
+	const double share = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
+	const PgscaleTuningNumber numbers[] = {
 		{"extension_lock_share", share},
-		{"data_extend_share", pgscale_share(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
+		{"data_extend_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (share < 0.2)
-		return pgscale_finding(PGSCALE_SATISFIED, "waits for the extension lock take %.1f %% of the sessions' time",
-							   100 * share);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"sessions wait for %.0f %% of their time for each other to extend the same relation%s",
-						100 * share, PGSCALE_MAJOR_NUMBER < 16 ? ", page by page; 16 extends by many pages at a time" : "");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for the extension lock take %.1f %% of the sessions' time",
+									  100 * share);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "sessions wait for %.0f %% of their time for each other to extend the same relation%s",
+							   100 * share, PGSCALE_MAJOR_NUMBER < 16 ? ", page by page; 16 extends by many pages at a time" : "");
 	f->object = "relation extension";
 	f->recommended = "load with fewer sessions at a time, or into several partitions; COPY instead of INSERT";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = share / 2;
 	f->needs = "a change of the application";
 	f->confidence = "medium";
@@ -283,7 +283,7 @@ find_extension(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_extension = {
+const PgscaleTuningRule pgscale_tuning_rule_extension = {
 	.name = "relation_extension",
 	.min_s = 30,
 	.find = find_extension,

@@ -24,9 +24,9 @@
  * time, which copies pages and sums them up.
  */
 static double
-wal_volume_share(const PgscaleEvidence *e)
+wal_volume_share(const PgscaleTuningEvidence *e)
 {
-	return pgscale_wal_share(e) + pgscale_data_share(e) + 0.25 * pgscale_share(e, PGSCALE_EVIDENCE_CPU);
+	return pgscale_tuning_wal_share(e) + pgscale_tuning_data_share(e) + 0.25 * pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU);
 }
 
 /* What may be used of WAL's file system: half of what is free, and what we have. */
@@ -40,15 +40,15 @@ wal_room(void)
 	return 0.5 * fs.f_bavail * fs.f_frsize + (double) max_wal_size_mb * PGSCALE_MB;
 }
 
-static const PgscaleMetric *const wal_volume_metrics[] = {
-	&pgscale_metric_session_ms, &pgscale_metric_wal_bytes, NULL
+static const PgscaleTuningMetric *const wal_volume_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL
 };
 
 /*
  * max_wal_size.  Window: 60 s or more, with at least two checkpoints.
  *
  * Threshold: WAL, and not the clock or somebody, asked for more than a tenth of
- * the checkpoints (pgscale_wal_starts_checkpoints()), and what that costs is
+ * the checkpoints (pgscale_tuning_wal_starts_checkpoints()), and what that costs is
  * worth it.  Cost: each checkpoint makes the next change of each page log the
  * whole page.  So of the page images' share of WAL, all would be saved but what
  * checkpoints as far apart as checkpoint_timeout still cause:
@@ -63,53 +63,53 @@ static const PgscaleMetric *const wal_volume_metrics[] = {
  * Source: CalculateCheckpointSegments() in xlog.c; the documentation's chapter
  * "WAL Configuration".
  */
-static PgscaleFinding *
-find_max_wal_size(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_max_wal_size(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
+	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double checkpoints = c->checkpoints_requested + c->checkpoints_timed;
-	const double interval = pgscale_seconds(e) / Max(checkpoints, 1);
-	const double images = pgscale_page_images(e);
+	const double interval = pgscale_tuning_seconds(e) / Max(checkpoints, 1);
+	const double images = pgscale_tuning_page_images(e);
 	const double gain = images * Max(1 - interval / CheckPointTimeout, 0) * wal_volume_share(e);
-	const double p95 = pgscale_wal_rate_p95(input);
+	const double p95 = pgscale_tuning_wal_rate_p95(input);
 	const double current = (double) max_wal_size_mb * PGSCALE_MB;
 	double		wanted;
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningNumber numbers[] = {
 		{"checkpoints_requested", c->checkpoints_requested},
 		{"checkpoints_timed", c->checkpoints_timed},
 		{"interval_s", interval},
 		{"wal_bytes_per_s_p95", p95},
 		{"page_image_fraction", images},
-		{"wal_share", pgscale_wal_share(e)},
-		{"data_share", pgscale_data_share(e)},
+		{"wal_share", pgscale_tuning_wal_share(e)},
+		{"data_share", pgscale_tuning_data_share(e)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (!pgscale_wal_starts_checkpoints(e))
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "WAL started %s of the %.0f checkpoints in %.0f s",
-							   c->checkpoints_requested > 0 ? "few" : "none", checkpoints, pgscale_seconds(e));
+	if (!pgscale_tuning_wal_starts_checkpoints(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL started %s of the %.0f checkpoints in %.0f s",
+									  c->checkpoints_requested > 0 ? "few" : "none", checkpoints, pgscale_tuning_seconds(e));
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "WAL starts checkpoints, but that costs little: page images are %.0f %% of it",
-							   100 * images);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL starts checkpoints, but that costs little: page images are %.0f %% of it",
+									  100 * images);
 
 	wanted = p95 * CheckPointTimeout * (1 + CheckPointCompletionTarget) * 1.2;
 	wanted = Min(Max(wanted, 2 * current), wal_room());
 	if (wanted < 1.2 * current)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "WAL starts checkpoints, but its file system has no room for a larger max_wal_size");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL starts checkpoints, but its file system has no room for a larger max_wal_size");
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"a checkpoint came every %.0f s, since WAL grew to max_wal_size, and %.0f %% of the WAL are "
-						"images of whole pages, of which each checkpoint causes new ones: so much that it comes every "
-						"checkpoint_timeout (documentation, \"WAL Configuration\")",
-						interval, 100 * images);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "a checkpoint came every %.0f s, since WAL grew to max_wal_size, and %.0f %% of the WAL are "
+							   "images of whole pages, of which each checkpoint causes new ones: so much that it comes every "
+							   "checkpoint_timeout (documentation, \"WAL Configuration\")",
+							   interval, 100 * images);
 	f->setting = "max_wal_size";
-	f->recommended = pgscale_bytes_text(wanted);
-	f->evidence = pgscale_numbers(numbers);
+	f->recommended = pgscale_tuning_bytes_text(wanted);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = checkpoints >= 4 ? "high" : "medium";
@@ -119,7 +119,7 @@ find_max_wal_size(const PgscaleRuleInput *input)
 
 static const char *const max_wal_size_settings[] = {"max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", NULL};
 
-const PgscaleRule pgscale_rule_max_wal_size = {
+const PgscaleTuningRule pgscale_tuning_rule_max_wal_size = {
 	.name = "max_wal_size",
 	.min_s = 50,
 	.settings = max_wal_size_settings,
@@ -145,45 +145,45 @@ const PgscaleRule pgscale_rule_max_wal_size = {
  * shared_buffers.  Source: AdvanceXLInsertBuffer() in xlog.c; the documentation
  * of wal_buffers.
  */
-static PgscaleFinding *
-find_wal_buffers(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_wal_buffers(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
+	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double full = c->wal_buffers_full;
 	const double wanted = Min(wal_segment_size, 64 * PGSCALE_MB);
-	const double places = pgscale_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
-	const double writes = pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK) + pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE);
-	const double gain = places + writes * pgscale_ratio(full, full + c->commits);
-	const PgscaleNumber numbers[] = {
+	const double places = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double writes = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE);
+	const double gain = places + writes * pgscale_tuning_ratio(full, full + c->commits);
+	const PgscaleTuningNumber numbers[] = {
 		{"wal_buffers_full", full},
-		{"wal_buffers_full_per_s", pgscale_rate(e, full)},
+		{"wal_buffers_full_per_s", pgscale_tuning_rate(e, full)},
 		{"wal_writes", c->wal_writes},
 		{"commits", c->commits},
-		{"wal_write_lock_share", pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK)},
-		{"wal_write_share", pgscale_share(e, PGSCALE_EVIDENCE_WAL_WRITE)},
-		{"wal_insert_share", pgscale_share(e, PGSCALE_EVIDENCE_WAL_INSERT)},
+		{"wal_write_lock_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK)},
+		{"wal_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE)},
+		{"wal_insert_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (!pgscale_wal_buffers_short(e))
-		return pgscale_finding(PGSCALE_SATISFIED, "WAL buffers were full %.1f times a second", pgscale_rate(e, full));
+	if (!pgscale_tuning_wal_buffers_short(e))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "WAL buffers were full %.1f times a second", pgscale_tuning_rate(e, full));
 	if ((double) XLOGbuffers * XLOG_BLCKSZ >= wanted)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "WAL buffers were full %.1f times a second, but hold a whole segment: WAL comes faster "
-							   "than it is written", pgscale_rate(e, full));
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL buffers were full %.1f times a second, but hold a whole segment: WAL comes faster "
+									  "than it is written", pgscale_tuning_rate(e, full));
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "WAL buffers were full %.1f times a second, which cost less than %.1f %% of the "
-							   "sessions' time", pgscale_rate(e, full), Max(100 * gain, 0.1));
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL buffers were full %.1f times a second, which cost less than %.1f %% of the "
+									  "sessions' time", pgscale_tuning_rate(e, full), Max(100 * gain, 0.1));
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.0f times a second a session found WAL buffers full and had to write them itself, behind the "
-						"commits that flush (documentation of wal_buffers)", pgscale_rate(e, full));
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.0f times a second a session found WAL buffers full and had to write them itself, behind the "
+							   "commits that flush (documentation of wal_buffers)", pgscale_tuning_rate(e, full));
 	f->setting = "wal_buffers";
-	f->recommended = pgscale_bytes_text(wanted);
-	f->evidence = pgscale_numbers(numbers);
+	f->recommended = pgscale_tuning_bytes_text(wanted);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "restart";
 	f->confidence = "high";
@@ -193,9 +193,9 @@ find_wal_buffers(const PgscaleRuleInput *input)
 
 static const char *const wal_buffers_settings[] = {"wal_buffers", NULL};
 
-static const PgscaleMetric *const wal_buffers_metrics[] = {&pgscale_metric_session_ms, &pgscale_metric_wal_share, NULL};
+static const PgscaleTuningMetric *const wal_buffers_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_share, NULL};
 
-const PgscaleRule pgscale_rule_wal_buffers = {
+const PgscaleTuningRule pgscale_tuning_rule_wal_buffers = {
 	.name = "wal_buffers",
 	.min_s = 30,
 	.settings = wal_buffers_settings,
@@ -221,57 +221,57 @@ const PgscaleRule pgscale_rule_wal_buffers = {
  *
  * Value: half of a flush, as the documentation of commit_delay recommends.
  */
-static PgscaleFinding *
-find_commit_delay(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_commit_delay(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double committing = pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
-	const double share = pgscale_ratio(committing, pgscale_busy(e));
-	const double flushing = pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC);
-	const double flush_ms = pgscale_flush_ms(e);
-	const double per_flush = pgscale_ratio(e->counts.commits, e->counts.wal_syncs);
-	const double gain = share * Min(0.25, 1 - 1.5 * pgscale_ratio(per_flush, committing));
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double committing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
+	const double flushing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC);
+	const double flush_ms = pgscale_tuning_flush_ms(e);
+	const double per_flush = pgscale_tuning_ratio(e->counts.commits, e->counts.wal_syncs);
+	const double gain = share * Min(0.25, 1 - 1.5 * pgscale_tuning_ratio(per_flush, committing));
+	const PgscaleTuningNumber numbers[] = {
 		{"commit_share", share},
 		{"sessions_committing", committing},
 		{"commits_per_flush", per_flush},
 		{"flush_ms", flush_ms},
-		{"flushes_per_s", pgscale_rate(e, e->counts.wal_syncs)},
-		{"commits_per_s", pgscale_rate(e, e->counts.commits)},
+		{"flushes_per_s", pgscale_tuning_rate(e, e->counts.wal_syncs)},
+		{"commits_per_s", pgscale_tuning_rate(e, e->counts.commits)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("commit_delay") > 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "there is a delay: %s microseconds",
-							   pgscale_setting_text("commit_delay"));
+	if (pgscale_tuning_setting("commit_delay") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "there is a delay: %s microseconds",
+									  pgscale_tuning_setting_text("commit_delay"));
 	if (share < 0.25 || flushing < 0.5)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "commits wait for %.0f %% of the sessions' time, and the disk flushes WAL for %.0f %% of "
-							   "it", 100 * share, 100 * Min(flushing, 1));
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "commits wait for %.0f %% of the sessions' time, and the disk flushes WAL for %.0f %% of "
+									  "it", 100 * share, 100 * Min(flushing, 1));
 	if (isnan(flush_ms) || flush_ms < 1)
-		return pgscale_finding(PGSCALE_SATISFIED, "a flush takes %.2f ms: it pays to wait for slow ones only",
-							   isnan(flush_ms) ? 0 : flush_ms);
-	if (committing < pgscale_setting("commit_siblings"))
-		return pgscale_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time: too few to wait for", committing);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "a flush takes %.2f ms: it pays to wait for slow ones only",
+									  isnan(flush_ms) ? 0 : flush_ms);
+	if (committing < pgscale_tuning_setting("commit_siblings"))
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time: too few to wait for", committing);
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED, "of %.1f sessions that commit at a time %.1f share a flush already",
-							   committing, per_flush);
-	if (pgscale_wal_buffers_short(e))
-		return pgscale_finding(PGSCALE_SILENT, "WAL buffers are full too often: what commits wait for tells of that");
-	if (pgscale_wal_starts_checkpoints(e))
-		return pgscale_finding(PGSCALE_SILENT, "WAL starts checkpoints: what commits wait for tells of that");
-	if (pgscale_checkpoint_stalls(e))
-		return pgscale_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL: that tells nothing of a delay");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "of %.1f sessions that commit at a time %.1f share a flush already",
+									  committing, per_flush);
+	if (pgscale_tuning_wal_buffers_short(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL buffers are full too often: what commits wait for tells of that");
+	if (pgscale_tuning_wal_starts_checkpoints(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: what commits wait for tells of that");
+	if (pgscale_tuning_checkpoint_stalls(e))
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL: that tells nothing of a delay");
 
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that has more of "
-						"them share one (documentation of commit_delay)", committing, flush_ms);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that has more of "
+							   "them share one (documentation of commit_delay)", committing, flush_ms);
 	f->setting = "commit_delay";
 	f->recommended = psprintf("%d", (int) Min(flush_ms * 1000 / 2, 100000));
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = gain;
 	f->needs = "reload";
 	f->confidence = "medium";
@@ -281,9 +281,9 @@ find_commit_delay(const PgscaleRuleInput *input)
 
 static const char *const commit_delay_settings[] = {"commit_delay", "commit_siblings", NULL};
 
-static const PgscaleMetric *const commit_delay_metrics[] = {&pgscale_metric_session_ms, &pgscale_metric_throughput, NULL};
+static const PgscaleTuningMetric *const commit_delay_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
 
-const PgscaleRule pgscale_rule_commit_delay = {
+const PgscaleTuningRule pgscale_tuning_rule_commit_delay = {
 	.name = "commit_delay",
 	.min_s = 30,
 	.settings = commit_delay_settings,
@@ -297,34 +297,34 @@ const PgscaleRule pgscale_rule_commit_delay = {
  * commit_siblings, but two or more, commit at a time: then the delay is hardly ever
  * taken.  Gain: half of what commit_delay wins.
  */
-static PgscaleFinding *
-find_commit_siblings(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_commit_siblings(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double committing = pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
-	const double share = pgscale_ratio(committing, pgscale_busy(e));
-	const double siblings = pgscale_setting("commit_siblings");
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double committing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
+	const double siblings = pgscale_tuning_setting("commit_siblings");
+	const PgscaleTuningNumber numbers[] = {
 		{"commit_share", share},
 		{"sessions_committing", committing},
-		{"flush_ms", pgscale_flush_ms(e)},
+		{"flush_ms", pgscale_tuning_flush_ms(e)},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
-	if (pgscale_setting("commit_delay") <= 0)
-		return pgscale_finding(PGSCALE_SATISFIED, "without commit_delay it has no effect");
-	if (share < 0.25 || pgscale_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) < 0.5 || committing < 2 || committing >= siblings)
-		return pgscale_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, for %.0f %% of the sessions' time",
-							   committing, 100 * share);
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.1f sessions commit at a time, fewer than commit_siblings: the commit_delay that is set is hardly "
-						"ever taken (documentation of commit_siblings)", committing);
+	if (pgscale_tuning_setting("commit_delay") <= 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "without commit_delay it has no effect");
+	if (share < 0.25 || pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) < 0.5 || committing < 2 || committing >= siblings)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, for %.0f %% of the sessions' time",
+									  committing, 100 * share);
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.1f sessions commit at a time, fewer than commit_siblings: the commit_delay that is set is hardly "
+							   "ever taken (documentation of commit_siblings)", committing);
 	f->setting = "commit_siblings";
 	f->recommended = psprintf("%d", (int) committing);
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = share / 8;
 	f->needs = "reload";
 	f->confidence = "low";
@@ -332,7 +332,7 @@ find_commit_siblings(const PgscaleRuleInput *input)
 	return f;
 }
 
-const PgscaleRule pgscale_rule_commit_siblings = {
+const PgscaleTuningRule pgscale_tuning_rule_commit_siblings = {
 	.name = "commit_siblings",
 	.min_s = 30,
 	.settings = commit_delay_settings,
@@ -349,34 +349,34 @@ const PgscaleRule pgscale_rule_commit_siblings = {
  * any, every file is new, and that tells nothing.  Source: the documentation's "WAL
  * Configuration", XLogFileInit() in xlog.c.
  */
-static PgscaleFinding *
-find_wal_segment_size(const PgscaleRuleInput *input)
+static PgscaleTuningFinding *
+find_wal_segment_size(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleEvidence *e = input->sum;
-	const double switches = pgscale_wal_volume(e) / pgscale_seconds(e) / wal_segment_size;
-	const double share = pgscale_share(e, PGSCALE_EVIDENCE_WAL_INIT);
-	const PgscaleNumber numbers[] = {
+	const PgscaleTuningEvidence *e = input->sum;
+	const double switches = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e) / wal_segment_size;
+	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INIT);
+	const PgscaleTuningNumber numbers[] = {
 		{"segments_per_s", switches},
 		{"wal_init_share", share},
 		{NULL}
 	};
-	PgscaleFinding *f;
+	PgscaleTuningFinding *f;
 
 	if (wal_segment_size >= 64 * PGSCALE_MB || switches < 1 || 0.75 * share < PGSCALE_LEAST_GAIN)
-		return pgscale_finding(PGSCALE_SATISFIED,
-							   "%.2f segments of %d MB begin a second, and waits for new files take %.1f %% of the sessions' "
-							   "time", switches, (int) (wal_segment_size / PGSCALE_MB), 100 * share);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "%.2f segments of %d MB begin a second, and waits for new files take %.1f %% of the sessions' "
+									  "time", switches, (int) (wal_segment_size / PGSCALE_MB), 100 * share);
 	if (e->counts.checkpoints_timed + e->counts.checkpoints_requested < 2)
-		return pgscale_finding(PGSCALE_SILENT, "two checkpoints are needed to tell whether old files are used again; there were %d",
-							   (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
-	f = pgscale_finding(PGSCALE_ADVISES,
-						"%.1f segments of WAL begin a second, and waits for new files take %.0f %% of the sessions' time "
-						"(documentation, \"WAL Configuration\")", switches, 100 * share);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell whether old files are used again; there were %d",
+									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
+	f = pgscale_tuning_finding(PGSCALE_ADVISES,
+							   "%.1f segments of WAL begin a second, and waits for new files take %.0f %% of the sessions' time "
+							   "(documentation, \"WAL Configuration\")", switches, 100 * share);
 	f->object = "wal_segment_size";
 	f->current = psprintf("%dMB", (int) (wal_segment_size / PGSCALE_MB));
 	f->recommended = "a larger min_wal_size, which keeps more files to be recycled; or, with the server stopped, pg_resetwal "
 		"--wal-segsize=64";
-	f->evidence = pgscale_numbers(numbers);
+	f->evidence = pgscale_tuning_numbers(numbers);
 	f->gain = 0.75 * share;
 	f->needs = "offline";
 	f->confidence = "low";
@@ -386,7 +386,7 @@ find_wal_segment_size(const PgscaleRuleInput *input)
 
 static const char *const wal_segment_size_settings[] = {"min_wal_size", "max_wal_size", "wal_recycle", NULL};
 
-const PgscaleRule pgscale_rule_wal_segment_size = {
+const PgscaleTuningRule pgscale_tuning_rule_wal_segment_size = {
 	.name = "wal_segment_size",
 	.min_s = 30,
 	.settings = wal_segment_size_settings,
