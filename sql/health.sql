@@ -33,6 +33,23 @@ SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.attty
  GROUP BY 1 ORDER BY 1;
 \a
 
+-- a view has the columns of the function of its name, besides what it adds or filters by; and names beside OIDs
+WITH columns (name, kind, attname) AS (
+    SELECT c.relname, 'view', a.attname::text
+      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+     WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
+    UNION ALL
+    SELECT p.proname, 'function', a.name
+      FROM pg_proc p CROSS JOIN unnest(p.proargnames, p.proargmodes) a (name, mode)
+     WHERE p.pronamespace = 'pgscale'::regnamespace AND a.mode IN ('o', 't'))
+SELECT name, min(kind) AS only_in, attname FROM columns c
+ WHERE name IN (SELECT name FROM columns WHERE kind = 'view') AND name IN (SELECT name FROM columns WHERE kind = 'function')
+ GROUP BY name, attname HAVING count(*) = 1 ORDER BY 1, 2, 3;
+SELECT v.name FROM (SELECT attrelid::regclass AS name, array_agg(attname) AS columns FROM pg_attribute WHERE attnum > 0 GROUP BY 1) v
+  JOIN pg_class c ON c.oid = v.name
+ WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
+   AND ('datid' = ANY (columns) AND 'datname' <> ALL (columns) OR 'userid' = ANY (columns) AND 'usename' <> ALL (columns));
+
 -- settings
 SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
 
@@ -44,8 +61,8 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
--- what oscache and numa say depends on the machine
-SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'oscache') ORDER BY feature;
+-- what os_cache and numa say depends on the machine
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache') ORDER BY feature;
 
 -- switched off, and told so
 ALTER SYSTEM SET pgscale.sampler = off;

@@ -26,51 +26,65 @@ COMMENT ON VIEW pgscale.health IS
 
 ---- sampler
 
-CREATE FUNCTION pgscale.sampler_profile(
+CREATE FUNCTION pgscale.wait_profile(
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT idle boolean,
     OUT samples bigint, OUT wait_ms double precision)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_sampler_profile'
+AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
-COMMENT ON FUNCTION pgscale.sampler_profile() IS
+COMMENT ON FUNCTION pgscale.wait_profile() IS
 'accumulated waits, idle ones included; wait_ms is the time that the samples stand for';
 
 CREATE VIEW pgscale.wait_profile AS
-    SELECT backend_type, datid, userid, queryid, event_type, event, samples, wait_ms,
-           wait_ms / nullif(sum(wait_ms) OVER (), 0) AS fraction
-      FROM pgscale.sampler_profile()
-     WHERE NOT idle OR current_setting('pgscale.sampler_show_idle', true)::boolean
-     ORDER BY wait_ms DESC;
+    SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
+           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 10000) / 10000 AS fraction, p.samples,
+           d.datname, u.rolname AS usename, p.queryid, p.datid, p.userid
+      FROM pgscale.wait_profile() p
+      LEFT JOIN pg_database d ON d.oid = p.datid
+      LEFT JOIN pg_roles u ON u.oid = p.userid
+     WHERE NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean
+     ORDER BY p.wait_ms DESC;
 COMMENT ON VIEW pgscale.wait_profile IS
 'accumulated waits, longest first, without idle ones unless pgscale.sampler_show_idle is on';
 
-CREATE FUNCTION pgscale.sampler_history(
+CREATE FUNCTION pgscale.wait_history(
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
     OUT event_type text, OUT event text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_sampler_history'
+AS 'MODULE_PATHNAME', 'pgscale_wait_history'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50000;
-COMMENT ON FUNCTION pgscale.sampler_history() IS
+COMMENT ON FUNCTION pgscale.wait_history() IS
 'the latest samples one by one, oldest first';
 
-CREATE VIEW pgscale.wait_history AS SELECT * FROM pgscale.sampler_history();
+CREATE VIEW pgscale.wait_history AS
+    SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, d.datname, u.rolname AS usename,
+           h.queryid, h.datid, h.userid
+      FROM pgscale.wait_history() WITH ORDINALITY h
+      LEFT JOIN pg_database d ON d.oid = h.datid
+      LEFT JOIN pg_roles u ON u.oid = h.userid
+     ORDER BY h.ordinality;
 COMMENT ON VIEW pgscale.wait_history IS
 'the latest samples one by one, oldest first';
 
-CREATE FUNCTION pgscale.sampler_current(
+CREATE FUNCTION pgscale.wait_current(
     pid integer DEFAULT NULL,
     OUT pid integer, OUT backend_type text, OUT leader_pid integer,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
     OUT event_type text, OUT event text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_sampler_current'
+AS 'MODULE_PATHNAME', 'pgscale_wait_current'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.sampler_current(integer) IS
+COMMENT ON FUNCTION pgscale.wait_current(integer) IS
 'what a server process, or every one, waits for at this moment; needs no preload';
 
-CREATE VIEW pgscale.wait_current AS SELECT * FROM pgscale.sampler_current();
+CREATE VIEW pgscale.wait_current AS
+    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, d.datname, u.rolname AS usename, c.leader_pid,
+           c.queryid, c.datid, c.userid
+      FROM pgscale.wait_current() c
+      LEFT JOIN pg_database d ON d.oid = c.datid
+      LEFT JOIN pg_roles u ON u.oid = c.userid;
 COMMENT ON VIEW pgscale.wait_current IS
 'what every server process waits for at this moment';
 
@@ -79,7 +93,7 @@ CREATE FUNCTION pgscale.wait_timeline(
     OUT bucket_start timestamptz, OUT event_type text,
     OUT active_sessions double precision, OUT observed_ms double precision)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_sampler_timeline'
+AS 'MODULE_PATHNAME', 'pgscale_wait_timeline'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wait_timeline(interval) IS
 'average active sessions in each bucket of time, by class of wait event';
@@ -100,7 +114,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.sampler_stats() IS
 'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
 
-CREATE VIEW pgscale.sampler_stats AS SELECT * FROM pgscale.sampler_stats();
+CREATE VIEW pgscale.sampler_stats AS
+    SELECT period_ms, ticks, missed_ticks, round(lateness_p99_us * 10) / 10 AS lateness_p99_us,
+           round(tick_mean_us * 10) / 10 AS tick_mean_us, round(cpu_fraction * 100000) / 100000 AS cpu_fraction,
+           samples, entries, evictions, round(lateness_p50_us * 10) / 10 AS lateness_p50_us,
+           round(lateness_max_us * 10) / 10 AS lateness_max_us, round(tick_max_us * 10) / 10 AS tick_max_us,
+           round(observed_ms * 10) / 10 AS observed_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
+           round(wait_ms * 10) / 10 AS wait_ms, torn_reads, pid, starts, stats_reset, lateness_classes
+      FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
 'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
 
@@ -154,9 +175,9 @@ BEGIN
                s.calls::bigint, s.total_time_ms, s.query
           FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
-                  FROM pgscale.wait_profile p
-                 WHERE p.queryid IS NOT NULL
-                    OR p.backend_type IN ('client backend', 'parallel worker')
+                  FROM pgscale.wait_profile() p
+                 WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
+                   AND (NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean)
                  GROUP BY 1, 2, 3, 4, 5) w
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,
@@ -170,16 +191,24 @@ $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS
 'waits by query, with what pg_stat_statements knows of it; an error with a hint where that is not installed';
 
-CREATE VIEW pgscale.query_waits AS SELECT * FROM pgscale.query_waits();
+CREATE VIEW pgscale.query_waits AS
+    SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms,
+           round(q.fraction * 10000) / 10000 AS fraction, q.calls,
+           round(q.total_time_ms * 10) / 10 AS total_time_ms, d.datname, u.rolname AS usename, q.queryid,
+           q.samples, q.datid, q.userid, q.query
+      FROM pgscale.query_waits() q
+      LEFT JOIN pg_database d ON d.oid = q.datid
+      LEFT JOIN pg_roles u ON u.oid = q.userid
+     ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
 'waits by query, with what pg_stat_statements knows of it';
 
 ---- sweeper
 
 CREATE FUNCTION pgscale.sweeper_stats(
-    OUT worker integer, OUT writers integer, OUT mode text, OUT state text, OUT decision text,
-    OUT decided_at timestamptz,
-    OUT buffers integer, OUT low integer, OUT high integer, OUT ready integer,
+    OUT worker integer, OUT writers integer, OUT mode text, OUT state text, OUT reason text,
+    OUT state_change timestamptz,
+    OUT buffers integer, OUT low_watermark integer, OUT high_watermark integer, OUT ready integer,
     OUT ticks bigint, OUT scanned bigint, OUT decremented bigint,
     OUT supplied_clean bigint, OUT supplied_written bigint,
     OUT consumed bigint, OUT reused bigint, OUT queued bigint, OUT starved bigint,
@@ -198,7 +227,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.sweeper_stats() IS
 'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
 
-CREATE VIEW pgscale.sweeper_stats AS SELECT * FROM pgscale.sweeper_stats();
+CREATE VIEW pgscale.sweeper_stats AS
+    SELECT worker, mode, state, ready, consumed, starved, written, runs, round(write_ms * 10) / 10 AS write_ms,
+           backend_writes, writers, buffers, low_watermark, high_watermark, ticks, scanned, decremented,
+           supplied_clean, supplied_written, reused, queued, neighbours, skipped_pinned, skipped_locked,
+           skipped_wal, skipped_changed, writeback_calls, round(writeback_ms * 10) / 10 AS writeback_ms,
+           wal_flushes, errors, round(cpu_ms * 10) / 10 AS cpu_ms,
+           round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
+      FROM pgscale.sweeper_stats();
 COMMENT ON VIEW pgscale.sweeper_stats IS
 'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
 
@@ -209,7 +245,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.sweeper_reset() IS
 'sets the counts of pgscale.sweeper_stats to zero';
 
----- bufusage
+---- buffer_usage
 
 CREATE FUNCTION pgscale.buffer_usage(
     OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
@@ -220,7 +256,9 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
 COMMENT ON FUNCTION pgscale.buffer_usage() IS
 'shared buffers by usage count; NULL for those that hold no page';
 
-CREATE VIEW pgscale.buffer_usage AS SELECT * FROM pgscale.buffer_usage();
+CREATE VIEW pgscale.buffer_usage AS
+    SELECT usage_count, buffers, round(fraction * 10000) / 10000 AS fraction, dirty, pinned
+      FROM pgscale.buffer_usage();
 COMMENT ON VIEW pgscale.buffer_usage IS
 'shared buffers by usage count; NULL for those that hold no page';
 
@@ -233,11 +271,11 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage_sample'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 7;
 COMMENT ON FUNCTION pgscale.buffer_usage_sample(integer) IS
-'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each share';
+'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each fraction';
 
 CREATE FUNCTION pgscale.relation_buffers(
     OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
-    OUT fork text, OUT buffers bigint, OUT bytes bigint, OUT dirty bigint,
+    OUT fork text, OUT buffers bigint, OUT buffers_bytes bigint, OUT dirty bigint,
     OUT mean_usage double precision, OUT cached_fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
@@ -246,23 +284,37 @@ COMMENT ON FUNCTION pgscale.relation_buffers() IS
 'how much of each relation''s fork is in shared buffers, of all databases';
 
 CREATE VIEW pgscale.relation_buffers AS
-    SELECT * FROM pgscale.relation_buffers() ORDER BY buffers DESC;
+    SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
+           round(r.mean_usage * 100) / 100 AS mean_usage,
+           round(r.cached_fraction * 10000) / 10000 AS cached_fraction, d.datname, r.datid, r.relfilenode,
+           r.reltablespace
+      FROM pgscale.relation_buffers() r
+      LEFT JOIN pg_database d ON d.oid = r.datid
+     ORDER BY r.buffers DESC;
 COMMENT ON VIEW pgscale.relation_buffers IS
 'how much of each relation''s fork is in shared buffers, of all databases, most first';
 
 CREATE FUNCTION pgscale.clock_sweep(
     OUT buffers integer, OUT passes bigint, OUT hand integer,
-    OUT since timestamptz, OUT ticks bigint, OUT allocations bigint,
+    OUT stats_reset timestamptz, OUT ticks bigint, OUT allocations bigint,
     OUT ticks_per_allocation double precision, OUT seconds_per_pass double precision,
     OUT unused_fraction double precision, OUT zero_fraction double precision,
     OUT max_fraction double precision, OUT expected_search double precision,
-    OUT finding text)
+    OUT reason text)
 AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.clock_sweep() IS
 'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
 
-CREATE VIEW pgscale.clock_sweep AS SELECT * FROM pgscale.clock_sweep();
+CREATE VIEW pgscale.clock_sweep AS
+    SELECT round(ticks_per_allocation * 100) / 100 AS ticks_per_allocation,
+           round(seconds_per_pass * 10) / 10 AS seconds_per_pass,
+           round(unused_fraction * 10000) / 10000 AS unused_fraction,
+           round(zero_fraction * 10000) / 10000 AS zero_fraction,
+           round(max_fraction * 10000) / 10000 AS max_fraction,
+           round(expected_search * 100) / 100 AS expected_search, buffers, ticks, allocations, passes, hand,
+           stats_reset, reason
+      FROM pgscale.clock_sweep();
 COMMENT ON VIEW pgscale.clock_sweep IS
 'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
 
@@ -273,13 +325,13 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
 'has the rates of pgscale.clock_sweep begin anew';
 
----- oscache
+---- os_cache
 
 CREATE FUNCTION pgscale.relation_os_cache(
     relation regclass DEFAULT NULL,
     OUT relation regclass, OUT fork text, OUT size_bytes bigint,
-    OUT buffers_bytes bigint, OUT kernel_bytes bigint, OUT both_bytes bigint,
-    OUT kernel_dirty_bytes bigint, OUT writeback_bytes bigint)
+    OUT buffers_bytes bigint, OUT os_cache_bytes bigint, OUT both_bytes bigint,
+    OUT dirty_bytes bigint, OUT writeback_bytes bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_os_cache'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -289,28 +341,28 @@ COMMENT ON FUNCTION pgscale.relation_os_cache(regclass) IS
 CREATE VIEW pgscale.relation_os_cache AS
     SELECT * FROM pgscale.relation_os_cache(NULL)
      WHERE size_bytes > 0
-     ORDER BY kernel_bytes DESC NULLS LAST;
+     ORDER BY os_cache_bytes DESC NULLS LAST;
 COMMENT ON VIEW pgscale.relation_os_cache IS
 'one row a fork of each relation of this database that is not empty, largest share of the kernel''s cache first: what shared buffers, that cache and both hold, and what the kernel has yet to write, which is an upper bound';
 
-CREATE FUNCTION pgscale.flush_relation(relation regclass, wait boolean DEFAULT false)
+CREATE FUNCTION pgscale.os_cache_flush(relation regclass, wait boolean DEFAULT false)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'pgscale_flush_relation'
+AS 'MODULE_PATHNAME', 'pgscale_os_cache_flush'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.flush_relation(regclass, boolean) IS
+COMMENT ON FUNCTION pgscale.os_cache_flush(regclass, boolean) IS
 'writes a relation''s dirty buffers, returns their bytes, and has the kernel begin to write the relation to disk; with wait, returns when it is there';
 
-CREATE FUNCTION pgscale.os_evict(relation regclass)
+CREATE FUNCTION pgscale.os_cache_evict(relation regclass)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'pgscale_os_evict'
+AS 'MODULE_PATHNAME', 'pgscale_os_cache_evict'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.os_evict(regclass) IS
+COMMENT ON FUNCTION pgscale.os_cache_evict(regclass) IS
 'drops what is clean of a relation from the kernel''s cache, and returns how many bytes that were; what is dirty stays, and begins to be written';
 
 ---- writeback
 
-CREATE FUNCTION pgscale.kernel_writeback(
-    OUT state text, OUT decision text, OUT decided_at timestamptz,
+CREATE FUNCTION pgscale.writeback_stats(
+    OUT state text, OUT reason text, OUT state_change timestamptz,
     OUT cluster_dirty_bytes bigint, OUT cap_bytes bigint, OUT peak_dirty_bytes bigint,
     OUT skipped_bytes bigint, OUT redirty_fraction double precision,
     OUT server_bytes_per_s bigint, OUT disk_bytes_per_s bigint, OUT window_bytes bigint,
@@ -320,14 +372,21 @@ CREATE FUNCTION pgscale.kernel_writeback(
     OUT rounds bigint, OUT errors bigint, OUT cpu_ms double precision, OUT stats_reset timestamptz,
     OUT dirty_bytes bigint, OUT writeback_bytes bigint,
     OUT background_threshold_bytes bigint, OUT threshold_bytes bigint,
-    OUT io_pressure double precision)
-AS 'MODULE_PATHNAME', 'pgscale_kernel_writeback'
+    OUT io_pressure_fraction double precision)
+AS 'MODULE_PATHNAME', 'pgscale_writeback_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.kernel_writeback() IS
+COMMENT ON FUNCTION pgscale.writeback_stats() IS
 'what the kernel has yet to write, for this cluster and in all, and what is done about it';
 
-CREATE VIEW pgscale.kernel_writeback AS SELECT * FROM pgscale.kernel_writeback();
-COMMENT ON VIEW pgscale.kernel_writeback IS
+CREATE VIEW pgscale.writeback_stats AS
+    SELECT state, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes,
+           round(redirty_fraction * 10000) / 10000 AS redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
+           window_bytes, skipped_bytes, written_bytes, found_bytes, unseen_bytes, requests, requested_bytes,
+           taken_bytes, round(request_ms * 10) / 10 AS request_ms, backed_off, rounds, errors,
+           round(cpu_ms * 10) / 10 AS cpu_ms, dirty_bytes, writeback_bytes, background_threshold_bytes,
+           threshold_bytes, io_pressure_fraction, state_change, stats_reset, reason
+      FROM pgscale.writeback_stats();
+COMMENT ON VIEW pgscale.writeback_stats IS
 'what the kernel has yet to write, for this cluster and in all, and what is done about it';
 
 CREATE FUNCTION pgscale.writeback_reset()
@@ -335,7 +394,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_writeback_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.writeback_reset() IS
-'sets the counts of pgscale.kernel_writeback to zero';
+'sets the counts of pgscale.writeback_stats to zero';
 
 ---- tables of the library's own
 
@@ -392,30 +451,29 @@ COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
 'ids of relocation jobs';
 
 CREATE VIEW pgscale.relocation_jobs AS
-    SELECT j.job, j.kind, j.relation_name AS relation, j.heap_name AS "table",
-           j.source_name AS source, j.target_name AS target, j.role_name AS requested_by,
-           j.requested_at, j.started_at, j.finished_at,
+    SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target,
            -- by what everybody may call: whoever may read the view reads it all
            CASE WHEN j.finished_at IS NULL AND
                      (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
                       j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'
                 ELSE j.state
            END AS state,
-           CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
            CASE WHEN j.finished_at IS NOT NULL THEN NULL
-                WHEN p.blocks_total > 0 THEN round(100.0 * p.blocks_done / p.blocks_total, 1)
-                WHEN p.tuples_total > 0 THEN round(100.0 * p.tuples_done / p.tuples_total, 1)
-                WHEN p.lockers_total > 0 THEN round(100.0 * p.lockers_done / p.lockers_total, 1)
-           END AS percent,
-           j.bytes, j.bytes_after, j.attempts,
+                WHEN p.blocks_total > 0 THEN round(1000.0::double precision * p.blocks_done / p.blocks_total) / 1000
+                WHEN p.tuples_total > 0 THEN round(1000.0::double precision * p.tuples_done / p.tuples_total) / 1000
+                WHEN p.lockers_total > 0 THEN round(1000.0::double precision * p.lockers_done / p.lockers_total) / 1000
+           END AS done_fraction,
+           CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
+           j.heap_name AS table_name, j.bytes AS size_bytes, j.bytes_after AS size_after_bytes, j.attempts,
            CASE WHEN j.state IN ('queued', 'waiting') THEN j.not_before END AS wait_until,
-           j.block_ms_predicted, j.sqlstate,
+           j.role_name AS requested_by, j.requested_at, j.started_at, j.finished_at,
+           j.block_ms_predicted, j.undo_of, j.sqlstate,
            -- an error's words may hold values of rows
            CASE WHEN j.detail IS NOT NULL AND
                      (pg_has_role(j.role, 'USAGE') OR
                       has_table_privilege(j.heap, 'SELECT') AND NOT row_security_active(j.heap)) THEN j.detail
                 ELSE j.message
-           END AS message, j.undo_of
+           END AS message
       FROM pgscale.relocation_job j
       LEFT JOIN pg_stat_progress_create_index p
            ON p.pid = j.pid AND p.datname = current_database()
@@ -482,8 +540,8 @@ CREATE FUNCTION pgscale.tablespace_latency(
     tablespace name DEFAULT NULL,
     OUT tablespace name, OUT reads integer,
     OUT read_ms double precision, OUT max_ms double precision, OUT spread double precision,
-    OUT sequential_mb_s double precision, OUT random_page_cost double precision,
-    OUT device text, OUT status text)
+    OUT sequential_bytes_per_s bigint, OUT random_page_cost double precision,
+    OUT device text, OUT reason text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tablespace_latency'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -491,7 +549,11 @@ COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
 'what the device below a tablespace, or each one, can do, measured now past all caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests: greatest(1, 0.1 * read_ms / ms of a page read in sequence), since PostgreSQL''s documentation has its default of 4 stand for 40 times slower reads of which 90 % are cached; none where the rounds of the measurement disagree';
 
 CREATE VIEW pgscale.tablespace_latency AS
-    SELECT * FROM pgscale.tablespace_latency(NULL) ORDER BY tablespace;
+    SELECT tablespace, reads, round(read_ms * 1000) / 1000 AS read_ms, round(max_ms * 1000) / 1000 AS max_ms,
+           round(spread * 100) / 100 AS spread, sequential_bytes_per_s,
+           round(random_page_cost * 100) / 100 AS random_page_cost, device, reason
+      FROM pgscale.tablespace_latency(NULL)
+     ORDER BY tablespace;
 COMMENT ON VIEW pgscale.tablespace_latency IS
 'one row a tablespace: what its device can do, measured now past all caches';
 
@@ -502,7 +564,7 @@ CREATE FUNCTION pgscale.relocation_plan(
     OUT reads_per_s double precision, OUT physical_reads_per_s double precision,
     OUT here_ms double precision, OUT there_ms double precision,
     OUT saved_ms_per_s double precision, OUT saved_ms_per_s_per_gb double precision,
-    OUT chosen boolean, OUT statement text, OUT status text)
+    OUT chosen boolean, OUT statement text, OUT reason text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relocation_plan'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -523,14 +585,14 @@ AS 'MODULE_PATHNAME', 'pgscale_tuning_findings'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
-'what each rule finds in the evidence of the last so long: advises, satisfied, or silent, and why; gain is the share of the sessions'' time that it would save; with probe, the disks are timed, for which it takes EXECUTE on pgscale.tablespace_latency()';
+'what each rule finds in the evidence of the last so long: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that it would save; with probe, the disks are timed, for which it takes EXECUTE on pgscale.tablespace_latency()';
 
 CREATE VIEW pgscale.advice AS
-    SELECT setting, object, current, recommended, evidence, reason, needs,
-           confidence, risk, gain, rule, since, until
-      FROM pgscale.tuning_findings()
+    SELECT setting, object, current, recommended, round(gain * 10000) / 10000 AS gain, confidence, needs, rule,
+           since, until, reason, risk, evidence
+      FROM pgscale.tuning_findings() f
      WHERE verdict = 'advises'
-     ORDER BY gain DESC;
+     ORDER BY f.gain DESC;
 COMMENT ON VIEW pgscale.advice IS
 'what to set, by the evidence of the last 10 minutes, greatest gain first; no rows where nothing is to be won';
 
@@ -560,7 +622,7 @@ CREATE TABLE pgscale.tuning_change (
     requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     applied_at timestamptz,
     effective_at timestamptz,
-    why text,
+    reason text,
     evidence jsonb,
     metrics text[],
     metric_ends timestamptz[],
@@ -579,7 +641,7 @@ CREATE FUNCTION pgscale.tuning_journal(
     OUT change bigint, OUT setting text, OUT old_value text, OUT new_value text,
     OUT state text, OUT requested_by text, OUT acting_as text,
     OUT requested_at timestamptz, OUT applied_at timestamptz,
-    OUT effective_at timestamptz, OUT why text, OUT evidence jsonb,
+    OUT effective_at timestamptz, OUT reason text, OUT evidence jsonb,
     OUT outcome jsonb, OUT revert_of bigint, OUT reverted_by bigint,
     OUT sqlstate text, OUT message text, OUT node text)
 RETURNS SETOF record
@@ -588,7 +650,10 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tuning_journal() IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
 
-CREATE VIEW pgscale.tuning_journal AS SELECT * FROM pgscale.tuning_journal();
+CREATE VIEW pgscale.tuning_journal AS
+    SELECT change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, effective_at,
+           acting_as, revert_of, reverted_by, node, sqlstate, message, reason, evidence, outcome
+      FROM pgscale.tuning_journal();
 COMMENT ON VIEW pgscale.tuning_journal IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
 
@@ -625,20 +690,20 @@ COMMENT ON PROCEDURE pgscale.revert(bigint, boolean, boolean, bigint) IS
 CREATE FUNCTION pgscale.verify(
     change bigint, duration interval DEFAULT NULL,
     OUT metric text, OUT unit text, OUT before double precision, OUT after double precision,
-    OUT difference double precision, OUT low double precision, OUT high double precision,
+    OUT difference double precision, OUT difference_low double precision, OUT difference_high double precision,
     OUT samples_before integer, OUT samples_after integer,
     OUT verdict text, OUT decides boolean, OUT reason text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_verify'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.verify(bigint, interval) IS
-'compares what a setting is judged by before and after a change: difference is relative, low and high its 95 % interval, verdict better, worse or cannot tell';
+'compares what a setting is judged by before and after a change: difference is relative, with its 95 % interval, verdict better, worse or cannot tell';
 
 ---- contention
 
 CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
-    OUT event_type text, OUT event text, OUT share double precision,
+    OUT event_type text, OUT event text, OUT fraction double precision,
     OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
     OUT now_possible text, OUT since timestamptz, OUT until timestamptz)
 RETURNS SETOF record
@@ -648,7 +713,11 @@ COMMENT ON FUNCTION pgscale.contention(interval) IS
 'one row a kind of wait that takes a hundredth or more of the sessions'' time: what it means on this major, which later one has cured it and how, and what can be done now';
 
 CREATE VIEW pgscale.contention AS
-    SELECT * FROM pgscale.contention() ORDER BY share DESC;
+    SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
+           round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
+           now_possible
+      FROM pgscale.contention() c
+     ORDER BY c.fraction DESC;
 COMMENT ON VIEW pgscale.contention IS
 'what sessions waited for in the last 10 minutes, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
 
@@ -661,14 +730,22 @@ CREATE FUNCTION pgscale.wal_efficiency(
     OUT flushes_per_commit double precision, OUT commits_per_flush double precision,
     OUT flush_ms double precision, OUT flush_measured boolean, OUT flush_fraction double precision,
     OUT page_image_fraction double precision, OUT segment_switches_per_s double precision,
-    OUT buffers_full_per_s double precision, OUT finding text,
+    OUT buffers_full_per_s double precision, OUT reason text,
     OUT since timestamptz, OUT until timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
 'what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
 
-CREATE VIEW pgscale.wal_efficiency AS SELECT * FROM pgscale.wal_efficiency();
+CREATE VIEW pgscale.wal_efficiency AS
+    SELECT commits, round(commits_per_flush * 100) / 100 AS commits_per_flush,
+           round(flush_ms * 1000) / 1000 AS flush_ms, round(flush_fraction * 10000) / 10000 AS flush_fraction,
+           round(page_image_fraction * 10000) / 10000 AS page_image_fraction,
+           round(rewritten_fraction * 10000) / 10000 AS rewritten_fraction, wal_bytes, written_bytes,
+           written_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
+           round(segment_switches_per_s * 10000) / 10000 AS segment_switches_per_s,
+           round(buffers_full_per_s * 100) / 100 AS buffers_full_per_s, since, until, reason
+      FROM pgscale.wal_efficiency();
 COMMENT ON VIEW pgscale.wal_efficiency IS
 'of the last 10 minutes: what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
 
@@ -697,7 +774,11 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 4;
 COMMENT ON FUNCTION pgscale.numa_buffers(boolean) IS
 'shared buffers by NUMA node; NULL for what is not in memory; of a sample unless everything is asked for';
 
-CREATE VIEW pgscale.numa_buffers AS SELECT * FROM pgscale.numa_buffers();
+CREATE VIEW pgscale.numa_buffers AS
+    SELECT node, pages, bytes, round(fraction * 10000) / 10000 AS fraction,
+           round(fraction_low * 10000) / 10000 AS fraction_low,
+           round(fraction_high * 10000) / 10000 AS fraction_high, sampled
+      FROM pgscale.numa_buffers();
 COMMENT ON VIEW pgscale.numa_buffers IS
 'shared buffers by NUMA node; NULL for what is not in memory; of a sample if they are large';
 
@@ -707,8 +788,8 @@ CREATE TYPE pgscale.usl AS (
     status text,
     lambda double precision, sigma double precision, kappa double precision,
     r2 double precision,
-    peak_concurrency double precision, peak_low double precision,
-    peak_high double precision,
+    peak_concurrency double precision, peak_concurrency_low double precision,
+    peak_concurrency_high double precision,
     peak_throughput double precision, peak_throughput_low double precision,
     peak_throughput_high double precision,
     points integer,
@@ -765,7 +846,7 @@ COMMENT ON AGGREGATE pgscale.usl_fit(double precision, double precision) IS
 
 CREATE FUNCTION pgscale.usl_fit(concurrency double precision[], throughput double precision[])
 RETURNS pgscale.usl
-AS 'MODULE_PATHNAME', 'pgscale_usl_fit_arrays'
+AS 'MODULE_PATHNAME', 'pgscale_usl_fit'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) IS
 'the aggregate of the same name, of two arrays of the same length';
@@ -781,21 +862,33 @@ CREATE FUNCTION pgscale.scalability(
     OUT status text,
     OUT lambda double precision, OUT sigma double precision, OUT kappa double precision,
     OUT r2 double precision,
-    OUT peak_concurrency double precision, OUT peak_low double precision,
-    OUT peak_high double precision,
+    OUT peak_concurrency double precision, OUT peak_concurrency_low double precision,
+    OUT peak_concurrency_high double precision,
     OUT peak_throughput double precision, OUT peak_throughput_low double precision,
     OUT peak_throughput_high double precision,
     OUT points integer,
     OUT min_concurrency double precision, OUT max_concurrency double precision,
     OUT concurrency double precision, OUT throughput double precision,
     OUT measured_at timestamptz,
-    OUT buckets bigint, OUT discarded bigint, OUT since timestamptz)
+    OUT buckets bigint, OUT discarded bigint, OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_scalability'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.scalability() IS
 'the Universal Scalability Law of this server: how many active sessions it can use';
 
-CREATE VIEW pgscale.scalability AS SELECT * FROM pgscale.scalability();
+CREATE VIEW pgscale.scalability AS
+    SELECT round(peak_concurrency * 10) / 10 AS peak_concurrency,
+           round(peak_concurrency_low * 10) / 10 AS peak_concurrency_low,
+           round(peak_concurrency_high * 10) / 10 AS peak_concurrency_high,
+           round(concurrency * 10) / 10 AS concurrency, round(throughput * 100) / 100 AS throughput,
+           round(peak_throughput * 100) / 100 AS peak_throughput,
+           round(peak_throughput_low * 100) / 100 AS peak_throughput_low,
+           round(peak_throughput_high * 100) / 100 AS peak_throughput_high, round(lambda * 100) / 100 AS lambda,
+           round(sigma * 1000000) / 1000000 AS sigma, round(kappa * 100000000) / 100000000 AS kappa,
+           round(r2 * 10000) / 10000 AS r2, points, round(min_concurrency * 10) / 10 AS min_concurrency,
+           round(max_concurrency * 10) / 10 AS max_concurrency, buckets, discarded, measured_at, stats_reset,
+           status
+      FROM pgscale.scalability();
 COMMENT ON VIEW pgscale.scalability IS
 'the Universal Scalability Law of this server: how many active sessions it can use';
 
@@ -832,16 +925,12 @@ GRANT EXECUTE ON FUNCTION
     pgscale.clock_sweep(),
     pgscale.contention(interval),
     pgscale.health(),
-    pgscale.kernel_writeback(),
     pgscale.numa_buffers(boolean),
     pgscale.numa_nodes(),
     pgscale.query_waits(),
     pgscale.relation_buffers(),
     pgscale.relation_os_cache(regclass),
     pgscale.row_origin(bigint, oid),
-    pgscale.sampler_current(integer),
-    pgscale.sampler_history(),
-    pgscale.sampler_profile(),
     pgscale.sampler_stats(),
     pgscale.scalability(),
     pgscale.scalability_points(),
@@ -851,6 +940,10 @@ GRANT EXECUTE ON FUNCTION
     pgscale.usl_fit(double precision, double precision),
     pgscale.usl_fit(double precision[], double precision[]),
     pgscale.usl_predict(pgscale.usl, double precision),
+    pgscale.wait_current(integer),
+    pgscale.wait_history(),
+    pgscale.wait_profile(),
     pgscale.wait_timeline(interval),
-    pgscale.wal_efficiency(interval)
+    pgscale.wal_efficiency(interval),
+    pgscale.writeback_stats()
 TO pg_monitor;

@@ -15,7 +15,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- a row for each tablespace that can hold relations of a database
-SELECT tablespace, reads > 0 AS read, read_ms <= max_ms AS mean, status ~ '^(of its relations|of a temporary file)' AS status
+SELECT tablespace, reads > 0 AS read, read_ms <= max_ms AS mean, reason ~ '^(of its relations|of a temporary file)' AS reason
   FROM pgscale.tablespace_latency;
 SELECT count(*) FROM pgscale.tablespace_latency(NULL);
 SELECT try(call) FROM unnest('{tablespace_latency(''nowhere''), tablespace_latency(''''), tablespace_latency(''pg_global'')}'::text[]) call;

@@ -35,16 +35,16 @@ SELECT DISTINCT backend_type, event_type, event,
 SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool_and(state = 'active') AS active,
        bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
   FROM pgscale.wait_history WHERE event = 'PgSleep';
-SELECT round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.wait_profile;
+SELECT round(sum(fraction)::numeric, 2) AS fractions FROM pgscale.wait_profile;
 SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 second') WHERE event_type = 'Timeout' $$);
 
 -- a running statement that waits for nothing is on CPU
-SELECT event_type, event, state, backend_type FROM pgscale.sampler_current(pg_backend_pid());
+SELECT event_type, event, state, backend_type FROM pgscale.wait_current(pg_backend_pid());
 SELECT count(*) FROM generate_series(1, 3000000);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event_type = 'CPU' AND backend_type = 'client backend' AND queryid IS NOT NULL) $$);
 
 -- idle waits are counted always, and shown on demand
-SELECT wait_until($$ EXISTS (SELECT FROM pgscale.sampler_profile() WHERE idle AND event_type = 'Activity') $$);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile() WHERE idle AND event_type = 'Activity') $$);
 SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Activity';
 SET pgscale.sampler_show_idle = on;
 SELECT count(*) > 0 AS shown FROM pgscale.wait_profile WHERE event_type = 'Activity';
@@ -57,11 +57,11 @@ SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
-  FROM pgscale.sampler_profile() p, pgscale.sampler_stats s GROUP BY s.samples, s.wait_ms, s.entries;
+  FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
 
 -- it answers a reset also while it is switched off
 SELECT pgscale.sampler_reset();
-SELECT count(*) FROM pgscale.sampler_profile();
+SELECT count(*) FROM pgscale.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
 SELECT count(*) FROM pgscale.wait_timeline();
 SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
@@ -96,12 +96,12 @@ SELECT * FROM pgscale.wait_timeline('0');
 SELECT * FROM pgscale.wait_timeline('-1 second');
 SELECT * FROM pgscale.wait_timeline('1.5 seconds');
 SELECT * FROM pgscale.wait_timeline('1 month');
-SELECT * FROM pgscale.sampler_current(0);
-SELECT * FROM pgscale.sampler_current(-1);
+SELECT * FROM pgscale.wait_current(0);
+SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY terse
 SELECT * FROM pgscale.wait_timeline('0');
-SELECT * FROM pgscale.sampler_current(-1);
+SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
@@ -113,7 +113,7 @@ SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.wait_profile;
 RESET ROLE;
 SET ROLE pgscale_watcher;
-SELECT count(*) > 0 AS readable FROM pgscale.sampler_profile();
+SELECT count(*) > 0 AS readable FROM pgscale.wait_profile();
 SELECT pgscale.sampler_reset();
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION pgscale.sampler_reset() TO pgscale_watcher;

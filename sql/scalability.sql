@@ -4,8 +4,8 @@ CREATE EXTENSION pgscale;
 CREATE FUNCTION short(pgscale.usl) RETURNS TABLE (status text, lambda numeric, sigma numeric, kappa numeric, r2 numeric,
     peak numeric, low numeric, high numeric, throughput numeric, points integer, range text)
 LANGUAGE sql RETURN ROW(($1).status, round(($1).lambda::numeric, 2), round(($1).sigma::numeric, 5), round(($1).kappa::numeric, 6),
-    round(($1).r2::numeric, 4), round(($1).peak_concurrency::numeric, 1), round(($1).peak_low::numeric),
-    round(($1).peak_high::numeric), round(($1).peak_throughput::numeric), ($1).points,
+    round(($1).r2::numeric, 4), round(($1).peak_concurrency::numeric, 1), round(($1).peak_concurrency_low::numeric),
+    round(($1).peak_concurrency_high::numeric), round(($1).peak_throughput::numeric), ($1).points,
     ($1).min_concurrency || ' .. ' || ($1).max_concurrency);
 CREATE FUNCTION law(n double precision, lambda double precision, sigma double precision, kappa double precision)
 RETURNS double precision LANGUAGE sql RETURN lambda * n / (1 + sigma * (n - 1) + kappa * n * (n - 1));
@@ -50,7 +50,7 @@ CREATE VIEW noisy AS
      GROUP BY truth, seed, sigma, kappa;
 SELECT truth, count(*) AS fits, count(*) FILTER (WHERE (f).status = 'ok') AS ok,
        count(*) FILTER (WHERE abs((f).peak_concurrency / peak - 1) <= 0.1) >= 0.95 * count(*) AS within_a_tenth,
-       count(*) FILTER (WHERE peak BETWEEN (f).peak_low AND (f).peak_high) >= 0.9 * count(*) AS covered
+       count(*) FILTER (WHERE peak BETWEEN (f).peak_concurrency_low AND (f).peak_concurrency_high) >= 0.9 * count(*) AS covered
   FROM noisy GROUP BY 1 ORDER BY 1;
 
 -- not enough to tell
@@ -127,11 +127,11 @@ SELECT pgscale.usl_fit(n, x)::text = :'alone' AS same FROM many;
 RESET ALL;
 
 -- the running server: what it says before anything has happened, or what it has measured meanwhile
-SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )' AS status, lambda IS NULL OR points > 3 AS fit, since < now() AS since FROM pgscale.scalability;
+SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )' AS status, lambda IS NULL OR points > 3 AS fit, stats_reset < now() AS stats_reset FROM pgscale.scalability;
 SELECT clock_timestamp() AS before \gset
 SELECT pgscale.scalability_reset();
 SELECT status, points, buckets, discarded, num_nulls(lambda, sigma, kappa, r2, peak_concurrency, min_concurrency, concurrency, throughput, measured_at) AS nulls,
-       since > :'before' AS since FROM pgscale.scalability;
+       stats_reset > :'before' AS stats_reset FROM pgscale.scalability;
 SELECT count(*) FROM pgscale.scalability_points();
 DROP VIEW noisy;
 DROP FUNCTION short, law, noise, error_of;

@@ -7,13 +7,9 @@ SELECT name, vartype, boot_val, unit, context, min_val, max_val, enumvals
 SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
 
--- the view's columns, as those of its function
+-- the view's columns
 SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
-SELECT array_agg(a.attname::text ORDER BY a.attnum) = p.proargnames AS same
-  FROM pg_attribute a, pg_proc p
- WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 AND p.oid = 'pgscale.sweeper_stats()'::regprocedure
- GROUP BY p.proargnames;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.sweeper_stats'::regclass, 'pg_class')),
     ('function', obj_description('pgscale.sweeper_stats()'::regprocedure, 'pg_proc')),
@@ -23,12 +19,12 @@ SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT decided_at IS NOT NULL FROM pgscale.sweeper_stats);
+        EXIT WHEN (SELECT state_change IS NOT NULL FROM pgscale.sweeper_stats);
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT worker, writers, mode, state, decision, decided_at IS NOT NULL AS decided, buffers,
-       low BETWEEN 1 AND high - 1 AS watermarks, high < buffers / 4 AS part, ready, scanned, decremented,
+SELECT worker, writers, mode, state, reason, state_change IS NOT NULL AS decided, buffers,
+       low_watermark BETWEEN 1 AND high_watermark - 1 AS watermarks, high_watermark < buffers / 4 AS part, ready, scanned, decremented,
        supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
        errors, backend_writes >= 0 AS backend_writes, cpu_ms >= 0 AS cpu, writer_cpu_ms, stats_reset IS NOT NULL AS reset
@@ -45,7 +41,7 @@ ALTER SYSTEM SET pgscale.sweeper_workers = 0;
 ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
-ALTER SYSTEM SET pgscale.sweeper_high_watermark = 30;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
 ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_workers = -1;
@@ -53,7 +49,7 @@ ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
 ALTER SYSTEM SET pgscale.sweeper_writers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 1000000000000;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 30;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.3;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'NaN';
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'Infinity';
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0;
@@ -78,8 +74,8 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 
 -- right input, at the bounds
 ALTER SYSTEM SET pgscale.sweeper_writers = 16;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.01;
-ALTER SYSTEM SET pgscale.sweeper_high_watermark = 25;
+ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.0001;
+ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
 ALTER SYSTEM SET pgscale.sweeper_combine_limit = '8 MB';
 ALTER SYSTEM SET pgscale.sweeper_writeback_pages = 0;
 ALTER SYSTEM SET pgscale.sweeper_mode = 'AHEAD';
@@ -91,7 +87,7 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT mode, low, high, state FROM pgscale.sweeper_stats;
+SELECT mode, low_watermark, high_watermark, state FROM pgscale.sweeper_stats;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_low_watermark;
 ALTER SYSTEM RESET pgscale.sweeper_high_watermark;

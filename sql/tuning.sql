@@ -29,7 +29,7 @@ SELECT * FROM lines();
 CALL pgscale.revert(1);
 SELECT * FROM lines();
 SELECT * FROM journal();
-SELECT requested_by = session_user, acting_as = current_user, requested_at <= applied_at, applied_at <= clock_timestamp(), why,
+SELECT requested_by = session_user, acting_as = current_user, requested_at <= applied_at, applied_at <= clock_timestamp(), reason,
        evidence, outcome, sqlstate, message FROM pgscale.tuning_journal WHERE change = 1;
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 

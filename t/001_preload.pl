@@ -22,8 +22,8 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
  WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
-   AND proname NOT IN ('health', 'sampler_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
-                       'relation_buffers', 'clock_sweep', 'relation_os_cache', 'flush_relation', 'os_evict', 'kernel_writeback',
+   AND proname NOT IN ('health', 'wait_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
+                       'relation_buffers', 'clock_sweep', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin')
    AND proname !~ '^usl_'
  ORDER BY 1
@@ -36,15 +36,15 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature NOT IN ('numa', 'oscache') ORDER BY 1}),
-    join("\n", 'bufusage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
+    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache') ORDER BY 1}),
+    join("\n", 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
           qw(query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
-is($db->sql(q{SELECT num_nulls(state, decision, decided_at, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
+is($db->sql(q{SELECT num_nulls(state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
     redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes, requests,
     requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors, cpu_ms, stats_reset), dirty_bytes >= 0
-    FROM pgscale.kernel_writeback}), '23|t', 'kernel_writeback without preload: what the kernel tells, and nothing else');
+    FROM pgscale.writeback_stats}), '23|t', 'writeback_stats without preload: what the kernel tells, and nothing else');
 
 # no room for the worker: the only place is the logical replication launcher's
 
@@ -59,7 +59,7 @@ $db->poll_ok(
     'no worker: health names max_worker_processes');
 is($db->sql('SELECT pid IS NULL, starts, ticks, samples FROM pgscale.sampler_stats'), 't|0|0|0',
     'no worker: nothing was sampled');
-is($db->sql('SELECT count(*) FROM pgscale.sampler_profile()'), 0, 'no worker: an empty profile');
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile()'), 0, 'no worker: an empty profile');
 
 # switched off and on
 

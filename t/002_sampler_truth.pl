@@ -85,7 +85,7 @@ isnt($sleeper, $burner, 'which is not that of the burner');
 
 # Idle sessions
 # by the process, too: one that is not yet known by its name is not known to idle either
-is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale.sampler_profile() s USING (backend_type, event_type, event)
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale.wait_profile() s USING (backend_type, event_type, event)
     WHERE s.idle'), 0, 'no idle waits');
 $db->sql('SET pgscale.sampler_show_idle = on');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = 'Client' AND event = 'ClientRead'

@@ -146,7 +146,7 @@ slept_ok('SELECT deep()', 'deep, plain', 'and nested ones');
 # wait_current tells what is to be seen in pg_stat_activity, in any case
 $other->start('SELECT forever()');
 $db->poll_ok(q{SELECT waiting('PgSleep') LIKE '%forever%'}, 'a session within a nested statement');
-is($db->sql('SELECT c.queryid = a.query_id FROM pg_stat_activity a, pgscale.sampler_current(a.pid) c
+is($db->sql('SELECT c.queryid = a.query_id FROM pg_stat_activity a, pgscale.wait_current(a.pid) c
     WHERE a.pid = ' . $other->pid), 't', 'wait_current tells the top-level one');
 
 # It dies there, and sessions take all places, its own included.

@@ -14,10 +14,10 @@ my $db = session($node);
 my $all = q{SELECT md5(string_agg(p::text, ' ' ORDER BY p::text COLLATE "C")) FROM
     (SELECT backend_type, datid, userid, queryid, event_type,
             CASE WHEN event_type = 'Extension' OR event ~ '^(pgscale|extension$)' THEN '' ELSE event END,
-            sum(samples), round(sum(wait_ms)::numeric, 3), idle FROM pgscale.sampler_profile()
+            sum(samples), round(sum(wait_ms)::numeric, 3), idle FROM pgscale.wait_profile()
       GROUP BY 1, 2, 3, 4, 5, 6, 9) p};
 my $totals = 'SELECT samples, wait_ms, evictions, stats_reset FROM pgscale.sampler_stats';
-my $reconcile = 'SELECT (SELECT sum(samples) FROM pgscale.sampler_profile()) = samples FROM pgscale.sampler_stats';
+my $reconcile = 'SELECT (SELECT sum(samples) FROM pgscale.wait_profile()) = samples FROM pgscale.sampler_stats';
 
 sub content { return slurp_file($file, 0); }
 
@@ -156,7 +156,7 @@ is($db->sql($reconcile), 't', 'and rows of evicted entries');
 
 # After a crash it starts empty, and a file that a crash left behind would be too old.
 restart('immediate');
-is($db->sql('SELECT samples, (SELECT count(*) FROM pgscale.sampler_profile()) FROM pgscale.sampler_stats'), '0|0',
+is($db->sql('SELECT samples, (SELECT count(*) FROM pgscale.wait_profile()) FROM pgscale.sampler_stats'), '0|0',
     'after a crash the profile is empty');
 
 # It is not kept when it is not to be.

@@ -84,7 +84,7 @@ $db->poll_ok("SELECT starts > $starts AND pid <> $pid FROM pgscale.sampler_stats
 is($db->sql("SELECT samples >= $samples, stats_reset = '$reset' FROM pgscale.sampler_stats"), 't|t', 'with what it had');
 ticks_on('and ticks');
 is($db->sql(q{SELECT count(*) > 0, count(*) = count(DISTINCT to_jsonb(p) - ARRAY['samples', 'wait_ms'])
-    FROM pgscale.sampler_profile() p}), 't|t', 'and adds to the entries that it had');
+    FROM pgscale.wait_profile() p}), 't|t', 'and adds to the entries that it had');
 
 # Also while it does nothing
 $db->sampler('off');
@@ -200,7 +200,7 @@ SKIP:
     skip "in $tries attempts the sampler was never stopped within a tick", 5 unless $stopped;
     note "stopped within a tick at attempt $tries";
     is($state, '55P03', 'sampler_stats gives up on a sampler that is stopped within a tick');
-    for my $call ('sampler_profile()', 'sampler_history()', 'wait_timeline()', 'sampler_current()')
+    for my $call ('wait_profile()', 'wait_history()', 'wait_timeline()', 'wait_current()')
     {
         ($state, $text) = $db->try("SELECT count(*) FROM pgscale.$call");
         like($state, qr/^(00000|55P03)$/, "$call while the sampler is stopped within a tick") or diag $text;

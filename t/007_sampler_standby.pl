@@ -24,11 +24,11 @@ $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sam
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
     'it has a profile', 1);
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.sampler_profile() WHERE backend_type = 'startup' AND idle},
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND idle},
     'with the process that replays WAL');
 is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history}), 't', 'a history');
 is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_timeline()}), 't', 'a timeline');
-is($db->sql('SELECT event FROM pgscale.sampler_current(' . $sleeper->pid . ')'), 'PgSleep', 'and what is waited for now');
+is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'PgSleep', 'and what is waited for now');
 
 # Replay that waits for a session of the standby: what a standby is asked about.
 $db->sql('SELECT pgscale.sampler_reset()');

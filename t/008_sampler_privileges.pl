@@ -24,7 +24,7 @@ my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
 my %acting = map { $_ => 1 } (
     'pgscale.sampler_reset()', 'pgscale.sweeper_reset()', 'pgscale.clock_sweep_reset()', 'pgscale.writeback_reset()',
     'pgscale.scalability_reset()',
-    'pgscale.flush_relation(regclass,boolean)', 'pgscale.os_evict(regclass)',
+    'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
@@ -106,8 +106,8 @@ SKIP:
 {
     skip 'this server has no pg_stat_statements', 6 unless $statements;
 
-    $db->sql('GRANT SELECT ON pgscale.wait_profile, pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.sampler_profile(), pgscale.query_waits() TO granted');
+    $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits() TO granted');
     my $granted = session($node, user => 'granted');
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100

@@ -37,13 +37,13 @@ BEGIN
     reads := 0; different := 0; wrong := 0;
     SELECT 0::bigint AS samples, 0::float8 AS wait_ms INTO last;
     WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT samples, wait_ms, evictions INTO before FROM pgscale.sampler_stats;
+        SELECT samples, wait_ms, evictions INTO before FROM pgscale.sampler_stats();
         SELECT sum(samples)::bigint AS samples, sum(wait_ms) AS wait_ms,
                count(*) - count(DISTINCT p - ARRAY['samples', 'wait_ms']) AS twice,
                count(*) FILTER (WHERE samples <= 0 OR wait_ms < 0) AS empty
           INTO this
-          FROM (SELECT to_jsonb(s) AS p, samples, wait_ms FROM pgscale.sampler_profile() s) s;
-        SELECT samples, wait_ms, evictions INTO after FROM pgscale.sampler_stats;
+          FROM (SELECT to_jsonb(s) AS p, samples, wait_ms FROM pgscale.wait_profile() s) s;
+        SELECT samples, wait_ms, evictions INTO after FROM pgscale.sampler_stats();
         reads := reads + 1;
         IF this.samples > last.samples THEN
             different := different + 1;
@@ -70,7 +70,7 @@ BEGIN
     WHILE EXISTS (SELECT FROM go_on) LOOP
         SELECT count(*) AS sessions, min(p.samples - s.samples) AS least, max(p.samples - s.samples) AS most,
                max(p.wait_ms - s.wait_ms) - min(p.wait_ms - s.wait_ms) AS ms
-          INTO this FROM pgscale.sampler_profile() p JOIN since s USING (userid) WHERE p.event = 'ClientRead';
+          INTO this FROM pgscale.wait_profile() p JOIN since s USING (userid) WHERE p.event = 'ClientRead';
         reads := reads + 1;
         IF this.least > last THEN
             different := different + 1;
@@ -154,11 +154,11 @@ for my $i (1 .. 12)
     # else it would be woken after ten seconds, to send the statistics that it has kept back
     $db->sql("CREATE ROLE idle$i LOGIN; ALTER ROLE idle$i SET track_counts = off");
     push @idle, session($node, user => "idle$i");
-    my $seen = "SELECT sum(samples) > 3 FROM pgscale.sampler_profile()
+    my $seen = "SELECT sum(samples) > 3 FROM pgscale.wait_profile()
         WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
     until_true(sub { $db->sql($seen) eq 't' }) or die "idle$i is not seen";
 }
-$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.sampler_profile()
+$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
     JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
 
 my @readers = map { session($node) } @functions;
@@ -188,7 +188,7 @@ is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE backend_type =
 
 # and when nothing moves any more, sums agree
 $db->sampler('off');
-is($db->sql('SELECT (SELECT sum(samples) FROM pgscale.sampler_profile()) = samples FROM pgscale.sampler_stats'), 't',
+is($db->sql('SELECT (SELECT sum(samples) FROM pgscale.wait_profile()) = samples FROM pgscale.sampler_stats'), 't',
     'it adds up');
 
 $node->stop;

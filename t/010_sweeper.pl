@@ -42,7 +42,7 @@ sub load_goes_on
 $db->churn_table($rows);
 my @churning = churn($node, 4);
 load_goes_on('a load, and no sweeper');
-is(stats(q{worker, writers, mode, state, decision, scanned, supplied_clean, supplied_written, written, starved}),
+is(stats(q{worker, writers, mode, state, reason, scanned, supplied_clean, supplied_written, written, starved}),
     '1|0|freelist|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
     'f|off|it is switched off|set pgscale.sweeper to on and reload', 'and health says so');
@@ -53,7 +53,7 @@ my ($pid) = $db->sweeper_pids;
 # On
 $db->set('pgscale.sweeper_adaptive', 'off');
 $db->set('pgscale.sweeper', 'on');
-$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'switched on, it works',
+$db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'switched on, it works',
     'working|pgscale.sweeper_adaptive is off');
 $db->sweeps_on('it supplies and writes');
 $db->poll_ok('SELECT consumed > 1000 AND neighbours > 0 AND writeback_calls > 0 AND reused > 0 FROM pgscale.sweeper_stats',
@@ -73,23 +73,23 @@ for my $wanted (4, 1, 6, 2)
     $db->poll_ok($writers, "$wanted writers", "$wanted|$wanted");
     $db->sweeps_on('and they write');
 }
-my $defaults = $db->sql(q{SELECT string_agg(trunc(1024 * reset_val::float8 / 100)::text, '|' ORDER BY name DESC) FROM pg_settings
+my $defaults = $db->sql(q{SELECT string_agg(trunc(1024 * reset_val::float8)::text, '|' ORDER BY name DESC) FROM pg_settings
     WHERE name LIKE 'pgscale.sweeper%watermark'});
-is(stats('low, high, buffers'), "$defaults|1024", 'watermarks are per cents of the buffers');
-$db->set('pgscale.sweeper_high_watermark', '20');
-$db->set('pgscale.sweeper_low_watermark', '10');
-$db->poll_ok('SELECT low, high FROM pgscale.sweeper_stats', 'watermarks follow their settings', '102|204');
+is(stats('low_watermark, high_watermark, buffers'), "$defaults|1024", 'watermarks are fractions of the buffers');
+$db->set('pgscale.sweeper_high_watermark', '0.2');
+$db->set('pgscale.sweeper_low_watermark', '0.1');
+$db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'watermarks follow their settings', '102|204');
 $db->poll_ok('SELECT ready > 40 FROM pgscale.sweeper_stats', 'and the stock does');
 
 # Watermarks in the wrong order
 my $log = -s $node->logfile;
-$db->set('pgscale.sweeper_low_watermark', '25');
-log_like($log, qr/WARNING:  pgscale\.sweeper_low_watermark \(25\) must be less than pgscale\.sweeper_high_watermark \(20\)/,
+$db->set('pgscale.sweeper_low_watermark', '0.25');
+log_like($log, qr/WARNING:  pgscale\.sweeper_low_watermark \(0\.25\) must be less than pgscale\.sweeper_high_watermark \(0\.2\)/,
     'watermarks in the wrong order: a warning');
-$db->poll_ok('SELECT low < high AND low > 0 AND high = 204 FROM pgscale.sweeper_stats', 'they are put in order');
+$db->poll_ok('SELECT low_watermark < high_watermark AND low_watermark > 0 AND high_watermark = 204 FROM pgscale.sweeper_stats', 'they are put in order');
 $db->sweeps_on('and it goes on');
 $db->set($_) for 'pgscale.sweeper_low_watermark', 'pgscale.sweeper_high_watermark';
-$db->poll_ok('SELECT low, high FROM pgscale.sweeper_stats', 'the defaults again', $defaults);
+$db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'the defaults again', $defaults);
 
 # Values that cannot be, in the file
 my %wrong = (
@@ -111,7 +111,7 @@ open my $file, '>', $node->data_dir . '/postgresql.conf' or die $!;
 print $file $conf;
 close $file;
 $db->set('pgscale.sweeper', 'off');
-$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'switched off, it stops', 'off|it is switched off');
+$db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'switched off, it stops', 'off|it is switched off');
 $db->poll_ok($writers, 'its writers end', '0|0');
 my $counts = 'scanned, supplied_clean, supplied_written, written, runs, starved, ready >= 0';
 my $before = stats($counts);

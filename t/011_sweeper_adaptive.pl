@@ -30,7 +30,7 @@ sub decides_ok
 }
 
 # Buffers that were never used
-$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'a server that has just started',
+$db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'a server that has just started',
     'warming up|there are buffers that were never used');
 decides_ok('it ticks');
 is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'and goes on to wait');
@@ -45,10 +45,10 @@ $db->set('pgscale.sweeper_adaptive');
 $db->churn_table(40000);
 $db->sql('VACUUM churn');
 $db->sql('CHECKPOINT');
-$db->poll_ok('SELECT state, decision FROM pgscale.sweeper_stats', 'all buffers were used',
+$db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'all buffers were used',
     'watching|no session waits to write a page');
-my $decided = stats('decided_at');
-my $nothing = 'state, writers, decided_at, scanned + supplied_clean + supplied_written + written';
+my $decided = stats('state_change');
+my $nothing = 'state, writers, state_change, scanned + supplied_clean + supplied_written + written';
 decides_ok('an idle server');
 is(stats($nothing), "watching|0|$decided|0", 'it only watches') or diag stats('row_to_json(sweeper_stats)');
 
@@ -118,7 +118,7 @@ my $caught = until_true(sub {
 });
 ok($caught, 'a session waits to write a page');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'then it works', 'working');
-like(stats('decision'), qr/^\d+\.\d sessions were waiting to write a page$/, 'for that reason');
+like(stats('reason'), qr/^\d+\.\d sessions were waiting to write a page$/, 'for that reason');
 is($db->sql(q{SELECT enabled, state, reason ~ 'waiting to write' FROM pgscale.health WHERE feature = 'sweeper'}), 't|working|t',
     'and health says why');
 push @churning, session($node);
@@ -129,7 +129,7 @@ $db->churn_end(@churning);
 $db->churn_right('the data is right');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'when it is of no use any more, it stands down', 'watching');
 my $reasons = qr/^(no buffer was needed|the disk holds nobody up|dirty pages have no|only [\d.]+ %|no session waits|.*of their own)/;
-like(stats('decision'), $reasons, 'and says why');
+like(stats('reason'), $reasons, 'and says why');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'and its writers end', 0);
 
 # autoprewarm stops where the freelist is empty, so nothing may be supplied before it is done.

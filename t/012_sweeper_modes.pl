@@ -119,7 +119,7 @@ for my $mode ('freelist', 'ahead')
     my $n = $db->sql('SELECT sum(n) FROM churned');
     $db->poll_ok("SELECT sum(n) > $n + 1000 FROM churned", 'and so do the backends');
 }
-is($db->sql('SELECT sum(buffers), bool_and(low BETWEEN 1 AND high - 1), sum(errors) FROM pgscale.sweeper_stats'), '128|t|0',
+is($db->sql('SELECT sum(buffers), bool_and(low_watermark BETWEEN 1 AND high_watermark - 1), sum(errors) FROM pgscale.sweeper_stats'), '128|t|0',
     'they share them');
 $db->churn_end(@churning);
 $db->churn_right('the data is right');

@@ -30,7 +30,7 @@ my $stopped;    # a process that is stopped now
 
 END { kill 'CONT', $stopped if $stopped }
 
-sub seen { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.kernel_writeback"); }
+sub seen { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.writeback_stats"); }
 
 sub worker_pid { return $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale writeback'}); }
 
@@ -40,10 +40,10 @@ sub goes_on
     my ($name, $session) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     $session //= $db;
-    my ($written, $requests) = split /\|/, $session->sql('SELECT written_bytes, requests FROM pgscale.kernel_writeback');
+    my ($written, $requests) = split /\|/, $session->sql('SELECT written_bytes, requests FROM pgscale.writeback_stats');
 
-    return $session->poll_ok("SELECT written_bytes > $written + 2000000 AND requests > $requests + 10 FROM pgscale.kernel_writeback",
-        $name) || !diag $session->sql('SELECT row_to_json(w) FROM pgscale.kernel_writeback w');
+    return $session->poll_ok("SELECT written_bytes > $written + 2000000 AND requests > $requests + 10 FROM pgscale.writeback_stats",
+        $name) || !diag $session->sql('SELECT row_to_json(w) FROM pgscale.writeback_stats w');
 }
 
 # What the kernel has dirty of files, in bytes; undef if it does not tell.
@@ -94,7 +94,7 @@ sub try_ok
 my $zeros = 'written_bytes + found_bytes + unseen_bytes + requests + requested_bytes + taken_bytes + request_ms + backed_off + rounds
     + errors';
 $db->churn_table(40000);
-is(seen("state, decision, $zeros, peak_dirty_bytes"), 'off|it is switched off|0|0', 'it is off by default, and does nothing');
+is(seen("state, reason, $zeros, peak_dirty_bytes"), 'off|it is switched off|0|0', 'it is off by default, and does nothing');
 is(seen('num_nonnulls(cluster_dirty_bytes, cap_bytes, skipped_bytes, redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
     window_bytes)'), 0, 'and knows nothing');
 is($db->sql($health), 'f|off|it is switched off|set pgscale.writeback to on and reload', 'health says so');
@@ -105,23 +105,23 @@ my $cachestat_works = defined kernel_dirty($node->data_dir . '/PG_VERSION');
 # On; what was written before is not its concern.
 $db->sql('CHECKPOINT');
 $db->set('pgscale.writeback', 'on');
-$db->poll_ok(q{SELECT state IN ('watching', 'capping'), cap_bytes, redirty_fraction IS NULL FROM pgscale.kernel_writeback},
+$db->poll_ok(q{SELECT state IN ('watching', 'capping'), cap_bytes, redirty_fraction IS NULL FROM pgscale.writeback_stats},
     'switched on, it works', "t|$cap|t");
 my @churning = churn($node, 3);
 goes_on('it sees what backends write, and asks for it');
-$db->poll_ok(q{SELECT state FROM pgscale.kernel_writeback}, 'it says so', 'capping');
-like(seen('decision'), qr/^(keeps under the cap|over the cap|asks for less)/, 'and how');
+$db->poll_ok(q{SELECT state FROM pgscale.writeback_stats}, 'it says so', 'capping');
+like(seen('reason'), qr/^(keeps under the cap|over the cap|asks for less)/, 'and how');
 $db->poll_ok(q{SELECT enabled, state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'writeback'}, 'so does health', 't|t');
 $db->poll_ok('SELECT redirty_fraction BETWEEN 0 AND 1 AND server_bytes_per_s > 0 AND window_bytes > 0
-    AND disk_bytes_per_s > 0 FROM pgscale.kernel_writeback', 'rates and shares are measured');
+    AND disk_bytes_per_s > 0 FROM pgscale.writeback_stats', 'rates and shares are measured');
 $db->churn_end(@churning);
-$db->poll_ok("SELECT cluster_dirty_bytes <= $cap FROM pgscale.kernel_writeback", 'at the end of the load it is under the cap');
+$db->poll_ok("SELECT cluster_dirty_bytes <= $cap FROM pgscale.writeback_stats", 'at the end of the load it is under the cap');
 
 # What is copied goes through a few buffers only.
 my $before = seen('requested_bytes');
 $db->sql('CREATE TABLE copied AS SELECT i, repeat($$x$$, 1000) FROM generate_series(1, 30000) i');
 my $size = $db->sql(q{SELECT pg_relation_size('copied')});
-$db->poll_ok("SELECT requested_bytes > $before AND cluster_dirty_bytes <= $cap FROM pgscale.kernel_writeback",
+$db->poll_ok("SELECT requested_bytes > $before AND cluster_dirty_bytes <= $cap FROM pgscale.writeback_stats",
     'it sees that something is copied, and asks for it');
 SKIP:
 {
@@ -131,14 +131,14 @@ SKIP:
     local $PostgreSQL::Test::Utils::timeout_default = 20;
     my $file = $node->data_dir . '/' . $db->sql(q{SELECT pg_relation_filepath('copied')});
     until_ok(sub { kernel_dirty($file) < $size / 4 }, 'the kernel has begun with what was copied')
-      or diag kernel_dirty($file), ' ', seen('row_to_json(kernel_writeback)');
+      or diag kernel_dirty($file), ' ', seen('row_to_json(writeback_stats)');
     until_ok(sub { kernel_dirty(data_files()) < 16 * $cap }, 'and has little of all that is the cluster\'s')
       or diag kernel_dirty(data_files());
 }
 is(seen("requested_bytes <= written_bytes + found_bytes, requested_bytes >= 8192 * 10, requested_bytes > taken_bytes,
     least(taken_bytes, request_ms, backed_off) >= 0, request_ms > 0, cpu_ms > 0, rounds > 0, errors, unseen_bytes,
     peak_dirty_bytes >= cluster_dirty_bytes, skipped_bytes"), 't|t|t|t|t|t|t|0|0|t|0', 'its counts fit together')
-  or diag seen('row_to_json(kernel_writeback)');
+  or diag seen('row_to_json(writeback_stats)');
 
 # Files that no buffer knows of
 SKIP:
@@ -158,9 +158,9 @@ SKIP:
         push @files, write_file("$place$_", 3) for '99999999', '99999998_fsm', '99999997.1';
     }
     my $mb = 1024 * 1024;
-    $db->poll_ok("SELECT found_bytes >= $found + 18 * $mb AND requested_bytes >= $asked + 17 * $mb FROM pgscale.kernel_writeback",
+    $db->poll_ok("SELECT found_bytes >= $found + 18 * $mb AND requested_bytes >= $asked + 17 * $mb FROM pgscale.writeback_stats",
         'files are found by themselves, and asked for')
-      or diag seen('row_to_json(kernel_writeback)');
+      or diag seen('row_to_json(writeback_stats)');
     is(seen("found_bytes < $found + 38 * $mb"), 't', 'but not those that are no relation\'s, or a temporary one\'s');
     until_ok(sub { kernel_dirty(@files) <= $cap }, 'the kernel has begun with them');
     push @files, @others;
@@ -234,14 +234,14 @@ sub rewrite
     until_true(sub { seen("rounds >= $rounds + 6") eq 't' });
     return;
 }
-sub again { $db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.kernel_writeback}, "switched $_",
+sub again { $db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.writeback_stats}, "switched $_",
     $_ eq 'off' ? 't' : 'f') for 'off', 'on'; return; }
 again();    # with nothing remembered
 until_ok(sub { rewrite(); seen("redirty_fraction > 0.8") eq 't' }, 'pages are written again and again')
-  or diag seen('row_to_json(kernel_writeback)');
+  or diag seen('row_to_json(writeback_stats)');
 $db->set('pgscale.writeback_redirty_limit', '0.05');
-$db->poll_ok('SELECT state FROM pgscale.kernel_writeback', 'it stands down', 'standing down');
-like(seen('decision'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
+$db->poll_ok('SELECT state FROM pgscale.writeback_stats', 'it stands down', 'standing down');
+like(seen('reason'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
 is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|standing down|t|raise shared_buffers, so that pages which change often stay in them',
     'so does health');
 $db->set(backend_flush_after => '512kB');
@@ -254,10 +254,10 @@ my $requests = seen('requests');
 my $written = seen('written_bytes');
 until_ok(sub { rewrite(); seen("written_bytes > $written + 4000000") eq 't' }, 'the load goes on');
 is(seen('requests, state'), "$requests|standing down", 'and it asks for nothing');
-unlike(seen('decision'), qr/-/, 'with a number that makes sense');
+unlike(seen('reason'), qr/-/, 'with a number that makes sense');
 $db->set('pgscale.writeback_redirty_limit', 1);
 until_ok(sub { rewrite(); seen('state') ne 'standing down' }, 'with a limit of 1 it comes back');
-until_ok(sub { $db->sql(fill('copied')); seen("requests > $requests") eq 't' }, 'and asks again') or diag seen('row_to_json(kernel_writeback)');
+until_ok(sub { $db->sql(fill('copied')); seen("requests > $requests") eq 't' }, 'and asks again') or diag seen('row_to_json(writeback_stats)');
 is(seen('skipped_bytes'), 0, 'and leaves nothing alone');
 
 # Where it is but a part of what is written, that part is left alone as far as the cap allows, and the rest is not.
@@ -274,14 +274,14 @@ $db->set('pgscale.writeback_cap', '16MB');
 again();
 $db->sql('CREATE TABLE cold (i int, filler char(1000))');
 until_ok(sub { mixed(); seen('redirty_fraction BETWEEN 0.1 AND 0.5') eq 't' }, 'some pages are written again')
-  or diag seen('row_to_json(kernel_writeback)');
+  or diag seen('row_to_json(writeback_stats)');
 $db->set('pgscale.writeback_redirty_limit', '0.6');
 until_ok(sub { mixed(); seen("skipped_bytes > 0 AND state <> 'standing down'") eq 't' }, 'they are left alone')
-  or diag seen('row_to_json(kernel_writeback)');
+  or diag seen('row_to_json(writeback_stats)');
 $requests = seen('requests');
 until_ok(sub { $db->sql(fill('cold')); seen("requests > $requests") eq 't' }, 'and the others are not');
 $db->set('pgscale.writeback_redirty_limit', 1);
-$db->poll_ok('SELECT skipped_bytes FROM pgscale.kernel_writeback', 'with a limit of 1 none is', 0);
+$db->poll_ok('SELECT skipped_bytes FROM pgscale.writeback_stats', 'with a limit of 1 none is', 0);
 
 # Below half the cap it waits: until it is on disk without being asked for, as by a checkpoint, or dropped before it is written.
 sub looks { my $rounds = seen('rounds'); return until_true(sub { seen("rounds >= $rounds + 3") eq 't' }); }
@@ -290,12 +290,12 @@ SKIP:
     skip 'the kernel does not tell what is dirty', 2 unless $cachestat_works;
 
     $db->set('pgscale.writeback_cap', '256MB');
-    $db->poll_ok('SELECT cap_bytes >> 20 FROM pgscale.kernel_writeback', 'a large cap', 256);
+    $db->poll_ok('SELECT cap_bytes >> 20 FROM pgscale.writeback_stats', 'a large cap', 256);
     my $taken = seen('taken_bytes');
     $db->sql(fill('cold')) for 1 .. 3;
     $db->sql('CHECKPOINT');
-    $db->poll_ok("SELECT cluster_dirty_bytes = 0 AND taken_bytes > $taken + 4000000 FROM pgscale.kernel_writeback",
-        'what a checkpoint has had written does not wait any more') or diag seen('row_to_json(kernel_writeback)');
+    $db->poll_ok("SELECT cluster_dirty_bytes = 0 AND taken_bytes > $taken + 4000000 FROM pgscale.writeback_stats",
+        'what a checkpoint has had written does not wait any more') or diag seen('row_to_json(writeback_stats)');
 }
 looks();
 $written = seen('written_bytes');
@@ -309,14 +309,14 @@ $db->set('pgscale.writeback_cap', '1MB');
 
 # Nobody waits for a disk.
 $db->set('fsync', 'off');
-$db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'without fsync it stands down',
+$db->poll_ok('SELECT state, reason FROM pgscale.writeback_stats', 'without fsync it stands down',
     'standing down|fsync is off: no checkpoint waits for the disk');
 is($db->sql($health), 't|standing down|fsync is off: no checkpoint waits for the disk|', 'health says so');
 ($requests, $written) = split /\|/, seen('requests, written_bytes');
 until_ok(sub { $db->sql(fill('copied')); seen("written_bytes > $written + 4000000") eq 't' }, 'a load');
 is(seen('requests'), $requests, 'and it asks for nothing');
 $db->set('fsync');
-$db->poll_ok("SELECT state <> 'standing down' AND requests > $requests FROM pgscale.kernel_writeback", 'with fsync it goes on');
+$db->poll_ok("SELECT state <> 'standing down' AND requests > $requests FROM pgscale.writeback_stats", 'with fsync it goes on');
 
 # Ended, and stopped
 @churning = churn($node, 2);
@@ -352,7 +352,7 @@ sub context_bytes
 my $memory = context_bytes('writeback watch');
 cmp_ok($memory, '>', 8_000_000, 'while on it has memory');
 $db->set('pgscale.writeback', 'off');
-$db->poll_ok('SELECT state, decision FROM pgscale.kernel_writeback', 'switched off, it stops', 'off|it is switched off');
+$db->poll_ok('SELECT state, reason FROM pgscale.writeback_stats', 'switched off, it stops', 'off|it is switched off');
 my $counts = 'requests, requested_bytes, written_bytes, found_bytes, rounds';
 $before = seen($counts);
 my $n = $db->sql('SELECT sum(n) FROM churned');
@@ -362,7 +362,7 @@ my $bytes;
 until_ok(sub { $bytes = context_bytes('writeback[^:]*'); $bytes > 0 && $bytes < 100_000 }, 'its memory is free') or diag $bytes;
 ok(!grep({ m{/base|pg_tblspc} } open_files()), 'and no folder is open');
 $db->sql('SELECT pgscale.writeback_reset()');
-is(seen("$zeros, peak_dirty_bytes"), '0|0', 'a reset while it is off') or diag seen('row_to_json(kernel_writeback)');
+is(seen("$zeros, peak_dirty_bytes"), '0|0', 'a reset while it is off') or diag seen('row_to_json(writeback_stats)');
 $db->set('pgscale.writeback', 'on');
 goes_on('on again');
 is(context_bytes('writeback watch'), $memory, 'its memory is the same however many files it has seen');
@@ -386,7 +386,7 @@ $there->churn_right('the data is right');
 @churning = churn($standby, 2);
 goes_on('now under a load of its own it goes on', $there);
 $there->churn_end(@churning);
-is($there->sql('SELECT errors FROM pgscale.kernel_writeback'), 0, 'no errors');
+is($there->sql('SELECT errors FROM pgscale.writeback_stats'), 0, 'no errors');
 $there->quit;
 $standby->stop;
 
@@ -406,7 +406,7 @@ SKIP:
     @churning = churn($node, 2);
     goes_on('without cachestat it sees and asks');
     $db->churn_end(@churning);
-    $db->poll_ok("SELECT cluster_dirty_bytes <= $cap, errors FROM pgscale.kernel_writeback", 'and keeps to the cap', 't|0');
+    $db->poll_ok("SELECT cluster_dirty_bytes <= $cap, errors FROM pgscale.writeback_stats", 'and keeps to the cap', 't|0');
     $db->quit;
     $node->stop;
 }

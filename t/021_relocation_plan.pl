@@ -54,19 +54,19 @@ system 'sync', $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$_
 my $of_temporary = 'of a temporary file, as there was little to read';
 if (probe('fast', 'read_ms IS NULL') eq 't')
 {
-    diag probe('fast', 'status');
+    diag probe('fast', 'reason');
     plan skip_all => 'no direct I/O below the tests';
 }
-my $sound = q{reads BETWEEN 64 AND 256 OR status ~ '; only \d+ reads', read_ms > 0 AND read_ms <= max_ms, sequential_mb_s > 0,
-    CASE WHEN random_page_cost IS NULL THEN status ~ 'no random_page_cost, as \d rounds suggest from'
+my $sound = q{reads BETWEEN 64 AND 256 OR reason ~ '; only \d+ reads', read_ms > 0 AND read_ms <= max_ms, sequential_bytes_per_s > 0,
+    CASE WHEN random_page_cost IS NULL THEN reason ~ 'no random_page_cost, as \d rounds suggest from'
     ELSE random_page_cost >= 1 AND random_page_cost = round(random_page_cost::numeric, 1) END, spread >= 1, device <> ''};
 is(probe('pg_default', $sound), 't|t|t|t|t|t', 'a tablespace with relations');
-like(probe('pg_default', 'status'), qr/^of its relations/, 'is read from those');
+like(probe('pg_default', 'reason'), qr/^of its relations/, 'is read from those');
 is(probe('fast', $sound), 't|t|t|t|t|t', 'an empty tablespace');
-like(probe('fast', 'status'), qr/^$of_temporary/, 'is written to first');
+like(probe('fast', 'reason'), qr/^$of_temporary/, 'is written to first');
 is(temporary_files('fast'), 0, 'nothing is left of that');
-is(probe('fast', q{random_page_cost IS NULL OR abs(random_page_cost - greatest(1, 0.1 * read_ms / (1000 * current_setting('block_size')::int / 1024.0 / 1024.0
-    / sequential_mb_s))) <= 0.0501}), 't', 'the formula of random_page_cost');
+is(probe('fast', q{random_page_cost IS NULL OR abs(random_page_cost - greatest(1, 0.1 * read_ms / (1000 * current_setting('block_size')::int
+    / sequential_bytes_per_s))) <= 0.0501}), 't', 'the formula of random_page_cost');
 is($db->sql(q{SELECT string_agg(tablespace, ' ') FROM pgscale.tablespace_latency}), 'fast other pg_default', 'the view has all');
 
 # A device whose times are known, and one whose rounds disagree
@@ -75,14 +75,14 @@ SKIP:
     skip 'the library that makes reads slow cannot be compiled here', 4 unless $slow_reads;
 
     append_to_file("$reads/slow", '');
-    my ($cost, $read_ms, $status);
+    my ($cost, $read_ms, $reason);
     until_ok(sub { ($cost, $read_ms) = split /\|/, probe('pg_default', 'random_page_cost, read_ms'); ($cost // '') ne '' },
         'where rounds agree, they suggest a random_page_cost');
     cmp_ok($cost || 0, '<=', 0.1 * $read_ms / (20 / 128) + 0.05, 'of no more than what a read costs beside a sequential one');
     cmp_ok($read_ms, '>=', 8, 'a read takes as long as it does');
     append_to_file("$reads/uneven", '');
-    ($cost, $status) = split /\|/, probe('pg_default', 'random_page_cost, status');
-    like("$cost $status", qr/^ of its relations; no random_page_cost, as 4 rounds suggest from/, 'where they do not, none');
+    ($cost, $reason) = split /\|/, probe('pg_default', 'random_page_cost, reason');
+    like("$cost $reason", qr/^ of its relations; no random_page_cost, as 4 rounds suggest from/, 'where they do not, none');
     unlink "$reads/slow", "$reads/uneven";
 }
 
@@ -91,15 +91,15 @@ $db->sql('CREATE TABLE hole (x int) TABLESPACE fast');
 my $hole = $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('hole')");
 open my $fh, '>>:raw', $hole or die $!;
 truncate $fh, 1000 << 20 or die $!;
-like(probe('fast', 'reads, status'), qr/^\d+\|$of_temporary/, 'a file that is a hole is not read');
+like(probe('fast', 'reads, reason'), qr/^\d+\|$of_temporary/, 'a file that is a hole is not read');
 print $fh 'x' x (17 << 20);
 close $fh;
 system 'sync', $hole;
-like(probe('fast', 'reads, status'), qr/^\d+\|$of_temporary/, 'nor is one with a large hole');
+like(probe('fast', 'reads, reason'), qr/^\d+\|$of_temporary/, 'nor is one with a large hole');
 $db->sql('DROP TABLE hole');
 $db->sql('CHECKPOINT');
 
-is($db->sql(q{SET temp_file_limit = '1MB'; SELECT reads, read_ms, random_page_cost, status FROM pgscale.tablespace_latency('fast')}),
+is($db->sql(q{SET temp_file_limit = '1MB'; SELECT reads, read_ms, random_page_cost, reason FROM pgscale.tablespace_latency('fast')}),
     '0|||temp_file_limit does not allow a file of 64 MB', 'temp_file_limit holds');
 is(probe('pg_default', $sound), 't|t|t|t|t|t', 'and is none where nothing is written');
 $db->sql('RESET temp_file_limit');
@@ -111,7 +111,7 @@ is(temporary_files('fast'), 0, 'nothing goes to the probed one');
 $db->sql('ROLLBACK');
 
 rename $folder{other}, "$folder{other}.away" or die $!;
-like(probe('other', 'reads, read_ms, status'), qr/^0\|\|could not open directory "pg_tblspc.*": No such file/, 'a tablespace that is away');
+like(probe('other', 'reads, read_ms, reason'), qr/^0\|\|could not open directory "pg_tblspc.*": No such file/, 'a tablespace that is away');
 is($db->sql("SELECT count(*) FROM pgscale.tablespace_latency WHERE reads > 0"), 2, 'the view has the others');
 my ($state, $error) = $db->try(q{SELECT pgscale.relocation_plan('other', 1)});
 like("$state $error", qr/^55000 .*latency of tablespace "other" is unknown.*tablespace_latency says: could not open/s, 'nothing can move there');
@@ -122,7 +122,7 @@ is(probe('other', $sound), 't|t|t|t|t|t', 'it is back');
 ### The plan
 
 $db->sql('ALTER FUNCTION pgscale.tablespace_latency(name) RENAME TO probed');
-$db->sql(q{CREATE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT status text, OUT spread float8, OUT device text)
+$db->sql(q{CREATE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT reason text, OUT spread float8, OUT device text)
     LANGUAGE sql AS $$
     SELECT CASE $1 WHEN 'fast' THEN 0.1 WHEN 'other' THEN NULL ELSE 8 END::float8, 'unplugged', 1.0::float8, 'device of ' || $1 $$});
 
@@ -283,10 +283,10 @@ near($row{$_}{there_ms}, 0.1 * $share, "$_: there what that device takes for tho
 near($row{t}{physical_reads_per_s}, $t * $share / $seconds, 'how many those are');
 near($row{t}{saved_ms_per_s}, $t * (8 * $factor - 0.1 * $share) / $seconds, 'what that saves');
 near($row{t}{saved_ms_per_s_per_gb}, $row{t}{saved_ms_per_s} / $row{t}{size_after_bytes} * 2**30, 'and per GB');
-is($row{$_}{status}, $row{$_}{saved_ms_per_s} >= 10 ? 'chosen' : 'saves too little', "$_: there is room for all that gains") for qw(t t_pkey);
+is($row{$_}{reason}, $row{$_}{saved_ms_per_s} >= 10 ? 'chosen' : 'saves too little', "$_: there is room for all that gains") for qw(t t_pkey);
 is(chosen($plan), chosen_by_hand($plan, 2**40), 'all is chosen that saves something');
-is($row{rewritten}{status}, $discarded, 'what was rewritten is discarded');
-is($row{unknown}{status}, 'latency here is unknown: unplugged', 'no latency here');
+is($row{rewritten}{reason}, $discarded, 'what was rewritten is discarded');
+is($row{unknown}{reason}, 'latency here is unknown: unplugged', 'no latency here');
 is("$row{t_n}{size_bytes}|$row{toasted}{size_bytes}", $db->sql("SELECT pg_total_relation_size('t_n'), pg_table_size('toasted')"),
     'sizes, that of a table with its TOAST');
 is($row{t}{size_after_bytes}, $row{t}{size_bytes}, 'a table stays as large');
@@ -321,15 +321,15 @@ my $budget = $row{t_pkey}{size_after_bytes} + $row{airy_pkey}{size_after_bytes} 
 # of what the kernel has not, each read counts as one of the device: gains that no window is too long for
 ($plan, @order) = plan_while($budget, sub {
     read_all('off');
-    $db->sql("SELECT pgscale.os_evict('$_')") for qw(t t_pkey t_n airy airy_pkey);
+    $db->sql("SELECT pgscale.os_cache_evict('$_')") for qw(t t_pkey t_n airy airy_pkey);
 });
-is($plan->{ oid('built') }{status}, $discarded, 'a table of which an index is built is discarded');
+is($plan->{ oid('built') }{reason}, $discarded, 'a table of which an index is built is discarded');
 ok(!$plan->{ oid('built_id') }, 'an index that is not there yet has no row');
 $other->sql('COMMIT');
 is(($builder->finish)[0], '00000', 'it is built');
 is(chosen($plan), chosen_by_hand($plan, $budget), 'what saves most per byte is chosen, and what fits beside it');
 isnt(chosen($plan), '', 'which is something');
-like($plan->{ oid('t_n') }{status}, qr/^(does not fit into the budget|saves too little)/, 'the rest does not fit, or is not worth it');
+like($plan->{ oid('t_n') }{reason}, qr/^(does not fit into the budget|saves too little)/, 'the rest does not fit, or is not worth it');
 is(join(' ', @order), join(' ', sort { $plan->{$b}{chosen} <=> $plan->{$a}{chosen}
         || ($plan->{$b}{saved_ms_per_s} // -1) <=> ($plan->{$a}{saved_ms_per_s} // -1) || $a <=> $b } @order),
     'chosen ones first, then by what they save');
@@ -338,27 +338,27 @@ is(join(' ', @order), join(' ', sort { $plan->{$b}{chosen} <=> $plan->{$a}{chose
 my $cached;
 # again where the kernel has dropped pages between the two looks
 until_ok(sub {
-    ($plan) = plan_while('1::bigint << 40', sub { $db->sql("SELECT pgscale.os_evict('t')"); read_all('off') });
-    $cached = $db->sql(q{SELECT sum(kernel_bytes) / sum(size_bytes)::float8 FROM pgscale.relation_os_cache('t')});
+    ($plan) = plan_while('1::bigint << 40', sub { $db->sql("SELECT pgscale.os_cache_evict('t')"); read_all('off') });
+    $cached = $db->sql(q{SELECT sum(os_cache_bytes) / sum(size_bytes)::float8 FROM pgscale.relation_os_cache('t')});
     $row{t} = $plan->{ oid('t') };
     return abs($row{t}{here_ms} - 8 * (1 - $cached)) < 0.01 && abs($row{t}{there_ms} - 0.1 * (1 - $cached)) < 0.001;
 }, "without timed reads the kernel's cache stands for what it answers") || diag "$cached cached, $row{t}{here_ms} and $row{t}{there_ms} ms";
-like($row{t}{status}, qr/; an estimate: no read was timed/, 'and the plan is an estimate');
+like($row{t}{reason}, qr/; an estimate: no read was timed/, 'and the plan is an estimate');
 
 # A move within one device wins nothing, however much faster it once has seemed.
-$db->sql(q{CREATE OR REPLACE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT status text, OUT spread float8,
+$db->sql(q{CREATE OR REPLACE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT reason text, OUT spread float8,
     OUT device text) LANGUAGE sql AS $$
     SELECT CASE $1 WHEN 'fast' THEN 0.1 ELSE 8 END::float8, 'plugged in', 1.0::float8,
            CASE $1 WHEN 'other' THEN NULL ELSE 'the only disk' END $$});
 ($plan) = plan_while('1::bigint << 40', sub {
     read_all('off');
-    $db->sql("SELECT pgscale.os_evict('$_')") for qw(t t_pkey t_n unknown);
+    $db->sql("SELECT pgscale.os_cache_evict('$_')") for qw(t t_pkey t_n unknown);
 });
-my %on_one = map { $_->{oid} => $_ } grep { $_->{source} ne 'other' && $_->{status} !~ /^discarded/ } values %$plan;
+my %on_one = map { $_->{oid} => $_ } grep { $_->{source} ne 'other' && $_->{reason} !~ /^discarded/ } values %$plan;
 cmp_ok((sort { $b <=> $a } map { $_->{saved_ms_per_s} } values %on_one)[0], '>=', 10, 'moves that would seem to save much');
-is(join(' ', grep { $on_one{$_}{chosen} || $on_one{$_}{status} !~ /^is on the same device: the only disk/ } sort keys %on_one), '',
+is(join(' ', grep { $on_one{$_}{chosen} || $on_one{$_}{reason} !~ /^is on the same device: the only disk/ } sort keys %on_one), '',
     'are refused where both tablespaces are on one device');
-unlike($plan->{ oid('unknown') }{status}, qr/same device/, 'of a device that is not known that is not said');
+unlike($plan->{ oid('unknown') }{reason}, qr/same device/, 'of a device that is not known that is not said');
 
 $planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '1 day')});
 until_true(sub { $db->sql($waiting) });
@@ -389,7 +389,7 @@ $standby->start;
 $db->sql(q{CREATE TABLESPACE within LOCATION ''});
 my $on_standby = session($standby);
 $on_standby->poll_ok(q{SELECT count(*) FROM pg_tablespace WHERE spcname = 'within'}, 'a standby has caught up', 1);
-like($on_standby->sql("SELECT $sound, status FROM pgscale.tablespace_latency('within')"), qr/^t\|t\|t\|t\|t\|t\|$of_temporary/, 'an empty tablespace of a standby');
+like($on_standby->sql("SELECT $sound, reason FROM pgscale.tablespace_latency('within')"), qr/^t\|t\|t\|t\|t\|t\|$of_temporary/, 'an empty tablespace of a standby');
 is($on_standby->sql("SELECT $sound FROM pgscale.tablespace_latency('pg_default')"), 't|t|t|t|t|t', 'and what it has');
 is(($on_standby->try(q{SELECT pgscale.relocation_plan('within', 1, '1 ms')}))[0], '00000', 'a plan for what the standby reads');
 is($on_standby->sql(q{SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE spcname = 'within'}), 0, 'nothing is left');
@@ -406,8 +406,8 @@ SKIP:
     $node->stop;
     { local $ENV{PATH} = $path; $node->start }
     $db = session($node);
-    is(probe('pg_default', 'reads, read_ms, max_ms, spread, sequential_mb_s, random_page_cost, status'), '0||||||its file system does not do direct I/O', 'a file system without direct I/O says so');
-    is(probe('fast', 'reads, read_ms, max_ms, spread, sequential_mb_s, random_page_cost, status'), '0||||||its file system does not do direct I/O', 'also where there is nothing to read');
+    is(probe('pg_default', 'reads, read_ms, max_ms, spread, sequential_bytes_per_s, random_page_cost, reason'), '0||||||its file system does not do direct I/O', 'a file system without direct I/O says so');
+    is(probe('fast', 'reads, read_ms, max_ms, spread, sequential_bytes_per_s, random_page_cost, reason'), '0||||||its file system does not do direct I/O', 'also where there is nothing to read');
     is(temporary_files('fast'), 0, 'and nothing stays');
 }
 

@@ -590,7 +590,7 @@ is($got, '00000', 'a dry run');
 like($told, qr/NOTICE: .*would set "$advised" to/, 'tells what would be set');
 is($on_loaded->sql('SELECT count(*) FROM pgscale.tuning_journal'), 1, 'and sets nothing');
 my $applied = change($on_loaded, "apply('$advised')");
-is($on_loaded->sql("SELECT setting, old_value IS NULL, new_value <> '', why IS NOT NULL, evidence IS NOT NULL, outcome IS NULL
+is($on_loaded->sql("SELECT setting, old_value IS NULL, new_value <> '', reason IS NOT NULL, evidence IS NOT NULL, outcome IS NULL
     FROM pgscale.tuning_journal WHERE change = $applied"), "$advised|t|t|t|t|t", 'advice is followed, and why is written down');
 $on_loaded->sql('RESET client_min_messages');
 ($got, $told) = $on_loaded->try('CALL pgscale.apply_all(dry_run => false)');
@@ -622,7 +622,7 @@ EOQ
     is($on_loaded->sql("SELECT outcome ->> 'verdict' FROM pgscale.tuning_journal WHERE change = $loaded_change"), $verdict,
         'the journal has it');
 }
-is($on_loaded->sql("SELECT low < difference, difference < high, samples_before >= 12, samples_after >= 12, samples_before = samples_after
+is($on_loaded->sql("SELECT difference_low < difference, difference < difference_high, samples_before >= 12, samples_after >= 12, samples_before = samples_after
     FROM pgscale.verify($loaded_change) WHERE metric LIKE 'sessions%'"), 't|t|t|t|t', 'with an interval, of equal windows');
 is(($on_loaded->try("SELECT * FROM pgscale.verify($loaded_change, '10 minutes')"))[0], '00000', 'a window that is not over');
 # the machine may be so slow that it is over by now

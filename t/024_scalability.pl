@@ -73,7 +73,7 @@ is($db->sql(q{SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )', lamb
         (status = 'ok') = (peak_concurrency IS NOT NULL) FROM pgscale.scalability}), 't|t|t|t|t|t', 'the law')
   or diag $db->sql('SELECT row_to_json(s) FROM pgscale.scalability s');
 is($db->sql(q{SELECT s.points = count(*), s.max_concurrency = max(p.concurrency), sum(p.seconds) > 25, bool_and(p.throughput > 0)
-        FROM pgscale.scalability s, pgscale.scalability_points() p GROUP BY s.points, s.max_concurrency}),
+        FROM pgscale.scalability() s, pgscale.scalability_points() p GROUP BY s.points, s.max_concurrency}),
     't|t|t|t', 'and the points it is fitted to');
 
 # Transactions are counted as the server counts them: what was measured does not exceed them all.
@@ -127,8 +127,8 @@ $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sca
 
 # reset
 
-my $since = $db->sql('SELECT since FROM pgscale.scalability');
-is($db->sql(q{SELECT s.buckets, s.points, s.since > } . "'$since'" . q{ FROM pgscale.scalability_reset(), LATERAL pgscale.scalability() s}),
+my $since = $db->sql('SELECT stats_reset FROM pgscale.scalability');
+is($db->sql(q{SELECT s.buckets, s.points, s.stats_reset > } . "'$since'" . q{ FROM pgscale.scalability_reset(), LATERAL pgscale.scalability() s}),
     '0|0|t', 'a reset forgets all at once');
 $db->poll_ok('SELECT buckets > 0 FROM pgscale.scalability', 'and it begins anew');
 stop_load();

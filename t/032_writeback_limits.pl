@@ -34,7 +34,7 @@ delete $ENV{LD_PRELOAD};
 my $db = session($node);
 my $other = session($node);
 $db->sql('CREATE DATABASE gone');
-$db->poll_ok(q{SELECT state <> 'off' FROM pgscale.kernel_writeback}, 'it is on');
+$db->poll_ok(q{SELECT state <> 'off' FROM pgscale.writeback_stats}, 'it is on');
 
 # Much of one file, which has left the buffers, waits in the kernel, and nothing is asked for; then all of it is too much, and
 # the first request hangs.
@@ -42,7 +42,7 @@ $db->sql('CREATE TABLE t (filler char(1000))');
 $db->sql('CHECKPOINT');
 touch('gate');
 $db->sql(q{INSERT INTO t SELECT '' FROM generate_series(1, 60000)});
-$db->poll_ok('SELECT cluster_dirty_bytes > 40000000 FROM pgscale.kernel_writeback', 'much waits in the kernel');
+$db->poll_ok('SELECT cluster_dirty_bytes > 40000000 FROM pgscale.writeback_stats', 'much waits in the kernel');
 $db->set('pgscale.writeback_cap', '64kB');
 until_ok(sub { -e "$gate/waits" }, 'a request hangs');
 
@@ -58,16 +58,16 @@ my $done = until_true(sub { $db->sql(q{SELECT state <> 'active' FROM pg_stat_act
 ok($done, 'when one request is done, it goes on');
 unlink "$gate/gate";
 is(($other->finish)[0], '00000', 'the database is dropped');
-$db->poll_ok('SELECT cluster_dirty_bytes = 0 OR requests > 2 FROM pgscale.kernel_writeback', 'and the worker goes on');
-is($db->sql('SELECT errors FROM pgscale.kernel_writeback'), 0, 'without errors');
+$db->poll_ok('SELECT cluster_dirty_bytes = 0 OR requests > 2 FROM pgscale.writeback_stats', 'and the worker goes on');
+is($db->sql('SELECT errors FROM pgscale.writeback_stats'), 0, 'without errors');
 
 # Waits until it has looked at all buffers several times.
 sub looks_ok
 {
-    my $rounds = $db->sql('SELECT rounds FROM pgscale.kernel_writeback');
+    my $rounds = $db->sql('SELECT rounds FROM pgscale.writeback_stats');
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return $db->poll_ok("SELECT rounds > $rounds + 20 FROM pgscale.kernel_writeback", 'it looks');
+    return $db->poll_ok("SELECT rounds > $rounds + 20 FROM pgscale.writeback_stats", 'it looks');
 }
 
 # A look at all buffers, some of them far from the clock's hand, however many there are
@@ -81,17 +81,17 @@ $db->sql('CREATE TABLE far (filler char(1000))');
 $db->sql(q{INSERT INTO far SELECT '' FROM generate_series(1, 120000)});
 my $size = $db->sql(q{SELECT pg_relation_size('far')});
 looks_ok();
-my $written = $db->sql('SELECT written_bytes FROM pgscale.kernel_writeback');
+my $written = $db->sql('SELECT written_bytes FROM pgscale.writeback_stats');
 $db->sql('CHECKPOINT');
-$db->poll_ok("SELECT written_bytes - $written >= 0.99 * $size FROM pgscale.kernel_writeback", 'all that a checkpoint writes is seen')
-  or diag $db->sql("SELECT written_bytes - $written, $size FROM pgscale.kernel_writeback");
+$db->poll_ok("SELECT written_bytes - $written >= 0.99 * $size FROM pgscale.writeback_stats", 'all that a checkpoint writes is seen')
+  or diag $db->sql("SELECT written_bytes - $written, $size FROM pgscale.writeback_stats");
 $db->sql('SELECT pgscale.writeback_reset()');
-$db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.kernel_writeback}, "switched $_", $_ eq 'off' ? 't' : 'f')
+$db->set('pgscale.writeback', $_), $db->poll_ok(q{SELECT state = 'off' FROM pgscale.writeback_stats}, "switched $_", $_ eq 'off' ? 't' : 'f')
   for 'off', 'on';
 $db->sql('DELETE FROM far');
 looks_ok();
 $db->sql('CHECKPOINT');
-$db->poll_ok("SELECT written_bytes >= 0.99 * $size FROM pgscale.kernel_writeback", 'again, after it was switched off and on');
+$db->poll_ok("SELECT written_bytes >= 0.99 * $size FROM pgscale.writeback_stats", 'again, after it was switched off and on');
 $db->quit;
 $node->stop;
 

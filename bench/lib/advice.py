@@ -2,7 +2,7 @@
 from cluster import run
 
 ADVICE = ("setting", "object", "current", "recommended", "reason", "needs", "confidence", "gain", "rule")
-VERIFIED = ("metric", "unit", "before", "after", "difference", "low", "high", "samples_before", "samples_after",
+VERIFIED = ("metric", "unit", "before", "after", "difference", "difference_low", "difference_high", "samples_before", "samples_after",
             "verdict", "decides", "reason")
 
 

@@ -24,7 +24,7 @@ def wait(connection, jobs):
     """Until all of them are over; one that is not done ends the experiment. Returns what there is to tell of each."""
     while True:
         rows = run(connection, """
-            SELECT job, relation, state, sqlstate, message, attempts, bytes, bytes_after,
+            SELECT job, relation, state, sqlstate, message, attempts, size_bytes, size_after_bytes,
                    extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8
               FROM pgscale.relocation_jobs WHERE job = ANY (%s) ORDER BY started_at""", jobs)
         for job, relation, state, sqlstate, message, *_ in rows:

@@ -24,9 +24,9 @@ READERS = 8
 PERIOD = 10
 
 READS = {
-    Pgscale: {"function": "SELECT * FROM pgscale.sampler_profile()",
+    Pgscale: {"function": "SELECT * FROM pgscale.wait_profile()",
               "view": "SELECT * FROM pgscale.wait_profile",
-              "count(*)": "SELECT count(*) FROM pgscale.sampler_profile()"},
+              "count(*)": "SELECT count(*) FROM pgscale.wait_profile()"},
     PgWaitSampling: {"view": "SELECT * FROM pg_wait_sampling_profile",
                      "count(*)": "SELECT count(*) FROM pg_wait_sampling_profile"},
 }

@@ -46,7 +46,7 @@ class Pgscale:
     @staticmethod
     def wait_ms(connection, event_type, event):
         return float(value(connection, """
-            SELECT coalesce(sum(wait_ms), 0) FROM pgscale.sampler_profile()
+            SELECT coalesce(sum(wait_ms), 0) FROM pgscale.wait_profile()
              WHERE backend_type = 'client backend' AND event_type = %s AND event ~ %s""", event_type, event))
 
 

@@ -1,7 +1,7 @@
 """The law, as pgscale fits it, and how a fit is written down."""
 from cluster import run
 
-FIELDS = ("status", "lambda", "sigma", "kappa", "r2", "peak_concurrency", "peak_low", "peak_high", "peak_throughput",
+FIELDS = ("status", "lambda", "sigma", "kappa", "r2", "peak_concurrency", "peak_concurrency_low", "peak_concurrency_high", "peak_throughput",
           "peak_throughput_low", "peak_throughput_high", "points", "min_concurrency", "max_concurrency")
 
 
@@ -20,7 +20,7 @@ def fit(connection, points):
 
 def between(fit, what, form):
     """A peak with its interval; nothing if there is none."""
-    names = {"peak_concurrency": ("peak_low", "peak_high"),
+    names = {"peak_concurrency": ("peak_concurrency_low", "peak_concurrency_high"),
              "peak_throughput": ("peak_throughput_low", "peak_throughput_high")}[what]
     if fit[what] is None:
         return ""

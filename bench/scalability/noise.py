@@ -51,7 +51,7 @@ def measure(place, quick):
                     fits = [law.fit(connection, list(zip(at, truth * (1 + NOISE * random.standard_normal(len(at))))))
                             for _ in range(QUICK if quick else FITS)]
                     cases.append({"truth": name, "peak": peak, "reach": reach, "repeats": repeats, "points": len(at),
-                                  "fits": [[f["status"].split(" ")[0], f["peak_concurrency"], f["peak_low"], f["peak_high"]]
+                                  "fits": [[f["status"].split(" ")[0], f["peak_concurrency"], f["peak_concurrency_low"], f["peak_concurrency_high"]]
                                            for f in fits]})
         published = {name: law.fit(connection, list(zip(each[1], each[2]))) for name, each in PUBLISHED.items()}
     return {"cases": cases, "published": published}

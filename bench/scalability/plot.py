@@ -35,7 +35,7 @@ def draw_fit(axes, points, fit, colour, label):
                   label=label if style == "-" else None)
     if fit["peak_concurrency"] is not None:
         axes.errorbar([fit["peak_concurrency"]], [fit["peak_throughput"]],
-                      xerr=[[fit["peak_concurrency"] - fit["peak_low"]], [fit["peak_high"] - fit["peak_concurrency"]]],
+                      xerr=[[fit["peak_concurrency"] - fit["peak_concurrency_low"]], [fit["peak_concurrency_high"] - fit["peak_concurrency"]]],
                       fmt="v", color=colour, markersize=7, capsize=3, elinewidth=1, markeredgecolor="white", zorder=5)
 
 

@@ -5,7 +5,7 @@ from cluster import run, value
 
 PAGE = 8192
 # columns of pgscale.sweeper_stats that are no counts of one worker
-GAUGES = {"worker", "mode", "state", "decision", "decided_at", "buffers", "low", "high", "ready", "backend_writes",
+GAUGES = {"worker", "mode", "state", "reason", "state_change", "buffers", "low_watermark", "high_watermark", "ready", "backend_writes",
           "stats_reset"}
 
 
@@ -58,7 +58,7 @@ def difference(before, after):
             for name in new.keys() - GAUGES:
                 grown = _add(new[name], old[name], -1)
                 found["sweeper"][name] = _add(grown, found["sweeper"][name], 1) if name in found["sweeper"] else grown
-        found["state"] = [f"{worker['state']}: {worker['decision']}" for worker in after["workers"]]
+        found["state"] = [f"{worker['state']}: {worker['reason']}" for worker in after["workers"]]
     return found
 
 

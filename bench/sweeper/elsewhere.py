@@ -114,7 +114,7 @@ def one(bed, workload, quick):
     found = []
     with bed.running(**settings) as connection:
         for pair, on, speed in workload.kind.turns(bed, connection, turns, times):
-            states = {f"{worker['state']}: {worker['decision']}" for worker in counters.sweeper(bed, connection)}
+            states = {f"{worker['state']}: {worker['reason']}" for worker in counters.sweeper(bed, connection)}
             found.append({"name": workload.name, "pair": pair, "on": on, "speed": speed, "states": sorted(states)})
     say(f"  {workload.name}: {' '.join(f'{ratio:.2f}' for ratio in ratios(found, workload.name))}")
     return found

@@ -28,7 +28,7 @@ CONDITIONS = {
     "bgwriter_lru_maxpages 100": {"bgwriter_lru_maxpages": 100},
     "sweeper_mode ahead": {"pgscale.sweeper_mode": "ahead"},
     **{f"watermarks {low} and {high}": {"pgscale.sweeper_low_watermark": low, "pgscale.sweeper_high_watermark": high}
-       for low, high in ((0.5, 1.5), (1, 3), (2, 8), (6, 25))},
+       for low, high in ((0.005, 0.015), (0.01, 0.03), (0.02, 0.08), (0.06, 0.25))},
     **{f"sweeper_writers {writers}": {"pgscale.sweeper_writers": writers} for writers in (1, 2, 8)},
     **{f"sweeper_combine_limit {pages}": {"pgscale.sweeper_combine_limit": pages} for pages in (1, 16, 256)},
     **{f"sweeper_writeback_pages {pages}": {"pgscale.sweeper_writeback_pages": pages} for pages in (0, 8, 64)},

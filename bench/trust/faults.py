@@ -48,8 +48,8 @@ FAULTS = (
 
 SWEEPER = {
     **sweeper.SETTINGS,
-    "pgscale.sweeper_low_watermark": "5",
-    "pgscale.sweeper_high_watermark": "10",
+    "pgscale.sweeper_low_watermark": "0.05",
+    "pgscale.sweeper_high_watermark": "0.1",
 }
 
 

@@ -32,7 +32,7 @@ PROTOCOLS = {
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),
     "sampler/history.c": Protocol("history", {
         ("pgscale_sampler_history_reset", 1): BEFORE_RESET,
-        ("pgscale_sampler_history", 1): BEFORE_RESET}),
+        ("pgscale_wait_history", 1): BEFORE_RESET}),
     "sampler/profile.c": Protocol("profile", {}),
 }
 

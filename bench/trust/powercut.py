@@ -53,7 +53,7 @@ def settings(rng, kind, durable):
         **(PROMPT if durable else LATE),
     }
     if kind == "sweeper":
-        low = rng.choice((1, 5, 12))
+        low = rng.choice((0.01, 0.05, 0.12))
         chosen.update({
             **sweeper.SETTINGS,
             **features.SETTINGS,

@@ -61,7 +61,7 @@ QUESTIONS = (
     "SELECT * FROM pgscale.buffer_usage_sample(1000)",
     "SELECT * FROM pgscale.scalability_points()",
     "SELECT * FROM pgscale.contention('5 minutes')",
-    "SELECT pgscale.flush_relation('pgbench_tellers')",
+    "SELECT pgscale.os_cache_flush('pgbench_tellers')",
     "CALL pgscale.apply_all()",
 )
 # These make the disk work.
@@ -226,7 +226,7 @@ class Experiment:
         try:
             row = run(connection, """
                 SELECT ticks, missed_ticks, lateness_p99_us, lateness_max_us, tick_mean_us, cpu_ms, entries, evictions, torn_reads,
-                       (SELECT sum(errors) FROM pgscale.sweeper_stats), (SELECT errors FROM pgscale.kernel_writeback),
+                       (SELECT sum(errors) FROM pgscale.sweeper_stats), (SELECT errors FROM pgscale.writeback_stats),
                        (SELECT sum(written) FROM pgscale.sweeper_stats), (SELECT sum(allocated_size) FROM pg_shmem_allocations),
                        (SELECT count(*) FROM pgscale.health WHERE state = 'broken' AND feature <> 'numa')
                   FROM pgscale.sampler_stats""")[0]

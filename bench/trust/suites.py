@@ -39,8 +39,8 @@ EVERYTHING = {
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
     "pgscale.sweeper_workers": "2",
-    "pgscale.sweeper_low_watermark": "5",
-    "pgscale.sweeper_high_watermark": "20",
+    "pgscale.sweeper_low_watermark": "0.05",
+    "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
     "pgscale.writeback_redirty_limit": "1",
@@ -89,7 +89,7 @@ def did(server):
     numbers = run(connection, """
         SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT missed_ticks FROM pgscale.sampler_stats),
                (SELECT samples FROM pgscale.sampler_stats), (SELECT sum(written) FROM pgscale.sweeper_stats)""")[0]
-    writeback = run(connection, "SELECT to_jsonb(k) FROM pgscale.kernel_writeback k")[0][0]
+    writeback = run(connection, "SELECT to_jsonb(k) FROM pgscale.writeback_stats k")[0][0]
     health = run(connection, "SELECT feature, to_jsonb(h) - 'feature' - 'action' FROM pgscale.health h")
     connection.close()
     return {"sampler ticks": numbers[0], "missed": numbers[1], "samples": numbers[2], "pages swept": int(numbers[3] or 0),

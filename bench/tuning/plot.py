@@ -20,7 +20,7 @@ def draw_claim(axes, row, found):
     claim = of_time(found)
     if not claim:
         return
-    middle, low, high = (1 / max(1 + claim[end], 0.01) for end in ("difference", "high", "low"))
+    middle, low, high = (1 / max(1 + claim[end], 0.01) for end in ("difference", "difference_high", "difference_low"))
     axes.errorbar(middle, row, xerr=[[middle - low], [high - middle]], fmt="D", color="black", markersize=4.5, capsize=4,
                   linewidth=1.3, zorder=3, label="what verify claims, with its interval" if row == 0 else None)
 

@@ -160,7 +160,7 @@ def of_time(found):
     if case_of(found).metric != "tps":
         return None
     rows = next(iter(found["verify"].values()))
-    return next((row for row in rows if "time per transaction" in row["metric"] and row["low"] is not None), None)
+    return next((row for row in rows if "time per transaction" in row["metric"] and row["difference_low"] is not None), None)
 
 
 def claimed(row):
@@ -168,7 +168,7 @@ def claimed(row):
         return "nothing"
     if row["difference"] is None:
         return row["verdict"]
-    interval = f" ({signed(row['low'], 0)} .. {signed(row['high'], 0)})" if row["low"] is not None else ""
+    interval = f" ({signed(row['difference_low'], 0)} .. {signed(row['difference_high'], 0)})" if row["difference_low"] is not None else ""
     return f"{row['metric']} {signed(row['difference'], 0)}{interval}, {row['verdict']}"
 
 
@@ -226,7 +226,7 @@ def contradicts(found):
 def within(found):
     """Is what pgbench measured where verify says it is?"""
     row = of_time(found)
-    return row["low"] - TOLERANCE <= measured_change(found) <= row["high"] + TOLERANCE
+    return row["difference_low"] - TOLERANCE <= measured_change(found) <= row["difference_high"] + TOLERANCE
 
 
 def required(results):

@@ -32,17 +32,17 @@ def rewritten(written, dirtied):
 
 
 def _is_loaded(connection):
-    return value(connection, "SELECT to_regclass('pgscale.kernel_writeback') IS NOT NULL")
+    return value(connection, "SELECT to_regclass('pgscale.writeback_stats') IS NOT NULL")
 
 
 def reset(connection):
-    """The counts of pgscale.kernel_writeback."""
+    """The counts of pgscale.writeback_stats."""
     if _is_loaded(connection):
         run(connection, "SELECT pgscale.writeback_reset()")
 
 
-def kernel_writeback(connection):
-    """The row of pgscale.kernel_writeback; None if the library is not loaded."""
+def writeback_stats(connection):
+    """The row of pgscale.writeback_stats; None if the library is not loaded."""
     if not _is_loaded(connection):
         return None
-    return run(connection, "SELECT row_to_json(w) FROM pgscale.kernel_writeback w")[0][0]
+    return run(connection, "SELECT row_to_json(w) FROM pgscale.writeback_stats w")[0][0]

@@ -62,7 +62,7 @@ def one(bed, variant, times):
             found = {
                 "disk": {name: n - disk[name] for name, n in bed.disk.counters().items()},
                 "rewritten": counters.rewritten(*(b - a for a, b in zip(before, counters.written_in_background(bed)))),
-                "pgscale": counters.kernel_writeback(connection),
+                "pgscale": counters.writeback_stats(connection),
             }
             bed.lift()
         found["checkpoints"] = checkpoints.completed(log, offset, began)
@@ -147,11 +147,11 @@ def _show_disk(runs):
 
 def _show_pgscale(runs):
     """What the worker says of itself, a row a run."""
-    rows = [[r["round"] + 1, *(r["pgscale"][name] for name in ("state", "decision")),
+    rows = [[r["round"] + 1, *(r["pgscale"][name] for name in ("state", "reason")),
              *(f"{r['pgscale'][name]:,}" for name in ("requests", "requested_bytes", "skipped_bytes", "backed_off")),
              f"{r['pgscale']['redirty_fraction']:.2f}", f"{r['pgscale']['peak_dirty_bytes'] / 2**20:.0f}",
              f"{r['pgscale']['cpu_ms']:,.0f}"] for r in runs]
-    return table(["round", "state at the end", "decision", "requests", "bytes requested", "skipped",
+    return table(["round", "state at the end", "reason", "requests", "bytes requested", "skipped",
                   "rounds backed off", "redirty", "peak that it saw, MiB", "CPU, ms"], rows)
 
 

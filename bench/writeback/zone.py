@@ -42,7 +42,7 @@ def turn(bed, connection, load, settle, seconds):
         time.sleep(seconds)
         after = _read(bed, connection)
     written = (after["pages"] - before["pages"]) * counters.PAGE
-    pgscale = counters.kernel_writeback(connection)
+    pgscale = counters.writeback_stats(connection)
     return {"tps": load.tps(before["at"], after["at"]),
             "tps settling": load.tps(began, before["at"]),
             "rewritten": counters.rewritten(written, after["dirtied"] - before["dirtied"]),

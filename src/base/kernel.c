@@ -263,7 +263,7 @@ pgscale_kernel_meminfo(const char *name)
 }
 
 double
-pgscale_kernel_io_pressure(void)
+pgscale_kernel_io_pressure_fraction(void)
 {
 	char text[	256];
 	double		pressure;
@@ -271,7 +271,7 @@ pgscale_kernel_io_pressure(void)
 	if (!kernel_read_file("/proc/pressure/io", text, sizeof(text)) ||
 		sscanf(text, "some avg10=%lf", &pressure) != 1)
 		return -1;
-	return pressure;
+	return pressure / 100;
 }
 
 bool

@@ -60,10 +60,10 @@ typedef struct PgscaleKernelMemory
 extern void pgscale_kernel_memory(PgscaleKernelMemory *memory);
 
 /*
- * Per cent of the last 10 seconds in which some process waited for I/O; -1 if
+ * Fraction of the last 10 seconds in which some process waited for I/O; -1 if
  * unknown.
  */
-extern double pgscale_kernel_io_pressure(void);
+extern double pgscale_kernel_io_pressure_fraction(void);
 
 /* What a block device has done since the kernel knows it. */
 typedef struct PgscaleDisk

@@ -145,7 +145,7 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 }
 
 static void
-bufusage_health(PgscaleHealth *health)
+buffer_usage_health(PgscaleHealth *health)
 {
 	if (pgscale_health_preloaded(health, NULL, true))
 		health->reason = "buffers are looked at when asked for";
@@ -155,8 +155,8 @@ bufusage_health(PgscaleHealth *health)
 }
 
 const PgscaleModule pgscale_buffer_usage_module = {
-	.name = "bufusage",
+	.name = "buffer_usage",
 	.shmem_request = pgscale_buffer_usage_clock_request,
 	.shmem_startup = pgscale_buffer_usage_clock_startup,
-	.health = bufusage_health,
+	.health = buffer_usage_health,
 };

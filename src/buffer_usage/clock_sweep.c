@@ -36,7 +36,7 @@
 #include "buffer_usage/buffer_usage.h"
 #include "pgscale.h"
 
-#define LOCK_TRANCHE	"pgscale bufusage"
+#define LOCK_TRANCHE	"pgscale buffer_usage"
 
 /* Fewer allocations say little about what one costs. */
 #define ENOUGH_ALLOCATIONS	100
@@ -108,7 +108,7 @@ pgscale_buffer_usage_clock_startup(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct("pgscale bufusage", sizeof(Shared), &found);
+	shared = ShmemInitStruct("pgscale buffer_usage", sizeof(Shared), &found);
 	if (!found)
 	{
 		memset(shared, 0, sizeof(Shared));
@@ -199,7 +199,7 @@ clock_sweep_look(Sweep *sweep)
  * and what makes all else meaningless before that.
  */
 static const char *
-clock_sweep_finding(const Sweep *s)
+clock_sweep_reason(const Sweep *s)
 {
 	const bool	enough = s->measured && s->allocations >= ENOUGH_ALLOCATIONS;
 	const double search = enough ? (double) s->ticks / s->allocations : s->expected;
@@ -259,7 +259,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	values[i++] = Float8GetDatum(s.maximum);
 	nulls[i] = s.expected == 0;
 	values[i++] = Float8GetDatum(s.expected);
-	values[i++] = CStringGetTextDatum(clock_sweep_finding(&s));
+	values[i++] = CStringGetTextDatum(clock_sweep_reason(&s));
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }

@@ -15,8 +15,8 @@
  * kernel is asked about each run of neighbours, unless it holds all of the file
  * or nothing.
  *
- * Acting: flush_relation() takes a lock as a reader of the relation does, since
- * it goes through smgr.  os_evict() is no more than a hint to the kernel, and
+ * Acting: os_cache_flush() takes a lock as a reader of the relation does, since
+ * it goes through smgr.  os_cache_evict() is no more than a hint to the kernel, and
  * takes none.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -54,8 +54,8 @@
 #define WRITEBACK_BLOCKS	(4 * 1024 * 1024 / BLCKSZ)
 
 PG_FUNCTION_INFO_V1(pgscale_relation_os_cache);
-PG_FUNCTION_INFO_V1(pgscale_flush_relation);
-PG_FUNCTION_INFO_V1(pgscale_os_evict);
+PG_FUNCTION_INFO_V1(pgscale_os_cache_flush);
+PG_FUNCTION_INFO_V1(pgscale_os_cache_evict);
 
 /* A relation's storage, as its row of pg_class had it. */
 typedef struct Storage
@@ -366,11 +366,11 @@ begin_writing(Relation relation, ForkNumber number)
 }
 
 /*
- * pgscale.flush_relation(relation, wait): the bytes of its dirty buffers that
+ * pgscale.os_cache_flush(relation, wait): the bytes of its dirty buffers that
  * it wrote.  With wait, all that the kernel has of it is on disk afterwards.
  */
 Datum
-pgscale_flush_relation(PG_FUNCTION_ARGS)
+pgscale_os_cache_flush(PG_FUNCTION_ARGS)
 {
 	const Oid	oid = PG_GETARG_OID(0);
 	const bool	wait = PG_GETARG_BOOL(1);
@@ -424,11 +424,11 @@ evict_fork(const Storage *storage, ForkNumber number, int64 *evicted)
 }
 
 /*
- * pgscale.os_evict(relation): the bytes by which the kernel's cache holds less
+ * pgscale.os_cache_evict(relation): the bytes by which the kernel's cache holds less
  * of it, NULL if the kernel cannot tell.
  */
 Datum
-pgscale_os_evict(PG_FUNCTION_ARGS)
+pgscale_os_cache_evict(PG_FUNCTION_ARGS)
 {
 	const Storage storage = named_storage(PG_GETARG_OID(0));
 	int64		evicted = 0;
@@ -458,6 +458,6 @@ os_cache_health(PgscaleHealth *health)
 }
 
 const PgscaleModule pgscale_os_cache_module = {
-	.name = "oscache",
+	.name = "os_cache",
 	.health = os_cache_health
 };

@@ -413,7 +413,8 @@ add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
 }
 
 void
-pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why)
+pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
+								const PgscaleRelocationJobWord *why)
 {
 	PgscaleParameters parameters = {0};
 

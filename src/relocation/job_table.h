@@ -100,7 +100,8 @@ extern void pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job);
 extern void pgscale_relocation_job_verifying(const PgscaleRelocationJob *job);
 
 /* To be tried again after so long. */
-extern void pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why);
+extern void pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
+											const PgscaleRelocationJobWord *why);
 
 extern void pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why);
 

@@ -24,7 +24,7 @@
  *
  * Without measured times, the share of a relation that the kernel has in its
  * cache stands for the share of reads that it answers, which is a guess: the
- * status says so.
+ * reason says so.
  *
  * What is built or rewritten in the window is read by that and not by queries,
  * or has counts that are not its own: such rows are shown, and not chosen.
@@ -107,7 +107,7 @@ static const char *const built_query =
 "        SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database()) b";
 
 static const char *const target_query =
-"SELECT read_ms, status, spread, device FROM pgscale.tablespace_latency($1)";
+"SELECT read_ms, reason, spread, device FROM pgscale.tablespace_latency($1)";
 
 /*
  * $1-$3 the first look, $4-$6 the second, $7 ms of reads in between, $8 the
@@ -128,7 +128,7 @@ static const char *const plan_query =
 "      LEFT JOIN pg_index x ON x.indexrelid = c.oid"
 "      LEFT JOIN pg_class owner ON owner.reltoastrelid = coalesce(x.indrelid, c.oid)"
 "), latency AS MATERIALIZED ("
-"    SELECT s.oid, s.spcname, l.read_ms, l.status, l.spread, l.device"
+"    SELECT s.oid, s.spcname, l.read_ms, l.reason, l.spread, l.device"
 "      FROM (SELECT DISTINCT tablespace FROM part WHERE reads > 0 AND tablespace <> $10 OFFSET 0) t"
 "      JOIN pg_tablespace s ON s.oid = t.tablespace"
 "      CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l"
@@ -138,7 +138,7 @@ static const char *const plan_query =
 "    SELECT CASE WHEN $7 > 0 THEN $7 / nullif(sum(p.reads * l.read_ms), 0) END AS f"
 "      FROM part p JOIN latency l ON l.oid = p.tablespace"
 "), file AS ("
-"    SELECT relation::oid AS part, sum(size_bytes) AS size, sum(kernel_bytes) AS kernel"
+"    SELECT relation::oid AS part, sum(size_bytes) AS size, sum(os_cache_bytes) AS kernel"
 "      FROM pgscale.relation_os_cache()"
 "     GROUP BY 1"
 "), movable AS MATERIALIZED ("
@@ -229,7 +229,7 @@ static const char *const plan_query =
 "                   ELSE format('SELECT pgscale.relocate_table(%L, %L, mode => ''lock'');', r.name, $11) END,"
 "       CASE WHEN r.built THEN 'discarded: built or rewritten during the window'"
 "            ELSE concat_ws('; ',"
-"                 CASE WHEN r.unknown THEN 'latency here is unknown: ' || t.status"
+"                 CASE WHEN r.unknown THEN 'latency here is unknown: ' || t.reason"
 "                      WHEN g.chosen THEN 'chosen'"
 "                      WHEN r.gains THEN 'does not fit into the budget'"
 "                      WHEN r.same_device THEN 'is on the same device: ' || $15"
@@ -343,17 +343,17 @@ latency_there(Datum name, Datum *spread, Datum *device)
 {
 	const Oid	type = NAMEOID;
 	Datum		latency;
-	Datum		status;
+	Datum		reason;
 	bool		isnull;
 
 	run_query(target_query, 1, &type, &name, NULL);
-	status = plan_answer(2, &isnull);
+	reason = plan_answer(2, &isnull);
 	latency = plan_answer(1, &isnull);
 	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the latency of tablespace \"%s\" is unknown", NameStr(*DatumGetName(name))),
-				 errdetail("pgscale.tablespace_latency says: %s.", TextDatumGetCString(status)),
+				 errdetail("pgscale.tablespace_latency says: %s.", TextDatumGetCString(reason)),
 				 errhint("Name a tablespace that can be read from and written to.")));
 	*spread = plan_answer(3, &isnull);
 	*device = plan_answer(4, &isnull);

@@ -28,7 +28,7 @@
  *
  * Failure.  Files may vanish at any moment, which no relation's lock prevents,
  * since none is taken: another one is read instead.  A device that is gone or
- * full, or a file system without direct I/O, is told in the status: whoever
+ * full, or a file system without direct I/O, is told in the reason: whoever
  * looks at all tablespaces wants to know of the others.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -595,7 +595,7 @@ read_rounds(ProbeFiles *files, PgscaleRelocationProbe *probe)
 
 /* What was read, and what is to be known of the result. */
 static const char *
-status_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
+reason_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 {
 	StringInfoData text;
 
@@ -639,7 +639,7 @@ pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *prob
 		if (files.n > 0 && probe->reads == 0)
 			(void) read_rounds(&files, probe);
 	}
-	probe->status = MemoryContextStrdup(caller, status_of(&files, probe));
+	probe->reason = MemoryContextStrdup(caller, reason_of(&files, probe));
 
 	close_temporary(&files);
 	MemoryContextSwitchTo(caller);
@@ -682,14 +682,14 @@ put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 	values[2] = Float8GetDatum(probe.read_ms);
 	values[3] = Float8GetDatum(probe.max_ms);
 	values[4] = Float8GetDatum(probe.spread);
-	values[5] = Float8GetDatum(probe.sequential_bytes_per_s / PGSCALE_MB);
+	values[5] = Int64GetDatum((int64) probe.sequential_bytes_per_s);
 	nulls[2] = nulls[3] = nulls[4] = !known;
 	nulls[5] = probe.sequential_bytes_per_s == 0;
 	values[6] = Float8GetDatum(probe.random_page_cost);
 	nulls[6] = probe.random_page_cost == 0;
 	nulls[7] = !pgscale_kernel_device(folder, device, sizeof(device));
 	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(device);
-	values[8] = CStringGetTextDatum(probe.status);
+	values[8] = CStringGetTextDatum(probe.reason);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -26,13 +26,13 @@ typedef struct PgscaleRelocationProbe
 								 * the fastest; 1 if all were alike */
 	double		sequential_bytes_per_s; /* 0 if unknown */
 	double		random_page_cost;	/* 0 if unknown, or the rounds disagree */
-	const char *status;			/* what was read, or why nothing could be;
+	const char *reason;			/* what was read, or why nothing could be;
 								 * never NULL, in the caller's memory context */
 } PgscaleRelocationProbe;
 
 /*
  * Reads for at most 3 + 1 s, and where the tablespace holds too little, writes
- * for at most 3 s before.  False, with only the status set, if nothing could be
+ * for at most 3 s before.  False, with only the reason set, if nothing could be
  * read.
  */
 extern bool pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *probe);

@@ -137,7 +137,8 @@ pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
 										" AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
 										job->target, 0);
 
-	if (!name || pgscale_relocation_jobs_to(job->target, &bytes) > 1 || !pgscale_relocation_probe_tablespace(job->target, &probe) ||
+	if (!name || pgscale_relocation_jobs_to(job->target, &bytes) > 1 ||
+		!pgscale_relocation_probe_tablespace(job->target, &probe) ||
 		probe.random_page_cost == 0 ||
 		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
 		return NULL;

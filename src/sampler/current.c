@@ -21,7 +21,7 @@
 #include "base/processes.h"
 #include "base/wait_events.h"
 
-PG_FUNCTION_INFO_V1(pgscale_sampler_current);
+PG_FUNCTION_INFO_V1(pgscale_wait_current);
 
 /* As pg_stat_activity has it: a background worker by its type. */
 static const char *
@@ -70,11 +70,11 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 }
 
 /*
- * pgscale.sampler_current(pid): one row for the process, or for every one if
+ * pgscale.wait_current(pid): one row for the process, or for every one if
  * pid is NULL.
  */
 Datum
-pgscale_sampler_current(PG_FUNCTION_ARGS)
+pgscale_wait_current(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		all = PG_ARGISNULL(0);

@@ -58,7 +58,7 @@ static int	tick_max_samples;
 static bool writing;
 static uint64 next;
 
-PG_FUNCTION_INFO_V1(pgscale_sampler_history);
+PG_FUNCTION_INFO_V1(pgscale_wait_history);
 
 Size
 pgscale_sampler_history_size(int capacity)
@@ -136,9 +136,9 @@ pgscale_sampler_history_reset(void)
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->head));
 }
 
-/* pgscale.sampler_history(): the ring's samples, oldest first. */
+/* pgscale.wait_history(): the ring's samples, oldest first. */
 Datum
-pgscale_sampler_history(PG_FUNCTION_ARGS)
+pgscale_wait_history(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	HistorySample *copy;

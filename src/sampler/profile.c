@@ -118,7 +118,7 @@ static int32 hand = 0;
 /* Incremented when an entry's number may mean something else from now on. */
 static uint32 generation = 0;
 
-PG_FUNCTION_INFO_V1(pgscale_sampler_profile);
+PG_FUNCTION_INFO_V1(pgscale_wait_profile);
 
 static int
 chunks_for(int capacity)
@@ -480,11 +480,11 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 }
 
 /*
- * pgscale.sampler_profile(): one row an entry.  Columns that do not apply are
+ * pgscale.wait_profile(): one row an entry.  Columns that do not apply are
  * NULL: an evicted entry's row has only its event.
  */
 Datum
-pgscale_sampler_profile(PG_FUNCTION_ARGS)
+pgscale_wait_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerProfileSnapshot snapshot;

@@ -65,7 +65,7 @@ static TimestampTz tick_at;
 static uint64 tick_ns;
 static uint64 tick_class_ns[NCLASSES];
 
-PG_FUNCTION_INFO_V1(pgscale_sampler_timeline);
+PG_FUNCTION_INFO_V1(pgscale_wait_timeline);
 
 Size
 pgscale_sampler_timeline_size(int seconds)
@@ -211,7 +211,7 @@ put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
  * time that was observed at all, by wait class, oldest first.
  */
 Datum
-pgscale_sampler_timeline(PG_FUNCTION_ARGS)
+pgscale_wait_timeline(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Interval   *interval;

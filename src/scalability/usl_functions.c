@@ -50,7 +50,7 @@ PG_FUNCTION_INFO_V1(pgscale_usl_fit_combine);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_serialize);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_deserialize);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_end);
-PG_FUNCTION_INFO_V1(pgscale_usl_fit_arrays);
+PG_FUNCTION_INFO_V1(pgscale_usl_fit);
 PG_FUNCTION_INFO_V1(pgscale_usl_predict);
 
 void
@@ -262,7 +262,7 @@ usl_figures(ArrayType *array, const char *what, int *count)
 
 /* usl_fit(concurrency double precision[], throughput double precision[]): NULL if they are empty. */
 Datum
-pgscale_usl_fit_arrays(PG_FUNCTION_ARGS)
+pgscale_usl_fit(PG_FUNCTION_ARGS)
 {
 	int			count;
 	int			throughputs;

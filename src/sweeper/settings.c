@@ -57,14 +57,14 @@ pgscale_sweeper_define_gucs(void)
 							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_low_watermark",
-							 "Share of the buffers, in per cent, below which clean ones are made ready.",
+							 "Fraction of the buffers below which clean ones are made ready.",
 							 NULL,
-							 &s->low_watermark, 2, 0.01, PGSCALE_SWEEPER_MAX_WATERMARK,
+							 &s->low_watermark, 0.02, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_high_watermark",
-							 "Share of the buffers, in per cent, up to which clean ones are made ready.",
+							 "Fraction of the buffers up to which clean ones are made ready.",
 							 NULL,
-							 &s->high_watermark, 5, 0.01, PGSCALE_SWEEPER_MAX_WATERMARK,
+							 &s->high_watermark, 0.05, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_combine_limit",
 							"The most neighbouring pages to write together.",

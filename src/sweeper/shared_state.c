@@ -199,7 +199,7 @@ share_begin(int n, int workers)
 static int
 stack_size(int buffers)
 {
-	return (int) Min((int64) buffers * PGSCALE_SWEEPER_MAX_WATERMARK / 100 + 1, PGSCALE_SWEEPER_MAX_STOCK);
+	return (int) Min(buffers * PGSCALE_SWEEPER_MAX_WATERMARK + 1, PGSCALE_SWEEPER_MAX_STOCK);
 }
 
 /* Each pins a page while it writes that, and sessions must find others. */

@@ -22,8 +22,8 @@
 #define PGSCALE_SWEEPER_MAX_WORKERS 16
 #define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */
 
-/* Per cent of shared_buffers: more than that ready would be cache lost. */
-#define PGSCALE_SWEEPER_MAX_WATERMARK 25
+/* Of shared_buffers: more than that ready would be cache lost. */
+#define PGSCALE_SWEEPER_MAX_WATERMARK 0.25
 
 /* Buffers, of each worker: so many ready last the fastest server for seconds. */
 #define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
@@ -151,7 +151,7 @@ typedef struct PgscaleSweeperShare
 	volatile PgscaleSweeperState state;
 	PgscaleSweeperReason reason;
 	double		reason_number;
-	TimestampTz decided_at;
+	TimestampTz state_change;
 	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as those below */
 	int64		stood_down_ns;	/* last; 0: never, or it was of use since */
 	PgscaleSweeperReason stood_down;	/* why */

@@ -70,8 +70,8 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		values[i++] = CStringGetTextDatum(modes[s->mode]);
 		values[i++] = CStringGetTextDatum(states[s->state]);
 		values[i++] = CStringGetTextDatum(pgscale_sweeper_reason(s->reason, s->reason_number));
-		nulls[i] = s->decided_at == 0;
-		values[i++] = TimestampTzGetDatum(s->decided_at);
+		nulls[i] = s->state_change == 0;
+		values[i++] = TimestampTzGetDatum(s->state_change);
 		values[i++] = Int32GetDatum(s->buffers);
 		values[i++] = Int32GetDatum(s->low);
 		values[i++] = Int32GetDatum(s->high);

@@ -136,9 +136,9 @@ sweeper_register_workers(void)
 }
 
 static int
-sweeper_watermark(double percent)
+sweeper_watermark(double fraction)
 {
-	return Max((int) Min(share->buffers * percent / 100, share->stack_size - 1), 1);
+	return Max((int) Min(share->buffers * fraction, share->stack_size - 1), 1);
 }
 
 /*
@@ -218,9 +218,9 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 	}
 	else if (state == PGSCALE_SWEEPER_WORKING)
 		share->stood_down_ns = 0;
-	if (state != share->state || reason != share->reason || share->decided_at == 0)
+	if (state != share->state || reason != share->reason || share->state_change == 0)
 	{
-		share->decided_at = GetCurrentTimestamp();
+		share->state_change = GetCurrentTimestamp();
 		share->decided_ns = pgscale_timer_clock();
 	}
 	share->reason = reason;

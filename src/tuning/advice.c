@@ -43,7 +43,7 @@ put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleT
 		put_text(&values[i], &nulls[i], texts[i]);
 	nulls[6] = !f->evidence;
 	values[6] = f->evidence ? DirectFunctionCall1(jsonb_in, CStringGetDatum(f->evidence)) : (Datum) 0;
-	put_text(&values[7], &nulls[7], f->why);
+	put_text(&values[7], &nulls[7], f->reason);
 	nulls[8] = f->verdict != PGSCALE_ADVISES || f->no_gain;
 	values[8] = Float8GetDatum(f->gain);
 	put_text(&values[9], &nulls[9], f->needs);

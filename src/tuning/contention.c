@@ -271,7 +271,7 @@ put_meaning(ReturnSetInfo *rsinfo, const Meaning *m, const PgscaleTuningEvidence
 	Datum		values[] = {
 		m->type ? CStringGetTextDatum(m->type) : (Datum) 0,
 		CStringGetTextDatum(events ? events : "others"),
-		Float8GetDatum(pgscale_tuning_share(e, m->wait)),
+		Float8GetDatum(pgscale_tuning_fraction(e, m->wait)),
 		Float8GetDatum(pgscale_tuning_waiting(e, m->wait)),
 		CStringGetTextDatum(cured ? m->since_then : m->meaning),
 		to_cure ? CStringGetTextDatum(psprintf("%d: %s", m->cured_in, m->cure)) : (Datum) 0,
@@ -296,7 +296,7 @@ pgscale_contention(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	pgscale_tuning_window(duration_ms, &sum);
 	for (int i = 0; i < lengthof(meanings); i++)
-		if (pgscale_tuning_share(&sum, meanings[i].wait) >= LEAST_SHARE)
+		if (pgscale_tuning_fraction(&sum, meanings[i].wait) >= LEAST_SHARE)
 			put_meaning(rsinfo, &meanings[i], &sum);
 	return (Datum) 0;
 }

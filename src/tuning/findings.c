@@ -40,7 +40,7 @@ pgscale_tuning_ratio(double a, double b)
 }
 
 double
-pgscale_tuning_share(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
+pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
 {
 	return pgscale_tuning_ratio(e->wait_ns[wait], e->session_ns);
 }
@@ -51,21 +51,21 @@ wait_shares(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait first, Pgs
 	double		sum = 0;
 
 	for (int wait = first; wait <= (int) last; wait++)
-		sum += pgscale_tuning_share(e, (PgscaleTuningEvidenceWait) wait);
+		sum += pgscale_tuning_fraction(e, (PgscaleTuningEvidenceWait) wait);
 	return sum;
 }
 
 double
-pgscale_tuning_wal_share(const PgscaleTuningEvidence *e)
+pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e)
 {
 	return wait_shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
 }
 
 double
-pgscale_tuning_data_share(const PgscaleTuningEvidence *e)
+pgscale_tuning_data_fraction(const PgscaleTuningEvidence *e)
 {
 	return wait_shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
-		pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_IO);
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_IO);
 }
 
 double
@@ -118,7 +118,8 @@ pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input)
 	double		p95 = 0;
 
 	for (int i = 0; i < input->nrecords; i++)
-		rates[i] = pgscale_tuning_ratio(pgscale_tuning_wal_volume(&input->records[i]), pgscale_tuning_seconds(&input->records[i]));
+		rates[i] = pgscale_tuning_ratio(pgscale_tuning_wal_volume(&input->records[i]),
+										pgscale_tuning_seconds(&input->records[i]));
 	qsort(rates, input->nrecords, sizeof(double), compare_doubles);
 	if (input->nrecords > 0)
 		p95 = rates[(int) (0.95 * (input->nrecords - 1))];
@@ -157,7 +158,7 @@ pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e)
 }
 
 double
-pgscale_tuning_backend_write_share(const PgscaleTuningEvidence *e)
+pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -193,12 +194,12 @@ pgscale_tuning_swaps(const PgscaleTuningEvidence *e)
 double
 pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e)
 {
-	double		cost = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+	double		cost = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE) +
 		pgscale_tuning_ratio(e->counts.backend_buffers * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 
 	if (strcmp(GetConfigOptionResetString("synchronous_commit"), "off") == 0 && !pgscale_tuning_wal_buffers_short(e))
-		cost += pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-			pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+		cost += pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+			pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
 	return Min(cost, 1);
 }
 
@@ -209,8 +210,8 @@ pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e)
 
 	if (c->backend_ring_buffers >= 0)
 		return c->backend_ring_buffers > c->backend_buffers;
-	return pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
-		pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	return pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
 }
 
 /*
@@ -237,7 +238,8 @@ pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)
 bool
 pgscale_tuning_wal_buffers_short(const PgscaleTuningEvidence *e)
 {
-	const double places = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double places = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
 
 	return pgscale_tuning_rate(e, e->counts.wal_buffers_full) > 1 &&
 		(places > 0.05 || e->counts.wal_buffers_full > 0.05 * Max(e->counts.wal_writes, 1));
@@ -376,7 +378,7 @@ pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *why,...)
 		enlargeStringInfo(&text, more);
 	}
 	finding->verdict = verdict;
-	finding->why = text.data;
+	finding->reason = text.data;
 
 	return finding;
 }

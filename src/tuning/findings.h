@@ -28,13 +28,13 @@
 #define PGSCALE_MISS_CPU_US		2.0
 
 /* The sessions' time in a kind of wait, of all that they spent at work: 0 .. 1. */
-extern double pgscale_tuning_share(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
+extern double pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
 
 /* The same of all that has to do with writing WAL. */
-extern double pgscale_tuning_wal_share(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e);
 
 /* Likewise, with reading, writing and syncing data. */
-extern double pgscale_tuning_data_share(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_data_fraction(const PgscaleTuningEvidence *e);
 
 /* How many sessions were in it at a time, on average. */
 extern double pgscale_tuning_waiting(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
@@ -62,7 +62,7 @@ extern double pgscale_tuning_page_images(const PgscaleTuningEvidence *e);
 extern double pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e);
 
 /* The share of pages that backends had to write themselves, to have room. */
-extern double pgscale_tuning_backend_write_share(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence *e);
 
 /*
  * Was the background writer set so that it can do next to nothing?  Then other
@@ -169,6 +169,6 @@ extern const PgscaleTuningRule pgscale_tuning_rule_worker_processes;
 extern const PgscaleTuningMetric pgscale_tuning_metric_session_ms;
 extern const PgscaleTuningMetric pgscale_tuning_metric_throughput;
 extern const PgscaleTuningMetric pgscale_tuning_metric_wal_bytes;
-extern const PgscaleTuningMetric pgscale_tuning_metric_wal_share;
+extern const PgscaleTuningMetric pgscale_tuning_metric_wal_fraction;
 
 #endif							/* PGSCALE_TUNING_FINDINGS_H */

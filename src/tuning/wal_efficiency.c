@@ -50,7 +50,7 @@ typedef struct Efficiency
 	double		flushes;		/* NaN: not counted */
 	double		flush_ms;
 	bool		flush_measured; /* by the server, not from waits */
-	double		flush_share;	/* of the sessions' time: all that commits
+	double		flush_fraction; /* of the sessions' time: all that commits
 								 * wait for */
 	double		images;
 	double		switches;		/* segments begun a second */
@@ -86,8 +86,9 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 	w->commits = c->commits;
 	w->flush_ms = pgscale_tuning_flush_ms(e);
 	w->flush_measured = c->wal_sync_us > 0;
-	w->flush_share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	w->flush_fraction = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_SYNC) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
 	w->images = pgscale_tuning_page_images(e);
 	w->switches = c->wal_position < 0 ? NAN : pgscale_tuning_rate(e, c->wal_position) / wal_segment_size;
 	w->full = pgscale_tuning_rate(e, c->wal_buffers_full);
@@ -95,7 +96,7 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 
 /* The most important thing that it tells, in one sentence. */
 static const char *
-wal_finding(const PgscaleTuningEvidence *e, const Efficiency *w)
+wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 {
 	if (pgscale_tuning_seconds(e) < ENOUGH_S)
 		return "there is too little evidence: see pgscale.health, or ask again later";
@@ -103,13 +104,13 @@ wal_finding(const PgscaleTuningEvidence *e, const Efficiency *w)
 		return flushes_uncounted();
 	if (w->flushes < ENOUGH_FLUSHES)
 		return "hardly any WAL was flushed";
-	if (w->flush_share >= SOME && w->commits / w->flushes < 1.5)
+	if (w->flush_fraction >= SOME && w->commits / w->flushes < 1.5)
 		return psprintf("commits wait for %.0f %% of the sessions' time, and hardly two of them share a flush, which takes "
 						"%.2f ms: the disk's flush is the limit of a session; more sessions at a time would share it",
-						100 * w->flush_share, w->flush_ms);
-	if (w->flush_share >= SOME)
+						100 * w->flush_fraction, w->flush_ms);
+	if (w->flush_fraction >= SOME)
 		return psprintf("commits wait for %.0f %% of the sessions' time; %.1f of them share a flush of %.2f ms",
-						100 * w->flush_share, w->commits / w->flushes, w->flush_ms);
+						100 * w->flush_fraction, w->commits / w->flushes, w->flush_ms);
 	if (pgscale_tuning_wal_buffers_short(e))
 		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to have room", w->full);
 	if (w->images >= MUCH)
@@ -117,7 +118,7 @@ wal_finding(const PgscaleTuningEvidence *e, const Efficiency *w)
 	if (w->rewritten >= MUCH)
 		return psprintf("%.0f %% of what is written of WAL was written before, as small commits end within a block",
 						100 * w->rewritten);
-	return psprintf("WAL is no burden: commits wait for %.0f %% of the sessions' time", 100 * w->flush_share);
+	return psprintf("WAL is no burden: commits wait for %.0f %% of the sessions' time", 100 * w->flush_fraction);
 }
 
 /* pgscale.wal_efficiency(duration): one row. */
@@ -153,7 +154,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 			{w.flushes > 0 ? w.commits / w.flushes : NAN, false},
 			{w.flush_ms, false},
 			{0, false},			/* flush_measured */
-			{w.flush_share, false},
+			{w.flush_fraction, false},
 			{e.counts.wal_bytes > 0 ? w.images : NAN, false},
 			{w.switches, false},
 			{w.full, false},
@@ -168,7 +169,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	}
 	values[3] = BoolGetDatum(w.exact);
 	values[8] = BoolGetDatum(w.flush_measured);
-	values[i++] = CStringGetTextDatum(wal_finding(&e, &w));
+	values[i++] = CStringGetTextDatum(wal_efficiency_reason(&e, &w));
 	nulls[i] = nulls[i + 1] = e.ns == 0;
 	values[i++] = TimestampTzGetDatum(e.since);
 	values[i++] = TimestampTzGetDatum(e.until);

@@ -47,7 +47,7 @@ static const char *const states[] = {
 	[PGSCALE_WRITEBACK_STANDING_DOWN] = "standing down"
 };
 
-PG_FUNCTION_INFO_V1(pgscale_kernel_writeback);
+PG_FUNCTION_INFO_V1(pgscale_writeback_stats);
 
 void
 pgscale_writeback_share_request(void)
@@ -139,7 +139,7 @@ add_ours(Row *row, bool preloaded)
 
 	writeback_add(row, preloaded, CStringGetTextDatum(states[s.state]));
 	writeback_add(row, preloaded, CStringGetTextDatum(pgscale_writeback_reason(s.reason, s.reason_number)));
-	writeback_add(row, s.decided_at != 0, TimestampTzGetDatum(s.decided_at));
+	writeback_add(row, s.state_change != 0, TimestampTzGetDatum(s.state_change));
 	add_bytes(row, on ? s.dirty : -1);
 	add_bytes(row, on ? s.cap : -1);
 	add_bytes(row, !preloaded ? -1 : s.reset_peak ? s.dirty : s.peak);
@@ -165,9 +165,9 @@ add_ours(Row *row, bool preloaded)
 	writeback_add(row, reset_at != 0, TimestampTzGetDatum(reset_at));
 }
 
-/* pgscale.kernel_writeback(): without preload, what the kernel tells. */
+/* pgscale.writeback_stats(): without preload, what the kernel tells. */
 Datum
-pgscale_kernel_writeback(PG_FUNCTION_ARGS)
+pgscale_writeback_stats(PG_FUNCTION_ARGS)
 {
 	PgscaleKernelMemory memory;
 	TupleDesc	desc;
@@ -182,7 +182,7 @@ pgscale_kernel_writeback(PG_FUNCTION_ARGS)
 	add_bytes(&row, memory.writeback);
 	add_bytes(&row, memory.background_threshold);
 	add_bytes(&row, memory.threshold);
-	add_float(&row, pgscale_kernel_io_pressure());
+	add_float(&row, pgscale_kernel_io_pressure_fraction());
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls));
 }

@@ -43,7 +43,7 @@ typedef struct PgscaleWritebackShare
 	PgscaleWritebackState state;
 	PgscaleWritebackReason reason;
 	double		reason_number;
-	TimestampTz decided_at;
+	TimestampTz state_change;
 	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as the next */
 	int64		last_round_ns;
 

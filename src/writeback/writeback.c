@@ -136,9 +136,9 @@ pages_bytes(int64 pages)
 static void
 writeback_decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
 {
-	if (share->state != state || share->reason != reason || share->decided_at == 0)
+	if (share->state != state || share->reason != reason || share->state_change == 0)
 	{
-		share->decided_at = GetCurrentTimestamp();
+		share->state_change = GetCurrentTimestamp();
 		share->decided_ns = pgscale_timer_clock();
 	}
 	share->reason = reason;

@@ -29,7 +29,7 @@ enum
 	MEMORY = 16
 };
 
-/* 027_change_faults.pl and 034_relocate_faults.pl know this layout */
+/* 027_tuning_change_faults.pl and 034_relocation_faults.pl know this layout */
 struct orders
 {
 	int32_t		pid;			/* of the process that is meant; 0: none, -1: a

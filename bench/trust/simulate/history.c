@@ -57,7 +57,7 @@ read_samples(void *argument)
 		LOCAL_FCINFO(fcinfo, 0);
 
 		fcinfo->resultinfo = (fmNodePtr) &set;
-		(void) pgscale_sampler_history(fcinfo);
+		(void) pgscale_wait_history(fcinfo);
 		if (rows.n > CAPACITY)
 			sim_fail("%d samples of %d", rows.n, CAPACITY);
 		if (rows.n > 0 && rows.last < before)

@@ -329,7 +329,8 @@ before_write(ObjectAccessType access, Oid class, const char *name, int sub, void
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" was changed by hand meanwhile: \"%s\" had %s and has %s",
-						changing, PG_AUTOCONF_FILENAME, pgscale_tuning_line_show(changing, expected_line), pgscale_tuning_line_show(changing, line)),
+						changing, PG_AUTOCONF_FILENAME, pgscale_tuning_line_show(changing, expected_line),
+						pgscale_tuning_line_show(changing, line)),
 				 errhint("Call it again if it is still what you want.")));
 }
 

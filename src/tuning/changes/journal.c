@@ -138,14 +138,14 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 	pgscale_own_add_text(&parameters, change->new_value);
 	pgscale_own_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
 	pgscale_own_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
-	pgscale_own_add_text(&parameters, change->why);
+	pgscale_own_add_text(&parameters, change->reason);
 	pgscale_own_add_text(&parameters, change->evidence);
 	add_array(&parameters, TEXTARRAYOID, change->metrics);
 	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
 	add_array(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_own_add_bigint(&parameters, change->revert_of);
 	journal_execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
-					" requested_by, acting_as, why, evidence, metrics, metric_ends, metric_values, revert_of)"
+					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of)"
 					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
 					" RETURNING change",
 					&parameters);
@@ -155,7 +155,7 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 }
 
 #define CHANGE_COLUMNS \
-	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, why, evidence::text," \
+	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, reason, evidence::text," \
 	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
 
 static char *
@@ -205,7 +205,7 @@ read_change(PgscaleTuningChange *change, uint64 row, MemoryContext context)
 	change->state = text_column(row, 9, context);
 	change->revert_of = pgscale_own_bigint(row, 10);
 	change->reverted_by = pgscale_own_bigint(row, 11);
-	change->why = text_column(row, 12, context);
+	change->reason = text_column(row, 12, context);
 	change->evidence = text_column(row, 13, context);
 	change->metrics = array_column(row, 14, context);
 	change->ends = array_column(row, 15, context);
@@ -469,7 +469,8 @@ pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change)
  * may have made the line what begun_value is.
  */
 static const char *
-state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, const char *begun_value, const PgscaleTuningLines *lines)
+state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, const char *begun_value,
+			const PgscaleTuningLines *lines)
 {
 	struct config_generic *record;
 	const char *line;
@@ -547,8 +548,9 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		 * what this server says of itself is nothing about a line that it has
 		 * not got
 		 */
-		effective_at = change.foreign || (change.elsewhere && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change.setting),
-																						change.new_value))
+		effective_at = change.foreign ||
+			(change.elsewhere && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change.setting),
+														   change.new_value))
 			? change.effective_at : pgscale_tuning_journal_effective_at(&change);
 		values[0] = Int64GetDatum(change.id);
 		values[1] = CStringGetTextDatum(change.setting);
@@ -566,9 +568,9 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		nulls[8] = change.applied_at == 0;
 		values[9] = TimestampTzGetDatum(effective_at);
 		nulls[9] = effective_at == 0;
-		nulls[10] = !change.why;
-		if (change.why)
-			values[10] = CStringGetTextDatum(change.why);
+		nulls[10] = !change.reason;
+		if (change.reason)
+			values[10] = CStringGetTextDatum(change.reason);
 		values[11] = pgscale_own_column(i, 25, &nulls[11]);
 		values[12] = pgscale_own_column(i, 22, &nulls[12]);
 		values[13] = Int64GetDatum(change.revert_of);

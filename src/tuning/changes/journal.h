@@ -37,7 +37,7 @@ typedef struct PgscaleTuningChange
 	bool		other_node;		/* the former */
 	int64		revert_of;		/* a change; 0: it is no revert */
 	int64		reverted_by;	/* likewise */
-	const char *why;			/* or NULL */
+	const char *reason;			/* or NULL */
 	const char *evidence;		/* a JSON object, or NULL */
 
 	/*

@@ -504,7 +504,7 @@ change_follow(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {
 	change->new_value = pstrdup(finding->recommended);
 	change->setting = unconstify(char *, pgscale_tuning_line_check(finding->setting, change->new_value));
-	change->why = finding->why;
+	change->reason = finding->reason;
 	change->evidence = finding->evidence;
 }
 
@@ -521,7 +521,7 @@ raise_no_advice(const char *setting)
 			why = finding && finding->verdict == PGSCALE_ADVISES
 				? psprintf("Advised is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
 						   finding->object ? " for " : "", finding->object ? finding->object : "")
-				: finding ? finding->why : NULL;
+				: finding ? finding->reason : NULL;
 		}
 	ereport(ERROR,
 			(errcode(ERRCODE_NO_DATA_FOUND),
@@ -686,7 +686,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 		{
 			ereport(NOTICE,
 					(errmsg("would set \"%s\" to \"%s\"", finding->setting, finding->recommended),
-					 errdetail("%s", finding->why)));
+					 errdetail("%s", finding->reason)));
 			continue;
 		}
 		CHECK_FOR_INTERRUPTS();

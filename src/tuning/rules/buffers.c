@@ -80,7 +80,7 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 		{"checkpoint_buffers", c->checkpoint_buffers},
 		{"bgwriter_stopped", c->bgwriter_stopped},
 		{"allocations_per_s", pgscale_tuning_rate(e, c->buffers_allocated)},
-		{"data_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -88,7 +88,7 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 	f = pgscale_tuning_finding(PGSCALE_ADVISES,
 							   "sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
 							   "background writer %s (documentation, \"Background Writer\")",
-							   100 * pgscale_tuning_backend_write_share(e), pgscale_tuning_rate(e, c->backend_buffers),
+							   100 * pgscale_tuning_backend_write_fraction(e), pgscale_tuning_rate(e, c->backend_buffers),
 							   stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
 	f->setting = setting;
 	f->recommended = psprintf("%.0f", value);
@@ -110,7 +110,7 @@ find_bgwriter(const PgscaleTuningRuleInput *input)
 	const bool	stalled = pgscale_tuning_bgwriter_stalled();
 	const double delay_ms = pgscale_tuning_setting("bgwriter_delay");
 	const double maxpages = pgscale_tuning_setting("bgwriter_lru_maxpages");
-	const double share = pgscale_tuning_backend_write_share(e);
+	const double share = pgscale_tuning_backend_write_fraction(e);
 	const double rate = pgscale_tuning_rate(e, c->backend_buffers);
 	const double rounds = pgscale_tuning_seconds(e) * 1000 / delay_ms;
 	const double cost = pgscale_tuning_backend_write_cost(e);
@@ -223,8 +223,8 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 		{"sweep_ticks_per_allocation", ticks},
 		{"used_again_fraction", content.hot},
 		{"memory_bytes", ram},
-		{"data_read_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ)},
-		{"data_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"data_read_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -247,8 +247,8 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 									  "the background writer does next to nothing, so that sessions write pages to have room: "
 									  "to set that right takes a reload only, and comes first");
 
-	cost = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE) +
-		pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
+	cost = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
 		pgscale_tuning_ratio(misses * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 	gain = Min(cost, 1) * 0.8 * Min(1, log2(wanted / current) / 3);
 	if (read_us > CACHED_READ_US)
@@ -308,12 +308,12 @@ find_slru(const PgscaleTuningRuleInput *input, const char *setting, int64 hits, 
 {
 	const PgscaleTuningEvidence *e = input->sum;
 	const double missing = pgscale_tuning_ratio(reads, (double) hits + reads);
-	const double cost = share + pgscale_tuning_share(e, PGSCALE_EVIDENCE_SLRU_IO);
+	const double cost = share + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_SLRU_IO);
 	const double current = pgscale_tuning_setting(setting);
 	const PgscaleTuningNumber numbers[] = {
 		{"miss_fraction", missing},
 		{"reads_per_s", pgscale_tuning_rate(e, reads)},
-		{"wait_share", cost},
+		{"wait_fraction", cost},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -340,28 +340,28 @@ static PgscaleTuningFinding *
 find_transaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "transaction_buffers", input->sum->counts.xact_hits, input->sum->counts.xact_reads,
-					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_XACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_XACT));
 }
 
 static PgscaleTuningFinding *
 find_subtransaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "subtransaction_buffers", input->sum->counts.subtrans_hits, input->sum->counts.subtrans_reads,
-					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_SUBTRANS));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_SUBTRANS));
 }
 
 static PgscaleTuningFinding *
 find_offset_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_offset_buffers", input->sum->counts.offset_hits, input->sum->counts.offset_reads,
-					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
 }
 
 static PgscaleTuningFinding *
 find_member_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_member_buffers", input->sum->counts.member_hits, input->sum->counts.member_reads,
-					 pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
 }
 
 static const char *const transaction_buffers_settings[] = {"transaction_buffers", NULL};

@@ -44,9 +44,9 @@ advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, con
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 		{"checkpoint_sync_fraction", pgscale_tuning_sync_fraction(e)},
 		{"checkpoints", e->counts.checkpoints_timed + e->counts.checkpoints_requested},
-		{"stall_share", pgscale_tuning_stalls(input)},
-		{"wal_share", pgscale_tuning_wal_share(e)},
-		{"data_share", pgscale_tuning_data_share(e)},
+		{"stall_fraction", pgscale_tuning_stalls(input)},
+		{"wal_fraction", pgscale_tuning_wal_fraction(e)},
+		{"data_fraction", pgscale_tuning_data_fraction(e)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -130,20 +130,20 @@ static PgscaleTuningFinding *
 find_backend_flush_after(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
-	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
 	const double write_ms = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_WRITE] / 1e6, e->counts.backend_buffers);
 	const PgscaleTuningNumber numbers[] = {
-		{"backend_write_fraction", pgscale_tuning_backend_write_share(e)},
+		{"backend_write_fraction", pgscale_tuning_backend_write_fraction(e)},
 		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
 		{"write_ms", write_ms},
-		{"data_write_share", share},
+		{"data_write_fraction", share},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("backend_flush_after") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
-	if (pgscale_tuning_backend_write_share(e) < 0.2 || write_ms < 1 || share / 2 < PGSCALE_LEAST_GAIN)
+	if (pgscale_tuning_backend_write_fraction(e) < 0.2 || write_ms < 1 || share / 2 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time, %.2f ms each",
 									  100 * share, write_ms);
 	if (pgscale_tuning_bgwriter_stalled())
@@ -154,7 +154,7 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 									  "saves writes, which this would bring back");
 	f = pgscale_tuning_finding(PGSCALE_ADVISES,
 							   "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
-							   "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_share(e), write_ms);
+							   "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
 	f->setting = "backend_flush_after";
 	f->recommended = "512kB";
 	f->evidence = pgscale_tuning_numbers(numbers);
@@ -166,7 +166,9 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 }
 
 static const char *const backend_flush_after_settings[] = {"backend_flush_after", "bgwriter_lru_maxpages", "shared_buffers", NULL};
-static const PgscaleTuningMetric *const checkpoint_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
+static const PgscaleTuningMetric *const checkpoint_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
+};
 
 const PgscaleTuningRule pgscale_tuning_rule_backend_flush_after = {
 	.name = "backend_flush_after",
@@ -203,13 +205,13 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 	const double images = pgscale_tuning_page_images(e);
 	const double wanted = Min(Max(3 * CheckPointTimeout, 300), 1800);
 	const double gain = images * (1 - CheckPointTimeout / wanted) *
-		(pgscale_tuning_wal_share(e) + 0.25 * pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU));
+		(pgscale_tuning_wal_fraction(e) + 0.25 * pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU));
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoints_timed", e->counts.checkpoints_timed},
 		{"checkpoints_requested", e->counts.checkpoints_requested},
 		{"page_image_fraction", images},
 		{"wal_bytes_per_s", pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e)},
-		{"wal_share", pgscale_tuning_wal_share(e)},
+		{"wal_fraction", pgscale_tuning_wal_fraction(e)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -240,7 +242,9 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 }
 
 static const char *const checkpoint_timeout_settings[] = {"checkpoint_timeout", "max_wal_size", NULL};
-static const PgscaleTuningMetric *const images_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL};
+static const PgscaleTuningMetric *const images_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL
+};
 
 const PgscaleTuningRule pgscale_tuning_rule_checkpoint_timeout = {
 	.name = "checkpoint_timeout",
@@ -264,7 +268,7 @@ find_completion_target(const PgscaleTuningRuleInput *input)
 	const double stalls = pgscale_tuning_stalls(input);
 	const double gain = stalls * (1 - CheckPointCompletionTarget / 0.9);
 	const PgscaleTuningNumber numbers[] = {
-		{"stall_share", stalls},
+		{"stall_fraction", stalls},
 		{"checkpoint_write_ms", e->counts.checkpoint_write_ms},
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 		{"checkpoint_buffers", e->counts.checkpoint_buffers},
@@ -322,13 +326,13 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
 	const double images = pgscale_tuning_page_images(e);
-	const double share = pgscale_tuning_wal_share(e);
+	const double share = pgscale_tuning_wal_fraction(e);
 	const double rate = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e);
 	const PgscaleTuningNumber numbers[] = {
 		{"page_image_fraction", images},
 		{"wal_bytes_per_s", rate},
-		{"wal_share", share},
-		{"cpu_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU)},
+		{"wal_fraction", share},
+		{"cpu_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -342,7 +346,7 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
 	if (pgscale_tuning_flush_after_off() && pgscale_tuning_checkpoint_stalls(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
-	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU) > 0.6)
+	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU) > 0.6)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
 									  "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
@@ -383,10 +387,10 @@ find_page_images(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
 	const double images = pgscale_tuning_page_images(e);
-	const double share = pgscale_tuning_wal_share(e);
+	const double share = pgscale_tuning_wal_fraction(e);
 	const PgscaleTuningNumber numbers[] = {
 		{"page_image_fraction", images},
-		{"wal_share", share},
+		{"wal_fraction", share},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;

@@ -51,11 +51,11 @@ static PgscaleTuningFinding *
 find_sweeper(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
-	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
 	const PgscaleTuningNumber numbers[] = {
-		{"backend_write_fraction", pgscale_tuning_backend_write_share(e)},
+		{"backend_write_fraction", pgscale_tuning_backend_write_fraction(e)},
 		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
-		{"data_write_share", share},
+		{"data_write_fraction", share},
 		{NULL}
 	};
 	PgscaleHealth health;
@@ -66,7 +66,7 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 	pgscale_health_of(pgscale_module("sweeper"), &health);
 	if (health.no_use)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "%s", health.reason);
-	if (pgscale_tuning_backend_write_share(e) < 0.2 || share < 0.1)
+	if (pgscale_tuning_backend_write_fraction(e) < 0.2 || share < 0.1)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
 	if (pgscale_tuning_bulk_load(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
@@ -76,7 +76,7 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
 	f = pgscale_tuning_finding(PGSCALE_ADVISES,
 							   "sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
-							   "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_share(e), 100 * share);
+							   "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_fraction(e), 100 * share);
 	f->setting = "pgscale.sweeper";
 	f->recommended = "on";
 	f->evidence = pgscale_tuning_numbers(numbers);
@@ -88,7 +88,9 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 }
 
 static const char *const sweeper_settings[] = {"pgscale.sweeper", "bgwriter_lru_maxpages", "bgwriter_delay", "shared_buffers", NULL};
-static const PgscaleTuningMetric *const own_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
+static const PgscaleTuningMetric *const own_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
+};
 
 const PgscaleTuningRule pgscale_tuning_rule_sweeper = {
 	.name = "pgscale.sweeper",
@@ -113,7 +115,7 @@ find_writeback(const PgscaleTuningRuleInput *input)
 	const double stalls = pgscale_tuning_stalls(input);
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
-		{"stall_share", stalls},
+		{"stall_fraction", stalls},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;

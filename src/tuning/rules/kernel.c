@@ -34,12 +34,12 @@ static PgscaleTuningFinding *
 find_huge_pages(const PgscaleTuningRuleInput *input)
 {
 	const double shared_mb = pgscale_tuning_setting("shared_memory_size");
-	const double gain = 0.03 * pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	const double gain = 0.03 * pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU);
 	const char *wanted = pgscale_tuning_setting_text("huge_pages");
 	const PgscaleTuningNumber numbers[] = {
-		{"shared_memory_mb", shared_mb},
+		{"shared_memory_bytes", shared_mb * PGSCALE_MB},
 		{"huge_pages_needed", pgscale_tuning_setting("shared_memory_size_in_huge_pages")},
-		{"cpu_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU)},
+		{"cpu_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -112,7 +112,7 @@ find_dirty_limits(const PgscaleTuningRuleInput *input)
 	{
 		const PgscaleTuningNumber numbers[] = {
 			{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
-			{"stall_share", stalls},
+			{"stall_fraction", stalls},
 			{"background_threshold_bytes", memory.background_threshold},
 			{"threshold_bytes", memory.threshold},
 			{NULL}
@@ -226,7 +226,7 @@ const PgscaleTuningRule pgscale_tuning_rule_swapping = {
 static PgscaleTuningFinding *
 find_numa(const PgscaleTuningRuleInput *input)
 {
-	const double cpu = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_CPU);
+	const double cpu = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU);
 	PgscaleRows rows;
 	double		nodes;
 	double		most;
@@ -250,7 +250,7 @@ find_numa(const PgscaleTuningRuleInput *input)
 		const PgscaleTuningNumber numbers[] = {
 			{"nodes", nodes},
 			{"largest_fraction", most},
-			{"cpu_share", cpu},
+			{"cpu_fraction", cpu},
 			{NULL}
 		};
 

@@ -112,14 +112,14 @@ const PgscaleTuningMetric pgscale_tuning_metric_wal_bytes = {
 };
 
 static void
-wal_share(const PgscaleTuningEvidence *e, double *of, double *per)
+wal_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
 {
-	*of = pgscale_tuning_wal_share(e) * e->session_ns;
+	*of = pgscale_tuning_wal_fraction(e) * e->session_ns;
 	*per = e->session_ns;
 }
 
-const PgscaleTuningMetric pgscale_tuning_metric_wal_share = {
-	"share of waiting for WAL", "1", true, wal_share
+const PgscaleTuningMetric pgscale_tuning_metric_wal_fraction = {
+	"share of waiting for WAL", "1", true, wal_fraction
 };
 
 static const PgscaleTuningMetric *const general_metrics[] = {
@@ -225,7 +225,7 @@ rule_judge(PgscaleTuningFinding *f)
 	instead = left_to_feature(about);
 	if (!instead && !f->no_gain && f->gain < PGSCALE_LEAST_GAIN)
 		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
-										 about, f->why, 100 * f->gain);
+										 about, f->reason, 100 * f->gain);
 	if (!instead)
 		return f;
 	instead->next = f->next;

@@ -41,7 +41,7 @@ typedef enum PgscaleTuningVerdict
 typedef struct PgscaleTuningFinding
 {
 	PgscaleTuningVerdict verdict;
-	const char *why;			/* one sentence, with the reason's source */
+	const char *reason;			/* one sentence, with the reason's source */
 	const char *setting;		/* NULL: nothing that ALTER SYSTEM can set */
 	const char *object;			/* a tablespace, table or else that it is
 								 * about, and then setting is NULL; or NULL */

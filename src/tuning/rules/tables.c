@@ -37,7 +37,7 @@ not_probed(void)
  * the caller asked for it.
  */
 static const char *const probe_query =
-"SELECT l.tablespace, l.read_ms, l.random_page_cost, l.status,"
+"SELECT l.tablespace, l.read_ms, l.random_page_cost, l.reason,"
 "       coalesce((SELECT option_value FROM pg_catalog.pg_options_to_table(t.spcoptions)"
 "                  WHERE option_name = 'random_page_cost'), s.cost),"
 "       coalesce((SELECT option_value FROM pg_catalog.pg_options_to_table(t.spcoptions)"
@@ -86,7 +86,7 @@ page_cost_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int r
 	const PgscaleTuningNumber numbers[] = {
 		{"read_ms", pgscale_sql_number(rows, row, 1)},
 		{"measured_random_page_cost", measured},
-		{"data_read_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_read_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -139,10 +139,10 @@ concurrency_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int
 	const char *tablespace = pgscale_rows_text(rows, row, 0);
 	const double read_ms = pgscale_sql_number(rows, row, 1);
 	const double set = pgscale_sql_number(rows, row, 5);
-	const double share = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_READ);
+	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ);
 	const PgscaleTuningNumber numbers[] = {
 		{"read_ms", read_ms},
-		{"data_read_share", share},
+		{"data_read_fraction", share},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -202,14 +202,14 @@ static PgscaleTuningFinding *
 find_fillfactor(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
-	const double gain = pgscale_tuning_wal_share(e) / 5;
+	const double gain = pgscale_tuning_wal_fraction(e) / 5;
 	PgscaleRows rows;
 	PgscaleTuningFinding *first = NULL;
 	PgscaleTuningFinding **next = &first;
 
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waiting for WAL takes %.1f %% of the sessions' time",
-									  100 * pgscale_tuning_wal_share(e));
+									  100 * pgscale_tuning_wal_fraction(e));
 	pgscale_tuning_query(hot_query, &rows);
 	if (rows.error)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the statistics of tables could not be read: %s", rows.error);
@@ -222,7 +222,7 @@ find_fillfactor(const PgscaleTuningRuleInput *input)
 			{"updates", pgscale_sql_number(&rows, row, 1)},
 			{"hot_fraction", pgscale_sql_number(&rows, row, 2)},
 			{"updates_per_row", pgscale_sql_number(&rows, row, 3)},
-			{"wal_share", pgscale_tuning_wal_share(e)},
+			{"wal_fraction", pgscale_tuning_wal_fraction(e)},
 			{NULL}
 		};
 
@@ -259,10 +259,10 @@ const PgscaleTuningRule pgscale_tuning_rule_fillfactor = {
 static PgscaleTuningFinding *
 find_extension(const PgscaleTuningRuleInput *input)
 {
-	const double share = pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
+	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
 	const PgscaleTuningNumber numbers[] = {
-		{"extension_lock_share", share},
-		{"data_extend_share", pgscale_tuning_share(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
+		{"extension_lock_fraction", share},
+		{"data_extend_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;

@@ -24,9 +24,10 @@
  * time, which copies pages and sums them up.
  */
 static double
-wal_volume_share(const PgscaleTuningEvidence *e)
+wal_volume_fraction(const PgscaleTuningEvidence *e)
 {
-	return pgscale_tuning_wal_share(e) + pgscale_tuning_data_share(e) + 0.25 * pgscale_tuning_share(e, PGSCALE_EVIDENCE_CPU);
+	return pgscale_tuning_wal_fraction(e) + pgscale_tuning_data_fraction(e) +
+		0.25 * pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU);
 }
 
 /* What may be used of WAL's file system: half of what is free, and what we have. */
@@ -71,7 +72,7 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 	const double checkpoints = c->checkpoints_requested + c->checkpoints_timed;
 	const double interval = pgscale_tuning_seconds(e) / Max(checkpoints, 1);
 	const double images = pgscale_tuning_page_images(e);
-	const double gain = images * Max(1 - interval / CheckPointTimeout, 0) * wal_volume_share(e);
+	const double gain = images * Max(1 - interval / CheckPointTimeout, 0) * wal_volume_fraction(e);
 	const double p95 = pgscale_tuning_wal_rate_p95(input);
 	const double current = (double) max_wal_size_mb * PGSCALE_MB;
 	double		wanted;
@@ -81,8 +82,8 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 		{"interval_s", interval},
 		{"wal_bytes_per_s_p95", p95},
 		{"page_image_fraction", images},
-		{"wal_share", pgscale_tuning_wal_share(e)},
-		{"data_share", pgscale_tuning_data_share(e)},
+		{"wal_fraction", pgscale_tuning_wal_fraction(e)},
+		{"data_fraction", pgscale_tuning_data_fraction(e)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -152,17 +153,19 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 	const PgscaleCounters *c = &e->counts;
 	const double full = c->wal_buffers_full;
 	const double wanted = Min(wal_segment_size, 64 * PGSCALE_MB);
-	const double places = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
-	const double writes = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK) + pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE);
+	const double places = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double writes = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK) +
+		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE);
 	const double gain = places + writes * pgscale_tuning_ratio(full, full + c->commits);
 	const PgscaleTuningNumber numbers[] = {
 		{"wal_buffers_full", full},
 		{"wal_buffers_full_per_s", pgscale_tuning_rate(e, full)},
 		{"wal_writes", c->wal_writes},
 		{"commits", c->commits},
-		{"wal_write_lock_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK)},
-		{"wal_write_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_WRITE)},
-		{"wal_insert_share", pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INSERT)},
+		{"wal_write_lock_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK)},
+		{"wal_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE)},
+		{"wal_insert_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -193,7 +196,9 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 
 static const char *const wal_buffers_settings[] = {"wal_buffers", NULL};
 
-static const PgscaleTuningMetric *const wal_buffers_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_share, NULL};
+static const PgscaleTuningMetric *const wal_buffers_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_fraction, NULL
+};
 
 const PgscaleTuningRule pgscale_tuning_rule_wal_buffers = {
 	.name = "wal_buffers",
@@ -234,7 +239,7 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 	const double per_flush = pgscale_tuning_ratio(e->counts.commits, e->counts.wal_syncs);
 	const double gain = share * Min(0.25, 1 - 1.5 * pgscale_tuning_ratio(per_flush, committing));
 	const PgscaleTuningNumber numbers[] = {
-		{"commit_share", share},
+		{"commit_fraction", share},
 		{"sessions_committing", committing},
 		{"commits_per_flush", per_flush},
 		{"flush_ms", flush_ms},
@@ -281,7 +286,9 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 
 static const char *const commit_delay_settings[] = {"commit_delay", "commit_siblings", NULL};
 
-static const PgscaleTuningMetric *const commit_delay_metrics[] = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL};
+static const PgscaleTuningMetric *const commit_delay_metrics[] = {
+	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
+};
 
 const PgscaleTuningRule pgscale_tuning_rule_commit_delay = {
 	.name = "commit_delay",
@@ -307,7 +314,7 @@ find_commit_siblings(const PgscaleTuningRuleInput *input)
 	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
 	const double siblings = pgscale_tuning_setting("commit_siblings");
 	const PgscaleTuningNumber numbers[] = {
-		{"commit_share", share},
+		{"commit_fraction", share},
 		{"sessions_committing", committing},
 		{"flush_ms", pgscale_tuning_flush_ms(e)},
 		{NULL}
@@ -354,10 +361,10 @@ find_wal_segment_size(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
 	const double switches = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e) / wal_segment_size;
-	const double share = pgscale_tuning_share(e, PGSCALE_EVIDENCE_WAL_INIT);
+	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INIT);
 	const PgscaleTuningNumber numbers[] = {
 		{"segments_per_s", switches},
-		{"wal_init_share", share},
+		{"wal_init_fraction", share},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;

@@ -71,7 +71,7 @@ $db->sql('CREATE TABLE t AS SELECT i, repeat($$x$$, 1000) AS filler FROM generat
 my $n = $db->sql("SELECT pg_relation_size('t') / $block");
 $db->sql('CHECKPOINT');
 my $file = file_of('t');
-my $can_evict = $db->sql("SELECT pgscale.os_evict('t')") > 0;
+my $can_evict = $db->sql("SELECT pgscale.os_cache_evict('t')") > 0;
 
 # A relation of two segments for next to nothing: all zeros, and the first one is a hole
 $db->sql('CREATE TABLE large (x int)');
@@ -125,41 +125,41 @@ sub truth_ok
     is(blocks('t', 'size, buffers'), "$n|" . @$shared, "$how: size, and what is in shared buffers");
     if ($can_evict)
     {
-        same_ok(sub { read_blocks($file, @$kernel); blocks('t', 'kernel') }, sub { $db->sql("SELECT pgscale.os_evict('t') / $block") },
-            "$how: os_evict returns what there was");
-        known_ok(sub { $db->sql("SELECT pgscale.os_evict('t')") }, 't', 'buffers, kernel, both', @$shared . '|0|0',
+        same_ok(sub { read_blocks($file, @$kernel); blocks('t', 'os_cache') }, sub { $db->sql("SELECT pgscale.os_cache_evict('t') / $block") },
+            "$how: os_cache_evict returns what there was");
+        known_ok(sub { $db->sql("SELECT pgscale.os_cache_evict('t')") }, 't', 'buffers, os_cache, both', @$shared . '|0|0',
             "$how: and nothing is left of it");
         $has_fincore && is(fincore($file), 0, "$how: says fincore, too");
-        known_ok(sub { read_blocks($file, @$kernel) }, 't', 'buffers, kernel, both', join('|', scalar @$shared, scalar @$kernel, $both),
+        known_ok(sub { read_blocks($file, @$kernel) }, 't', 'buffers, os_cache, both', join('|', scalar @$shared, scalar @$kernel, $both),
             "$how: what was read from outside, and what is in both");
         $has_fincore && same_ok(sub { read_blocks($file, @$kernel); fincore($file) }, sub { @$kernel * $block }, "$how: so says fincore");
     }
-    known_ok(sub { read_blocks($file, 0 .. $n - 1) }, 't', 'buffers, kernel, both', join('|', scalar @$shared, $n, scalar @$shared),
+    known_ok(sub { read_blocks($file, 0 .. $n - 1) }, 't', 'buffers, os_cache, both', join('|', scalar @$shared, $n, scalar @$shared),
         "$how: all of it in the kernel's cache");
     until_ok(sub {
         read_blocks($file, 0 .. $n - 1);
-        return $db->sql("SELECT c.kernel_bytes / $block, c = v FROM pgscale.relation_os_cache('t') c, pgscale.relation_os_cache v
+        return $db->sql("SELECT c.os_cache_bytes / $block, c = v FROM pgscale.relation_os_cache('t') c, pgscale.relation_os_cache v
             WHERE v.relation = 't'::regclass AND v.fork = 'main'") eq "$n|t";
     }, "$how: the view says the same");
 
     # Two segments, with a run of blocks in shared buffers that goes over the boundary
-    $db->sql("SELECT pgscale.os_evict('large')");
+    $db->sql("SELECT pgscale.os_cache_evict('large')");
     buffer_blocks('large', $segment - 2 .. $segment + 1, $segment + 9);
     is(blocks('large', 'size, buffers, both'), $segment + 10 . '|5|5', "$how: two segments");
     if ($can_evict)
     {
         my $read = sub { read_blocks($large, $segment - 2); read_blocks("$large.1", 0, 1, 9) };
-        $has_fincore && same_ok(sub { $read->(); blocks('large', 'kernel') * $block }, sub { fincore($large, "$large.1") },
+        $has_fincore && same_ok(sub { $read->(); blocks('large', 'os_cache') * $block }, sub { fincore($large, "$large.1") },
             "$how: fincore of both says the same");
-        until_ok(sub { $read->(); $db->sql(q{SELECT pgscale.os_evict('large')}) >= 4 * $block }, "$how: evicted from both");
-        known_ok(sub { $db->sql(q{SELECT pgscale.os_evict('large')}) }, 'large', 'buffers, kernel, both', '5|0|0', "$how: nothing is left");
-        known_ok(sub { read_blocks("$large.1", 1, 2, 9) }, 'large', 'buffers, kernel, both', '5|3|2', "$how: the second one alone");
+        until_ok(sub { $read->(); $db->sql(q{SELECT pgscale.os_cache_evict('large')}) >= 4 * $block }, "$how: evicted from both");
+        known_ok(sub { $db->sql(q{SELECT pgscale.os_cache_evict('large')}) }, 'large', 'buffers, os_cache, both', '5|0|0', "$how: nothing is left");
+        known_ok(sub { read_blocks("$large.1", 1, 2, 9) }, 'large', 'buffers, os_cache, both', '5|3|2', "$how: the second one alone");
     }
     is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache
-        WHERE (kernel_dirty_bytes IS NOT NULL OR writeback_bytes IS NOT NULL) IS DISTINCT FROM } . ($dirty_known ? 'true' : 'false')), 0,
+        WHERE (dirty_bytes IS NOT NULL OR writeback_bytes IS NOT NULL) IS DISTINCT FROM } . ($dirty_known ? 'true' : 'false')), 0,
         "$how: what is dirty is " . ($dirty_known ? 'known' : 'unknown'));
-    is($db->sql(q{SELECT bool_and(both_bytes <= least(buffers_bytes, kernel_bytes) AND greatest(buffers_bytes, kernel_bytes,
-        kernel_dirty_bytes, writeback_bytes) <= size_bytes) FROM pgscale.relation_os_cache}), 't', "$how: the columns fit together");
+    is($db->sql(q{SELECT bool_and(both_bytes <= least(buffers_bytes, os_cache_bytes) AND greatest(buffers_bytes, os_cache_bytes,
+        dirty_bytes, writeback_bytes) <= size_bytes) FROM pgscale.relation_os_cache}), 't', "$how: the columns fit together");
     return;
 }
 
@@ -175,10 +175,10 @@ sub restart
     return;
 }
 
-my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'oscache'};
+my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'os_cache'};
 restart(sub { $node->start });
 my $cachestat = $db->sql($health) =~ /cachestat/ && $db->sql($health) !~ /mincore/;
-my $dirty_known = $db->sql(q{SELECT kernel_dirty_bytes IS NOT NULL FROM pgscale.relation_os_cache('t')}) eq 't';
+my $dirty_known = $db->sql(q{SELECT dirty_bytes IS NOT NULL FROM pgscale.relation_os_cache('t')}) eq 't';
 is($db->sql($health), 't|idle|asks the kernel by cachestat|', 'health says how it asks') if $cachestat;
 like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore.*dirty: \w.*\|run Linux/, 'health says how it asks') if !$cachestat;
 truth_ok('as it is here', $dirty_known);
@@ -197,7 +197,7 @@ SKIP:
         like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore, which does not tell what is dirty: .*$why.*\|run Linux 6\.5/,
             "error $errno: health says so");
         truth_ok("error $errno", 0);
-        is($db->sql(q{SELECT pgscale.flush_relation('t', true)}), 0, "error $errno: flushing works");
+        is($db->sql(q{SELECT pgscale.os_cache_flush('t', true)}), 0, "error $errno: flushing works");
     }
 }
 restart(sub { $node->start });
@@ -227,20 +227,20 @@ SKIP:
 
     $db->sql('CREATE TABLE w AS SELECT i, repeat($$x$$, 1000) AS filler FROM generate_series(1, 8000) i');
     $db->sql('CREATE INDEX w_i ON w (i)');
-    my $dirty = q{SELECT sum(kernel_dirty_bytes), sum(writeback_bytes) FROM pgscale.relation_os_cache('w')};
-    cmp_ok($db->sql(q{SELECT pgscale.flush_relation('w', true)}), '>', 0, 'flush_relation and wait');
+    my $dirty = q{SELECT sum(dirty_bytes), sum(writeback_bytes) FROM pgscale.relation_os_cache('w')};
+    cmp_ok($db->sql(q{SELECT pgscale.os_cache_flush('w', true)}), '>', 0, 'os_cache_flush and wait');
     is($db->sql($dirty), '0|0', 'the kernel owes the disk nothing');
     $db->sql('UPDATE w SET i = i + 1');
-    my $written = $db->sql(q{SELECT pgscale.flush_relation('w')});
-    cmp_ok($written, '>', 4_000_000, 'flush_relation');
+    my $written = $db->sql(q{SELECT pgscale.os_cache_flush('w')});
+    cmp_ok($written, '>', 4_000_000, 'os_cache_flush');
     # by itself it would not before 30 s
     local $PostgreSQL::Test::Utils::timeout_default = 20;
     until_ok(sub { (split /\|/, $db->sql($dirty))[0] < $written / 2 }, 'the kernel has begun') or diag $db->sql($dirty);
 
-    # What is dirty in the kernel's cache is not lost by os_evict.
+    # What is dirty in the kernel's cache is not lost by os_cache_evict.
     my $sum = $db->sql('SELECT sum(i) FROM w');
     $db->sql('UPDATE w SET i = i + 1');
-    $db->sql(q{SELECT pgscale.flush_relation('w'), pgscale.os_evict('w')});
+    $db->sql(q{SELECT pgscale.os_cache_flush('w'), pgscale.os_cache_evict('w')});
     $node->stop('immediate');
     $db->quit;
     $node->start;
@@ -255,8 +255,8 @@ $other->sql('LOCK TABLE t IN ACCESS EXCLUSIVE MODE');
 $db->sql(q{SET lock_timeout = '100ms'});
 is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 't'::regclass AND fork = 'main'}), 1, 'the view is not held up by a lock');
 is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache('t') WHERE fork = 'main'}), 1, 'nor the function');
-is($db->sql(q{SELECT pgscale.os_evict('t') >= 0}), 't', 'nor os_evict');
-is(($db->try(q{SELECT pgscale.flush_relation('t')}))[0], '55P03', 'flush_relation waits as a reader does');
+is($db->sql(q{SELECT pgscale.os_cache_evict('t') >= 0}), 't', 'nor os_cache_evict');
+is(($db->try(q{SELECT pgscale.os_cache_flush('t')}))[0], '55P03', 'os_cache_flush waits as a reader does');
 $other->sql('ROLLBACK');
 $db->sql('RESET lock_timeout');
 
@@ -264,7 +264,7 @@ $db->sql('RESET lock_timeout');
 $other->sql('CREATE TEMP TABLE temporary (x int)');
 $other->sql('INSERT INTO temporary VALUES (1)');
 my $oid = $other->sql(q{SELECT 'temporary'::regclass::oid});
-for my $call ("relation_os_cache($oid)", "flush_relation($oid)", "os_evict($oid)")
+for my $call ("relation_os_cache($oid)", "os_cache_flush($oid)", "os_cache_evict($oid)")
 {
     my ($state, $text) = $db->try("SELECT pgscale.$call");
     is($state, '0A000', "$call for another session's temporary relation");
@@ -272,14 +272,14 @@ for my $call ("relation_os_cache($oid)", "flush_relation($oid)", "os_evict($oid)
 }
 is($db->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 0, 'the view leaves it out');
 is($other->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 1, 'and shows it to its own session');
-is($other->sql("SELECT pgscale.flush_relation($oid) / $block, pgscale.os_evict($oid) >= 0"), '1|t', 'which may act on it');
+is($other->sql("SELECT pgscale.os_cache_flush($oid) / $block, pgscale.os_cache_evict($oid) >= 0"), '1|t', 'which may act on it');
 
 # One to whom it was granted acts on what he may not read.
 $db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
-    GRANT EXECUTE ON FUNCTION pgscale.flush_relation(regclass, boolean), pgscale.os_evict(regclass) TO granted});
+    GRANT EXECUTE ON FUNCTION pgscale.os_cache_flush(regclass, boolean), pgscale.os_cache_evict(regclass) TO granted});
 my $granted = session($node, user => 'granted');
 is(($granted->try('SELECT * FROM t'))[0], '42501', 'a role that may not read a table');
-is($granted->sql(q{SELECT pgscale.flush_relation('t') >= 0, pgscale.os_evict('t') >= 0}), 't|t', 'may flush it where that is granted');
+is($granted->sql(q{SELECT pgscale.os_cache_flush('t') >= 0, pgscale.os_cache_evict('t') >= 0}), 't|t', 'may flush it where that is granted');
 $granted->quit;
 
 # A relation whose files are gone already: as if it were dropped between a look at the catalog and one at the file
@@ -289,7 +289,7 @@ my $gone = file_of('gone');
 rename $gone, "$gone.away" or die $!;
 is($db->sql(q{SELECT count(*) FILTER (WHERE relation = 'gone'::regclass), count(*) > 100 FROM pgscale.relation_os_cache()}), '0|t',
     'a relation without files is left out');
-is($db->sql(q{SELECT pgscale.os_evict('gone')}), 0, 'and os_evict finds nothing');
+is($db->sql(q{SELECT pgscale.os_cache_evict('gone')}), 0, 'and os_cache_evict finds nothing');
 rename "$gone.away", $gone or die $!;
 $db->sql('DROP TABLE gone');
 
@@ -323,7 +323,7 @@ my ($looks, $failed, $wrong) = (0, 0, 0);
 do
 {
     my ($state, $text) = $db->try(q{SELECT count(*) FROM pgscale.relation_os_cache
-        WHERE both_bytes > kernel_bytes OR both_bytes > buffers_bytes OR greatest(buffers_bytes, kernel_bytes) > size_bytes});
+        WHERE both_bytes > os_cache_bytes OR both_bytes > buffers_bytes OR greatest(buffers_bytes, os_cache_bytes) > size_bytes});
     $failed++ || diag $text if $state ne '00000';
     $wrong += $text if $state eq '00000';
     $looks++;
@@ -347,9 +347,9 @@ my $on_standby = session($standby);
 $on_standby->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", 'a standby has caught up');
 is($on_standby->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 's'::regclass AND fork = 'main'
     AND buffers_bytes > 0 AND size_bytes = pg_relation_size('s')}), 1, 'it shows a relation');
-is($on_standby->sql(q{SELECT pgscale.flush_relation('s', true) > 0, pgscale.flush_relation('s'), pgscale.os_evict('s') >= 0}), 't|0|t',
+is($on_standby->sql(q{SELECT pgscale.os_cache_flush('s', true) > 0, pgscale.os_cache_flush('s'), pgscale.os_cache_evict('s') >= 0}), 't|0|t',
     'flushes and evicts it');
-is($on_standby->sql(q{SELECT coalesce(sum(kernel_dirty_bytes), 0) FROM pgscale.relation_os_cache('s')}), 0, 'nothing of it is dirty');
+is($on_standby->sql(q{SELECT coalesce(sum(dirty_bytes), 0) FROM pgscale.relation_os_cache('s')}), 0, 'nothing of it is dirty');
 is($on_standby->sql('SELECT count(*) FROM s'), 1000, 'it is all there');
 is($on_standby->sql($health), $db->sql($health), 'health says the same');
 

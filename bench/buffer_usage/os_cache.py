@@ -34,7 +34,7 @@ ALTER TABLE big ALTER filler SET STORAGE PLAIN;
 INSERT INTO big SELECT n, repeat('x', 3500) FROM generate_series(1, {rows}) n;
 """
 MINE, PEER, DIRECT = "relation_os_cache", "pgfincore", "fincore"
-ASK_MINE = "SELECT sum(kernel_bytes)::bigint FROM pgscale.relation_os_cache('big') WHERE fork = 'main'"
+ASK_MINE = "SELECT sum(os_cache_bytes)::bigint FROM pgscale.relation_os_cache('big') WHERE fork = 'main'"
 ASK_PEER = "SELECT sum(pages_mem * os_page_size)::bigint FROM pgfincore('big')"
 
 
@@ -71,10 +71,10 @@ class Table:
                AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())""")
 
     def flush(self, wait=False):
-        return value(self.connection, f"SELECT pgscale.flush_relation('big', {wait})")
+        return value(self.connection, f"SELECT pgscale.os_cache_flush('big', {wait})")
 
     def evict(self):
-        return value(self.connection, "SELECT pgscale.os_evict('big')")
+        return value(self.connection, "SELECT pgscale.os_cache_evict('big')")
 
     def direct(self, *others):
         """Bytes in the kernel's cache, by fincore."""
@@ -94,7 +94,7 @@ class Table:
 
 @contextlib.contextmanager
 def loaded(place):
-    server = place.cluster("oscache", shared_buffers="1GB", fsync="off", wal_level="minimal", max_wal_senders=0,
+    server = place.cluster("os_cache", shared_buffers="1GB", fsync="off", wal_level="minimal", max_wal_senders=0,
                            bgwriter_lru_maxpages=0, max_wal_size="16GB")
     with server, contextlib.closing(server.connect()) as connection:
         run(connection, "CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm; CREATE EXTENSION pgfincore")
@@ -124,7 +124,7 @@ def state(big, name):
 
 def ask(big):
     rows = run(big.connection, """
-        SELECT kernel_bytes, buffers_bytes, both_bytes FROM pgscale.relation_os_cache('big') WHERE fork = 'main'""")
+        SELECT os_cache_bytes, buffers_bytes, both_bytes FROM pgscale.relation_os_cache('big') WHERE fork = 'main'""")
     return dict(zip((MINE, "buffers", "both"), rows[0]))
 
 
@@ -170,7 +170,7 @@ def writes(big):
 
 def dirty(big):
     """Bytes that the kernel has to write or writes; None where it does not tell."""
-    figures = [d + w for d, w in run(big.connection, "SELECT kernel_dirty_bytes, writeback_bytes"
+    figures = [d + w for d, w in run(big.connection, "SELECT dirty_bytes, writeback_bytes"
                                                      " FROM pgscale.relation_os_cache('big')") if d is not None]
     return sum(figures) if figures else None
 
@@ -226,11 +226,11 @@ def show(results):
              *(("unknown", "") if r["kernel"] is None else
                (f"{r['kernel'] // PAGE:,}", f"{(r['kernel'] - r['kernel before']) / r['told']:.2f}"))]
             for r in results["writes"]]
-    written = table(["kernel's cache", "pages updated", "dirty buffers before", "flush_relation", "dirty buffers after",
+    written = table(["kernel's cache", "pages updated", "dirty buffers before", "os_cache_flush", "dirty buffers after",
                      "kernel-dirty after", "kernel-dirty / written"], rows)
     rows = [[r["state"], *map(pages, (r["told"], r["before"], r["after"], r["before"] - r["after"]))]
             for r in results["evictions"]]
-    evictions = table(["os_evict of", "told", "fincore before", "fincore after", "fincore, difference"], rows)
+    evictions = table(["os_cache_evict of", "told", "fincore before", "fincore after", "fincore, difference"], rows)
     return "\n\n".join([
         f"{results['blocks'] * PAGE / GIB:.2f} GiB in two files. Pages of 4 kB in the kernel's cache:", counts,
         "Cost with all of it in the kernel's cache:", times,
@@ -250,6 +250,6 @@ def required(results):
             ("flushes that tell other bytes than were dirty", [r["told"] != r["buffers"] for r in writes]),
             ("flushes that left something dirty", [r["left"] != 0 for r in writes]),
             ("writes of which the kernel called less dirty", [r["kernel"] < r["told"] for r in known])):
-        yield f"oscache: {what}", f"{sum(wrong)} of {len(wrong)}", "0", not any(wrong)
+        yield f"os_cache: {what}", f"{sum(wrong)} of {len(wrong)}", "0", not any(wrong)
     left = max(r["after"] / r["before"] for r in evictions)
-    yield "oscache: left in the kernel's cache by os_evict", percent(left, 2), "at most 1 %", left <= 0.01
+    yield "os_cache: left in the kernel's cache by os_cache_evict", percent(left, 2), "at most 1 %", left <= 0.01

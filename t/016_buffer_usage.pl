@@ -33,12 +33,12 @@ sub pages_of
     return;
 }
 
-sub finding_ok
+sub reason_ok
 {
     my ($pattern, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return $db->poll_ok("SELECT finding ~ '$pattern' FROM pgscale.clock_sweep", $name)
+    return $db->poll_ok("SELECT reason ~ '$pattern' FROM pgscale.clock_sweep", $name)
       || diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 }
 
@@ -46,15 +46,15 @@ sub finding_ok
 $db->quit;
 $node->restart;
 $db = session($node);
-is($db->sql(q{SELECT ticks, allocations, ticks_per_allocation IS NULL, seconds_per_pass IS NULL, finding ~ 'ask again'
+is($db->sql(q{SELECT ticks, allocations, ticks_per_allocation IS NULL, seconds_per_pass IS NULL, reason ~ 'ask again'
     FROM pgscale.clock_sweep}), '0|0|t|t|t', 'the first one to ask gets no rates, and is told to ask again');
-finding_ok('^nothing has to leave yet: [0-9.]+ % of the buffers hold no page', 'there are free buffers');
+reason_ok('^nothing has to leave yet: [0-9.]+ % of the buffers hold no page', 'there are free buffers');
 
 # The last free one taken, and none taken again: all have a count, so the next search has to take them all down. Whoever
 # needs a buffer just then makes that search, so this may take several attempts.
 my $whole_pass = q{SELECT u.usage_count, passes, hand, abs(buffers + (buffers + 1) / (unpinned + 1.0) - expected_search) < 1e-6
     FROM (SELECT usage_count, buffers - pinned FROM pgscale.buffer_usage WHERE buffers > 0 LIMIT 1) u (usage_count, unpinned),
-         pgscale.clock_sweep};
+         pgscale.clock_sweep()};
 my $free = 'SELECT buffers FROM pgscale.buffer_usage WHERE usage_count IS NULL';
 for my $attempt (1 .. 10)
 {
@@ -86,7 +86,7 @@ my ($hand_after) = split /\|/, $db->sql($counts);
 for my $chunk (0 .. 29)
 {
     pages_of($db, 100 * $chunk, 100 * $chunk + 100);
-    $looker->sql('SELECT finding FROM pgscale.clock_sweep') for 1 .. 3;
+    $looker->sql('SELECT reason FROM pgscale.clock_sweep') for 1 .. 3;
 }
 $db->poll_ok("SELECT pg_stat_get_buf_alloc() >= $allocated + $least",
     'bgwriter still counts all allocations');
@@ -94,50 +94,50 @@ is($db->sql("SELECT ticks BETWEEN $hand - $hand_after AND $hand - $hand_before A
     'ticks are how far the hand has come');
 $db->poll_ok("SELECT allocations >= $least FROM pgscale.clock_sweep", 'allocations are counted');
 is($db->sql(q{SELECT ticks_per_allocation = ticks::float8 / allocations,
-    seconds_per_pass > 0 AND seconds_per_pass * ticks / buffers <= extract(epoch FROM clock_timestamp() - since)
-    FROM pgscale.clock_sweep}), 't|t', 'rates are of them') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+    seconds_per_pass > 0 AND seconds_per_pass * ticks / buffers <= extract(epoch FROM clock_timestamp() - stats_reset)
+    FROM pgscale.clock_sweep()}), 't|t', 'rates are of them') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 is($db->sql(q{SELECT unused_fraction, zero_fraction + max_fraction <= 1,
-        abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search FROM pgscale.clock_sweep}),
+        abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search FROM pgscale.clock_sweep()}),
     '0|t|t', 'and the search is as long as the number of unused ones says')
   or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 
 # What it finds
 until_ok(sub {
     pages_of($db, 0, 3000);
-    $db->sql(q{SELECT finding ~ '^replacement is in order of arrival: [0-9.]+ %' FROM pgscale.clock_sweep}) eq 't';
+    $db->sql(q{SELECT reason ~ '^replacement is in order of arrival: [0-9.]+ %' FROM pgscale.clock_sweep}) eq 't';
 }, 'pages used once: in order of arrival') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
-for (my $warm = 300; $warm < 700 && $db->sql(q{SELECT finding ~ '^replacement is choosing: ' FROM pgscale.clock_sweep}) ne 't'; $warm += 50)
+for (my $warm = 300; $warm < 700 && $db->sql(q{SELECT reason ~ '^replacement is choosing: ' FROM pgscale.clock_sweep}) ne 't'; $warm += 50)
 {
     pages_of($db, 0, $warm, 7);
     pages_of($db, 1000, 1200);
 }
-finding_ok('^replacement is choosing: ', 'some used often, some once: choosing');
+reason_ok('^replacement is choosing: ', 'some used often, some once: choosing');
 for (my $hot = 700; $hot < 1024
-    && $db->sql(q{SELECT finding ~ 'close to random' AND max_fraction > 0.7 FROM pgscale.clock_sweep}) ne 't'; $hot += 3)
+    && $db->sql(q{SELECT reason ~ 'close to random' AND max_fraction > 0.7 FROM pgscale.clock_sweep}) ne 't'; $hot += 3)
 {
     pages_of($db, 0, $hot, 7);
 }
-finding_ok('^replacement is close to random, and expensive: [0-9.]+ % .* costs about [0-9]{3,} ticks', 'all used often: random');
+reason_ok('^replacement is close to random, and expensive: [0-9.]+ % .* costs about [0-9]{3,} ticks', 'all used often: random');
 is($db->sql('SELECT max_fraction > 0.7 FROM pgscale.clock_sweep'), 't', 'most are at the maximum');
 # Whoever looks a catalog up just then needs a buffer for it.
 ok(until_true(sub {
     $db->sql('SELECT pgscale.clock_sweep_reset()');
-    $db->sql(q{SELECT finding ~ '^nothing had to leave' FROM pgscale.clock_sweep}) eq 't';
+    $db->sql(q{SELECT reason ~ '^nothing had to leave' FROM pgscale.clock_sweep}) eq 't';
 }), 'no allocation since: nothing had to leave') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 
 # A reset of the server's statistics sets a new base; one who has older statistics in a transaction does not.
-my ($since) = $db->sql('SELECT since FROM pgscale.clock_sweep');
+my ($since) = $db->sql('SELECT stats_reset FROM pgscale.clock_sweep');
 pages_of($db, 2000, 2500);
 $db->poll_ok('SELECT allocations > 0 FROM pgscale.clock_sweep', 'allocations');
 $looker->sql('BEGIN; SELECT pg_stat_get_buf_alloc()');
 $db->sql(q{SELECT pg_stat_reset_shared('bgwriter')});
-is($db->sql(qq{SELECT since > '$since', ticks, allocations, finding ~ 'ask again' FROM pgscale.clock_sweep}), 't|0|0|t',
+is($db->sql(qq{SELECT stats_reset > '$since', ticks, allocations, reason ~ 'ask again' FROM pgscale.clock_sweep}), 't|0|0|t',
     'the statistics were reset: counting begins anew');
-$since = $db->sql('SELECT since FROM pgscale.clock_sweep');
-is($looker->sql(qq{SELECT since = '$since', allocations FROM pgscale.clock_sweep}), 't|0', 'not for one who does not know of it');
-is($db->sql(qq{SELECT since = '$since' FROM pgscale.clock_sweep}), 't', 'which changes nothing');
+$since = $db->sql('SELECT stats_reset FROM pgscale.clock_sweep');
+is($looker->sql(qq{SELECT stats_reset = '$since', allocations FROM pgscale.clock_sweep}), 't|0', 'not for one who does not know of it');
+is($db->sql(qq{SELECT stats_reset = '$since' FROM pgscale.clock_sweep}), 't', 'which changes nothing');
 $looker->sql('SELECT pgscale.clock_sweep_reset(); COMMIT');
-is($db->sql(qq{SELECT since > '$since', ticks >= 0, allocations >= 0 FROM pgscale.clock_sweep}), 't|t|t', 'a reset does');
+is($db->sql(qq{SELECT stats_reset > '$since', ticks >= 0, allocations >= 0 FROM pgscale.clock_sweep}), 't|t|t', 'a reset does');
 $looker->sql('BEGIN');
 my $at_first = $looker->sql('SELECT pg_stat_get_buf_alloc()');
 pages_of($db, 0, 3000);
@@ -180,8 +180,8 @@ $db->sql('ROLLBACK');
 # How many of them are there is not known: others need buffers, too. A cursor keeps the page that it is on.
 my $locker = session($node);
 $locker->sql('BEGIN; DECLARE here CURSOR FOR SELECT FROM pages; FETCH here');
-is($db->sql(qq{SELECT buffers BETWEEN 1 AND $buffers AND bytes = 8192 * buffers
-        AND abs(cached_fraction - buffers / 3000.0) < 1e-9 FROM pgscale.relation_buffers
+is($db->sql(qq{SELECT buffers BETWEEN 1 AND $buffers AND buffers_bytes = 8192 * buffers
+        AND abs(cached_fraction - buffers / 3000.0) < 1e-9 FROM pgscale.relation_buffers()
     WHERE relation = 'pages'::regclass AND fork = 'main'}), 't', 'a part of a table');
 
 # Of more than one segment: made of holes, whose pages are valid, and empty
@@ -192,7 +192,7 @@ open my $second, '>', "$file.1" or die "$file.1: $!";
 truncate $second, 8192 * 10;
 close $second;
 $db->sql(qq{SELECT FROM holes WHERE ctid = '($_,1)'}) for 5, 131072 + 5;
-is($db->sql(q{SELECT buffers, abs(cached_fraction * (131072 + 10) - 2) < 1e-9 FROM pgscale.relation_buffers
+is($db->sql(q{SELECT buffers, abs(cached_fraction * (131072 + 10) - 2) < 1e-9 FROM pgscale.relation_buffers()
     WHERE relation = 'holes'::regclass}), '2|t', 'a table of two segments');
 $db->sql('DROP TABLE holes');
 
@@ -238,7 +238,7 @@ SKIP:
           FROM pg_buffercache GROUP BY 1) b ON coalesce(u.usage_count, -1) = coalesce(b.usagecount, -1)
         WHERE (u.buffers, u.dirty, u.pinned) IS DISTINCT FROM (coalesce(b.buffers, 0), coalesce(b.dirty, 0), coalesce(b.pinned, 0))},
         'buffer_usage agrees with pg_buffercache', 0);
-    $db->poll_ok(q{SELECT count(*) FROM pgscale.relation_buffers r FULL JOIN (
+    $db->poll_ok(q{SELECT count(*) FROM pgscale.relation_buffers() r FULL JOIN (
         SELECT reldatabase, reltablespace, relfilenode, relforknumber, count(*) AS buffers,
                count(*) FILTER (WHERE isdirty) AS dirty, avg(usagecount) AS mean_usage
           FROM pg_buffercache WHERE relfilenode IS NOT NULL GROUP BY 1, 2, 3, 4) b
@@ -257,7 +257,7 @@ pages_of($db, 0, 100, 2);
 pages_of($db, 100, 300, 4);
 pages_of($db, 1000, 1300);
 is($db->sql(q{
-    WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale.buffer_usage),
+    WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale.buffer_usage()),
          sample AS MATERIALIZED (SELECT s.* FROM generate_series(1, 200) i, LATERAL pgscale.buffer_usage_sample(2000 + 0 * i) s)
     SELECT count(*) FILTER (WHERE held < 176), count(*) >= 2, bool_or(held < 200), bool_and(abs(mean - fraction) < 0.01)
       FROM (SELECT t.usage_count, t.fraction, count(*) FILTER (WHERE t.fraction BETWEEN s.fraction_low AND s.fraction_high) AS held,
@@ -289,7 +289,7 @@ my %wrong = (
         WHERE NOT EXISTS (SELECT FROM pg_database d WHERE r.datid IN (d.oid, 0))
            OR NOT EXISTS (SELECT FROM pg_tablespace t WHERE r.reltablespace = t.oid)
            OR r.cached_fraction NOT BETWEEN 0 AND 1 OR r.mean_usage NOT BETWEEN 0 AND 5 OR r.dirty > r.buffers)},
-    'a finding' => 'SELECT length(finding) > 20 AND ticks >= 0 FROM pgscale.clock_sweep');
+    'a reason' => 'SELECT length(reason) > 20 AND ticks >= 0 FROM pgscale.clock_sweep');
 my %failed;
 for my $round (1 .. 300)
 {
@@ -317,11 +317,11 @@ is($there->sql('SELECT count(*) FROM pgscale.buffer_usage_sample()'), 7, 'buffer
 is($there->sql("SELECT buffers > 0 FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 't',
     'relation_buffers');
 $there->sql('COMMIT');
-is($there->sql('SELECT since IS NOT NULL AND finding IS NOT NULL FROM pgscale.clock_sweep'), 't', 'clock_sweep');
+is($there->sql('SELECT stats_reset IS NOT NULL AND reason IS NOT NULL FROM pgscale.clock_sweep'), 't', 'clock_sweep');
 $there->sql('SELECT pgscale.clock_sweep_reset()');
 pages_of($there, 0, 3000);
 $there->poll_ok("SELECT allocations >= $least AND ticks_per_allocation > 0 FROM pgscale.clock_sweep", 'with rates');
-is($there->sql(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'bufusage'}), 't|idle', 'and health says so');
+is($there->sql(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'buffer_usage'}), 't|idle', 'and health says so');
 $there->quit;
 $standby->stop;
 
@@ -335,13 +335,13 @@ is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage'), $buffers, 'without
 is($db->sql('SELECT count(*) FROM pgscale.buffer_usage_sample(100)'), 7, 'buffer_usage_sample');
 is($db->sql("SELECT buffers FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 500,
     'relation_buffers');
-is($db->sql(q{SELECT buffers, since, ticks, allocations, ticks_per_allocation, seconds_per_pass,
-    unused_fraction > 0 AND expected_search >= 1, finding ~ '^nothing has to leave yet' FROM pgscale.clock_sweep}),
+is($db->sql(q{SELECT buffers, stats_reset, ticks, allocations, ticks_per_allocation, seconds_per_pass,
+    unused_fraction > 0 AND expected_search >= 1, reason ~ '^nothing has to leave yet' FROM pgscale.clock_sweep}),
     "$buffers||||||t|t", 'clock_sweep, without rates');
 pages_of($db, 0, 3000);
-is($db->sql(q{SELECT passes > 0 AND hand BETWEEN 0 AND buffers - 1, finding ~ '^replacement is in order of arrival' FROM pgscale.clock_sweep}),
-    't|t', 'but with a finding');
-is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'bufusage'}),
+is($db->sql(q{SELECT passes > 0 AND hand BETWEEN 0 AND buffers - 1, reason ~ '^replacement is in order of arrival' FROM pgscale.clock_sweep}),
+    't|t', 'but with a reason');
+is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'buffer_usage'}),
     't|idle|pgscale is not loaded into the server: clock_sweep has no rates; all else works'
       . '|add pgscale to shared_preload_libraries and restart', 'health says what is missing');
 $db->quit;

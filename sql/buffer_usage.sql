@@ -1,20 +1,14 @@
 -- What shared buffers hold: the views, who may use them, and what they answer to wrong input.
 CREATE EXTENSION pgscale;
 
--- each view is its function
-SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) =
-       (SELECT p.proargnames FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = c.relname) AS same
-  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
- WHERE c.oid IN ('pgscale.buffer_usage'::regclass, 'pgscale.relation_buffers'::regclass, 'pgscale.clock_sweep'::regclass)
- GROUP BY c.relname, c.relnamespace ORDER BY 1;
-SELECT * FROM pgscale.health WHERE feature = 'bufusage';
+SELECT * FROM pgscale.health WHERE feature = 'buffer_usage';
 
 -- all counts, and all buffers
 SELECT usage_count, fraction = buffers::float8 / (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS fraction,
        dirty BETWEEN 0 AND buffers AS dirty, pinned BETWEEN 0 AND buffers AS pinned
-  FROM pgscale.buffer_usage;
+  FROM pgscale.buffer_usage();
 SELECT sum(buffers) = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS all_buffers,
-       round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.buffer_usage;
+       round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.buffer_usage();
 
 -- a sample: of one buffer the interval is known, of many it can be computed
 SELECT fraction, round(fraction_low::numeric, 9) AS low, round(fraction_high::numeric, 9) AS high,
@@ -32,37 +26,37 @@ SELECT n, array_agg(s.usage_count) AS usage_counts, round(sum(fraction)::numeric
 SELECT bool_and(fraction_high - fraction_low < 0.008) AS "n is 65536" FROM pgscale.buffer_usage_sample();
 
 -- what is in them of one relation
-CREATE TABLE bufusage (i int PRIMARY KEY, filler char(1000));
+CREATE TABLE buffer_usage (i int PRIMARY KEY, filler char(1000));
 CREATE UNLOGGED TABLE "Unlogged" (i int);
 CREATE TEMP TABLE temporary AS SELECT 1 AS i;
-INSERT INTO bufusage SELECT i, '' FROM generate_series(1, 700) i;
+INSERT INTO buffer_usage SELECT i, '' FROM generate_series(1, 700) i;
 INSERT INTO "Unlogged" VALUES (1);
 SELECT r.relation, r.fork, r.datid = d.oid AS here, r.relfilenode = pg_relation_filenode(r.relation) AS relfilenode,
        t.spcname, r.buffers = pg_relation_size(r.relation, r.fork) / current_setting('block_size')::int AS buffers,
-       r.bytes = pg_relation_size(r.relation, r.fork) AS bytes, r.dirty = r.buffers AS dirty, r.cached_fraction,
+       r.buffers_bytes = pg_relation_size(r.relation, r.fork) AS bytes, r.dirty = r.buffers AS dirty, r.cached_fraction,
        r.mean_usage BETWEEN 1 AND 5 AS mean_usage
   FROM pgscale.relation_buffers r JOIN pg_database d ON d.datname = current_database()
   LEFT JOIN pg_tablespace t ON t.oid = r.reltablespace
- WHERE r.relation::text ~* 'bufusage|unlogged|temporary' AND r.fork <> 'fsm' ORDER BY r.relation::text COLLATE "C", r.fork;
+ WHERE r.relation::text ~* 'buffer_usage|unlogged|temporary' AND r.fork <> 'fsm' ORDER BY r.relation::text COLLATE "C", r.fork;
 CHECKPOINT;
-SELECT relation, fork, dirty FROM pgscale.relation_buffers WHERE relation = 'bufusage'::regclass AND fork = 'main';
+SELECT relation, fork, dirty FROM pgscale.relation_buffers WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
 -- each scan adds one to each count, up to five
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT count(*) > 0 AS rows FROM bufusage;
-SELECT mean_usage FROM pgscale.relation_buffers WHERE relation = 'bufusage'::regclass AND fork = 'main';
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT count(*) > 0 AS rows FROM buffer_usage;
+SELECT mean_usage FROM pgscale.relation_buffers WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
 
 -- another file of the same relation, none, and the names that are no files: mapped and shared catalogs
-SELECT pg_relation_filenode('bufusage') AS before \gset
-VACUUM (FULL) bufusage;
+SELECT pg_relation_filenode('buffer_usage') AS before \gset
+VACUUM (FULL) buffer_usage;
 SELECT count(*) > 0 AS there FROM pgscale.relation_buffers
- WHERE relation = 'bufusage'::regclass AND relfilenode = pg_relation_filenode('bufusage');
+ WHERE relation = 'buffer_usage'::regclass AND relfilenode = pg_relation_filenode('buffer_usage');
 SELECT count(*) FROM pgscale.relation_buffers WHERE relfilenode = :before;
-SELECT pg_relation_filenode('bufusage') AS before \gset
-DROP TABLE bufusage, "Unlogged";
+SELECT pg_relation_filenode('buffer_usage') AS before \gset
+DROP TABLE buffer_usage, "Unlogged";
 SELECT count(*) FROM pgscale.relation_buffers WHERE relfilenode = :before;
 SELECT relation, datid = 0 AS shared FROM pgscale.relation_buffers
  WHERE relation IN ('pg_class'::regclass, 'pg_database'::regclass) AND fork = 'main' ORDER BY 1;
@@ -70,18 +64,18 @@ SELECT count(*) > 20 AS named, count(*) FILTER (WHERE relfilenode <> pg_relation
   FROM pgscale.relation_buffers WHERE relation IS NOT NULL;
 
 -- the clock sweep: rates since somebody asked first
-SELECT count(since) AS since FROM pgscale.clock_sweep;
+SELECT count(stats_reset) AS stats_reset FROM pgscale.clock_sweep;
 SELECT buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS buffers,
-       passes >= 0 AND hand BETWEEN 0 AND buffers - 1 AS hand, since < clock_timestamp() AS since,
+       passes >= 0 AND hand BETWEEN 0 AND buffers - 1 AS hand, stats_reset < clock_timestamp() AS stats_reset,
        least(ticks, allocations) >= 0 AS counts,
        abs(unused_fraction - (SELECT fraction FROM pgscale.buffer_usage WHERE usage_count IS NULL)) < 0.01 AS unused,
        zero_fraction < 0.5 AS zero, max_fraction BETWEEN 0.001 AND 0.5 AS max, expected_search >= 1 AS expected,
-       regexp_replace(finding, '[0-9.]+', 'N') AS finding
+       regexp_replace(reason, '[0-9.]+', 'N') AS reason
   FROM pgscale.clock_sweep \gx
-CREATE TEMP TABLE before AS SELECT since FROM pgscale.clock_sweep;
-SELECT c.since = b.since AS kept FROM pgscale.clock_sweep c, before b;
+CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.clock_sweep;
+SELECT c.stats_reset = b.stats_reset AS kept FROM pgscale.clock_sweep c, before b;
 SELECT pgscale.clock_sweep_reset();
-SELECT c.since > b.since AS later, c.since <= clock_timestamp() AS now FROM pgscale.clock_sweep c, before b;
+SELECT c.stats_reset > b.stats_reset AS later, c.stats_reset <= clock_timestamp() AS now FROM pgscale.clock_sweep c, before b;
 
 -- wrong input
 SELECT * FROM pgscale.buffer_usage_sample(0);

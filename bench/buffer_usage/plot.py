@@ -119,6 +119,6 @@ def draw(results, folder):
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
-    figure.savefig(folder / "buffers.png", dpi=100)
+    figure.savefig(folder / "buffer_usage.png", dpi=100)
     pyplot.close(figure)
-    say(f"{folder / 'buffers.png'}")
+    say(f"{folder / 'buffer_usage.png'}")

@@ -1,13 +1,6 @@
 -- Advice, contention and the WAL's efficiency: the views, who may use them, what they say without evidence, and to wrong input.
 CREATE EXTENSION pgscale;
 
--- each view of a function with a window has its columns
-SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) =
-       (SELECT array_remove(p.proargnames, 'duration') FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = c.relname) AS same
-  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
- WHERE c.oid IN ('pgscale.contention'::regclass, 'pgscale.wal_efficiency'::regclass)
- GROUP BY c.relname, c.relnamespace ORDER BY 1;
-
 -- the sampler needs a moment after the server's start
 DO $$
 BEGIN
@@ -30,12 +23,12 @@ SELECT count(*) = count(DISTINCT rule) AS "one a rule", count(*) = (SELECT count
 SELECT count(*) AS wrong FROM pgscale.advice
  WHERE gain NOT BETWEEN 0 AND 1 OR reason IS NULL OR recommended IS NULL OR risk IS NULL OR needs IS NULL
     OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
-SELECT count(*) AS wrong FROM pgscale.contention WHERE share NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
+SELECT count(*) AS wrong FROM pgscale.contention WHERE fraction NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
 
 -- without evidence
 SELECT * FROM pgscale.contention('1 ms');
 SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
-       flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, finding
+       flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 ms');
 
 -- wrong input
@@ -44,8 +37,8 @@ SELECT * FROM pgscale.tuning_findings('1 hour', NULL);
 SELECT * FROM pgscale.tuning_findings('0');
 SELECT * FROM pgscale.contention('-1 day');
 SELECT * FROM pgscale.wal_efficiency(NULL);
-SELECT count(*) FROM pgscale.contention('178000000 years') WHERE share > 1;
-SELECT count(*) FROM pgscale.contention('10000000 years') WHERE share > 1;
+SELECT count(*) FROM pgscale.contention('178000000 years') WHERE fraction > 1;
+SELECT count(*) FROM pgscale.contention('10000000 years') WHERE fraction > 1;
 \set VERBOSITY sqlstate
 SELECT * FROM pgscale.tuning_findings('-1 second');
 SELECT * FROM pgscale.tuning_findings('now');

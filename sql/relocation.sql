@@ -1,5 +1,5 @@
 -- Requests for moves to other tablespaces: what is queued, what is refused, and in which words. Nothing is moved here: for that
--- see t/019_relocate.pl.
+-- see t/019_relocation.pl.
 CREATE EXTENSION pgscale;
 CREATE SCHEMA relocate;
 GRANT USAGE ON SCHEMA relocate TO PUBLIC;
@@ -29,7 +29,7 @@ CREATE INDEX t_there ON t (y) TABLESPACE regress_fast;
 -- what is queued, and how it is shown
 CREATE FUNCTION jobs(OUT n bigint, OUT kind text, OUT relation text, OUT "table" text, OUT source name, OUT target name, OUT state text)
 RETURNS SETOF record LANGUAGE sql AS $$
-    SELECT row_number() OVER (ORDER BY j.job), j.kind, j.relation, j."table", j.source, j.target, j.state
+    SELECT row_number() OVER (ORDER BY j.job), j.kind, j.relation, j.table_name, j.source, j.target, j.state
       FROM pgscale.relocation_jobs j WHERE j.finished_at IS NULL ORDER BY j.job $$;
 -- ends them all
 CREATE FUNCTION clear(OUT cancelled bigint) LANGUAGE sql AS $$
@@ -58,8 +58,8 @@ END $$;
 
 SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
 SELECT * FROM jobs();
-SELECT requested_by = session_user, requested_at <= clock_timestamp(), num_nulls(started_at, finished_at, phase, percent, bytes_after,
-       block_ms_predicted, sqlstate, message, undo_of), bytes = pg_table_size('t_x'), attempts, wait_until <= clock_timestamp()
+SELECT requested_by = session_user, requested_at <= clock_timestamp(), num_nulls(started_at, finished_at, phase, done_fraction, size_after_bytes,
+       block_ms_predicted, sqlstate, message, undo_of), size_bytes = pg_table_size('t_x'), attempts, wait_until <= clock_timestamp()
   FROM pgscale.relocation_jobs;
 SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast');
 SELECT * FROM jobs();

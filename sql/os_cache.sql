@@ -1,18 +1,18 @@
 -- What it tells of each kind of relation, and what it answers to wrong input. Here fsync is off, so that nothing is asked to
--- reach the disk, and an older kernel does not tell what is dirty: for that see t/017_oscache.pl.
+-- reach the disk, and an older kernel does not tell what is dirty: for that see t/017_os_cache.pl.
 CREATE EXTENSION pgscale;
-SELECT enabled, state, reason ~ '^asks the kernel by (cachestat|mincore)' AS reason FROM pgscale.health WHERE feature = 'oscache';
+SELECT enabled, state, reason ~ '^asks the kernel by (cachestat|mincore)' AS reason FROM pgscale.health WHERE feature = 'os_cache';
 
 -- one row a fork, in bytes; what was just written is in memory twice
 CREATE TABLE t (id int PRIMARY KEY, filler text);
 INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i;
 VACUUM (FREEZE) t;
 CREATE FUNCTION blocks(bytes bigint) RETURNS bigint LANGUAGE sql AS 'SELECT bytes / current_setting(''block_size'')::bigint';
-CREATE FUNCTION dirty_blocks(relation regclass) RETURNS bigint LANGUAGE sql AS 'SELECT blocks(pgscale.flush_relation(relation))';
+CREATE FUNCTION dirty_blocks(relation regclass) RETURNS bigint LANGUAGE sql AS 'SELECT blocks(pgscale.os_cache_flush(relation))';
 SELECT dirty_blocks('t') >= 0 AS wrote, dirty_blocks('t') AS again;
 SELECT relation, fork, size_bytes = pg_relation_size('t', fork) AS size, blocks(buffers_bytes) > 0 AS in_buffers,
-       kernel_bytes BETWEEN both_bytes AND size_bytes AS kernel, both_bytes = buffers_bytes AS in_both,
-       coalesce(kernel_dirty_bytes BETWEEN 0 AND size_bytes, true) AS dirty,
+       os_cache_bytes BETWEEN both_bytes AND size_bytes AS kernel, both_bytes = buffers_bytes AS in_both,
+       coalesce(dirty_bytes BETWEEN 0 AND size_bytes, true) AS dirty,
        coalesce(writeback_bytes BETWEEN 0 AND size_bytes, true) AS writeback
   FROM pgscale.relation_os_cache('t') ORDER BY fork COLLATE "C";
 SELECT fork, size_bytes = pg_relation_size('t', fork) AS size FROM pgscale.relation_os_cache
@@ -26,7 +26,7 @@ INSERT INTO one VALUES (1);
 SELECT dirty_blocks('one');
 SELECT dirty_blocks('one');
 UPDATE one SET x = 2;
-SELECT blocks(pgscale.flush_relation('one', true)), blocks(pgscale.flush_relation('one', wait => true)) AS again;
+SELECT blocks(pgscale.os_cache_flush('one', true)), blocks(pgscale.os_cache_flush('one', wait => true)) AS again;
 
 -- other kinds
 CREATE INDEX one_x ON one (x);
@@ -37,12 +37,12 @@ CREATE TEMP TABLE temp (x int);
 INSERT INTO temp VALUES (1);
 SELECT dirty_blocks('temp');
 SELECT dirty_blocks('temp');
-SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_buffers, blocks(kernel_bytes) AS kernel
+SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_buffers, blocks(os_cache_bytes) AS kernel
   FROM unnest('{one, one_x, unlogged, matview, seq, temp}'::regclass[]) r, pgscale.relation_os_cache(r) WHERE fork <> 'vm' ORDER BY 1, 2;
-SELECT pgscale.os_evict(r) >= 0 AS evicted FROM unnest('{t, one_x, unlogged, matview, seq, temp, pg_class, pg_database}'::regclass[]) r;
+SELECT pgscale.os_cache_evict(r) >= 0 AS evicted FROM unnest('{t, one_x, unlogged, matview, seq, temp, pg_class, pg_database}'::regclass[]) r;
 SELECT dirty_blocks(r) >= 0 AS flushed FROM unnest('{matview, seq, pg_class, pg_database}'::regclass[]) r;
 -- of what was evicted the kernel has what it had not written yet
-SELECT relation, kernel_bytes > 0 OR relation IN ('pg_class'::regclass, 'pg_database'::regclass) AS kernel,
+SELECT relation, os_cache_bytes > 0 OR relation IN ('pg_class'::regclass, 'pg_database'::regclass) AS kernel,
        buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
  WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass, 'pg_class_oid_index'::regclass)
    AND fork = 'main' ORDER BY relation;
@@ -56,9 +56,9 @@ SELECT (SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = 'empty
        (SELECT count(*) FROM pgscale.relation_os_cache WHERE relation IN ('temp'::regclass, 't'::regclass, 'pg_database'::regclass)) > 4 AS view,
        (SELECT count(DISTINCT relation) FROM pgscale.relation_os_cache()) =
        (SELECT count(*) FROM pg_class WHERE pg_relation_filenode(oid) IS NOT NULL) AS complete;
-SELECT bool_and(kernel_bytes <= before) AS sorted
-  FROM (SELECT kernel_bytes, lag(kernel_bytes) OVER () AS before FROM pgscale.relation_os_cache) c;
-SELECT pgscale.flush_relation(NULL), pgscale.flush_relation('t', NULL), pgscale.os_evict(NULL);
+SELECT bool_and(os_cache_bytes <= before) AS sorted
+  FROM (SELECT os_cache_bytes, lag(os_cache_bytes) OVER () AS before FROM pgscale.relation_os_cache) c;
+SELECT pgscale.os_cache_flush(NULL), pgscale.os_cache_flush('t', NULL), pgscale.os_cache_evict(NULL);
 
 -- what has no storage
 CREATE VIEW v AS SELECT 1 AS x;
@@ -75,9 +75,9 @@ DECLARE
     hint text;
 BEGIN
     FOREACH call IN ARRAY ARRAY[
-        'relation_os_cache(''v'')', 'flush_relation(''v'')', 'os_evict(''v'')',
-        'relation_os_cache(''partitioned'')', 'flush_relation(''partitioned_pkey'')', 'os_evict(''composite'')',
-        'relation_os_cache(''remote'')', 'relation_os_cache(1)', 'flush_relation(1)', 'os_evict(1)', 'os_evict(0)']
+        'relation_os_cache(''v'')', 'os_cache_flush(''v'')', 'os_cache_evict(''v'')',
+        'relation_os_cache(''partitioned'')', 'os_cache_flush(''partitioned_pkey'')', 'os_cache_evict(''composite'')',
+        'relation_os_cache(''remote'')', 'relation_os_cache(1)', 'os_cache_flush(1)', 'os_cache_evict(1)', 'os_cache_evict(0)']
     LOOP
         BEGIN
             EXECUTE 'SELECT pgscale.' || call;
@@ -91,7 +91,7 @@ END $$;
 -- an error leaves nothing behind
 SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'partitioned_pkey'::regclass;
 BEGIN;
-SELECT dirty_blocks('t') >= 0 AS flushed, pgscale.os_evict('t') >= 0 AS evicted, count(*) > 0 AS seen FROM pgscale.relation_os_cache('t');
+SELECT dirty_blocks('t') >= 0 AS flushed, pgscale.os_cache_evict('t') >= 0 AS evicted, count(*) > 0 AS seen FROM pgscale.relation_os_cache('t');
 SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND relation IN ('t'::regclass, 'pg_class'::regclass);
 COMMIT;
 DROP EXTENSION pgscale;

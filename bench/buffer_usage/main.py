@@ -4,13 +4,13 @@ import sys
 import experiment
 
 import beside
-import oscache
+import os_cache
 import plot
 import sample
 import summary
 import usage
 
-PARTS = {"usage": usage, "sample": sample, "beside": beside, "oscache": oscache, "summary": summary}
+PARTS = {"usage": usage, "sample": sample, "beside": beside, "os_cache": os_cache, "summary": summary}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS, plot.draw))

@@ -173,8 +173,8 @@ is($db->sql(q{SELECT count(*) FROM pg_index WHERE indrelid = 'parent'::regclass 
 is($db->sql(q{SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits
     WHERE inhparent = 'sub_n_idx'::regclass}), 'leaf2_n_idx leaf3_n_idx', 'with its leaves');
 is($db->sql(q{SELECT count(*) FROM pg_stats WHERE tablename = 't_expression'}), 2, 'the statistics of expressions are kept');
-is($db->sql('SELECT bool_and(bytes > 0 AND bytes_after > 0 AND attempts = 1 AND finished_at >= started_at AND started_at >= requested_at
-    AND phase IS NULL AND percent IS NULL AND wait_until IS NULL) FROM pgscale.relocation_jobs'), 't', 'what their jobs say');
+is($db->sql('SELECT bool_and(size_bytes > 0 AND size_after_bytes > 0 AND attempts = 1 AND finished_at >= started_at AND started_at >= requested_at
+    AND phase IS NULL AND done_fraction IS NULL AND wait_until IS NULL) FROM pgscale.relocation_jobs'), 't', 'what their jobs say');
 is(($db->try('INSERT INTO t SELECT * FROM t LIMIT 1'))[0], '23505', 'keys are unique');
 is(($db->try('DELETE FROM t WHERE id = 1'))[0], '23503', 'and referenced');
 is(($db->try('BEGIN; UPDATE t SET u = -2 WHERE id = 1; UPDATE t SET u = -1 WHERE id = 2; COMMIT'))[0], '00000', 'deferred as before');

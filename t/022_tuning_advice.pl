@@ -100,7 +100,7 @@ $_->start('UPDATE load SET n = n WHERE id = 0') for @waiters;
 in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds') WHERE event = 'transactionid' AND waiting_sessions >= 0.5
     AND meaning ~ 'row' AND now_possible IS NOT NULL AND cured_in IS NULL}) eq 1 }, 'contention: a row that is locked')
   or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
-is($db->sql(q{SELECT sum(share) <= 1.000001 FROM pgscale.contention}), 't', 'no more than all of the time');
+is($db->sql(q{SELECT sum(fraction) <= 1.000001 FROM pgscale.contention()}), 't', 'no more than all of the time');
 is($db->sql(q{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgscale.contention c WHERE c.event <> 'others' AND NOT EXISTS
         (SELECT FROM pgscale.wait_profile p WHERE p.event_type = c.event_type AND p.event = ANY (string_to_array(c.event, ', ')))}),
         '', 'each event is in wait_profile by the name that it has there') or diag $db->sql('SELECT DISTINCT event_type, event FROM pgscale.wait_profile');
@@ -173,11 +173,11 @@ my $there = session($standby);
 $there->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'a standby has evidence of its own');
 in_time_ok(sub { $there->sql('SELECT since IS NOT NULL FROM pgscale.wal_efficiency') eq 't' }, 'which grows');
 is($there->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
-is($there->sql('SELECT num_nulls(rewritten_fraction, segment_switches_per_s), finding IS NOT NULL FROM pgscale.wal_efficiency'), '2|t',
+is($there->sql('SELECT num_nulls(rewritten_fraction, segment_switches_per_s), reason IS NOT NULL FROM pgscale.wal_efficiency'), '2|t',
     'nor WAL of its own');
 $standby->append_conf('postgresql.conf', 'fsync = off');
 $standby->reload;
-in_time_ok(sub { $there->sql(q{SELECT num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND finding ~ '^fsync is off'
+in_time_ok(sub { $there->sql(q{SELECT num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND reason ~ '^fsync is off'
     FROM pgscale.wal_efficiency}) eq 't' }, 'flushes that are not made are not counted as none');
 $there->quit;
 $standby->stop;

@@ -47,6 +47,6 @@ def draw(results, folder):
         axis.set_visible(False)
     for axis in axes[-1]:
         axis.set_xlabel("transactions a second (bar: median; mark: a round)")
-    figure.savefig(folder / "wal.png", dpi=100)
+    figure.savefig(folder / "tuning_wal.png", dpi=100)
     pyplot.close(figure)
-    say(f"{folder / 'wal.png'}")
+    say(f"{folder / 'tuning_wal.png'}")
