@@ -14,6 +14,9 @@ SELECT c.relname
    AND (obj_description(c.oid, 'pg_class') IS NULL
         OR EXISTS (SELECT FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
                     WHERE a.grantee = 0));
+SELECT c.relname, a.attname
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+ WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('v', 'c') AND col_description(c.oid, a.attnum) IS NULL;
 
 -- what pg_monitor may read; the rest acts, and is for superusers
 SELECT c.relname, has_table_privilege('pg_monitor', c.oid, 'SELECT') AS pg_monitor

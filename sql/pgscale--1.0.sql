@@ -23,6 +23,16 @@ COMMENT ON FUNCTION pgscale.health() IS
 CREATE VIEW pgscale.health AS SELECT * FROM pgscale.health();
 COMMENT ON VIEW pgscale.health IS
 'one row a feature: off, starting, idle, working, standing down or broken; why, and what to do';
+COMMENT ON COLUMN pgscale.health.feature IS
+'name of the feature: also the stem of its settings, functions and page';
+COMMENT ON COLUMN pgscale.health.enabled IS
+'whether the configuration asks for it; false only in state off';
+COMMENT ON COLUMN pgscale.health.state IS
+'off, starting, idle, working, standing down or broken';
+COMMENT ON COLUMN pgscale.health.reason IS
+'why, in one sentence';
+COMMENT ON COLUMN pgscale.health.action IS
+'what to do, or NULL';
 
 ---- sampler
 
@@ -47,6 +57,28 @@ CREATE VIEW pgscale.wait_profile AS
      ORDER BY p.wait_ms DESC;
 COMMENT ON VIEW pgscale.wait_profile IS
 'accumulated waits, longest first, without idle ones unless pgscale.sampler_show_idle is on';
+COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
+'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+COMMENT ON COLUMN pgscale.wait_profile.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.wait_profile.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS
+'time that the samples stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.wait_profile.fraction IS
+'fraction of the time of all rows shown, 0 to 1';
+COMMENT ON COLUMN pgscale.wait_profile.samples IS
+'number of samples';
+COMMENT ON COLUMN pgscale.wait_profile.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_profile.datid IS
+'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.wait_profile.userid IS
+'OID of the session user; NULL if the process has none';
 
 CREATE FUNCTION pgscale.wait_history(
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
@@ -67,6 +99,28 @@ CREATE VIEW pgscale.wait_history AS
      ORDER BY h.ordinality;
 COMMENT ON VIEW pgscale.wait_history IS
 'the latest samples one by one, oldest first';
+COMMENT ON COLUMN pgscale.wait_history.sampled_at IS
+'time of the sample';
+COMMENT ON COLUMN pgscale.wait_history.pid IS
+'process ID';
+COMMENT ON COLUMN pgscale.wait_history.backend_type IS
+'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+COMMENT ON COLUMN pgscale.wait_history.state IS
+'state of the backend as in pg_stat_activity';
+COMMENT ON COLUMN pgscale.wait_history.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.wait_history.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_history.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_history.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_history.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_history.datid IS
+'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.wait_history.userid IS
+'OID of the session user; NULL if the process has none';
 
 CREATE FUNCTION pgscale.wait_current(
     pid integer DEFAULT NULL,
@@ -87,6 +141,28 @@ CREATE VIEW pgscale.wait_current AS
       LEFT JOIN pg_roles u ON u.oid = c.userid;
 COMMENT ON VIEW pgscale.wait_current IS
 'what every server process waits for at this moment';
+COMMENT ON COLUMN pgscale.wait_current.pid IS
+'process ID';
+COMMENT ON COLUMN pgscale.wait_current.backend_type IS
+'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+COMMENT ON COLUMN pgscale.wait_current.state IS
+'state of the backend as in pg_stat_activity';
+COMMENT ON COLUMN pgscale.wait_current.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.wait_current.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_current.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_current.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_current.leader_pid IS
+'process ID of the leader of a parallel worker';
+COMMENT ON COLUMN pgscale.wait_current.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_current.datid IS
+'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.wait_current.userid IS
+'OID of the session user; NULL if the process has none';
 
 CREATE FUNCTION pgscale.wait_timeline(
     bucket interval DEFAULT '10 seconds',
@@ -124,6 +200,46 @@ CREATE VIEW pgscale.sampler_stats AS
       FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
 'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
+COMMENT ON COLUMN pgscale.sampler_stats.period_ms IS
+'period in force, in milliseconds; NULL if the sampler is off';
+COMMENT ON COLUMN pgscale.sampler_stats.ticks IS
+'number of ticks taken';
+COMMENT ON COLUMN pgscale.sampler_stats.missed_ticks IS
+'number of ticks that were due and skipped';
+COMMENT ON COLUMN pgscale.sampler_stats.lateness_p99_us IS
+'99th percentile of the delay of a tick, in microseconds, interpolated';
+COMMENT ON COLUMN pgscale.sampler_stats.tick_mean_us IS
+'mean duration of a tick, in microseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.cpu_fraction IS
+'CPU time of the worker as a fraction of one CPU, 0 to 1';
+COMMENT ON COLUMN pgscale.sampler_stats.samples IS
+'number of samples in the profile';
+COMMENT ON COLUMN pgscale.sampler_stats.entries IS
+'number of profile entries in use';
+COMMENT ON COLUMN pgscale.sampler_stats.evictions IS
+'number of profile entries folded into other';
+COMMENT ON COLUMN pgscale.sampler_stats.lateness_p50_us IS
+'median delay of a tick, in microseconds, interpolated';
+COMMENT ON COLUMN pgscale.sampler_stats.lateness_max_us IS
+'longest delay of a tick, in microseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.tick_max_us IS
+'longest duration of a tick, in microseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.observed_ms IS
+'time that all ticks stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.cpu_ms IS
+'CPU time of the worker, in milliseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.wait_ms IS
+'time that the samples in the profile stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.torn_reads IS
+'number of repeated reads of a process''s status';
+COMMENT ON COLUMN pgscale.sampler_stats.pid IS
+'process ID of the worker';
+COMMENT ON COLUMN pgscale.sampler_stats.starts IS
+'number of times that the worker was started';
+COMMENT ON COLUMN pgscale.sampler_stats.stats_reset IS
+'time of the latest reset';
+COMMENT ON COLUMN pgscale.sampler_stats.lateness_classes IS
+'number of ticks less than 1, 2, 4, 8 ... microseconds late, each in the first class that fits';
 
 CREATE FUNCTION pgscale.sampler_reset()
 RETURNS void
@@ -202,6 +318,32 @@ CREATE VIEW pgscale.query_waits AS
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
 'waits by query, with what pg_stat_statements knows of it';
+COMMENT ON COLUMN pgscale.query_waits.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.query_waits.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.query_waits.wait_ms IS
+'time that the samples stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.query_waits.fraction IS
+'fraction of this query''s time, 0 to 1';
+COMMENT ON COLUMN pgscale.query_waits.calls IS
+'number of executions, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.total_time_ms IS
+'planning and execution time in milliseconds, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.query_waits.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.query_waits.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.query_waits.samples IS
+'number of samples';
+COMMENT ON COLUMN pgscale.query_waits.datid IS
+'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.query_waits.userid IS
+'OID of the session user; NULL if the process has none';
+COMMENT ON COLUMN pgscale.query_waits.query IS
+'text of the query; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
 
 ---- sweeper
 
@@ -237,6 +379,78 @@ CREATE VIEW pgscale.sweeper_stats AS
       FROM pgscale.sweeper_stats();
 COMMENT ON VIEW pgscale.sweeper_stats IS
 'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
+COMMENT ON COLUMN pgscale.sweeper_stats.worker IS
+'number of the sweeper';
+COMMENT ON COLUMN pgscale.sweeper_stats.mode IS
+'freelist or ahead';
+COMMENT ON COLUMN pgscale.sweeper_stats.state IS
+'off, warming up, watching or working';
+COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
+'number of clean buffers at hand now, an estimate';
+COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS
+'number of ready buffers that backends took';
+COMMENT ON COLUMN pgscale.sweeper_stats.starved IS
+'number of ticks at work that found no buffer ready';
+COMMENT ON COLUMN pgscale.sweeper_stats.written IS
+'number of pages written';
+COMMENT ON COLUMN pgscale.sweeper_stats.runs IS
+'number of runs of neighbouring pages written';
+COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS
+'time that all writers together spent in writes, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS
+'number of pages that backends and recovery wrote themselves, on the whole server';
+COMMENT ON COLUMN pgscale.sweeper_stats.writers IS
+'number of writers that it has now';
+COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS
+'number of buffers that it is responsible for';
+COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS
+'number of ready buffers below which it refills';
+COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS
+'number of ready buffers up to which it refills';
+COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS
+'number of rounds';
+COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
+'number of buffers that its hand passed';
+COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
+'number of usage counts that it decremented';
+COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS
+'number of buffers made ready as they were';
+COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS
+'number of buffers made ready after a write';
+COMMENT ON COLUMN pgscale.sweeper_stats.reused IS
+'number of ready buffers that were used again for their old page';
+COMMENT ON COLUMN pgscale.sweeper_stats.queued IS
+'number of dirty victims that were collected';
+COMMENT ON COLUMN pgscale.sweeper_stats.neighbours IS
+'number of pages written that were not victims themselves';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_pinned IS
+'number of pages left out because a process waits for the only pin';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_locked IS
+'number of pages left out because they were locked or in I/O';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS
+'number of pages left out because their WAL was not on disk';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS
+'number of pages left out because they were clean or gone meanwhile';
+COMMENT ON COLUMN pgscale.sweeper_stats.writeback_calls IS
+'number of requests to the kernel to start writing a run';
+COMMENT ON COLUMN pgscale.sweeper_stats.writeback_ms IS
+'time spent in these requests, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.wal_flushes IS
+'number of WAL flushes for pages that had been left out';
+COMMENT ON COLUMN pgscale.sweeper_stats.errors IS
+'number of rounds that ended in an error, which the server log has';
+COMMENT ON COLUMN pgscale.sweeper_stats.cpu_ms IS
+'CPU time of the sweeper, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.writer_cpu_ms IS
+'CPU time of its writers, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS
+'number of runs of 1, 2, up to 4, 8, 16, 32, 64 and more pages';
+COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS
+'time when state or reason last changed';
+COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS
+'time of the latest reset';
+COMMENT ON COLUMN pgscale.sweeper_stats.reason IS
+'why it is in that state, in one sentence';
 
 CREATE FUNCTION pgscale.sweeper_reset()
 RETURNS void
@@ -261,6 +475,16 @@ CREATE VIEW pgscale.buffer_usage AS
       FROM pgscale.buffer_usage();
 COMMENT ON VIEW pgscale.buffer_usage IS
 'shared buffers by usage count; NULL for those that hold no page';
+COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS
+'usage count of the buffers; NULL for those that hold no page';
+COMMENT ON COLUMN pgscale.buffer_usage.buffers IS
+'number of buffers with that count';
+COMMENT ON COLUMN pgscale.buffer_usage.fraction IS
+'fraction of all buffers, 0 to 1';
+COMMENT ON COLUMN pgscale.buffer_usage.dirty IS
+'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.buffer_usage.pinned IS
+'number of these buffers in use at this moment';
 
 CREATE FUNCTION pgscale.buffer_usage_sample(
     n integer DEFAULT 65536,
@@ -293,6 +517,28 @@ CREATE VIEW pgscale.relation_buffers AS
      ORDER BY r.buffers DESC;
 COMMENT ON VIEW pgscale.relation_buffers IS
 'how much of each relation''s fork is in shared buffers, of all databases, most first';
+COMMENT ON COLUMN pgscale.relation_buffers.relation IS
+'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
+COMMENT ON COLUMN pgscale.relation_buffers.fork IS
+'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers IS
+'number of buffers that hold its pages';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS
+'size of these buffers';
+COMMENT ON COLUMN pgscale.relation_buffers.dirty IS
+'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS
+'mean usage count';
+COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS
+'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
+COMMENT ON COLUMN pgscale.relation_buffers.datname IS
+'name of the database; NULL for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.datid IS
+'OID of the database; 0 for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS
+'filenode number of the relation';
+COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS
+'OID of the tablespace';
 
 CREATE FUNCTION pgscale.clock_sweep(
     OUT buffers integer, OUT passes bigint, OUT hand integer,
@@ -317,6 +563,32 @@ CREATE VIEW pgscale.clock_sweep AS
       FROM pgscale.clock_sweep();
 COMMENT ON VIEW pgscale.clock_sweep IS
 'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS
+'buffers that the clock hand passes for one allocation; NULL without allocations';
+COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS
+'time of one pass over all buffers; NULL if the hand stood still';
+COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS
+'fraction of the buffers that hold no page, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS
+'fraction of the buffers with usage count 0, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS
+'fraction of the buffers with the maximum usage count, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.expected_search IS
+'expected number of ticks to the next victim if the freelist is empty';
+COMMENT ON COLUMN pgscale.clock_sweep.buffers IS
+'number of all buffers';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks IS
+'number of buffers that the clock hand has passed';
+COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
+'number of buffers needed for another page, those from the freelist included, those of rings not';
+COMMENT ON COLUMN pgscale.clock_sweep.passes IS
+'number of completed passes since the server started';
+COMMENT ON COLUMN pgscale.clock_sweep.hand IS
+'number of the buffer that the clock hand comes to next, from 0';
+COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
+'time when ticks and allocations began to count';
+COMMENT ON COLUMN pgscale.clock_sweep.reason IS
+'the conclusion, in one sentence';
 
 CREATE FUNCTION pgscale.clock_sweep_reset()
 RETURNS void
@@ -344,6 +616,22 @@ CREATE VIEW pgscale.relation_os_cache AS
      ORDER BY os_cache_bytes DESC NULLS LAST;
 COMMENT ON VIEW pgscale.relation_os_cache IS
 'one row a fork of each relation of this database that is not empty, largest share of the kernel''s cache first: what shared buffers, that cache and both hold, and what the kernel has yet to write, which is an upper bound';
+COMMENT ON COLUMN pgscale.relation_os_cache.relation IS
+'table, index, TOAST table, materialized view or sequence';
+COMMENT ON COLUMN pgscale.relation_os_cache.fork IS
+'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.relation_os_cache.size_bytes IS
+'size of its files';
+COMMENT ON COLUMN pgscale.relation_os_cache.buffers_bytes IS
+'size of what shared buffers hold of it';
+COMMENT ON COLUMN pgscale.relation_os_cache.os_cache_bytes IS
+'size of what the kernel''s page cache holds of it; NULL if the kernel cannot tell';
+COMMENT ON COLUMN pgscale.relation_os_cache.both_bytes IS
+'size of what both hold, counted page by page';
+COMMENT ON COLUMN pgscale.relation_os_cache.dirty_bytes IS
+'written to the kernel and not yet on its way to the disk, an upper bound; NULL without cachestat';
+COMMENT ON COLUMN pgscale.relation_os_cache.writeback_bytes IS
+'on its way to the disk; NULL without cachestat';
 
 CREATE FUNCTION pgscale.os_cache_flush(relation regclass, wait boolean DEFAULT false)
 RETURNS bigint
@@ -388,6 +676,62 @@ CREATE VIEW pgscale.writeback_stats AS
       FROM pgscale.writeback_stats();
 COMMENT ON VIEW pgscale.writeback_stats IS
 'what the kernel has yet to write, for this cluster and in all, and what is done about it';
+COMMENT ON COLUMN pgscale.writeback_stats.state IS
+'off, watching, capping or standing down';
+COMMENT ON COLUMN pgscale.writeback_stats.cluster_dirty_bytes IS
+'what the server has written and the kernel has not, as far as known';
+COMMENT ON COLUMN pgscale.writeback_stats.cap_bytes IS
+'cap in force';
+COMMENT ON COLUMN pgscale.writeback_stats.peak_dirty_bytes IS
+'highest cluster_dirty_bytes since stats_reset';
+COMMENT ON COLUMN pgscale.writeback_stats.redirty_fraction IS
+'fraction of the writes that hit a page again within 30 s, 0 to 1; NULL with too few writes';
+COMMENT ON COLUMN pgscale.writeback_stats.server_bytes_per_s IS
+'what the server wrote into the kernel in the last second';
+COMMENT ON COLUMN pgscale.writeback_stats.disk_bytes_per_s IS
+'what the disk was seen to take in a second';
+COMMENT ON COLUMN pgscale.writeback_stats.window_bytes IS
+'most bytes that may be in flight now';
+COMMENT ON COLUMN pgscale.writeback_stats.skipped_bytes IS
+'part of cluster_dirty_bytes that is left alone now because its pages are written again soon';
+COMMENT ON COLUMN pgscale.writeback_stats.written_bytes IS
+'size of the writes seen in the buffers';
+COMMENT ON COLUMN pgscale.writeback_stats.found_bytes IS
+'size of the writes found in files';
+COMMENT ON COLUMN pgscale.writeback_stats.unseen_bytes IS
+'size of the writes for which there was no room';
+COMMENT ON COLUMN pgscale.writeback_stats.requests IS
+'number of requests to the kernel to write';
+COMMENT ON COLUMN pgscale.writeback_stats.requested_bytes IS
+'size of these requests';
+COMMENT ON COLUMN pgscale.writeback_stats.taken_bytes IS
+'bytes that reached the disk without a request';
+COMMENT ON COLUMN pgscale.writeback_stats.request_ms IS
+'time spent in requests, in milliseconds';
+COMMENT ON COLUMN pgscale.writeback_stats.backed_off IS
+'number of rounds in which it asked for less because reads were slow';
+COMMENT ON COLUMN pgscale.writeback_stats.rounds IS
+'number of rounds';
+COMMENT ON COLUMN pgscale.writeback_stats.errors IS
+'number of rounds that ended in an error, which the server log has';
+COMMENT ON COLUMN pgscale.writeback_stats.cpu_ms IS
+'CPU time of the worker, in milliseconds';
+COMMENT ON COLUMN pgscale.writeback_stats.dirty_bytes IS
+'of the whole machine: dirty in memory, an upper bound';
+COMMENT ON COLUMN pgscale.writeback_stats.writeback_bytes IS
+'of the whole machine: on its way to a disk';
+COMMENT ON COLUMN pgscale.writeback_stats.background_threshold_bytes IS
+'dirty bytes from which on the kernel starts to write';
+COMMENT ON COLUMN pgscale.writeback_stats.threshold_bytes IS
+'dirty bytes from which on the kernel makes writers wait';
+COMMENT ON COLUMN pgscale.writeback_stats.io_pressure_fraction IS
+'fraction of the last 10 s in which some process waited for I/O, 0 to 1; NULL if the kernel does not report it';
+COMMENT ON COLUMN pgscale.writeback_stats.state_change IS
+'time when state or reason last changed';
+COMMENT ON COLUMN pgscale.writeback_stats.stats_reset IS
+'time of the latest reset';
+COMMENT ON COLUMN pgscale.writeback_stats.reason IS
+'why it is in that state, in one sentence';
 
 CREATE FUNCTION pgscale.writeback_reset()
 RETURNS void
@@ -480,6 +824,48 @@ CREATE VIEW pgscale.relocation_jobs AS
      ORDER BY j.job;
 COMMENT ON VIEW pgscale.relocation_jobs IS
 'moves of indexes and tables to other tablespaces, asked for in this database: how far they are or how they ended';
+COMMENT ON COLUMN pgscale.relocation_jobs.job IS
+'number of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.kind IS
+'index or table';
+COMMENT ON COLUMN pgscale.relocation_jobs.relation IS
+'what is moved, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.source IS
+'tablespace that it is moved from';
+COMMENT ON COLUMN pgscale.relocation_jobs.target IS
+'tablespace that it is moved to';
+COMMENT ON COLUMN pgscale.relocation_jobs.state IS
+'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS
+'done part of the phase, 0 to 1';
+COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
+'phase of REINDEX as in pg_stat_progress_create_index';
+COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS
+'its table, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS
+'size when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS
+'size after the move';
+COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS
+'number of attempts so far';
+COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS
+'time of the next look at a job that waits';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS
+'role that requested the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS
+'time of the request';
+COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS
+'start of the first attempt';
+COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS
+'end of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS
+'for a table: how long all use of it is expected to wait, in milliseconds';
+COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS
+'number of the job that this one takes back';
+COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS
+'SQLSTATE of the last attempt''s error';
+COMMENT ON COLUMN pgscale.relocation_jobs.message IS
+'error of the last attempt, or what the job waits for';
 
 CREATE FUNCTION pgscale.relocate_index(
     index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
@@ -556,6 +942,24 @@ CREATE VIEW pgscale.tablespace_latency AS
      ORDER BY tablespace;
 COMMENT ON VIEW pgscale.tablespace_latency IS
 'one row a tablespace: what its device can do, measured now past all caches';
+COMMENT ON COLUMN pgscale.tablespace_latency.tablespace IS
+'name of the tablespace';
+COMMENT ON COLUMN pgscale.tablespace_latency.reads IS
+'number of random reads that were timed';
+COMMENT ON COLUMN pgscale.tablespace_latency.read_ms IS
+'mean time of a random read of a page, in milliseconds';
+COMMENT ON COLUMN pgscale.tablespace_latency.max_ms IS
+'longest time of a random read, in milliseconds';
+COMMENT ON COLUMN pgscale.tablespace_latency.spread IS
+'mean of the slowest round divided by that of the fastest';
+COMMENT ON COLUMN pgscale.tablespace_latency.sequential_bytes_per_s IS
+'rate of sequential reads';
+COMMENT ON COLUMN pgscale.tablespace_latency.random_page_cost IS
+'the random_page_cost that the device suggests; NULL if the rounds disagree';
+COMMENT ON COLUMN pgscale.tablespace_latency.device IS
+'disk below the tablespace';
+COMMENT ON COLUMN pgscale.tablespace_latency.reason IS
+'what was read, or why nothing could be read, in one sentence';
 
 CREATE FUNCTION pgscale.relocation_plan(
     tablespace name, budget_bytes bigint, duration interval DEFAULT '30 seconds',
@@ -595,6 +999,32 @@ CREATE VIEW pgscale.advice AS
      ORDER BY f.gain DESC;
 COMMENT ON VIEW pgscale.advice IS
 'what to set, by the evidence of the last 10 minutes, greatest gain first; no rows where nothing is to be won';
+COMMENT ON COLUMN pgscale.advice.setting IS
+'what ALTER SYSTEM would set; NULL if nothing';
+COMMENT ON COLUMN pgscale.advice.object IS
+'tablespace, table or another object, if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.advice.current IS
+'value now, as SHOW prints it';
+COMMENT ON COLUMN pgscale.advice.recommended IS
+'value to set, as ALTER SYSTEM takes it; or what to do';
+COMMENT ON COLUMN pgscale.advice.gain IS
+'fraction of the sessions'' time that it would save, 0 to 1, an estimate';
+COMMENT ON COLUMN pgscale.advice.confidence IS
+'high, medium or low';
+COMMENT ON COLUMN pgscale.advice.needs IS
+'what it takes: reload, restart, superuser ...';
+COMMENT ON COLUMN pgscale.advice.rule IS
+'name of the rule';
+COMMENT ON COLUMN pgscale.advice.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.advice.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.advice.reason IS
+'why, in one sentence, with the source';
+COMMENT ON COLUMN pgscale.advice.risk IS
+'what it costs';
+COMMENT ON COLUMN pgscale.advice.evidence IS
+'the numbers behind it';
 
 CREATE VIEW pgscale.advice_rules AS
     SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason
@@ -603,6 +1033,12 @@ CREATE VIEW pgscale.advice_rules AS
      ORDER BY rule;
 COMMENT ON VIEW pgscale.advice_rules IS
 'one row a rule: whether it advises, is satisfied or silent, and why';
+COMMENT ON COLUMN pgscale.advice_rules.rule IS
+'name of the rule';
+COMMENT ON COLUMN pgscale.advice_rules.verdict IS
+'advises, satisfied or silent';
+COMMENT ON COLUMN pgscale.advice_rules.reason IS
+'why, in one sentence for each of its findings';
 
 ---- tuning: changes
 
@@ -656,6 +1092,42 @@ CREATE VIEW pgscale.tuning_journal AS
       FROM pgscale.tuning_journal();
 COMMENT ON VIEW pgscale.tuning_journal IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+COMMENT ON COLUMN pgscale.tuning_journal.change IS
+'number of the change, as verify and revert take it';
+COMMENT ON COLUMN pgscale.tuning_journal.setting IS
+'name of the setting';
+COMMENT ON COLUMN pgscale.tuning_journal.old_value IS
+'line in postgresql.auto.conf before the change; NULL if there was none';
+COMMENT ON COLUMN pgscale.tuning_journal.new_value IS
+'line in postgresql.auto.conf after the change; NULL if there is none';
+COMMENT ON COLUMN pgscale.tuning_journal.state IS
+'applied, pending reload, pending restart, overridden, superseded, changed by hand, reverted, failed, begun, or where it was made';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_by IS
+'session user';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_at IS
+'time when the change was written down';
+COMMENT ON COLUMN pgscale.tuning_journal.applied_at IS
+'time when the change was made';
+COMMENT ON COLUMN pgscale.tuning_journal.effective_at IS
+'time since when the change is in force';
+COMMENT ON COLUMN pgscale.tuning_journal.acting_as IS
+'role that the session user acted as';
+COMMENT ON COLUMN pgscale.tuning_journal.revert_of IS
+'number of the change that this one reverts';
+COMMENT ON COLUMN pgscale.tuning_journal.reverted_by IS
+'number of the change that reverted this one';
+COMMENT ON COLUMN pgscale.tuning_journal.node IS
+'host and data directory where it was made; NULL unless one may see data_directory';
+COMMENT ON COLUMN pgscale.tuning_journal.sqlstate IS
+'SQLSTATE of its error';
+COMMENT ON COLUMN pgscale.tuning_journal.message IS
+'error that it ended in';
+COMMENT ON COLUMN pgscale.tuning_journal.reason IS
+'why, in one sentence: the reason of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.evidence IS
+'the numbers of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.outcome IS
+'what verify said last';
 
 CREATE PROCEDURE pgscale.set(
     setting text, value text, reload boolean DEFAULT false, force boolean DEFAULT false,
@@ -720,6 +1192,24 @@ CREATE VIEW pgscale.contention AS
      ORDER BY c.fraction DESC;
 COMMENT ON VIEW pgscale.contention IS
 'what sessions waited for in the last 10 minutes, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
+COMMENT ON COLUMN pgscale.contention.event_type IS
+'type of the wait event, as in wait_profile';
+COMMENT ON COLUMN pgscale.contention.event IS
+'names of the wait events with that meaning; others for the rest of a type';
+COMMENT ON COLUMN pgscale.contention.fraction IS
+'fraction of the sessions'' time, 0 to 1';
+COMMENT ON COLUMN pgscale.contention.waiting_sessions IS
+'mean number of sessions in this wait';
+COMMENT ON COLUMN pgscale.contention.cured_in IS
+'later major version that has cured it, and how; NULL if there is none';
+COMMENT ON COLUMN pgscale.contention.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.contention.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.contention.meaning IS
+'what happens there';
+COMMENT ON COLUMN pgscale.contention.now_possible IS
+'what helps on this major version';
 
 ---- wal
 
@@ -748,6 +1238,38 @@ CREATE VIEW pgscale.wal_efficiency AS
       FROM pgscale.wal_efficiency();
 COMMENT ON VIEW pgscale.wal_efficiency IS
 'of the last 10 minutes: what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+COMMENT ON COLUMN pgscale.wal_efficiency.commits IS
+'number of commits in the databases that sessions used';
+COMMENT ON COLUMN pgscale.wal_efficiency.commits_per_flush IS
+'commits that share a flush; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS
+'mean time of a flush, in milliseconds';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS
+'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS
+'fraction of page images in the WAL, 0 to 1, an upper bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.rewritten_fraction IS
+'fraction of the written bytes that had been written before, 0 to 1; NULL on a standby';
+COMMENT ON COLUMN pgscale.wal_efficiency.wal_bytes IS
+'size of the records generated';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_bytes IS
+'size of the writes to WAL files; an estimate before 18';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_exact IS
+'whether written_bytes is counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.flushes_per_commit IS
+'flushes for each commit; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS
+'whether the server measured flush_ms; otherwise it is a lower bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.segment_switches_per_s IS
+'number of WAL files started in a second; NULL on a standby';
+COMMENT ON COLUMN pgscale.wal_efficiency.buffers_full_per_s IS
+'how often a second a session found WAL buffers full and wrote them itself';
+COMMENT ON COLUMN pgscale.wal_efficiency.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.reason IS
+'the most important of this, in one sentence';
 
 ---- numa
 
@@ -763,6 +1285,18 @@ COMMENT ON FUNCTION pgscale.numa_nodes() IS
 CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale.numa_nodes();
 COMMENT ON VIEW pgscale.numa_nodes IS
 'the machine''s NUMA nodes, and how far each is from each, in the order of the rows';
+COMMENT ON COLUMN pgscale.numa_nodes.node IS
+'the kernel''s number of the node';
+COMMENT ON COLUMN pgscale.numa_nodes.cpus IS
+'number of its CPUs';
+COMMENT ON COLUMN pgscale.numa_nodes.cpu_list IS
+'its CPUs, as 0-3,8';
+COMMENT ON COLUMN pgscale.numa_nodes.memory_bytes IS
+'size of its memory';
+COMMENT ON COLUMN pgscale.numa_nodes.free_bytes IS
+'size of its free memory, without the page cache';
+COMMENT ON COLUMN pgscale.numa_nodes.distance IS
+'distance to each node, in the order of the rows; 10 to itself, 0 if unknown';
 
 CREATE FUNCTION pgscale.numa_buffers(
     everything boolean DEFAULT false,
@@ -781,6 +1315,20 @@ CREATE VIEW pgscale.numa_buffers AS
       FROM pgscale.numa_buffers();
 COMMENT ON VIEW pgscale.numa_buffers IS
 'shared buffers by NUMA node; NULL for what is not in memory; of a sample if they are large';
+COMMENT ON COLUMN pgscale.numa_buffers.node IS
+'number of the node; NULL for what is not in memory';
+COMMENT ON COLUMN pgscale.numa_buffers.pages IS
+'number of the kernel''s pages in which shared buffers lie';
+COMMENT ON COLUMN pgscale.numa_buffers.bytes IS
+'size of the shared buffers';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction IS
+'fraction of all shared buffers, 0 to 1';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction_low IS
+'lower end of the 95 % interval of fraction';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction_high IS
+'upper end of the 95 % interval of fraction';
+COMMENT ON COLUMN pgscale.numa_buffers.sampled IS
+'whether random pages were looked at rather than all';
 
 ---- scalability
 
@@ -796,6 +1344,34 @@ CREATE TYPE pgscale.usl AS (
     min_concurrency double precision, max_concurrency double precision);
 COMMENT ON TYPE pgscale.usl IS
 'the Universal Scalability Law as fitted: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))';
+COMMENT ON COLUMN pgscale.usl.status IS
+'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
+COMMENT ON COLUMN pgscale.usl.lambda IS
+'throughput of one session, in the unit of the throughput';
+COMMENT ON COLUMN pgscale.usl.sigma IS
+'contention, the fraction of the work that only one session can do at a time';
+COMMENT ON COLUMN pgscale.usl.kappa IS
+'coherency, the cost of each pair of sessions';
+COMMENT ON COLUMN pgscale.usl.r2 IS
+'fraction of the variance of throughput that the law explains; NULL if there is none';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency IS
+'concurrency at which throughput is highest; NULL unless the status is ok';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency_low IS
+'lower end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency_high IS
+'upper end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_throughput IS
+'throughput at peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_throughput_low IS
+'lower end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.usl.peak_throughput_high IS
+'upper end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.usl.points IS
+'number of measurements';
+COMMENT ON COLUMN pgscale.usl.min_concurrency IS
+'smallest concurrency measured';
+COMMENT ON COLUMN pgscale.usl.max_concurrency IS
+'largest concurrency measured';
 
 CREATE FUNCTION pgscale.usl_fit_add(internal, double precision, double precision)
 RETURNS internal
@@ -891,6 +1467,46 @@ CREATE VIEW pgscale.scalability AS
       FROM pgscale.scalability();
 COMMENT ON VIEW pgscale.scalability IS
 'the Universal Scalability Law of this server: how many active sessions it can use';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency IS
+'concurrency at which throughput is highest; NULL unless the status is ok';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency_low IS
+'lower end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency_high IS
+'upper end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.concurrency IS
+'active sessions in the latest bucket that was not discarded';
+COMMENT ON COLUMN pgscale.scalability.throughput IS
+'transactions a second in that bucket';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput IS
+'throughput at peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput_low IS
+'lower end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput_high IS
+'upper end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.scalability.lambda IS
+'throughput of one session, in the unit of the throughput';
+COMMENT ON COLUMN pgscale.scalability.sigma IS
+'contention, the fraction of the work that only one session can do at a time';
+COMMENT ON COLUMN pgscale.scalability.kappa IS
+'coherency, the cost of each pair of sessions';
+COMMENT ON COLUMN pgscale.scalability.r2 IS
+'fraction of the variance of throughput that the law explains; NULL if there is none';
+COMMENT ON COLUMN pgscale.scalability.points IS
+'number of measurements';
+COMMENT ON COLUMN pgscale.scalability.min_concurrency IS
+'smallest concurrency measured';
+COMMENT ON COLUMN pgscale.scalability.max_concurrency IS
+'largest concurrency measured';
+COMMENT ON COLUMN pgscale.scalability.buckets IS
+'number of measurements used';
+COMMENT ON COLUMN pgscale.scalability.discarded IS
+'number of measurements not used';
+COMMENT ON COLUMN pgscale.scalability.measured_at IS
+'end of the latest bucket that was not discarded; NULL if there was none';
+COMMENT ON COLUMN pgscale.scalability.stats_reset IS
+'start of the server or latest reset';
+COMMENT ON COLUMN pgscale.scalability.status IS
+'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
 
 CREATE FUNCTION pgscale.scalability_points(
     OUT concurrency double precision, OUT throughput double precision,
