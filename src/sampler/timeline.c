@@ -123,6 +123,13 @@ timeline_clear(Second *s)
 	memset(s->class_ns, 0, sizeof(s->class_ns));
 }
 
+/* Rounds down, also where a clock shows a time before 2000, which is negative. */
+static int64
+timeline_floor(int64 value, int64 unit)
+{
+	return (value >= 0 ? value : value - (unit - 1)) / unit;
+}
+
 void
 pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 {
@@ -140,7 +147,7 @@ pgscale_sampler_timeline_add(uint32 wait_event)
 void
 pgscale_sampler_timeline_end(void)
 {
-	int64		second = tick_at / USECS_PER_SEC;
+	int64		second = timeline_floor(tick_at, USECS_PER_SEC);
 	Second	   *s = place_of(second);
 
 	timeline_begin_change(s);
@@ -238,7 +245,7 @@ pgscale_wait_timeline(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	/* The ring from its oldest second, which lies behind the present one. */
-	now = GetCurrentTimestamp() / USECS_PER_SEC;
+	now = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 	for (int64 second = now - timeline->size + 1; second <= now; second++)
 	{
 		Second		s;
@@ -247,9 +254,9 @@ pgscale_wait_timeline(PG_FUNCTION_ARGS)
 			s.second != second || s.observed_ns == 0)
 			continue;
 
-		if (sum.observed_ns > 0 && second / bucket != sum.second / bucket)
+		if (sum.observed_ns > 0 && timeline_floor(second, bucket) != timeline_floor(sum.second, bucket))
 		{
-			put_bucket(rsinfo, sum.second / bucket * bucket * USECS_PER_SEC, &sum);
+			put_bucket(rsinfo, timeline_floor(sum.second, bucket) * bucket * USECS_PER_SEC, &sum);
 			timeline_clear(&sum);
 		}
 		sum.second = second;
@@ -258,7 +265,7 @@ pgscale_wait_timeline(PG_FUNCTION_ARGS)
 			sum.class_ns[class] += s.class_ns[class];
 	}
 	if (sum.observed_ns > 0)
-		put_bucket(rsinfo, sum.second / bucket * bucket * USECS_PER_SEC, &sum);
+		put_bucket(rsinfo, timeline_floor(sum.second, bucket) * bucket * USECS_PER_SEC, &sum);
 
 	return (Datum) 0;
 }
