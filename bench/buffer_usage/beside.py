@@ -70,6 +70,9 @@ def turn(connection, what, seconds):
     return began, time.time(), int(value(connection, "SHOW bench.scans"))
 
 
+RECORDS = {"turns": ("beside",)}
+
+
 def measure(place, quick):
     gib, rounds, seconds, scale = (0.5, QUICK_ROUNDS, QUICK_TURN, QUICK_SCALE) if quick else \
         (largest(), ROUNDS, TURN, SCALE)
@@ -132,6 +135,11 @@ def show(results):
     described = f"{results['gib']:g} GiB of buffers, {clients} client{'s' if clients > 1 else ''}, " \
         f"{len(select(results, NOTHING))} turns of {results['seconds']:g} s each. Ratios are to nothing in that round."
     return described + "\n\n" + table(HEADER, rows)
+
+
+def published(results):
+    for what in ("buffer_usage", "pg_buffercache by usage count"):
+        yield f"TPS beside {what}", spread(ratios(results, f"{what}, once a second", tps))
 
 
 def required(results):

@@ -5,7 +5,6 @@ import experiment
 
 import beside
 import os_cache
-import plot
 import sample
 import summary
 import usage
@@ -13,4 +12,4 @@ import usage
 PARTS = {"usage": usage, "sample": sample, "beside": beside, "os_cache": os_cache, "summary": summary}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

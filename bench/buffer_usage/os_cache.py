@@ -189,6 +189,9 @@ def clocked(function):
     return (time.monotonic() - began) * 1000
 
 
+RECORDS = {"times": ("who",)}
+
+
 def measure(place, quick):
     with loaded(place) as big:
         found, evictions = states(big)
@@ -236,6 +239,11 @@ def show(results):
         "Cost with all of it in the kernel's cache:", times,
         "Pages of 8 kB, written and then called dirty by the kernel:", written,
         "Pages of 4 kB, all forks:", evictions])
+
+
+def published(results):
+    for who in (MINE, PEER, DIRECT):
+        yield f"{who} for a GiB", spread(per_gib(results, who), "{:.1f}", " ms")
 
 
 def required(results):

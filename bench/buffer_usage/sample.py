@@ -58,6 +58,9 @@ def speed(place, servers, rounds):
     return found
 
 
+RECORDS = {"speed": ("gib", "what")}
+
+
 def measure(place, quick):
     small, large = (0.125, 0.5) if quick else (1, largest(beside_gib=1))
     scale = QUICK_SCALE if quick else SCALE

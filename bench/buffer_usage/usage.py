@@ -10,7 +10,7 @@ from typing import NamedTuple
 import stats
 from bed import Floor, buffers, filled, largest, timed
 from cluster import run, say, value
-from report import table
+from report import between, table
 
 ROUNDS, QUICK_ROUNDS = 15, 2
 SCALE, QUICK_SCALE = 20, 2
@@ -91,6 +91,9 @@ def differ(mine, theirs):
                for key in mine.keys() | theirs.keys())
 
 
+RECORDS = {"times": ("what",)}
+
+
 def measure(place, quick):
     return ask(place, QUESTIONS, quick)
 
@@ -109,9 +112,8 @@ def to_floor(results, question, which):
     return [r[which] / r[f"floor {which}"] for r in results["times"] if r["what"] == question.name]
 
 
-def spread(values, form="{:.2f}"):
-    low, high = stats.interval(values)
-    return f"{form.format(stats.median(values))} ({form.format(low)} .. {form.format(high)})"
+def spread(values, form="{:.2f}", unit=""):
+    return between(stats.median(values), *stats.interval(values), form, unit)
 
 
 def describe(results):
@@ -142,6 +144,14 @@ def show_ratios(results, pairs):
 def show(results):
     pairs = (USAGE_PEER, USAGE), (USAGE_PEER, SAMPLE), (RELATIONS_PEER, RELATIONS)
     return "\n\n".join([describe(results), show_times(results, QUESTIONS), show_ratios(results, pairs)])
+
+
+def published(results):
+    for question in (USAGE, USAGE_PEER, RELATIONS, RELATIONS_PEER, SAMPLE):
+        found = times(results, question, "cold")
+        yield question.name, spread(found, "{:.1f}" if stats.median(found) < 10 else "{:.0f}", " ms")
+    yield "buffer_usage / plain reading", spread(to_floor(results, USAGE, "cold"), "{:.1f}")
+    yield "pg_buffercache / buffer_usage", spread(ratios(results, USAGE_PEER, USAGE, "cold"), "{:.0f}")
 
 
 def required(results):

@@ -1,59 +1,75 @@
 """An experiment of several parts: one command measures them, keeps the figures, fills in the tables and draws."""
 import argparse
+import importlib
 import json
 import pathlib
 import time
 
+import digest
 import machine
 from cluster import TREE, Place, say
-from report import insert, table
+from report import filled, table
 
 
-def run(program, parts, draw):
+def run(program, parts):
     """The main function of the experiment in the program's folder. Returns the exit code.
 
     A part measures (place, quick) -> results, shows (results) -> Markdown, and names what is required
-    (results) -> (what, measured, limit, met) for each. draw (results, folder) writes the plots.
+    (results) -> (what, measured, limit, met) for each. It may have published (results) -> (name, text), the figures
+    that doc/ takes, and say how its results are summarised: see digest. Tables, plots and figures come from the summary alone. The folder's plot.py, if
+    there is one, has draw (results, folder).
     """
     here = pathlib.Path(program).resolve().parent
-    parser = argparse.ArgumentParser(prog=f"bench/{here.name}/run")
+    arguments = _arguments(here, parts)
+    if arguments.figures:
+        print(json.dumps(_figures(parts, digest.read(here))))
+        return 0
+    if arguments.check:
+        return _check(here, parts)
+
+    output = TREE / "build" / "bench" / here.name / ("quick" if arguments.quick else "")
+    output.mkdir(parents=True, exist_ok=True)
+    folder = output if arguments.quick else here
+    kept = {} if arguments.quick else digest.read(here)
+    if not arguments.redraw:
+        _measure_all(parts, arguments, output, folder, kept)
+    results, blocks, verdicts = _shown(parts, kept)
+    for name, block in blocks.items():
+        print(f"\n{name}\n{block}")
+    if not arguments.quick:
+        readme = here / "README.md"
+        readme.write_text(_with_blocks(readme, blocks))
+    if (here / "plot.py").exists():
+        importlib.import_module("plot").draw(results, folder)
+    return 0 if arguments.quick or all(verdict[-1] for verdict in verdicts) else 1
+
+
+def _arguments(here, parts):
+    parser = argparse.ArgumentParser(prog=f"bench/run {here.name}")
     parser.add_argument("--quick", action="store_true", help="short, to see that all works; no figures to keep")
-    parser.add_argument("--redraw", action="store_true", help="tables and plots from results.json, nothing is measured")
+    parser.add_argument("--redraw", action="store_true", help="tables and plots from summary.json, nothing is measured")
+    parser.add_argument("--check", action="store_true", help="do the tables say what summary.json says?")
+    parser.add_argument("--figures", action="store_true", help="print the figures that doc/ takes")
     parser.add_argument("parts", nargs="*", metavar="PART", help="of: " + " ".join(parts))
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(parts)
     if unknown:
         parser.error("no such part: " + " ".join(unknown))
+    return arguments
 
-    output = TREE / "build" / "bench" / here.name if arguments.quick else here
-    output.mkdir(parents=True, exist_ok=True)
-    file = output / "results.json"
-    keep = file.exists() and (arguments.redraw or (arguments.parts and not arguments.quick))
-    results = json.loads(file.read_text()) if keep else {}
-    if not arguments.redraw:
-        with Place() as place:
-            for name in arguments.parts or parts:
-                results[name] = _measure(place, name, parts[name], arguments.quick)
-                file.write_text(json.dumps(results, indent=1) + "\n")
 
-    verdicts = []
-    for name, part in parts.items():
-        if name in results:
-            shown = part.show(results[name]["results"])
-            print(f"\n{name}\n\n{shown}")
-            verdicts += part.required(results[name]["results"])
-            if not arguments.quick:
-                insert(here / "README.md", name, "\n" + shown + "\n")
-    shown = table(["required", "measured", "limit", ""],
-                  [[what, measured, limit, "met" if met else "**not met**"] for what, measured, limit, met in verdicts])
-    print(f"\n{shown}")
-    described = _machines(results)
-    print(f"\n{described}")
-    if not arguments.quick:
-        insert(here / "README.md", "required", "\n" + shown + "\n")
-        insert(here / "README.md", "machine", "\n" + described + "\n")
-    draw(results, output)
-    return 0 if arguments.quick or all(verdict[-1] for verdict in verdicts) else 1
+def _measure_all(parts, arguments, output, folder, kept):
+    raw = output / "results.json"
+    results = json.loads(raw.read_text()) if raw.exists() else {}
+    with Place() as place:
+        for name in arguments.parts or parts:
+            results[name] = _measure(place, name, parts[name], arguments.quick)
+            raw.write_text(json.dumps(results, indent=1) + "\n")
+            # as JSON has it, like what is kept
+            kept[name] = json.loads(json.dumps(results[name]))
+            kept[name]["results"] = digest.summarise(parts[name], kept[name]["results"])
+            # in the parts' order; then what programs of their own keep there
+            digest.write(folder, {part: kept[part] for part in dict.fromkeys([*parts, *kept]) if part in kept})
 
 
 def _measure(place, name, part, quick):
@@ -65,6 +81,48 @@ def _measure(place, name, part, quick):
     measured = part.measure(place, quick)
     say(f"{name}: {time.monotonic() - since:.0f} s")
     return {"machine": machine.describe(place), "load before": load, "results": measured}
+
+
+def _restored(parts, kept):
+    return {name: {**kept[name], "results": digest.restored(kept[name]["results"])} for name in parts if name in kept}
+
+
+def _shown(parts, kept):
+    """The results, each block of the README by name, and what was required."""
+    results = _restored(parts, kept)
+    blocks, verdicts = {}, []
+    for name, part in results.items():
+        blocks[name] = "\n" + parts[name].show(part["results"]) + "\n"
+        verdicts += parts[name].required(part["results"])
+    rows = [[what, measured, limit, "met" if met else "**not met**"] for what, measured, limit, met in verdicts]
+    blocks["required"] = "\n" + table(["required", "measured", "limit", ""], rows) + "\n"
+    blocks["machine"] = "\n" + _machines(results) + "\n"
+    return results, blocks, verdicts
+
+
+def _with_blocks(readme, blocks):
+    text = readme.read_text()
+    for name, block in blocks.items():
+        text = filled(text, name, block)
+    return text
+
+
+def _check(here, parts):
+    readme = here / "README.md"
+    if _with_blocks(readme, _shown(parts, digest.read(here))[1]) == readme.read_text():
+        return 0
+    print(f"{readme.relative_to(TREE)} does not say what summary.json says: bench/run --redraw {here.name}")
+    return 1
+
+
+def _figures(parts, kept):
+    """By part and name, as text."""
+    found = {}
+    for name, part in _restored(parts, kept).items():
+        published = getattr(parts[name], "published", lambda results: ())
+        found[name] = {**part["machine"], "cores": machine.short(part["machine"]["machine"]),
+                       **dict(published(part["results"]))}
+    return found
 
 
 def _machines(results):

@@ -34,6 +34,11 @@ def describe(place):
     }
 
 
+def short(described):
+    """Its cores alone."""
+    return described.split(",")[0].replace("(R)", "").removesuffix(" Processor")
+
+
 def load():
     """Processes that wanted a CPU in the last minute."""
     return os.getloadavg()[0]

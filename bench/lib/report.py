@@ -1,5 +1,4 @@
-"""Tables in Markdown, and their way into a README."""
-import pathlib
+"""Tables in Markdown, and their way into a page."""
 import re
 
 import stats
@@ -11,14 +10,12 @@ def table(header, rows):
     return "\n".join(lines)
 
 
-def insert(readme, name, text):
-    """Puts the text between <!-- NAME --> and <!-- end NAME -->."""
-    readme = pathlib.Path(readme)
-    old = readme.read_text()
-    new, n = re.subn(f"(<!-- {name} -->\n).*?(<!-- end {name} -->)", lambda m: m[1] + text + "\n" + m[2], old, flags=re.S)
+def filled(text, name, block):
+    """The text with the block between its lines <!-- NAME --> and <!-- end NAME -->."""
+    new, n = re.subn(f"(<!-- {name} -->\n).*?(<!-- end {name} -->)", lambda m: m[1] + block + "\n" + m[2], text, flags=re.S)
     if n != 1:
-        raise ValueError(f"{readme} has no place for {name}")
-    readme.write_text(new)
+        raise ValueError(f"there is no place for {name}")
+    return new
 
 
 def percent(share, digits=1):
@@ -29,7 +26,12 @@ def signed(share, digits=1):
     return f"{share * 100:+.{digits}f} %"
 
 
-def spread(values, form):
+def spread(values, form, unit=""):
     """The median and, of several, the least and the greatest."""
-    shown = form.format(stats.median(values))
-    return f"{shown} ({form.format(min(values))} .. {form.format(max(values))})" if len(values) > 1 else shown
+    if len(values) == 1:
+        return form.format(values[0]) + unit
+    return between(stats.median(values), min(values), max(values), form, unit)
+
+
+def between(middle, low, high, form, unit=""):
+    return f"{form.format(middle)}{unit} ({form.format(low)} .. {form.format(high)})"

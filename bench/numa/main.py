@@ -14,6 +14,7 @@ DISTANCES = {"two": [[10, 21], [21, 10]],
              "four": [[10, 16, 16, 22], [16, 10, 22, 16], [16, 22, 10, 16], [22, 16, 16, 10]]}
 MEGABYTES = {"two": 768, "four": 512}
 BUFFERS = 128 << 20
+NOT_SHOWN = ("feature", "enabled", "action", "fraction_low", "fraction_high", "free_bytes", "cpus")
 PAGES = 12000                   # of 8 kB that a session fills
 
 
@@ -56,7 +57,8 @@ def machine(name):
         return {"nodes": json.loads(said["default"]["nodes"]),
                 "kernel": said.pop("booted")["version"], "cases": {case: _case(what) for case, what in said.items()}}
 
-    return types.SimpleNamespace(measure=measure, show=show, required=lambda results: required(name, results))
+    return types.SimpleNamespace(measure=measure, show=show, published=published, LEFT_OUT=NOT_SHOWN,
+                                 required=lambda results: required(name, results))
 
 
 def _shares(rows):
@@ -102,6 +104,19 @@ def _skew(rows):
     return max(pages) / sum(pages)
 
 
+def _misplaced(got, n):
+    """The most that a node has of what was filled, beside its half if the session ran there."""
+    return max(abs(_grown(got, node) / (PAGES * 8192) - (0.5 if node in (0, n - 1) else 0)) for node in range(n))
+
+
+def published(results):
+    cases = results["cases"]
+    yield "misplaced", percent(_misplaced(cases["default"], len(results["nodes"])))
+    yield "fullest, interleaved", percent(_skew(cases["interleaved"]["filled"]))
+    yield "memory brought in", f"{max(got['forced_kb'] for got in cases.values())} kB"
+    yield "huge pages brought in", str(max(got["forced_huge"] for got in cases.values()))
+
+
 def required(name, results):
     cases, n = results["cases"], len(results["nodes"])
     rows = []
@@ -121,7 +136,7 @@ def required(name, results):
     worst = max(_difference(case, got) for case, got in cases.items())
     need("MB of a node beside /proc/PID/numa_maps, which has the rest of shared memory, too", f"{worst:.1f}", "< 16", worst < 16)
     for case in ("default", "bound", "huge"):
-        worst = max(abs(_grown(cases[case], node) / (PAGES * 8192) - (0.5 if node in (0, n - 1) else 0)) for node in range(n))
+        worst = _misplaced(cases[case], n)
         limit = 0.02 if case != "huge" else 0.05
         need(f"{case}: a node's share of what was filled, beside where the session ran", percent(worst), f"< {percent(limit)}",
              worst < limit)
@@ -145,4 +160,4 @@ def required(name, results):
     return rows
 
 
-raise SystemExit(experiment.run(__file__, {name: machine(name) for name in DISTANCES}, lambda results, folder: None))
+raise SystemExit(experiment.run(__file__, {name: machine(name) for name in DISTANCES}))

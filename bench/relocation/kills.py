@@ -5,6 +5,7 @@ import contextlib
 import functools
 import itertools
 import json
+import pathlib
 import random
 import shutil
 import signal
@@ -14,8 +15,9 @@ import time
 import psycopg2
 
 from cluster import TREE, Place, run, say, value
+import digest
 import machine
-from report import table as markdown
+from report import filled, table as markdown
 
 sys.path.insert(0, str(TREE / "bench" / "trust"))
 import checks
@@ -23,6 +25,7 @@ from churn import ABSENT, Expected
 from loops import Loops
 from server import Loss, Server, wait_for
 
+HERE = pathlib.Path(__file__).resolve().parent
 OUTPUT = TREE / "build" / "bench" / "relocation"
 
 CLIENTS = 4
@@ -550,10 +553,18 @@ def tables(strikes):
     return where + "\n\n" + markdown(["strike", "times", "the job ended", "at most after", "files without a relation"], rows)
 
 
+def keep(described, arguments, found, block):
+    digest.write(HERE, {**digest.read(HERE), "kills": {"machine": described, "figures": found}})
+    said = f"PostgreSQL {described['PostgreSQL']}, `--strikes {arguments.strikes} --seed {arguments.seed}`:"
+    readme = HERE / "README.md"
+    readme.write_text(filled(readme.read_text(), "kills", f"{said}\n\n{block}"))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="bench/relocation/kills")
     parser.add_argument("--strikes", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="put what was found into summary.json and README.md")
     arguments = parser.parse_args()
     with Place() as place:
         experiment = Experiment(place, arguments.seed)
@@ -572,12 +583,18 @@ def main():
             kept = OUTPUT / f"wrong-{place.major}"
             experiment.keep(kept)
             say(f"kept for a closer look: {kept.relative_to(TREE)}")
+        described = machine.describe(place)
+        described["PostgreSQL"] += " with assertions" * ("--enable-cassert" in place.ask("--configure"))
     print(text)
     kinds = {"stuck": Stuck, "leftovers": Leftover, "ended wrongly": Wrong}
     counts = [f"{name} {int(isinstance(wrong, kind))}" for name, kind in kinds.items()]
     lost = wrong is not None and not isinstance(wrong, tuple(kinds.values()))
-    print(f"{len(strikes)} strikes, {crashes} crashes, {experiment.moves} moves done, {experiment.commits} acknowledged commits, "
-          f"{', '.join(counts)}, lost {int(lost)}")
+    found = {"strikes": f"{len(strikes)}", "crashes": f"{crashes}", "moves": f"{experiment.moves}",
+             "commits": f"{experiment.commits:,}", "wrong": f"{', '.join(counts)}, lost {int(lost)}"}
+    line = "{strikes} strikes, {crashes} crashes, {moves} moves done, {commits} acknowledged commits, {wrong}".format(**found)
+    print(line)
+    if arguments.keep:
+        keep(described, arguments, found, f"{text}\n\n    {line}")
     return 1 if wrong else 0
 
 

@@ -4,10 +4,9 @@ import sys
 import experiment
 
 import move
-import plot
 import stall
 
 PARTS = {"move": move, "stall": stall}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -159,6 +159,20 @@ def measure(place, quick):
                 "table on HDD": with_table(bed, times[0], times[-1])}
 
 
+def summarise(results):
+    """What happened each second, of the typical round alone; of the plan only what it came to."""
+    shown = typical(results["rounds"])
+    return {**results, "rounds": [
+        {**r, CLOSED: {**r[CLOSED], "plan": None, "each second": r[CLOSED]["each second"] if r is shown else None}}
+        for r in results["rounds"]]}
+
+
+def typical(rounds):
+    """The one whose ratio is the median one."""
+    found = ratios(rounds, CLOSED)
+    return rounds[found.index(min(found, key=lambda ratio: abs(ratio - median(found))))]
+
+
 def loads(round):
     """Of each load, what was measured before and after."""
     return {CLOSED: round[CLOSED]["measured"], PACED: round[PACED]}
@@ -210,6 +224,19 @@ def _show_moves(rounds):
                      *(f"{move['mean']:.1f}" for move in both), f"{max(move['max'] for move in both):,.0f}"])
     return table(["round", "indexes moved", "in all, s", "each, s", "mean latency as the chosen move, ms",
                   "as the rest moves", "longest, ms"], rows)
+
+
+def published(results):
+    rounds = results["rounds"]
+    for where in (BEFORE, AFTER):
+        yield f"mean, {where}", spread([loads(r)[CLOSED][where]["mean"] for r in rounds], "{:.1f}", " ms")
+        yield f"mean at a rate, {where}", spread([loads(r)[PACED][where]["mean"] for r in rounds], "{:.1f}", " ms")
+        yield f"stddev at a rate, {where}", spread([loads(r)[PACED][where]["stddev"] for r in rounds], "{:.1f}", " ms")
+    for load in (CLOSED, PACED):
+        yield f"faster, {load}", spread(ratios(rounds, load), "{:.0f}")
+    errors = [r[CLOSED]["foretold"]["error"] for r in rounds]
+    yield "foretold, least", signed(min(errors))
+    yield "foretold, greatest", signed(max(errors))
 
 
 def required(results):

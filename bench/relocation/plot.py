@@ -20,9 +20,7 @@ def milliseconds(axis):
 
 
 def draw_move(rounds, folder):
-    """The round whose ratio is the median one."""
-    ratios = move.ratios(rounds, move.CLOSED)
-    closed = rounds[ratios.index(min(ratios, key=lambda ratio: abs(ratio - stats.median(ratios))))][move.CLOSED]
+    closed = move.typical(rounds)[move.CLOSED]
     each = closed["each second"]
     at = [second + 0.5 for second, *_ in each]
     figure, axes = pyplot.subplots(figsize=(9.6, 4.4), layout="constrained")

@@ -89,6 +89,9 @@ def one(server, connection, way, others, scale, idle, beside):
     return found
 
 
+RECORDS = {"runs": ("way", "others")}
+
+
 def measure(place, quick):
     scale, rounds, idle, beside = QUICK if quick else FULL
     with place.cluster("stall", **SETTINGS) as server, contextlib.closing(server.connect()) as connection:
@@ -129,6 +132,20 @@ def show(results):
     return described + "\n\n" + table(["", "", "longest wait of a writer, ms", f"that waited > {LIMIT_MS} ms",
                                        "p99, ms", "p50, ms", "the move, s", "readers cancelled",
                                        "writers cancelled"], rows)
+
+
+def published(results):
+    yield "index", f"{results['bytes'] / 2**20:.0f} MB"
+    for way, others in itertools.product(WAYS, (QUIET, READ)):
+        mine = select(results["runs"], way, others)
+        longest, took = [r["ms"]["max"] for r in mine], [r["seconds"] for r in mine]
+        if stats.median(longest) < 500:
+            yield f"longest wait, {way}, {others}", spread(longest, "{:.0f}", " ms")
+        else:
+            seconds = [ms / 1000 for ms in longest]
+            yield f"longest wait, {way}, {others}", spread(seconds, "{:.1f}" if stats.median(seconds) >= 1 else "{:.2f}", " s")
+        yield f"longest wait in seconds, {way}, {others}", f"{stats.median(longest) / 1000:.2f} s"
+        yield f"took, {way}, {others}", f"{stats.median(took):.{0 if stats.median(took) >= 10 else 1}f} s"
 
 
 def required(results):

@@ -97,6 +97,9 @@ def level(place, program, idle, clients, repetitions, seconds):
     return results
 
 
+RECORDS = {"": ("idle", "clients", "who", "period")}
+
+
 def measure(place, quick):
     repetitions, seconds = (1, 1) if quick else (7, 3)
     program = place.compile(__file__.replace("cost.py", "floor.c"))
@@ -132,6 +135,15 @@ def show(results):
                          percent(stats.median(shares), 2), f"{ticks:.1f}", f"{stats.median(tick):.1f}",
                          f"{low:.1f} .. {high:.1f}", work, inside])
     return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick", "95 %", "above bare sleep", "inside"], rows)
+
+
+def published(results):
+    for tool, period in itertools.product(TOOLS, PERIODS):
+        wanted = {"idle": 100, "clients": 0, "period": period, "who": tool.name}
+        name = f"{tool.name}, {period} ms"
+        yield f"share of a core, {name}", percent(stats.median(values(results, "share", **wanted)), 2)
+        yield f"tick, {name}", f"{stats.median(values(results, 'tick_us', **wanted)):.1f}"
+        yield f"tick beyond a wake-up, {name}", f"{stats.median(net(results, **wanted)):.1f} µs"
 
 
 def required(results):

@@ -4,7 +4,6 @@ import sys
 import experiment
 
 import cost
-import plot
 import readers
 import schedule
 import tps
@@ -13,4 +12,4 @@ import truth
 PARTS = {"truth": truth, "cost": cost, "tps": tps, "schedule": schedule, "readers": readers}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -99,6 +99,9 @@ def missed(tool, server, connection, condition, seconds):
     return {"missed": expected - done, "share": 1 - done / expected, "per_s": reads}
 
 
+RECORDS = {"": ("tool", "condition")}
+
+
 def measure(place, quick):
     repetitions, reads, seconds = (1, 20, 3) if quick else (2, 100, 20)
     results = []
@@ -148,6 +151,13 @@ def show(results):
                      percent(stats.median([r["share"] for r in found]), 2),
                      f"{stats.median([r['per_s'] for r in found]):.0f}" if condition == "readers" else ""])
     return times + "\n\n" + table(["", "beside", "ticks not done, all rounds", "median share", "reads/s"], rows)
+
+
+def published(results):
+    for tool in TOOLS:
+        missed = [r["share"] for r in results if (r["tool"], r["condition"]) == (tool.name, "readers")]
+        yield f"missed beside readers, {tool.name}", percent(stats.median(missed))
+        yield f"a read, {tool.name}", f"{stats.median(reads(results, tool, 'view')):.1f} ms"
 
 
 def required(results):

@@ -25,6 +25,9 @@ def watch(tool, connection, period, seconds):
     return {"missed": 1 - (after - before) * period / 1000 / (ended - began)}
 
 
+RECORDS = {"": ("load", "period", "tool")}
+
+
 def measure(place, quick):
     repetitions, seconds = (1, 2) if quick else (3, 8)
     servers = {}
@@ -57,6 +60,12 @@ def show(results):
             row.append("unknown" if tool is PgWaitSampling else f"{stats.median([r[what] for r in found]):,.0f}")
         rows.append(row)
     return table(["machine", "period", "", "ticks not done, median", "worst", "late by p50, µs", "p99", "max"], rows)
+
+
+def published(results):
+    for tool in TOOLS:
+        missed = [r["missed"] for r in results if (r["load"], r["period"], r["tool"]) == ("saturated", 1, tool.name)]
+        yield f"missed, {tool.name}", percent(stats.median(missed), 2)
 
 
 def required(results):

@@ -12,7 +12,7 @@ import time
 
 import stats
 from cluster import end
-from report import percent, table
+from report import between, percent, table
 from tools import TOOLS, Pgscale
 
 SCALE = 10
@@ -80,6 +80,9 @@ def restarted(place, repetitions, seconds):
     return found
 
 
+RECORDS = {"switched": ("name", "on"), "restarted": ("name",)}
+
+
 def measure(place, quick):
     return {"switched": switched(place, 2 if quick else 30), "restarted": restarted(place, *((2, 2) if quick else (10, 5)))}
 
@@ -108,6 +111,12 @@ def show(results):
         tps = stats.median([r["tps"] for r in results["restarted"] if r["name"] == name])
         rows.append(["restarted with and without", name, f"{tps:,.0f}", *change(with_to_without(results, name))])
     return table(["", "sampler", "TPS, median", "change, median of pairs", "95 %", "pairs"], rows)
+
+
+def published(results):
+    for tool in TOOLS:
+        change = [(ratio - 1) * 100 for ratio in on_to_off(results, tool.name)]
+        yield f"change, {tool.name}", between(stats.median(change), *stats.interval(change), "{:.2f}", " %")
 
 
 def required(results):

@@ -8,7 +8,7 @@ import time
 
 import stats
 from cluster import run, schedstat, value
-from report import signed, table
+from report import percent, signed, table
 from tools import TOOLS, Pgscale
 
 PERIODS = (10, 1)
@@ -90,6 +90,9 @@ def load(name, seconds, sessions):
     return "CPU", ".*", (on_cpu + ready) / 1e9, ready / (on_cpu + ready)
 
 
+RECORDS = {"": ("load", "period", "tool")}
+
+
 def measure(place, quick):
     repetitions, seconds = (1, 1) if quick else (5, 5)
     results = []
@@ -135,6 +138,12 @@ def show(results):
                     cells += [signed(stats.median(errors), 2), signed(stats.worst(errors), 2)]
             rows.append([name, f"{period} ms"] + cells)
     return table(["load", "period"] + [f"{tool.name}, {what}" for tool in TOOLS for what in ("median", "worst")], rows)
+
+
+def published(results):
+    for tool in TOOLS:
+        errors = [r["error"] for r in one(results, tool=tool.name) if r["error"] is not None]
+        yield f"worst error, {tool.name}", percent(abs(stats.worst(errors)))
 
 
 def required(results):

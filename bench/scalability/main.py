@@ -5,10 +5,9 @@ import experiment
 
 import noise
 import online
-import plot
 import sweep
 
 PARTS = {"sweep": sweep, "online": online, "noise": noise}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

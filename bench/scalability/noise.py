@@ -12,6 +12,7 @@ REACH = (0.25, 0.5, 1, 1.5, 2)
 REPEATS = (1, 3)
 NOISE = 0.05
 FITS, QUICK = 200, 20
+STATUSES = "insufficient", "no", "ok"
 
 # name: source, concurrencies, throughputs, published lambda, sigma, kappa, N*
 PUBLISHED = {
@@ -57,28 +58,33 @@ def measure(place, quick):
     return {"cases": cases, "published": published}
 
 
-def found(cases, **which):
-    """Of all fits of these cases: the number, how far N* is off in those that tell it, and if their interval holds it."""
-    number, off, held = 0, [], []
-    for case in cases:
-        if all(case[k] == v for k, v in which.items()):
-            number += len(case["fits"])
-            for _, peak, low, high in case["fits"]:
-                if peak is not None:
-                    off.append(abs(peak / case["peak"] - 1))
-                    held.append(low <= case["peak"] <= high)
-    return number, off, held
+def summarise(results):
+    """Of each case how many fits came to what; of those that tell N*, how far it is off and if their interval holds it."""
+    return {**results, "cases": [{**{name: case[name] for name in ("truth", "peak", "reach", "repeats", "points")},
+                                  **_counted(case["fits"], case["peak"])} for case in results["cases"]]}
+
+
+def _counted(fits, truth):
+    told = [(abs(peak / truth - 1), low <= truth <= high) for _, peak, low, high in fits if peak is not None]
+    return {"fits": len(fits), **{status: sum(fit[0] == status for fit in fits) for status in STATUSES}, "told": len(told),
+            **{f"within {limit:.0%}": sum(off <= limit for off, _ in told) for limit in (0.1, 0.25)},
+            "held": sum(held for _, held in told), "worst": max((off for off, _ in told), default=None)}
+
+
+def total(cases, what, of, **which):
+    """The share of what among of, over these cases."""
+    mine = [case for case in cases if all(case[name] == value for name, value in which.items())]
+    return sum(case[what] for case in mine) / sum(case[of] for case in mine)
 
 
 def show(results):
     rows = []
     for case in results["cases"]:
-        number, off, held = found([case])
-        statuses = [fit[0] for fit in case["fits"]]
+        told = case["told"]
         rows.append([f"{case['truth']}, {case['peak']:.0f}", case["reach"], case["points"],
-                     *(percent(statuses.count(status) / number, 0) for status in ("insufficient", "no", "ok")),
-                     *((percent(sum(o <= limit for o in off) / len(off), 0) if off else "") for limit in (0.1, 0.25)),
-                     percent(max(off), 0) if off else "", percent(sum(held) / len(held), 0) if held else ""])
+                     *(percent(case[status] / case["fits"], 0) for status in STATUSES),
+                     *((percent(case[what] / told, 0) if told else "") for what in ("within 10%", "within 25%")),
+                     percent(case["worst"], 0) if told else "", percent(case["held"] / told, 0) if told else ""])
     known = []
     for name, (source, _, _, (size, sigma, kappa, peak)) in PUBLISHED.items():
         known.append([name, "published", f"{size:,.1f}", f"{sigma:.4f}", f"{kappa:.6f}", peak or "none", source])
@@ -90,17 +96,26 @@ def show(results):
         table(["figures", "", "lambda", "sigma", "kappa", "N*", ""], known)
 
 
+def published(results):
+    for name in TRUTHS:
+        share = total(results["cases"], "within 10%", "fits", truth=name, reach=2, repeats=3)
+        yield f"within 10 %, {name}", percent(share)
+    yield "intervals", percent(total(results["cases"], "held", "told", reach=2))
+    yield "told from a quarter", percent(total(results["cases"], "told", "fits", reach=0.25))
+    for name in ("specsdm91", "cisco"):
+        yield f"N*, {name}", law.between(results["published"][name], "peak_concurrency", "{:.1f}")
+        yield f"N* published, {name}", f"{PUBLISHED[name][3][3]:g}"
+
+
 def required(results):
+    cases = results["cases"]
     for name in ("sharp", "middle"):
-        number, off, _ = found(results["cases"], truth=name, reach=2, repeats=3)
-        share = sum(o <= 0.1 for o in off) / number
+        share = total(cases, "within 10%", "fits", truth=name, reach=2, repeats=3)
         yield f"noise: N* within 10 % of the truth, data to 2 N* three times, {name}", percent(share), "at least 95 %", \
             share >= 0.95
-    number, off, held = found(results["cases"], reach=2)
-    share = sum(held) / len(held)
+    share = total(cases, "held", "told", reach=2)
     yield "noise: intervals that hold N*, data to 2 N*", percent(share), "at least 92 %", share >= 0.92
-    number, off, _ = found(results["cases"], reach=0.25)
-    share = len(off) / number
+    share = total(cases, "told", "fits", reach=0.25)
     yield "noise: fits that tell N* of data to a quarter of it", percent(share), "at most 5 %", share <= 0.05
     for name in ("specsdm91", "cisco"):
         there = PUBLISHED[name][3][3]

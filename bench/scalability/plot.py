@@ -68,9 +68,7 @@ def draw_noise(axes, results):
     for repeats, marker in zip(noise.REPEATS, "o^"):
         for truth, colour in zip(noise.TRUTHS, ("#1668b8", "#2a9d60", "#d2601a")):
             cases = [case for case in results["cases"] if case["truth"] == truth and case["repeats"] == repeats]
-            told = [sum(fit[0] == "ok" for fit in case["fits"]) / len(case["fits"]) * 100 for case in cases]
-            near = [sum(fit[1] is not None and abs(fit[1] / case["peak"] - 1) <= 0.1 for fit in case["fits"]) /
-                    len(case["fits"]) * 100 for case in cases]
+            told, near = ([case[what] / case["fits"] * 100 for case in cases] for what in ("ok", "within 10%"))
             reach = [case["reach"] for case in cases]
             label = f"{truth}, {repeats} each" if repeats > 1 else f"{truth}, once each"
             axes.plot(reach, told, marker + "-", color=colour, markersize=4, linewidth=1.2, label=label,

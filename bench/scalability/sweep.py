@@ -1,8 +1,8 @@
 """Throughput over clients: read-only and read-write, in shared buffers and not, permanent and unlogged tables."""
 import contextlib
-import json
 import pathlib
 
+import digest
 import stats
 from cluster import say
 from report import table
@@ -78,8 +78,8 @@ def measure(place, quick):
 
 def measured_before():
     """Of other majors: each run measures one server."""
-    file = pathlib.Path(__file__).with_name("results.json")
-    return json.loads(file.read_text()).get("sweep", {}).get("results", {}).get("majors", {}) if file.exists() else {}
+    before = digest.read(pathlib.Path(__file__).parent)
+    return digest.restored(before["sweep"]["results"])["majors"] if "sweep" in before else {}
 
 
 def at(points, clients):
@@ -99,6 +99,20 @@ def show(results):
     return "\n".join(said) + "\n\n" + table(
         ["workload", "major", "tps, 1 client", "best (clients)", f"{CLIENTS[-1]} clients", "lambda", "sigma", "kappa", "r2",
          "N* (95 %)", "tps there (95 %)", "status"], rows)
+
+
+def published(results):
+    for major, measured in results["majors"].items():
+        for name, points in measured["points"].items():
+            for clients in CLIENTS:
+                yield f"{major}, {name}, {clients}", f"{at(points, clients):,.0f}"
+            best = max(CLIENTS, key=lambda clients: at(points, clients))
+            yield f"{major}, {name}, best", f"{at(points, best):,.0f} ({best})"
+            sigma = measured["fits"][name]["sigma"]
+            yield f"{major}, {name}, sigma", "" if sigma is None else f"{sigma:.3f}"
+        statuses = {fit["status"].split(":")[0] for fit in measured["fits"].values()}
+        yield f"{major}, status", " or ".join(sorted(statuses))
+        yield f"{major}, workloads", str(len(measured["fits"]))
 
 
 def required(results):

@@ -50,6 +50,9 @@ def pages_an_io(result):
 
 
 class Contest:
+    RECORDS = {"runs": ("variant",)}
+    LEFT_OUT = counters.NOT_SHOWN
+
     def __init__(self, name, dirty_mib, rounds, times, has_limits=False):
         self.name = name
         self.dirty_mib = dirty_mib
@@ -100,6 +103,17 @@ class Contest:
             rows.append([f"sweeper / {other}"] + [spread(ratios(runs, other, figure), form) for figure, form in (
                 (tps, "{:.2f}"), (p99, "{:.2f}"), (p999, "{:.2f}"), (evictions, "{:.3f}"), (evictions_each, "{:.4f}"))])
         return table(["", "TPS", "p99", "p99.9", "dirty pages written by sessions", "by a transaction"], rows)
+
+    def published(self, results):
+        runs = results["runs"]
+        for variant in VARIANTS:
+            mine = select(runs, variant)
+            yield f"TPS, {variant}", spread([tps(r) for r in mine], "{:,.0f}")
+            yield f"p99, {variant}", spread([p99(r) for r in mine], "{:.0f}", " ms")
+            yield f"p99.9, {variant}", spread([p999(r) for r in mine], "{:.0f}", " ms")
+            yield f"pages in a write, {variant}", f"{stats.median([pages_an_io(r) for r in mine]):.2f}"
+        for name, figure, form in (("TPS", tps, "{:.1f}"), ("p99.9", p999, "{:.2f}"), ("evictions", evictions, "{:.2f}")):
+            yield f"{name}, {SWEEPER} / {STOCK}", spread(ratios(runs, STOCK, figure), form)
 
     def required(self, results):
         if not self.has_limits:

@@ -7,6 +7,9 @@ PAGE = 8192
 # columns of pgscale.sweeper_stats that are no counts of one worker
 GAUGES = {"worker", "mode", "state", "reason", "state_change", "buffers", "low_watermark", "high_watermark", "ready", "backend_writes",
           "stats_reset"}
+# its counts, and the disk's, that no table has
+NOT_SHOWN = ("scanned", "runs_by_pages", "consumed", "decremented", "writers", "supplied_written", "queued", "supplied_clean",
+             "reused", "wal_flushes", "errors", "reads", "bytes_read", "writes_merged", "bgwriter")
 
 
 def sweeper(bed, connection):

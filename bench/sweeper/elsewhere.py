@@ -11,7 +11,7 @@ import counters
 import stats
 from bed import PRELOADED, SWEEPING, TPCB, Bed, slow_bed
 from cluster import run, say
-from report import table
+from report import between, table
 
 PAIRS, QUICK_PAIRS = 6, 1
 DIRTY_MIB = 4
@@ -120,6 +120,9 @@ def one(bed, workload, quick):
     return found
 
 
+RECORDS = {"": ("name", "on")}
+
+
 def measure(place, quick):
     results = []
     fast = Bed(place, "elsewhere")
@@ -150,6 +153,15 @@ def show(results):
                      f"{stats.median(found):.3f}", f"{low:.3f} .. {high:.3f}", len(found),
                      max(states, key=states.count, default="")])
     return table(["", "stock, 1/s", "on / off, median of pairs", "95 %", "pairs", "state of the sweeper, mostly"], rows)
+
+
+def published(results):
+    found = {workload: ratios(results, workload.name) for workload in WORKLOADS}
+    for workload, each in found.items():
+        yield workload.name, between(stats.median(each), *stats.interval(each), "{:.2f}")
+    fast = [stats.median(each) for workload, each in found.items() if not workload.slow]
+    yield "fast disk, least", f"{min(fast):.2f}"
+    yield "fast disk, greatest", f"{max(fast):.2f}"
 
 
 def required(results):

@@ -5,7 +5,6 @@ import experiment
 
 import elsewhere
 import modes
-import plot
 import rate
 from contest import Contest
 
@@ -21,4 +20,4 @@ PARTS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -43,6 +43,11 @@ def turn(bed, connection, load, settle, seconds):
     return {"tps": load.tps(before["at"], after["at"]), **counters.difference(before, after)}
 
 
+LEFT_OUT = (*counters.NOT_SHOWN, "skipped_locked", "skipped_pinned", "skipped_wal", "skipped_changed", "starved", "ticks",
+            "neighbours", "write_ms", "writeback_ms", "state")
+RECORDS = {"": ("name",)}
+
+
 def measure(place, quick):
     rounds, fill, settle, seconds = QUICK if quick else FULL
     results = []

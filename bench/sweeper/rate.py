@@ -2,6 +2,7 @@
 
 The time counts from when a transaction was due, so that a server which falls behind shows it.
 """
+import counters
 import stats
 from bed import STOCK, TPCB, VARIANTS, slow_bed
 from contest import one, select
@@ -14,6 +15,8 @@ DIRTY_MIB = 4
 # rounds; seconds: filling, settling, measured; of the run that finds out what the stock server can do, of the others
 FULL = (1, (5, 15, 15), (5, 8, 20))
 QUICK = (1, (5, 5, 5), (5, 4, 5))
+LEFT_OUT = (*counters.NOT_SHOWN, "each second", "settle")
+RECORDS = {"": ("share", "rate", "variant")}
 
 
 def measure(place, quick):

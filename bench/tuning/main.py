@@ -3,11 +3,10 @@ import sys
 
 import experiment
 
-import plot
 import quiet
 import trial
 
 PARTS = {"cases": trial, "quiet": quiet}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -66,6 +66,9 @@ def one(server, options, seconds):
         return {"tps": load.tps(began, ended), **found}
 
 
+LEFT_OUT = ("rules",)
+
+
 def measure(place, quick):
     seconds = QUICK_SECONDS if quick else SECONDS
     say(f"about {len(SIZES) * (1.0 + len(LOADS) * (seconds + 8) / 60):.0f} minutes")
@@ -109,6 +112,11 @@ def show(results):
                      "; ".join(f"`{row['setting'] or row['object']}` {row['recommended']}: {row['reason']}"
                                for row in found["advice"])])
     return table(["load", "data", "MiB", "TPS", "rows of advice", ""], rows)
+
+
+def published(results):
+    yield "loads", str(len(results))
+    yield "advice", str(sum(len(found["advice"]) for found in results))
 
 
 def required(results):

@@ -15,7 +15,7 @@ import stats
 from bed import CASES, CONNECTIONS, bed_of
 from cluster import run, say, value
 from load import latencies
-from report import signed, spread, table
+from report import between, signed, spread, table
 
 BAD, APPLIED, PGTUNE = LEGS = ("bad", "applied", "pgtune")
 # rounds; seconds of evidence, which are as many as verify takes for a verdict
@@ -133,6 +133,9 @@ def minutes(rounds, seconds):
     return total / 60
 
 
+LEFT_OUT = ("rules",)
+
+
 def measure(place, quick):
     rounds, seconds = QUICK if quick else FULL
     say(f"about {minutes(rounds, seconds):.0f} minutes")
@@ -227,6 +230,16 @@ def within(found):
     """Is what pgbench measured where verify says it is?"""
     row = of_time(found)
     return row["difference_low"] - TOLERANCE <= measured_change(found) <= row["difference_high"] + TOLERANCE
+
+
+def published(results):
+    for found in results:
+        case = case_of(found)
+        for name in LEGS:
+            yield f"{name}, {case.name}", values(found, name, case.metric, "{:,.0f}")
+        claim = of_time(found) or decisive(found)
+        yield f"verify, {case.name}", between(*(100 * claim[end] for end in ("difference", "difference_low", "difference_high")), "{:.0f}", " %")
+    yield "reverted", f"{sum(found['reverted'] for found in results)} of {len(results)}"
 
 
 def required(results):

@@ -3,8 +3,7 @@ import sys
 
 import experiment
 
-import plot
 from parts import PARTS
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -38,6 +38,8 @@ class Part:
     initdb: bool = False        # or it is the server's files that differ: settings are initdb's options
     sql: str = ""
     script: str = None
+    RECORDS = {"": ("name",)}
+    LEFT_OUT = ("rules",)
 
     def measure(self, place, quick):
         rounds, *times = QUICK if quick else FULL
@@ -92,6 +94,14 @@ class Part:
         return self.said + "\n\n" + table(
             ["", "TPS", "to the first", "a flush, ms", "commits a flush", "sessions' time in flushes",
              "written again", "page images", "segments/s", "buffers full/s", "advice"], rows)
+
+    def published(self, results):
+        rounds = {name: {r["round"]: r for r in results if r["name"] == name} for name in self.conditions}
+        first = next(iter(rounds.values()))
+        for name, mine in rounds.items():
+            yield f"TPS, {name}", spread([r["tps"] for r in mine.values()], "{:,.0f}")
+            yield f"TPS to the first, {name}", spread([r["tps"] / first[at]["tps"] for at, r in mine.items()], "{:.2f}")
+            yield f"commits a flush, {name}", number(mine[0]["efficiency"].get("commits_per_flush"), "{:.1f}")
 
     def required(self, results):
         """Is the setting named where the first condition loses by it, and only there?"""

@@ -89,6 +89,10 @@ def one(bed, variant, times):
     return found
 
 
+LEFT_OUT = counters.NOT_SHOWN
+RECORDS = {"runs": ("variant",)}
+
+
 def measure(place, quick):
     rounds, *times = QUICK if quick else FULL
     with slow_bed(place, "freeze", DISK_MIB, SCALE, True, **SETTINGS) as bed:
@@ -96,8 +100,27 @@ def measure(place, quick):
         return {"bytes": bed.bytes, "runs": runs}
 
 
+def summarise(results):
+    """What happened when, of each variant's typical run alone; of dirty data only how much there was."""
+    shown = {variant: typical(select(results["runs"], variant))["round"] for variant in VARIANTS}
+    runs = []
+    for run in results["runs"]:
+        if run["round"] == shown[run["variant"]]:
+            series = {"dirty": [sample[:2] for sample in run["dirty"]]}
+        else:
+            series = {"dirty": None, "each second": None}
+        runs.append({**run, **series})
+    return {**results, "runs": runs}
+
+
 def select(runs, variant):
     return [r for r in runs if r["variant"] == variant]
+
+
+def typical(runs):
+    """The run whose longest stall is the median one."""
+    middle = stats.median([r["stall"] for r in runs])
+    return min(runs, key=lambda r: abs(r["stall"] - middle))
 
 
 def during(run):
@@ -153,6 +176,15 @@ def _show_pgscale(runs):
              f"{r['pgscale']['cpu_ms']:,.0f}"] for r in runs]
     return table(["round", "state at the end", "reason", "requests", "bytes requested", "skipped",
                   "rounds backed off", "redirty", "peak that it saw, MiB", "CPU, ms"], rows)
+
+
+def published(results):
+    for variant in VARIANTS:
+        mine = select(results["runs"], variant)
+        stalls, slow = [r["stall"] for r in mine], [r["ms"]["p99.9"] for r in mine]
+        yield f"stall, {variant}", spread(stalls, "{:.1f}" if stats.median(stalls) >= 1 else "{:.2f}", " s")
+        yield f"p99.9, {variant}", spread([ms / 1000 for ms in slow], "{:.1f}", " s") if stats.median(slow) >= 1000 else \
+            spread(slow, "{:.0f}", " ms")
 
 
 def required(results):

@@ -4,10 +4,9 @@ import sys
 import experiment
 
 import freeze
-import plot
 import zone
 
 PARTS = {"freeze": freeze, "zone": zone}
 
 if __name__ == "__main__":
-    sys.exit(experiment.run(__file__, PARTS, plot.draw))
+    sys.exit(experiment.run(__file__, PARTS))

@@ -4,18 +4,11 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-import stats  # noqa: E402
 from bed import CAP_MIB, VARIANTS  # noqa: E402
 from cluster import say  # noqa: E402
-from freeze import RATE, during, select  # noqa: E402
+from freeze import RATE, during, select, typical  # noqa: E402
 
 COLOURS = dict(zip(VARIANTS, ("#777777", "#d2601a", "#3a8f4d", "#1668b8")))
-
-
-def typical(runs):
-    """The run whose longest stall is the median one."""
-    middle = stats.median([r["stall"] for r in runs])
-    return min(runs, key=lambda r: abs(r["stall"] - middle))
 
 
 def draw_seconds(axes, run):

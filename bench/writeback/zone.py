@@ -52,6 +52,10 @@ def turn(bed, connection, load, settle, seconds):
             "pgscale": pgscale}
 
 
+LEFT_OUT = counters.NOT_SHOWN
+RECORDS = {"turns": ("name",)}
+
+
 def measure(place, quick):
     pairs, fill, flusher, settle, seconds = QUICK if quick else FULL
     results = []
@@ -97,6 +101,11 @@ def show(results):
     return "\n\n".join([described, table(
         ["", "TPS", "while it settled", "written while still dirty", "written to the kernel, MB/s", "to the disk, MB/s",
          "dirty, MiB", "state"], rows), settling])
+
+
+def published(results):
+    for name in TURNS:
+        yield f"TPS, {name}", spread([r["tps"] for r in results["turns"] if r["name"] == name], "{:,.0f}")
 
 
 def required(results):
