@@ -1,0 +1,256 @@
+"""bench/run: starts what is asked for, one after the other, says how long it will take, and cleans up."""
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import leftovers
+import registry
+
+TREE = registry.BENCH.parent
+OUTPUT = TREE / "build" / "bench"
+TIMES = OUTPUT / "times.json"
+SAID_EVERY = 60         # seconds, where there is no terminal
+GRACE = 90              # seconds for a program to clean up
+MEASURED = re.compile(r"(\w+): (\d+) s$")
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def _interrupt(number, frame):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted(number)
+
+
+class Times:
+    """How long each part takes: as it did the last time on this machine, or as its folder's bench.ini says."""
+
+    def __init__(self, quick):
+        self.key = "quick" if quick else "full"
+        self.quick = quick
+        self._known = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+
+    def of(self, part):
+        minutes = part.quick_minutes if self.quick else part.minutes
+        return self._known.get(self.key, {}).get(part.full_name, minutes * 60)
+
+    def measured(self, part, seconds):
+        self._known.setdefault(self.key, {})[part.full_name] = seconds
+        TIMES.write_text(json.dumps(self._known, indent=1) + "\n")
+
+
+class Progress:
+    """One line with what is at work, how long it has been and how long all will take; its last words at the end."""
+
+    def __init__(self, jobs, times):
+        self.jobs = jobs
+        self.times = times
+        self.is_terminal = sys.stderr.isatty()
+        self._said = 0
+
+    def show(self, job, words, now=False):
+        if not self.is_terminal and not now and time.monotonic() - self._said < SAID_EVERY:
+            return
+        self._said = time.monotonic()
+        later = self.jobs[self.jobs.index(job) + 1:]
+        left = job.left(self.times) + sum(other.left(self.times) for other in later)
+        line = f"[{self.jobs.index(job) + 1}/{len(self.jobs)}] {job.name} {clock(job.seconds)}, " \
+            f"{f'about {clock(left)} left in all' if left else 'longer than it was to take'}: {words}"
+        if self.is_terminal:
+            line = "\r\x1b[K" + line[:os.get_terminal_size(sys.stderr.fileno()).columns - 1]
+        print(line, end="" if self.is_terminal else "\n", file=sys.stderr, flush=True)
+
+    def end(self, line):
+        print(("\r\x1b[K" if self.is_terminal else "") + line, file=sys.stderr, flush=True)
+
+
+def clock(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class Job:
+    """A folder's parts in one process, or one program of its own."""
+
+    def __init__(self, parts, options, arguments):
+        self.parts = parts
+        first = parts[0]
+        self.name = first.full_name if first.command else first.folder
+        self.log = OUTPUT / self.name / "log"
+        self._command = self._program(first, options, arguments)
+        self._began = self._ended = None
+        self._done = 0          # seconds that the parts that are done were to take
+        self._words = ""
+
+    def _program(self, first, options, arguments):
+        if first.command:
+            given = first.quick_arguments if options.quick else first.arguments
+            return [*first.command, *(arguments if arguments is not None else given)]
+        quick = ["--quick"] if options.quick else []
+        return ["t/lib/setup.sh", "demo", "bench/lib/start", f"bench/{first.folder}/main.py", first.packages, *quick,
+                *(part.name for part in self.parts)]
+
+    @property
+    def seconds(self):
+        return 0 if self._began is None else (self._ended or time.monotonic()) - self._began
+
+    def left(self, times):
+        return 0 if self._ended else max(sum(map(times.of, self.parts)) - max(self.seconds, self._done), 0)
+
+    def run(self, progress, times):
+        """Returns the exit code."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._began = time.monotonic()
+        with leftovers.Folder() as folder, open(self.log, "w") as log:
+            # a session of its own, so that Ctrl-C reaches this program alone, which then ends it
+            child = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *self._command], cwd=TREE,
+                                     env={**os.environ, "TMPDIR": str(folder.path)}, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                     start_new_session=True)
+            folder.owner = child.pid
+            reader = threading.Thread(target=self._read, args=(child.stdout, log, times), daemon=True)
+            reader.start()
+            try:
+                progress.show(self, "starts", now=True)
+                while child.poll() is None:
+                    time.sleep(0.2)
+                    progress.show(self, self._words)
+            finally:
+                stop(child)
+                reader.join(5)
+        self._ended = time.monotonic()
+        if child.returncode == 0 and len(self.parts) == 1:
+            times.measured(self.parts[0], self.seconds)
+        return child.returncode
+
+    def _read(self, stream, log, times):
+        for line in stream:
+            log.write(line)
+            log.flush()
+            if not line.strip():
+                continue
+            self._words = line.strip()
+            measured = MEASURED.match(self._words)
+            for part in self.parts:
+                if measured and part.name == measured[1]:
+                    self._done += times.of(part)
+                    times.measured(part, int(measured[2]))
+
+    def verdict(self, code):
+        line = f"{clock(self.seconds)}, {self.log.relative_to(TREE)}"
+        if code == 0:
+            return f"{self.name}: done, {line}"
+        return f"{self.name}: failed, or a requirement was missed ({code}), {line}\n  {self._words}"
+
+
+def stop(child):
+    """Lets it clean up, and then ends what is left of its process group."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def arguments_of_this():
+    own, extra = sys.argv[1:], None
+    if "--" in own:
+        extra = own[own.index("--") + 1:]
+        own = own[:own.index("--")]
+    parser = argparse.ArgumentParser(prog="bench/run", usage="bench/run [--quick | --redraw] [headline | NAME...] [-- OPTIONS]")
+    parser.add_argument("--list", action="store_true", help="what there is, and how long it takes")
+    parser.add_argument("--quick", action="store_true", help="short, to see that all works; no figures to keep")
+    parser.add_argument("--redraw", action="store_true", help="tables, plots and doc/ from what is committed; nothing is measured")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a folder of bench/, FOLDER/PART, or headline; all, if none")
+    options = parser.parse_args(own)
+    parts = chosen(parser, options.names)
+    if extra is not None and (len(parts) != 1 or not parts[0].command):
+        parser.error("options are for one program, such as trust/soak -- --minutes 5")
+    return options, parts, extra
+
+
+def chosen(parser, names):
+    every = registry.parts()
+    wanted = {name: [part for part in every if name in (part.folder, part.full_name) or name == "headline" and part.headline]
+              for name in names}
+    unknown = [name for name, found in wanted.items() if not found]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}: bench/run --list")
+    return [part for part in every if not names or any(part in found for found in wanted.values())]
+
+
+def show_list(parts):
+    about = registry.abouts()
+    print(f"{'NAME':24}{'MINUTES':>8}{'QUICK':>7}   headline (H), as root (R)")
+    for folder in dict.fromkeys(part.folder for part in parts):
+        mine = [part for part in parts if part.folder == folder]
+        print(f"\n{folder:24}{sum(part.minutes for part in mine):8.1f}{sum(part.quick_minutes for part in mine):7.1f}"
+              f"      {about[folder]}")
+        for part in mine:
+            marks = ("H" if part.headline else " ") + ("R" if part.root else " ")
+            print(f"  {part.full_name:22}{part.minutes:8.1f}{part.quick_minutes:7.1f}   {marks} {part.about}")
+
+
+def jobs_of(parts, options, extra):
+    jobs = []
+    for folder in dict.fromkeys(part.folder for part in parts):
+        mine = [part for part in parts if part.folder == folder]
+        inside = [part for part in mine if not part.command]
+        if inside:
+            jobs.append(Job(inside, options, None))
+        jobs += [Job([part], options, extra) for part in mine if part.command]
+    return jobs
+
+
+def publish(*arguments):
+    return subprocess.run([str(TREE / "bench/lib/publish"), *arguments], cwd=TREE).returncode
+
+
+def main():
+    options, parts, extra = arguments_of_this()
+    if options.list:
+        show_list(parts)
+        return 0
+    folders = dict.fromkeys(part.folder for part in parts)
+    if options.redraw:
+        return publish("--redraw", *folders)
+    if os.getuid() != 0 and any(part.root for part in parts):
+        sys.exit("as root, please: " + ", ".join(part.full_name for part in parts if part.root))
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    leftovers.of_the_dead()
+    times = Times(options.quick)
+    jobs = jobs_of(parts, options, extra)
+    progress = Progress(jobs, times)
+    failed = 0
+    for job in jobs:
+        code = job.run(progress, times)
+        failed += code != 0
+        progress.end(job.verdict(code))
+    if not options.quick:
+        failed += publish() != 0
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Interrupted as interrupted:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(128 + interrupted.args[0])
