@@ -1,0 +1,144 @@
+"""Figures of README.md and doc/ from the committed summaries: what is published cannot drift from what was measured.
+
+A folder's main.py makes the tables of its README from summary.json, and names the figures that others take. Templates in
+bench/published/ say where those go: {FOLDER/PART: NAME} becomes the figure, with ~ at its end without interval or spread,
+with ^ these alone. A page's template is the whole page; a block's takes the place of what follows <!-- figures: NAME -->
+up to the next empty line. A program of its own (trust/soak, relocation/kills) has its figures in summary.json as they are.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+import textwrap
+
+import digest
+import registry
+from report import filled, table
+
+TREE = registry.BENCH.parent
+TEMPLATES = registry.BENCH / "published"
+PAGES = {"results.md.in": "doc/results.md", "seeds.md.in": "doc/seeds.md"}
+BLOCKS = {"headline.md.in": "README.md", "peers.md.in": "README.md"}
+FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~^]+)([~^]?)\}")
+WIDTH = 120
+HEAD = "<!-- Made by bench/run --redraw from bench/published/{}: edit that -->\n"
+
+
+class Wrong(Exception):
+    pass
+
+
+def folders():
+    return [folder for folder in registry.abouts() if (registry.BENCH / folder / "summary.json").exists()]
+
+
+def program(folder, option):
+    """Runs a folder's main.py; None if it has none."""
+    main = registry.BENCH / folder / "main.py"
+    if not main.exists():
+        return None
+    return subprocess.run([sys.executable, str(main), option], stdout=subprocess.PIPE, text=True)
+
+
+def figures():
+    """By FOLDER/PART and name."""
+    found = {}
+    for folder in folders():
+        said = program(folder, "--figures")
+        if said and said.returncode:
+            raise Wrong(f"bench/{folder}/main.py has no figures")
+        for part, each in (json.loads(said.stdout) if said else {}).items():
+            found[f"{folder}/{part}"] = each
+        for part, kept in digest.read(registry.BENCH / folder).items():
+            if "figures" in kept:
+                found[f"{folder}/{part}"] = {**kept["machine"], **kept["figures"]}
+    return found
+
+
+def rendered(template, known):
+    def figure(match):
+        part, name, piece = match.groups()
+        if name not in known.get(part, {}):
+            raise Wrong(f"bench/published/{template}: nothing of bench/ is {match[0]}")
+        middle, *spread = known[part][name].split(" (", 1)
+        return {"": known[part][name], "~": middle, "^": "".join(f" ({each}" for each in spread)}[piece]
+
+    return "\n\n".join(map(wrapped, FIGURE.sub(figure, (TEMPLATES / template).read_text()).split("\n\n")))
+
+
+def wrapped(paragraph):
+    """Lines of prose as long as elsewhere, also with other figures. Tables, headings and code stay as they are."""
+    if all(len(line) <= WIDTH for line in paragraph.splitlines()) or paragraph.startswith(("|", "#", "    ", "<!--")):
+        return paragraph
+    items = re.split(r"\n(?=- )", paragraph.rstrip("\n"))
+    return "\n".join(textwrap.fill(" ".join(item.split()), WIDTH, subsequent_indent="  " * item.startswith("- "),
+                                   break_long_words=False, break_on_hyphens=False) for item in items) + \
+        "\n" * paragraph.endswith("\n")
+
+
+def pages(known):
+    """What each page has to be, by its path."""
+    found = {path: HEAD.format(template) + rendered(template, known) for template, path in PAGES.items()}
+    for template, path in BLOCKS.items():
+        text = found.get(path) or (TREE / path).read_text()
+        found[path] = with_block(text, template, rendered(template, known))
+    readme = "bench/trust/README.md"
+    found[readme] = filled((TREE / readme).read_text(), "results", "\n" + trust_table() + "\n")
+    return found
+
+
+def with_block(text, template, block):
+    head = f"<!-- figures: {template.removesuffix('.md.in')} -->\n"
+    before, found, rest = text.partition(head)
+    if not found:
+        raise Wrong(f"there is no place for bench/published/{template}")
+    return before + head + block + rest[rest.index("\n\n") + 1:]
+
+
+def trust_table():
+    runs = digest.read(registry.BENCH / "trust").values()
+    return table(["experiment", "PostgreSQL", "result", "date"],
+                 [[run["experiment"], run["machine"]["PostgreSQL"], run["result"], run["machine"]["date"]] for run in runs])
+
+
+def check_trust():
+    """Those figures are entered by hand, beside the sentence that has them."""
+    for name, run in digest.read(registry.BENCH / "trust").items():
+        for what, figure in run["figures"].items():
+            if figure not in run["experiment"] + run["result"]:
+                raise Wrong(f"bench/trust/summary.json, {name}: {what} {figure} is not in what it says")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench/lib/publish")
+    parser.add_argument("--check", action="store_true", help="change nothing; fails if anything would change")
+    parser.add_argument("--redraw", nargs="*", metavar="FOLDER", default=[], help="tables and plots of these folders first")
+    options = parser.parse_args()
+    failed = False
+    for folder in options.redraw:
+        said = program(folder, "--redraw") if folder in folders() else None
+        # 1: a requirement was missed when that was measured
+        failed |= said is not None and said.returncode not in (0, 1)
+    for folder in folders():
+        said = program(folder, "--check")
+        if said and said.returncode:
+            print(said.stdout, end="")
+            failed = True
+    check_trust()
+    for path, text in pages(figures()).items():
+        if (TREE / path).exists() and (TREE / path).read_text() == text:
+            continue
+        if options.check:
+            print(f"{path} does not say what was measured, or was edited where it is made: bench/run --redraw")
+            failed = True
+        else:
+            (TREE / path).write_text(text)
+    return failed
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Wrong as wrong:
+        sys.exit(str(wrong))
