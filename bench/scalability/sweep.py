@@ -107,7 +107,7 @@ def published(results):
             for clients in CLIENTS:
                 yield f"{major}, {name}, {clients}", f"{at(points, clients):,.0f}"
             best = max(CLIENTS, key=lambda clients: at(points, clients))
-            yield f"{major}, {name}, best", f"{at(points, best):,.0f} ({best})"
+            yield f"{major}, {name}, best", f"{at(points, best):,.0f} at {best} clients"
             sigma = measured["fits"][name]["sigma"]
             yield f"{major}, {name}, sigma", "" if sigma is None else f"{sigma:.3f}"
         statuses = {fit["status"].split(":")[0] for fit in measured["fits"].values()}

@@ -87,5 +87,10 @@ def show(results):
                   "writeback calls/s", "CPU of sweeper and writers"], rows)
 
 
+def published(results):
+    for name in (*CONDITIONS, WORKERS):
+        yield f"TPS, {name}", spread([r["tps"] for r in results if r["name"] == name], "{:,.0f}")
+
+
 def required(results):
     return []
