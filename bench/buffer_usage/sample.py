@@ -110,6 +110,11 @@ def show(results):
         ["", f"ms at {small:g} GiB (95 %)", f"ms at {large:g} GiB (95 %)", "ratio (95 %)"], rows)])
 
 
+def published(results):
+    for size in SIZES:
+        yield f"sample of {size}", spread(times(results, max(results["gib"]), size), "{:.1f}", " ms")
+
+
 def required(results):
     for size in SIZES:
         intervals = one(results, size)

@@ -20,6 +20,8 @@ TREE = registry.BENCH.parent
 TEMPLATES = registry.BENCH / "published"
 PAGES = {"results.md.in": "doc/results.md", "seeds.md.in": "doc/seeds.md"}
 BLOCKS = {"headline.md.in": "README.md", "peers.md.in": "README.md"}
+# in a page that is written by hand, <!-- FOLDER/PART: NAME -->the figure<!-- -->
+INLINE = re.compile(r"<!-- (\w+/\w+: [^<>]+?) -->([^<>]*)<!-- -->")
 FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~^]+)([~^]?)\}")
 WIDTH = 120
 HEAD = "<!-- Made by bench/run --redraw from bench/published/{}: edit that -->\n"
@@ -57,14 +59,20 @@ def figures():
 
 
 def rendered(template, known):
+    text = replaced((TEMPLATES / template).read_text(), known, f"bench/published/{template}")
+    return "\n\n".join(map(wrapped, text.split("\n\n")))
+
+
+def replaced(text, known, page):
+    """The text with its figures."""
     def figure(match):
         part, name, piece = match.groups()
         if name not in known.get(part, {}):
-            raise Wrong(f"bench/published/{template}: nothing of bench/ is {match[0]}")
+            raise Wrong(f"{page}: nothing of bench/ is {match[0]}")
         middle, *spread = known[part][name].split(" (", 1)
         return {"": known[part][name], "~": middle, "^": "".join(f" ({each}" for each in spread)}[piece]
 
-    return "\n\n".join(map(wrapped, FIGURE.sub(figure, (TEMPLATES / template).read_text()).split("\n\n")))
+    return FIGURE.sub(figure, text)
 
 
 def wrapped(paragraph):
@@ -83,6 +91,9 @@ def pages(known):
     for template, path in BLOCKS.items():
         text = found.get(path) or (TREE / path).read_text()
         found[path] = with_block(text, template, rendered(template, known))
+    for page in ("README.md", *(str(file.relative_to(TREE)) for file in sorted(TREE.glob("doc/*.md")))):
+        text = found.get(page) or (TREE / page).read_text()
+        found[page] = INLINE.sub(lambda match: f"<!-- {match[1]} -->{replaced(f'{{{match[1]}}}', known, page)}<!-- -->", text)
     readme = "bench/trust/README.md"
     found[readme] = filled((TREE / readme).read_text(), "results", "\n" + trust_table() + "\n")
     return found

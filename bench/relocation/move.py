@@ -232,11 +232,13 @@ def published(results):
         yield f"mean, {where}", spread([loads(r)[CLOSED][where]["mean"] for r in rounds], "{:.1f}", " ms")
         yield f"mean at a rate, {where}", spread([loads(r)[PACED][where]["mean"] for r in rounds], "{:.1f}", " ms")
         yield f"stddev at a rate, {where}", spread([loads(r)[PACED][where]["stddev"] for r in rounds], "{:.1f}", " ms")
+    yield "mean, half of them on SSD", spread([r[CLOSED]["measured"][BETWEEN]["mean"] for r in rounds], "{:.0f}", " ms")
     for load in (CLOSED, PACED):
         yield f"faster, {load}", spread(ratios(rounds, load), "{:.0f}")
     errors = [r[CLOSED]["foretold"]["error"] for r in rounds]
     yield "foretold, least", signed(min(errors))
     yield "foretold, greatest", signed(max(errors))
+    yield "foretold, worst", percent(max(map(abs, errors)), 0)
 
 
 def required(results):

@@ -143,6 +143,9 @@ def published(results):
         name = f"{tool.name}, {period} ms"
         yield f"share of a core, {name}", percent(stats.median(values(results, "share", **wanted)), 2)
         yield f"tick, {name}", f"{stats.median(values(results, 'tick_us', **wanted)):.1f}"
+        many = values(results, "share", **{**wanted, "idle": 500})
+        if many:
+            yield f"share of a core with 500 sessions, {name}", percent(stats.median(many), 2)
         yield f"tick beyond a wake-up, {name}", f"{stats.median(net(results, **wanted)):.1f} µs"
 
 

@@ -112,6 +112,10 @@ class Contest:
             yield f"p99, {variant}", spread([p99(r) for r in mine], "{:.0f}", " ms")
             yield f"p99.9, {variant}", spread([p999(r) for r in mine], "{:.0f}", " ms")
             yield f"pages in a write, {variant}", f"{stats.median([pages_an_io(r) for r in mine]):.2f}"
+        for name, what in (("the sweeper", "cpu_ms"), ("its writers", "writer_cpu_ms")):
+            share = [r["sweeper"][what] / 10 / r["seconds"] for r in select(runs, SWEEPER)]
+            yield f"CPU of {name}, least", f"{min(share):.0f}"
+            yield f"CPU of {name}, greatest", f"{max(share):.0f} %"
         for name, figure, form in (("TPS", tps, "{:.1f}"), ("p99.9", p999, "{:.2f}"), ("evictions", evictions, "{:.2f}")):
             yield f"{name}, {SWEEPER} / {STOCK}", spread(ratios(runs, STOCK, figure), form)
 

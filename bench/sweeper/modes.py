@@ -70,8 +70,13 @@ def measure(place, quick):
     return results
 
 
+def of_defaults(results):
+    """TPS of the defaults, by round."""
+    return {r["round"]: r["tps"] for r in results if r["name"] == DEFAULTS}
+
+
 def show(results):
-    defaults = {r["round"]: r["tps"] for r in results if r["name"] == DEFAULTS}
+    defaults = of_defaults(results)
     rows = []
     for name in (*CONDITIONS, WORKERS):
         mine = [r for r in results if r["name"] == name]
@@ -88,8 +93,11 @@ def show(results):
 
 
 def published(results):
+    defaults = of_defaults(results)
     for name in (*CONDITIONS, WORKERS):
-        yield f"TPS, {name}", spread([r["tps"] for r in results if r["name"] == name], "{:,.0f}")
+        mine = [r for r in results if r["name"] == name]
+        yield f"TPS, {name}", spread([r["tps"] for r in mine], "{:,.0f}")
+        yield f"TPS to the defaults, {name}", spread([r["tps"] / defaults[r["round"]] for r in mine], "{:.2f}")
 
 
 def required(results):
