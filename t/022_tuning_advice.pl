@@ -1,5 +1,5 @@
 # Advice, from the evidence of a server that is set badly, to what is said when there is none: a reset of the statistics, a change
-# of a setting, a restart, a standby, a sampler that is off. It takes a minute of load, since less is no evidence.
+# of a setting, a restart, a standby, a sampler that is off.
 use strict;
 use warnings;
 use JSON::PP ();
@@ -8,7 +8,6 @@ use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes ();
 
 my $node = pgscale_node('main', create => 0, init => [ allows_streaming => 1, extra => ['--wal-segsize=1'] ], conf => <<'EOC');
 shared_buffers = 64MB
@@ -18,6 +17,7 @@ checkpoint_timeout = 1h
 synchronous_commit = off
 wal_keep_size = 0
 wal_compression = off
+pgscale.tuning_debug_period = 1s
 EOC
 my $db = session($node);
 # before anything else: the sampler has begun
@@ -34,26 +34,10 @@ sub finds
     return $db->sql("SELECT $columns FROM pgscale.tuning_findings('$duration') WHERE rule = '$rule'");
 }
 
-# Polls for longer than the tests' bound, since evidence takes its time.
-sub in_time_ok
-{
-    my ($code, $name) = @_;
-    my $give_up = Time::HiRes::time() + 4 * $PostgreSQL::Test::Utils::timeout_default;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    while (Time::HiRes::time() < $give_up)
-    {
-        return pass($name) if until_true($code);
-    }
-    return fail($name);
-}
-
 ### A load that changes many pages, with a checkpoint every few megabytes of WAL
 
 $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'evidence is being written down');
 $db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency}, 'the first of it');
-like(finds('max_wal_size', 'verdict, reason'), qr/^silent\|.*: 50 s are needed/, 'at the start a rule is silent, and says for how long');
-is($db->sql('SELECT count(*) FROM pgscale.advice WHERE rule <> $$pgscale.sampler$$'), 0, 'and there is no advice');
 $db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
     INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
 my $script = $node->basedir . '/load.sql';
@@ -64,28 +48,32 @@ END { $load->kill_kill if $load }
 
 # The WAL's end at moments: evidence is of some of them.
 my @wal;
+my $evidence;
+sub wal_now { push @wal, [ split /\|/, $db->sql('SELECT extract(epoch FROM clock_timestamp()), pg_current_wal_insert_lsn() - $$0/0$$') ]; return; }
 in_time_ok(sub {
-    push @wal, [ split /\|/, $db->sql('SELECT extract(epoch FROM clock_timestamp()), pg_current_wal_insert_lsn() - $$0/0$$') ];
-    return finds('max_wal_size', 'verdict') eq 'advises';
-}, 'WAL that starts checkpoints is found')
+    wal_now();
+    my ($verdict, $numbers) = split /\|/, finds('max_wal_size', 'verdict, evidence'), 2;
+    $evidence = JSON::PP::decode_json($numbers || '{}');
+    return $verdict eq 'advises' && $evidence->{checkpoints_requested} >= 2 && $evidence->{page_image_fraction} > 0.3;
+}, 'WAL that starts checkpoints is found, with the numbers: checkpoints and page images')
   or diag $db->sql('SELECT * FROM pgscale.advice_rules');
 is($db->sql(q{SELECT setting, object, current, needs, gain > 0.02 AND gain <= 1 FROM pgscale.advice WHERE rule = 'max_wal_size'}),
     'max_wal_size||4MB|reload|t', 'what to set');
 is($db->sql(q{SELECT pg_size_bytes(recommended) >= 8 * 1024 * 1024, since < until, until <= clock_timestamp() FROM pgscale.advice
     WHERE rule = 'max_wal_size'}), 't|t|t', 'to more, by evidence of the past');
-my $evidence = JSON::PP::decode_json(finds('max_wal_size', 'evidence'));
-cmp_ok($evidence->{checkpoints_requested}, '>=', 2, 'with the numbers: checkpoints');
-cmp_ok($evidence->{page_image_fraction}, '>', 0.3, 'and page images');
 is($db->sql('SELECT array_agg(gain) = array_agg(gain ORDER BY gain DESC) FROM pgscale.advice'), 't', 'greatest gain first');
 
 # What it adds up to is what the server has counted: sessions tell what they have written a second or two later, idle ones ten.
-push @wal, [ split /\|/, $db->sql('SELECT extract(epoch FROM clock_timestamp()), pg_current_wal_insert_lsn() - $$0/0$$') ];
-my ($wal_bytes, $since, $until, @rest) = split /\|/, $db->sql(q{SELECT wal_bytes, extract(epoch FROM since), extract(epoch FROM until),
+my ($wal_bytes, $since, $until, @rest);
+in_time_ok(sub {
+    wal_now();
+    ($wal_bytes, $since, $until, @rest) = split /\|/, $db->sql(q{SELECT wal_bytes, extract(epoch FROM since), extract(epoch FROM until),
         commits > 100, rewritten_fraction BETWEEN 0 AND 1, page_image_fraction > 0.3,
         written_exact = (current_setting('server_version_num')::int >= 180000)
-    FROM pgscale.wal_efficiency});
-my @within = map { $_->[1] } grep { $_->[0] > $since + 2 && $_->[0] < $until - 2 } @wal;
-cmp_ok($wal_bytes, '>=', 0.6 * ($within[-1] - $within[0]), 'wal_efficiency: the WAL of its time');
+        FROM pgscale.wal_efficiency});
+    my @within = map { $_->[1] } grep { $_->[0] > $since + 2 && $_->[0] < $until - 2 } @wal;
+    return @within >= 2 && $wal_bytes >= 0.6 * ($within[-1] - $within[0]);
+}, 'wal_efficiency: the WAL of its time') or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
 cmp_ok($wal_bytes, '<=', 1.05 * ($wal[-1][1] - $db->sql("SELECT '$lsn'::pg_lsn - '0/0'")), 'and no more than there was');
 is("@rest", 't t t t', 'and what it was')
   or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
@@ -97,7 +85,7 @@ my $holder = session($node);
 $holder->sql('BEGIN; UPDATE load SET n = n WHERE id = 0');
 my @waiters = map { session($node) } 1 .. 2;
 $_->start('UPDATE load SET n = n WHERE id = 0') for @waiters;
-in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds') WHERE event = 'transactionid' AND waiting_sessions >= 0.5
+in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('8 seconds') WHERE event = 'transactionid' AND waiting_sessions >= 0.5
     AND meaning ~ 'row' AND now_possible IS NOT NULL AND cured_in IS NULL}) eq 1 }, 'contention: a row that is locked')
   or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
 is($db->sql(q{SELECT sum(fraction) <= 1.000001 FROM pgscale.contention()}), 't', 'no more than all of the time');
@@ -110,8 +98,11 @@ $holder->quit;
 
 ### A setting that changes: what was before does not count, for the rules about it
 
+my $changed = $db->sql('SELECT clock_timestamp()');
 $db->set(max_wal_size => '1GB');
-in_time_ok(sub { finds('max_wal_size', 'verdict, reason') =~ /^silent\|\d+ s of evidence since max_wal_size got its value, \d+ s ago: 50 s are needed/ },
+# it is silent for 10 s; a machine may be so slow that it speaks again, of what came after
+in_time_ok(sub { finds('max_wal_size', "verdict, reason, since > '$changed'")
+          =~ /^silent\|\d+ s of evidence since max_wal_size got its value, \d+ s ago: 10 s are needed|\|t$/ },
     'a change of the setting')
   or diag finds('max_wal_size', 'reason');
 unlike(finds('wal_buffers', 'reason'), qr/are needed/, 'is none to other rules');
@@ -120,7 +111,7 @@ unlike(finds('wal_buffers', 'reason'), qr/are needed/, 'is none to other rules')
 
 $db->sql(q{SELECT pg_stat_reset_shared('wal'), pg_stat_reset_shared('bgwriter'), pg_stat_reset()});
 my $after = $db->sql('SELECT clock_timestamp()');
-in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '6 s' FROM pgscale.wal_efficiency") eq 't' }, 'evidence goes on after a reset');
+in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '2 s' FROM pgscale.wal_efficiency") eq 't' }, 'evidence goes on after a reset');
 is($db->sql(q{SELECT wal_bytes > 0 AND wal_bytes < 1e12 AND commits > 0 AND segment_switches_per_s >= 0 AND buffers_full_per_s >= 0
     AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency('20 seconds')}), 't', 'and has no negative differences');
 
@@ -128,7 +119,7 @@ is($db->sql(q{SELECT wal_bytes > 0 AND wal_bytes < 1e12 AND commits > 0 AND segm
 
 $db->set(fsync => 'on');
 $db->set(synchronous_commit => 'on');
-in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('20 seconds') WHERE lower(event) = 'walsync'}) eq 1 },
+in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('8 seconds') WHERE lower(event) = 'walsync'}) eq 1 },
     'contention: commits that wait for the disk') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
 my $catalog = $db->sql(q{SELECT to_regclass('pg_catalog.pg_wait_events')});
 my $known = 'SELECT event_type AS type, event AS name FROM pgscale.wait_profile' . ($catalog && " UNION SELECT type, name FROM $catalog");
@@ -147,6 +138,7 @@ shared_buffers = 2MB
 bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
 synchronous_commit = off
+pgscale.tuning_debug_period = 1s
 EOC
 my $of_small = session($small);
 $of_small->churn_table(20000);
@@ -222,10 +214,13 @@ $db->set('pgscale.tuning' => 'off');
 $db->poll_ok($health, 'switched off', 'f|off|it is switched off');
 $db->set('pgscale.tuning');
 $db->quit;
+$node->append_conf('postgresql.conf', 'pgscale.tuning_debug_period = 5s');
 $node->restart;
 $db = session($node);
 $db->poll_ok($health, 'after a restart it begins anew', 't|working|evidence is being written down');
-like(finds('wal_buffers', 'verdict, reason'), qr/^silent\|\d+ s of evidence.*: 30 s are needed/, 'without what was before');
+like(finds('wal_buffers', 'verdict, reason'), qr/^silent\|\d+ s of evidence.*: 30 s are needed/,
+    'without what was before; at the start a rule is silent, and says for how long');
+is($db->sql('SELECT count(*) FROM pgscale.advice WHERE rule <> $$pgscale.sampler$$'), 0, 'and there is no advice');
 
 $db->quit;
 $node->stop;

@@ -49,10 +49,11 @@
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
 #include "base/timer.h"
+#include "base/units.h"
 #include "scalability/scalability.h"
 
 #define SECOND_NS		1e9
-#define BUCKET_NS		(5 * SECOND_NS)
+#define BUCKET_MS		5000
 
 /* An average below this is a server at rest: no measurement. */
 #define MIN_SESSIONS	0.05
@@ -66,7 +67,7 @@
 #define FIRST_CLASS		(-3 * CLASSES_PER_2)
 
 /* A class with less time left is forgotten. */
-#define MIN_CLASS_NS	BUCKET_NS
+#define MIN_CLASS_NS	((double) bucket_ms * NS_PER_MS)
 
 /*
  * Time in a class makes its mean more certain, up to a point: what the mix of
@@ -122,6 +123,7 @@ static ScalabilityShared *shared = NULL;
 
 static bool scalability = true;
 static int	half_life = 86400;
+static int	bucket_ms = BUCKET_MS;
 
 PG_FUNCTION_INFO_V1(pgscale_scalability);
 PG_FUNCTION_INFO_V1(pgscale_scalability_points);
@@ -234,7 +236,7 @@ scalability_observe(const PgscaleObservation *observation)
 	bucket.session_ns += observation->active * observation->ns;
 	bucket.min = Min(bucket.min, observation->active);
 	bucket.max = Max(bucket.max, observation->active);
-	if (bucket.ns < BUCKET_NS)
+	if (bucket.ns < (double) bucket_ms * NS_PER_MS)
 		return;
 	if (bucket.max - bucket.min > Max(1, MAX_MOVE * bucket.session_ns / bucket.ns))
 		scalability_discard();
@@ -369,6 +371,11 @@ scalability_define_gucs(void)
 	DefineCustomIntVariable("pgscale.scalability_half_life",
 							"Observed time after which a measurement counts half.",
 							NULL, &half_life, 86400, 60, 30 * 86400, PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.scalability_debug_period",
+							"The time of a bucket. For tests.",
+							NULL, &bucket_ms, BUCKET_MS, 1000, BUCKET_MS, PGC_POSTMASTER,
+							GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
 }
 

@@ -50,6 +50,12 @@
 /* How many locks of other extensions to look through for a name. */
 #define EXTENSIONS_LOCKS	64
 
+/*
+ * So long before a record's end the server is asked to sum up what its backends
+ * have written.
+ */
+#define REFRESH_MS		2000
+
 /* The observed time may be so much less than the clock's before it is a gap. */
 #define MAX_GAP_US		(2 * USECS_PER_SEC)
 
@@ -184,6 +190,8 @@ typedef struct Shared
 } Shared;
 
 static Shared *shared = NULL;
+
+int			pgscale_tuning_evidence_ms = PGSCALE_EVIDENCE_MS;
 
 /* The writer's own: where the record under way began. */
 typedef struct Base
@@ -463,18 +471,17 @@ pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 	active_ns += observation->active * observation->ns;
 	if (checkpointer_syncs())
 		sync_ns += observation->ns;
-	if (base.known && observed_ns < PGSCALE_EVIDENCE_MS * NS_PER_MS)
+	if (!base.known || observed_ns >= pgscale_tuning_evidence_ms * NS_PER_MS)
 	{
-		if (observed_ns >= (PGSCALE_EVIDENCE_MS - 2000) * NS_PER_MS)
-			pgscale_compat_refresh_backend_writes();
-		return;
+		evidence_look(observation, &now);
+		if (base.known && evidence_compare(&base, &now, &record))
+			evidence_put(&record);
+		base = now;
+		observed_ns = sync_ns = 0;
+		active_ns = 0;
 	}
-	evidence_look(observation, &now);
-	if (base.known && evidence_compare(&base, &now, &record))
-		evidence_put(&record);
-	base = now;
-	observed_ns = sync_ns = 0;
-	active_ns = 0;
+	if (observed_ns >= (pgscale_tuning_evidence_ms - REFRESH_MS) * NS_PER_MS)
+		pgscale_compat_refresh_backend_writes();
 }
 
 int64

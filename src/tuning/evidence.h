@@ -23,6 +23,14 @@
 #define PGSCALE_EVIDENCE_MAX	720
 
 /*
+ * pgscale.tuning_debug_period: less than that in tests, which cannot wait.  What
+ * takes so many seconds of evidence then takes as many records as ever.
+ */
+extern int	pgscale_tuning_evidence_ms;
+#define PGSCALE_EVIDENCE_S(seconds) \
+	((double) (seconds) * pgscale_tuning_evidence_ms / PGSCALE_EVIDENCE_MS)
+
+/*
  * What sessions spend their time with, as rules and the map of contention need
  * it told apart.  Waits for work, and pg_sleep(), are none of it.
  */

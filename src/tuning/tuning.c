@@ -63,6 +63,14 @@ tuning_define_gucs(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.tuning_debug_period",
+							"The time of a record of evidence; what rules need shrinks with it. For tests.",
+							NULL,
+							&pgscale_tuning_evidence_ms,
+							PGSCALE_EVIDENCE_MS, 1000, PGSCALE_EVIDENCE_MS,
+							PGC_POSTMASTER,
+							GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							NULL, NULL, NULL);
 	pgscale_tuning_drop_notice_install();
 }
 

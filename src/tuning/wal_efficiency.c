@@ -98,7 +98,7 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 static const char *
 wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 {
-	if (pgscale_tuning_seconds(e) < ENOUGH_S)
+	if (pgscale_tuning_seconds(e) < PGSCALE_EVIDENCE_S(ENOUGH_S))
 		return "there is too little evidence: see pgscale.health, or ask again later";
 	if (isnan(w->flushes))
 		return flushes_uncounted();

@@ -168,6 +168,7 @@ static PgscaleTuningFinding *
 too_short(const PgscaleTuningRule *rule, const PgscaleTuningEvidence *sum, TimestampTz since, const char *changed)
 {
 	const double have = pgscale_tuning_seconds(sum);
+	const double need = PGSCALE_EVIDENCE_S(rule->min_s);
 	int			nrecords;
 	int64		last = pgscale_tuning_evidence_last_ns(&nrecords);
 
@@ -175,9 +176,9 @@ too_short(const PgscaleTuningRule *rule, const PgscaleTuningEvidence *sum, Times
 		return pgscale_tuning_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
 	if (changed)
 		return pgscale_tuning_finding(PGSCALE_SILENT,
-									  "%.0f s of evidence since %s got its value, %s ago: %d s are needed",
-									  have, changed, psprintf("%.0f s", (GetCurrentTimestamp() - since) / 1e6), rule->min_s);
-	return pgscale_tuning_finding(PGSCALE_SILENT, "%.0f s of evidence: %d s are needed", have, rule->min_s);
+									  "%.0f s of evidence since %s got its value, %s ago: %.0f s are needed",
+									  have, changed, psprintf("%.0f s", (GetCurrentTimestamp() - since) / 1e6), need);
+	return pgscale_tuning_finding(PGSCALE_SILENT, "%.0f s of evidence: %.0f s are needed", have, need);
 }
 
 /* NULL unless a feature minds it; then what to say instead of advice. */
@@ -201,7 +202,7 @@ rule_ask(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input, Timestamp
 	if (rule->min_s > 0)
 	{
 		/* Ticks are late now and then, so a minute may lack a moment. */
-		if (pgscale_tuning_seconds(input->sum) < 0.95 * rule->min_s)
+		if (pgscale_tuning_seconds(input->sum) < 0.95 * PGSCALE_EVIDENCE_S(rule->min_s))
 			return too_short(rule, input->sum, since, changed);
 		if (pgscale_tuning_busy(input->sum) < IDLE)
 			return pgscale_tuning_finding(PGSCALE_SATISFIED,
