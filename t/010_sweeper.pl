@@ -144,21 +144,17 @@ is(stats($zeros), '0', 'reset: there are none');
 is(stats("stats_reset >= '$now', cpu_ms >= 0, buffers, state"), 't|t|1024|off', 'and the rest stays');
 
 # How long runs get: pages that were filled one after the other are dirty side by side
+$db->set('pgscale.sweeper_combine_limit', 4);
 $db->set('pgscale.sweeper', 'on');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'on again', 'working');
 $db->sql('CREATE TABLE bulk (filler char(4000))');
 sub bulk { $db->sql(q{INSERT INTO bulk SELECT '' FROM generate_series(1, 5000)}); return; }
-until_ok(sub { bulk(); stats('(SELECT sum(c) FROM unnest(runs_by_pages[4:8]) c) > 0') eq 't' }, 'runs of more than four pages');
-is(stats('runs_by_pages[8]'), 0, 'none of more than the limit of 64');
-$db->set('pgscale.sweeper', 'off');
-$db->poll_ok($writers, 'off', '0|0');
-$db->set('pgscale.sweeper_combine_limit', 4);
-$db->sql('SELECT pgscale.sweeper_reset()');
-$db->set('pgscale.sweeper', 'on');
 until_ok(sub { bulk(); stats('runs_by_pages[3] > 10') eq 't' }, 'runs of four pages');
 is(stats('(SELECT sum(c) FROM unnest(runs_by_pages[4:8]) c)'), 0, 'and none of more, when that is the limit');
-$db->sql('DROP TABLE bulk');
 $db->set('pgscale.sweeper_combine_limit');
+until_ok(sub { bulk(); stats('(SELECT sum(c) FROM unnest(runs_by_pages[4:8]) c) > 0') eq 't' }, 'runs of more than four pages');
+is(stats('runs_by_pages[8]'), 0, 'none of more than the limit of 64');
+$db->sql('DROP TABLE bulk');
 
 # Restarts: the settings stay, counts begin anew. Values that cannot be, in the file, do not keep the server from starting.
 $db->quit;

@@ -20,6 +20,7 @@ my $db = session($node);
 sub pids { my $like = shift; return split /\n/, $db->sql("SELECT pid FROM pg_stat_activity WHERE backend_type LIKE '$like'"); }
 
 $db->churn_table(40000);
+$db->sql('CHECKPOINT');    # recovery is of the load alone
 my @churning = churn($node, 4);
 $db->sweeps_on('the sweeper works') or BAIL_OUT('it does not work');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'with its writers', 3);

@@ -2,24 +2,13 @@
 # copies of databases, and what must not be held up by a move.
 use strict;
 use warnings;
+use PgscaleRelocation;
 use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => <<'EOC');
-fsync = off
-wal_level = replica
-max_wal_senders = 4
-max_worker_processes = 20
-max_prepared_transactions = 5
-checkpoint_timeout = 1h
-allow_in_place_tablespaces = on
-client_min_messages = warning
-pgscale.relocation_max_transaction_age = -1
-EOC
-my $db = session($node);
-$db->sql("CREATE TABLESPACE $_ LOCATION ''") for qw(fast other);
+relocation_node(conf => 'pgscale.relocation_max_transaction_age = -1');
 $db->sql(<<'EOQ');
 CREATE ROLE mallory LOGIN;
 GRANT CREATE ON SCHEMA public TO mallory;
@@ -27,37 +16,6 @@ CREATE TABLE t (id int PRIMARY KEY, n int);
 INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;
 CREATE INDEX t_n ON t (n);
 EOQ
-
-# Asks for a move; the job.
-sub ask
-{
-    my ($call, $session) = @_;
-
-    return ($session // $db)->sql("SELECT * FROM pgscale.$call");
-}
-
-# Waits until a job has the expected values; a test.
-sub job_ok
-{
-    my ($job, $columns, $expected, $name, $session) = @_;
-    $session //= $db;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    return $session->poll_ok("SELECT $columns FROM pgscale.relocation_jobs WHERE job = $job", $name, $expected)
-      || !diag $session->sql('SELECT row_to_json(j) FROM pgscale.relocation_jobs j WHERE job = ' . $job);
-}
-
-# Has jobs started, or not: returns when the launcher knows, and no worker may take one that does not know yet.
-sub launching
-{
-    my $on = shift;
-
-    $db->set('pgscale.relocation', $on);
-    until_true(sub { $db->sql("SELECT enabled = '$on' AND (enabled OR NOT EXISTS (SELECT FROM pg_stat_activity
-        WHERE backend_type = 'pgscale relocation worker')) FROM pgscale.health WHERE feature = 'relocation'") eq 't' })
-      or die "pgscale.relocation is not $on";
-    return;
-}
 
 sub elsewhere { my $index = shift; return $db->sql("SELECT CASE spcname WHEN 'fast' THEN 'other' ELSE 'fast' END FROM pg_class c
     LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace WHERE c.oid = '$index'::regclass"); }
@@ -107,14 +65,14 @@ SKIP:
     # it gets old while the job is in the queue
     $db->sql('DROP EXTENSION amcheck; DROP FUNCTION checks.bt_index_check(regclass, boolean); CREATE EXTENSION amcheck SCHEMA checks');
     launching('off');
-    my $job = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)");
+    my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)");
     $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck SCHEMA checks VERSION '1.0'});
     $mallory->sql('CREATE FUNCTION checks.bt_index_check(regclass, boolean) RETURNS void ' . sprintf($spring, ''));
     launching('on');
     job_ok($job, 'state, sqlstate', 'failed|55000', 'nor is it called when it has become old');
     unharmed();
     $db->sql('DROP EXTENSION amcheck; DROP SCHEMA checks CASCADE; CREATE EXTENSION amcheck');
-    $job = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
+    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
     job_ok($job, 'state, sqlstate', 'done|', 'the right one is');
 }
 SKIP:
@@ -154,7 +112,7 @@ ALTER TABLE fail ADD now int;
 RESET ROLE;
 EOQ
 my $owning = session($node, user => 'owning');
-my $loud = ask(q{relocate_index('cards_loud', 'fast')}, $owning);
+my ($loud) = ask(q{relocate_index('cards_loud', 'fast')}, $owning);
 job_ok($loud, 'state, sqlstate', 'failed|22P02', 'a move that fails over a value');
 my $watching = session($node, user => 'watching');
 my $message = "SELECT message FROM pgscale.relocation_jobs WHERE job = $loud";
@@ -172,7 +130,7 @@ $_->quit for $owning, $watching;
 # While somebody has locked the table of jobs, the worker that has moved an index can be ended; and nothing is lost.
 my $holder = session($node);
 $holder->sql('BEGIN; UPDATE t SET n = n WHERE id = 1');
-my $job = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
 job_ok($job, 'state, phase', 'running|waiting for writers before build', 'a move is under way');
 my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
 my $locker = session($node);
@@ -194,7 +152,7 @@ my $there = session($node, dbname => 'origin');
 $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100); '
       . 'CREATE INDEX t_id ON t (id)');
 launching('off');
-my $copied = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+my ($copied) = ask(q{relocate_index('t_pkey', 'fast')}, $there);
 $there->quit;
 $db->sql('CREATE DATABASE copy TEMPLATE origin');
 launching('on');
@@ -203,12 +161,12 @@ job_ok($copied, 'state', 'done', 'in the origin a job is done', $there);
 $there->quit;
 $there = session($node, dbname => 'copy');
 is($there->sql('SELECT state FROM pgscale.relocation_jobs'), 'copied', 'in a copy of the database it says that it is one');
-my $own = ask(q{relocate_index('t_id', 'fast')}, $there);
+my ($own) = ask(q{relocate_index('t_id', 'fast')}, $there);
 job_ok($own, 'state', 'done', 'a job of the copy is done', $there);
 job_ok($copied, 'state, sqlstate, message', 'cancelled|57014|it was asked for in another database, of which this is a copy',
     'the copied one is not', $there);
 is($there->sql(q{SELECT reltablespace FROM pg_class WHERE relname = 't_pkey'}), 0, 'nothing has moved by it');
-$own = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+($own) = ask(q{relocate_index('t_pkey', 'fast')}, $there);
 job_ok($own, 'state', 'done', 'and it is in nobody\'s way', $there);
 $there->quit;
 
@@ -223,7 +181,7 @@ sub at_work
         $$BEGIN IF current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
     $session->sql('TRUNCATE large; INSERT INTO large VALUES (1); DROP INDEX IF EXISTS large_slow; SET application_name = here; '
           . 'CREATE INDEX large_slow ON large (slow(id))');
-    my $id = ask(q{relocate_index('large_slow', 'fast')}, $session);
+    my ($id) = ask(q{relocate_index('large_slow', 'fast')}, $session);
     job_ok($id, 'state, phase', 'running|building index: scanning table', "a worker is at a move in $name", $session);
     $session->quit;
     return $id;
@@ -258,7 +216,7 @@ $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
 for my $how ('a restart', 'a crash')
 {
     launching('off');
-    my $id = ask("relocate_table('t', '" . ($how eq 'a crash' ? 'other' : 'fast') . "', 'lock')", $there);
+    my ($id) = ask("relocate_table('t', '" . ($how eq 'a crash' ? 'other' : 'fast') . "', 'lock')", $there);
     $there->quit;
     $db->sql('ALTER SYSTEM SET pgscale.relocation = on');    # without a reload
     my $idle = q{SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'idle'};
@@ -280,7 +238,7 @@ until_ok(sub { (unpack 'L4', slurp_file($list))[3] == 0 }, 'no database has jobs
 my $empty = slurp_file($list);
 launching('off');
 $db->sql(q{SELECT pg_backup_start('copy', true)});
-$copied = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+($copied) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
 mkdir $node->backup_dir;
 my $backup = $node->backup_dir . '/copy';
 PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $backup, filterfn => sub { shift !~ /^(?:postmaster[.].*|pg_wal)$/ });

@@ -361,6 +361,8 @@ sub carry_out
     my $function = $query =~ /(pgscale\.\w+)/ ? $1 : '';
     $slowest{$function} += $took;
     push @bad, "no answer afterwards: $what" unless $session->settle('SET statement_timeout = 0', $bound);
+    # and in what was to clean up
+    $session->run($_) for grep { /\A(?:CLOSE ALL|DEALLOCATE ALL|ROLLBACK PREPARED)/ } @statements;
     $session->send_query($state);
     my $now = $session->finish($bound) // { rows => [], message => 'no answer' };
     my $is = $now->{rows}[0] ? $now->{rows}[0][0] : $now->{message};

@@ -5,7 +5,7 @@ import re
 from cluster import run, value
 
 PAGE = 8192
-# columns of pgscale.kernel_writeback, and counts of the disk, that no table has
+# columns of pgscale.writeback_stats, and counts of the disk, that no table has
 NOT_SHOWN = ("state_change", "cluster_dirty_bytes", "cap_bytes", "server_bytes_per_s", "disk_bytes_per_s", "window_bytes",
              "written_bytes", "found_bytes", "unseen_bytes", "taken_bytes", "request_ms", "rounds", "errors", "stats_reset",
              "dirty_bytes", "writeback_bytes", "background_threshold_bytes", "threshold_bytes", "io_pressure_fraction", "reads",

@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  session churn until_true until_ok psql_once);
+  session churn until_true until_ok in_time_ok psql_once);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -165,6 +165,16 @@ sub until_ok
     return ok(until_true($code), $name);
 }
 
+# The same for what takes its time, as evidence does: it is polled for four times as long.
+sub in_time_ok
+{
+    my ($code, $name) = @_;
+    local $PostgreSQL::Test::Utils::timeout_default = 4 * $PostgreSQL::Test::Utils::timeout_default;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return until_ok($code, $name);
+}
+
 # Status, output and error of psql on a server that may be about to end or to start. Where psql has ended before it was told the
 # statement, the pipe to it is broken, which is no reason to die.
 sub psql_once
@@ -194,7 +204,7 @@ sub session
 sub pid { return shift->{pid}; }
 
 # The text is one or several statements without a last semicolon. start sends it, finish waits for its end and returns
-# the last one's SQLSTATE and what psql wrote, errors included.
+# the last one's SQLSTATE, empty if the connection was lost, and what psql wrote, errors included.
 sub start
 {
     my ($self, $text) = @_;
@@ -209,7 +219,7 @@ sub start
 sub finish
 {
     my $self = shift;
-    my $end = qr/\A(.*?)^=end $self->{number} (\w+)\n(.*)\z/ms;
+    my $end = qr/\A(.*?)^=end $self->{number} (\w*)\n(.*)\z/ms;
 
     while (1)
     {

@@ -1,0 +1,134 @@
+# Moves and standbys: none is made on a standby, one waits for a standby that is behind, and what is in the queue is done after a
+# promotion. And moves to a disk that is full, or gone.
+use strict;
+use warnings;
+use PgscaleRelocation;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+relocation_node();
+relocation_objects();
+done_ok('a job', ask(q{relocate_index('t_hash', 'fast')}));
+
+### A standby
+
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby, 'replay');
+my $there = session($standby);
+is(($there->try("SELECT * FROM pgscale.$_"))[0], '25006', "on a standby: $_")
+  for q{relocate_index('t_hash', 'other')}, q{relocate_indexes('t', 'other')}, q{relocate_all_indexes('pg_default', 'other')},
+  q{relocate_table('t', 'other', 'lock')}, 'relocation_cancel(1)', 'relocation_undo(1)';
+is($there->sql('CALL pgscale.relocation_wait(1)'), 'done', 'on a standby: relocation_wait tells');
+is($there->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale relocation%'}), 1, 'on a standby there is no worker');
+is($there->sql(q{SELECT enabled FROM pgscale.health WHERE feature = 'relocation'}), 't', 'health answers');
+
+$db->set('pgscale.relocation_max_lag', 0);
+$there->sql('SELECT pg_wal_replay_pause()');
+$there->poll_ok('SELECT pg_get_wal_replay_pause_state()', 'replay is paused', 'paused');
+$db->sql('INSERT INTO empty VALUES (1)');
+my ($behind) = ask(q{relocate_index('t_unique', 'fast')});
+job_ok($behind, q{state, sqlstate, message ~ '^standby .* is .* behind$', attempts}, 'waiting|55006|t|0', 'it waits for a standby');
+$db->set('pgscale.relocation_max_lag', -1);
+done_ok('that is not looked at', $behind);
+$db->set('pgscale.relocation_max_lag', 0);
+($behind) = ask(q{relocate_index('t_unique', 'other')});
+job_ok($behind, 'state', 'waiting', 'it waits again');
+$there->sql('SELECT pg_wal_replay_resume()');
+done_ok('until the standby has caught up', $behind);
+
+launching('off');
+$db->sql('INSERT INTO empty VALUES (2)');
+my ($queued) = ask(q{relocate_index('t_unique', 'fast')});
+$node->wait_for_catchup($standby, 'replay');
+$db->quit;
+$node->stop;
+$standby->promote;
+$db = $there;
+done_ok('after a promotion, what the primary had in its queue', $queued);
+is(place('t_unique'), 'fast', 'it has moved');
+$db->quit;
+$standby->stop;
+
+### A tablespace on a disk of its own, that is full
+
+# A PATH with a pg_ctl that first mounts that disk, in a namespace of the server alone; undef if that is not possible here
+sub own_disk
+{
+    my ($folder, $bin) = @_;
+    my $pg_ctl = do { my $dir = qx(pg_config --bindir); chomp $dir; "$dir/pg_ctl" };
+
+    mkdir $bin;
+    open my $wrapper, '>', "$bin/pg_ctl" or die $!;
+    print $wrapper <<"EOW";
+#!/bin/sh
+export FOLDER='$folder' PG_CTL="\${REAL_PG_CTL:-$pg_ctl}"
+exec unshare --user --map-current-user --keep-caps --mount sh -c 'mount -t tmpfs -o size=8m none "\$FOLDER" && exec "\$PG_CTL" "\$@"' sh "\$@"
+EOW
+    close $wrapper;
+    chmod 0755, "$bin/pg_ctl" or die $!;
+    local $ENV{REAL_PG_CTL} = '/bin/true';
+    return system("$bin/pg_ctl 2>/dev/null") == 0 ? "$bin:$ENV{PATH}" : undef;
+}
+
+SKIP:
+{
+    my $small = PostgreSQL::Test::Cluster->new('small');
+    my $folder = PostgreSQL::Test::Utils::tempdir;
+    my $path = own_disk($folder, $small->basedir . '/mounting');
+    skip 'no disk can be mounted here', 14 unless defined $path;
+
+    $small->init;
+    $small->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale'\nfsync = off\nautovacuum = off\nmax_worker_processes = 20\n"
+          . "client_min_messages = warning\npgscale.relocation_max_transaction_age = -1");
+    { local $ENV{PATH} = $path; $small->start; }
+    $db = session($small);
+    $db->sql('CREATE EXTENSION pgscale');
+    $db->sql("CREATE TABLESPACE small LOCATION '$folder'");
+    $db->sql('CREATE TABLE large (id int PRIMARY KEY); INSERT INTO large SELECT generate_series(1, 400000)');
+    $db->sql('CREATE TABLE t (id int, n int PRIMARY KEY); INSERT INTO t SELECT i, i FROM generate_series(1, 150000) i');
+    clean_ok();
+    my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('large_pkey', 'small')});
+    is($state, '53100', 'more than there is room for is refused');
+    like($text, qr/ 8 MB are free, \d+ MB are needed/, 'with what is needed');
+    launching('off');
+    my ($late) = ask(q{relocate_index('t_pkey', 'small')});
+    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_pkey', 'small')});
+    is($state, '55006', 'what there is room for is not');
+    $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 35000) i');
+    launching('on');
+    job_ok($late, 'state, sqlstate, attempts', 'failed|53100|0', 'there is no room when its turn comes');
+
+    # and while it is under way
+    $db->sql('DROP TABLE filler; CHECKPOINT');
+    my $holder = session($small);
+    $holder->sql('BEGIN; UPDATE t SET id = 0 WHERE n = 1');
+    ($late) = ask(q{relocate_index('t_pkey', 'small')});
+    job_ok($late, 'state, phase', 'running|waiting for writers before build', 'it begins while there is room');
+    $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 45000) i');
+    $holder->sql('COMMIT');
+    job_ok($late, q{state, sqlstate, message ~ 'No space left'}, 'failed|53100|t', 'and fails when there is none any more');
+    clean_ok('nothing is left behind');
+    is(place('t_pkey'), 'pg_default', 'it has not moved');
+    $db->sql('DROP TABLE filler; CHECKPOINT');
+    done_ok('with room again', ask(q{relocate_index('t_pkey', 'small')}));
+    is(place('t_pkey'), 'small', 'it has moved');
+    $_->quit for $db, $holder;
+
+    # That disk is not there after a restart
+    $small->stop;
+    $small->start;
+    $db = session($small);
+    $db->sql('CREATE TABLE u (id int PRIMARY KEY)');
+    ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('u_pkey', 'small')});
+    is($state, '58P01', 'a tablespace whose disk is not mounted');
+    like($text, qr/HINT: .*Is its disk mounted/, 'is refused with a hint');
+    $db->quit;
+    $small->stop;
+}
+
+done_testing();
