@@ -2,6 +2,7 @@
 #
 #   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
 #   make test            from a bare machine to a verdict; narrow it: make test REGRESS="health" TAP="t/001_x.pl"
+#                        JOBS=4: four TAP tests at a time (one and a half for each processor)
 #   make, make install   build and install for the server that PG_CONFIG names
 #   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
@@ -93,7 +94,7 @@ endif
 demo-here: install-here
 	PG_CONFIG='$(PG_CONFIG)' exec bench/demo/run
 test-here: install-here
-	@PG_CONFIG='$(PG_CONFIG)' exec env MAKE='$(MAKE)' REGRESS='$(REGRESS)' TAP='$(TAP)' t/lib/run.sh
+	@PG_CONFIG='$(PG_CONFIG)' exec env MAKE='$(MAKE)' REGRESS='$(REGRESS)' TAP='$(TAP)' JOBS='$(JOBS)' t/lib/run.sh
 # The build belongs to whoever runs make, the server's folders mostly to root.
 install-here:
 	@echo 'building and installing pgscale' >&2

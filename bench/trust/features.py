@@ -108,8 +108,12 @@ class Features(Churn):
 
     def check_jobs(self, connection, durable, crashed):
         """All have ended, those that a crash had interrupted, too, and what they say is so."""
-        wait_for("end of all relocation jobs", lambda: not run(
-            connection, "SELECT job, state, relation, message FROM pgscale.relocation_jobs WHERE finished_at IS NULL"), ENDED)
+        unfinished = "FROM pgscale.relocation_jobs WHERE finished_at IS NULL"
+        try:
+            wait_for("end of all relocation jobs", lambda: not run(connection, f"SELECT job {unfinished}"), ENDED)
+        except Loss as loss:
+            jobs = run(connection, f"SELECT job, state, phase, relation, attempts, sqlstate, message, wait_until {unfinished}")
+            raise Loss(f"{loss}: {jobs[:3]}") from None
         rows = run(connection, "SELECT job, state, relation, sqlstate, message FROM pgscale.relocation_jobs")
         missing = self.asked - {row[0] for row in rows}
         if durable and missing:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh: the second half of `make test`: runs the SQL tests and the TAP tests against the installed library and ends with
-# "N passed, N failed". From the environment: PG_CONFIG, REGRESS and TAP (which tests), MAKE.
+# "N passed, N failed". From the environment: PG_CONFIG, REGRESS and TAP (which tests), MAKE, JOBS (TAP tests at a time).
 #
 # The tests run in a copy of the tree under a temporary folder: a server refuses to run as root, so root hands the copy to
 # an ordinary user, and nobody else's folder has to be readable or writable for that user. What is left of a failed run is
@@ -35,12 +35,22 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/tree/src"
+mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/bin" "$work/tree/src"
 cp -r Makefile README.md doc pgscale.control sql expected t "$work/tree/"
 (cd src && find . -name '*.h' -exec cp --parents {} "$work/tree/src/" \;) # for what the tests compile
 for dir in "$testdir/perl" /usr/lib/postgresql/*/lib/pgxs/src/test/perl build/perl; do
     [ -e "$work/perl/PostgreSQL" ] || [ ! -e "$dir/PostgreSQL/Test/Cluster.pm" ] || cp -r "$dir/PostgreSQL" "$work/perl/"
 done
+# initdb takes a core a second or more, and most tests want nothing special of it: so it is run once, and theirs are copies.
+# PostgreSQL::Test::Cluster makes them by itself since 17; before, it finds this initdb.
+cat >"$work/bin/initdb" <<EOF
+#!/bin/sh
+if [ "\$#" = 5 ] && [ "\$1 \$3 \$4 \$5" = '-D -A trust -N' ] && [ -d '$work/template' ] && [ ! -e "\$2" ]; then
+    exec cp -RPp '$work/template' "\$2"
+fi
+exec '$bindir/initdb' "\$@"
+EOF
+chmod +x "$work/bin/initdb"
 user=()
 if [ "$(id -u)" = 0 ]; then
     # nobody, not postgres: that one could reach the machine's real clusters
@@ -54,8 +64,8 @@ run() {
     local limit=$1 out=$2
     shift 2
     status=0
-    (cd "$work/tree" && exec env -u MAKEFLAGS -u MAKELEVEL HOME="$work" TMPDIR="$work/tmp" PATH="$bindir:$PATH" \
-        LANG=C.UTF-8 LC_ALL=C.UTF-8 "${user[@]}" timeout -k 10 "$limit" "$@" >"$out" 2>&1) &
+    (cd "$work/tree" && exec env -u MAKEFLAGS -u MAKELEVEL HOME="$work" TMPDIR="$work/tmp" PATH="$work/bin:$bindir:$PATH" \
+        INITDB_TEMPLATE="$work/template" LANG=C.UTF-8 LC_ALL=C.UTF-8 "${user[@]}" timeout -k 10 "$limit" "$@" >"$out" 2>&1) &
     child=$!
     wait "$child" || status=$?
     child=
@@ -115,10 +125,22 @@ tap() {
     echo "# $test: $ok ok, $bad not ok, $((SECONDS - since)) s"
 }
 
-# Mostly they wait for something to happen, so as many at a time as there are processors.
-at_once=$(nproc)
+# Half of their time they wait for something to happen, so more of them run at a time than there are processors.
+at_once=${JOBS:-$(($(nproc) * 3 / 2))}
+# Those that take longest first, by their numbers, so that none of them is left alone at the end.
+longest='018 034 014 033 022 021 013 026 024 011 020 035 010 012 037 036 017 029 044 039 040 041'
+scheduled=()
+for number in $longest ''; do
+    for test in $TAP; do
+        case "${test##*/}" in "$number"*) [[ " ${scheduled[*]} " == *" $test "* ]] || scheduled+=("$test") ;; esac
+    done
+done
 [ -z "$TAP" ] || [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; exit 1; }
-for test in $TAP; do
+if [ -n "$TAP" ]; then
+    run $((120 * slower)) "$work/initdb.out" initdb -D "$work/template" -A trust -N
+    [ "$status" = 0 ] || { cat "$work/initdb.out"; exit 1; }
+fi
+for test in "${scheduled[@]}"; do
     [ ${#tests[@]} -lt "$at_once" ] || wait -n || true
     (tap "$test" >"$work/$(basename "$test").said" 2>&1; cat "$work/$(basename "$test").said") &
     tests+=($!)
