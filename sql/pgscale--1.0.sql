@@ -48,7 +48,7 @@ COMMENT ON FUNCTION pgscale.wait_profile() IS
 
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
-           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 10000) / 10000 AS fraction, p.samples,
+           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e9) / 1e9 AS fraction, p.samples,
            d.datname, u.rolname AS usename, p.queryid, p.datid, p.userid
       FROM pgscale.wait_profile() p
       LEFT JOIN pg_database d ON d.oid = p.datid
@@ -104,7 +104,7 @@ COMMENT ON COLUMN pgscale.wait_history.sampled_at IS
 COMMENT ON COLUMN pgscale.wait_history.pid IS
 'process ID';
 COMMENT ON COLUMN pgscale.wait_history.backend_type IS
-'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+'kind of process as in pg_stat_activity; also parallel worker and unknown';
 COMMENT ON COLUMN pgscale.wait_history.state IS
 'state of the backend as in pg_stat_activity';
 COMMENT ON COLUMN pgscale.wait_history.event_type IS
@@ -144,7 +144,7 @@ COMMENT ON VIEW pgscale.wait_current IS
 COMMENT ON COLUMN pgscale.wait_current.pid IS
 'process ID';
 COMMENT ON COLUMN pgscale.wait_current.backend_type IS
-'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+'kind of process as in pg_stat_activity; also parallel worker and unknown';
 COMMENT ON COLUMN pgscale.wait_current.state IS
 'state of the backend as in pg_stat_activity';
 COMMENT ON COLUMN pgscale.wait_current.event_type IS
@@ -309,7 +309,7 @@ COMMENT ON FUNCTION pgscale.query_waits() IS
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms,
-           round(q.fraction * 10000) / 10000 AS fraction, q.calls,
+           round(q.fraction * 1e9) / 1e9 AS fraction, q.calls,
            round(q.total_time_ms * 10) / 10 AS total_time_ms, d.datname, u.rolname AS usename, q.queryid,
            q.samples, q.datid, q.userid, q.query
       FROM pgscale.query_waits() q
@@ -510,7 +510,7 @@ COMMENT ON FUNCTION pgscale.relation_buffers() IS
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
            round(r.mean_usage * 100) / 100 AS mean_usage,
-           round(r.cached_fraction * 10000) / 10000 AS cached_fraction, d.datname, r.datid, r.relfilenode,
+           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, d.datname, r.datid, r.relfilenode,
            r.reltablespace
       FROM pgscale.relation_buffers() r
       LEFT JOIN pg_database d ON d.oid = r.datid
@@ -672,7 +672,7 @@ CREATE VIEW pgscale.writeback_stats AS
            window_bytes, skipped_bytes, written_bytes, found_bytes, unseen_bytes, requests, requested_bytes,
            taken_bytes, round(request_ms * 10) / 10 AS request_ms, backed_off, rounds, errors,
            round(cpu_ms * 10) / 10 AS cpu_ms, dirty_bytes, writeback_bytes, background_threshold_bytes,
-           threshold_bytes, io_pressure_fraction, state_change, stats_reset, reason
+           threshold_bytes, round(io_pressure_fraction * 10000) / 10000 AS io_pressure_fraction, state_change, stats_reset, reason
       FROM pgscale.writeback_stats();
 COMMENT ON VIEW pgscale.writeback_stats IS
 'what the kernel has yet to write, for this cluster and in all, and what is done about it';

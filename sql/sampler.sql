@@ -35,7 +35,7 @@ SELECT DISTINCT backend_type, event_type, event,
 SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool_and(state = 'active') AS active,
        bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
   FROM pgscale.wait_history WHERE event = 'PgSleep';
-SELECT round(sum(fraction)::numeric, 2) AS fractions FROM pgscale.wait_profile;
+SELECT round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.wait_profile;
 SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 second') WHERE event_type = 'Timeout' $$);
 
 -- a running statement that waits for nothing is on CPU

@@ -66,7 +66,7 @@ is(probe('fast', $sound), 't|t|t|t|t|t', 'an empty tablespace');
 like(probe('fast', 'reason'), qr/^$of_temporary/, 'is written to first');
 is(temporary_files('fast'), 0, 'nothing is left of that');
 is(probe('fast', q{random_page_cost IS NULL OR abs(random_page_cost - greatest(1, 0.1 * read_ms / (1000 * current_setting('block_size')::int
-    / sequential_bytes_per_s))) <= 0.0501}), 't', 'the formula of random_page_cost');
+    / sequential_bytes_per_s::float8))) <= 0.0501}), 't', 'the formula of random_page_cost');
 is($db->sql(q{SELECT string_agg(tablespace, ' ') FROM pgscale.tablespace_latency}), 'fast other pg_default', 'the view has all');
 
 # A device whose times are known, and one whose rounds disagree

@@ -375,7 +375,7 @@ scalability_define_gucs(void)
 	DefineCustomIntVariable("pgscale.scalability_debug_period",
 							"The time of a bucket. For tests.",
 							NULL, &bucket_ms, BUCKET_MS, 1000, BUCKET_MS, PGC_POSTMASTER,
-							GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
 }
 
@@ -422,6 +422,11 @@ scalability_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "measures sessions and transactions";
+		if (bucket_ms < BUCKET_MS)
+		{
+			health->reason = "measurements scatter: pgscale.scalability_debug_period is for tests";
+			health->action = "reset pgscale.scalability_debug_period and restart";
+		}
 	}
 }
 

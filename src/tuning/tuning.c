@@ -69,7 +69,7 @@ tuning_define_gucs(void)
 							&pgscale_tuning_evidence_ms,
 							PGSCALE_EVIDENCE_MS, 1000, PGSCALE_EVIDENCE_MS,
 							PGC_POSTMASTER,
-							GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
 	pgscale_tuning_drop_notice_install();
 }
@@ -103,6 +103,11 @@ tuning_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "evidence is being written down";
+		if (pgscale_tuning_evidence_ms < PGSCALE_EVIDENCE_MS)
+		{
+			health->reason = "evidence is being written down, but advice rests on too little: pgscale.tuning_debug_period is for tests";
+			health->action = "reset pgscale.tuning_debug_period and restart";
+		}
 	}
 }
 

@@ -410,8 +410,8 @@ verify_outcome(const Windows *windows, const PgscaleTuningMetric *metric, const 
 	append_number(&json, "before", c->before.mean);
 	append_number(&json, "after", c->after.mean);
 	append_number(&json, "difference", c->difference);
-	append_number(&json, "low", c->low);
-	append_number(&json, "high", c->high);
+	append_number(&json, "difference_low", c->low);
+	append_number(&json, "difference_high", c->high);
 	appendStringInfo(&json, ", \"duration_s\": " INT64_FORMAT ", \"verified_at\": ", windows->ms / 1000);
 	escape_json(&json, timestamptz_to_str(GetCurrentTimestamp()));
 	appendStringInfoString(&json, ", \"reason\": ");
