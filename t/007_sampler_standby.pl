@@ -2,18 +2,13 @@
 use strict;
 use warnings;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use Test::More;
 
 my $primary = pgscale_node('primary', init => [ allows_streaming => 1 ]);
 my $on_primary = session($primary);
 $on_primary->sql('CREATE TABLE t (i int)');
 $on_primary->poll_ok('SELECT samples > 10 FROM pgscale.sampler_stats', 'the primary has a profile');
-$primary->backup('backup');
-
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($primary);
 my $db = session($standby);
 my $sleeper = session($standby);
 

@@ -2,7 +2,6 @@
 use strict;
 use warnings;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -16,12 +15,7 @@ pgscale.sweeper_adaptive = off
 EOC
 my $on_primary = session($primary);
 $on_primary->churn_table(40000);
-$primary->backup('backup');
-
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'backup', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "pgscale.sweeper = on\nrecovery_prefetch = off");
-$standby->start;
+my $standby = pgscale_standby($primary, "pgscale.sweeper = on\nrecovery_prefetch = off");
 my $db = session($standby);
 
 sub caught_up_ok

@@ -2,7 +2,6 @@
 use strict;
 use warnings;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -305,10 +304,7 @@ $db->sql('DELETE FROM come_on');
 is(($looker->finish)[0], '00000', 'nor did it hold up the others');
 
 # On a standby
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 my $there = session($standby);
 is($there->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
 $there->sql('BEGIN; DECLARE here CURSOR FOR SELECT FROM pages; FETCH here');

@@ -2,7 +2,6 @@
 use strict;
 use warnings;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -335,11 +334,7 @@ $other->quit;
 
 # On a standby, without preload
 $db->sql('DROP TABLE large; DROP TABLE IF EXISTS w');
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\nwal_retrieve_retry_interval = 100ms");
-$standby->start;
+my $standby = pgscale_standby($node, "shared_preload_libraries = ''\nwal_retrieve_retry_interval = 100ms");
 $db->sql('CREATE TABLE s AS SELECT i, repeat($$x$$, 1000) AS filler FROM generate_series(1, 1000) i');
 my $lsn = $db->sql('SELECT pg_current_wal_insert_lsn()');
 $db->sql('SELECT pg_switch_wal()');

@@ -3,7 +3,6 @@
 use strict;
 use warnings;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -376,10 +375,7 @@ $db->churn_end(@churning);
 $db->churn_right('the data is right');
 
 # On a standby
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 my $there = session($standby);
 @churning = churn($node, 2);
 goes_on('on a standby it sees and asks for what replay writes', $there);

@@ -6,7 +6,6 @@ use strict;
 use warnings;
 use JSON::PP ();
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -382,10 +381,7 @@ like($error, qr/statistics were reset during the window/, 'statistics that were 
 $_->quit for $reader, $other, $planner, $builder;
 $db->sql($_) for 'DROP FUNCTION pgscale.tablespace_latency(name)', 'ALTER FUNCTION pgscale.probed(name) RENAME TO tablespace_latency',
   'DROP TABLE there, unknown', 'DROP TABLESPACE other', 'DROP TABLESPACE fast';
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 $db->sql(q{CREATE TABLESPACE within LOCATION ''});
 my $on_standby = session($standby);
 $on_standby->poll_ok(q{SELECT count(*) FROM pg_tablespace WHERE spcname = 'within'}, 'a standby has caught up', 1);

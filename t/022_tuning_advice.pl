@@ -5,7 +5,6 @@ use warnings;
 use JSON::PP ();
 use IPC::Run;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -157,10 +156,7 @@ like($db->sql(q{SELECT verdict, object, reason FROM pgscale.tuning_findings('1 m
 
 ### On a standby
 
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 my $there = session($standby);
 $there->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'a standby has evidence of its own');
 in_time_ok(sub { $there->sql('SELECT since IS NOT NULL FROM pgscale.wal_efficiency') eq 't' }, 'which grows');

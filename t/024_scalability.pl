@@ -3,7 +3,6 @@ use strict;
 use warnings;
 use IPC::Run;
 use PgscaleTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -141,10 +140,7 @@ stop_load();
 
 # a standby
 
-$primary->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($primary);
 my $replica = session($standby);
 is($replica->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
 my ($concurrency, $throughput) = measure($standby, $replica, 4);

@@ -147,4 +147,24 @@ is(join('|', $waiting->finish), '00000|queued', 'the clock set back: who waits f
 $db->set('pgscale.relocation', 'on');
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'a job that is later than any can be is begun', 'done');
 
+# While somebody is about to cancel such a job, it is looked at once a second.
+$db->set('pgscale.relocation', 'off');
+until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
+set_clock($HOURS);
+$job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'pg_default')});
+set_clock(0);
+my $cancelling = session($node);
+$cancelling->sql("BEGIN; SELECT pgscale.relocation_cancel($job)");
+$db->set('log_min_messages', 'debug1');
+$begin = monotonic();
+my $log = -s $node->logfile;
+$db->set('pgscale.relocation', 'on');
+my $starts;
+until_ok(sub { $starts = () = substr(slurp_file($node->logfile), $log) =~ /starting background worker process "pgscale relocation worker"/g; $starts >= 4 },
+    'a job that somebody is about to cancel is looked at');
+cmp_ok($starts, '<=', 2 + monotonic() - $begin, 'and not without a pause');
+$cancelling->sql('COMMIT');
+$cancelling->quit;
+$db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'until it is cancelled', 'cancelled');
+
 done_testing();

@@ -14,10 +14,7 @@ done_ok('a job', ask(q{relocate_index('t_hash', 'fast')}));
 
 ### A standby
 
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 $node->wait_for_catchup($standby, 'replay');
 my $there = session($standby);
 is(($there->try("SELECT * FROM pgscale.$_"))[0], '25006', "on a standby: $_")

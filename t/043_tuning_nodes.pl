@@ -4,7 +4,6 @@ use strict;
 use warnings;
 use PgscaleTest;
 use PgscaleTuning;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -45,10 +44,7 @@ $db->sql('DROP DATABASE copied');
 $db->sql('DROP ROLE owning');
 
 # A standby
-$node->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = pgscale_standby($node);
 my $on_standby = session($standby);
 change($db, 'revert(' . change($db, q{set('work_mem', '5MB')}) . ')');
 until_ok(sub { $on_standby->sql('SELECT count(*) FROM pgscale.tuning_journal') eq $db->sql('SELECT count(*) FROM pgscale.tuning_journal') },

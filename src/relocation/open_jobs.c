@@ -124,8 +124,9 @@ backup_checksum(void)
 	/* recovery from it renames it */
 	if (fd < 0)
 		fd = OpenTransientFile(BACKUP_LABEL_OLD, O_RDONLY | PG_BINARY);
+	/* one that cannot be read is not the one that the file knows */
 	if (fd < 0)
-		return 0;
+		return errno == ENOENT ? 0 : 1;
 	got = read(fd, label, sizeof(label));
 	CloseTransientFile(fd);
 	INIT_CRC32C(crc);

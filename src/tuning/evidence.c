@@ -14,8 +14,9 @@
  * being written: a reader drops a record that changed while it was copied, since
  * it is the oldest one of an hour and being overwritten.
  *
- * Counters are reset, and the sampler switched off and on: then a difference would be negative, or of another time than the waits.  Such
- * a record is not written; the next one begins there.
+ * Counters are reset, and the sampler switched off and on: then a difference would
+ * be negative, or of another time than the waits.  Such a record is not written;
+ * the next one begins there.
  *
  * Settings: when the configuration was read again, the writer compares the values
  * that rules are about and notes the time of those that changed.

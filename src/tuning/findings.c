@@ -359,7 +359,7 @@ pgscale_tuning_numbers(const PgscaleTuningNumber *numbers)
 }
 
 PgscaleTuningFinding *
-pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *why,...)
+pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)
 {
 	PgscaleTuningFinding *finding = palloc0(sizeof(PgscaleTuningFinding));
 	StringInfoData text;
@@ -370,8 +370,8 @@ pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *why,...)
 		va_list		args;
 		int			more;
 
-		va_start(args, why);
-		more = appendStringInfoVA(&text, why, args);
+		va_start(args, reason);
+		more = appendStringInfoVA(&text, reason, args);
 		va_end(args);
 		if (more == 0)
 			break;

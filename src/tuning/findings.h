@@ -130,7 +130,7 @@ typedef struct PgscaleTuningNumber
 extern const char *pgscale_tuning_numbers(const PgscaleTuningNumber *numbers);
 
 /* A finding with a verdict and a sentence.  All else is to be added. */
-extern PgscaleTuningFinding *pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *why,...)
+extern PgscaleTuningFinding *pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)
 			pg_attribute_printf(2, 3);
 
 /* The rules, by file. */

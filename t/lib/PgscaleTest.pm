@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
+our @EXPORT = qw(pgscale_node pgscale_standby have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
   session churn until_true until_ok in_time_ok psql_once);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
@@ -44,6 +44,19 @@ EOC
     $node->start;
     $node->safe_psql('postgres', 'CREATE EXTENSION pgscale') if $option{create} // 1;
     return $node;
+}
+
+# A standby of that node as it is now, started, with more settings if need be.
+sub pgscale_standby
+{
+    my ($primary, $conf) = @_;
+    my $standby = PostgreSQL::Test::Cluster->new('standby');
+
+    $primary->backup('backup');
+    $standby->init_from_backup($primary, 'backup', has_streaming => 1);
+    $standby->append_conf('postgresql.conf', $conf) if $conf;
+    $standby->start;
+    return $standby;
 }
 
 # Does this server have a module of contrib?

@@ -33,7 +33,7 @@ typedef struct PgscaleTuningMetric
 /* What a rule has found. */
 typedef enum PgscaleTuningVerdict
 {
-	PGSCALE_SILENT,				/* why says what is missing */
+	PGSCALE_SILENT,				/* reason says what is missing */
 	PGSCALE_SATISFIED,
 	PGSCALE_ADVISES
 } PgscaleTuningVerdict;

@@ -18,6 +18,15 @@
 #include "base/units.h"
 #include "tuning/findings.h"
 
+/* All that a commit waits for, but a standby. */
+static double
+sessions_committing(const PgscaleTuningEvidence *e)
+{
+	return pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
+		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+}
+
 /*
  * The larger part of what sessions wait for when there is more WAL than need be:
  * WAL itself, data that a checkpoint writes meanwhile, and a part of the CPU's
@@ -230,9 +239,7 @@ static PgscaleTuningFinding *
 find_commit_delay(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
-	const double committing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	const double committing = sessions_committing(e);
 	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
 	const double flushing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC);
 	const double flush_ms = pgscale_tuning_flush_ms(e);
@@ -308,9 +315,7 @@ static PgscaleTuningFinding *
 find_commit_siblings(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
-	const double committing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	const double committing = sessions_committing(e);
 	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
 	const double siblings = pgscale_tuning_setting("commit_siblings");
 	const PgscaleTuningNumber numbers[] = {
