@@ -27,6 +27,9 @@ for my $i (1 .. 4)
 my ($loaded_change) = $on_loaded->sql(q{CALL pgscale.set('commit_siblings', '6', reload => true)}) =~ /(\d+)/;
 like($on_loaded->sql("SELECT verdict || ': ' || reason FROM pgscale.verify($loaded_change) LIMIT 1"),
     qr/^cannot tell: cannot tell: no evidence was recorded before the change/, 'of what was not recorded nothing is told');
+is($on_loaded->sql("SELECT outcome ->> 'verdict', jsonb_typeof(outcome -> 'before'), jsonb_typeof(outcome -> 'difference_high'),
+    jsonb_typeof(outcome -> 'duration_s') FROM pgscale.tuning_journal WHERE change = $loaded_change"), 'cannot tell|null|null|number',
+    'the journal has it, with null for what is unknown');
 $on_loaded->set('pgscale.tuning', 'on');
 
 # Evidence of six seconds or more advises more WAL buffers. To compare, what was before the change is made up.
@@ -39,7 +42,8 @@ is($got, '00000', 'a dry run');
 like($told, qr/NOTICE: .*would set "$advised" to/, 'tells what would be set');
 is($on_loaded->sql('SELECT count(*) FROM pgscale.tuning_journal'), 1, 'and sets nothing');
 my $applied = change($on_loaded, "apply('$advised')");
-is($on_loaded->sql("SELECT setting, old_value IS NULL, new_value <> '', reason IS NOT NULL, evidence IS NOT NULL, outcome IS NULL
+is($on_loaded->sql("SELECT setting, old_value IS NULL, new_value <> '', reason IS NOT NULL,
+    (SELECT bool_and(jsonb_typeof(value) IN ('number', 'null')) FROM jsonb_each(evidence)), outcome IS NULL
     FROM pgscale.tuning_journal WHERE change = $applied"), "$advised|t|t|t|t|t", 'advice is followed, and why is written down');
 $on_loaded->sql('RESET client_min_messages');
 ($got, $told) = $on_loaded->try('CALL pgscale.apply_all(dry_run => false)');

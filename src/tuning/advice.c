@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/jsonb.h"
 
 #include "pgscale.h"
 #include "tuning/rules/rule_table.h"
@@ -42,9 +41,9 @@ put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleT
 	for (int i = 0; i < lengthof(texts); i++)
 		put_text(&values[i], &nulls[i], texts[i]);
 	nulls[6] = !f->evidence;
-	values[6] = f->evidence ? DirectFunctionCall1(jsonb_in, CStringGetDatum(f->evidence)) : (Datum) 0;
+	values[6] = JsonbPGetDatum(f->evidence);
 	put_text(&values[7], &nulls[7], f->reason);
-	nulls[8] = f->verdict != PGSCALE_ADVISES || f->no_gain;
+	nulls[8] = f->verdict != PGSCALE_ADVISES || rule->no_gain;
 	values[8] = Float8GetDatum(f->gain);
 	put_text(&values[9], &nulls[9], f->needs);
 	put_text(&values[10], &nulls[10], f->confidence);
@@ -64,6 +63,7 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+	const PgscaleTuningRule *rule;
 	MemoryContext context;
 	MemoryContext old;
 
@@ -77,10 +77,8 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale findings", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	for (int i = 0; pgscale_tuning_rules[i]; i++)
+	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
 	{
-		const PgscaleTuningRule *rule = pgscale_tuning_rules[i];
-
 		CHECK_FOR_INTERRUPTS();
 		for (PgscaleTuningFinding *f = pgscale_tuning_find(rule, duration_ms, PG_GETARG_BOOL(1)); f; f = f->next)
 			put_finding(rsinfo, rule, f);

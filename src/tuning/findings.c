@@ -23,6 +23,7 @@
 #include "base/units.h"
 #include "pgscale.h"
 #include "tuning/findings.h"
+#include "tuning/json.h"
 
 /* So many pages a second of the background writer are next to nothing. */
 #define STALLED_BYTES_PER_S		(1024.0 * 1024.0)
@@ -344,41 +345,62 @@ pgscale_tuning_bytes_text(double bytes)
 	return psprintf("%.0fGB", ceil(mb / 1024));
 }
 
-const char *
-pgscale_tuning_numbers(const PgscaleTuningNumber *numbers)
-{
-	StringInfoData json;
+static PgscaleTuningFinding *finding_of(PgscaleTuningVerdict verdict, const char *reason, va_list args)
+			pg_attribute_printf(2, 0);
 
-	initStringInfo(&json);
-	appendStringInfoChar(&json, '{');
-	for (; numbers->name; numbers++)
-		if (isfinite(numbers->value))
-			appendStringInfo(&json, "%s\"%s\": %.10g", json.len > 1 ? ", " : "", numbers->name, numbers->value);
-	appendStringInfoChar(&json, '}');
-	return json.data;
+static PgscaleTuningFinding *
+finding_of(PgscaleTuningVerdict verdict, const char *reason, va_list args)
+{
+	PgscaleTuningFinding *finding = palloc0(sizeof(PgscaleTuningFinding));
+	StringInfoData text;
+	int			more;
+
+	initStringInfo(&text);
+	do
+	{
+		va_list		copy;
+
+		va_copy(copy, args);
+		more = appendStringInfoVA(&text, reason, copy);
+		va_end(copy);
+		enlargeStringInfo(&text, more);
+	} while (more > 0);
+	finding->verdict = verdict;
+	finding->reason = text.data;
+
+	return finding;
 }
 
 PgscaleTuningFinding *
 pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)
 {
-	PgscaleTuningFinding *finding = palloc0(sizeof(PgscaleTuningFinding));
-	StringInfoData text;
+	PgscaleTuningFinding *finding;
+	va_list		args;
 
-	initStringInfo(&text);
-	for (;;)
+	va_start(args, reason);
+	finding = finding_of(verdict, reason, args);
+	va_end(args);
+	return finding;
+}
+
+PgscaleTuningFinding *
+pgscale_tuning_advise(const char *recommended, double gain, const PgscaleTuningNumber *numbers, const char *reason,...)
+{
+	PgscaleTuningFinding *finding;
+	va_list		args;
+
+	va_start(args, reason);
+	finding = finding_of(PGSCALE_ADVISES, reason, args);
+	va_end(args);
+	finding->recommended = recommended;
+	finding->gain = gain;
+	if (numbers)
 	{
-		va_list		args;
-		int			more;
+		PgscaleTuningJson json = {0};
 
-		va_start(args, reason);
-		more = appendStringInfoVA(&text, reason, args);
-		va_end(args);
-		if (more == 0)
-			break;
-		enlargeStringInfo(&text, more);
+		for (; numbers->name; numbers++)
+			pgscale_tuning_json_number(&json, numbers->name, numbers->value);
+		finding->evidence = pgscale_tuning_json_end(&json);
 	}
-	finding->verdict = verdict;
-	finding->reason = text.data;
-
 	return finding;
 }

@@ -126,44 +126,24 @@ typedef struct PgscaleTuningNumber
 	double		value;
 } PgscaleTuningNumber;
 
-/* A JSON object of them; without those that are not finite. */
-extern const char *pgscale_tuning_numbers(const PgscaleTuningNumber *numbers);
-
-/* A finding with a verdict and a sentence.  All else is to be added. */
+/* A finding that is no advice: a verdict and a sentence. */
 extern PgscaleTuningFinding *pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)
 			pg_attribute_printf(2, 3);
 
-/* The rules, by file. */
-extern const PgscaleTuningRule pgscale_tuning_rule_flush_after;
-extern const PgscaleTuningRule pgscale_tuning_rule_backend_flush_after;
-extern const PgscaleTuningRule pgscale_tuning_rule_checkpoint_timeout;
-extern const PgscaleTuningRule pgscale_tuning_rule_completion_target;
-extern const PgscaleTuningRule pgscale_tuning_rule_wal_compression;
-extern const PgscaleTuningRule pgscale_tuning_rule_page_images;
-extern const PgscaleTuningRule pgscale_tuning_rule_max_wal_size;
-extern const PgscaleTuningRule pgscale_tuning_rule_wal_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_commit_delay;
-extern const PgscaleTuningRule pgscale_tuning_rule_commit_siblings;
-extern const PgscaleTuningRule pgscale_tuning_rule_wal_segment_size;
-extern const PgscaleTuningRule pgscale_tuning_rule_bgwriter;
-extern const PgscaleTuningRule pgscale_tuning_rule_shared_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_transaction_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_subtransaction_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_offset_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_member_buffers;
-extern const PgscaleTuningRule pgscale_tuning_rule_huge_pages;
-extern const PgscaleTuningRule pgscale_tuning_rule_dirty_limits;
-extern const PgscaleTuningRule pgscale_tuning_rule_transparent;
-extern const PgscaleTuningRule pgscale_tuning_rule_swapping;
-extern const PgscaleTuningRule pgscale_tuning_rule_numa;
-extern const PgscaleTuningRule pgscale_tuning_rule_random_page_cost;
-extern const PgscaleTuningRule pgscale_tuning_rule_io_concurrency;
-extern const PgscaleTuningRule pgscale_tuning_rule_fillfactor;
-extern const PgscaleTuningRule pgscale_tuning_rule_extension;
-extern const PgscaleTuningRule pgscale_tuning_rule_sampler;
-extern const PgscaleTuningRule pgscale_tuning_rule_sweeper;
-extern const PgscaleTuningRule pgscale_tuning_rule_writeback;
-extern const PgscaleTuningRule pgscale_tuning_rule_worker_processes;
+/* Advice with numbers, or NULL.  What its rule says of all its advice is left out. */
+extern PgscaleTuningFinding *pgscale_tuning_advise(const char *recommended, double gain, const PgscaleTuningNumber *numbers,
+												   const char *reason,...) pg_attribute_printf(4, 5);
+
+/* The rules by file, each list ended by one without a name. */
+extern const PgscaleTuningRule pgscale_tuning_wal_rules[];
+extern const PgscaleTuningRule pgscale_tuning_checkpoint_rules[];
+extern const PgscaleTuningRule pgscale_tuning_buffers_rules[];
+extern const PgscaleTuningRule pgscale_tuning_kernel_rules[];
+extern const PgscaleTuningRule pgscale_tuning_tables_rules[];
+extern const PgscaleTuningRule pgscale_tuning_features_rules[];
+
+/* One that another rule asks first. */
+extern PgscaleTuningFinding *pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input);
 
 /* Metrics that more than one file's rules have. */
 extern const PgscaleTuningMetric pgscale_tuning_metric_session_ms;

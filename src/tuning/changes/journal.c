@@ -83,10 +83,10 @@ execute_all(const char *statement, PgscaleParameters *parameters)
 }
 
 static void
-add_array(PgscaleParameters *parameters, Oid type, ArrayType *array)
+add_pointer(PgscaleParameters *parameters, Oid type, const void *value)
 {
-	if (array)
-		pgscale_own_add(parameters, type, PointerGetDatum(array));
+	if (value)
+		pgscale_own_add(parameters, type, PointerGetDatum(value));
 	else
 		pgscale_own_add_null(parameters, type);
 }
@@ -139,14 +139,14 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 	pgscale_own_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
 	pgscale_own_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
 	pgscale_own_add_text(&parameters, change->reason);
-	pgscale_own_add_text(&parameters, change->evidence);
-	add_array(&parameters, TEXTARRAYOID, change->metrics);
-	add_array(&parameters, TIMESTAMPTZARRAYOID, change->ends);
-	add_array(&parameters, FLOAT8ARRAYOID, change->values);
+	add_pointer(&parameters, JSONBOID, change->evidence);
+	add_pointer(&parameters, TEXTARRAYOID, change->metrics);
+	add_pointer(&parameters, TIMESTAMPTZARRAYOID, change->ends);
+	add_pointer(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_own_add_bigint(&parameters, change->revert_of);
 	journal_execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
 					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of)"
-					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::pg_catalog.jsonb, $12, $13, $14, nullif($15, 0))"
+					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, 0))"
 					" RETURNING change",
 					&parameters);
 	id = pgscale_own_bigint(0, 1);
@@ -155,7 +155,7 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 }
 
 #define CHANGE_COLUMNS \
-	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, reason, evidence::text," \
+	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, reason, evidence," \
 	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
 
 static char *
@@ -206,7 +206,6 @@ read_change(PgscaleTuningChange *change, uint64 row, MemoryContext context)
 	change->revert_of = pgscale_own_bigint(row, 10);
 	change->reverted_by = pgscale_own_bigint(row, 11);
 	change->reason = text_column(row, 12, context);
-	change->evidence = text_column(row, 13, context);
 	change->metrics = array_column(row, 14, context);
 	change->ends = array_column(row, 15, context);
 	change->values = array_column(row, 16, context);
@@ -309,13 +308,13 @@ pgscale_tuning_journal_effective(int64 id, TimestampTz at)
 }
 
 void
-pgscale_tuning_journal_outcome(int64 id, const char *outcome)
+pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_own_add_bigint(&parameters, id);
-	pgscale_own_add_text(&parameters, outcome);
-	execute_all("UPDATE pgscale.tuning_change SET outcome = $2::pg_catalog.jsonb WHERE change = $1", &parameters);
+	add_pointer(&parameters, JSONBOID, outcome);
+	execute_all("UPDATE pgscale.tuning_change SET outcome = $2 WHERE change = $1", &parameters);
 }
 
 /*
@@ -527,7 +526,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgscale_tuning_lines_read(&lines, true);
-	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message, evidence,"
+	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message,"
 						" superseded, begun IS NOT NULL, begun_value"
 						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
 						" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
@@ -542,7 +541,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 		read_change(&change, i, context);
 		visible = pgscale_tuning_line_visible(change.setting);
-		state = state_shown(&change, pgscale_own_bool(i, 26), pgscale_own_bool(i, 27), pgscale_own_text(i, 28), &lines);
+		state = state_shown(&change, pgscale_own_bool(i, 25), pgscale_own_bool(i, 26), pgscale_own_text(i, 27), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has
@@ -571,7 +570,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		nulls[10] = !change.reason;
 		if (change.reason)
 			values[10] = CStringGetTextDatum(change.reason);
-		values[11] = pgscale_own_column(i, 25, &nulls[11]);
+		values[11] = pgscale_own_column(i, 13, &nulls[11]);
 		values[12] = pgscale_own_column(i, 22, &nulls[12]);
 		values[13] = Int64GetDatum(change.revert_of);
 		nulls[13] = change.revert_of == 0;

@@ -15,6 +15,7 @@
 
 #include "datatype/timestamp.h"
 #include "utils/array.h"
+#include "utils/jsonb.h"
 
 /* A change's state as its row has it; what is shown depends on the file, too. */
 #define PGSCALE_CHANGE_BEGUN	"begun"
@@ -38,7 +39,7 @@ typedef struct PgscaleTuningChange
 	int64		revert_of;		/* a change; 0: it is no revert */
 	int64		reverted_by;	/* likewise */
 	const char *reason;			/* or NULL */
-	const char *evidence;		/* a JSON object, or NULL */
+	const Jsonb *evidence;		/* or NULL; not read back */
 
 	/*
 	 * What the setting is judged by, before the change: a metric's name, its
@@ -77,7 +78,7 @@ extern void pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *me
 extern void pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message);
 
 extern void pgscale_tuning_journal_effective(int64 id, TimestampTz at);
-extern void pgscale_tuning_journal_outcome(int64 id, const char *outcome);
+extern void pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome);
 
 /*
  * Of changes that a session left as begun when it ended: looks into the file

@@ -483,10 +483,11 @@ change_ask(const PgscaleTuningRule *rule)
 static List *
 all_findings(void)
 {
+	const PgscaleTuningRule *rule;
 	List	   *findings = NIL;
 
-	for (int i = 0; pgscale_tuning_rules[i]; i++)
-		for (PgscaleTuningFinding *finding = change_ask(pgscale_tuning_rules[i]); finding; finding = finding->next)
+	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
+		for (PgscaleTuningFinding *finding = change_ask(rule); finding; finding = finding->next)
 			findings = lappend(findings, finding);
 	return findings;
 }
@@ -511,12 +512,13 @@ change_follow(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 static void
 raise_no_advice(const char *setting)
 {
+	const PgscaleTuningRule *rule;
 	const char *why = NULL;
 
-	for (int i = 0; pgscale_tuning_rules[i]; i++)
-		if (pg_strcasecmp(pgscale_tuning_rules[i]->name, setting) == 0)
+	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
+		if (pg_strcasecmp(rule->name, setting) == 0)
 		{
-			const PgscaleTuningFinding *finding = change_ask(pgscale_tuning_rules[i]);
+			const PgscaleTuningFinding *finding = change_ask(rule);
 
 			why = finding && finding->verdict == PGSCALE_ADVISES
 				? psprintf("Advised is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,

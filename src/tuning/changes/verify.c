@@ -27,13 +27,11 @@
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
-#include "utils/json.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
@@ -43,6 +41,7 @@
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
 #include "tuning/changes/verify_stats.h"
+#include "tuning/json.h"
 #include "tuning/rules/rule_table.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
@@ -388,36 +387,23 @@ put_number(Datum *value, bool *isnull, double number)
 	*value = Float8GetDatum(number);
 }
 
-static void
-append_number(StringInfo json, const char *name, double number)
-{
-	if (isfinite(number))
-		appendStringInfo(json, ", \"%s\": %.17g", name, number);
-	else
-		appendStringInfo(json, ", \"%s\": null", name);
-}
-
-static char *
+static Jsonb *
 verify_outcome(const Windows *windows, const PgscaleTuningMetric *metric, const Comparison *c)
 {
-	StringInfoData json;
+	PgscaleTuningJson json = {0};
 
-	initStringInfo(&json);
-	appendStringInfo(&json, "{\"verdict\": \"%s\", \"metric\": ", c->verdict);
-	escape_json(&json, metric->name);
-	appendStringInfoString(&json, ", \"unit\": ");
-	escape_json(&json, metric->unit);
-	append_number(&json, "before", c->before.mean);
-	append_number(&json, "after", c->after.mean);
-	append_number(&json, "difference", c->difference);
-	append_number(&json, "difference_low", c->low);
-	append_number(&json, "difference_high", c->high);
-	appendStringInfo(&json, ", \"duration_s\": " INT64_FORMAT ", \"verified_at\": ", windows->ms / 1000);
-	escape_json(&json, timestamptz_to_str(GetCurrentTimestamp()));
-	appendStringInfoString(&json, ", \"reason\": ");
-	escape_json(&json, c->reason);
-	appendStringInfoChar(&json, '}');
-	return json.data;
+	pgscale_tuning_json_text(&json, "verdict", c->verdict);
+	pgscale_tuning_json_text(&json, "metric", metric->name);
+	pgscale_tuning_json_text(&json, "unit", metric->unit);
+	pgscale_tuning_json_number(&json, "before", c->before.mean);
+	pgscale_tuning_json_number(&json, "after", c->after.mean);
+	pgscale_tuning_json_number(&json, "difference", c->difference);
+	pgscale_tuning_json_number(&json, "difference_low", c->low);
+	pgscale_tuning_json_number(&json, "difference_high", c->high);
+	pgscale_tuning_json_number(&json, "duration_s", windows->ms / 1000);
+	pgscale_tuning_json_text(&json, "verified_at", timestamptz_to_str(GetCurrentTimestamp()));
+	pgscale_tuning_json_text(&json, "reason", c->reason);
+	return pgscale_tuning_json_end(&json);
 }
 
 static void

@@ -85,25 +85,18 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 	};
 	PgscaleTuningFinding *f;
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
-							   "background writer %s (documentation, \"Background Writer\")",
-							   100 * pgscale_tuning_backend_write_fraction(e), pgscale_tuning_rate(e, c->backend_buffers),
-							   stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
+	f = pgscale_tuning_advise(psprintf("%.0f%s", value, strcmp(setting, "bgwriter_delay") == 0 ? "ms" : ""), gain, numbers,
+							  "sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
+							  "background writer %s (documentation, \"Background Writer\")",
+							  100 * pgscale_tuning_backend_write_fraction(e), pgscale_tuning_rate(e, c->backend_buffers),
+							  stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
 	f->setting = setting;
-	f->recommended = psprintf("%.0f", value);
-	if (strcmp(setting, "bgwriter_delay") == 0)
-		f->recommended = psprintf("%.0fms", value);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
 	f->confidence = stalled ? "high" : "medium";
-	f->risk = "pages that change again before the next checkpoint are written more often";
 	return f;
 }
 
-static PgscaleTuningFinding *
-find_bgwriter(const PgscaleTuningRuleInput *input)
+PgscaleTuningFinding *
+pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 {
 	const PgscaleTuningEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
@@ -164,20 +157,6 @@ backend_writes(const PgscaleTuningEvidence *e, double *of, double *per)
 
 static const PgscaleTuningMetric backend_writes_metric = {
 	"pages that sessions write themselves", "1", true, backend_writes
-};
-
-static const char *const bgwriter_settings[] = {
-	"bgwriter_lru_maxpages", "bgwriter_delay", "bgwriter_lru_multiplier", "pgscale.sweeper", "shared_buffers", NULL
-};
-
-static const PgscaleTuningMetric *const bgwriter_metrics[] = {&backend_writes_metric, &pgscale_tuning_metric_session_ms, NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_bgwriter = {
-	.name = "bgwriter_lru_maxpages",
-	.min_s = 30,
-	.settings = bgwriter_settings,
-	.metrics = bgwriter_metrics,
-	.find = find_bgwriter,
 };
 
 /*
@@ -256,19 +235,13 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "misses cost %.1f %% of the sessions' time", 100 * cost);
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.0f %% of the pages asked for were not in shared buffers, and %s: shared buffers are %.1f %% of "
-							   "the memory (documentation: a quarter is a reasonable start)",
-							   100 * missing,
-							   read_us <= CACHED_READ_US ? "the kernel's cache had them, so that memory holds them twice" :
-							   "reading them took as long as a disk takes", 100 * current / ram);
-	f->setting = "shared_buffers";
-	f->recommended = pgscale_tuning_bytes_text(wanted);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "restart";
+	f = pgscale_tuning_advise(pgscale_tuning_bytes_text(wanted), gain, numbers,
+							  "%.0f %% of the pages asked for were not in shared buffers, and %s: shared buffers are %.1f %% of "
+							  "the memory (documentation: a quarter is a reasonable start)",
+							  100 * missing,
+							  read_us <= CACHED_READ_US ? "the kernel's cache had them, so that memory holds them twice" :
+							  "reading them took as long as a disk takes", 100 * current / ram);
 	f->confidence = read_us <= CACHED_READ_US ? "high" : "low";
-	f->risk = "less memory for the kernel's cache and for sessions; huge_pages pay from 2 GB on";
 	return f;
 }
 
@@ -281,18 +254,6 @@ miss_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
 
 static const PgscaleTuningMetric misses_metric = {
 	"pages not in shared buffers", "1", true, miss_fraction
-};
-
-static const char *const shared_buffers_settings[] = {"shared_buffers", NULL};
-
-static const PgscaleTuningMetric *const shared_buffers_metrics[] = {&pgscale_tuning_metric_session_ms, &misses_metric, NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_shared_buffers = {
-	.name = "shared_buffers",
-	.min_s = 30,
-	.settings = shared_buffers_settings,
-	.metrics = shared_buffers_metrics,
-	.find = find_shared_buffers,
 };
 
 /*
@@ -323,16 +284,10 @@ find_slru(const PgscaleTuningRuleInput *input, const char *setting, int64 hits, 
 	if (missing < 0.01 || pgscale_tuning_rate(e, reads) < 100 || cost / 2 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.2f %% of the look-ups read a page, %.1f a second; waits take %.1f %% of "
 									  "the sessions' time", 100 * missing, pgscale_tuning_rate(e, reads), 100 * cost);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.1f %% of the look-ups had to read a page, and waits for this cache take %.0f %% of the sessions' "
-							   "time (documentation of %s)", 100 * missing, 100 * cost, setting);
+	f = pgscale_tuning_advise(psprintf("%.0f", Min(Max(4 * current, 1024), 131072)), cost / 2, numbers,
+							  "%.1f %% of the look-ups had to read a page, and waits for this cache take %.0f %% of the sessions' "
+							  "time (documentation of %s)", 100 * missing, 100 * cost, setting);
 	f->setting = setting;
-	f->recommended = psprintf("%.0f", Min(Max(4 * current, 1024), 131072));
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = cost / 2;
-	f->needs = "restart";
-	f->confidence = "medium";
-	f->risk = "none but the memory";
 	return f;
 }
 
@@ -364,35 +319,60 @@ find_member_buffers(const PgscaleTuningRuleInput *input)
 					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
 }
 
-static const char *const transaction_buffers_settings[] = {"transaction_buffers", NULL};
-static const char *const subtransaction_buffers_settings[] = {"subtransaction_buffers", NULL};
-static const char *const offset_buffers_settings[] = {"multixact_offset_buffers", NULL};
-static const char *const member_buffers_settings[] = {"multixact_member_buffers", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_transaction_buffers = {
-	.name = "transaction_buffers",
-	.min_s = 30,
-	.settings = transaction_buffers_settings,
-	.find = find_transaction_buffers,
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_subtransaction_buffers = {
-	.name = "subtransaction_buffers",
-	.min_s = 30,
-	.settings = subtransaction_buffers_settings,
-	.find = find_subtransaction_buffers,
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_offset_buffers = {
-	.name = "multixact_offset_buffers",
-	.min_s = 30,
-	.settings = offset_buffers_settings,
-	.find = find_offset_buffers,
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_member_buffers = {
-	.name = "multixact_member_buffers",
-	.min_s = 30,
-	.settings = member_buffers_settings,
-	.find = find_member_buffers,
+const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {
+	{
+		.name = "bgwriter_lru_maxpages",
+		.min_s = 30,
+		.settings = {"bgwriter_lru_maxpages", "bgwriter_delay", "bgwriter_lru_multiplier", "pgscale.sweeper", "shared_buffers"},
+		.metrics = {&backend_writes_metric, &pgscale_tuning_metric_session_ms},
+		.needs = "reload",
+		.risk = "pages that change again before the next checkpoint are written more often",
+		.find = pgscale_tuning_find_bgwriter,
+	},
+	{
+		.name = "shared_buffers",
+		.min_s = 30,
+		.settings = {"shared_buffers"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &misses_metric},
+		.needs = "restart",
+		.risk = "less memory for the kernel's cache and for sessions; huge_pages pay from 2 GB on",
+		.find = find_shared_buffers,
+	},
+	{
+		.name = "transaction_buffers",
+		.min_s = 30,
+		.settings = {"transaction_buffers"},
+		.needs = "restart",
+		.confidence = "medium",
+		.risk = "none but the memory",
+		.find = find_transaction_buffers,
+	},
+	{
+		.name = "subtransaction_buffers",
+		.min_s = 30,
+		.settings = {"subtransaction_buffers"},
+		.needs = "restart",
+		.confidence = "medium",
+		.risk = "none but the memory",
+		.find = find_subtransaction_buffers,
+	},
+	{
+		.name = "multixact_offset_buffers",
+		.min_s = 30,
+		.settings = {"multixact_offset_buffers"},
+		.needs = "restart",
+		.confidence = "medium",
+		.risk = "none but the memory",
+		.find = find_offset_buffers,
+	},
+	{
+		.name = "multixact_member_buffers",
+		.min_s = 30,
+		.settings = {"multixact_member_buffers"},
+		.needs = "restart",
+		.confidence = "medium",
+		.risk = "none but the memory",
+		.find = find_member_buffers,
+	},
+	{0}
 };

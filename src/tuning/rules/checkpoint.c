@@ -51,17 +51,12 @@ advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, con
 	};
 	PgscaleTuningFinding *f;
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs: "
-							   "the kernel was left to collect what was written (documentation of %s)",
-							   100 * numbers[1].value, 100 * pgscale_tuning_stalls(input), setting);
+	f = pgscale_tuning_advise(value, gain, numbers,
+							  "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs: "
+							  "the kernel was left to collect what was written (documentation of %s)",
+							  100 * numbers[1].value, 100 * pgscale_tuning_stalls(input), setting);
 	f->setting = setting;
-	f->recommended = value;
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
 	f->confidence = e->counts.checkpoints_timed + e->counts.checkpoints_requested >= 2 ? "high" : "medium";
-	f->risk = "pages that change again while they would still be in the kernel's cache are written more often";
 	return f;
 }
 
@@ -104,17 +99,6 @@ static const PgscaleTuningMetric sync_metric = {
 	"time in checkpoints' syncs", "1", true, sync_fraction
 };
 
-static const char *const flush_after_settings[] = {"checkpoint_flush_after", "bgwriter_flush_after", NULL};
-static const PgscaleTuningMetric *const flush_after_metrics[] = {&pgscale_tuning_metric_session_ms, &sync_metric, NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_flush_after = {
-	.name = "checkpoint_flush_after",
-	.min_s = 50,
-	.settings = flush_after_settings,
-	.metrics = flush_after_metrics,
-	.find = find_flush_after,
-};
-
 /*
  * backend_flush_after.  Window: 30 s or more.
  *
@@ -139,7 +123,6 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 		{"data_write_fraction", share},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("backend_flush_after") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
@@ -152,31 +135,10 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "sessions' writes are slow, but the kernel's cache holds what shared buffers do not: it "
 									  "saves writes, which this would bring back");
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
-							   "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
-	f->setting = "backend_flush_after";
-	f->recommended = "512kB";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = share / 2;
-	f->needs = "reload";
-	f->confidence = "low";
-	f->risk = "pages that change again while they would still be in the kernel's cache are written more often";
-	return f;
+	return pgscale_tuning_advise("512kB", share / 2, numbers,
+								 "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
+								 "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
 }
-
-static const char *const backend_flush_after_settings[] = {"backend_flush_after", "bgwriter_lru_maxpages", "shared_buffers", NULL};
-static const PgscaleTuningMetric *const checkpoint_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_backend_flush_after = {
-	.name = "backend_flush_after",
-	.min_s = 30,
-	.settings = backend_flush_after_settings,
-	.metrics = checkpoint_metrics,
-	.find = find_backend_flush_after,
-};
 
 /* Is what page images cost told well enough by this evidence? */
 static bool
@@ -214,7 +176,6 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 		{"wal_fraction", pgscale_tuning_wal_fraction(e)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (wanted < 1.5 * CheckPointTimeout)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are far apart");
@@ -228,31 +189,10 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 	if (images < 0.3 || gain < 2 * PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL, which cost %.1f %% of the sessions' time",
 									  100 * images, 100 * gain);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "checkpoints come every %d s and %.0f %% of WAL are the page images that follow them "
-							   "(documentation, \"WAL Configuration\")", CheckPointTimeout, 100 * images);
-	f->setting = "checkpoint_timeout";
-	f->recommended = psprintf("%.0fs", wanted);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "a longer recovery after a crash; max_wal_size may have to grow, too";
-	return f;
+	return pgscale_tuning_advise(psprintf("%.0fs", wanted), gain, numbers,
+								 "checkpoints come every %d s and %.0f %% of WAL are the page images that follow them "
+								 "(documentation, \"WAL Configuration\")", CheckPointTimeout, 100 * images);
 }
-
-static const char *const checkpoint_timeout_settings[] = {"checkpoint_timeout", "max_wal_size", NULL};
-static const PgscaleTuningMetric *const images_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_checkpoint_timeout = {
-	.name = "checkpoint_timeout",
-	.min_s = 50,
-	.settings = checkpoint_timeout_settings,
-	.metrics = images_metrics,
-	.find = find_checkpoint_timeout,
-};
 
 /*
  * checkpoint_completion_target.  Window: 50 s or more, with a checkpoint.
@@ -274,7 +214,6 @@ find_completion_target(const PgscaleTuningRuleInput *input)
 		{"checkpoint_buffers", e->counts.checkpoint_buffers},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (CheckPointCompletionTarget >= 0.7)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are spread over %.0f %% of the time between them",
@@ -284,29 +223,11 @@ find_completion_target(const PgscaleTuningRuleInput *input)
 									  pgscale_tuning_seconds(e));
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions stalled for %.1f %% of their time", 100 * stalls);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions stalled for %.0f %% of their time, and checkpoints write all in %.0f %% of the time "
-							   "between them (documentation: lowering it is not recommended)",
-							   100 * stalls, 100 * CheckPointCompletionTarget);
-	f->setting = "checkpoint_completion_target";
-	f->recommended = "0.9";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "WAL of a longer time is kept";
-	return f;
+	return pgscale_tuning_advise("0.9", gain, numbers,
+								 "sessions stalled for %.0f %% of their time, and checkpoints write all in %.0f %% of the time "
+								 "between them (documentation: lowering it is not recommended)",
+								 100 * stalls, 100 * CheckPointCompletionTarget);
 }
-
-static const char *const completion_target_settings[] = {"checkpoint_completion_target", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_completion_target = {
-	.name = "checkpoint_completion_target",
-	.min_s = 50,
-	.settings = completion_target_settings,
-	.metrics = flush_after_metrics,
-	.find = find_completion_target,
-};
 
 /*
  * wal_compression.  Window: two checkpoints or more, as for checkpoint_timeout.
@@ -335,7 +256,11 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		{"cpu_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
+#ifdef USE_LZ4
+	const char *method = "lz4";
+#else
+	const char *method = "pglz";
+#endif
 
 	if (strcmp(pgscale_tuning_setting_text("wal_compression"), "off") != 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
@@ -350,32 +275,10 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
 									  "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the sessions' time, while "
-							   "the CPU has some left (documentation of wal_compression)", 100 * images, 100 * share);
-	f->setting = "wal_compression";
-#ifdef USE_LZ4
-	f->recommended = "lz4";
-#else
-	f->recommended = "pglz";
-#endif
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = images * share / 4;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "CPU time of the sessions that write";
-	return f;
+	return pgscale_tuning_advise(method, images * share / 4, numbers,
+								 "%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the sessions' time, while "
+								 "the CPU has some left (documentation of wal_compression)", 100 * images, 100 * share);
 }
-
-static const char *const wal_compression_settings[] = {"wal_compression", "checkpoint_timeout", "max_wal_size", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_wal_compression = {
-	.name = "wal_compression",
-	.min_s = 50,
-	.settings = wal_compression_settings,
-	.metrics = images_metrics,
-	.find = find_wal_compression,
-};
 
 /*
  * What is left to do about page images: text.  Window and threshold: two
@@ -393,7 +296,6 @@ find_page_images(const PgscaleTuningRuleInput *input)
 		{"wal_fraction", share},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (!whole_cycles(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
@@ -402,25 +304,72 @@ find_page_images(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints could be further apart, see there");
 	if (images < 0.6 || images * share / 4 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL", 100 * images);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.0f %% of WAL are page images although checkpoints are far apart: changes are scattered, each on a "
-							   "page of its own", 100 * images);
-	f->object = "full-page images";
-	f->recommended = "drop indexes that nobody uses; keys in order of time (such as UUID version 7) instead of random ones; a "
-		"fillfactor that leaves room for HOT updates";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = images * share / 4;
-	f->needs = "a change of the schema";
-	f->confidence = "low";
-	f->risk = "that of any change of the schema";
-	return f;
+	return pgscale_tuning_advise("drop indexes that nobody uses; keys in order of time (such as UUID version 7) instead of "
+								 "random ones; a fillfactor that leaves room for HOT updates",
+								 images * share / 4, numbers,
+								 "%.0f %% of WAL are page images although checkpoints are far apart: changes are scattered, each on a "
+								 "page of its own", 100 * images);
 }
 
-static const char *const page_images_settings[] = {"checkpoint_timeout", "max_wal_size", "full_page_writes", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_page_images = {
-	.name = "full_page_images",
-	.min_s = 50,
-	.settings = page_images_settings,
-	.find = find_page_images,
+const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
+	{
+		.name = "checkpoint_flush_after",
+		.min_s = 50,
+		.settings = {"checkpoint_flush_after", "bgwriter_flush_after"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &sync_metric},
+		.needs = "reload",
+		.risk = "pages that change again while they would still be in the kernel's cache are written more often",
+		.find = find_flush_after,
+	},
+	{
+		.name = "backend_flush_after",
+		.min_s = 30,
+		.settings = {"backend_flush_after", "bgwriter_lru_maxpages", "shared_buffers"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
+		.needs = "reload",
+		.confidence = "low",
+		.risk = "pages that change again while they would still be in the kernel's cache are written more often",
+		.find = find_backend_flush_after,
+	},
+	{
+		.name = "checkpoint_timeout",
+		.min_s = 50,
+		.settings = {"checkpoint_timeout", "max_wal_size"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "a longer recovery after a crash; max_wal_size may have to grow, too",
+		.find = find_checkpoint_timeout,
+	},
+	{
+		.name = "checkpoint_completion_target",
+		.min_s = 50,
+		.settings = {"checkpoint_completion_target"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &sync_metric},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "WAL of a longer time is kept",
+		.find = find_completion_target,
+	},
+	{
+		.name = "wal_compression",
+		.min_s = 50,
+		.settings = {"wal_compression", "checkpoint_timeout", "max_wal_size"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "CPU time of the sessions that write",
+		.find = find_wal_compression,
+	},
+	{
+		.name = "full_page_images",
+		.object = "full-page images",
+		.min_s = 50,
+		.settings = {"checkpoint_timeout", "max_wal_size", "full_page_writes"},
+		.needs = "a change of the schema",
+		.confidence = "low",
+		.risk = "that of any change of the schema",
+		.find = find_page_images,
+	},
+	{0}
 };

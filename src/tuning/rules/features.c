@@ -20,24 +20,10 @@
 static PgscaleTuningFinding *
 find_sampler(const PgscaleTuningRuleInput *input)
 {
-	PgscaleTuningFinding *f;
-
 	if (pgscale_tuning_setting("pgscale.sampler") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
-	f = pgscale_tuning_finding(PGSCALE_ADVISES, "without the sampler there is no evidence for any advice");
-	f->setting = "pgscale.sampler";
-	f->recommended = "on";
-	f->needs = "reload";
-	f->confidence = "high";
-	f->risk = "less than a per cent of a CPU";
-	f->no_gain = true;
-	return f;
+	return pgscale_tuning_advise("on", 0, NULL, "without the sampler there is no evidence for any advice");
 }
-
-const PgscaleTuningRule pgscale_tuning_rule_sampler = {
-	.name = "pgscale.sampler",
-	.find = find_sampler,
-};
 
 /*
  * pgscale.sweeper.  Window: 30 s or more.
@@ -59,7 +45,6 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 		{NULL}
 	};
 	PgscaleHealth health;
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("pgscale.sweeper") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
@@ -72,33 +57,12 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
 	if (pgscale_tuning_bgwriter_stalled())
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
-	if (pgscale_tuning_rule_bgwriter.find(input)->verdict == PGSCALE_ADVISES)
+	if (pgscale_tuning_find_bgwriter(input)->verdict == PGSCALE_ADVISES)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
-							   "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_fraction(e), 100 * share);
-	f->setting = "pgscale.sweeper";
-	f->recommended = "on";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = share / 2;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "a few per cent where pages are rewritten often; it stands down by itself";
-	return f;
+	return pgscale_tuning_advise("on", share / 2, numbers,
+								 "sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
+								 "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_fraction(e), 100 * share);
 }
-
-static const char *const sweeper_settings[] = {"pgscale.sweeper", "bgwriter_lru_maxpages", "bgwriter_delay", "shared_buffers", NULL};
-static const PgscaleTuningMetric *const own_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_sweeper = {
-	.name = "pgscale.sweeper",
-	.min_s = 30,
-	.settings = sweeper_settings,
-	.metrics = own_metrics,
-	.find = find_sweeper,
-};
 
 /*
  * pgscale.writeback.  Window: 50 s or more, with a checkpoint.
@@ -118,7 +82,6 @@ find_writeback(const PgscaleTuningRuleInput *input)
 		{"stall_fraction", stalls},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("pgscale.writeback") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
@@ -129,29 +92,11 @@ find_writeback(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
 	if (pgscale_tuning_rewrites(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
-							   "server asks for early writes (doc/writeback.md)", 100 * stalls,
-							   100 * pgscale_tuning_sync_fraction(e));
-	f->setting = "pgscale.writeback";
-	f->recommended = "on";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = 0.4 * stalls;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "pages that change again soon are written more often; it stands down by itself";
-	return f;
+	return pgscale_tuning_advise("on", 0.4 * stalls, numbers,
+								 "sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
+								 "server asks for early writes (doc/writeback.md)", 100 * stalls,
+								 100 * pgscale_tuning_sync_fraction(e));
 }
-
-static const char *const writeback_settings[] = {"pgscale.writeback", "checkpoint_flush_after", "bgwriter_flush_after", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_writeback = {
-	.name = "pgscale.writeback",
-	.min_s = 50,
-	.settings = writeback_settings,
-	.metrics = own_metrics,
-	.find = find_writeback,
-};
 
 /*
  * max_worker_processes.  Window: none.  Threshold: a feature of pgscale is on and
@@ -163,26 +108,54 @@ find_worker_processes(const PgscaleTuningRuleInput *input)
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
 		PgscaleHealth health;
-		PgscaleTuningFinding *f;
 
 		if (!pgscale_modules[i]->health)
 			continue;
 		pgscale_health_of(pgscale_modules[i], &health);
 		if (!health.no_slot)
 			continue;
-		f = pgscale_tuning_finding(PGSCALE_ADVISES, "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
-		f->setting = "max_worker_processes";
-		f->recommended = psprintf("%d", max_worker_processes + 4);
-		f->needs = "restart";
-		f->confidence = "high";
-		f->risk = "a standby needs as many";
-		f->no_gain = true;
-		return f;
+		return pgscale_tuning_advise(psprintf("%d", max_worker_processes + 4), 0, NULL,
+									 "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
 	}
 	return pgscale_tuning_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots");
 }
 
-const PgscaleTuningRule pgscale_tuning_rule_worker_processes = {
-	.name = "max_worker_processes",
-	.find = find_worker_processes,
+const PgscaleTuningRule pgscale_tuning_features_rules[] = {
+	{
+		.name = "pgscale.sampler",
+		.no_gain = true,
+		.needs = "reload",
+		.confidence = "high",
+		.risk = "less than a per cent of a CPU",
+		.find = find_sampler,
+	},
+	{
+		.name = "pgscale.sweeper",
+		.min_s = 30,
+		.settings = {"pgscale.sweeper", "bgwriter_lru_maxpages", "bgwriter_delay", "shared_buffers"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "a few per cent where pages are rewritten often; it stands down by itself",
+		.find = find_sweeper,
+	},
+	{
+		.name = "pgscale.writeback",
+		.min_s = 50,
+		.settings = {"pgscale.writeback", "checkpoint_flush_after", "bgwriter_flush_after"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "pages that change again soon are written more often; it stands down by itself",
+		.find = find_writeback,
+	},
+	{
+		.name = "max_worker_processes",
+		.no_gain = true,
+		.needs = "restart",
+		.confidence = "high",
+		.risk = "a standby needs as many",
+		.find = find_worker_processes,
+	},
+	{0}
 };

@@ -50,36 +50,17 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared memory is in huge pages");
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the CPU takes %.0f %% of the sessions' time", 100 * numbers[2].value);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.1f GB of shared memory are in small pages, so that each session has page tables for them "
-							   "(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
-	if (strcmp(wanted, "off") == 0)
-	{
-		f->setting = "huge_pages";
-		f->recommended = "try";
-		f->needs = "restart";
-	}
-	else
+	f = pgscale_tuning_advise("try", gain, numbers,
+							  "%.1f GB of shared memory are in small pages, so that each session has page tables for them "
+							  "(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
+	if (strcmp(wanted, "off") != 0)
 	{
 		f->object = "vm.nr_hugepages";
 		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, since huge_pages is %s and got none", numbers[1].value, wanted);
 		f->needs = "superuser of the machine, restart";
 	}
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->confidence = "medium";
-	f->risk = "memory in huge pages is of no other use";
 	return f;
 }
-
-static const char *const huge_pages_settings[] = {"huge_pages", "shared_buffers", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_huge_pages = {
-	.name = "huge_pages",
-	.min_s = 30,
-	.settings = huge_pages_settings,
-	.find = find_huge_pages,
-};
 
 /*
  * The kernel's limits of dirty data: text.  Window: 50 s or more, with a
@@ -118,30 +99,15 @@ find_dirty_limits(const PgscaleTuningRuleInput *input)
 			{NULL}
 		};
 
-		f = pgscale_tuning_finding(PGSCALE_ADVISES,
-								   "sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
-								   "it begins to write (kernel documentation, vm.dirty_background_bytes)",
-								   100 * stalls, (double) memory.background_threshold / PGSCALE_GB);
-		f->evidence = pgscale_tuning_numbers(numbers);
+		f = pgscale_tuning_advise("sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824, or pgscale.writeback",
+								  stalls / 2, numbers,
+								  "sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
+								  "it begins to write (kernel documentation, vm.dirty_background_bytes)",
+								  100 * stalls, (double) memory.background_threshold / PGSCALE_GB);
 	}
-	f->object = "vm.dirty_background_bytes";
 	f->current = psprintf(INT64_FORMAT, memory.background_threshold);
-	f->recommended = "sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824, or pgscale.writeback";
-	f->gain = stalls / 2;
-	f->needs = "superuser of the machine";
-	f->confidence = "medium";
-	f->risk = "all that writes on this machine is subject to it";
 	return f;
 }
-
-static const char *const dirty_limits_settings[] = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_dirty_limits = {
-	.name = "vm.dirty_background_bytes",
-	.min_s = 50,
-	.settings = dirty_limits_settings,
-	.find = find_dirty_limits,
-};
 
 /*
  * Transparent huge pages: text.  Window: 30 s or more.  Threshold: they are given
@@ -162,24 +128,11 @@ find_transparent(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of transparent huge pages");
 	if (!strstr(enabled, "[always]") || rate < 10)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "they are set to %s; %.1f waits a second for one", enabled, Max(rate, 0));
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "processes of this machine waited %.0f times a second for a huge page to be put together", rate);
-	f->object = "transparent huge pages";
+	f = pgscale_tuning_advise("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", PGSCALE_LEAST_GAIN, numbers,
+							  "processes of this machine waited %.0f times a second for a huge page to be put together", rate);
 	f->current = "always";
-	f->recommended = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = PGSCALE_LEAST_GAIN;
-	f->needs = "superuser of the machine";
-	f->confidence = "low";
-	f->risk = "other programs may profit from them";
 	return f;
 }
-
-const PgscaleTuningRule pgscale_tuning_rule_transparent = {
-	.name = "transparent_hugepage",
-	.min_s = 30,
-	.find = find_transparent,
-};
 
 /*
  * Swapping: text.  Window: 30 s or more.  Threshold: a hundred pages a second
@@ -198,24 +151,13 @@ find_swapping(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
 	if (!pgscale_tuning_swaps(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES, "%.0f pages a second are swapped in or out on this machine", rate);
-	f->object = "vm.swappiness";
+	f = pgscale_tuning_advise(psprintf("%sless memory for shared buffers or sessions",
+									   strtol(swappiness, NULL, 10) > 1 ? "sysctl vm.swappiness=1, and " : ""),
+							  0.05, numbers,
+							  "%.0f pages a second are swapped in or out on this machine", rate);
 	f->current = pstrdup(swappiness);
-	f->recommended = strtol(swappiness, NULL, 10) > 1 ? "sysctl vm.swappiness=1, and less memory for shared buffers or sessions" :
-		"less memory for shared buffers or sessions";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = 0.05;
-	f->needs = "superuser of the machine";
-	f->confidence = "medium";
-	f->risk = "where memory is short, a process may be killed instead";
 	return f;
 }
-
-const PgscaleTuningRule pgscale_tuning_rule_swapping = {
-	.name = "vm.swappiness",
-	.min_s = 30,
-	.find = find_swapping,
-};
 
 /*
  * NUMA.  Window: 30 s or more.  Threshold: several nodes, one of which holds half
@@ -230,7 +172,6 @@ find_numa(const PgscaleTuningRuleInput *input)
 	PgscaleRows rows;
 	double		nodes;
 	double		most;
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("pgscale.numa_interleave") < 0)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
@@ -254,21 +195,57 @@ find_numa(const PgscaleTuningRuleInput *input)
 			{NULL}
 		};
 
-		f = pgscale_tuning_finding(PGSCALE_ADVISES, "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs "
-								   "of all", nodes, 100 * most);
-		f->evidence = pgscale_tuning_numbers(numbers);
+		return pgscale_tuning_advise("on", 0.05 * cpu * most, numbers,
+									 "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs of all",
+									 nodes, 100 * most);
 	}
-	f->setting = "pgscale.numa_interleave";
-	f->recommended = "on";
-	f->gain = 0.05 * cpu * most;
-	f->needs = "restart";
-	f->confidence = "low";
-	f->risk = "sessions that only use memory of their own node get slower";
-	return f;
 }
 
-const PgscaleTuningRule pgscale_tuning_rule_numa = {
-	.name = "pgscale.numa_interleave",
-	.min_s = 30,
-	.find = find_numa,
+const PgscaleTuningRule pgscale_tuning_kernel_rules[] = {
+	{
+		.name = "huge_pages",
+		.min_s = 30,
+		.settings = {"huge_pages", "shared_buffers"},
+		.needs = "restart",
+		.confidence = "medium",
+		.risk = "memory in huge pages is of no other use",
+		.find = find_huge_pages,
+	},
+	{
+		.name = "vm.dirty_background_bytes",
+		.object = "vm.dirty_background_bytes",
+		.min_s = 50,
+		.settings = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback"},
+		.needs = "superuser of the machine",
+		.confidence = "medium",
+		.risk = "all that writes on this machine is subject to it",
+		.find = find_dirty_limits,
+	},
+	{
+		.name = "transparent_hugepage",
+		.object = "transparent huge pages",
+		.min_s = 30,
+		.needs = "superuser of the machine",
+		.confidence = "low",
+		.risk = "other programs may profit from them",
+		.find = find_transparent,
+	},
+	{
+		.name = "vm.swappiness",
+		.object = "vm.swappiness",
+		.min_s = 30,
+		.needs = "superuser of the machine",
+		.confidence = "medium",
+		.risk = "where memory is short, a process may be killed instead",
+		.find = find_swapping,
+	},
+	{
+		.name = "pgscale.numa_interleave",
+		.min_s = 30,
+		.needs = "restart",
+		.confidence = "low",
+		.risk = "sessions that only use memory of their own node get slower",
+		.find = find_numa,
+	},
+	{0}
 };

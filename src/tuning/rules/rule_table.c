@@ -29,39 +29,25 @@
 /* With fewer sessions at work there is nothing that could be won. */
 #define IDLE			0.1
 
-const PgscaleTuningRule *const pgscale_tuning_rules[] = {
-	&pgscale_tuning_rule_max_wal_size,
-	&pgscale_tuning_rule_wal_buffers,
-	&pgscale_tuning_rule_commit_delay,
-	&pgscale_tuning_rule_commit_siblings,
-	&pgscale_tuning_rule_wal_segment_size,
-	&pgscale_tuning_rule_flush_after,
-	&pgscale_tuning_rule_backend_flush_after,
-	&pgscale_tuning_rule_checkpoint_timeout,
-	&pgscale_tuning_rule_completion_target,
-	&pgscale_tuning_rule_wal_compression,
-	&pgscale_tuning_rule_page_images,
-	&pgscale_tuning_rule_bgwriter,
-	&pgscale_tuning_rule_shared_buffers,
-	&pgscale_tuning_rule_transaction_buffers,
-	&pgscale_tuning_rule_subtransaction_buffers,
-	&pgscale_tuning_rule_offset_buffers,
-	&pgscale_tuning_rule_member_buffers,
-	&pgscale_tuning_rule_huge_pages,
-	&pgscale_tuning_rule_numa,
-	&pgscale_tuning_rule_dirty_limits,
-	&pgscale_tuning_rule_transparent,
-	&pgscale_tuning_rule_swapping,
-	&pgscale_tuning_rule_random_page_cost,
-	&pgscale_tuning_rule_io_concurrency,
-	&pgscale_tuning_rule_fillfactor,
-	&pgscale_tuning_rule_extension,
-	&pgscale_tuning_rule_sampler,
-	&pgscale_tuning_rule_sweeper,
-	&pgscale_tuning_rule_writeback,
-	&pgscale_tuning_rule_worker_processes,
-	NULL
+/* By subject: the table at the end of each file beside this one. */
+static const PgscaleTuningRule *const subjects[] = {
+	pgscale_tuning_wal_rules,
+	pgscale_tuning_checkpoint_rules,
+	pgscale_tuning_buffers_rules,
+	pgscale_tuning_kernel_rules,
+	pgscale_tuning_tables_rules,
+	pgscale_tuning_features_rules,
 };
+
+const PgscaleTuningRule *
+pgscale_tuning_rule(int number)
+{
+	for (int i = 0; i < lengthof(subjects); i++)
+		for (const PgscaleTuningRule *rule = subjects[i]; rule->name; rule++)
+			if (number-- == 0)
+				return rule;
+	return NULL;
+}
 
 const char *
 pgscale_tuning_verdict_name(PgscaleTuningVerdict verdict)
@@ -129,7 +115,7 @@ static const PgscaleTuningMetric *const general_metrics[] = {
 static bool
 is_about(const PgscaleTuningRule *rule, const char *setting)
 {
-	for (int i = 0; rule->settings && rule->settings[i]; i++)
+	for (int i = 0; rule->settings[i]; i++)
 		if (pg_strcasecmp(rule->settings[i], setting) == 0)
 			return true;
 	return pg_strcasecmp(rule->name, setting) == 0;
@@ -138,9 +124,11 @@ is_about(const PgscaleTuningRule *rule, const char *setting)
 const PgscaleTuningMetric *const *
 pgscale_tuning_metrics(const char *setting)
 {
-	for (int i = 0; pgscale_tuning_rules[i]; i++)
-		if (pgscale_tuning_rules[i]->metrics && is_about(pgscale_tuning_rules[i], setting))
-			return pgscale_tuning_rules[i]->metrics;
+	const PgscaleTuningRule *rule;
+
+	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
+		if (rule->metrics[0] && is_about(rule, setting))
+			return rule->metrics;
 	return general_metrics;
 }
 
@@ -151,7 +139,7 @@ last_change(const PgscaleTuningRule *rule, const char **setting)
 	TimestampTz last = 0;
 
 	*setting = NULL;
-	for (int i = 0; rule->settings && rule->settings[i]; i++)
+	for (int i = 0; rule->settings[i]; i++)
 	{
 		const TimestampTz at = pgscale_tuning_evidence_set_at(rule->settings[i]);
 
@@ -211,20 +199,42 @@ rule_ask(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input, Timestamp
 	return rule->find(input);
 }
 
+/* Adds to advice what its rule says of all its advice. */
+static void
+rule_complete(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
+{
+	if (!f->object && !f->setting)
+	{
+		f->object = rule->object;
+		f->setting = rule->object ? NULL : rule->name;
+	}
+	if (f->setting)
+		f->current = pgscale_tuning_setting_text(f->setting);
+	if (!f->needs)
+		f->needs = rule->needs;
+	if (!f->confidence)
+		f->confidence = rule->confidence;
+	if (!f->risk)
+		f->risk = rule->risk;
+	Assert(f->needs && f->confidence && f->risk);
+}
+
 /*
  * What is left of a finding if a feature minds what it is about (pgscale.h), and if
  * it would not win what every advice has to.
  */
 static PgscaleTuningFinding *
-rule_judge(PgscaleTuningFinding *f)
+rule_judge(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
 {
-	const char *about = f->setting ? f->setting : f->object;
+	const char *about;
 	PgscaleTuningFinding *instead;
 
 	if (f->verdict != PGSCALE_ADVISES)
 		return f;
+	rule_complete(rule, f);
+	about = f->setting ? f->setting : f->object;
 	instead = left_to_feature(about);
-	if (!instead && !f->no_gain && f->gain < PGSCALE_LEAST_GAIN)
+	if (!instead && !rule->no_gain && f->gain < PGSCALE_LEAST_GAIN)
 		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but to set that right would win %.1f %% of the sessions' time",
 										 about, f->reason, 100 * f->gain);
 	if (!instead)
@@ -258,12 +268,10 @@ pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe
 		found = rule_ask(rule, &input, since, changed);
 	for (PgscaleTuningFinding **next = &found; *next; next = &(*next)->next)
 	{
-		PgscaleTuningFinding *f = *next = rule_judge(*next);
+		PgscaleTuningFinding *f = *next = rule_judge(rule, *next);
 
 		f->since = input.nrecords > 0 ? sum.since : 0;
 		f->until = input.nrecords > 0 ? sum.until : 0;
-		if (f->setting && !f->current)
-			f->current = pgscale_tuning_setting_text(f->setting);
 	}
 	pfree(records);
 	return found;

@@ -13,6 +13,8 @@
 
 #include "postgres.h"
 
+#include "utils/jsonb.h"
+
 #include "tuning/evidence.h"
 
 /* A figure that evidence of any length has, such as the WAL of a transaction. */
@@ -47,10 +49,8 @@ typedef struct PgscaleTuningFinding
 								 * about, and then setting is NULL; or NULL */
 	const char *current;		/* as SHOW has it */
 	const char *recommended;	/* as ALTER SYSTEM takes it, or what to do */
-	const char *evidence;		/* a JSON object: the numbers */
+	Jsonb	   *evidence;		/* an object: the numbers */
 	double		gain;			/* of the sessions' time, 0 .. 1: to rank */
-	bool		no_gain;		/* none to tell: without it pgscale does not
-								 * work */
 	const char *needs;			/* reload, restart, superuser, offline ... */
 	const char *confidence;		/* high, medium, low */
 	const char *risk;
@@ -68,22 +68,32 @@ typedef struct PgscaleTuningRuleInput
 	bool		probe;			/* may it make disks work? */
 } PgscaleTuningRuleInput;
 
+/*
+ * What advice has in common whatever the evidence is stands here.  Where it depends
+ * on the evidence, find() sets it in the finding, which takes precedence.
+ */
 typedef struct PgscaleTuningRule
 {
-	const char *name;			/* of a setting, mostly */
+	const char *name;			/* the setting that it is about, unless there
+								 * is an object */
+	const char *object;			/* as in a finding */
 	int			min_s;			/* evidence of less than so long is too short;
 								 * 0: it needs none */
-	const char *const *settings;	/* NULL-terminated: evidence of before one
-									 * of them changed does not count; the
-									 * metrics tell of them */
-	const PgscaleTuningMetric *const *metrics;	/* NULL-terminated, the first
-												 * that can tell decides; or
-												 * NULL */
+	const char *settings[8];	/* NULL-terminated: evidence of before one of
+								 * them changed does not count; the metrics
+								 * tell of them */
+	const PgscaleTuningMetric *metrics[4];	/* NULL-terminated, the first that
+											 * can tell decides; or none */
+	bool		no_gain;		/* none to tell: without it pgscale does not
+								 * work */
+	const char *needs;			/* as in a finding, the next two, too */
+	const char *confidence;
+	const char *risk;
 	PgscaleTuningFinding *(*find) (const PgscaleTuningRuleInput *input);
 } PgscaleTuningRule;
 
-/* NULL-terminated; defined in rule_table.c */
-extern const PgscaleTuningRule *const pgscale_tuning_rules[];
+/* The rules, from number 0 on; NULL after the last. */
+extern const PgscaleTuningRule *pgscale_tuning_rule(int number);
 
 /*
  * Asks one rule, of evidence no older than so long.  All in the current memory

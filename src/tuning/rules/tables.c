@@ -95,17 +95,12 @@ page_cost_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int r
 		return pgscale_tuning_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
 	if (measured < 1.5 * set && set < 1.5 * measured)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
-							   "those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
+	f = pgscale_tuning_advise(psprintf("ALTER TABLESPACE %s SET (random_page_cost = %.1f)", quote_identifier(tablespace), measured),
+							  0.05 * numbers[2].value, numbers,
+							  "a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
+							  "those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
 	f->object = tablespace;
 	f->current = psprintf("%.1f", set);
-	f->recommended = psprintf("ALTER TABLESPACE %s SET (random_page_cost = %.1f)", quote_identifier(tablespace), measured);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = 0.05 * numbers[2].value;
-	f->needs = "superuser";
-	f->confidence = "medium";
-	f->risk = "other plans, which may be worse where pages are cached less or more than usual";
 	return f;
 }
 
@@ -114,14 +109,6 @@ find_random_page_cost(const PgscaleTuningRuleInput *input)
 {
 	return input->probe ? for_tablespaces(input, page_cost_of) : not_probed();
 }
-
-static const char *const random_page_cost_settings[] = {"random_page_cost", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_random_page_cost = {
-	.name = "random_page_cost",
-	.settings = random_page_cost_settings,
-	.find = find_random_page_cost,
-};
 
 /*
  * effective_io_concurrency, of each tablespace.  Window: none; the probe times the
@@ -150,17 +137,12 @@ concurrency_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int
 	if (set >= 16 || read_ms < DISK_READ_MS || read_ms > 3 || share < 0.05)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.0f are set, a read takes %.2f ms, and reads take %.0f %% of the "
 									  "sessions' time", tablespace, set, read_ms, 100 * share);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
-							   "are asked for (documentation of effective_io_concurrency)", read_ms, set);
+	f = pgscale_tuning_advise(psprintf("ALTER TABLESPACE %s SET (effective_io_concurrency = 16)", quote_identifier(tablespace)),
+							  0.1 * share, numbers,
+							  "a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
+							  "are asked for (documentation of effective_io_concurrency)", read_ms, set);
 	f->object = tablespace;
 	f->current = psprintf("%.0f", set);
-	f->recommended = psprintf("ALTER TABLESPACE %s SET (effective_io_concurrency = 16)", quote_identifier(tablespace));
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = 0.1 * share;
-	f->needs = "superuser";
-	f->confidence = "low";
-	f->risk = "more reads at a time make each slower";
 	return f;
 }
 
@@ -169,14 +151,6 @@ find_io_concurrency(const PgscaleTuningRuleInput *input)
 {
 	return input->probe ? for_tablespaces(input, concurrency_of) : not_probed();
 }
-
-static const char *const io_concurrency_settings[] = {"effective_io_concurrency", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_io_concurrency = {
-	.name = "effective_io_concurrency",
-	.settings = io_concurrency_settings,
-	.find = find_io_concurrency,
-};
 
 /*
  * fillfactor, of this database's tables.  Window: since their statistics began.
@@ -226,27 +200,16 @@ find_fillfactor(const PgscaleTuningRuleInput *input)
 			{NULL}
 		};
 
-		*next = pgscale_tuning_finding(PGSCALE_ADVISES,
-									   "%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
-									   "\"Heap-Only Tuples\")", 100 * numbers[1].value);
+		*next = pgscale_tuning_advise(psprintf("ALTER TABLE %s SET (fillfactor = 85), and VACUUM FULL it when there is time", table),
+									  gain / (row + 1), numbers,
+									  "%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
+									  "\"Heap-Only Tuples\")", 100 * numbers[1].value);
 		(*next)->object = table;
 		(*next)->current = "100";
-		(*next)->recommended = psprintf("ALTER TABLE %s SET (fillfactor = 85), and VACUUM FULL it when there is time", table);
-		(*next)->evidence = pgscale_tuning_numbers(numbers);
-		(*next)->gain = gain / (row + 1);
-		(*next)->needs = "the table's owner";
-		(*next)->confidence = "low";
-		(*next)->risk = "a table that is larger by a sixth";
 		next = &(*next)->next;
 	}
 	return first;
 }
-
-const PgscaleTuningRule pgscale_tuning_rule_fillfactor = {
-	.name = "fillfactor",
-	.min_s = 50,
-	.find = find_fillfactor,
-};
 
 /*
  * Sessions that wait for each other to extend a relation, as in bulk loads: text.
@@ -265,26 +228,49 @@ find_extension(const PgscaleTuningRuleInput *input)
 		{"data_extend_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (share < 0.2)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for the extension lock take %.1f %% of the sessions' time",
 									  100 * share);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "sessions wait for %.0f %% of their time for each other to extend the same relation%s",
-							   100 * share, PGSCALE_MAJOR_NUMBER < 16 ? ", page by page; 16 extends by many pages at a time" : "");
-	f->object = "relation extension";
-	f->recommended = "load with fewer sessions at a time, or into several partitions; COPY instead of INSERT";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = share / 2;
-	f->needs = "a change of the application";
-	f->confidence = "medium";
-	f->risk = "none";
-	return f;
+	return pgscale_tuning_advise("load with fewer sessions at a time, or into several partitions; COPY instead of INSERT",
+								 share / 2, numbers,
+								 "sessions wait for %.0f %% of their time for each other to extend the same relation%s",
+								 100 * share, PGSCALE_MAJOR_NUMBER < 16 ? ", page by page; 16 extends by many pages at a time" : "");
 }
 
-const PgscaleTuningRule pgscale_tuning_rule_extension = {
-	.name = "relation_extension",
-	.min_s = 30,
-	.find = find_extension,
+const PgscaleTuningRule pgscale_tuning_tables_rules[] = {
+	{
+		.name = "random_page_cost",
+		.settings = {"random_page_cost"},
+		.needs = "superuser",
+		.confidence = "medium",
+		.risk = "other plans, which may be worse where pages are cached less or more than usual",
+		.find = find_random_page_cost,
+	},
+	{
+		.name = "effective_io_concurrency",
+		.settings = {"effective_io_concurrency"},
+		.needs = "superuser",
+		.confidence = "low",
+		.risk = "more reads at a time make each slower",
+		.find = find_io_concurrency,
+	},
+	{
+		.name = "fillfactor",
+		.min_s = 50,
+		.needs = "the table's owner",
+		.confidence = "low",
+		.risk = "a table that is larger by a sixth",
+		.find = find_fillfactor,
+	},
+	{
+		.name = "relation_extension",
+		.object = "relation extension",
+		.min_s = 30,
+		.needs = "a change of the application",
+		.confidence = "medium",
+		.risk = "none",
+		.find = find_extension,
+	},
+	{0}
 };

@@ -50,10 +50,6 @@ wal_room(void)
 	return 0.5 * fs.f_bavail * fs.f_frsize + (double) max_wal_size_mb * PGSCALE_MB;
 }
 
-static const PgscaleTuningMetric *const wal_volume_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes, NULL
-};
-
 /*
  * max_wal_size.  Window: 60 s or more, with at least two checkpoints.
  *
@@ -112,30 +108,14 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "WAL starts checkpoints, but its file system has no room for a larger max_wal_size");
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "a checkpoint came every %.0f s, since WAL grew to max_wal_size, and %.0f %% of the WAL are "
-							   "images of whole pages, of which each checkpoint causes new ones: so much that it comes every "
-							   "checkpoint_timeout (documentation, \"WAL Configuration\")",
-							   interval, 100 * images);
-	f->setting = "max_wal_size";
-	f->recommended = pgscale_tuning_bytes_text(wanted);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
+	f = pgscale_tuning_advise(pgscale_tuning_bytes_text(wanted), gain, numbers,
+							  "a checkpoint came every %.0f s, since WAL grew to max_wal_size, and %.0f %% of the WAL are "
+							  "images of whole pages, of which each checkpoint causes new ones: so much that it comes every "
+							  "checkpoint_timeout (documentation, \"WAL Configuration\")",
+							  interval, 100 * images);
 	f->confidence = checkpoints >= 4 ? "high" : "medium";
-	f->risk = "more room for WAL, and a longer recovery after a crash";
 	return f;
 }
-
-static const char *const max_wal_size_settings[] = {"max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_max_wal_size = {
-	.name = "max_wal_size",
-	.min_s = 50,
-	.settings = max_wal_size_settings,
-	.metrics = wal_volume_metrics,
-	.find = find_max_wal_size,
-};
 
 /*
  * wal_buffers.  Window: 30 s or more.
@@ -177,7 +157,6 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 		{"wal_insert_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (!pgscale_tuning_wal_buffers_short(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "WAL buffers were full %.1f times a second", pgscale_tuning_rate(e, full));
@@ -190,32 +169,10 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 									  "WAL buffers were full %.1f times a second, which cost less than %.1f %% of the "
 									  "sessions' time", pgscale_tuning_rate(e, full), Max(100 * gain, 0.1));
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.0f times a second a session found WAL buffers full and had to write them itself, behind the "
-							   "commits that flush (documentation of wal_buffers)", pgscale_tuning_rate(e, full));
-	f->setting = "wal_buffers";
-	f->recommended = pgscale_tuning_bytes_text(wanted);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "restart";
-	f->confidence = "high";
-	f->risk = "none but the memory";
-	return f;
+	return pgscale_tuning_advise(pgscale_tuning_bytes_text(wanted), gain, numbers,
+								 "%.0f times a second a session found WAL buffers full and had to write them itself, behind the "
+								 "commits that flush (documentation of wal_buffers)", pgscale_tuning_rate(e, full));
 }
-
-static const char *const wal_buffers_settings[] = {"wal_buffers", NULL};
-
-static const PgscaleTuningMetric *const wal_buffers_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_fraction, NULL
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_wal_buffers = {
-	.name = "wal_buffers",
-	.min_s = 30,
-	.settings = wal_buffers_settings,
-	.metrics = wal_buffers_metrics,
-	.find = find_wal_buffers,
-};
 
 /*
  * commit_delay.  Window: 30 s or more.
@@ -254,7 +211,6 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 		{"commits_per_s", pgscale_tuning_rate(e, e->counts.commits)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("commit_delay") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "there is a delay: %s microseconds",
@@ -278,32 +234,10 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_checkpoint_stalls(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL: that tells nothing of a delay");
 
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that has more of "
-							   "them share one (documentation of commit_delay)", committing, flush_ms);
-	f->setting = "commit_delay";
-	f->recommended = psprintf("%d", (int) Min(flush_ms * 1000 / 2, 100000));
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = gain;
-	f->needs = "reload";
-	f->confidence = "medium";
-	f->risk = "a commit without company takes longer";
-	return f;
+	return pgscale_tuning_advise(psprintf("%d", (int) Min(flush_ms * 1000 / 2, 100000)), gain, numbers,
+								 "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that has more of "
+								 "them share one (documentation of commit_delay)", committing, flush_ms);
 }
-
-static const char *const commit_delay_settings[] = {"commit_delay", "commit_siblings", NULL};
-
-static const PgscaleTuningMetric *const commit_delay_metrics[] = {
-	&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput, NULL
-};
-
-const PgscaleTuningRule pgscale_tuning_rule_commit_delay = {
-	.name = "commit_delay",
-	.min_s = 30,
-	.settings = commit_delay_settings,
-	.metrics = commit_delay_metrics,
-	.find = find_commit_delay,
-};
 
 /*
  * commit_siblings.  Window: 30 s or more.  Threshold: there is a commit_delay, the
@@ -324,33 +258,16 @@ find_commit_siblings(const PgscaleTuningRuleInput *input)
 		{"flush_ms", pgscale_tuning_flush_ms(e)},
 		{NULL}
 	};
-	PgscaleTuningFinding *f;
 
 	if (pgscale_tuning_setting("commit_delay") <= 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "without commit_delay it has no effect");
 	if (share < 0.25 || pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) < 0.5 || committing < 2 || committing >= siblings)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, for %.0f %% of the sessions' time",
 									  committing, 100 * share);
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.1f sessions commit at a time, fewer than commit_siblings: the commit_delay that is set is hardly "
-							   "ever taken (documentation of commit_siblings)", committing);
-	f->setting = "commit_siblings";
-	f->recommended = psprintf("%d", (int) committing);
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = share / 8;
-	f->needs = "reload";
-	f->confidence = "low";
-	f->risk = "a commit without company takes longer";
-	return f;
+	return pgscale_tuning_advise(psprintf("%d", (int) committing), share / 8, numbers,
+								 "%.1f sessions commit at a time, fewer than commit_siblings: the commit_delay that is set is hardly "
+								 "ever taken (documentation of commit_siblings)", committing);
 }
-
-const PgscaleTuningRule pgscale_tuning_rule_commit_siblings = {
-	.name = "commit_siblings",
-	.min_s = 30,
-	.settings = commit_delay_settings,
-	.metrics = commit_delay_metrics,
-	.find = find_commit_siblings,
-};
 
 /*
  * wal_segment_size, which is of the cluster and no setting.  Window: 30 s or more.
@@ -381,26 +298,63 @@ find_wal_segment_size(const PgscaleTuningRuleInput *input)
 	if (e->counts.checkpoints_timed + e->counts.checkpoints_requested < 2)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell whether old files are used again; there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
-	f = pgscale_tuning_finding(PGSCALE_ADVISES,
-							   "%.1f segments of WAL begin a second, and waits for new files take %.0f %% of the sessions' time "
-							   "(documentation, \"WAL Configuration\")", switches, 100 * share);
-	f->object = "wal_segment_size";
+	f = pgscale_tuning_advise("a larger min_wal_size, which keeps more files to be recycled; or, with the server stopped, "
+							  "pg_resetwal --wal-segsize=64", 0.75 * share, numbers,
+							  "%.1f segments of WAL begin a second, and waits for new files take %.0f %% of the sessions' time "
+							  "(documentation, \"WAL Configuration\")", switches, 100 * share);
 	f->current = psprintf("%dMB", (int) (wal_segment_size / PGSCALE_MB));
-	f->recommended = "a larger min_wal_size, which keeps more files to be recycled; or, with the server stopped, pg_resetwal "
-		"--wal-segsize=64";
-	f->evidence = pgscale_tuning_numbers(numbers);
-	f->gain = 0.75 * share;
-	f->needs = "offline";
-	f->confidence = "low";
-	f->risk = "archiving has fewer, but larger files; standbys must be made anew";
 	return f;
 }
 
-static const char *const wal_segment_size_settings[] = {"min_wal_size", "max_wal_size", "wal_recycle", NULL};
-
-const PgscaleTuningRule pgscale_tuning_rule_wal_segment_size = {
-	.name = "wal_segment_size",
-	.min_s = 30,
-	.settings = wal_segment_size_settings,
-	.find = find_wal_segment_size,
+const PgscaleTuningRule pgscale_tuning_wal_rules[] = {
+	{
+		.name = "max_wal_size",
+		.min_s = 50,
+		.settings = {"max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
+		.needs = "reload",
+		.risk = "more room for WAL, and a longer recovery after a crash",
+		.find = find_max_wal_size,
+	},
+	{
+		.name = "wal_buffers",
+		.min_s = 30,
+		.settings = {"wal_buffers"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_fraction},
+		.needs = "restart",
+		.confidence = "high",
+		.risk = "none but the memory",
+		.find = find_wal_buffers,
+	},
+	{
+		.name = "commit_delay",
+		.min_s = 30,
+		.settings = {"commit_delay", "commit_siblings"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
+		.needs = "reload",
+		.confidence = "medium",
+		.risk = "a commit without company takes longer",
+		.find = find_commit_delay,
+	},
+	{
+		.name = "commit_siblings",
+		.min_s = 30,
+		.settings = {"commit_delay", "commit_siblings"},
+		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
+		.needs = "reload",
+		.confidence = "low",
+		.risk = "a commit without company takes longer",
+		.find = find_commit_siblings,
+	},
+	{
+		.name = "wal_segment_size",
+		.object = "wal_segment_size",
+		.min_s = 30,
+		.settings = {"min_wal_size", "max_wal_size", "wal_recycle"},
+		.needs = "offline",
+		.confidence = "low",
+		.risk = "archiving has fewer, but larger files; standbys must be made anew",
+		.find = find_wal_segment_size,
+	},
+	{0}
 };
