@@ -33,7 +33,8 @@ PROTOCOLS = {
     "sampler/history.c": Protocol("history", {
         ("pgscale_sampler_history_reset", 1): BEFORE_RESET,
         ("pgscale_wait_history", 1): BEFORE_RESET}),
-    "sampler/profile.c": Protocol("profile", {}),
+    "base/ring.h": Protocol("history", {}),
+    "base/change_count.h": Protocol("profile", {}),
 }
 
 
@@ -52,8 +53,8 @@ class Bench:
 
     def build(self, file, without=None):
         """The scenario's program, of the file without one of its barriers, by number."""
-        for source in [file, *(header.relative_to(TREE / "src") for header in (TREE / "src").rglob("*.h"))]:
-            text = (TREE / "src" / source).read_text()
+        for path in (TREE / "src").rglob("*.[ch]"):
+            source, text = str(path.relative_to(TREE / "src")), path.read_text()
             for name, size in SMALL.items():
                 text = re.sub(rf"^(#define {name}\b).*", rf"\1 {size}", text, flags=re.MULTILINE)
             if source == file and without is not None:
@@ -78,9 +79,9 @@ def barriers(file):
 
 
 def run(program, runs, seed):
-    """What it said, and whether all was well."""
+    """What it said, and whether all was well: None if it did not run to its end."""
     done = subprocess.run([program, str(runs), str(seed)], capture_output=True, text=True)
-    return (done.stdout + done.stderr).strip() or f"exit status {done.returncode}", done.returncode == 0
+    return (done.stdout + done.stderr).strip() or f"exit status {done.returncode}", {0: True, 1: False}.get(done.returncode)
 
 
 def main():
@@ -104,7 +105,7 @@ def main():
                     continue
                 said, well = run(bench.build(file, n), arguments.runs, arguments.seed)
                 rows.append((file, broken, said))
-                if well:
+                if well is not False:
                     wrong.append(f"{file} {broken}: not seen")
     finally:
         shutil.rmtree(folder)

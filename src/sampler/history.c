@@ -3,12 +3,7 @@
  * history.c
  *	  The latest samples one by one, in a ring in shared memory.
  *
- * The sampler alone writes, readers copy without stopping it.  Samples are
- * numbered from the server's start; sample n lies at n modulo the capacity.
- * Before a tick's samples are written, "reserved" is moved beyond them, and
- * after, "head" is: a reader copies what is below head, then looks at reserved
- * again and drops what may have been overwritten meanwhile.  Nothing is
- * retried, so a reader's work is bounded however fast the sampler is.
+ * The sampler alone writes, readers copy without stopping it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -24,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/ring.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/sampler.h"
@@ -40,13 +36,11 @@ typedef struct HistorySample
 	uint8		state;
 } HistorySample;
 
-/* All is written by the sampler only, and read under the protocol above. */
 typedef struct History
 {
 	int64		capacity;
 	pg_atomic_uint64 first;		/* samples below are forgotten: a reset */
-	pg_atomic_uint64 head;		/* samples below are complete */
-	pg_atomic_uint64 reserved;	/* samples below may be being written */
+	PgscaleRing ring;
 	HistorySample samples[FLEXIBLE_ARRAY_MEMBER];
 } History;
 
@@ -79,8 +73,7 @@ pgscale_sampler_history_startup(int capacity)
 
 	history->capacity = capacity;
 	pg_atomic_init_u64(&history->first, 0);
-	pg_atomic_init_u64(&history->head, 0);
-	pg_atomic_init_u64(&history->reserved, 0);
+	pgscale_ring_init(&history->ring);
 }
 
 void
@@ -102,9 +95,7 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64
 	if (!writing)
 	{
 		writing = true;
-		next = pg_atomic_read_u64(&history->head);
-		pg_atomic_write_u64(&history->reserved, next + tick_max_samples);
-		pg_write_barrier();
+		next = pgscale_ring_begin_write(&history->ring, tick_max_samples);
 	}
 
 	sample = &history->samples[next++ % history->capacity];
@@ -121,19 +112,16 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64
 void
 pgscale_sampler_history_end(void)
 {
-	if (!writing)
-		return;
-	pg_write_barrier();
-	pg_atomic_write_u64(&history->head, next);
-	pg_atomic_write_u64(&history->reserved, next);
+	if (writing)
+		pgscale_ring_end_write(&history->ring, next);
 }
 
 void
 pgscale_sampler_history_reset(void)
 {
-	/* Whoever sees this sees the head that it is. */
+	/* Whoever sees this sees the samples up to there. */
 	pg_write_barrier();
-	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->head));
+	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
 }
 
 /* pgscale.wait_history(): the ring's samples, oldest first. */
@@ -143,8 +131,7 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	HistorySample *copy;
 	uint64		begin,
-				end,
-				overwritten;
+				end;
 	int64		capacity;
 
 	pgscale_require_preload();
@@ -156,18 +143,12 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 
 	begin = pg_atomic_read_u64(&history->first);
 	pg_read_barrier();
-	end = pg_atomic_read_u64(&history->head);
-	pg_read_barrier();
-	if (end - begin > capacity)
-		begin = end - capacity;
+	end = pgscale_ring_begin_read(&history->ring);
 
 	copy = palloc_extended(capacity * sizeof(HistorySample), MCXT_ALLOC_HUGE);
 	memcpy(copy, history->samples, Min(end, capacity) * sizeof(HistorySample));
 
-	pg_read_barrier();
-	overwritten = pg_atomic_read_u64(&history->reserved);
-	if (overwritten > capacity)
-		begin = Max(begin, overwritten - capacity);
+	begin = Max(begin, pgscale_ring_oldest(&history->ring, capacity));
 
 	for (uint64 n = begin; n < end; n++)
 	{

@@ -11,12 +11,10 @@
  * hash table over the array is in the writer's own memory; it is rebuilt from
  * the array when a new writer attaches.
  *
- * Readers: the writer makes the sequence number odd, changes entries, and
- * makes it even again.  Each chunk of entries remembers the sequence number of
- * its last change.  A reader copies all chunks, then those that changed since
- * it began, and so on, until the sequence number was the same before and after
- * a pass.  A plain seqlock over the whole array would have to copy it all
- * between two ticks, which a large profile at 1 ms does not allow; here the
+ * Readers: all of it has one count of changes, and each chunk of entries remembers
+ * the number of its last change.  A reader copies all chunks, then those that changed
+ * since it began, and so on, until nothing changed during a pass.  To copy it all
+ * between two ticks, a large profile at 1 ms does not allow; here the
  * last pass has only the few chunks of one tick to copy, so it converges, and
  * what it ends with is the profile as of the end of one tick, with sums that
  * agree with the totals to the nanosecond.
@@ -27,8 +25,7 @@
  * Those rows have a space of their own, with a last one for all events beyond
  * it, so that folding cannot fail.
  *
- * If the writer dies within a change, its successor makes the sequence number
- * even: at worst one tick was counted in part.
+ * A writer that ends within a change has at worst counted one tick in part.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -46,8 +43,8 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/change_count.h"
 #include "base/pg_compat.h"
-#include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
@@ -66,14 +63,9 @@
 /* How many entries a search for a victim compares. */
 #define EVICTION_SAMPLE 16
 
-/* A tick lasts microseconds; a reader gives up on a stopped writer. */
-#define READ_SPINS		1000
-#define READ_SLEEP_US	100
-#define READ_LIMIT_NS	NS_PER_S
-
 typedef struct Chunk
 {
-	uint64		changed;		/* sequence number of the last change */
+	uint64		changed;		/* number of the last change */
 	PgscaleSamplerProfileEntry entries[CHUNK_ENTRIES];
 } Chunk;
 
@@ -83,7 +75,7 @@ typedef struct Chunk
  */
 typedef struct Profile
 {
-	pg_atomic_uint64 sequence;	/* odd while the writer changes something */
+	PgscaleChangeCount changes; /* of all that follows */
 	int32		capacity;
 	int32		nchunks;
 	uint64		births;			/* entries ever made */
@@ -114,6 +106,7 @@ typedef struct IndexElement
 
 static profile_index_hash *index_of = NULL;
 static int32 hand = 0;
+static uint64 change;			/* the number of the one under way */
 
 /* Incremented when an entry's number may mean something else from now on. */
 static uint32 generation = 0;
@@ -144,7 +137,7 @@ pgscale_sampler_profile_startup(int capacity)
 		return;
 
 	memset(profile, 0, pgscale_sampler_profile_size(capacity));
-	pg_atomic_init_u64(&profile->sequence, 0);
+	pgscale_change_init(&profile->changes);
 	profile->capacity = capacity;
 	profile->nchunks = chunks_for(capacity);
 	profile->totals.reset_at = GetCurrentTimestamp();
@@ -160,8 +153,7 @@ entry_at(int entry)
 static inline PgscaleSamplerProfileEntry *
 entry_to_change(int entry)
 {
-	profile->chunks[entry / CHUNK_ENTRIES].changed =
-		pg_atomic_read_u64(&profile->sequence);
+	profile->chunks[entry / CHUNK_ENTRIES].changed = change;
 	return entry_at(entry);
 }
 
@@ -176,8 +168,9 @@ index_entry(int entry)
 void
 pgscale_sampler_profile_attach_writer(void)
 {
-	if (pg_atomic_read_u64(&profile->sequence) % 2 == 1)
-		pg_atomic_fetch_add_u64(&profile->sequence, 1);
+	/* The one before may have ended within a change. */
+	pgscale_sampler_profile_begin();
+	pgscale_sampler_profile_end();
 
 	index_of = profile_index_create(TopMemoryContext,
 									profile->capacity + MAX_OTHERS, NULL);
@@ -190,19 +183,13 @@ pgscale_sampler_profile_attach_writer(void)
 void
 pgscale_sampler_profile_begin(void)
 {
-	uint64		sequence = pg_atomic_read_u64(&profile->sequence) + 1;
-
-	Assert(sequence % 2 == 1);
-	pg_atomic_write_u64(&profile->sequence, sequence);
-	pg_write_barrier();
+	change = pgscale_change_begin_write(&profile->changes);
 }
 
 void
 pgscale_sampler_profile_end(void)
 {
-	pg_write_barrier();
-	pg_atomic_write_u64(&profile->sequence,
-						pg_atomic_read_u64(&profile->sequence) + 1);
+	pgscale_change_end_write(&profile->changes);
 }
 
 static void
@@ -348,7 +335,7 @@ pgscale_sampler_profile_reset(void)
 	for (int i = 0; i < profile->nchunks; i++)
 	{
 		memset(profile->chunks[i].entries, 0, sizeof(profile->chunks[i].entries));
-		profile->chunks[i].changed = pg_atomic_read_u64(&profile->sequence);
+		profile->chunks[i].changed = change;
 	}
 	memset(&profile->totals, 0, sizeof(profile->totals));
 	profile->totals.reset_at = GetCurrentTimestamp();
@@ -358,55 +345,10 @@ pgscale_sampler_profile_reset(void)
 	pgscale_sampler_profile_end();
 }
 
-/* The sequence number, once it is even. */
-static uint64
-wait_until_even(void)
-{
-	int64		give_up = 0;	/* on the clock that nobody sets */
-
-	for (;;)
-	{
-		for (int i = 0; i < READ_SPINS; i++)
-		{
-			uint64		sequence = pg_atomic_read_u64(&profile->sequence);
-
-			if (sequence % 2 == 0)
-			{
-				pg_read_barrier();
-				return sequence;
-			}
-			pg_spin_delay();
-		}
-
-		if (give_up == 0)
-			give_up = pgscale_timer_clock() + READ_LIMIT_NS;
-		else if (pgscale_timer_clock() >= give_up)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("the sampler did not finish a tick within one second"),
-					 errhint("Check whether its process, \"pgscale sampler\" in pg_stat_activity, is stopped or starved of CPU.")));
-		CHECK_FOR_INTERRUPTS();
-		pg_usleep(READ_SLEEP_US);
-	}
-}
-
-static bool
-unchanged_since(uint64 sequence)
-{
-	pg_read_barrier();
-	return pg_atomic_read_u64(&profile->sequence) == sequence;
-}
-
 void
 pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
 {
-	uint64		sequence;
-
-	do
-	{
-		sequence = wait_until_even();
-		*totals = profile->totals;
-	} while (!unchanged_since(sequence));
+	pgscale_change_copy(&profile->changes, totals, &profile->totals, sizeof(*totals));
 }
 
 void
@@ -414,7 +356,7 @@ pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 {
 	int			capacity = profile->capacity;
 	Chunk	   *copy;
-	uint64		sequence;
+	uint64		before;
 	uint64		copied = 0;		/* a chunk never changed has nothing to copy */
 	int			n = 0;
 
@@ -422,14 +364,14 @@ pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 
 	for (;;)
 	{
-		sequence = wait_until_even();
+		before = pgscale_change_wait(&profile->changes);
 		for (int i = 0; i < profile->nchunks; i++)
 			if (profile->chunks[i].changed > copied)
 				memcpy(&copy[i], &profile->chunks[i], sizeof(Chunk));
 		snapshot->totals = profile->totals;
-		if (unchanged_since(sequence))
+		if (pgscale_change_is_unchanged(&profile->changes, before))
 			break;
-		copied = sequence;
+		copied = before;
 		CHECK_FOR_INTERRUPTS();
 	}
 

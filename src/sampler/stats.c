@@ -13,7 +13,6 @@
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "port/pg_bitutils.h"
-#include "storage/s_lock.h"
 #include "storage/shmem.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -23,9 +22,6 @@
 #include "pgscale.h"
 #include "sampler/profile.h"
 #include "sampler/stats.h"
-
-/* How often a reader tries to copy what is being written. */
-#define READ_TRIES	10000
 
 static PgscaleSamplerStats *stats = NULL;
 
@@ -46,44 +42,9 @@ pgscale_sampler_stats_startup(void)
 	if (!found)
 	{
 		memset(stats, 0, sizeof(*stats));
-		pg_atomic_init_u32(&stats->changes, 0);
+		pgscale_change_init(&stats->changes);
 	}
 	return stats;
-}
-
-static void
-stats_begin_change(void)
-{
-	/* Odd also after a writer that died in the middle. */
-	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) | 1);
-	pg_write_barrier();
-}
-
-static void
-stats_end_change(void)
-{
-	pg_write_barrier();
-	pg_atomic_write_u32(&stats->changes, pg_atomic_read_u32(&stats->changes) + 1);
-}
-
-/*
- * A copy as of the end of one tick.  Of a writer that is stopped within, what
- * there is: each number is right by itself.
- */
-static void
-read_stats(PgscaleSamplerStats *copy)
-{
-	for (int i = 0; i < READ_TRIES; i++)
-	{
-		uint32		before = pg_atomic_read_u32(&stats->changes);
-
-		pg_read_barrier();
-		memcpy(copy, stats, sizeof(*copy));
-		pg_read_barrier();
-		if (before % 2 == 0 && pg_atomic_read_u32(&stats->changes) == before)
-			return;
-		pg_spin_delay();
-	}
 }
 
 void
@@ -92,7 +53,7 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	int64		late_us = Max(late_ns, 0) / 1000;
 	int			class = late_us == 0 ? 0 : pg_leftmost_one_pos64(late_us) + 1;
 
-	stats_begin_change();
+	pgscale_change_begin_write(&stats->changes);
 	stats->ticks++;
 	stats->missed += missed;
 	stats->lateness[Min(class, PGSCALE_LATENESS_CLASSES - 1)]++;
@@ -100,16 +61,16 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	stats->observed_ns += observed_ns;
 	stats->tick_ns += spent_ns;
 	stats->tick_max_ns = Max(stats->tick_max_ns, spent_ns);
-	stats_end_change();
+	pgscale_change_end_write(&stats->changes);
 }
 
 void
 pgscale_sampler_stats_reset(void)
 {
-	stats_begin_change();
+	pgscale_change_begin_write(&stats->changes);
 	memset((char *) stats + offsetof(PgscaleSamplerStats, ticks), 0,
 		   sizeof(*stats) - offsetof(PgscaleSamplerStats, ticks));
-	stats_end_change();
+	pgscale_change_end_write(&stats->changes);
 }
 
 /*
@@ -151,7 +112,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	read_stats(&s);
+	pgscale_change_copy(&stats->changes, &s, stats, sizeof(s));
 	pgscale_sampler_profile_totals(&totals);
 	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
 		classes[c] = Int64GetDatum((int64) s.lateness[c]);

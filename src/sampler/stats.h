@@ -13,18 +13,16 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "port/atomics.h"
+
+#include "base/change_count.h"
 
 /* Lateness below 2^i microseconds; the last class has no upper bound. */
 #define PGSCALE_LATENESS_CLASSES	24
 
-/*
- * In shared memory, written by the sampler only, field by field: a reader may
- * see one tick's fields in part, which no sum depends on.
- */
+/* In shared memory, written by the sampler only. */
 typedef struct PgscaleSamplerStats
 {
-	pg_atomic_uint32 changes;	/* odd while a tick is added */
+	PgscaleChangeCount changes; /* of all from ticks on but cpu_ns and retries */
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */

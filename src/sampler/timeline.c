@@ -10,8 +10,7 @@
  *
  * A second lies at its Unix time modulo the ring's size, and is cleared when
  * its place is used for another one.  The sampler alone writes; each second
- * has a change count for the readers, who copy a second again if it changed
- * under them.
+ * has a count of its changes for the readers.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,12 +20,11 @@
 
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
-#include "storage/s_lock.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
@@ -40,13 +38,9 @@
 #define NCLASSES	16
 #define CLASS_SHIFT 24
 
-/* How often a reader tries to copy a second that is being written. */
-#define READ_TRIES	10000
-
-/* Written by the sampler only; read by its change count. */
 typedef struct Second
 {
-	pg_atomic_uint32 changecount;	/* odd while being written */
+	PgscaleChangeCount changes; /* of all that follows */
 	int64		second;			/* since the PostgreSQL epoch */
 	uint64		observed_ns;
 	uint64		class_ns[NCLASSES];
@@ -86,7 +80,7 @@ pgscale_sampler_timeline_startup(int seconds)
 	memset(timeline, 0, pgscale_sampler_timeline_size(seconds));
 	timeline->size = seconds;
 	for (int64 i = 0; i < seconds; i++)
-		pg_atomic_init_u32(&timeline->seconds[i].changecount, 0);
+		pgscale_change_init(&timeline->seconds[i].changes);
 }
 
 /* The place of a second; a clock that was never set shows years before 2000. */
@@ -96,23 +90,6 @@ place_of(int64 second)
 	int64		place = second % timeline->size;
 
 	return &timeline->seconds[place < 0 ? place + timeline->size : place];
-}
-
-static void
-timeline_begin_change(Second *s)
-{
-	/* Odd also after a writer that died in the middle. */
-	pg_atomic_write_u32(&s->changecount,
-						pg_atomic_read_u32(&s->changecount) | 1);
-	pg_write_barrier();
-}
-
-static void
-timeline_end_change(Second *s)
-{
-	pg_write_barrier();
-	pg_atomic_write_u32(&s->changecount,
-						pg_atomic_read_u32(&s->changecount) + 1);
 }
 
 static void
@@ -150,7 +127,7 @@ pgscale_sampler_timeline_end(void)
 	int64		second = timeline_floor(tick_at, USECS_PER_SEC);
 	Second	   *s = place_of(second);
 
-	timeline_begin_change(s);
+	pgscale_change_begin_write(&s->changes);
 	if (s->second != second)
 	{
 		timeline_clear(s);
@@ -159,7 +136,7 @@ pgscale_sampler_timeline_end(void)
 	s->observed_ns += tick_ns;
 	for (int class = 0; class < NCLASSES; class++)
 		s->class_ns[class] += tick_class_ns[class];
-	timeline_end_change(s);
+	pgscale_change_end_write(&s->changes);
 }
 
 void
@@ -167,31 +144,10 @@ pgscale_sampler_timeline_reset(void)
 {
 	for (int64 i = 0; i < timeline->size; i++)
 	{
-		timeline_begin_change(&timeline->seconds[i]);
+		pgscale_change_begin_write(&timeline->seconds[i].changes);
 		timeline_clear(&timeline->seconds[i]);
-		timeline_end_change(&timeline->seconds[i]);
+		pgscale_change_end_write(&timeline->seconds[i].changes);
 	}
-}
-
-/*
- * Copies a second.  It is written within nanoseconds, so if that does not end
- * the sampler is stopped just there: such a second counts as not observed.
- */
-static bool
-read_second(Second *from, Second *to)
-{
-	for (int i = 0; i < READ_TRIES; i++)
-	{
-		uint32		before = pg_atomic_read_u32(&from->changecount);
-
-		pg_read_barrier();
-		memcpy(to, from, sizeof(*to));
-		pg_read_barrier();
-		if (before % 2 == 0 && pg_atomic_read_u32(&from->changecount) == before)
-			return true;
-		pg_spin_delay();
-	}
-	return false;
 }
 
 static void
@@ -248,10 +204,11 @@ pgscale_wait_timeline(PG_FUNCTION_ARGS)
 	now = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 	for (int64 second = now - timeline->size + 1; second <= now; second++)
 	{
+		Second	   *place = place_of(second);
 		Second		s;
 
-		if (!read_second(place_of(second), &s) ||
-			s.second != second || s.observed_ns == 0)
+		pgscale_change_copy(&place->changes, &s, place, sizeof(s));
+		if (s.second != second || s.observed_ns == 0)
 			continue;
 
 		if (sum.observed_ns > 0 && timeline_floor(second, bucket) != timeline_floor(sum.second, bucket))

@@ -17,9 +17,8 @@
  * All classes decay with the time that is observed: nothing is forgotten while
  * the sampler is off.
  *
- * Locking: the sampler's process alone writes, and never waits.  A reader copies
- * all and does so again if the change count says that it changed meanwhile, as
- * for PgBackendStatus.  A reset is a number that the reader increments; figures
+ * Locking: the sampler's process alone writes, and readers copy by a count of
+ * changes.  A reset is a number that the reader increments; figures
  * of an older number are no longer shown, and the writer drops them when it next
  * comes by.
  *
@@ -46,6 +45,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
 #include "base/timer.h"
@@ -100,11 +100,11 @@ typedef struct Figures
 
 typedef struct ScalabilityShared
 {
-	pg_atomic_uint32 changes;	/* odd while the writer writes */
+	PgscaleChangeCount changes; /* of the figures */
 	pg_atomic_uint32 resets;
 	pg_atomic_uint64 reset_at;	/* TimestampTz */
 	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
-	Figures		figures;		/* guarded by changes */
+	Figures		figures;
 } ScalabilityShared;
 
 /* The writer's own: the bucket that is not full yet. */
@@ -148,15 +148,14 @@ scalability_begin(const PgscaleObservation *observation, int64 transactions)
 	bucket.min = bucket.max = observation->active;
 }
 
-/* Returns to write into, what end_write() then shows to readers. */
+/* Returns what to change until scalability_end_write(). */
 static Figures *
-begin_write(void)
+scalability_begin_write(void)
 {
 	Figures    *figures = &shared->figures;
 	uint32		resets = pg_atomic_read_u32(&shared->resets);
 
-	pg_atomic_write_u32(&shared->changes, pg_atomic_read_u32(&shared->changes) + 1);
-	pg_write_barrier();
+	pgscale_change_begin_write(&shared->changes);
 	if (figures->reset != resets)
 	{
 		memset(figures, 0, sizeof(*figures));
@@ -166,17 +165,16 @@ begin_write(void)
 }
 
 static void
-end_write(void)
+scalability_end_write(void)
 {
-	pg_write_barrier();
-	pg_atomic_write_u32(&shared->changes, pg_atomic_read_u32(&shared->changes) + 1);
+	pgscale_change_end_write(&shared->changes);
 }
 
 static void
 scalability_discard(void)
 {
-	begin_write()->discarded++;
-	end_write();
+	scalability_begin_write()->discarded++;
+	scalability_end_write();
 }
 
 /* Takes the full bucket in. */
@@ -186,7 +184,7 @@ scalability_take(int64 transactions, TimestampTz now)
 	double		sessions = bucket.session_ns / bucket.ns;
 	double		ended = transactions - bucket.transactions;
 	double		kept = exp2(-bucket.ns / (half_life * SECOND_NS));
-	Figures    *figures = begin_write();
+	Figures    *figures = scalability_begin_write();
 	Class	   *class = &figures->classes[scalability_class_of(sessions)];
 
 	for (int i = 0; i < CLASSES; i++)
@@ -202,7 +200,7 @@ scalability_take(int64 transactions, TimestampTz now)
 	figures->sessions = sessions;
 	figures->transactions_per_s = ended / bucket.ns * SECOND_NS;
 	figures->bucket_at = now;
-	end_write();
+	scalability_end_write();
 }
 
 static void
@@ -251,17 +249,7 @@ read_figures(Figures *figures)
 {
 	uint32		resets = pg_atomic_read_u32(&shared->resets);
 
-	for (;;)
-	{
-		uint32		before = pg_atomic_read_u32(&shared->changes);
-
-		pg_read_barrier();
-		memcpy(figures, &shared->figures, sizeof(*figures));
-		pg_read_barrier();
-		if (before % 2 == 0 && pg_atomic_read_u32(&shared->changes) == before)
-			break;
-		CHECK_FOR_INTERRUPTS();
-	}
+	pgscale_change_copy(&shared->changes, figures, &shared->figures, sizeof(*figures));
 	if (figures->reset != resets)
 		memset(figures, 0, sizeof(*figures));
 }
@@ -394,7 +382,7 @@ scalability_shmem_startup(void)
 	if (!found)
 	{
 		memset(shared, 0, sizeof(*shared));
-		pg_atomic_init_u32(&shared->changes, 0);
+		pgscale_change_init(&shared->changes);
 		pg_atomic_init_u32(&shared->resets, 0);
 		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
 		pg_atomic_init_u64(&shared->observed_ns, 0);

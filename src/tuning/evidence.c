@@ -10,9 +10,7 @@
  * each other.
  *
  * One process writes, the sampler; any number of others copy, and neither side
- * waits for the other.  Each record has a count of its changes, odd while it is
- * being written: a reader drops a record that changed while it was copied, since
- * it is the oldest one of an hour and being overwritten.
+ * waits for the other.
  *
  * Counters are reset, and the sampler switched off and on: then a difference would
  * be negative, or of another time than the waits.  Such a record is not written;
@@ -41,6 +39,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
+#include "base/ring.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -167,16 +166,9 @@ static const char *const watched[] = {
 	"wal_compression", "wal_recycle", "wal_writer_delay", "wal_writer_flush_after",
 };
 
-/* Written by the sampler, read under the protocol above. */
-typedef struct Slot
-{
-	pg_atomic_uint64 changes;	/* odd while it is written */
-	PgscaleTuningEvidence record;
-} Slot;
-
 typedef struct Shared
 {
-	pg_atomic_uint64 written;	/* records, ever; the next one's place */
+	PgscaleRing ring;			/* of the records */
 	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 
 	/*
@@ -187,7 +179,7 @@ typedef struct Shared
 	pg_atomic_uint64 set_at[lengthof(watched)]; /* 0: as at the server's start */
 	pg_atomic_uint64 set_ns[lengthof(watched)]; /* by CLOCK_MONOTONIC */
 
-	Slot		slots[PGSCALE_EVIDENCE_MAX];
+	PgscaleTuningEvidence records[PGSCALE_EVIDENCE_MAX];
 } Shared;
 
 static Shared *shared = NULL;
@@ -234,7 +226,7 @@ pgscale_tuning_evidence_startup(void)
 		return;
 
 	memset(shared, 0, sizeof(Shared));
-	pg_atomic_init_u64(&shared->written, 0);
+	pgscale_ring_init(&shared->ring);
 	pg_atomic_init_u64(&shared->observed_ns, 0);
 	for (int i = 0; i < lengthof(watched); i++)
 	{
@@ -242,8 +234,6 @@ pgscale_tuning_evidence_startup(void)
 		pg_atomic_init_u64(&shared->set_at[i], 0);
 		pg_atomic_init_u64(&shared->set_ns[i], 0);
 	}
-	for (int i = 0; i < PGSCALE_EVIDENCE_MAX; i++)
-		pg_atomic_init_u64(&shared->slots[i].changes, 0);
 }
 
 static void
@@ -436,16 +426,10 @@ evidence_compare(const Base *from, const Base *to, PgscaleTuningEvidence *record
 static void
 evidence_put(const PgscaleTuningEvidence *record)
 {
-	const uint64 number = pg_atomic_read_u64(&shared->written);
-	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
-	const uint64 changes = pg_atomic_read_u64(&slot->changes) | 1;
+	const uint64 number = pgscale_ring_begin_write(&shared->ring, 1);
 
-	pg_atomic_write_u64(&slot->changes, changes);
-	pg_write_barrier();
-	slot->record = *record;
-	pg_write_barrier();
-	pg_atomic_write_u64(&slot->changes, changes + 1);
-	pg_atomic_write_u64(&shared->written, number + 1);
+	shared->records[number % PGSCALE_EVIDENCE_MAX] = *record;
+	pgscale_ring_end_write(&shared->ring, number + 1);
 }
 
 void
@@ -488,20 +472,8 @@ pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 int64
 pgscale_tuning_evidence_last_ns(int *nrecords)
 {
-	*nrecords = (int) Min(pg_atomic_read_u64(&shared->written), PGSCALE_EVIDENCE_MAX);
+	*nrecords = (int) Min(pgscale_ring_begin_read(&shared->ring), PGSCALE_EVIDENCE_MAX);
 	return (int64) pg_atomic_read_u64(&shared->observed_ns);
-}
-
-static bool
-evidence_copy(uint64 number, PgscaleTuningEvidence *record)
-{
-	Slot	   *slot = &shared->slots[number % PGSCALE_EVIDENCE_MAX];
-	const uint64 changes = pg_atomic_read_u64(&slot->changes);
-
-	pg_read_barrier();
-	*record = slot->record;
-	pg_read_barrier();
-	return changes % 2 == 0 && pg_atomic_read_u64(&slot->changes) == changes;
 }
 
 /*
@@ -511,18 +483,17 @@ evidence_copy(uint64 number, PgscaleTuningEvidence *record)
 int
 pgscale_tuning_evidence_read(TimestampTz since, TimestampTz until, PgscaleTuningEvidence *records, int max)
 {
-	const uint64 end = pg_atomic_read_u64(&shared->written);
-	const uint64 first = end > PGSCALE_EVIDENCE_MAX ? end - PGSCALE_EVIDENCE_MAX : 0;
 	TimestampTz next = until;
 	int			n = 0;
 
-	pg_read_barrier();
-	for (uint64 number = end; number > first && n < max; number--)
+	for (uint64 end = pgscale_ring_begin_read(&shared->ring); end > 0 && n < max; end--)
 	{
 		PgscaleTuningEvidence *record = &records[max - 1 - n];
 
-		/* One that is newer than its place tells has overtaken us. */
-		if (!evidence_copy(number - 1, record) || record->since < since || record->until > next)
+		*record = shared->records[(end - 1) % PGSCALE_EVIDENCE_MAX];
+		if (end - 1 < pgscale_ring_oldest(&shared->ring, PGSCALE_EVIDENCE_MAX))
+			break;
+		if (record->since < since || record->until > next)
 			continue;
 		next = record->since;
 		n++;

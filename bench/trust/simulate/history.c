@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * history.c
- *	  The ring of samples under simulate.c: what a reader gets is samples as they were
- *	  added, without a gap, and none from before the latest reset that it can know of.
+ *	  The ring of samples, and with it the positions of a ring, under simulate.c: what a
+ *	  reader gets is samples as they were added, without a gap, and none from before the
+ *	  latest reset that it can know of.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * profile.c
- *	  The wait profile under simulate.c: each snapshot is one of the end of a tick,
- *	  whose entries sum up to its totals, and no older than the one before.
+ *	  The wait profile, and with it the count of changes, under simulate.c: each
+ *	  snapshot is one of the end of a tick, whose entries sum up to its totals, and no
+ *	  older than the one before.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -10,6 +11,7 @@
  */
 #include "simulate.h"
 
+#include "base/change_count.c"
 #include "sampler/profile.c"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */

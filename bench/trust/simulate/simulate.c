@@ -331,14 +331,16 @@ void
 sim_acquire(void)
 {
 	step();
-	join(me->now, me->read);
+	if (me)
+		join(me->now, me->read);
 }
 
 void
 sim_release(void)
 {
 	step();
-	me->released = frozen(me->now);
+	if (me)
+		me->released = frozen(me->now);
 }
 
 void
