@@ -1380,27 +1380,6 @@ LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.usl_fit_add(internal, double precision, double precision) IS
 'part of usl_fit: takes a measurement';
 
-CREATE FUNCTION pgscale.usl_fit_combine(internal, internal)
-RETURNS internal
-AS 'MODULE_PATHNAME', 'pgscale_usl_fit_combine'
-LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_fit_combine(internal, internal) IS
-'part of usl_fit: joins the measurements of two parallel processes';
-
-CREATE FUNCTION pgscale.usl_fit_serialize(internal)
-RETURNS bytea
-AS 'MODULE_PATHNAME', 'pgscale_usl_fit_serialize'
-LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_fit_serialize(internal) IS
-'part of usl_fit: hands the measurements to another process';
-
-CREATE FUNCTION pgscale.usl_fit_deserialize(bytea, internal)
-RETURNS internal
-AS 'MODULE_PATHNAME', 'pgscale_usl_fit_deserialize'
-LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_fit_deserialize(bytea, internal) IS
-'part of usl_fit: takes the measurements of another process';
-
 CREATE FUNCTION pgscale.usl_fit_end(internal)
 RETURNS pgscale.usl
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit_end'
@@ -1413,9 +1392,6 @@ CREATE AGGREGATE pgscale.usl_fit(concurrency double precision, throughput double
     STYPE = internal,
     SSPACE = 1024,
     FINALFUNC = pgscale.usl_fit_end,
-    COMBINEFUNC = pgscale.usl_fit_combine,
-    SERIALFUNC = pgscale.usl_fit_serialize,
-    DESERIALFUNC = pgscale.usl_fit_deserialize,
     PARALLEL = SAFE);
 COMMENT ON AGGREGATE pgscale.usl_fit(double precision, double precision) IS
 'fits the Universal Scalability Law to measurements of throughput at several concurrencies';

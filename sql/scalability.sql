@@ -114,18 +114,6 @@ SELECT pgscale.usl_predict(f, 0.5) AS half, pgscale.usl_predict(NULL, 3) IS NULL
 SELECT pgscale.usl_predict(pgscale.usl_fit(2, 20), 3) IS NULL AS no_fit;
 SELECT error_of('SELECT pgscale.usl_predict(pgscale.usl_fit(2, 20), 0)');
 
--- in parallel
-CREATE TABLE many AS SELECT n, law(n, 1000, 0.03, 0.0005) * (1 + 0.05 * noise(1, n)) AS x FROM generate_series(1, 100) n, generate_series(1, 10) again;
-ANALYZE many;
-SELECT pgscale.usl_fit(n, x) AS alone FROM many \gset
-SET parallel_setup_cost = 0;
-SET parallel_tuple_cost = 0;
-SET min_parallel_table_scan_size = 0;
-SET max_parallel_workers_per_gather = 2;
-SET parallel_leader_participation = off;
-SELECT pgscale.usl_fit(n, x)::text = :'alone' AS same FROM many;
-RESET ALL;
-
 -- the running server: what it says before anything has happened, or what it has measured meanwhile
 SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )' AS status, lambda IS NULL OR points > 3 AS fit, stats_reset < now() AS stats_reset FROM pgscale.scalability;
 SELECT clock_timestamp() AS before \gset
@@ -135,5 +123,5 @@ SELECT status, points, buckets, discarded, num_nulls(lambda, sigma, kappa, r2, p
 SELECT count(*) FROM pgscale.scalability_points();
 DROP VIEW noisy;
 DROP FUNCTION short, law, noise, error_of;
-DROP TABLE published, many;
+DROP TABLE published;
 DROP EXTENSION pgscale;

@@ -5,8 +5,7 @@
  *
  * The aggregate keeps all its points until the end, since the residuals tell
  * the interval; there is a greatest number of them, so that its memory is
- * bounded.  Parts of a parallel query each keep theirs and hand them on as
- * bytes.
+ * bounded.
  *
  * Failure: a figure that makes no sense is an error.  Figures that make sense
  * but do not tell enough are none: the status says so.
@@ -31,24 +30,14 @@
 
 #define MAX_POINTS		10000
 
-/* What a parallel worker hands on: as many of these as there are points. */
-typedef struct Pair
-{
-	double		n;
-	double		x;
-} Pair;
-
 typedef struct Points
 {
 	int			count;
 	int			room;
-	Pair	   *pairs;
+	PgscaleScalabilityUslPoint *points;
 } Points;
 
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_add);
-PG_FUNCTION_INFO_V1(pgscale_usl_fit_combine);
-PG_FUNCTION_INFO_V1(pgscale_usl_fit_serialize);
-PG_FUNCTION_INFO_V1(pgscale_usl_fit_deserialize);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_end);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit);
 PG_FUNCTION_INFO_V1(pgscale_usl_predict);
@@ -91,7 +80,7 @@ check_figure(const char *what, double figure, const char *hint)
 }
 
 static void
-add_pair(Points *points, double n, double x)
+add_point(Points *points, double n, double x)
 {
 	static const char *const hint = "Leave such measurements out, for example with FILTER (WHERE throughput > 0).";
 
@@ -105,14 +94,14 @@ add_pair(Points *points, double n, double x)
 	if (points->count == points->room)
 	{
 		points->room *= 2;
-		points->pairs = repalloc(points->pairs, sizeof(Pair) * points->room);
+		points->points = repalloc(points->points, sizeof(PgscaleScalabilityUslPoint) * points->room);
 	}
-	points->pairs[points->count].n = n;
-	points->pairs[points->count].x = x;
-	points->count++;
+	points->points[points->count++] = (PgscaleScalabilityUslPoint)
+	{
+		.n = n,.x = x,.weight = 1
+	};
 }
 
-/* In this memory context. */
 static Points *
 make_points(MemoryContext context)
 {
@@ -120,14 +109,15 @@ make_points(MemoryContext context)
 
 	points->count = 0;
 	points->room = 32;
-	points->pairs = MemoryContextAlloc(context, sizeof(Pair) * points->room);
+	points->points = MemoryContextAlloc(context, sizeof(PgscaleScalabilityUslPoint) * points->room);
 	return points;
 }
 
 static Datum
 usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 {
-	PgscaleScalabilityUslPoint *weighted = palloc(sizeof(PgscaleScalabilityUslPoint) * points->count);
+	Size		size = sizeof(PgscaleScalabilityUslPoint) * points->count;
+	PgscaleScalabilityUslPoint *sorted = memcpy(palloc(size), points->points, size);
 	PgscaleScalabilityUsl usl;
 	TupleDesc	desc;
 	Datum		values[PGSCALE_USL_COLUMNS] = {0};
@@ -135,91 +125,28 @@ usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	for (int i = 0; i < points->count; i++)
-	{
-		weighted[i].n = points->pairs[i].n;
-		weighted[i].x = points->pairs[i].x;
-		weighted[i].weight = 1;
-	}
-	pgscale_scalability_usl_fit(&usl, weighted, points->count);
+	pgscale_scalability_usl_fit(&usl, sorted, points->count);
 	pgscale_scalability_usl_row(&usl, values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
-}
-
-static MemoryContext
-aggregate_context(FunctionCallInfo fcinfo)
-{
-	MemoryContext context;
-
-	if (!AggCheckCallContext(fcinfo, &context))
-		elog(ERROR, "aggregate function called in non-aggregate context");
-	return context;
 }
 
 /* usl_fit's transition: a point of which a coordinate is NULL does not count. */
 Datum
 pgscale_usl_fit_add(PG_FUNCTION_ARGS)
 {
-	MemoryContext context = aggregate_context(fcinfo);
+	MemoryContext context;
 	Points	   *points = PG_ARGISNULL(0) ? NULL : (Points *) PG_GETARG_POINTER(0);
 
+	if (!AggCheckCallContext(fcinfo, &context))
+		elog(ERROR, "aggregate function called in non-aggregate context");
 	if (!PG_ARGISNULL(1) && !PG_ARGISNULL(2))
 	{
 		if (!points)
 			points = make_points(context);
-		add_pair(points, PG_GETARG_FLOAT8(1), PG_GETARG_FLOAT8(2));
+		add_point(points, PG_GETARG_FLOAT8(1), PG_GETARG_FLOAT8(2));
 	}
 	if (!points)
 		PG_RETURN_NULL();
-	PG_RETURN_POINTER(points);
-}
-
-Datum
-pgscale_usl_fit_combine(PG_FUNCTION_ARGS)
-{
-	MemoryContext context = aggregate_context(fcinfo);
-	Points	   *points = PG_ARGISNULL(0) ? NULL : (Points *) PG_GETARG_POINTER(0);
-
-	if (!PG_ARGISNULL(1))
-	{
-		const Points *more = (Points *) PG_GETARG_POINTER(1);
-
-		if (!points)
-			points = make_points(context);
-		for (int i = 0; i < more->count; i++)
-			add_pair(points, more->pairs[i].n, more->pairs[i].x);
-	}
-	if (!points)
-		PG_RETURN_NULL();
-	PG_RETURN_POINTER(points);
-}
-
-Datum
-pgscale_usl_fit_serialize(PG_FUNCTION_ARGS)
-{
-	const Points *points = (Points *) PG_GETARG_POINTER(0);
-	Size		size = sizeof(Pair) * points->count;
-	bytea	   *bytes;
-
-	(void) aggregate_context(fcinfo);
-	bytes = palloc(VARHDRSZ + size);
-	SET_VARSIZE(bytes, VARHDRSZ + size);
-	memcpy(VARDATA(bytes), points->pairs, size);
-	PG_RETURN_BYTEA_P(bytes);
-}
-
-Datum
-pgscale_usl_fit_deserialize(PG_FUNCTION_ARGS)
-{
-	bytea	   *bytes;
-	Points	   *points;
-
-	(void) aggregate_context(fcinfo);
-	bytes = PG_GETARG_BYTEA_PP(0);
-	points = make_points(CurrentMemoryContext);
-	points->count = points->room = VARSIZE_ANY_EXHDR(bytes) / sizeof(Pair);
-	points->pairs = repalloc(points->pairs, Max(sizeof(Pair) * points->room, 1));
-	memcpy(points->pairs, VARDATA_ANY(bytes), sizeof(Pair) * points->count);
 	PG_RETURN_POINTER(points);
 }
 
@@ -227,7 +154,7 @@ pgscale_usl_fit_deserialize(PG_FUNCTION_ARGS)
 Datum
 pgscale_usl_fit_end(PG_FUNCTION_ARGS)
 {
-	(void) aggregate_context(fcinfo);
+	Assert(AggCheckCallContext(fcinfo, NULL));
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	return usl_fit_points(fcinfo, (Points *) PG_GETARG_POINTER(0));
@@ -278,7 +205,7 @@ pgscale_usl_fit(PG_FUNCTION_ARGS)
 	if (count == 0)
 		PG_RETURN_NULL();
 	for (int i = 0; i < count; i++)
-		add_pair(points, n[i], x[i]);
+		add_point(points, n[i], x[i]);
 	return usl_fit_points(fcinfo, points);
 }
 
