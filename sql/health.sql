@@ -36,7 +36,8 @@ SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.attty
  GROUP BY 1 ORDER BY 1;
 \a
 
--- a view has the columns of the function of its name, besides what it adds or filters by; and names beside OIDs
+-- a view has the columns of the function of its name, besides what it adds or filters by, and what it leaves to the function so
+-- that a row is not too long; and names beside OIDs
 WITH columns (name, kind, attname) AS (
     SELECT c.relname, 'view', a.attname::text
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0

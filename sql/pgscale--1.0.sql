@@ -48,8 +48,8 @@ COMMENT ON FUNCTION pgscale.wait_profile() IS
 
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
-           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e9) / 1e9 AS fraction, p.samples,
-           d.datname, u.rolname AS usename, p.queryid, p.datid, p.userid
+           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
+           d.datname, u.rolname AS usename, p.queryid
       FROM pgscale.wait_profile() p
       LEFT JOIN pg_database d ON d.oid = p.datid
       LEFT JOIN pg_roles u ON u.oid = p.userid
@@ -67,18 +67,12 @@ COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS
 'time that the samples stand for, in milliseconds';
 COMMENT ON COLUMN pgscale.wait_profile.fraction IS
 'fraction of the time of all rows shown, 0 to 1';
-COMMENT ON COLUMN pgscale.wait_profile.samples IS
-'number of samples';
 COMMENT ON COLUMN pgscale.wait_profile.datname IS
 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.usename IS
 'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.queryid IS
 'query identifier; NULL outside a statement or if it is unknown';
-COMMENT ON COLUMN pgscale.wait_profile.datid IS
-'OID of the database; NULL if the process has none';
-COMMENT ON COLUMN pgscale.wait_profile.userid IS
-'OID of the session user; NULL if the process has none';
 
 CREATE FUNCTION pgscale.wait_history(
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
@@ -305,45 +299,30 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS
-'waits by query, with what pg_stat_statements knows of it; an error with a hint where that is not installed';
+'waits by query and role, with what pg_stat_statements knows of it; an error with a hint where that is not installed';
 
 CREATE VIEW pgscale.query_waits AS
-    SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms,
-           round(q.fraction * 1e9) / 1e9 AS fraction, q.calls,
-           round(q.total_time_ms * 10) / 10 AS total_time_ms, d.datname, u.rolname AS usename, q.queryid,
-           q.samples, q.datid, q.userid, q.query
+    SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
+           left(regexp_replace(left(q.query, 200), '\s+', ' ', 'g'), 28) AS query, d.datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
-      LEFT JOIN pg_roles u ON u.oid = q.userid
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
-'waits by query, with what pg_stat_statements knows of it';
+'waits by query, longest first, with what pg_stat_statements knows of it; a row for each role';
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
 COMMENT ON COLUMN pgscale.query_waits.event IS
 'name of the wait event as in pg_stat_activity, or CPU';
 COMMENT ON COLUMN pgscale.query_waits.wait_ms IS
 'time that the samples stand for, in milliseconds';
-COMMENT ON COLUMN pgscale.query_waits.fraction IS
-'fraction of this query''s time, 0 to 1';
 COMMENT ON COLUMN pgscale.query_waits.calls IS
 'number of executions, repeated on each row of the query';
-COMMENT ON COLUMN pgscale.query_waits.total_time_ms IS
-'planning and execution time in milliseconds, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.query IS
+'beginning of the query''s text; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.query_waits.datname IS
 'name of the database; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.query_waits.usename IS
-'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.query_waits.queryid IS
 'query identifier; NULL outside a statement or if it is unknown';
-COMMENT ON COLUMN pgscale.query_waits.samples IS
-'number of samples';
-COMMENT ON COLUMN pgscale.query_waits.datid IS
-'OID of the database; NULL if the process has none';
-COMMENT ON COLUMN pgscale.query_waits.userid IS
-'OID of the session user; NULL if the process has none';
-COMMENT ON COLUMN pgscale.query_waits.query IS
-'text of the query; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
 
 ---- sweeper
 

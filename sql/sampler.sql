@@ -31,11 +31,11 @@ SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event = 'PgS
 SELECT DISTINCT backend_type, event_type, event,
        datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS this_database,
        userid = current_user::regrole AS this_role
-  FROM pgscale.wait_profile WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL;
+  FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL;
 SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool_and(state = 'active') AS active,
        bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
   FROM pgscale.wait_history WHERE event = 'PgSleep';
-SELECT round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.wait_profile;
+SELECT round(sum(fraction)::numeric, 3) AS fractions FROM pgscale.wait_profile;
 SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 second') WHERE event_type = 'Timeout' $$);
 
 -- a running statement that waits for nothing is on CPU

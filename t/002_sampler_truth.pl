@@ -49,7 +49,7 @@ END $$;
 -- time and samples of an event, whoever's
 CREATE FUNCTION of_event(what text, OUT queryid bigint, OUT backend_type text, OUT samples bigint, OUT wait_ms float8)
 RETURNS SETOF record LANGUAGE sql AS $$
-    SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale.wait_profile
+    SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale.wait_profile()
      WHERE what IN (event, event_type || ':' || event) GROUP BY 1, 2
 $$;
 EOQ
@@ -75,7 +75,7 @@ for (
     $event eq 'CPU:CPU' ? $burner = $queryid : ($sleeper = $queryid);
     next if $event eq 'CPU:CPU';
     is($db->sql(q{SELECT datid = (SELECT oid FROM pg_database WHERE datname = current_database()), userid = current_user::regrole
-        FROM pgscale.wait_profile WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
+        FROM pgscale.wait_profile() WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
     is($db->sql("SELECT count(*) = (SELECT samples FROM of_event('PgSleep')), count(DISTINCT pid), min(state) FROM pgscale.wait_history
         WHERE event = 'PgSleep' AND queryid = $sleeper AND pid = " . $other->pid), 't|1|active',
         'and each sample in the history');

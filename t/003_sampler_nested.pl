@@ -164,7 +164,7 @@ is($db->sql(q{SELECT waiting('PgSleep')}), 'behind', 'do not inherit the stateme
 # A lock in a nested utility statement
 $db->sql('BEGIN; LOCK TABLE written IN ROW EXCLUSIVE MODE');
 $other->start('SELECT utility()');
-$db->poll_ok(q{SELECT max(samples) > 3 FROM pgscale.wait_profile WHERE event = 'relation' AND queryid IS NOT NULL},
+$db->poll_ok(q{SELECT max(samples) > 3 FROM pgscale.wait_profile() WHERE event = 'relation' AND queryid IS NOT NULL},
     'a wait for a lock');
 $db->sql('ROLLBACK');
 $other->finish;

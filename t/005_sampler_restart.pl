@@ -52,7 +52,7 @@ SELECT 1});
 $db->sampler('off');
 my $profile = $db->sql($all);
 my $sums = $db->sql($totals);
-my $sleep = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile WHERE event = 'PgSleep'});
+my $sleep = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep'});
 cmp_ok($sleep, '>', 100, 'the profile has entries');
 ok(!-e $file, 'no file while the server runs');
 
@@ -144,7 +144,7 @@ $node->append_conf('postgresql.conf', 'pgscale.sampler_profile_size = 100');
 $node->start;
 $db = session($node);
 is($db->sql(q{SELECT entries <= 100, evictions > 0,
-    (SELECT sum(samples) FROM pgscale.wait_profile WHERE event = 'PgSleep') FROM pgscale.sampler_stats}), "t|t|$sleep",
+    (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep') FROM pgscale.sampler_stats}), "t|t|$sleep",
     'a smaller profile: entries are evicted');
 is($db->sql($reconcile), 't', 'it adds up');
 is($db->sql('SELECT samples, stats_reset FROM pgscale.sampler_stats'), join('|', (split /\|/, $sums)[ 0, 3 ]),

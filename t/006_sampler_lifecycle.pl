@@ -97,7 +97,7 @@ ticks_on('and can be switched on');
 # Stopped for a while, with a session that waits
 $db->sql('SELECT pgscale.sampler_reset()');
 $sleeper->start('SELECT pg_sleep(600)');
-$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile WHERE event = 'PgSleep'}, 'a session that sleeps');
+$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE event = 'PgSleep'}, 'a session that sleeps');
 $pid = sampler_pid();
 # What is read of it is as of its last tick, which comes after this.
 $db->sql('CREATE TABLE earlier AS SELECT clock_timestamp() AS at');

@@ -17,7 +17,7 @@ $db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'its sampler ticks'
 $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'and health says that it works');
 
 $sleeper->start('SELECT pg_sleep(600)');
-$db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
+$db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
     'it has a profile', 1);
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND idle},
     'with the process that replays WAL');
@@ -27,13 +27,13 @@ is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'P
 
 # Replay that waits for a session of the standby: what a standby is asked about.
 $db->sql('SELECT pgscale.sampler_reset()');
-is($db->sql('SELECT count(*) FROM pgscale.wait_profile WHERE datid = 1'), 0, 'a reset works there, too');
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile() WHERE datid = 1'), 0, 'a reset works there, too');
 my $reader = session($standby);
 $on_primary->sql(q{INSERT INTO t VALUES (1)});
 until_ok(sub { $reader->sql('SELECT count(*) FROM t') eq '1' }, 'the standby follows');
 $reader->sql('BEGIN; SELECT * FROM t');
 $on_primary->sql('TRUNCATE t');
-$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile WHERE backend_type = 'startup' AND event_type = 'Lock'},
+$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND event_type = 'Lock'},
     'replay that waits for a lock is seen');
 $reader->quit;
 

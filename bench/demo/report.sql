@@ -34,7 +34,7 @@ CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text t
 \if :statements
     INSERT INTO query
         SELECT queryid, min(calls), min(total_time_ms), regexp_replace(min(query), '\s+', ' ', 'g')
-          FROM pgscale.query_waits WHERE calls IS NOT NULL GROUP BY queryid;
+          FROM pgscale.query_waits() WHERE calls IS NOT NULL GROUP BY queryid;
 \endif
 SELECT sum(wait_ms) FILTER (WHERE session) AS session_ms FROM profile \gset
 SELECT observed_ms FROM stats \gset
