@@ -4,25 +4,41 @@
  *	  A process that works off the relocation jobs of one database, one after
  *	  the other, and ends when there is none left for it.
  *
- * An attempt: settle what an earlier one may have left; see whether the move may
- * begin, with the rights that the requesting role has by now; move; settle;
- * verify.  Each is one or more transactions, and none depends on the memory of
- * this process: were it killed between any two of them, the next worker would go
- * on from the job's row and from the catalogs.
+ * An attempt is a walk through these steps (attempt_next); each is one or more
+ * transactions, and none depends on the memory of this process: were it killed
+ * between any two of them, the next worker would go on from the job's row and
+ * from the catalogs.
  *
- * How an attempt ends:
+ *	clean up	what an earlier attempt has left; that may have moved it, too
+ *	check		with the rights that the requesting role has by now
+ *	look		for what to wait for
+ *	begin		says in the job's row that it is tried
+ *	move
+ *	settle		cleans up again, and sees whether it has moved
+ *	verify		what has moved, in this attempt or an earlier one
+ *	suggest		settings for the place where it is now
  *
- *	moved				done, or failed if it is not what it was
- *	cancelled			cancelled: relocation_cancel(), pg_cancel_backend()
- *	deadlock, no lock	tried again, later each time, relocation_attempts times
- *	something to await	waiting: an old transaction, a standby that lags
- *	told to end			queued again: shutdown, pg_terminate_backend()
- *	crash				found by the next worker, and queued again; lost after the
- *						second, since it may have been the cause
- *	any other error		failed
+ * How an attempt ends (attempt_end asks in this order):
  *
- * Whatever the end, it is written down only after all has been cleaned up; where
- * that is not possible now, the job stays queued for just that.
+ *	not cleaned up		queued for just that: a while later, or at once where the
+ *						process is told to end or the job is cancelled
+ *	moved, and
+ *	  crashed too often	lost: nobody dares to verify it
+ *	  verified			done
+ *	  told to end		queued again, to be verified
+ *	  cancelled			done, unverified
+ *	  any other error	failed: it is not what it was
+ *	not moved, and
+ *	  cancelled			cancelled: relocation_cancel(), pg_cancel_backend()
+ *	  crashed too often	lost, since it may have been the cause
+ *	  must wait			waiting: for an old transaction, a standby that lags
+ *	  told to end		queued again: shutdown, pg_terminate_backend()
+ *	  deadlock, no lock	waiting: later each time, relocation_attempts times
+ *	  any other error	failed
+ *
+ * A crash leaves a row that says it is tried, while nobody does: the next worker
+ * queues it again.  Whatever the end, it is written down only after all has been
+ * cleaned up.
  *
  * Rights.  The process is a superuser's, for its own table; what moves a
  * relation is done as the requesting role.  Index functions are run by the
@@ -147,8 +163,6 @@ tells_no_rows(int sqlstate)
 	return false;
 }
 
-static void write_down(PgscaleRelocationJob *job);
-
 static void
 take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord *error)
 {
@@ -172,13 +186,69 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 			 data->detail ? errdetail_internal("%s", data->detail) : 0));
 }
 
+/* As this file's header has them. */
+typedef enum AttemptStep
+{
+	ATTEMPT_CLEAN_UP,
+	ATTEMPT_CHECK,
+	ATTEMPT_LOOK,
+	ATTEMPT_BEGIN,
+	ATTEMPT_MOVE,
+	ATTEMPT_SETTLE,
+	ATTEMPT_VERIFY,
+	ATTEMPT_SUGGEST,
+	ATTEMPT_OVER
+} AttemptStep;
+
+/* What is to be written into the job's row. */
+typedef struct AttemptEnd
+{
+	const char *state;
+	bool		for_good;
+	int64		delay_ms;		/* else: until the next look at it */
+	PgscaleRelocationJobWord word;
+} AttemptEnd;
+
+typedef struct Attempt
+{
+	PgscaleRelocationJob *job;
+	AttemptStep step;			/* the last one that was taken */
+	bool		ok;				/* whether that went well */
+	bool		to_end;			/* whether the job then was to be left to
+								 * another worker */
+	PgscaleRelocationJobWord error; /* what the last step that did not go well
+									 * has raised */
+	char	   *obstacle;		/* what to wait for; NULL: nothing */
+	bool		moved;
+	char	   *suggestion;		/* or NULL */
+	AttemptEnd	end;
+} Attempt;
+
+static void
+set_lock_timeout(int ms)
+{
+	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+static void
+attempt_write_down(Attempt *attempt)
+{
+	const AttemptEnd *end = &attempt->end;
+
+	set_lock_timeout(WORD_MS);
+	if (end->for_good)
+		pgscale_relocation_job_end(attempt->job, end->state, &end->word);
+	else
+		pgscale_relocation_job_put_back(attempt->job, end->state, end->delay_ms, &end->word);
+}
+
 /*
- * Whether step has gone well; if not, what it raised.  Afterwards in no
+ * Whether the action has gone well; if not, what it raised.  Afterwards in no
  * transaction, as superuser.  Only here can the work be interrupted, so that what
  * has become of it always is written down.
  */
 static bool
-job_try(void (*step) (PgscaleRelocationJob *job), PgscaleRelocationJob *job, PgscaleRelocationJobWord *error)
+attempt_try(void (*action) (Attempt *attempt), Attempt *attempt, PgscaleRelocationJobWord *error)
 {
 	volatile bool ok = false;
 
@@ -187,10 +257,10 @@ job_try(void (*step) (PgscaleRelocationJob *job), PgscaleRelocationJob *job, Pgs
 	PG_TRY();
 	{
 		/* one step was ended by it, the next must not begin to wait */
-		if (ShutdownRequestPending && step != write_down)
+		if (ShutdownRequestPending && action != attempt_write_down)
 			QueryCancelPending = InterruptPending = true;
 		CHECK_FOR_INTERRUPTS();
-		step(job);
+		action(attempt);
 		HOLD_CANCEL_INTERRUPTS();
 		ok = true;
 	}
@@ -204,7 +274,7 @@ job_try(void (*step) (PgscaleRelocationJob *job), PgscaleRelocationJob *job, Pgs
 		FlushErrorState();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(job_context);
-		take_error(job, data, error);
+		take_error(attempt->job, data, error);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(job_context);
@@ -214,38 +284,13 @@ job_try(void (*step) (PgscaleRelocationJob *job), PgscaleRelocationJob *job, Pgs
 	return ok;
 }
 
-static void
-set_lock_timeout(int ms)
-{
-	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-/* How the attempt at hand has ended: at rest for so long, or for good. */
-static struct
-{
-	const char *state;
-	bool		for_good;
-	int64		delay_ms;
-	PgscaleRelocationJobWord word;
-}			outcome;
-
-static void
-write_down(PgscaleRelocationJob *job)
-{
-	set_lock_timeout(WORD_MS);
-	if (outcome.for_good)
-		pgscale_relocation_job_end(job, outcome.state, &outcome.word);
-	else
-		pgscale_relocation_job_put_back(job, outcome.state, outcome.delay_ms, &outcome.word);
-}
-
 /*
  * The last word of an attempt.  Somebody may have locked the table of jobs, and
  * then it waits; but not longer than that by much when it is told to end.  The job
  * then is an orphan, which the next worker puts back.
  */
 static void
-say_last_word(PgscaleRelocationJob *job)
+say_last_word(Attempt *attempt)
 {
 	PgscaleRelocationJobWord error = {0};
 
@@ -254,7 +299,7 @@ say_last_word(PgscaleRelocationJob *job)
 		bool		last = ShutdownRequestPending;
 
 		QueryCancelPending = false; /* whoever wanted to end it came too late */
-		if (job_try(write_down, job, &error))
+		if (attempt_try(attempt_write_down, attempt, &error))
 			break;
 		if (last || (error.sqlstate != ERRCODE_LOCK_NOT_AVAILABLE && error.sqlstate != ERRCODE_QUERY_CANCELED &&
 					 error.sqlstate != ERRCODE_ADMIN_SHUTDOWN))
@@ -263,33 +308,36 @@ say_last_word(PgscaleRelocationJob *job)
 	set_lock_timeout(0);
 }
 
+/* What is to outlast it is for attempt_keep(). */
 static void
-put_back(PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *why)
+attempt_start_transaction(void)
 {
-	outcome.state = state;
-	outcome.for_good = false;
-	outcome.delay_ms = delay_ms;
-	outcome.word = *why;
-	say_last_word(job);
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
 static void
-end_job(PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why)
+attempt_commit(void)
 {
-	outcome.state = state;
-	outcome.for_good = true;
-	outcome.word = *why;
-	say_last_word(job);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
 }
 
-static bool job_moved;
-static char *obstacle;
-static char *suggestion;
+static char *
+attempt_keep(const char *text)
+{
+	return text ? MemoryContextStrdup(job_context, text) : NULL;
+}
+
+/*
+ * The steps
+ */
 
 static void
-job_settle(PgscaleRelocationJob *job)
+attempt_settle(Attempt *attempt)
 {
-	job_moved = pgscale_relocation_move_settle(job);
+	set_lock_timeout(0);		/* that of a move */
+	attempt->moved = pgscale_relocation_move_settle(attempt->job);
 }
 
 static void
@@ -303,18 +351,19 @@ become_requester(const PgscaleRelocationJob *job)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("the role that asked for it was dropped")));
-	role = MemoryContextStrdup(job_context, role);
+	role = attempt_keep(role);
 	CommitTransactionCommand();
 	job_become(role, users_search_path);
 }
 
 /* As the requester sees it now. */
 static void
-job_check(PgscaleRelocationJob *job)
+attempt_check(Attempt *attempt)
 {
+	const PgscaleRelocationJob *job = attempt->job;
+
 	become_requester(job);
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
+	attempt_start_transaction();
 	if (!OidIsValid(pgscale_relocation_tablespace_of(job->relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -325,53 +374,139 @@ job_check(PgscaleRelocationJob *job)
 	else
 		(void) pgscale_relocation_check_index(job->relation, job->target, ERROR);
 	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	attempt_commit();
 }
 
 static void
-look_for_obstacle(PgscaleRelocationJob *job)
+attempt_look(Attempt *attempt)
 {
-	char	   *found;
-
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	found = pgscale_relocation_obstacle(job->heap);
-	obstacle = found ? MemoryContextStrdup(job_context, found) : NULL;
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	attempt_start_transaction();
+	attempt->obstacle = attempt_keep(pgscale_relocation_obstacle(attempt->job->heap));
+	attempt_commit();
 }
 
 static void
-job_move(PgscaleRelocationJob *job)
+attempt_begin(Attempt *attempt)
 {
+	pgscale_relocation_job_begin_attempt(attempt->job);
+}
+
+static void
+attempt_move(Attempt *attempt)
+{
+	PgscaleRelocationJob *job = attempt->job;
+
 	become_requester(job);
 	set_lock_timeout(job->is_table ? job->lock_timeout_ms : 0);
 	pgscale_relocation_move(job, job_context);
 }
 
 static void
-job_verify(PgscaleRelocationJob *job)
+attempt_verify(Attempt *attempt)
 {
-	pgscale_relocation_job_verifying(job);
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_relocation_verify_move(job);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	pgscale_relocation_job_verifying(attempt->job);
+	attempt_start_transaction();
+	pgscale_relocation_verify_move(attempt->job);
+	attempt_commit();
 }
 
 static void
-job_suggest(PgscaleRelocationJob *job)
+attempt_suggest(Attempt *attempt)
 {
-	char	   *found;
+	attempt_start_transaction();
+	attempt->suggestion = attempt_keep(pgscale_relocation_suggest_settings(attempt->job));
+	attempt_commit();
+}
 
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	found = pgscale_relocation_suggest_settings(job);
-	suggestion = found ? MemoryContextStrdup(job_context, found) : NULL;
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+/* Each step, what follows it, and what does if it has raised an error; as AttemptStep has them. */
+static const struct
+{
+	void		(*action) (Attempt *attempt);
+	AttemptStep next;
+	AttemptStep if_error;
+}			attempt_steps[] = {
+	{attempt_settle, ATTEMPT_CHECK, ATTEMPT_OVER},
+	{attempt_check, ATTEMPT_LOOK, ATTEMPT_OVER},
+	{attempt_look, ATTEMPT_BEGIN, ATTEMPT_OVER},
+	{attempt_begin, ATTEMPT_MOVE, ATTEMPT_SETTLE},
+	{attempt_move, ATTEMPT_SETTLE, ATTEMPT_SETTLE},
+	{attempt_settle, ATTEMPT_OVER, ATTEMPT_OVER},
+	{attempt_verify, ATTEMPT_SUGGEST, ATTEMPT_OVER},
+	{attempt_suggest, ATTEMPT_OVER, ATTEMPT_OVER},
+};
+
+StaticAssertDecl(lengthof(attempt_steps) == ATTEMPT_OVER, "a line for each step");
+
+static bool
+attempt_settles(const Attempt *attempt)
+{
+	return attempt_steps[attempt->step].action == attempt_settle;
+}
+
+static bool
+attempt_crashed_often(const Attempt *attempt)
+{
+	return attempt->job->crashes >= MAX_CRASHES;
+}
+
+/* The step after the last one: that of the table, unless it is over by what was found. */
+static AttemptStep
+attempt_next(const Attempt *attempt)
+{
+	if (!attempt->ok)
+		return attempt_steps[attempt->step].if_error;
+	if (attempt_settles(attempt) && attempt->moved)
+		return attempt_crashed_often(attempt) || attempt->to_end ? ATTEMPT_OVER : ATTEMPT_VERIFY;
+	if (attempt->step == ATTEMPT_CLEAN_UP && (attempt_crashed_often(attempt) || attempt->job->cancel))
+		return ATTEMPT_OVER;
+	if (attempt->obstacle)
+		return ATTEMPT_OVER;
+	return attempt_steps[attempt->step].next;
+}
+
+static AttemptEnd
+ends_for_good(const char *state, PgscaleRelocationJobWord word)
+{
+	const AttemptEnd end = {.state = state,.for_good = true,.word = word};
+
+	return end;
+}
+
+static AttemptEnd
+ends_for_now(const char *state, int64 delay_ms, PgscaleRelocationJobWord word)
+{
+	const AttemptEnd end = {.state = state,.delay_ms = delay_ms,.word = word};
+
+	return end;
+}
+
+static PgscaleRelocationJobWord
+job_word(int sqlstate, const char *message)
+{
+	const PgscaleRelocationJobWord word = {.sqlstate = sqlstate,.message = message};
+
+	return word;
+}
+
+/* Why a move could not be found in order. */
+static PgscaleRelocationJobWord
+unverified_word(PgscaleRelocationJobWord error)
+{
+	error.message = psprintf("it has moved, but was not found to be in order: %s", error.message);
+	if (error.detail)
+		error.detail = psprintf("it has moved, but was not found to be in order: %s", error.detail);
+	return error;
+}
+
+/* Why it has not moved: no error need have come up. */
+static PgscaleRelocationJobWord
+unmoved_word(const Attempt *attempt)
+{
+	if (attempt->error.message)
+		return attempt->error;
+	if (attempt->step == ATTEMPT_SETTLE)
+		return job_word(0, "the move was made, but is gone: somebody has dropped or changed it meanwhile");
+	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 
 static bool
@@ -386,129 +521,62 @@ retry_delay(const PgscaleRelocationJob *job)
 	return Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS);
 }
 
-/* The job has not moved, and nothing is left of the attempt. */
-static void
-end_unmoved(PgscaleRelocationJob *job, const PgscaleRelocationJobWord *error)
+/* How it ends: follows from what is passed alone. */
+static AttemptEnd
+attempt_end(const Attempt *attempt)
 {
+	const PgscaleRelocationJob *job = attempt->job;
+	const PgscaleRelocationJobWord error = attempt->error;
+	const bool	was_cancelled = error.sqlstate == ERRCODE_QUERY_CANCELED;
+
+	if (!attempt->ok && attempt_settles(attempt))
+		return ends_for_now(PGSCALE_JOB_QUEUED, attempt->to_end || was_cancelled ? 0 : CLEAN_MS, error);
+
+	if (attempt->moved && attempt_crashed_often(attempt))
+		return ends_for_good(PGSCALE_JOB_LOST,
+							 job_word(ERRCODE_CRASH_SHUTDOWN,
+									  "it has moved, but was not checked, since attempts ended in a crash of the server"));
+	if (attempt->moved && attempt->step == ATTEMPT_SUGGEST)
+		return ends_for_good(PGSCALE_JOB_DONE, job_word(0, attempt->suggestion));
+	if (attempt->moved && attempt->to_end)
+		return ends_for_now(PGSCALE_JOB_QUEUED, 0, error);
+	if (attempt->moved)
+		return ends_for_good(was_cancelled ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, unverified_word(error));
+
 	if (job->cancel)
-		end_job(job, PGSCALE_JOB_CANCELLED, error);
-	else if (told_to_end())
-		put_back(job, PGSCALE_JOB_QUEUED, 0, error);
-	else if (may_try_again(error->sqlstate) && job->attempts < pgscale_relocation_attempts)
-		put_back(job, PGSCALE_JOB_WAITING, retry_delay(job), error);
-	else
-		end_job(job, PGSCALE_JOB_FAILED, error);
-}
-
-/* It has; whoever wants it to end now only ends the check. */
-static void
-end_moved(PgscaleRelocationJob *job)
-{
-	PgscaleRelocationJobWord error = {0};
-
-	if (job->crashes >= MAX_CRASHES)
-	{
-		error.sqlstate = ERRCODE_CRASH_SHUTDOWN;
-		error.message = "it has moved, but was not checked, since attempts ended in a crash of the server";
-		end_job(job, PGSCALE_JOB_LOST, &error);
-		return;
-	}
-	if (!told_to_end() && job_try(job_verify, job, &error))
-	{
-		PgscaleRelocationJobWord word = {0};
-
-		if (job_try(job_suggest, job, &error))
-			word.message = suggestion;
-		end_job(job, PGSCALE_JOB_DONE, &word);
-		return;
-	}
-	if (told_to_end())
-	{
-		put_back(job, PGSCALE_JOB_QUEUED, 0, &error);
-		return;
-	}
-	error.message = psprintf("it has moved, but was not found to be in order: %s", error.message);
-	if (error.detail)
-		error.detail = psprintf("it has moved, but was not found to be in order: %s", error.detail);
-	end_job(job, error.sqlstate == ERRCODE_QUERY_CANCELED ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, &error);
-}
-
-/* Whoever wants it to end wants that of the next worker, too. */
-static void
-note_cancel(PgscaleRelocationJob *job, const PgscaleRelocationJobWord *error)
-{
-	if (pgscale_relocation_cancelled() || (error->sqlstate == ERRCODE_QUERY_CANCELED && !told_to_end()))
-		job->cancel = true;
-}
-
-/* Returns false, and has the job wait for another worker, if it cannot be told now. */
-static bool
-job_settled(PgscaleRelocationJob *job)
-{
-	PgscaleRelocationJobWord error = {0};
-	bool		at_once;
-
-	if (job_try(job_settle, job, &error))
-		return true;
-	note_cancel(job, &error);
-	at_once = told_to_end() || error.sqlstate == ERRCODE_QUERY_CANCELED;
-	put_back(job, PGSCALE_JOB_QUEUED, at_once ? 0 : CLEAN_MS, &error);
-	return false;
+		return ends_for_good(PGSCALE_JOB_CANCELLED, unmoved_word(attempt));
+	if (attempt_crashed_often(attempt))
+		return ends_for_good(PGSCALE_JOB_LOST,
+							 job_word(ERRCODE_CRASH_SHUTDOWN,
+									  psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes)));
+	if (attempt->obstacle)
+		return ends_for_now(PGSCALE_JOB_WAITING, OBSTACLE_MS, job_word(ERRCODE_OBJECT_IN_USE, attempt->obstacle));
+	if (attempt->to_end)
+		return ends_for_now(PGSCALE_JOB_QUEUED, 0, unmoved_word(attempt));
+	if (may_try_again(error.sqlstate) && job->attempts < pgscale_relocation_attempts)
+		return ends_for_now(PGSCALE_JOB_WAITING, retry_delay(job), error);
+	return ends_for_good(PGSCALE_JOB_FAILED, unmoved_word(attempt));
 }
 
 static void
 work_at(PgscaleRelocationJob *job)
 {
-	PgscaleRelocationJobWord error = {0};
+	Attempt		attempt = {.job = job};
 
-	if (!job_settled(job))
-		return;
-	if (job_moved)
+	for (AttemptStep step = ATTEMPT_CLEAN_UP; step != ATTEMPT_OVER; step = attempt_next(&attempt))
 	{
-		end_moved(job);
-		return;
+		attempt.step = step;
+		attempt.ok = attempt_try(attempt_steps[step].action, &attempt, &attempt.error);
+		attempt.to_end = told_to_end();
+		/* whoever wants it to end wants that of the next worker, too */
+		if (pgscale_relocation_cancelled() || (!attempt.ok && attempt.error.sqlstate == ERRCODE_QUERY_CANCELED))
+			job->cancel = true;
+		/* where it has moved, what the move has raised is no matter */
+		if (attempt.ok && attempt.moved)
+			memset(&attempt.error, 0, sizeof(attempt.error));
 	}
-	if (job->cancel)
-	{
-		error.sqlstate = ERRCODE_QUERY_CANCELED;
-		error.message = "cancelled";
-		end_unmoved(job, &error);
-		return;
-	}
-	if (job->crashes >= MAX_CRASHES)
-	{
-		error.sqlstate = ERRCODE_CRASH_SHUTDOWN;
-		error.message = psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes);
-		end_job(job, PGSCALE_JOB_LOST, &error);
-		return;
-	}
-	if (!job_try(job_check, job, &error) || !job_try(look_for_obstacle, job, &error))
-	{
-		note_cancel(job, &error);
-		end_unmoved(job, &error);
-		return;
-	}
-	if (obstacle)
-	{
-		error.sqlstate = ERRCODE_OBJECT_IN_USE;
-		error.message = obstacle;
-		put_back(job, PGSCALE_JOB_WAITING, OBSTACLE_MS, &error);
-		return;
-	}
-	if (job_try(pgscale_relocation_job_begin_attempt, job, &error))
-		(void) job_try(job_move, job, &error);
-	note_cancel(job, &error);
-	set_lock_timeout(0);
-	if (!job_settled(job))
-		return;
-	if (job_moved)
-	{
-		end_moved(job);
-		return;
-	}
-	if (!error.message)
-		error.message = "the move was made, but is gone: somebody has dropped or changed it meanwhile";
-	end_unmoved(job, &error);
+	attempt.end = attempt_end(&attempt);
+	say_last_word(&attempt);
 }
 
 /* What users may have set for this database must not stop a worker. */
