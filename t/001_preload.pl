@@ -24,7 +24,8 @@ SELECT format('%s(%s)', oid::regproc, CASE
  WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
-                       'tablespace_latency', 'relocation_plan', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin')
+                       'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
+                       'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin')
    AND proname !~ '^usl_'
  ORDER BY 1
 EOQ

@@ -29,6 +29,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
+    'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
     'pgscale.verify(bigint,interval)');
 # What only its owner may read
 my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change', 'pgscale.tablespace_latency');

@@ -47,6 +47,22 @@ $mallory->sql('DROP FUNCTION public.same CASCADE');
 $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHERE finished_at IS NULL');
 launching('on');
 
+# a function of the name of what a worker calls, and that itself when a superuser has given it away
+my $obstacle = 'relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer) RETURNS text ' . sprintf($spring, 'NULL');
+$mallory->sql("CREATE FUNCTION public.$obstacle");
+my ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+job_ok($move, 'state, sqlstate', 'done|', 'a move takes what belongs to the extension');
+my $superuser = $db->sql('SELECT quote_ident(current_user)');
+my $definition = $db->sql(q{SELECT pg_get_functiondef('pgscale.relocation_obstacle'::regproc)});
+$db->sql('GRANT USAGE, CREATE ON SCHEMA pgscale TO mallory; ALTER FUNCTION pgscale.relocation_obstacle OWNER TO mallory');
+$mallory->sql("CREATE OR REPLACE FUNCTION pgscale.$obstacle");
+($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+job_ok($move, 'state, sqlstate', 'failed|42883', 'and nothing that is no superuser\'s');
+unharmed();
+$db->sql("ALTER FUNCTION pgscale.relocation_obstacle OWNER TO $superuser; REVOKE ALL ON SCHEMA pgscale FROM mallory");
+$db->sql($definition);
+$mallory->sql('DROP FUNCTION public.relocation_obstacle');
+
 SKIP:
 {
     skip 'this server has no amcheck', 8 unless have_module('amcheck');

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * extension_function.c
- *	  Functions of other extensions, by OID.
+ *	  Functions of extensions, by OID.
  *
  * A name says little: whoever may create something in the schema of an extension
  * can make a function of the name that we look for, and an old version of the
@@ -9,6 +9,8 @@
  * as a superuser, so the planted one would run as that.  Therefore: the function
  * must be a member of the extension, with just these parameters, and written in
  * C, which only superusers can do: the owner of a member could replace its body.
+ * Of our own extension, which only superusers can install, they are in SQL: there
+ * it must be a superuser's.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,6 +23,7 @@
 #include "catalog/pg_language_d.h"
 #include "catalog/pg_proc.h"
 #include "commands/extension.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/syscache.h"
@@ -28,24 +31,30 @@
 #include "base/extension_function.h"
 
 static bool
-is_meant(HeapTuple tuple, Oid extension, int nargs, const Oid *types)
+extension_trusts(Form_pg_proc function, bool own)
+{
+	return own ? superuser_arg(function->proowner) : function->prolang == ClanguageId;
+}
+
+static bool
+is_meant(HeapTuple tuple, Oid extension, bool own, int nargs, const Oid *types)
 {
 	Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
 
 	return function->pronargs == nargs &&
 		memcmp(function->proargtypes.values, types, nargs * sizeof(Oid)) == 0 &&
-		function->prokind == PROKIND_FUNCTION && function->prolang == ClanguageId &&
+		function->prokind == PROKIND_FUNCTION && extension_trusts(function, own) &&
 		getExtensionOfObject(ProcedureRelationId, function->oid) == extension;
 }
 
 static Oid
-extension_find(Oid extension, const char *name, int nargs, const Oid *types)
+extension_find(Oid extension, bool own, const char *name, int nargs, const Oid *types)
 {
 	CatCList   *functions = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
 	Oid			found = InvalidOid;
 
 	for (int i = 0; i < functions->n_members; i++)
-		if (is_meant(&functions->members[i]->tuple, extension, nargs, types))
+		if (is_meant(&functions->members[i]->tuple, extension, own, nargs, types))
 			found = ((Form_pg_proc) GETSTRUCT(&functions->members[i]->tuple))->oid;
 	ReleaseSysCacheList(functions);
 	return found;
@@ -63,11 +72,37 @@ pgscale_extension_function(const char *extension, const char *function, int narg
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes the extension \"%s\", which is not installed here", option, extension),
 				 errhint("CREATE EXTENSION %s.", extension)));
-	found = extension_find(oid, function, nargs, types);
+	found = extension_find(oid, false, function, nargs, types);
 	if (!OidIsValid(found))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes a newer version of the extension \"%s\" than is installed here", option, extension),
 				 errhint("ALTER EXTENSION %s UPDATE.", extension)));
 	return found;
+}
+
+char *
+pgscale_extension_own_text(const char *function, int nargs, const Oid *types, const Datum *values)
+{
+	const Oid	extension = get_extension_oid("pgscale", true);
+	const Oid	oid = OidIsValid(extension) ? extension_find(extension, true, function, nargs, types) : InvalidOid;
+
+	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
+	FmgrInfo	called;
+	Datum		result;
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("this database has no function pgscale.%s", function),
+				 errhint("CREATE EXTENSION pgscale makes it.")));
+	fmgr_info(oid, &called);
+	InitFunctionCallInfoData(*fcinfo, &called, nargs, InvalidOid, NULL, NULL);
+	for (int i = 0; i < nargs; i++)
+	{
+		fcinfo->args[i].value = values[i];
+		fcinfo->args[i].isnull = false;
+	}
+	result = FunctionCallInvoke(fcinfo);
+	return fcinfo->isnull ? NULL : TextDatumGetCString(result);
 }

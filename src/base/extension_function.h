@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * extension_function.h
- *	  Functions of other extensions.
+ *	  Functions of extensions.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -20,5 +20,11 @@
  */
 extern Oid	pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
 									   const char *option);
+
+/*
+ * Calls a function of our own script, which returns text, and whose arguments are
+ * not null; NULL for null.  As the current user, who needs no privilege to call it.
+ */
+extern char *pgscale_extension_own_text(const char *function, int nargs, const Oid *types, const Datum *values);
 
 #endif							/* PGSCALE_BASE_EXTENSION_FUNCTION_H */

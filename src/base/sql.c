@@ -64,16 +64,3 @@ pgscale_sql_names(void)
 							 GUC_ACTION_SAVE, true, 0, false);
 	return settings;
 }
-
-char *
-pgscale_sql_text(const char *query, Oid oid, int64 number)
-{
-	const Oid	types[2] = {OIDOID, INT8OID};
-	const Datum values[2] = {ObjectIdGetDatum(oid), Int64GetDatum(number)};
-	const int	settings = pgscale_sql_names();
-	PgscaleRows rows;
-
-	pgscale_sql_query(query, lengthof(values), types, values, true, 1, &rows);
-	AtEOXact_GUC(true, settings);
-	return rows.nrows > 0 ? rows.values[0] : NULL;
-}

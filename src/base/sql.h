@@ -44,11 +44,4 @@ extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, co
  */
 extern int	pgscale_sql_names(void);
 
-/*
- * The first column of a query's first row, as text, or NULL if there is none; with
- * those names.  Its parameters are $1, an oid, and $2, a bigint; it need not use
- * them.
- */
-extern char *pgscale_sql_text(const char *query, Oid oid, int64 number);
-
 #endif							/* PGSCALE_BASE_SQL_H */

@@ -30,22 +30,22 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_tablespace_d.h"
+#include "catalog/pg_type_d.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "base/extension_function.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
-#include "base/sql.h"
 #include "base/units.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
 
 /* Of what is asked for, in fifths. */
 #define ROOM_FIFTHS		6
-
 
 Oid
 pgscale_relocation_tablespace_of(Oid relation)
@@ -303,28 +303,12 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 char *
 pgscale_relocation_obstacle(Oid table)
 {
-	char	   *obstacle = NULL;
+	static const Oid types[] = {OIDOID, INT4OID, INT4OID};
+	const Datum values[] = {
+		ObjectIdGetDatum(table),
+		Int32GetDatum(pgscale_relocation_max_transaction_age),
+		Int32GetDatum(pgscale_relocation_max_lag)
+	};
 
-	if (pgscale_relocation_max_transaction_age >= 0)
-		obstacle = pgscale_sql_text("SELECT pg_catalog.format('%s has been open for %s', who, pg_catalog.date_trunc('second', age)) FROM ("
-									" SELECT 'the transaction of process ' || a.pid AS who, pg_catalog.clock_timestamp() - a.xact_start AS age"
-									" FROM pg_catalog.pg_stat_activity a WHERE a.datname = pg_catalog.current_database()"
-									" AND a.pid <> pg_catalog.pg_backend_pid() AND a.backend_type NOT LIKE ALL ('{autovacuum%,pgscale%}')"
-									" AND a.pid NOT IN (SELECT pid FROM pg_catalog.pg_stat_progress_vacuum UNION ALL"
-									"  SELECT pid FROM pg_catalog.pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')"
-									" AND (a.backend_xmin IS NOT NULL OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = a.pid"
-									" AND l.relation = $1 AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))"
-									" UNION ALL SELECT pg_catalog.format('the prepared transaction %L', p.gid), pg_catalog.clock_timestamp() - p.prepared"
-									" FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()"
-									" AND EXISTS (SELECT FROM pg_catalog.pg_locks x JOIN pg_catalog.pg_locks l USING (virtualtransaction)"
-									" WHERE x.pid IS NULL AND x.transactionid = p.transaction AND l.pid IS NULL AND l.relation = $1"
-									" AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) t"
-									" WHERE age > $2 * interval '1 second' ORDER BY age DESC LIMIT 1",
-									table, pgscale_relocation_max_transaction_age);
-	if (!obstacle && pgscale_relocation_max_lag >= 0)
-		obstacle = pgscale_sql_text("SELECT pg_catalog.format('standby %s is %s behind', application_name, pg_catalog.pg_size_pretty(lag)) FROM ("
-									" SELECT application_name, pg_catalog.pg_current_wal_lsn() - replay_lsn AS lag"
-									" FROM pg_catalog.pg_stat_replication) t WHERE lag > $2 ORDER BY lag DESC LIMIT 1",
-									table, pgscale_relocation_max_lag * PGSCALE_MB);
-	return obstacle;
+	return pgscale_extension_own_text("relocation_obstacle", lengthof(types), types, values);
 }

@@ -13,7 +13,8 @@
  * function could do it; it takes as long as it takes, and somebody has to be
  * there to clean up and try again after a deadlock, a crash or a shutdown.
  *
- * What to move is another matter: see tablespace_latency.c and plan.c.
+ * What to move is another matter: see tablespace_latency.c, and relocation_plan()
+ * in the extension's script.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -5,8 +5,8 @@
  *	  statistics targets, comments, options, marks, parent and dependencies.
  *
  * All of that is put into one text before the move, and again after it.  The
- * text is made by a query, since the catalogs are what users and dumps see; it
- * is the same on both sides whatever the major has in it.
+ * text is made by a query, pgscale.relocation_describe_index() of the extension's
+ * script, since the catalogs are what users and dumps see.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -14,16 +14,21 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_tablespace_d.h"
 #include "catalog/pg_type_d.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/syscache.h"
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
-#include "base/sql.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
 #include "relocation/tablespace_latency.h"
@@ -31,35 +36,23 @@
 char *
 pgscale_relocation_describe_index(Oid index)
 {
-	return pgscale_sql_text("SELECT pg_catalog.concat_ws(E'\\n',"
-							" pg_catalog.pg_get_indexdef(i.indexrelid),"
-							" pg_catalog.format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,"
-							"  (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = i.indexrelid)),"
-							" pg_catalog.format('primary %s, immediate %s, clustered %s, replica identity %s',"
-							"  i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),"
-							" 'comment ' || pg_catalog.obj_description(i.indexrelid, 'pg_class'),"
-							" (SELECT pg_catalog.format('constraint %s %s %s %s', k.oid, k.conname, pg_catalog.pg_get_constraintdef(k.oid),"
-							"   pg_catalog.obj_description(k.oid, 'pg_constraint'))"
-							"  FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid"
-							"  AND k.contype IN ('p', 'u', 'x')),"
-							" 'used by ' || (SELECT pg_catalog.string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_catalog.pg_constraint k"
-							"  WHERE k.conindid = i.indexrelid AND k.contype = 'f'),"
-							" 'statistics targets ' || (SELECT pg_catalog.string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)"
-							"  FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid),"
-							" 'depends on ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '"
-							"   ORDER BY refclassid, refobjid, refobjsubid, deptype)"
-							"  FROM pg_catalog.pg_depend WHERE classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objid = i.indexrelid),"
-							" 'needed by ' || (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('/', classid, objid, objsubid, deptype), ' '"
-							"   ORDER BY classid, objid, objsubid, deptype)"
-							"  FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjid = i.indexrelid))"
-							" FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indexrelid = $1", index, 0);
+	static const Oid types[] = {OIDOID};
+	const Datum values[] = {ObjectIdGetDatum(index)};
+
+	return pgscale_extension_own_text("relocation_describe_index", lengthof(types), types, values);
 }
 
 static bool
 is_btree(Oid index)
 {
-	return pgscale_sql_text("SELECT true::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam"
-							" WHERE c.oid = $1 AND amname = 'btree'", index, 0) != NULL;
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	bool		is;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	is = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
+	ReleaseSysCache(tuple);
+	return is;
 }
 
 Oid
@@ -128,16 +121,31 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 		verify_prewarm(relation);
 }
 
+/* Has somebody set it for this tablespace? */
+static bool
+has_random_page_cost(Oid tablespace)
+{
+	HeapTuple	tuple = SearchSysCache1(TABLESPACEOID, ObjectIdGetDatum(tablespace));
+	Datum		options;
+	bool		isnull;
+	bool		has;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	options = SysCacheGetAttr(TABLESPACEOID, tuple, Anum_pg_tablespace_spcoptions, &isnull);
+	has = !isnull && ((TableSpaceOpts *) tablespace_reloptions(options, false))->random_page_cost >= 0;
+	ReleaseSysCache(tuple);
+	return has;
+}
+
 char *
 pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
 {
 	PgscaleRelocationProbe probe;
 	int64		bytes;
-	char	   *name = pgscale_sql_text("SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $1"
-										" AND NOT EXISTS (SELECT FROM pg_catalog.unnest(spcoptions) o WHERE o LIKE 'random_page_cost=%')",
-										job->target, 0);
+	char	   *name = get_tablespace_name(job->target);
 
-	if (!name || pgscale_relocation_jobs_to(job->target, &bytes) > 1 ||
+	if (!name || has_random_page_cost(job->target) || pgscale_relocation_jobs_to(job->target, &bytes) > 1 ||
 		!pgscale_relocation_probe_tablespace(job->target, &probe) ||
 		probe.random_page_cost == 0 ||
 		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
