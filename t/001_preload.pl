@@ -13,6 +13,14 @@ $db->sql('CREATE EXTENSION pgscale');
 is($db->sql("SELECT count(*) FROM pgscale.wait_current WHERE pid = " . $db->pid . " AND queryid IS NULL"),
     1, 'wait_current needs no preload');
 
+# where somebody has dropped what new databases have
+$db->sql('CREATE DATABASE bare');
+my $bare = session($node, dbname => 'bare');
+$bare->sql('DROP EXTENSION plpgsql');
+like(join(' ', $bare->try('CREATE EXTENSION pgscale')), qr/^42704 .*"plpgsql" is not installed.*HINT: .*CASCADE/s, 'it says what it takes');
+is(($bare->try('CREATE EXTENSION pgscale CASCADE; SELECT * FROM pgscale.health'))[0], '00000', 'and gets it');
+$bare->quit;
+
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'wait_timeline' THEN 'interval ''1 s'''
