@@ -31,6 +31,26 @@ SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 ms');
 
+-- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin
+SELECT kind, k.kind IS NULL AS "not in the library", m.kind IS NULL AS "not in the view"
+  FROM pgscale.wait_kinds() k FULL JOIN pgscale.wait_meanings m USING (kind)
+ WHERE k.kind IS NULL OR m.kind IS NULL;
+SELECT kind FROM pgscale.wait_kinds() FULL JOIN pgscale.tuning_waits() USING (kind) WHERE num_nulls(fraction, waiting_sessions) > 0;
+SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a kind",
+       count(*) FILTER (WHERE (event_type IS NULL) <> (kind = 'other') OR (event = 'others' AND kind <> 'spin') <> (kind LIKE 'other%')) AS "without events",
+       count(*) FILTER (WHERE num_nulls(what, meaning, remedy) > 0 OR '' IN (trim(what), trim(meaning), trim(remedy))) AS "without a text",
+       count(*) FILTER (WHERE length(what) > 36) AS "too long",
+       count(*) FILTER (WHERE num_nulls(cured_in, cure, cured_meaning) NOT IN (0, 3) OR cured_in NOT BETWEEN 16 AND 18
+                           OR '' IN (trim(cure), trim(cured_meaning))) AS "half a cure"
+  FROM pgscale.wait_meanings;
+-- the kind of an event, whose names differ in case from one major to another; an event of none has the rest of its type
+SELECT type, event, pgscale.wait_kind(type, event)
+  FROM (VALUES ('IO', 'WalSync'), ('IO', 'WALSync'), ('LWLock', 'WALWrite'), ('IO', 'WALWrite'), ('IPC', 'XactGroupUpdate'),
+               ('IPC', 'HashBuildAllocate'), ('LWLock', 'of another extension'), ('CPU', 'CPU'), ('Timeout', 'PgSleep'),
+               ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
+SELECT m.kind FROM pgscale.wait_meanings m, unnest(string_to_array(event, ', ')) e
+ WHERE event <> 'others' AND pgscale.wait_kind(event_type, e) IS DISTINCT FROM m.kind;
+
 -- wrong input
 SELECT * FROM pgscale.tuning_findings(NULL);
 SELECT * FROM pgscale.tuning_findings('1 hour', NULL);
@@ -56,12 +76,15 @@ SELECT * FROM pgscale.contention;
 SELECT * FROM pgscale.wal_efficiency;
 SELECT * FROM pgscale.tuning_findings();
 SELECT * FROM pgscale.contention('1 hour');
+SELECT * FROM pgscale.wait_meanings;
 SELECT * FROM pgscale.wal_efficiency('1 hour');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) > 20 AS rules FROM pgscale.advice_rules;
 SELECT count(*) FROM pgscale.wal_efficiency;
 SELECT count(*) >= 0 AS rows FROM pgscale.contention;
+SELECT count(*) >= 0 AS rows FROM pgscale.contention('1 hour');
+SELECT what FROM pgscale.wait_meanings WHERE kind = pgscale.wait_kind('Lock', 'tuple');
 SELECT rule, verdict, reason FROM pgscale.tuning_findings('1 ms', true) WHERE rule ~ 'random_page_cost|concurrency' ORDER BY 1;
 RESET ROLE;
 

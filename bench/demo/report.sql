@@ -18,7 +18,6 @@ SET client_min_messages = warning;
     \set parts '   ####'
     \set cut ...
 \endif
-\ir meanings.sql
 
 -- Taken first, so that all parts speak of the same time and the report does not count itself.
 CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
@@ -26,10 +25,11 @@ CREATE TEMP TABLE second AS
     SELECT * FROM pgscale.wait_timeline('1 second')
      WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to);
 CREATE TEMP TABLE profile AS
-    SELECT p.*, backend_type IN ('client backend', 'parallel worker') AS session,
-           CASE event_type WHEN 'CPU' THEN 'CPU' ELSE event_type || ':' || event END AS wait,
-           (SELECT min(rank) FROM meaning WHERE lower(event_type || ':' || event) ~ pattern) AS rank
-      FROM pgscale.wait_profile p;
+    SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
+           CASE p.event_type WHEN 'CPU' THEN 'CPU' ELSE p.event_type || ':' || p.event END AS wait,
+           coalesce(m.kind, 'pause') AS kind, coalesce(m.what, '(a pause of its own)') AS what, m.remedy
+      FROM pgscale.wait_profile p
+      LEFT JOIN pgscale.wait_meanings m ON m.kind = pgscale.wait_kind(p.event_type, p.event);
 CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text text);
 \if :statements
     INSERT INTO query
@@ -88,7 +88,7 @@ SELECT format('  %-24s%8s%10s  %-16s  %s', 'wait', 'seconds', 'share', '', 'they
 SELECT format('  %-24s%8s%10s  %s  %s', wait, to_char(ms / 1e3, '99990.0'), to_char(100 * share, '990.0 %'),
               rpad(repeat(:'block', floor(16 * share)::int) || substr(:'parts', floor(128 * share)::int % 8, 1), 16), what)
   FROM (SELECT wait, what, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share
-          FROM profile JOIN meaning USING (rank) WHERE session GROUP BY wait, what) t
+          FROM profile WHERE session GROUP BY wait, what) t
  ORDER BY ms DESC LIMIT 8;
 SELECT e'\n  The server''s own processes: '
        || coalesce(string_agg(format('%s %s %s s', backend_type, wait, to_char(ms / 1e3, 'FM9990.0')), ', ' ORDER BY ms DESC),
@@ -149,14 +149,18 @@ SELECT format('%s: %s', feature,
 \echo :bold'WHAT IT MEANS':plain
 \echo
 \o | fold -s -w 95 | sed 's/ *$//; s/^[^-]/  &/; s/^/  /'
-WITH part AS
-    (SELECT rank, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share FROM profile WHERE session GROUP BY rank)
-SELECT format('- %s %% of the sessions'' time, %s of %s active sessions, is waiting for %s%s. %s', round(100 * share),
+WITH kind AS
+    (SELECT what, remedy, sum(wait_ms) AS ms FROM profile
+      WHERE session AND kind NOT IN ('cpu', 'other', 'pause') GROUP BY what, remedy),
+part AS
+    (SELECT what, sum(ms) AS ms, sum(ms) / :session_ms AS share, (array_agg(remedy ORDER BY ms DESC))[1] AS remedy
+       FROM kind GROUP BY what)
+SELECT format('- %s %% of the sessions'' time, %s of %s active sessions, is waiting for %s%s. What helps: %s.', round(100 * share),
               to_char(ms / :observed_ms, 'FM9990.0'), to_char(:session_ms / :observed_ms, 'FM9990.0'), what,
               (SELECT format(', most of all in "%s"', CASE WHEN length(text) > 40 THEN left(text, 37) || '...' ELSE text END)
                  FROM profile p JOIN query USING (queryid)
-                WHERE p.rank = part.rank AND session GROUP BY text ORDER BY sum(wait_ms) DESC LIMIT 1), remedy)
-  FROM part JOIN meaning USING (rank) WHERE remedy IS NOT NULL AND share >= 0.1 ORDER BY ms DESC LIMIT 2;
+                WHERE p.what = part.what AND session GROUP BY text ORDER BY sum(wait_ms) DESC LIMIT 1), remedy)
+  FROM part WHERE share >= 0.1 ORDER BY ms DESC LIMIT 2;
 SELECT CASE WHEN short > 0
             THEN format('- In %s of %s seconds more sessions were on CPU than there are CPUs: %s on %s CPUs at %s. '
                         'They queue for it, and PostgreSQL has no wait event for that.',

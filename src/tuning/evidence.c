@@ -28,9 +28,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "lib/stringinfo.h"
 #include "port/atomics.h"
-#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -45,10 +43,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "tuning/evidence.h"
-
-
-/* How many locks of other extensions to look through for a name. */
-#define EXTENSIONS_LOCKS	64
+#include "tuning/wait_kinds.h"
 
 /*
  * So long before a record's end the server is asked to sum up what its backends
@@ -58,101 +53,6 @@
 
 /* The observed time may be so much less than the clock's before it is a gap. */
 #define MAX_GAP_US		(2 * USECS_PER_SEC)
-
-/*
- * What a kind of time consists of; names as in pg_stat_activity of any major, whose
- * cases differ.
- */
-typedef struct WaitName
-{
-	PgscaleTuningEvidenceWait wait;
-	const char *type;
-	const char *name;
-} WaitName;
-
-static const WaitName wait_names[] = {
-	{PGSCALE_EVIDENCE_WAL_SYNC, "IO", "WalSync"},
-	{PGSCALE_EVIDENCE_WAL_WRITE, "IO", "WalWrite"},
-	{PGSCALE_EVIDENCE_WAL_WRITE_LOCK, "LWLock", "WALWrite"},
-	{PGSCALE_EVIDENCE_WAL_INSERT, "LWLock", "WALInsert"},
-	{PGSCALE_EVIDENCE_WAL_BUFFERS, "LWLock", "WALBufMapping"},
-	{PGSCALE_EVIDENCE_WAL_INIT, "IO", "WalInitWrite"},
-	{PGSCALE_EVIDENCE_WAL_INIT, "IO", "WalInitSync"},
-	{PGSCALE_EVIDENCE_DATA_READ, "IO", "DataFileRead"},
-	{PGSCALE_EVIDENCE_DATA_READ, "IO", "AioIoCompletion"},
-	{PGSCALE_EVIDENCE_DATA_READ, "IO", "AioIoUringExecution"},
-	{PGSCALE_EVIDENCE_DATA_WRITE, "IO", "DataFileWrite"},
-	{PGSCALE_EVIDENCE_DATA_EXTEND, "IO", "DataFileExtend"},
-	{PGSCALE_EVIDENCE_DATA_SYNC, "IO", "DataFileSync"},
-	{PGSCALE_EVIDENCE_DATA_SYNC, "IO", "DataFileImmediateSync"},
-	{PGSCALE_EVIDENCE_DATA_SYNC, "IO", "DataFileFlush"},
-	{PGSCALE_EVIDENCE_TEMP_FILE, "IO", "BufFileRead"},
-	{PGSCALE_EVIDENCE_TEMP_FILE, "IO", "BufFileWrite"},
-	{PGSCALE_EVIDENCE_SLRU_IO, "IO", "SlruRead"},
-	{PGSCALE_EVIDENCE_SLRU_IO, "IO", "SlruWrite"},
-	{PGSCALE_EVIDENCE_SLRU_IO, "IO", "SlruSync"},
-	{PGSCALE_EVIDENCE_SLRU_IO, "IO", "SlruFlushSync"},
-	{PGSCALE_EVIDENCE_BUFFER_MAPPING, "LWLock", "BufferMapping"},
-	{PGSCALE_EVIDENCE_BUFFER_CONTENT, "LWLock", "BufferContent"},
-	{PGSCALE_EVIDENCE_BUFFER_IO, "IPC", "BufferIO"},
-	{PGSCALE_EVIDENCE_BUFFER_PIN, "BufferPin", "BufferPin"},
-	{PGSCALE_EVIDENCE_PROC_ARRAY, "LWLock", "ProcArray"},
-	{PGSCALE_EVIDENCE_PROC_ARRAY, "IPC", "ProcArrayGroupUpdate"},
-	{PGSCALE_EVIDENCE_XID_GEN, "LWLock", "XidGen"},
-	{PGSCALE_EVIDENCE_XACT, "LWLock", "XactSLRU"},
-	{PGSCALE_EVIDENCE_XACT, "LWLock", "XactBuffer"},
-	{PGSCALE_EVIDENCE_XACT, "IPC", "XactGroupUpdate"},
-	{PGSCALE_EVIDENCE_SUBTRANS, "LWLock", "SubtransSLRU"},
-	{PGSCALE_EVIDENCE_SUBTRANS, "LWLock", "SubtransBuffer"},
-	{PGSCALE_EVIDENCE_MULTIXACT, "LWLock", "MultiXactOffsetSLRU"},
-	{PGSCALE_EVIDENCE_MULTIXACT, "LWLock", "MultiXactOffsetBuffer"},
-	{PGSCALE_EVIDENCE_MULTIXACT, "LWLock", "MultiXactMemberSLRU"},
-	{PGSCALE_EVIDENCE_MULTIXACT, "LWLock", "MultiXactMemberBuffer"},
-	{PGSCALE_EVIDENCE_MULTIXACT, "LWLock", "MultiXactGen"},
-	{PGSCALE_EVIDENCE_SINVAL, "LWLock", "SInvalRead"},
-	{PGSCALE_EVIDENCE_SINVAL, "LWLock", "SInvalWrite"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "PredicateLockManager"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "PerXactPredicateList"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerializableXactHash"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerializableFinishedList"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerializablePredicateList"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerialSLRU"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerialBuffer"},
-	{PGSCALE_EVIDENCE_PREDICATE, "LWLock", "SerialControl"},
-	{PGSCALE_EVIDENCE_STATISTICS, "LWLock", "PgStatsDSA"},
-	{PGSCALE_EVIDENCE_STATISTICS, "LWLock", "PgStatsHash"},
-	{PGSCALE_EVIDENCE_STATISTICS, "LWLock", "PgStatsData"},
-	{PGSCALE_EVIDENCE_STATISTICS, "LWLock", "pg_stat_statements"},
-	{PGSCALE_EVIDENCE_LOCK_MANAGER, "LWLock", "LockManager"},
-	{PGSCALE_EVIDENCE_LOCK_FAST_PATH, "LWLock", "LockFastPath"},
-	{PGSCALE_EVIDENCE_LOCK_EXTEND, "Lock", "extend"},
-	{PGSCALE_EVIDENCE_LOCK_TRANSACTION, "Lock", "transactionid"},
-	{PGSCALE_EVIDENCE_LOCK_TUPLE, "Lock", "tuple"},
-	{PGSCALE_EVIDENCE_LOCK_RELATION, "Lock", "relation"},
-	{PGSCALE_EVIDENCE_LOCK_ADVISORY, "Lock", "advisory"},
-	{PGSCALE_EVIDENCE_SYNC_REP, "IPC", "SyncRep"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "ExecuteGather"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "ParallelFinish"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "BgWorkerStartup"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "BgWorkerShutdown"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "BtreePage"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "ParallelBitmapScan"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "ParallelCreateIndexScan"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "MessageQueueReceive"},
-	{PGSCALE_EVIDENCE_PARALLEL, "IPC", "MessageQueueSend"},
-	{PGSCALE_EVIDENCE_SPIN, "Timeout", "SpinDelay"},
-	{PGSCALE_EVIDENCE_CLIENT, "Client", "ClientWrite"},
-};
-
-/* And what is not named above, by its class. */
-static const WaitName class_names[] = {
-	{PGSCALE_EVIDENCE_CPU, "CPU", NULL},
-	{PGSCALE_EVIDENCE_OTHER_LWLOCK, "LWLock", NULL},
-	{PGSCALE_EVIDENCE_OTHER_LOCK, "Lock", NULL},
-	{PGSCALE_EVIDENCE_OTHER_IO, "IO", NULL},
-	{PGSCALE_EVIDENCE_OTHER_IPC, "IPC", NULL},
-	{PGSCALE_EVIDENCE_CLIENT, "Client", NULL},
-};
 
 /* The settings that rules are about. */
 static const char *const watched[] = {
@@ -280,69 +180,7 @@ evidence_kind_of(uint32 wait_event)
 	const char *type = pgscale_wait_event_type(wait_event);
 	const char *name = pgscale_wait_event_name(wait_event);
 
-	if (!type)
-		return PGSCALE_EVIDENCE_CPU;
-	if (!name)
-		name = "";
-	if (strcmp(name, "PgSleep") == 0)
-		return -1;
-	for (int i = 0; i < lengthof(wait_names); i++)
-		if (pg_strcasecmp(name, wait_names[i].name) == 0 && strcmp(type, wait_names[i].type) == 0)
-			return wait_names[i].wait;
-	if (strcmp(type, "IPC") == 0 && strncmp(name, "Hash", 4) == 0)
-		return PGSCALE_EVIDENCE_PARALLEL;
-	for (int i = 0; i < lengthof(class_names); i++)
-		if (strcmp(type, class_names[i].type) == 0)
-			return class_names[i].wait;
-	return PGSCALE_EVIDENCE_OTHER;
-}
-
-/* The class of this type, or 0. */
-static uint32
-evidence_class_of(const char *type)
-{
-	for (uint32 class = 1; class < 0x10; class++)
-	{
-		const char *name = pgstat_get_wait_event_type(class << 24);
-
-		if (name && strcmp(name, type) == 0)
-			return class << 24;
-	}
-	return 0;
-}
-
-/* As this major spells it; NULL if it has no such event. */
-static const char *
-own_name(uint32 class, const char *name)
-{
-	for (uint32 event = 0; event < LWTRANCHE_FIRST_USER_DEFINED + EXTENSIONS_LOCKS; event++)
-	{
-		const char *own = pgstat_get_wait_event(class | event);
-
-		if (own && pg_strcasecmp(own, name) == 0)
-			return own;
-	}
-	return NULL;
-}
-
-const char *
-pgscale_tuning_evidence_events(PgscaleTuningEvidenceWait wait, const char *type)
-{
-	const uint32 class = evidence_class_of(type);
-	StringInfoData names;
-
-	initStringInfo(&names);
-	for (int i = 0; class != 0 && i < lengthof(wait_names); i++)
-	{
-		const char *name;
-
-		if (wait_names[i].wait != wait || strcmp(wait_names[i].type, type) != 0)
-			continue;
-		name = own_name(class, wait_names[i].name);
-		if (name)
-			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", name);
-	}
-	return names.len > 0 ? names.data : NULL;
+	return type ? pgscale_tuning_wait_kind(type, name ? name : "") : PGSCALE_EVIDENCE_CPU;
 }
 
 static void

@@ -32,7 +32,8 @@ extern int	pgscale_tuning_evidence_ms;
 
 /*
  * What sessions spend their time with, as rules and the map of contention need
- * it told apart.  Waits for work, and pg_sleep(), are none of it.
+ * it told apart: kinds of waits, whose events are in wait_kinds.c.  Waits for work,
+ * and pg_sleep(), are none of it.
  */
 typedef enum PgscaleTuningEvidenceWait
 {
@@ -105,12 +106,6 @@ typedef struct PgscaleTuningEvidence
 	uint64		session_ns;		/* the sum of wait_ns: parallel workers, too */
 	uint64		wait_ns[PGSCALE_EVIDENCE_WAITS];
 } PgscaleTuningEvidence;
-
-/*
- * The events of this type that count as this kind, by the names that this major
- * has for them, as "A, B"; NULL if it has none.
- */
-extern const char *pgscale_tuning_evidence_events(PgscaleTuningEvidenceWait wait, const char *type);
 
 extern Size pgscale_tuning_evidence_size(void);
 extern void pgscale_tuning_evidence_startup(void);

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait_kinds.h
+ *	  Which wait events are of a kind.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TUNING_WAIT_KINDS_H
+#define PGSCALE_TUNING_WAIT_KINDS_H
+
+#include "postgres.h"
+
+#include "tuning/evidence.h"
+
+/* Of an event by its type and name; -1 for what is no wait of a session at work. */
+extern int	pgscale_tuning_wait_kind(const char *type, const char *name);
+
+/* The key of pgscale.wait_meanings. */
+extern const char *pgscale_tuning_wait_kind_name(PgscaleTuningEvidenceWait kind);
+
+#endif							/* PGSCALE_TUNING_WAIT_KINDS_H */
