@@ -3,7 +3,8 @@
  * history.c
  *	  The latest samples one by one, in a ring in shared memory.
  *
- * The sampler alone writes, readers copy without stopping it.
+ * The sampler alone writes, and nothing is retried: a reader's work is bounded
+ * however fast the sampler is.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -11,13 +11,13 @@
  * hash table over the array is in the writer's own memory; it is rebuilt from
  * the array when a new writer attaches.
  *
- * Readers: all of it has one count of changes, and each chunk of entries remembers
- * the number of its last change.  A reader copies all chunks, then those that changed
- * since it began, and so on, until nothing changed during a pass.  To copy it all
- * between two ticks, a large profile at 1 ms does not allow; here the
- * last pass has only the few chunks of one tick to copy, so it converges, and
- * what it ends with is the profile as of the end of one tick, with sums that
- * agree with the totals to the nanosecond.
+ * Readers: all of it has one count of changes, and each chunk of entries
+ * remembers the number of its last change.  A reader copies all chunks, then
+ * those that changed since it began, and so on, until nothing changed during a
+ * pass.  A large profile is too long to be copied between two ticks of 1 ms;
+ * here the last pass has only the few chunks of one tick to copy, so it
+ * converges, and what it ends with is the profile as of the end of one tick,
+ * with sums that agree with the totals to the nanosecond.
  *
  * Eviction: when all entries are in use, the one with the least time among a
  * few at a rotating hand is folded into a row that keeps only its wait event,
@@ -33,19 +33,15 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "common/hashfn.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
-#include "base/units.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
 #include "sampler/profile.h"
