@@ -177,7 +177,7 @@ CREATE FUNCTION pgscale.sampler_stats(
     OUT tick_mean_us double precision, OUT tick_max_us double precision,
     OUT cpu_ms double precision, OUT cpu_fraction double precision,
     OUT samples bigint, OUT wait_ms double precision,
-    OUT entries integer, OUT evictions bigint, OUT torn_reads bigint,
+    OUT entries integer, OUT evictions bigint, OUT torn_reads bigint, OUT cpu_readings bigint,
     OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_sampler_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -190,7 +190,7 @@ CREATE VIEW pgscale.sampler_stats AS
            samples, entries, evictions, round(lateness_p50_us * 10) / 10 AS lateness_p50_us,
            round(lateness_max_us * 10) / 10 AS lateness_max_us, round(tick_max_us * 10) / 10 AS tick_max_us,
            round(observed_ms * 10) / 10 AS observed_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
-           round(wait_ms * 10) / 10 AS wait_ms, torn_reads, pid, starts, stats_reset, lateness_classes
+           round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, pid, starts, stats_reset, lateness_classes
       FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
 'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
@@ -226,6 +226,8 @@ COMMENT ON COLUMN pgscale.sampler_stats.wait_ms IS
 'time that the samples in the profile stand for, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.torn_reads IS
 'number of repeated reads of a process''s status';
+COMMENT ON COLUMN pgscale.sampler_stats.cpu_readings IS
+'number of times that the kernel was asked how long a session ran and queued for a CPU';
 COMMENT ON COLUMN pgscale.sampler_stats.pid IS
 'process ID of the worker';
 COMMENT ON COLUMN pgscale.sampler_stats.starts IS

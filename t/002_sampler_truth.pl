@@ -50,7 +50,7 @@ END $$;
 CREATE FUNCTION of_event(what text, OUT queryid bigint, OUT backend_type text, OUT samples bigint, OUT wait_ms float8)
 RETURNS SETOF record LANGUAGE sql AS $$
     SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale.wait_profile()
-     WHERE what IN (event, event_type || ':' || event) GROUP BY 1, 2
+     WHERE what IN (event_type, event_type || ':' || event, event) GROUP BY 1, 2
 $$;
 EOQ
 
@@ -59,7 +59,7 @@ EOQ
 my ($sleeper, $burner);
 for (
     [ 'Timeout:PgSleep', $other, q{SELECT clock_timestamp() AS began, pg_sleep(1), clock_timestamp()} ],
-    [ 'CPU:CPU', $third, q{SELECT busy(1)} ])
+    [ 'CPU', $third, q{SELECT busy(1)} ])
 {
     my ($event, $session, $statement) = @$_;
     my ($queryid, $truth);
@@ -72,8 +72,8 @@ for (
         return $db->sql("SELECT abs(wait_ms / $truth - 1) < 0.2 AND samples > 10 FROM of_event('$event')
             WHERE queryid = $queryid AND backend_type = 'client backend'") eq 't';
     }, "$event lasts as long as it did") or diag $db->sql("SELECT $truth, e, s FROM of_event('$event') e, pgscale.sampler_stats s");
-    $event eq 'CPU:CPU' ? $burner = $queryid : ($sleeper = $queryid);
-    next if $event eq 'CPU:CPU';
+    $event eq 'CPU' ? $burner = $queryid : ($sleeper = $queryid);
+    next if $event eq 'CPU';
     is($db->sql(q{SELECT datid = (SELECT oid FROM pg_database WHERE datname = current_database()), userid = current_user::regrole
         FROM pgscale.wait_profile() WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
     is($db->sql("SELECT count(*) = (SELECT samples FROM of_event('PgSleep')), count(DISTINCT pid), min(state) FROM pgscale.wait_history

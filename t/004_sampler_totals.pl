@@ -134,7 +134,7 @@ $db->poll_ok("SELECT ticks > $ticks + 1 FROM pgscale.sampler_stats", 'it is seen
 $db->sampler('off');
 is($db->sql($reconcile), 't|t|t', 'after a reset meanwhile it adds up');
 is($db->sql('SELECT count(*) FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
-    WHERE NOT p.samples BETWEEN 1 AND s.samples OR NOT p.wait_ms BETWEEN 0 AND s.wait_ms'), 0, 'each row is a part of it');
+    WHERE NOT p.samples BETWEEN 0 AND s.samples OR NOT p.wait_ms BETWEEN 0 AND s.wait_ms'), 0, 'each row is a part of it');
 # It may have waited for more than the lock: reading a catalog on a busy machine, say. Only the others slept.
 is($db->sql("SELECT count(*) FROM pgscale.wait_profile WHERE queryid = $queryid AND event = 'PgSleep'"), 0,
     'and the statement has none of the others\' waits');

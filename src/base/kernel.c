@@ -367,6 +367,35 @@ pgscale_kernel_counts(PgscaleKernelCounts *counts)
 		counts->swapped += number_of(vmstat, "pswpout");
 }
 
+int
+pgscale_kernel_open_schedule(int pid)
+{
+	char		path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+bool
+pgscale_kernel_read_schedule(int fd, PgscaleKernelSchedule *counts)
+{
+	char		line[96];
+	char	   *rest;
+	const ssize_t n = pread(fd, line, sizeof(line) - 1, 0);
+
+	if (n <= 0)
+		return false;
+	line[n] = '\0';
+	counts->run_ns = strtoll(line, &rest, 10);
+	counts->queue_ns = strtoll(rest, NULL, 10);
+
+	/*
+	 * A kernel without these counts shows zeroes; whoever is asked about has
+	 * run.
+	 */
+	return counts->run_ns > 0;
+}
+
 /*
  * The least limit of a group and those around it.  One that is not there, as in a
  * container that sees its own part only, has none; nor has one whose file does

@@ -94,6 +94,19 @@ typedef struct PgscaleKernelCounts
 
 extern void pgscale_kernel_counts(PgscaleKernelCounts *counts);
 
+/* How long a process ran on a CPU, and queued for one, since its start. */
+typedef struct PgscaleKernelSchedule
+{
+	int64		run_ns;
+	int64		queue_ns;
+} PgscaleKernelSchedule;
+
+/* A descriptor to read the counts of a process by, or -1 with errno. */
+extern int	pgscale_kernel_open_schedule(int pid);
+
+/* False if the process is gone, or the kernel does not count. */
+extern bool pgscale_kernel_read_schedule(int fd, PgscaleKernelSchedule *counts);
+
 /*
  * A line of /proc/meminfo, by its name with the colon: bytes of what it has in kB,
  * and 1024 times what it has without a unit; -1: unknown.

@@ -194,6 +194,8 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	proc->session = (proc->kind == (PgscaleProcKind) B_BACKEND ||
 					 proc->kind == PGSCALE_PROC_PARALLEL);
 	proc->running = (proc->state == STATE_RUNNING || proc->state == STATE_FASTPATH);
+	proc->in_transaction = (proc->state == STATE_IDLEINTRANSACTION ||
+							proc->state == STATE_IDLEINTRANSACTION_ABORTED);
 
 	pg_read_barrier();
 	proc->pid = pid;

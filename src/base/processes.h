@@ -41,6 +41,7 @@ typedef struct PgscaleProc
 	PgscaleProcKind kind;
 	bool		session;		/* a client backend or its parallel worker */
 	bool		running;		/* executing a statement */
+	bool		in_transaction; /* idle within one */
 	uint8		state;			/* BackendState */
 	int			leader_pid;		/* of a parallel worker, else 0 */
 	int			leader_slot;	/* likewise, else -1 */

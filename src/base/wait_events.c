@@ -14,24 +14,56 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 
+/* The events that are pgscale's own. */
+static const struct
+{
+	uint32		wait_event;
+	const char *type;
+	const char *name;
+}			own_events[] = {
+	{PGSCALE_WAIT_CPU, "CPU", "CPU"},
+	{PGSCALE_WAIT_RUNNING, "CPU", "Running"},
+	{PGSCALE_WAIT_QUEUED, "CPU", "Queued"},
+	{PGSCALE_WAIT_RUNNING_IN_WAIT, "CPU", "RunningInWait"},
+	{PGSCALE_WAIT_QUEUED_IN_WAIT, "CPU", "QueuedInWait"},
+	{PGSCALE_WAIT_BLOCKED, "CPU", "Blocked"},
+	{PGSCALE_WAIT_IDLE_IN_TRANSACTION, "Client", "IdleInTransaction"},
+	{PGSCALE_WAIT_OTHER, "Other", "Other"},
+};
+
 const char *
 pgscale_wait_event_type(uint32 wait_event)
 {
-	if (wait_event == PGSCALE_WAIT_CPU)
-		return "CPU";
-	if (wait_event == PGSCALE_WAIT_OTHER)
-		return "Other";
+	for (int i = 0; i < lengthof(own_events); i++)
+		if (own_events[i].wait_event == wait_event)
+			return own_events[i].type;
 	return pgstat_get_wait_event_type(wait_event);
 }
 
 const char *
 pgscale_wait_event_name(uint32 wait_event)
 {
-	if (wait_event == PGSCALE_WAIT_CPU)
-		return "CPU";
-	if (wait_event == PGSCALE_WAIT_OTHER)
-		return "Other";
+	for (int i = 0; i < lengthof(own_events); i++)
+		if (own_events[i].wait_event == wait_event)
+			return own_events[i].name;
 	return pgstat_get_wait_event(wait_event);
+}
+
+/*
+ * A session without a wait event is on CPU whatever its state says: between two
+ * statements it reads the next one, or sends the last one's result.  Other processes
+ * do most of their work without telling that they are at it, and some of them
+ * idle so, too.
+ */
+bool
+pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event)
+{
+	*wait_event = proc->wait_event;
+	if (proc->wait_event == PGSCALE_WAIT_CPU)
+		return proc->session;
+	if (proc->wait_event == WAIT_EVENT_CLIENT_READ && proc->session && proc->in_transaction)
+		*wait_event = PGSCALE_WAIT_IDLE_IN_TRANSACTION;
+	return true;
 }
 
 /*

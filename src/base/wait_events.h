@@ -12,17 +12,32 @@
 
 #include "postgres.h"
 
+#include "utils/wait_event.h"
+
 #include "base/processes.h"
 
 /* The bits of a wait event's number that are its class. */
 #define PGSCALE_WAIT_CLASS	((uint32) 0xFF000000)
 
 /*
- * Wait events as pgscale counts them: the server's numbers, 0 for a running
- * session that waits for nothing, and one for what has no row of its own.
+ * Wait events as pgscale counts them: the server's numbers, 0 for a session
+ * that waits for nothing, a few more that the server does not tell apart, and
+ * one for what has no row of its own.
  */
 #define PGSCALE_WAIT_CPU	((uint32) 0)
+#define PGSCALE_WAIT_RUNNING	((uint32) 1)
+#define PGSCALE_WAIT_QUEUED	((uint32) 2)
+#define PGSCALE_WAIT_RUNNING_IN_WAIT	((uint32) 3)
+#define PGSCALE_WAIT_QUEUED_IN_WAIT	((uint32) 4)
+#define PGSCALE_WAIT_BLOCKED	((uint32) 5)
+#define PGSCALE_WAIT_IDLE_IN_TRANSACTION	(PG_WAIT_CLIENT | (uint32) 0xFFFF)
 #define PGSCALE_WAIT_OTHER	((uint32) 0xFFFFFFFF)
+
+/*
+ * What a process waits for, as pgscale counts it.  Returns false if that is not
+ * known: only a session is known to be on CPU if it shows no wait event.
+ */
+extern bool pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event);
 
 extern const char *pgscale_wait_event_type(uint32 wait_event);
 extern const char *pgscale_wait_event_name(uint32 wait_event);

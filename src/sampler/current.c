@@ -39,7 +39,7 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 {
 	int64		queryid = pgscale_proc_running_queryid(proc);
 	const char *state = pgscale_proc_state_name(proc->state);
-	bool		on_cpu = (proc->wait_event == 0);
+	uint32		wait_event;
 	Datum		values[9] = {0};
 	bool		nulls[9] = {0};
 
@@ -58,13 +58,12 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 	else
 		nulls[6] = true;
 
-	/* As in the profile: only a session at work is known to be on CPU. */
-	if (on_cpu && !(proc->session && proc->running))
+	if (!pgscale_wait_of(proc, &wait_event))
 		nulls[7] = nulls[8] = true;
 	else
 	{
-		values[7] = CStringGetTextDatum(pgscale_wait_event_type(proc->wait_event));
-		values[8] = CStringGetTextDatum(pgscale_wait_event_name(proc->wait_event));
+		values[7] = CStringGetTextDatum(pgscale_wait_event_type(wait_event));
+		values[8] = CStringGetTextDatum(pgscale_wait_event_name(wait_event));
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

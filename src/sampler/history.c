@@ -86,7 +86,7 @@ pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples)
 }
 
 void
-pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid)
+pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid)
 {
 	HistorySample *sample;
 
@@ -105,7 +105,7 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64
 	sample->pid = proc->pid;
 	sample->datid = proc->datid;
 	sample->userid = proc->userid;
-	sample->wait_event = proc->wait_event;
+	sample->wait_event = wait_event;
 	sample->kind = kind;
 	sample->state = proc->state;
 }

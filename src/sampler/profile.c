@@ -300,28 +300,57 @@ pgscale_sampler_profile_born(int entry)
 	return entry_at(entry)->born;
 }
 
-void
-pgscale_sampler_profile_move(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
+/* Is it still there?  It may be evicted within the tick that made it, or reset. */
+static bool
+is_same_entry(int entry, uint64 born)
 {
-	PgscaleSamplerProfileEntry *from;
-	PgscaleSamplerProfileEntry *to;
-	PgscaleSamplerWaitKey key;
+	return entry < profile->totals.used && entry_at(entry)->born == born;
+}
 
-	/* Evicted meanwhile, maybe within the tick that made it, or reset. */
-	if (entry >= profile->totals.used || entry_at(entry)->born != born)
-		return;
-	from = entry_to_change(entry);
-	key = from->key;
+static int
+profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns)
+{
+	PgscaleSamplerProfileEntry *from = entry_to_change(entry);
+	PgscaleSamplerProfileEntry *to;
+	int			target;
+
+	/* What was parked for long may have been split meanwhile. */
+	samples = Min(samples, from->samples);
+	ns = Min(ns, from->ns);
 
 	/* Take it out first: making room for the new key may evict this one. */
-	Assert(from->samples >= samples && from->ns >= ns);
 	from->samples -= samples;
 	from->ns -= ns;
 
-	key.queryid = queryid;
-	to = entry_to_change(find_or_make(&key));
+	target = find_or_make(key);
+	to = entry_to_change(target);
 	to->samples += samples;
 	to->ns += ns;
+	return target;
+}
+
+int
+pgscale_sampler_profile_move_query(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
+{
+	PgscaleSamplerWaitKey key;
+
+	if (!is_same_entry(entry, born))
+		return -1;
+	key = entry_at(entry)->key;
+	key.queryid = queryid;
+	return profile_move(entry, &key, samples, ns);
+}
+
+int
+pgscale_sampler_profile_move_event(int entry, uint64 born, uint32 wait_event, uint64 samples, uint64 ns)
+{
+	PgscaleSamplerWaitKey key;
+
+	if (!is_same_entry(entry, born))
+		return -1;
+	key = entry_at(entry)->key;
+	key.wait_event = wait_event;
+	return profile_move(entry, &key, samples, ns);
 }
 
 void
@@ -384,7 +413,7 @@ pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 			continue;
 		if (i >= capacity + snapshot->totals.others)
 			break;
-		if (e->samples > 0)
+		if (e->samples > 0 || e->ns > 0)
 			snapshot->entries[n++] = *e;
 	}
 	snapshot->nentries = n;

@@ -141,8 +141,6 @@ is_known_event(uint32 wait_event)
 	const char *type;
 	const char *name;
 
-	if (wait_event == PGSCALE_WAIT_CPU || wait_event == PGSCALE_WAIT_OTHER)
-		return true;
 	/* The server has names for all of what is durable. */
 	wait_event = pgscale_wait_event_durable(wait_event);
 	type = pgscale_wait_event_type(wait_event);
@@ -199,7 +197,7 @@ check_store(const Store *store)
 
 		if (!entry_is_possible(entry, header->ntypes))
 			return "it has an entry that cannot be";
-		if (entry->samples == 0 || !profile_file_add(&samples, entry->samples) || !profile_file_add(&ns, entry->ns))
+		if (entry->samples + entry->ns == 0 || !profile_file_add(&samples, entry->samples) || !profile_file_add(&ns, entry->ns))
 			return "it has an entry with counts that cannot be";
 	}
 	if (totals->samples != samples || totals->ns != ns)

@@ -21,9 +21,10 @@
  * late or has them missed.  Each sample therefore stands for the time since
  * the tick before, whatever it was; samples are counted besides.
  *
- * CPU: a session that executes a statement and waits for nothing counts as on
- * CPU, whether it runs or is ready to.  Other processes do not: most do their
- * work without telling that they are at it, and idle ones would count too.
+ * CPU: a session that shows no wait event counts as on CPU; whether it runs or
+ * is ready to is found out once a second (cpu_split.c).  Other processes do not
+ * count: most do their work without telling that they are at it, and idle ones
+ * would count too.
  *
  * Queries: a statement gets its identifier in parse analysis, after some of
  * its time has passed, maybe in waits.  What is sampled before is counted
@@ -57,6 +58,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "base/worker.h"
+#include "sampler/cpu_split.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
 #include "sampler/stats.h"
@@ -77,6 +79,9 @@
 
 /* Without a tick for so long, and several periods, something is wrong. */
 #define STALLED_MS		5000
+
+/* After so many failures in a row the kernel's counts are not to be had. */
+#define UNREADABLE		5
 
 /* Settings. */
 static bool sampler_enabled = true;
@@ -120,6 +125,8 @@ typedef struct QuietSlot
 	PgscaleProcMark mark;
 	int			entry;			/* -1: not quiet */
 	uint32		generation;		/* of the profile, when entry was made */
+	uint64		samples;		/* counted so, */
+	uint64		ns;				/* and the time that they stand for */
 } QuietSlot;
 
 /* How other backends reach the sampler. */
@@ -295,13 +302,18 @@ sampler_park(SlotState *state, int entry, int64 ns)
 
 /* Moves what is parked to its query, if that is the one seen now. */
 static void
-sampler_unpark(SlotState *state)
+sampler_unpark(int slot, SlotState *state)
 {
 	if (state->parked_activity == state->proc.activity_start)
 		for (int i = 0; i < state->nparked; i++)
-			pgscale_sampler_profile_move(state->parked[i].entry, state->parked[i].born,
-										 state->proc.queryid,
-										 state->parked[i].samples, state->parked[i].ns);
+		{
+			const Parked *parked = &state->parked[i];
+			int			entry;
+
+			entry = pgscale_sampler_profile_move_query(parked->entry, parked->born, state->proc.queryid,
+													   parked->samples, parked->ns);
+			pgscale_sampler_cpu_moved(slot, parked->entry, entry, parked->samples, parked->ns);
+		}
 	state->nparked = 0;
 }
 
@@ -335,20 +347,20 @@ sample_slot(int slot, int64 ns)
 	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
 	{
 		state->nparked = 0;
+		pgscale_sampler_cpu_leave(slot);
 		return false;
 	}
 
 	/* An idle session still tells the identifier of its last statement. */
 	if (state->nparked > 0 && changed && proc->queryid != 0)
-		sampler_unpark(state);
+		sampler_unpark(slot, state);
 
-	if (proc->wait_event == 0 && !(proc->session && proc->running))
+	if (!pgscale_wait_of(proc, &key.wait_event))
 		return true;
 
 	key.kind = sampler_kind_of(state);
 	key.datid = proc->datid;
 	key.userid = proc->userid;
-	key.wait_event = proc->wait_event;
 	key.queryid = pgscale_proc_running_queryid(proc);
 	if (sampler_nested && key.queryid != 0)
 	{
@@ -362,13 +374,17 @@ sample_slot(int slot, int64 ns)
 	if (proc->running && proc->queryid == 0)
 		sampler_park(state, state->entry, ns);
 
-	idle = pgscale_wait_is_idle(proc->kind, proc->wait_event);
+	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
 	if (!idle || sampler_history_idle)
-		pgscale_sampler_history_add(proc, key.kind, key.queryid);
-	if (!idle && proc->session)
-		pgscale_sampler_timeline_add(proc->wait_event);
+		pgscale_sampler_history_add(proc, key.kind, key.wait_event, key.queryid);
 	if (proc->session)
-		pgscale_sampler_observe_sample(proc, idle, ns);
+	{
+		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.wait_event, 1, ns, state->nparked > 0);
+		if (!idle)
+			pgscale_sampler_timeline_add(key.wait_event);
+		/* To hold others up is no work that advice could spare. */
+		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
+	}
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
@@ -376,6 +392,7 @@ sample_slot(int slot, int64 ns)
 	{
 		quiet_slots[slot].entry = state->entry;
 		quiet_slots[slot].generation = pgscale_sampler_profile_generation();
+		quiet_slots[slot].samples = quiet_slots[slot].ns = 0;
 	}
 	return true;
 }
@@ -388,13 +405,23 @@ sample_quiet_slot(int slot, int64 ns)
 
 	if (quiet->entry < 0)
 		return false;
-	if (quiet->generation != pgscale_sampler_profile_generation() ||
-		!pgscale_proc_same(&quiet->mark))
+	if (quiet->generation != pgscale_sampler_profile_generation())
 	{
 		quiet->entry = -1;
 		return false;
 	}
+	if (!pgscale_proc_same(&quiet->mark))
+	{
+		const PgscaleProc *proc = &slot_states[slot].proc;
+
+		if (proc->session && quiet->samples > 0)
+			pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->wait_event, quiet->samples, quiet->ns, false);
+		quiet->entry = -1;
+		return false;
+	}
 	pgscale_sampler_profile_add_again(quiet->entry, ns);
+	quiet->samples++;
+	quiet->ns += ns;
 	return true;
 }
 
@@ -464,6 +491,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
+	pgscale_sampler_cpu_settle(now);
 
 	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
@@ -498,6 +526,7 @@ sampler_apply_settings(void)
 	{
 		last_tick = pgscale_timer_clock();
 		stats->on_since_ns = stats->last_tick_ns = last_tick;
+		pgscale_sampler_cpu_forget();
 		pgscale_sampler_observe_begin();
 	}
 	pgscale_timer_set(&timer, period);
@@ -515,6 +544,7 @@ serve_resets(void)
 	pgscale_sampler_profile_reset();
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		slot_states[slot].nparked = 0;
+	pgscale_sampler_cpu_forget();
 	pgscale_sampler_history_reset();
 	pgscale_sampler_timeline_reset();
 	pgscale_sampler_stats_reset();
@@ -551,6 +581,7 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
 	stats->period_ns = 0;
@@ -633,7 +664,10 @@ sampler_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->since_ns = stats->on_since_ns;
-		health->reason = psprintf("samples every %d ms", (int) (stats->period_ns / NS_PER_MS));
+		health->reason = psprintf(stats->unreadable < UNREADABLE ? "samples every %d ms" :
+								  "samples every %d ms; time on CPU is not split into running and queued, since "
+								  "/proc/PID/schedstat cannot be read",
+								  (int) (stats->period_ns / NS_PER_MS));
 	}
 }
 

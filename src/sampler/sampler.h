@@ -59,7 +59,7 @@ extern void pgscale_sampler_history_startup(int capacity);
  * begin and end; max_samples bounds how many they will be.
  */
 extern void pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples);
-extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, int64 queryid);
+extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid);
 extern void pgscale_sampler_history_end(void);
 extern void pgscale_sampler_history_reset(void);
 
@@ -75,6 +75,9 @@ extern void pgscale_sampler_timeline_startup(int seconds);
 extern void pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns);
 extern void pgscale_sampler_timeline_add(uint32 wait_event);
 extern void pgscale_sampler_timeline_end(void);
+
+/* After the end of a tick: time of the last second that only now is known to be one. */
+extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
 /* nested_queries.c: which nested statement a backend executes */

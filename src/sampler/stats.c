@@ -103,8 +103,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
-	Datum		values[20] = {0};
-	bool		nulls[20] = {0};
+	Datum		values[21] = {0};
+	bool		nulls[21] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
@@ -143,6 +143,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	values[i++] = Int32GetDatum(totals.used);
 	values[i++] = Int64GetDatum((int64) totals.evictions);
 	values[i++] = Int64GetDatum((int64) s.retries);
+	values[i++] = Int64GetDatum((int64) s.readings);
 	values[i++] = TimestampTzGetDatum(totals.reset_at);
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));

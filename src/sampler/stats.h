@@ -29,6 +29,7 @@ typedef struct PgscaleSamplerStats
 	int64		on_since_ns;	/* when it last was switched on, or started,
 								 * by CLOCK_MONOTONIC */
 	int64		last_tick_ns;	/* likewise; or that */
+	uint32		unreadable;		/* failed readings since the last one */
 	uint64		ticks;
 	uint64		missed;			/* ticks that were due but skipped */
 	uint64		lateness[PGSCALE_LATENESS_CLASSES];
@@ -38,6 +39,7 @@ typedef struct PgscaleSamplerStats
 	int64		tick_max_ns;
 	int64		cpu_ns;			/* CPU time of the process */
 	uint64		retries;		/* torn reads that were repeated */
+	uint64		readings;		/* of the kernel's counts of a session */
 } PgscaleSamplerStats;
 
 extern Size pgscale_sampler_stats_size(void);

@@ -140,6 +140,16 @@ pgscale_sampler_timeline_end(void)
 }
 
 void
+pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns)
+{
+	Second	   *s = place_of(timeline_floor(tick_at, USECS_PER_SEC));
+
+	pgscale_change_begin_write(&s->changes);
+	s->class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += ns;
+	pgscale_change_end_write(&s->changes);
+}
+
+void
 pgscale_sampler_timeline_reset(void)
 {
 	for (int64 i = 0; i < timeline->size; i++)

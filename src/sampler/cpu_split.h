@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * cpu_split.h
+ *	  Which part of the sessions' time on CPU they ran, and which they queued.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_CPU_SPLIT_H
+#define PGSCALE_SAMPLER_CPU_SPLIT_H
+
+#include "postgres.h"
+
+#include "sampler/stats.h"
+
+/*
+ * All is the sampler's own memory.  Accounts are numbered as processes' slots.
+ * What becomes of the readings is counted in stats.  after_ticks: so many ticks
+ * from now on, whoever is seen first has just started.
+ */
+extern void pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSamplerStats *stats);
+
+/* What was counted before is not to be split any more: after a reset, or a pause. */
+extern void pgscale_sampler_cpu_forget(void);
+
+/*
+ * Samples of a session that were counted in an entry of the profile.  parked:
+ * some may be moved to another one soon, and better are not split before.
+ */
+extern void pgscale_sampler_cpu_add(int slot, int pid, int entry, uint32 wait_event,
+									uint64 samples, uint64 ns, bool parked);
+
+/* Samples that were counted in one entry are in another one from now on, or -1. */
+extern void pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples, uint64 ns);
+
+/* No process is in the slot.  Within a change of the profile. */
+extern void pgscale_sampler_cpu_leave(int slot);
+
+/*
+ * At the end of a tick, outside of a change of the profile: splits what is due
+ * by the kernel's counts.
+ */
+extern void pgscale_sampler_cpu_settle(int64 now);
+
+#endif							/* PGSCALE_SAMPLER_CPU_SPLIT_H */
