@@ -12,6 +12,7 @@ my $db = session($node);
 $db->sql('CREATE EXTENSION pgscale');
 is($db->sql("SELECT count(*) FROM pgscale.wait_current WHERE pid = " . $db->pid . " AND queryid IS NULL"),
     1, 'wait_current needs no preload');
+is($db->sql("SELECT event FROM pgscale.wait_meanings WHERE kind = pgscale.wait_kind('Lock', 'tuple')"), 'tuple', 'nor what waits mean');
 
 # where somebody has dropped what new databases have
 $db->sql('CREATE DATABASE bare');
@@ -33,7 +34,8 @@ SELECT format('%s(%s)', oid::regproc, CASE
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
-                       'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin')
+                       'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
+                       'wait_kind', 'wait_kinds')
    AND proname !~ '^usl_'
  ORDER BY 1
 EOQ
