@@ -60,6 +60,15 @@ pgscale_relocation_tablespace_of(Oid relation)
 	return OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace;
 }
 
+void
+pgscale_relocation_check_there(Oid relation, bool is_table)
+{
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the %s was dropped", is_table ? "table" : "index")));
+}
+
 Oid
 pgscale_relocation_tablespace_named(const char *name)
 {

@@ -18,6 +18,9 @@
 /* The tablespace that a relation is stored in; InvalidOid if it is gone. */
 extern Oid	pgscale_relocation_tablespace_of(Oid relation);
 
+/* Raises an error if it was dropped since a job was asked for. */
+extern void pgscale_relocation_check_there(Oid relation, bool is_table);
+
 /* Raises an error if there is none of that name. */
 extern Oid	pgscale_relocation_tablespace_named(const char *name);
 

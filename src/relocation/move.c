@@ -54,6 +54,7 @@
 #include "utils/syscache.h"
 
 #include "base/pg_compat.h"
+#include "relocation/checks.h"
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 
@@ -138,10 +139,7 @@ move_lock(const PgscaleRelocationJob *job)
 	LockRelationOid(job->heap, job->is_table ? AccessExclusiveLock : ShareUpdateExclusiveLock);
 	if (!job->is_table)
 		LockRelationOid(job->relation, ShareUpdateExclusiveLock);
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(job->relation)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the %s was dropped", job->is_table ? "table" : "index")));
+	pgscale_relocation_check_there(job->relation, job->is_table);
 }
 
 void
@@ -254,21 +252,13 @@ settle_index(PgscaleRelocationJob *job)
 bool
 pgscale_relocation_move_settle(PgscaleRelocationJob *job)
 {
-	HeapTuple	tuple;
-	bool		moved = false;
+	bool		moved;
 
 	if (!job->is_table)
 		return settle_index(job);
 
 	StartTransactionCommand();
-	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(job->relation));
-	if (HeapTupleIsValid(tuple))
-	{
-		Oid			tablespace = ((Form_pg_class) GETSTRUCT(tuple))->reltablespace;
-
-		moved = (OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace) == job->target;
-		ReleaseSysCache(tuple);
-	}
+	moved = pgscale_relocation_tablespace_of(job->relation) == job->target;
 	CommitTransactionCommand();
 	return moved;
 }

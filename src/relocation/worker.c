@@ -364,10 +364,7 @@ attempt_check(Attempt *attempt)
 
 	become_requester(job);
 	attempt_start_transaction();
-	if (!OidIsValid(pgscale_relocation_tablespace_of(job->relation)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the %s was dropped", job->is_table ? "table" : "index")));
+	pgscale_relocation_check_there(job->relation, job->is_table);
 	pgscale_relocation_check_target(job->target);
 	if (job->is_table)
 		(void) pgscale_relocation_check_table(job->relation, job->target, ERROR);
