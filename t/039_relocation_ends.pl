@@ -192,6 +192,31 @@ $db->set('pgscale.relocation_attempts', 2);
 }
 $db->set('pgscale.relocation_attempts');
 
+### Ended while it is verified: it has moved by then
+
+{
+    my $holder = session($node);
+    my $next = session($node);
+    my $wanting = q{SELECT count(*) FROM pg_locks WHERE relation = 'empty'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted};
+    $holder->sql('BEGIN; SELECT count(*) FROM empty');
+    my ($job) = ask(q{relocate_table('empty', 'fast', 'lock', '1 hour')});
+    $db->poll_ok($wanting, 'a table is to be moved', 1);
+    $next->start('BEGIN; LOCK TABLE empty');
+    $db->poll_ok($wanting, 'somebody else wants it next', 2);
+    $holder->sql('COMMIT');
+    job_ok($job, 'state, attempts', 'verifying|1', 'it has moved, and its worker waits to verify it');
+    is(($next->finish)[0], '00000', 'for who has locked it');
+    my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
+    $db->sql("SELECT pg_terminate_backend($worker)");
+    $db->poll_ok("SELECT state, attempts, crashes, pid <> $worker FROM pgscale.relocation_job WHERE job = $job",
+        'after pg_terminate_backend another worker verifies it', 'verifying|1|0|t');
+    $db->sql("SELECT pg_cancel_backend(pid) FROM pgscale.relocation_job WHERE job = $job");
+    job_ok($job, q{state, sqlstate, message ~ '^it has moved, but was not found to be in order: '}, 'done|57014|t', 'pg_cancel_backend ends no more than that');
+    $next->sql('COMMIT');
+    is(place('empty'), 'fast', 'it stays where it is');
+    $_->quit for $holder, $next;
+}
+
 $db->quit;
 $node->stop;
 done_testing();
