@@ -53,6 +53,10 @@ is(($on_loaded->try(q{CALL pgscale.apply('port')}))[0], 'P0002', 'without advice
 like($on_loaded->sql("SELECT array_length(metrics, 1) || ' ' || (array_length(metric_values, 3) = array_length(metric_ends, 1))
     FROM pgscale.tuning_change WHERE change = $applied"), qr/^[1-9] true/, 'what it is judged by is kept with the change');
 
+my $own = change($on_loaded, q{set('bgwriter_lru_maxpages', '101')});
+is($on_loaded->sql("SELECT metrics[1] FROM pgscale.tuning_change WHERE change = $own"), 'pages that sessions write themselves',
+    "a setting is judged by its own rule's metrics, not by those of another that it matters to");
+
 for my $case (
     [ 'worse', 'transactions', '1e9 + i % 7' ],
     [ 'better', "sessions'' time per transaction", '1e6 + i % 7' ],

@@ -125,11 +125,18 @@ const PgscaleTuningMetric *const *
 pgscale_tuning_metrics(const char *setting)
 {
 	const PgscaleTuningRule *rule;
+	const PgscaleTuningMetric *const *metrics = general_metrics;
 
 	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
-		if (rule->metrics[0] && is_about(rule, setting))
+	{
+		if (!rule->metrics[0])
+			continue;
+		if (pg_strcasecmp(rule->name, setting) == 0)
 			return rule->metrics;
-	return general_metrics;
+		if (metrics == general_metrics && is_about(rule, setting))
+			metrics = rule->metrics;
+	}
+	return metrics;
 }
 
 /* The last change of a setting that the rule is about, and its name. */

@@ -104,7 +104,10 @@ extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, 
 /* The sum of the evidence no older than so long. */
 extern void pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum);
 
-/* The metrics that tell of a setting: its rule's, or those that tell of anything. */
+/*
+ * The metrics that tell of a setting: those of the rule that recommends it, else of the first
+ * that it matters to, else those that tell of anything.
+ */
 extern const PgscaleTuningMetric *const *pgscale_tuning_metrics(const char *setting);
 
 /* As SQL shows it. */
