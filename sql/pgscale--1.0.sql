@@ -1512,7 +1512,8 @@ CREATE VIEW pgscale.wait_meanings AS
     SELECT kind, event_type, coalesce(event, 'others') AS event, what, cured_in, meaning, remedy, cure, cured_meaning
       FROM (VALUES
         ('cpu', '(running, or ready to run)',
-         'a session runs, or is ready to run and waits for a CPU; no wait event tells one from the other',
+         'a session runs, or is ready to run and waits for a CPU; events Running and Queued of pgscale.wait_profile tell '
+         'one from the other',
          'cheaper statements: pgscale.query_waits shows which take the most time on CPU; more CPUs if more sessions are on '
          'CPU than there are',
          NULL, NULL, NULL),

@@ -26,8 +26,12 @@ CREATE TEMP TABLE second AS
      WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to);
 CREATE TEMP TABLE profile AS
     SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
-           CASE p.event_type WHEN 'CPU' THEN 'CPU' ELSE p.event_type || ':' || p.event END AS wait,
-           coalesce(m.kind, 'pause') AS kind, coalesce(m.what, '(a pause of its own)') AS what, m.remedy
+           CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event
+                WHEN p.event ~ '^Queued' THEN 'CPU queue' ELSE 'CPU' END AS wait,
+           CASE WHEN p.event = 'IdleInTransaction' THEN 'idle' ELSE coalesce(m.kind, 'pause') END AS kind,
+           CASE WHEN p.event = 'IdleInTransaction' THEN 'its client, within a transaction'
+                WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
+                WHEN p.event ~ '^Queued' THEN 'a CPU to run on' ELSE '(running)' END AS what, m.remedy
       FROM pgscale.wait_profile p
       LEFT JOIN pgscale.wait_meanings m ON m.kind = pgscale.wait_kind(p.event_type, p.event);
 CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text text);
@@ -118,7 +122,7 @@ SELECT format(e'%8s%8s%9s%9s%9s  %s\n         %s%s%s%s', to_char((ms - cpu_ms) /
           FROM (SELECT wait, sum(wait_ms) AS part FROM profile p WHERE p.queryid = top.queryid AND session
                  GROUP BY wait ORDER BY part DESC LIMIT 3) w WHERE part >= 0.01 * ms) l
  ORDER BY ms DESC LIMIT 6;
-SELECT e'\n  Without a query: ' || to_char(sum(wait_ms) / 1e3, 'FM9990.0') || ' s, before a statement has its identifier: it is parsed.'
+SELECT e'\n  Without a query: ' || to_char(sum(wait_ms) / 1e3, 'FM9990.0') || ' s: between two statements, and before a statement has its identifier.'
   FROM profile WHERE session AND queryid IS NULL HAVING sum(wait_ms) > 0.001 * :session_ms;
 \else
 CREATE TEMP TABLE top (text text, counted_ms float8, ms float8, workers_ms float8);
@@ -151,7 +155,7 @@ SELECT format('%s: %s', feature,
 \o | fold -s -w 95 | sed 's/ *$//; s/^[^-]/  &/; s/^/  /'
 WITH kind AS
     (SELECT what, remedy, sum(wait_ms) AS ms FROM profile
-      WHERE session AND kind NOT IN ('cpu', 'other', 'pause') GROUP BY what, remedy),
+      WHERE session AND kind NOT IN ('cpu', 'other', 'pause', 'idle') GROUP BY what, remedy),
 part AS
     (SELECT what, sum(ms) AS ms, sum(ms) / :session_ms AS share, (array_agg(remedy ORDER BY ms DESC))[1] AS remedy
        FROM kind GROUP BY what)
@@ -162,13 +166,14 @@ SELECT format('- %s %% of the sessions'' time, %s of %s active sessions, is wait
                 WHERE p.what = part.what AND session GROUP BY text ORDER BY sum(wait_ms) DESC LIMIT 1), remedy)
   FROM part WHERE share >= 0.1 ORDER BY ms DESC LIMIT 2;
 SELECT CASE WHEN short > 0
-            THEN format('- In %s of %s seconds more sessions were on CPU than there are CPUs: %s on %s CPUs at %s. '
-                        'They queue for it, and PostgreSQL has no wait event for that.',
-                        short, seconds, to_char(most, 'FM9990.0'), :cpus, to_char(at, 'HH24:MI:SS'))
+            THEN format('- In %s of %s seconds more sessions wanted a CPU than there are: %s on %s CPUs at %s. '
+                        'PostgreSQL has no wait event for the queue; the kernel counted %s %% of the sessions'' time in it.',
+                        short, seconds, to_char(most, 'FM9990.0'), :cpus, to_char(at, 'HH24:MI:SS'), round(100 * queued / :session_ms))
             ELSE format('- CPU is not short: in no second there were more than %s sessions on %s CPUs.',
                         to_char(most, 'FM9990.0'), :cpus) END
   FROM (SELECT count(*) FILTER (WHERE active_sessions > :cpus) AS short, count(*) AS seconds, max(active_sessions) AS most,
-               (array_agg(bucket_start ORDER BY active_sessions DESC))[1] AS at FROM second WHERE event_type = 'CPU') t;
+               (array_agg(bucket_start ORDER BY active_sessions DESC))[1] AS at FROM second WHERE event_type = 'CPU') t,
+       (SELECT coalesce(sum(wait_ms), 0) AS queued FROM profile WHERE session AND wait = 'CPU queue') q;
 SELECT format('- pg_stat_statements counts %s s for "%s", and the sampler saw %s s: a commit reaches the disk after the '
               'statement that asked for it has been counted.',
               to_char(counted_ms / 1e3, 'FM9990.0'), text, to_char(ms / 1e3, 'FM9990.0'))
