@@ -4,8 +4,7 @@
  *	  Queries, and their rows copied.
  *
  * The rows outlive SPI's memory, so that a caller need not know when that goes.
- * Statements on the extension's own tables are own_table.c's; what passes arrays
- * on from one query to the next uses SPI itself.
+ * Statements on the extension's own tables are own_table.c's.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
