@@ -26,6 +26,7 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 
+#include "blockers/blockers.h"
 #include "buffer_usage/buffer_usage.h"
 #include "numa/numa.h"
 #include "os_cache/os_cache.h"
@@ -42,6 +43,7 @@ PG_MODULE_MAGIC;
 const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_sampler_module,
 	&pgscale_query_waits_module,
+	&pgscale_blockers_module,
 	&pgscale_sweeper_module,
 	&pgscale_buffer_usage_module,
 	&pgscale_os_cache_module,

@@ -318,3 +318,61 @@ pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
 #endif
 	return true;
 }
+
+#if PG_VERSION_NUM >= 160000
+static dlist_node *
+next_in_list(dlist_head *list, dlist_node *previous)
+{
+	if (previous == NULL)
+		return dlist_is_empty(list) ? NULL : dlist_head_node(list);
+	return dlist_has_next(list, previous) ? dlist_next_node(list, previous) : NULL;
+}
+
+PGPROC *
+pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous)
+{
+	dlist_node *node = next_in_list(&lock->waitProcs.dlist, previous ? &previous->links : NULL);
+
+	return node ? dlist_container(PGPROC, links, node) : NULL;
+}
+
+PROCLOCK *
+pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous)
+{
+	dlist_node *node = next_in_list(&lock->procLocks, previous ? &previous->lockLink : NULL);
+
+	return node ? dlist_container(PROCLOCK, lockLink, node) : NULL;
+}
+
+PROCLOCK *
+pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous)
+{
+	dlist_node *node = next_in_list(&proc->myProcLocks[partition], previous ? &previous->procLink : NULL);
+
+	return node ? dlist_container(PROCLOCK, procLink, node) : NULL;
+}
+#else
+PGPROC *
+pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous)
+{
+	SHM_QUEUE  *list = &lock->waitProcs.links;
+
+	return (PGPROC *) SHMQueueNext(list, previous ? &previous->links : list, offsetof(PGPROC, links));
+}
+
+PROCLOCK *
+pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous)
+{
+	SHM_QUEUE  *list = &lock->procLocks;
+
+	return (PROCLOCK *) SHMQueueNext(list, previous ? &previous->lockLink : list, offsetof(PROCLOCK, lockLink));
+}
+
+PROCLOCK *
+pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous)
+{
+	SHM_QUEUE  *list = &proc->myProcLocks[partition];
+
+	return (PROCLOCK *) SHMQueueNext(list, previous ? &previous->procLink : list, offsetof(PROCLOCK, procLink));
+}
+#endif

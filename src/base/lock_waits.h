@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_waits.h
+ *	  Who waits for a heavyweight lock now, and who is in the way: a graph.
+ *
+ * A node is a transaction that waits or that others wait for: a session with its
+ * parallel workers, which share their locks; another process; or a prepared
+ * transaction, which has none.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_LOCK_WAITS_H
+#define PGSCALE_BASE_LOCK_WAITS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "storage/lock.h"
+
+/* A process that waits, in its place in the lock's queue. */
+typedef struct PgscaleLockWaiter
+{
+	int			node;
+	int			pid;
+	int			lock;
+	LOCKMODE	mode;
+	TimestampTz since;			/* 0: since just now */
+	int			next;			/* another one of the same node, or -1 */
+	bool		row_known;
+	LOCKTAG		row;			/* that it has come first for, if it waits for
+								 * who changed it */
+} PgscaleLockWaiter;
+
+typedef struct PgscaleLockHolder
+{
+	int			node;
+	int			lock;
+	LOCKMASK	modes;
+	int			next;			/* another one of the same node, or -1 */
+} PgscaleLockHolder;
+
+/* A lock that is waited for. */
+typedef struct PgscaleAwaitedLock
+{
+	LOCKTAG		tag;
+	const LOCKMASK *conflicts;	/* by mode */
+	int			first_waiter;	/* they follow each other as in the queue */
+	int			nwaiters;
+	int			first_holder;	/* those that are in somebody's way */
+	int			nholders;
+} PgscaleAwaitedLock;
+
+typedef struct PgscaleLockNode
+{
+	int			slot;			/* of its process, or of the group's leader */
+	int			pid;			/* likewise; 0: a prepared transaction */
+	TransactionId xid;			/* of a prepared transaction */
+	int			waiter;			/* one of its processes that wait, or -1 */
+	int			holder;			/* one of the locks that it holds, or -1 */
+	uint32		other_wait;		/* the event, if it waits for what is no lock,
+								 * and whose holders nobody knows; or 0 */
+
+	/* Since pgscale_lock_waits_find_roots(). */
+	int			parent;			/* the first in its way, or -1 */
+	int			root;			/* the last one that way; itself, if it is one */
+} PgscaleLockNode;
+
+typedef struct PgscaleLockWaits
+{
+	int			nnodes;
+	PgscaleLockNode *nodes;
+	int			nlocks;
+	PgscaleAwaitedLock *locks;
+	int			nwaiters;
+	PgscaleLockWaiter *waiters;
+	int			nholders;
+	PgscaleLockHolder *holders;
+
+	/* Of lock_waits.c only. */
+	int			nslots;
+	int			max_holders;
+	int		   *node_of;		/* by slot, or -1 */
+	int		   *lock_of;		/* by slot: what it waits for, or -1 */
+	int		   *pending;		/* slots that wait, or seem to; each twice at
+								 * most */
+	int			npending;
+	int		   *others;			/* slots that wait for what is no lock */
+	int			nothers;
+} PgscaleLockWaits;
+
+/* Room for all processes, and for so many holders of the locks that are waited for. */
+extern PgscaleLockWaits *pgscale_lock_waits_create(int max_holders);
+
+/*
+ * Reads it all anew, as of one moment.  If nobody waits, no lock is taken, else once
+ * all partitions of the lock manager in shared mode, for as long as it takes to copy
+ * the locks that are waited for.  Returns false if not all holders fitted.  Needs no
+ * transaction and allocates nothing.
+ */
+extern bool pgscale_lock_waits_read(PgscaleLockWaits *waits);
+
+/*
+ * Who is in the way of a node: as pg_blocking_pids() has it, so those who hold a
+ * conflicting lock, and those who wait for one and are ahead in the queue.  Puts at
+ * most so many nodes into an array, each once and holders first; marks are as many as
+ * nodes, and differ from mark.  Returns how many there are.
+ */
+extern int	pgscale_lock_waits_blockers(const PgscaleLockWaits *waits, int node, int *blockers, int most,
+										int *marks, int mark);
+
+/* Since when a node waits; DT_NOEND if it does not, or since just now. */
+extern TimestampTz pgscale_lock_waits_since(const PgscaleLockWaits *waits, int node);
+
+/*
+ * Gives each node one parent, so that the graph is a forest.  Of a cycle, which has no
+ * root, the one who has waited longest becomes it.
+ */
+extern void pgscale_lock_waits_find_roots(PgscaleLockWaits *waits);
+
+#endif							/* PGSCALE_BASE_LOCK_WAITS_H */

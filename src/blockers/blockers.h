@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * blockers.h
+ *	  Who holds what others wait for.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BLOCKERS_H
+#define PGSCALE_BLOCKERS_H
+
+#include "pgscale.h"
+
+extern const PgscaleModule pgscale_blockers_module;
+
+/*
+ * behind.c: for each node of the graph, how many wait for it, directly or behind others
+ * that do, and whether it is one of those itself.
+ */
+struct PgscaleLockWaits;
+extern void pgscale_blockers_count_behind(const struct PgscaleLockWaits *waits, int *behind, bool *cycle);
+
+#endif							/* PGSCALE_BLOCKERS_H */

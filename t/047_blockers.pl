@@ -1,0 +1,267 @@
+# Who waits for whom: queues of known shapes, of each kind of lock, compared with pg_blocking_pids(); what roles see; a standby.
+use strict;
+use warnings;
+use PgscaleTest;
+use Test::More;
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
+max_prepared_transactions = 5
+deadlock_timeout = 10min
+max_connections = 60
+max_worker_processes = 16
+EOC
+my $db = session($node);
+$db->sql('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i');
+$db->sql('CREATE TABLE other (id int)');
+
+# Sessions by names; a statement is run, or started and waited for until it waits for a lock
+my %session;
+sub of { my $name = shift; return $session{$name} //= session($node); }
+sub runs { my ($name, $sql) = @_; return of($name)->sql($sql); }
+
+sub waits
+{
+    my ($name, $sql) = @_;
+    my $pid = of($name)->pid;
+
+    of($name)->start($sql);
+    until_true(sub { $db->sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $pid AND waitstart IS NOT NULL") eq '1' })
+      or die "$name does not wait";
+    return;
+}
+
+# Ends all transactions, whatever state they are in
+sub all_end
+{
+    for my $name (keys %session)
+    {
+        $db->sql('SELECT pg_terminate_backend(' . $session{$name}->pid . ')');
+    }
+    until_true(sub { $db->sql('SELECT count(*) FROM pg_locks WHERE NOT granted') eq '0' }) or die 'some still wait';
+    %session = ();
+    return;
+}
+
+# Rows, with names in place of pids
+sub named
+{
+    my $text = shift;
+
+    $text =~ s/\b$session{$_}{pid}\b/$_/g for keys %session;
+    return $text;
+}
+sub forest { return of_all('process, waiters, waits_for, mode, state, root_pid, blocked_by'); }
+# of the function, with the first column of the view beside
+sub of_all { my $columns = shift; return named($db->sql(qq{SELECT $columns FROM pgscale.blockers() b CROSS JOIN LATERAL (SELECT
+    repeat('  ', depth) || coalesce(pid::text, gid) || CASE WHEN cycle THEN ' (cycle)' ELSE '' END AS process) p})); }
+
+sub as_pg_ok
+{
+    my $name = shift;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is($db->sql(q{SELECT string_agg(b.pid::text, ' ') FROM pgscale.blockers() b
+        WHERE (SELECT array_agg(DISTINCT p ORDER BY p) FROM unnest(b.blocked_by) p)
+              IS DISTINCT FROM (SELECT array_agg(DISTINCT p ORDER BY p) FROM unnest(pg_blocking_pids(b.pid)) p)
+          AND b.pid IS NOT NULL}), '', "$name: as pg_blocking_pids has it");
+}
+
+is(forest(), '', 'nobody waits');
+
+# A row: its holder idles, the first one waits for that transaction, the others for the row
+runs('a', 'BEGIN; UPDATE t SET v = 1 WHERE id = 1');
+waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
+waits('c', 'UPDATE t SET v = 3 WHERE id = 1');
+waits('d', 'UPDATE t SET v = 4 WHERE id = 1');
+is(forest(), <<"EOR" =~ s/\n\z//r, 'a queue for a row');
+a|3|||idle in transaction|a|{}
+  b|2|row (0,1) of t|ShareLock|active|a|{a}
+    c|1|tuple (0,1) of t|ExclusiveLock|active|a|{b}
+    d|0|tuple (0,1) of t|ExclusiveLock|active|a|{b,c}
+EOR
+as_pg_ok('a queue for a row');
+is(of_all('process, depth, pid, waiting_pid, root_state, left(query, 16), left(root_query, 16), transaction_ms >= 0,
+    root_transaction_ms >= waited_ms, wait_start <= now(), application_name, usename = current_user, datname, cycle, locktype, relation'), <<'EOR' =~ s/\n\z//r, 'and what is known of them');
+a|0|a||idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|||047_blockers.pl|t|postgres|f||
+  b|1|b|b|idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|t|t|047_blockers.pl|t|postgres|f|transactionid|t
+    c|2|c|c|idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|t|t|047_blockers.pl|t|postgres|f|tuple|t
+    d|2|d|d|idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|t|t|047_blockers.pl|t|postgres|f|tuple|t
+EOR
+all_end();
+
+# A chain: each holds what the next one waits for
+runs($_, "BEGIN; UPDATE t SET v = 1 WHERE id = " . (ord($_) - ord('a') + 1)) for qw(a b c d);
+waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
+waits('c', 'UPDATE t SET v = 2 WHERE id = 2');
+waits('d', 'UPDATE t SET v = 2 WHERE id = 3');
+is(of_all('process, waiters, depth, root_pid, blocked_by'),
+    "a|3|0|a|{}\n  b|2|1|a|{a}\n    c|1|2|a|{b}\n      d|0|3|a|{c}", 'a chain');
+all_end();
+
+# Who waits ahead in the queue is in the way, too; of two holders both are roots
+runs('a', 'BEGIN; SELECT FROM t');
+runs('b', 'BEGIN; LOCK t IN ACCESS SHARE MODE');
+waits('c', 'BEGIN; LOCK t');
+waits('d', 'SELECT FROM t');
+waits('e', 'SELECT FROM t');
+my $first = $db->sql('SELECT pid FROM pgscale.blockers() LIMIT 1') eq of('a')->pid ? 'a' : 'b';
+my $second = $first eq 'a' ? 'b' : 'a';
+is(forest(), <<"EOR" =~ s/\n\z//r, 'behind one who waits');
+$first|3|||idle in transaction|$first|{}
+  c|2|relation t|AccessExclusiveLock|active|$first|{$first,$second}
+    d|0|relation t|AccessShareLock|active|$first|{c}
+    e|0|relation t|AccessShareLock|active|$first|{c}
+$second|3|||idle in transaction|$second|{}
+EOR
+as_pg_ok('behind one who waits');
+all_end();
+
+# A prepared transaction
+runs('a', q{BEGIN; UPDATE t SET v = 1 WHERE id = 2; PREPARE TRANSACTION 'a two-phase commit of somebody'});
+waits('b', 'BEGIN; DELETE FROM t WHERE id = 2');
+is(of_all('process, pid, gid, state, usename = current_user, datname, transaction_ms > 0, root_pid, root_gid, root_state, blocked_by'), <<'EOR' =~ s/\n\z//r, 'a prepared transaction');
+a two-phase commit of somebody||a two-phase commit of somebody|prepared|t|postgres|t||a two-phase commit of somebody|prepared|{}
+  b|b||active|t|postgres|t||a two-phase commit of somebody|prepared|{0}
+EOR
+as_pg_ok('a prepared transaction');
+$db->sql(q{ROLLBACK PREPARED 'a two-phase commit of somebody'});
+all_end();
+
+
+# Other kinds of lock
+runs('x', 'CREATE SCHEMA s');
+runs('a', 'SELECT pg_advisory_lock(4294967301), pg_advisory_lock(-3); BEGIN; SELECT pg_advisory_xact_lock(-1, 2); INSERT INTO t VALUES (77); DROP SCHEMA s');
+waits('b', 'SELECT pg_advisory_lock(4294967301)');
+waits('c', 'SELECT pg_advisory_xact_lock_shared(-1, 2)');
+waits('d', 'CREATE TABLE s.t ()');
+waits('e', 'CREATE INDEX CONCURRENTLY t_v ON t (v)');
+waits('f', 'SELECT pg_advisory_lock(-3)');
+waits('g', 'DELETE FROM pg_namespace WHERE nspname = $$s$$');
+is(named($db->sql(q{SELECT regexp_replace(waits_for, '\d+/\d+|(?<=object )\d+|(?<=\(\d+,)\d+', 'N', 'g'), mode
+    FROM pgscale.blockers() WHERE depth > 0 ORDER BY wait_start})), <<'EOR' =~ s/\n\z//r, 'advisory locks, an object, a virtual transaction');
+advisory 4294967301|ExclusiveLock
+advisory -1, 2|ShareLock
+object N of pg_namespace|AccessShareLock
+virtualxid N|ShareLock
+advisory -3|ExclusiveLock
+row (0,N) of pg_namespace|ShareLock
+EOR
+as_pg_ok('other kinds of lock');
+all_end();
+
+# A row that is being inserted and may be taken back
+$db->sql(q{CREATE FUNCTION held(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(9); RETURN $1; END $$;
+    CREATE TABLE spec (id int UNIQUE);
+    CREATE INDEX ON spec (held(id))});
+runs('a', 'SELECT pg_advisory_lock(9)');
+waits($_, 'INSERT INTO spec VALUES (1) ON CONFLICT (id) DO NOTHING') for qw(b c);
+is(of_all(q{process, regexp_replace(waits_for, ' \d+', ' N')}),
+    "a|\n  b|advisory N\n    c|spectoken N, token 1", 'a speculative insertion');
+as_pg_ok('a speculative insertion');
+all_end();
+
+# A parallel query, of which one worker waits, while the leader is in somebody's way
+$db->sql(q{CREATE TABLE large AS SELECT i FROM generate_series(1, 10000) i; ANALYZE large;
+    CREATE FUNCTION reads(int) RETURNS bool STABLE PARALLEL SAFE LANGUAGE plpgsql AS $$ BEGIN RETURN EXISTS (SELECT FROM other); END $$});
+runs('a', 'BEGIN; LOCK other');
+runs('b', "SET $_") for 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0', 'parallel_leader_participation = off',
+  'max_parallel_workers_per_gather = 2';
+of('b')->start('SELECT count(*) FROM large WHERE reads(i)');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity s USING (pid) WHERE NOT granted AND leader_pid IS NOT NULL}, 'a parallel worker waits');
+waits('c', 'BEGIN; LOCK large');
+is(of_all('process, waiters, waits_for, pid, waiting_pid = pid, (SELECT leader_pid FROM pg_stat_activity s WHERE s.pid = waiting_pid), blocked_by'),
+    <<'EOR' =~ s/\n\z//r, 'counts as its leader');
+a|2||a|||{}
+  b|1|relation other|b|f|b|{a}
+    c|0|relation large|c|t||{b}
+EOR
+as_pg_ok('a parallel query');
+all_end();
+
+# Deadlocks that nobody has found yet: of rows, with one who waits behind; and one that also waits for a root
+runs($_, "BEGIN; UPDATE t SET v = 1 WHERE id = " . (ord($_) - ord('a') + 1)) for qw(a b);
+waits('a', 'UPDATE t SET v = 2 WHERE id = 2');
+waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
+waits('c', 'UPDATE t SET v = 2 WHERE id = 1');
+is(of_all('process, waiters, cycle, root_pid, blocked_by'), <<'EOR' =~ s/\n\z//r, 'a cycle');
+a (cycle)|2|t|a|{b}
+  b (cycle)|2|t|a|{a}
+    c|0|f|a|{b}
+EOR
+as_pg_ok('a cycle');
+all_end();
+runs($_, 'BEGIN; LOCK other IN SHARE MODE') for qw(a c);
+runs('b', 'BEGIN; LOCK t');
+waits('a', 'SELECT FROM t');
+waits('b', 'LOCK other');
+is(of_all('process, waiters, cycle, root_pid, blocked_by'), <<'EOR' =~ s/\n\z//r, 'a cycle beside a root');
+c|2|f|c|{}
+a (cycle)|1|t|a|{b}
+  b (cycle)|1|t|a|{a,c}
+EOR
+as_pg_ok('a cycle beside a root');
+all_end();
+
+# More holders, and more waiters, than are expected at first
+runs("h$_", 'BEGIN; LOCK other IN SHARE MODE') for 1 .. 20;
+waits('w', 'INSERT INTO other VALUES (1)');
+is($db->sql('SELECT count(*), count(*) FILTER (WHERE waiters = 1), max(cardinality(blocked_by)) FROM pgscale.blockers()'), '21|20|20', 'twenty roots');
+as_pg_ok('twenty roots');
+all_end();
+
+# What roles see of others
+$db->sql('CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE granted LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted');
+$db->sql('GRANT SELECT ON pgscale.blockers TO granted; GRANT EXECUTE ON FUNCTION pgscale.blockers(), pgscale.lock_waits() TO granted');
+runs('a', 'BEGIN; LOCK other');
+waits('b', 'SELECT FROM other');
+my $seen = 'SELECT process, activity, application_name, query FROM pgscale.blockers';
+is(named(session($node, user => 'monitoring')->sql($seen)), <<"EOR" =~ s/\n\z//r, 'pg_monitor');
+a|idle in transaction|047_blockers.pl|LOCK other ;
+  b|waits for relation other|047_blockers.pl|SELECT FROM other ;
+EOR
+is(named(session($node, user => 'granted')->sql($seen)), <<"EOR" =~ s/\n\z//r, 'one without pg_read_all_stats');
+a||047_blockers.pl|<insufficient privilege>
+  b|waits for relation other|047_blockers.pl|<insufficient privilege>
+EOR
+is((session($node, user => 'stranger')->try('SELECT * FROM pgscale.blockers'))[0], '42501', 'a stranger');
+all_end();
+
+# Recovery that is in somebody's way, and waits itself
+my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
+my $primary = $db;
+$db = session($standby);
+my $startup = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'});
+sub catch_up { my $lsn = $primary->sql('SELECT pg_current_wal_insert_lsn()');
+    return until_ok(sub { $db->sql("SELECT pg_last_wal_replay_lsn() >= '$lsn'") eq 't' }, 'the standby follows'); }
+
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK t');
+$primary->sql('INSERT INTO other VALUES (1)');
+catch_up();
+$session{a} = session($standby);
+waits('a', 'SELECT FROM t');
+is(forest() =~ s/\b$startup\b/startup/gr, "startup|1|||startup|startup|{}\n  a|0|relation t|AccessShareLock|active|startup|{startup}",
+    'recovery holds what the primary locked');
+as_pg_ok('on a standby');
+$locker->sql('ROLLBACK');
+$primary->sql('INSERT INTO other VALUES (1)');
+of('a')->finish;
+runs('a', 'BEGIN; SELECT FROM t');
+$primary->sql('TRUNCATE t');
+$db->poll_ok('SELECT count(*) > 1 FROM pgscale.blockers', 'recovery waits');
+is(forest() =~ s/\b$startup\b/startup/gr, "a|1|||idle in transaction|a|{}\n  startup|0|relation t|AccessExclusiveLock|startup|a|{a}",
+    'for a session');
+is($db->sql('SELECT waited_ms >= 0 FROM pgscale.blockers() WHERE depth = 1'), 't', 'and since when');
+runs('a', 'COMMIT');
+catch_up();
+
+$primary->sql('BEGIN; INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i; ROLLBACK; INSERT INTO t VALUES (11, 0)');
+catch_up();
+runs('a', 'BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; FETCH c');
+$primary->sql('VACUUM t');
+$db->poll_ok('SELECT waits_for, state, blocked_by FROM pgscale.blockers()', 'who has pinned a buffer is not known', 'BufferPin|startup|{}');
+runs('a', 'COMMIT');
+catch_up();
+$standby->stop;
+
+done_testing();
