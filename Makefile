@@ -2,7 +2,7 @@
 #
 #   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
 #   make test            from a bare machine to a verdict; narrow it: make test REGRESS="health" TAP="t/001_x.pl"
-#                        JOBS=4: four TAP tests at a time (one and a half for each processor)
+#                        JOBS=4: four TAP tests at a time (two for each processor)
 #   make, make install   build and install for the server that PG_CONFIG names
 #   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress

@@ -24,7 +24,7 @@ my $db = session($node);
 my $file = $node->data_dir . '/postgresql.auto.conf';
 my ($before, $value) = (slurp_file($file), $db->sql("SHOW $setting"));
 $node->run_log([ 'pgbench', '-i', '-q', '-s', 2, $node->connstr('postgres') ]);
-my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-T', 600, $node->connstr('postgres') ], '>&', \my $said);
+my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-R', 300, '-T', 600, $node->connstr('postgres') ], '>&', \my $said);
 
 my $answer;
 # What it rests on is also what comes before the change: verify wants twelve records of both, which on a slow machine take longer.

@@ -309,7 +309,7 @@ sub set
 
 # A load for which buffers must be found all the time: sessions that add one to random rows of a table, which is to be much
 # larger than shared_buffers, and keep count of it in the same transactions. So there is a truth that holds in every
-# snapshot, on a standby and after a crash, too: churn_right.
+# snapshot, on a standby and after a crash, too: churn_right. They pause between two transactions, for the tests beside this one.
 sub churn_table
 {
     my ($self, $rows) = @_;
@@ -332,6 +332,7 @@ BEGIN
         END LOOP;
         UPDATE churned SET n = n + 20 WHERE session = me;
         COMMIT;
+        PERFORM pg_sleep(0.002);
     END LOOP;
 END \$\$;
 EOQ

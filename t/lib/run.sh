@@ -125,10 +125,10 @@ tap() {
     echo "# $test: $ok ok, $bad not ok, $((SECONDS - since)) s"
 }
 
-# Half of their time they wait for something to happen, so more of them run at a time than there are processors.
-at_once=${JOBS:-$(($(nproc) * 3 / 2))}
+# Most of their time they wait for something to happen, so more of them run at a time than there are processors.
+at_once=${JOBS:-$(($(nproc) * 2))}
 # Those that take longest first, by their numbers, so that none of them is left alone at the end.
-longest='018 034 014 033 022 021 013 026 024 011 020 035 010 012 037 036 017 029 044 039 040 041'
+longest='034 018 014 022 026 013 033 035 021 011 024 020 036 010 037 012 017 029 016 044 027 019 023 045 039 040 041'
 scheduled=()
 for number in $longest ''; do
     for test in $TAP; do
