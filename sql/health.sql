@@ -61,7 +61,7 @@ SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE nam
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT bool_and(state = 'working') FROM pgscale.health WHERE feature IN ('sampler', 'scalability', 'tuning'));
+        EXIT WHEN (SELECT bool_and(state = 'working') FROM pgscale.health WHERE feature IN ('lwlocks', 'sampler', 'scalability', 'tuning'));
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;

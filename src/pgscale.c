@@ -28,6 +28,7 @@
 
 #include "blockers/blockers.h"
 #include "buffer_usage/buffer_usage.h"
+#include "lwlocks/lwlocks.h"
 #include "numa/numa.h"
 #include "os_cache/os_cache.h"
 #include "pgscale.h"
@@ -43,6 +44,7 @@ PG_MODULE_MAGIC;
 const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_sampler_module,
 	&pgscale_query_waits_module,
+	&pgscale_lwlocks_module,
 	&pgscale_blockers_module,
 	&pgscale_sweeper_module,
 	&pgscale_buffer_usage_module,

@@ -83,9 +83,25 @@ typedef struct PgscaleObservation
 } PgscaleObservation;
 
 /*
+ * The LWLocks that processes wait for at a tick of the sampler, by tranche.  The
+ * last tranche stands for all that are beyond.
+ */
+#define PGSCALE_LWLOCK_TRANCHES	256
+
+typedef struct PgscaleLwlockWaits
+{
+	int64		ns;				/* the time that the tick stands for */
+	int			ntranches;
+	uint8		tranches[PGSCALE_LWLOCK_TRANCHES];	/* those waited for */
+	uint32		waiters[PGSCALE_LWLOCK_TRANCHES];	/* processes, by tranche */
+} PgscaleLwlockWaits;
+
+/*
  * A feature.  Any member may be NULL, and all but health are called only when
  * the library is preloaded: the first four in this order in the postmaster,
  * observe once a second in the sampler's process, outside of a transaction.
+ * lwlock_waits is called there at each tick, and is a part of it: it raises no
+ * error, waits for nothing and takes microseconds.
  */
 typedef struct PgscaleModule
 {
@@ -95,6 +111,7 @@ typedef struct PgscaleModule
 	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */
 	void		(*register_workers) (void);
 	void		(*observe) (const PgscaleObservation *observation);
+	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
 	const char *const *asks;	/* NULL-terminated: functions of other
 								 * features that its SQL calls */

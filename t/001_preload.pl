@@ -32,7 +32,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
   FROM pg_proc
  WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
-                       'relation_buffers', 'clock_sweep', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
+                       'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds')
@@ -49,7 +49,7 @@ for my $call (@needing)
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
     FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'blockers') ORDER BY 1}),
     join("\n", 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
-          qw(query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
+          qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 is($db->sql(q{SELECT num_nulls(state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,

@@ -376,3 +376,15 @@ pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous)
 	return (PROCLOCK *) SHMQueueNext(list, previous ? &previous->procLink : list, offsetof(PROCLOCK, procLink));
 }
 #endif
+
+const PgscaleLwlockLayout pgscale_compat_lwlock = {
+#if PG_VERSION_NUM >= 180000
+	.waited = (uint32) 1 << 31,
+	.exclusive = (uint32) 1 << 18,
+	.shared = ((uint32) 1 << 18) - 1
+#else
+	.waited = (uint32) 1 << 30,
+	.exclusive = (uint32) 1 << 24,
+	.shared = ((uint32) 1 << 24) - 1
+#endif
+};

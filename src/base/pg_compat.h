@@ -270,4 +270,18 @@ extern bool pgscale_compat_direct_data(void);
 struct config_generic;
 extern struct config_generic *pgscale_compat_find_setting(const char *name);
 
+/*
+ * The bits of an LWLock's state, which are private to lwlock.c: somebody queues, it is
+ * held exclusive, and how many hold it shared.  18 made the latter as wide as
+ * MAX_BACKENDS is, and moved the queue's bit to the top.
+ */
+typedef struct PgscaleLwlockLayout
+{
+	uint32		waited;
+	uint32		exclusive;
+	uint32		shared;
+} PgscaleLwlockLayout;
+
+extern const PgscaleLwlockLayout pgscale_compat_lwlock;
+
 #endif							/* PGSCALE_BASE_PG_COMPAT_H */

@@ -13,8 +13,13 @@
 
 #include <fcntl.h>
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/pg_tablespace_d.h"
+#include "miscadmin.h"
 #include "storage/fd.h"
+#include "utils/relmapper.h"
 
 #include "base/relation_files.h"
 
@@ -28,6 +33,43 @@ pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backen
 
 		snprintf(path + length, MAXPGPATH - length, ".%u", segment);
 	}
+}
+
+/* Where a relation of this database lies. */
+static RelFileLocator
+relation_locator(Form_pg_class class)
+{
+	RelFileLocator locator;
+
+	locator.spcOid = OidIsValid(class->reltablespace) ? class->reltablespace : MyDatabaseTableSpace;
+	locator.dbOid = class->relisshared ? InvalidOid : MyDatabaseId;
+	locator.relNumber = class->relfilenode;
+	if (!OidIsValid(locator.relNumber))
+		locator.relNumber = RelationMapOidToFilenumber(class->oid, class->relisshared);
+	return locator;
+}
+
+/*
+ * Temporary relations are left out: they may have the file number of one that is
+ * permanent.
+ */
+void
+pgscale_relation_files_each(void (*each) (void *arg, Form_pg_class class, RelFileLocator locator), void *arg)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
+
+		CHECK_FOR_INTERRUPTS();
+		if (RELKIND_HAS_STORAGE(class->relkind) && class->relpersistence != RELPERSISTENCE_TEMP)
+			each(arg, class, relation_locator(class));
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
 }
 
 int

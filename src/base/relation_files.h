@@ -25,6 +25,12 @@
 extern void pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork,
 									   uint32 segment);
 
+/*
+ * Calls each(arg, ...) with every permanent or unlogged relation of this database that
+ * has files, and where they lie.  Locks pg_class alone.
+ */
+extern void pgscale_relation_files_each(void (*each) (void *arg, Form_pg_class class, RelFileLocator locator), void *arg);
+
 /* A transient descriptor to read, or -1 with errno, ENOENT when it is gone. */
 extern int	pgscale_relation_file_open(const char *path);
 

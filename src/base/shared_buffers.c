@@ -161,6 +161,23 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 	return false;
 }
 
+const LWLock *
+pgscale_buffer_content_lock(int buf)
+{
+	return BufferDescriptorGetContentLock(GetBufferDescriptor(buf));
+}
+
+bool
+pgscale_buffer_page_copy(int buf, const PgscalePage *page, char *copy)
+{
+	PgscaleBuffer buffer;
+	PgscalePage now;
+
+	memcpy(copy, BufferGetBlock(buf + 1), BLCKSZ);
+	pg_read_barrier();
+	return pgscale_buffer_read(buf, &buffer, &now) && pgscale_buffer_page_equal(&now, page);
+}
+
 static inline void
 buffer_tally(PgscaleTally *t, int buf)
 {

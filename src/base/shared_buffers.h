@@ -18,6 +18,7 @@
 #include "access/xlogdefs.h"
 #include "common/relpath.h"
 #include "storage/block.h"
+#include "storage/lwlock.h"
 
 #include "base/pg_compat.h"
 
@@ -62,6 +63,15 @@ extern void pgscale_buffer_page(int buf, PgscalePage *page);
  * or stayed locked.
  */
 extern bool pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page);
+
+/* What protects its page; how that is held is for base/lwlocks to say. */
+extern const LWLock *pgscale_buffer_content_lock(int buf);
+
+/*
+ * Copies the page that it holds, without a pin and without that lock: what is written
+ * meanwhile may be there in part.  Returns false if it does not hold that page any more.
+ */
+extern bool pgscale_buffer_page_copy(int buf, const PgscalePage *page, char *copy);
 
 /*
  * Many headers at once, by their states alone: tally them, as many times as

@@ -16,17 +16,12 @@
 
 #include <sys/stat.h>
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
-#include "utils/relmapper.h"
 
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"
@@ -119,50 +114,18 @@ count_buffers(forks_hash *forks)
 	}
 }
 
-/* Where a relation of this database lies; no relNumber if it has no storage. */
-static RelFileLocator
-locator_of(Form_pg_class class)
-{
-	RelFileLocator locator = {0};
-
-	if (!RELKIND_HAS_STORAGE(class->relkind))
-		return locator;
-	locator.spcOid = OidIsValid(class->reltablespace) ? class->reltablespace : MyDatabaseTableSpace;
-	locator.dbOid = class->relisshared ? InvalidOid : MyDatabaseId;
-	locator.relNumber = class->relfilenode;
-	if (!OidIsValid(locator.relNumber))
-		locator.relNumber = RelationMapOidToFilenumber(class->oid, class->relisshared);
-	return locator;
-}
-
-/*
- * Temporary relations are not in shared buffers, but may have the file number of
- * one that is.
- */
 static void
-find_relations(forks_hash *forks)
+name_forks(void *arg, Form_pg_class class, RelFileLocator locator)
 {
-	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple;
+	ForkKey		key = {.locator = locator};
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	for (key.fork = 0; key.fork <= MAX_FORKNUM; key.fork++)
 	{
-		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
-		ForkKey		key = {.locator = locator_of(class)};
+		Fork	   *fork = forks_lookup((forks_hash *) arg, key);
 
-		if (!OidIsValid(key.locator.relNumber) || class->relpersistence == RELPERSISTENCE_TEMP)
-			continue;
-		for (key.fork = 0; key.fork <= MAX_FORKNUM; key.fork++)
-		{
-			Fork	   *fork = forks_lookup(forks, key);
-
-			if (fork)
-				fork->relation = class->oid;
-		}
+		if (fork)
+			fork->relation = class->oid;
 	}
-	systable_endscan(scan);
-	table_close(pg_class, AccessShareLock);
 }
 
 /* The size of a fork, by its files; -1 if it is gone or cannot be looked at. */
@@ -200,7 +163,7 @@ pgscale_relation_buffers(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	count_buffers(forks);
-	find_relations(forks);
+	pgscale_relation_files_each(name_forks, forks);
 
 	forks_start_iterate(forks, &i);
 	while ((fork = forks_iterate(forks, &i)) != NULL)

@@ -10,7 +10,7 @@
  * shared memory of fixed size, written by this process alone and read without
  * stopping it, so that the sampler costs the server nothing but its own time
  * and nobody can hold it up.  What other features need of it they are told once a
- * second (observers.c).
+ * second (observers.c), and of LWLocks at each tick (lwlock_waits.c).
  *
  * Slots: a tick goes over those in which a process was seen, and looks at no more
  * than so many others for a new one; then max_connections may be far above the
@@ -371,6 +371,7 @@ sample_slot(int slot, int64 ns)
 	}
 
 	state->entry = pgscale_sampler_profile_add(&key, state->entry, ns);
+	pgscale_sampler_lwlock_add(key.wait_event);
 	if (proc->running && proc->queryid == 0)
 		sampler_park(state, state->entry, ns);
 
@@ -491,6 +492,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
+	pgscale_sampler_lwlock_tell(ns);
 	pgscale_sampler_cpu_settle(now);
 
 	stats->last_tick_ns = now;

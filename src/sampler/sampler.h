@@ -104,6 +104,14 @@ extern void pgscale_sampler_observe_sample(const PgscaleProc *proc, bool idle, i
 /* The end of a tick that stands for so long: tells the others when a second is over. */
 extern void pgscale_sampler_observe_tick(TimestampTz wall, int64 ns);
 
+/* lwlock_waits.c: the LWLocks that processes wait for, told at each tick */
+
+/* What a process waits for at this tick, if that is an LWLock. */
+extern void pgscale_sampler_lwlock_add(uint32 wait_event);
+
+/* The end of the tick: tells the others. */
+extern void pgscale_sampler_lwlock_tell(int64 ns);
+
 /* profile_file.c: keeps the wait profile over a restart of the server */
 
 /* In the postmaster, with no writer running. */

@@ -1,0 +1,18 @@
+-- What can be asked without anybody who waits; what is waited for is in t/048_lwlocks.pl.
+CREATE EXTENSION pgscale;
+SELECT name, setting, context FROM pg_settings WHERE name ~ '^pgscale\.lwlock';
+
+-- counts are of one moment and begin anew
+SELECT pgscale.lwlock_profile_reset();
+SELECT count(*) FILTER (WHERE waited > ticks OR held_exclusive > ticks OR held_shared > ticks
+                           OR looks_exclusive + looks_shared > looks OR wait_ms < 0) AS wrong,
+       count(*) FILTER (WHERE stats_reset > clock_timestamp()) AS in_future
+  FROM pgscale.lwlock_profile();
+SELECT count(*) FILTER (WHERE ticks = 0 OR mean_waiters < 1 OR skew < 1 OR (locks IS NULL) <> (reason IS NOT NULL)) AS wrong
+  FROM pgscale.lwlock_tranches();
+SELECT count(*) FROM pgscale.lwlock_profile p LEFT JOIN pgscale.lwlock_tranches t USING (tranche) WHERE p.ticks > 0 AND t IS NULL;
+
+-- nobody waits for a page
+SELECT count(*) FROM pgscale.hot_buffers;
+
+DROP EXTENSION pgscale;

@@ -1,0 +1,199 @@
+/*-------------------------------------------------------------------------
+ *
+ * hot_buffers.c
+ *	  Buffers that processes wait to read or change: pgscale.hot_buffers.
+ *
+ * One pass over all content locks, without taking any, finds those that have a queue.
+ * There are no more of them than there are processes that wait, so they are kept in
+ * memory of that size.  pg_class, read once and only if there are any, says which
+ * relations of this database their pages belong to.
+ *
+ * What kind a page of a B-tree is, it says itself: a copy is made without a pin and
+ * without the content lock, since whoever asks must not join the queue that he asks
+ * about.  In that queue he could not be cancelled, either; so this is not left to
+ * pageinspect, which would.  A page may change under the copy: its level and its flags
+ * are 6 bytes that change when it is split or deleted, and are checked for nonsense.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/nbtree.h"
+#include "catalog/pg_am_d.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "utils/builtins.h"
+
+#include "base/lwlocks.h"
+#include "base/processes.h"
+#include "base/relation_files.h"
+#include "base/shared_buffers.h"
+#include "base/wait_events.h"
+#include "lwlocks/lwlocks.h"
+
+/* Locks between two looks for an interrupt. */
+#define LOCKS_AT_ONCE	16384
+
+typedef struct HotBuffer
+{
+	int			buf;
+	PgscalePage page;
+	PgscaleLwlock lock;
+	Oid			relation;		/* if it is known */
+	const char *kind;			/* likewise, of its page */
+} HotBuffer;
+
+typedef struct HotBuffers
+{
+	int			count;
+	int			room;
+	HotBuffer  *hot;
+} HotBuffers;
+
+PG_FUNCTION_INFO_V1(pgscale_hot_buffers);
+
+static void
+hot_buffers_add(HotBuffers *buffers, const HotBuffer *hot)
+{
+	if (buffers->count == buffers->room)
+	{
+		buffers->room *= 2;
+		buffers->hot = repalloc_huge(buffers->hot, buffers->room * sizeof(HotBuffer));
+	}
+	buffers->hot[buffers->count++] = *hot;
+}
+
+static void
+hot_buffers_find(HotBuffers *buffers)
+{
+	buffers->count = 0;
+	buffers->room = 64;
+	buffers->hot = palloc(buffers->room * sizeof(HotBuffer));
+
+	for (int buf = 0; buf < NBuffers; buf++)
+	{
+		HotBuffer	hot = {.buf = buf};
+		PgscaleBuffer buffer;
+
+		if (buf % LOCKS_AT_ONCE == 0)
+			CHECK_FOR_INTERRUPTS();
+		hot.lock = pgscale_lwlock_look(pgscale_buffer_content_lock(buf));
+		if (hot.lock.waited && pgscale_buffer_read(buf, &buffer, &hot.page))
+			hot_buffers_add(buffers, &hot);
+	}
+}
+
+/* NULL if that is no page of a B-tree, or one that is being changed. */
+static const char *
+btree_page_kind(const HotBuffer *hot)
+{
+	PGAlignedBlock copy;
+	PageHeader	header = (PageHeader) copy.data;
+	const size_t special = BLCKSZ - MAXALIGN(sizeof(BTPageOpaqueData));
+	BTPageOpaque opaque = (BTPageOpaque) (copy.data + special);
+
+	if (!pgscale_buffer_page_copy(hot->buf, &hot->page, copy.data) || header->pd_special != special)
+		return NULL;
+	if (opaque->btpo_flags & BTP_META)
+		return hot->page.block == BTREE_METAPAGE ? "meta" : NULL;
+	if (opaque->btpo_flags & (BTP_DELETED | BTP_HALF_DEAD))
+		return "deleted";
+	if (((opaque->btpo_flags & BTP_LEAF) != 0) != (opaque->btpo_level == 0))
+		return NULL;
+	if (opaque->btpo_flags & BTP_ROOT)
+		return "root";
+	return opaque->btpo_flags & BTP_LEAF ? "leaf" : "internal";
+}
+
+static void
+hot_buffers_name(void *arg, Form_pg_class class, RelFileLocator locator)
+{
+	HotBuffers *buffers = arg;
+
+	for (int i = 0; i < buffers->count; i++)
+	{
+		HotBuffer  *hot = &buffers->hot[i];
+
+		if (!RelFileLocatorEquals(hot->page.locator, locator))
+			continue;
+		hot->relation = class->oid;
+		if (class->relam == BTREE_AM_OID && hot->page.fork == MAIN_FORKNUM)
+			hot->kind = btree_page_kind(hot);
+	}
+}
+
+/* How many processes wait for the content of any buffer. */
+static int
+count_waiters(void)
+{
+	int			waiters = 0;
+
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
+		PgscaleProc proc = {0};
+		bool		changed;
+		uint64		retries = 0;
+
+		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, &proc, &changed, &retries))
+			waiters += proc.wait_event == (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT);
+	}
+	return waiters;
+}
+
+static void
+put_buffer(ReturnSetInfo *rsinfo, const HotBuffer *hot, int waiters)
+{
+	const PgscaleLwlock *lock = &hot->lock;
+	Datum		values[] = {
+		Int32GetDatum(hot->buf + 1),
+		ObjectIdGetDatum(hot->page.locator.dbOid),
+		ObjectIdGetDatum(hot->relation),
+		ObjectIdGetDatum(hot->page.locator.relNumber),
+		ObjectIdGetDatum(hot->page.locator.spcOid),
+		CStringGetTextDatum(forkNames[hot->page.fork]),
+		Int64GetDatum((int64) hot->page.block),
+		CStringGetTextDatum(hot->kind ? hot->kind : ""),
+		CStringGetTextDatum(lock->exclusive ? "exclusive" : "shared"),
+		Int32GetDatum(lock->exclusive ? 1 : (int32) lock->shared),
+		Int32GetDatum(waiters)
+	};
+	bool		nulls[lengthof(values)] = {
+		[2] = !OidIsValid(hot->relation),
+		[7] = !hot->kind,
+		[8] = !lock->exclusive && lock->shared == 0
+	};
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * pgscale.hot_buffers(): one row a buffer whose content lock has a queue now.  Works
+ * without preload.
+ */
+Datum
+pgscale_hot_buffers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	HotBuffers	buffers;
+	int			waiters;
+
+	if (!pgscale_lwlock_layout_known())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("this server's LWLocks are laid out in another way than pgscale knows"),
+				 errhint("Use a build of pgscale for this server.")));
+	InitMaterializedSRF(fcinfo, 0);
+	waiters = count_waiters();
+	hot_buffers_find(&buffers);
+	if (buffers.count > 0)
+		pgscale_relation_files_each(hot_buffers_name, &buffers);
+	for (int i = 0; i < buffers.count; i++)
+		put_buffer(rsinfo, &buffers.hot[i], waiters);
+	pfree(buffers.hot);
+	return (Datum) 0;
+}

@@ -1,0 +1,190 @@
+# LWLocks one by one: what a library of the test holds and waits for is what the profile shows, and a page whose content lock
+# it holds is a hot buffer.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_lwlock.so';
+my $include = qx(pg_config --includedir-server);
+chomp $include;
+system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_lwlock.c >$library.out 2>&1") == 0
+  or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
+chmod 0755, $library;
+
+my $node = pgscale_node('main', preload => "pgscale,$library", init => [ allows_streaming => 1 ],
+    conf => 'pgscale.sampler_period = 2');
+my $db = session($node);
+$db->sql(<<"EOQ");
+CREATE FUNCTION hold_lwlock(text, int, bool, text) RETURNS void LANGUAGE c AS '$library';
+CREATE FUNCTION hold_buffer(regclass, int, bool, text) RETURNS void LANGUAGE c AS '$library';
+CREATE FUNCTION advisory_partition(bigint) RETURNS int LANGUAGE c AS '$library';
+CREATE TABLE t (id int PRIMARY KEY, filler text);
+INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
+VACUUM (FREEZE) t;
+CREATE ROLE reader LOGIN IN ROLE pg_monitor;
+CREATE ROLE stranger LOGIN;
+EOQ
+my ($holder, @waiters) = map { session($node) } 1 .. 4;
+my $file = $node->basedir . '/held';
+my $none = $node->basedir . '/none';
+
+# The first session holds something while the file is there, the others wait for it; then CODE. What asks meanwhile must not need
+# the lock itself: views of shared catalogs would need the lock manager's.
+sub while_held
+{
+    my ($hold, $wait, $waiters, $code) = @_;
+    my @waiting = @waiters[ 0 .. $waiters - 1 ];
+
+    append_to_file($file, '');
+    $holder->start($hold);
+    $db->poll_ok('SELECT state FROM pgscale.wait_current(' . $holder->pid . ')', 'it is at it', 'active');
+    $_->start($wait) for @waiting;
+    my $pids = join ',', map { $_->pid } @waiting;
+    $db->poll_ok("SELECT count(*) FROM pgscale.wait_current() WHERE pid IN ($pids) AND event_type = 'LWLock'", 'the others wait',
+        $waiters);
+    $code->();
+    unlink $file;
+    $_->finish for $holder, @waiting;
+    return;
+}
+
+# A row's counts, and those of the whole, while nothing else is waited for.
+sub shows_ok
+{
+    my ($tranche, $number, $mode, $waiters, $locks) = @_;
+    my $of = "FROM pgscale.lwlock_profile() WHERE tranche = '$tranche'";
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->poll_ok("SELECT ticks >= 20 AND looks >= 1 $of AND lock = $number", "$tranche $number $mode: looked at many times");
+    my $other = $mode eq 'exclusive' ? 'shared' : 'exclusive';
+    is($db->sql("SELECT waited = ticks, held_$mode = ticks, held_$other, abs(mean_waiters - $waiters) < 1e-6,
+        looks_$mode = looks, looks_$other $of AND lock = $number"), 't|t|0|t|t|0',
+        'each tick finds it so, with all its waiters')
+      or diag $db->sql("SELECT row_to_json(p) FROM pgscale.lwlock_profile() p WHERE tranche = '$tranche'");
+    is($db->sql("SELECT count(*) $of AND waited > 0"), 1, 'and no other lock waited for');
+    my $skew = $locks > 1 ? $locks : '';
+    is($db->sql("SELECT locks, busiest_lock, skew, abs(mean_waiters - $waiters) < 1e-6, reason IS NULL
+        FROM pgscale.lwlock_tranches() WHERE tranche = '$tranche'"), "$locks|$number|$skew|t|t", 'its tranche says the same');
+    return;
+}
+
+### Locks of the main array
+
+for my $case ([ 'PredicateLockManager', 5, 16 ], [ 'TwoPhaseState', 0, 1 ], [ 'hold_lwlock', 3, 8 ], [ 'hold_lwlock', 7, 8 ])
+{
+    my ($tranche, $number, $locks) = @$case;
+
+    for my $mode ('exclusive', 'shared')
+    {
+        my $exclusive = $mode eq 'exclusive' ? 'true' : 'false';
+        my $waiters = $mode eq 'exclusive' ? 3 : 1;
+        while_held("SELECT hold_lwlock('$tranche', $number, $exclusive, '$file')",
+            "SELECT hold_lwlock('$tranche', $number, true, '$none')", $waiters,
+            sub { shows_ok($tranche, $number, $mode, $waiters, $locks) });
+    }
+}
+# what an advisory lock takes
+my $partition = $db->sql('SELECT advisory_partition(42)');
+while_held("SELECT hold_lwlock('LockManager', $partition, true, '$file')", 'SELECT pg_advisory_lock(42)', 1,
+    sub { shows_ok('LockManager', $partition, 'exclusive', 1, 16) });
+
+# the time is that of the wait profile, as long as both count the same ticks
+$db->sampler('off');
+$db->sql('SELECT pgscale.lwlock_profile_reset()');
+$db->sql('SELECT pgscale.sampler_reset()');
+$db->sampler('on');
+while_held("SELECT hold_lwlock('hold_lwlock', 1, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 1, true, '$none')", 2,
+    sub { $db->poll_ok(q{SELECT wait_ms > 100 FROM pgscale.lwlock_tranches() WHERE tranche = 'hold_lwlock'}, 'time passes') });
+$db->sampler('off');
+is($db->sql(q{SELECT count(*) > 0, bool_and(abs(t.wait_ms - p.wait_ms) < 1e-3) FROM pgscale.lwlock_tranches() t
+    JOIN (SELECT event, sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'LWLock' GROUP BY 1) p (event, wait_ms)
+      ON p.event = t.tranche}), 't|t', 'wait_ms is that of the wait profile');
+is($db->sql(q{SELECT abs(sum(p.wait_ms) / max(t.wait_ms) - 1) < 1e-3 FROM pgscale.lwlock_profile() p
+    JOIN pgscale.lwlock_tranches() t USING (tranche_id) WHERE tranche_id = (SELECT max(tranche_id) FROM pgscale.lwlock_tranches()
+     WHERE tranche = 'hold_lwlock')}), 't', 'and the locks have all of their tranche');
+$db->sampler('on');
+
+### Hot buffers
+
+my $hot = "SELECT relation, fork, block, page_kind, held, holders, all_waiters, datname FROM pgscale.hot_buffers";
+my $quiet = 'SELECT count(*) FROM pgscale.hot_buffers';
+is($db->sql($quiet), 0, 'no hot buffer');
+while_held("SELECT hold_buffer('t', 7, true, '$file')", "SELECT count(*) FROM t WHERE ctid = '(7,1)'", 3, sub {
+    is($db->sql($hot), 't|main|7||exclusive|1|3|postgres', 'a page of a table, held exclusive');
+    is($db->sql('SELECT bufferid BETWEEN 1 AND 2048, relfilenode = pg_relation_filenode($$t$$), datid > 0 FROM pgscale.hot_buffers()'),
+        't|t|t', 'and where it is');
+    $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND reason ~ 'hot_buffers' FROM pgscale.lwlock_tranches
+        WHERE tranche = 'BufferContent'}, 'the tranche leads there');
+});
+# Which of the index is what kind of page: the metapage, the first leaf, the root. Whoever waits has to want it exclusive.
+for my $case ([ 0, 'meta' ], [ 1, 'leaf' ], [ 3, 'root' ])
+{
+    my ($block, $kind) = @$case;
+
+    while_held("SELECT hold_buffer('t_pkey', $block, false, '$file')", "SELECT hold_buffer('t_pkey', $block, true, '$none')", 1,
+        sub { is($db->sql($hot), "t_pkey|main|$block|$kind|shared|1|1|postgres", "the $kind page, held shared") });
+}
+$db->sql('CREATE DATABASE other');
+my $other = session($node, dbname => 'other');
+$other->sql('CREATE EXTENSION pgscale');
+while_held("SELECT hold_buffer('t', 0, true, '$file')", "SELECT hold_buffer('t', 0, true, '$none')", 1, sub {
+    is($other->sql($hot), '|main|0||exclusive|1|1|postgres', 'seen from another database it has no name');
+    my $reader = session($node, user => 'reader');
+    is($reader->sql($hot), 't|main|0||exclusive|1|1|postgres', 'pg_monitor reads it without a privilege on the table');
+    is($reader->sql('SELECT count(*) > 0 FROM pgscale.lwlock_profile'), 't', 'and the profile');
+    is(($reader->try('SELECT pgscale.lwlock_profile_reset()'))[0], '42501', 'but resets nothing');
+    $reader->quit;
+});
+$other->quit;
+is($db->sql($quiet), 0, 'they are gone when nobody waits');
+my $stranger = session($node, user => 'stranger');
+is(($stranger->try("SELECT * FROM pgscale.$_"))[0], '42501', "others may not read $_") for qw(lwlock_profile lwlock_tranches hot_buffers);
+$stranger->quit;
+
+### Switched off, and on a standby
+
+my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'lwlocks'};
+$db->set('pgscale.lwlocks', 'off');
+$db->poll_ok($health, 'switched off', 'f|off|it is switched off');
+while_held("SELECT hold_lwlock('hold_lwlock', 0, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 0, true, '$none')", 1, sub {
+    $db->sql('SELECT pgscale.lwlock_profile_reset(), pgscale.sampler_reset()');
+    $db->poll_ok(q{SELECT sum(samples) > 20 FROM pgscale.wait_profile() WHERE event = 'hold_lwlock'}, 'the sampler still counts');
+});
+is($db->sql('SELECT count(*) FROM pgscale.lwlock_profile() WHERE ticks > 0'), 0, 'but looks at no lock');
+$db->set('pgscale.lwlocks');
+$db->poll_ok($health, 'on again', 't|working|looks at the locks of a tranche while processes wait for it');
+$db->sampler('off');
+$db->poll_ok($health, 'it takes the sampler', 't|broken|the sampler, which it lives on, is switched off');
+$db->sampler('on');
+
+my $standby = pgscale_standby($node);
+my $there = session($standby);
+$there->poll_ok($health, 'a standby looks, too', 't|working|looks at the locks of a tranche while processes wait for it');
+$there->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale.lwlock_profile()', 'its profile can be read');
+is($there->sql($quiet), 0, 'and its hot buffers');
+is($there->sql('SELECT pgscale.lwlock_profile_reset()'), '', 'and counts begin anew');
+$there->quit;
+$standby->stop;
+
+### Locks of another layout
+
+SKIP:
+{
+    my $libraries = qx(pg_config --pkglibdir);
+    chomp $libraries;
+    skip 'from 16 on pgscale does not show what it believes', 4 if system("nm -D $libraries/pgscale.so | grep -qw pgscale_compat_lwlock");
+    $_->quit for $db, $holder, @waiters;
+    {
+        local $ENV{WRONG_LAYOUT} = 1;
+        $node->restart;
+    }
+    $db = session($node);
+    $db->poll_ok($health, 'another layout is noticed', "t|broken|this server's LWLocks are laid out in another way than pgscale knows");
+    is(($db->try($quiet))[0], '0A000', 'hot_buffers refuses');
+    $db->poll_ok('SELECT ticks > 20 FROM pgscale.sampler_stats', 'the sampler samples');
+    is($db->sql('SELECT count(*) FROM pgscale.lwlock_profile'), 0, 'and the profile is empty');
+}
+done_testing();
