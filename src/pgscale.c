@@ -36,6 +36,7 @@
 #include "sampler/sampler.h"
 #include "scalability/scalability.h"
 #include "sweeper/sweeper.h"
+#include "trace/trace.h"
 #include "tuning/tuning.h"
 #include "writeback/writeback.h"
 
@@ -46,6 +47,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_query_waits_module,
 	&pgscale_lwlocks_module,
 	&pgscale_blockers_module,
+	&pgscale_trace_module,
 	&pgscale_sweeper_module,
 	&pgscale_buffer_usage_module,
 	&pgscale_os_cache_module,

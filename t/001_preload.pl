@@ -36,7 +36,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds')
-   AND proname !~ '^usl_'
+   AND proname !~ '^(usl|trace)_'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');
@@ -47,7 +47,7 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'blockers') ORDER BY 1}),
+    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'blockers', 'trace') ORDER BY 1}),
     join("\n", 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
           qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');

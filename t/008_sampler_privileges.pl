@@ -30,6 +30,9 @@ my %acting = map { $_ => 1 } (
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
+    'pgscale.trace_coverage()', 'pgscale.trace_query(integer,interval,interval,integer)',
+    'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
+    'pgscale.trace_waits(integer,interval,integer)',
     'pgscale.verify(bigint,interval)');
 # What only its owner may read
 my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change', 'pgscale.tablespace_latency');
@@ -37,7 +40,7 @@ my %hidden = map { $_ => 1 } ('pgscale.relocation_job', 'pgscale.tuning_change',
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
-           (SELECT string_agg(format('%s::%s', coalesce('{"oid": "1", "regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
+           (SELECT string_agg(format('%s::%s', coalesce(CASE WHEN proname ~ '^trace_' AND t = 'interval'::regtype THEN '''1 s''' END, '{"oid": "1", "regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
                         "double precision[]": "''{1}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))

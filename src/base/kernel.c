@@ -22,6 +22,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -487,4 +488,15 @@ pgscale_kernel_uses_huge_pages(void)
 		return false;
 	line = strstr(status, "HugetlbPages:");
 	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;
+}
+
+int
+pgscale_kernel_cpus(void)
+{
+	cpu_set_t	cpus;
+
+	/* The set is too small for what the kernel has. */
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+		return CPU_SETSIZE;
+	return CPU_COUNT(&cpus);
 }

@@ -83,6 +83,7 @@ copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid
 		seen.userid = status->st_userid;
 		seen.queryid = pgscale_query_id(status->st_query_id);
 		seen.activity_start = status->st_activity_start_timestamp;
+		seen.proc_start = status->st_proc_start_timestamp;
 		pgstat_end_read_activity(status, after);
 
 		if (pgstat_read_activity_complete(before, after))
@@ -179,6 +180,7 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		proc->state = STATE_UNDEFINED;
 		proc->queryid = 0;
 		proc->activity_start = 0;
+		proc->proc_start = 0;
 		proc->changecount = 0;
 	}
 

@@ -50,6 +50,7 @@ typedef struct PgscaleProc
 	int64		queryid;		/* of the top-level statement that is running
 								 * or ran last; 0 if unknown */
 	TimestampTz activity_start;
+	TimestampTz proc_start;		/* 0 if unknown; with the pid, which process */
 	int			changecount;	/* of the status entry when it was read */
 } PgscaleProc;
 

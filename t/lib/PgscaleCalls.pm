@@ -11,6 +11,8 @@ use PgscaleWire;
 
 our @EXPORT = qw(calls_node calls_unknown calls_known calls_state);
 
+my $checkpointer = q{(SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer')};
+
 # Arguments; more than one list where they take different ways. Those of an aggregate stand with what they are selected from.
 # undef: it cannot be called by itself.
 our %arguments = (
@@ -58,6 +60,11 @@ our %arguments = (
     sweeper_reset => [''],
     sweeper_stats => [''],
     tablespace_latency => [ '', q{'pg_default'} ],
+    trace_coverage => [''],
+    trace_query => ["$checkpointer, '10 ms', '10 ms', 1000"],
+    trace_query_summary => ["$checkpointer, '10 ms', '10 ms'"],
+    trace_summary => ["$checkpointer, '10 ms'"],
+    trace_waits => ["$checkpointer, '10 ms', 1000"],
     tuning_findings => [ '', q{'10 min', true} ],
     tuning_journal => [''],
     tuning_waits => [''],

@@ -1,0 +1,62 @@
+-- What a trace answers to wrong input, and that its rows are all of its time. Whether what it sees is true: t/046_trace.pl.
+CREATE EXTENSION pgscale;
+SELECT count(*) FROM pgscale.trace_coverage();
+
+-- an auxiliary process, which sleeps nearly all the time
+SELECT pid AS checkpointer FROM pg_stat_activity WHERE backend_type = 'checkpointer' \gset
+SELECT count(*) BETWEEN 1 AND 1000 AS some, min(seq) AS first, max(seq) = count(*) AS all_numbered,
+       sum(duration_us) BETWEEN 49000 AND 10000000 AS long_enough, bool_and(duration_us >= 0) AS positive,
+       bool_or(event_type = 'Activity' AND event = 'CheckpointerMain') AS idle, count(queryid) AS queries,
+       bool_and(started_at BETWEEN now() - interval '1 s' AND clock_timestamp()) AS now
+  FROM pgscale.trace_waits(:checkpointer, '50 ms');
+SELECT pid = :checkpointer AS pid, traced_ms >= 49 AS traced, ended_by, coverage_fraction BETWEEN 0 AND 1 AS coverage,
+       gaps >= 0 AS gaps, gaps_ms BETWEEN 0 AND traced_ms AS gaps_ms, longest_gap_us BETWEEN 0 AND gaps_ms * 1000 + 0.001 AS longest,
+       poll_us BETWEEN 0 AND 1000 AS poll, clock IN ('time-stamp counter', 'clock_gettime') AS clock
+  FROM pgscale.trace_coverage();
+SELECT event_type, event, count >= 1 AS some, total_ms > 40 AS long_enough, fraction > 0.5 AS most, min_us <= p50_us AS p50,
+       p50_us <= p95_us AS p95, p95_us <= p99_us AS p99, p99_us <= max_us AS max, spans_gap <= count AS spans_gap,
+       coverage_fraction BETWEEN 0 AND 1 AS coverage
+  FROM pgscale.trace_summary(:checkpointer, '50 ms') WHERE event_type = 'Activity';
+SELECT count(*), max(seq) FROM pgscale.trace_waits(:checkpointer, '20 ms', 1);
+
+-- NULL is no process, and no time
+SELECT count(*) FROM pgscale.trace_waits(NULL);
+SELECT count(*) FROM pgscale.trace_summary(:checkpointer, NULL);
+SELECT count(*) FROM pgscale.trace_query(:checkpointer, NULL);
+SELECT count(*) FROM pgscale.trace_waits(:checkpointer, '1 s', NULL);
+
+-- wrong input; Linux gives no process the number 4194304
+DO $$
+DECLARE
+    call text;
+    message text;
+    detail text;
+    hint text;
+    checkpointer text := (SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer');
+BEGIN
+    FOREACH call IN ARRAY ARRAY[
+        'trace_waits(0)', 'trace_waits(-1)', 'trace_waits(-2147483648)', 'trace_waits(4194304)', 'trace_waits(pg_backend_pid())',
+        'trace_summary(0)', 'trace_query(0)', 'trace_query_summary(pg_backend_pid())',
+        'trace_waits(C, ''0'')', 'trace_waits(C, ''-1 s'')', 'trace_waits(C, ''1 h 1 us'')', 'trace_waits(C, ''178000000 years'')',
+        'trace_waits(C, ''1 mon -30 days'')', 'trace_summary(C, ''0'')', 'trace_summary(C, ''1 day'')',
+        'trace_query(C, ''0'')', 'trace_query(C, ''2 h'')', 'trace_query(C, ''1 s'', ''0'')', 'trace_query_summary(C, ''1 s'', ''-1 s'')',
+        'trace_waits(C, ''1 s'', 0)', 'trace_waits(C, ''1 s'', -1)', 'trace_waits(C, ''1 s'', 1000001)', 'trace_waits(C, ''1 s'', 2147483647)',
+        'trace_query(C, ''1 s'', ''1 s'', 0)', 'trace_query(C)', 'trace_query_summary(C)']
+    LOOP
+        BEGIN
+            EXECUTE 'SELECT pgscale.' || replace(call, '(C', '(' || checkpointer);
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+            message := replace(message, checkpointer, 'C');
+            RAISE INFO USING MESSAGE = format('%s: %s: %s', call, SQLSTATE, message), DETAIL = detail, HINT = hint;
+        END;
+    END LOOP;
+END $$;
+
+-- nothing is left behind
+SELECT count(*) FROM pg_locks WHERE objsubid = 3;
+BEGIN;
+SELECT count(*) > 0 AS traced FROM pgscale.trace_waits(:checkpointer, '1 ms');
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory';
+COMMIT;
+DROP EXTENSION pgscale;

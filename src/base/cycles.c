@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * cycles.c
+ *	  A clock that costs a few nanoseconds to read.
+ *
+ * The counter is used if the CPU says that it is invariant: it then runs at one rate
+ * whatever the CPU's frequency and sleep, and the kernel keeps those of all CPUs
+ * together.  The rate is measured against CLOCK_MONOTONIC each time, over the very
+ * time that was measured, so that nothing rests on what a CPU or a hypervisor says of
+ * it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include "base/cycles.h"
+#include "base/units.h"
+
+/* The least time over which a rate is measured, and tries to read both clocks at once. */
+#define BEGIN_NS	NS_PER_MS
+#define TRIES		8
+
+bool		pgscale_cycles_counter = false;
+
+bool
+pgscale_cycles_usable(const char **why)
+{
+#ifdef __x86_64__
+	unsigned int eax,
+				ebx,
+				ecx,
+				edx;
+
+	/* Advanced power management: the TSC is invariant. */
+	if (__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) && (edx & (1 << 8)) != 0)
+		return true;
+	*why = "the CPU does not say that its time-stamp counter is invariant";
+#else
+	*why = "the time-stamp counter is used on x86-64 only";
+#endif
+	return false;
+}
+
+/*
+ * The clock is read between two looks at the counter.  Of several tries the one with
+ * the least time between those is taken: in the others this process may have been
+ * off its CPU.
+ */
+void
+pgscale_cycles_moment(PgscaleCyclesMoment *moment)
+{
+	uint64		least = PG_UINT64_MAX;
+
+	for (int i = 0; i < TRIES; i++)
+	{
+		const uint64 before = pgscale_cycles_now();
+		const int64 ns = pgscale_timer_clock();
+		const uint64 took = pgscale_cycles_now() - before;
+
+		if (took >= least)
+			continue;
+		least = took;
+		moment->cycles = before + took / 2;
+		moment->ns = ns;
+	}
+}
+
+double
+pgscale_cycles_begin(PgscaleCyclesMoment *moment)
+{
+	const char *why;
+
+	pgscale_cycles_counter = pgscale_cycles_usable(&why);
+	pgscale_cycles_moment(moment);
+	if (!pgscale_cycles_counter)
+		return 1;
+	while (pgscale_timer_clock() - moment->ns < BEGIN_NS)
+		;
+	return pgscale_cycles_per_ns(moment);
+}
+
+double
+pgscale_cycles_per_ns(const PgscaleCyclesMoment *since)
+{
+	PgscaleCyclesMoment now;
+
+	if (!pgscale_cycles_counter)
+		return 1;
+	pgscale_cycles_moment(&now);
+	return (double) (int64) (now.cycles - since->cycles) / (now.ns - since->ns);
+}

@@ -1,0 +1,373 @@
+/*-------------------------------------------------------------------------
+ *
+ * trace.c
+ *	  What SQL calls: whom to trace, for how long, and what is shown of it.
+ *
+ * Whoever may see a session's statement in pg_stat_activity may trace it, given
+ * EXECUTE on the function.  That privilege is for superusers at first, because a trace
+ * takes a CPU.
+ *
+ * A trace is one row a stretch or one row an event.  How well it was watched is the
+ * same for all of its rows, and is kept for the session to ask.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_authid.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/units.h"
+#include "base/wait_events.h"
+#include "trace/trace.h"
+
+#define MAX_DURATION_MS	(60 * 60 * 1000)
+#define MAX_EVENTS		1000000
+
+/* Rows to put out between two checks for interrupts. */
+#define PIECE			1024
+
+PG_FUNCTION_INFO_V1(pgscale_trace_waits);
+PG_FUNCTION_INFO_V1(pgscale_trace_summary);
+PG_FUNCTION_INFO_V1(pgscale_trace_query);
+PG_FUNCTION_INFO_V1(pgscale_trace_query_summary);
+PG_FUNCTION_INFO_V1(pgscale_trace_coverage);
+
+static const char *const ends[] = {
+	[PGSCALE_TRACE_DURATION] = "duration",
+	[PGSCALE_TRACE_MAX_EVENTS] = "max_events",
+	[PGSCALE_TRACE_TARGET_ENDED] = "process ended",
+	[PGSCALE_TRACE_STATEMENT_ENDED] = "statement ended",
+	[PGSCALE_TRACE_NO_STATEMENT] = "no statement"
+};
+
+/* The latest trace of this session; target.pid is 0 if there was none. */
+static PgscaleTrace latest;
+
+static double
+trace_us(const PgscaleTrace *trace, double cycles)
+{
+	return cycles / trace->per_ns / NS_PER_US;
+}
+
+/* Of the time of the trace, how much of it was watched; 1 if it took no time. */
+static double
+trace_coverage(const PgscaleTrace *trace)
+{
+	if (trace->last <= trace->first)
+		return 1;
+	return 1 - (double) trace->gaps_total / (trace->last - trace->first);
+}
+
+static int64
+argument_ns(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	const double ms = pgscale_interval_ms(PG_GETARG_INTERVAL_P(n));
+
+	if (!(ms > 0 && ms <= MAX_DURATION_MS))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be more than 0 and at most 1 hour", name),
+				 errhint("Trace for some seconds; pgscale.wait_profile shows what a server waits for all the time.")));
+	return (int64) (ms * NS_PER_MS);
+}
+
+static int
+argument_max_events(FunctionCallInfo fcinfo, int n)
+{
+	const int	max_events = PG_GETARG_INT32(n);
+
+	if (max_events < 1 || max_events > MAX_EVENTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_events must be from 1 to %d", MAX_EVENTS),
+				 errhint("pgscale.trace_summary takes no memory for each event, and has no such limit.")));
+	return max_events;
+}
+
+/* Finds the process, and checks that the caller may trace it. */
+static void
+trace_find(PgscaleTrace *trace, int pid)
+{
+	PgscaleProc *proc = &trace->target;
+	bool		found = false;
+
+	for (int slot = 0; slot < pgscale_procs_count() && !found; slot++)
+	{
+		bool		changed;
+		uint64		retries = 0;
+
+		memset(proc, 0, sizeof(*proc));
+		trace->slot = slot;
+		found = pgscale_procs_read(slot, proc, &changed, &retries) && proc->pid == pid;
+	}
+	if (!found)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("no server process has PID %d", pid),
+				 errhint("See pgscale.wait_current for those that are there.")));
+	if (pid == MyProcPid)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a session cannot trace itself"),
+				 errhint("Call it in a second session, with the PID that pg_backend_pid() returns in the first.")));
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!(OidIsValid(proc->userid) && has_privs_of_role(GetUserId(), proc->userid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to trace process %d", pid),
+				 errhint("Only roles with privileges of pg_read_all_stats, or of the role of that session, may trace it.")));
+	if (proc->changecount == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("process %d does not publish its state", pid),
+				 errhint("It starts or ends just now, or has no row in pg_stat_activity.")));
+}
+
+static void
+trace_check_cpus(void)
+{
+	if (pgscale_trace_places() == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a trace needs a second CPU"),
+				 errdetail("It takes one CPU while it runs, and this process may run on one only."),
+				 errhint("Let the server use more CPUs; pgscale.wait_profile and pgscale.wait_history take next to none.")));
+}
+
+static void
+trace_statements_only(const PgscaleProc *proc)
+{
+	if (proc->kind != (PgscaleProcKind) B_BACKEND)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("process %d is no client backend", proc->pid),
+				 errhint("pgscale.trace_waits and pgscale.trace_summary trace any process.")));
+	if (strcmp(pgscale_proc_state_name(proc->state), "disabled") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("process %d does not tell when a statement begins", proc->pid),
+				 errhint("Set track_activities to on in that session.")));
+}
+
+static void
+trace_run(PgscaleTrace *trace)
+{
+	latest.target.pid = 0;
+	pgscale_trace_watch(trace);
+	latest = *trace;
+	if (trace->end == PGSCALE_TRACE_NO_STATEMENT)
+		ereport(NOTICE,
+				(errmsg("process %d began no statement in time", trace->target.pid),
+				 errhint("A statement that runs already is not traced. Allow more time, or use pgscale.trace_waits.")));
+}
+
+static TimestampTz
+trace_timestamp(const PgscaleTrace *trace, uint64 cycles)
+{
+	return trace->began_at + (TimestampTz) rint(trace_us(trace, (double) (int64) (cycles - trace->began.cycles)));
+}
+
+static void
+trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n)
+{
+	const PgscaleTraceStretch *stretch = &trace->stretches[n];
+	Datum		values[7];
+	bool		nulls[7] = {0};
+
+	values[0] = Int32GetDatum(n + 1);
+	values[1] = TimestampTzGetDatum(trace_timestamp(trace, stretch->start));
+	values[2] = CStringGetTextDatum(pgscale_wait_event_type(stretch->event));
+	values[3] = CStringGetTextDatum(pgscale_wait_event_name(stretch->event));
+	values[4] = Float8GetDatum(trace_us(trace, stretch->end - stretch->start));
+	values[5] = Int64GetDatum(stretch->queryid);
+	nulls[5] = (stretch->queryid == 0);
+	values[6] = BoolGetDatum(stretch->spans_gap);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pfree(DatumGetPointer(values[2]));
+	pfree(DatumGetPointer(values[3]));
+}
+
+/* Traces, and returns one row a stretch. */
+static Datum
+trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const Size	size = trace->max_stretches * sizeof(PgscaleTraceStretch);
+
+	InitMaterializedSRF(fcinfo, 0);
+	trace->stretches = palloc(size);
+	/* So that the kernel need not provide the memory later, which takes time. */
+	memset(trace->stretches, 0, size);
+	trace_run(trace);
+
+	for (int n = 0; n < trace->nstretches; n++)
+	{
+		if (n % PIECE == 0)
+			CHECK_FOR_INTERRUPTS();
+		trace_put_stretch(rsinfo, trace, n);
+	}
+	pfree(trace->stretches);
+	return (Datum) 0;
+}
+
+static void
+trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleTraceTotal *total)
+{
+	Datum		values[13];
+	bool		nulls[13] = {0};
+
+	values[0] = CStringGetTextDatum(pgscale_wait_event_type(total->event));
+	values[1] = CStringGetTextDatum(pgscale_wait_event_name(total->event));
+	values[2] = Int64GetDatum(total->count);
+	values[3] = Float8GetDatum(trace_us(trace, total->total) / 1000);
+	values[4] = Float8GetDatum((double) total->total / (trace->last - trace->first));
+	nulls[4] = (trace->last <= trace->first);
+	values[5] = Float8GetDatum(trace_us(trace, total->min));
+	values[6] = Float8GetDatum(trace_us(trace, (double) total->total / total->count));
+	values[7] = Float8GetDatum(trace_us(trace, total->p50));
+	values[8] = Float8GetDatum(trace_us(trace, total->p95));
+	values[9] = Float8GetDatum(trace_us(trace, total->p99));
+	values[10] = Float8GetDatum(trace_us(trace, total->max));
+	values[11] = Int64GetDatum(total->spans_gap);
+	values[12] = Float8GetDatum(trace_coverage(trace));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* Traces, and returns one row an event. */
+static Datum
+trace_totals(FunctionCallInfo fcinfo, PgscaleTrace *trace)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleTraceTotal *totals;
+	int			n;
+
+	InitMaterializedSRF(fcinfo, 0);
+	trace->totals = pgscale_trace_totals_create();
+	trace_run(trace);
+	n = pgscale_trace_totals_list(trace->totals, &totals);
+	for (int i = 0; i < n; i++)
+		trace_put_total(rsinfo, trace, &totals[i]);
+	return (Datum) 0;
+}
+
+/* Fills in what the first arguments say: a process, and how long to trace what. */
+static void
+trace_begin(FunctionCallInfo fcinfo, PgscaleTrace *trace, bool statement)
+{
+	memset(trace, 0, sizeof(*trace));
+	trace->statement = statement;
+	if (statement)
+		trace->timeout_ns = argument_ns(fcinfo, 1, "timeout");
+	trace->duration_ns = argument_ns(fcinfo, statement ? 2 : 1, "duration");
+	trace_check_cpus();
+	trace_find(trace, PG_GETARG_INT32(0));
+	if (statement)
+		trace_statements_only(&trace->target);
+}
+
+/* pgscale.trace_waits(pid, duration, max_events): what a process waits for, one by one. */
+Datum
+pgscale_trace_waits(PG_FUNCTION_ARGS)
+{
+	const int	max_events = argument_max_events(fcinfo, 2);
+	PgscaleTrace trace;
+
+	trace_begin(fcinfo, &trace, false);
+	trace.max_stretches = max_events;
+	return trace_stretches(fcinfo, &trace);
+}
+
+/* pgscale.trace_summary(pid, duration): the same by event. */
+Datum
+pgscale_trace_summary(PG_FUNCTION_ARGS)
+{
+	PgscaleTrace trace;
+
+	trace_begin(fcinfo, &trace, false);
+	return trace_totals(fcinfo, &trace);
+}
+
+/* pgscale.trace_query(pid, timeout, duration, max_events): its next statement. */
+Datum
+pgscale_trace_query(PG_FUNCTION_ARGS)
+{
+	const int	max_events = argument_max_events(fcinfo, 3);
+	PgscaleTrace trace;
+
+	trace_begin(fcinfo, &trace, true);
+	trace.max_stretches = max_events;
+	return trace_stretches(fcinfo, &trace);
+}
+
+/* pgscale.trace_query_summary(pid, timeout, duration): the same by event. */
+Datum
+pgscale_trace_query_summary(PG_FUNCTION_ARGS)
+{
+	PgscaleTrace trace;
+
+	trace_begin(fcinfo, &trace, true);
+	return trace_totals(fcinfo, &trace);
+}
+
+/* pgscale.trace_coverage(): how well the session's latest trace was watched; no row if there was none. */
+Datum
+pgscale_trace_coverage(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const PgscaleTrace *trace = &latest;
+	const bool	watched = trace->end != PGSCALE_TRACE_NO_STATEMENT && trace->last > trace->first;
+	const char *why;
+	Datum		values[10];
+	bool		nulls[10] = {0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (trace->target.pid == 0)
+		return (Datum) 0;
+
+	values[0] = Int32GetDatum(trace->target.pid);
+	values[1] = TimestampTzGetDatum(trace_timestamp(trace, trace->first));
+	values[2] = Float8GetDatum(trace_us(trace, trace->last - trace->first) / 1000);
+	values[3] = CStringGetTextDatum(ends[trace->end]);
+	values[4] = Float8GetDatum(trace_coverage(trace));
+	values[5] = Int64GetDatum(trace->gaps);
+	values[6] = Float8GetDatum(trace_us(trace, trace->gaps_total) / 1000);
+	values[7] = Float8GetDatum(trace_us(trace, trace->gaps_longest));
+	values[8] = Float8GetDatum(trace_us(trace, trace->last - trace->first - trace->gaps_total) / Max(trace->polls, 1));
+	values[9] = CStringGetTextDatum(pgscale_cycles_usable(&why) ? "time-stamp counter" : "clock_gettime");
+	nulls[1] = nulls[2] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = nulls[8] = !watched;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+static void
+trace_health(PgscaleHealth *health)
+{
+	const char *why;
+
+	health->state = PGSCALE_HEALTH_IDLE;
+	if (pgscale_trace_places() == 0)
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = "a trace takes a CPU, and the server may run on one only";
+		health->action = "let the server use more CPUs";
+	}
+	else if (pgscale_cycles_usable(&why))
+		health->reason = "traces when asked to, by the time-stamp counter";
+	else
+		health->reason = psprintf("traces when asked to, by clock_gettime: %s", why);
+}
+
+const PgscaleModule pgscale_trace_module = {
+	.name = "trace",
+	.health = trace_health
+};

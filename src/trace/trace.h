@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * trace.h
+ *	  The feature: every wait of one process, while a session watches it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_TRACE_H
+#define PGSCALE_TRACE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/cycles.h"
+#include "base/processes.h"
+#include "pgscale.h"
+
+extern const PgscaleModule pgscale_trace_module;
+
+/*
+ * A time in which the target waited for the same all the while, or for nothing.
+ * Times are pgscale_cycles_now()'s.
+ */
+typedef struct PgscaleTraceStretch
+{
+	uint64		start;
+	uint64		end;
+	int64		queryid;		/* 0 if unknown, or outside a statement */
+	uint32		event;
+	bool		spans_gap;		/* it was not watched all the time */
+} PgscaleTraceStretch;
+
+/* totals.c: stretches added up by event */
+
+typedef struct PgscaleTraceTotals PgscaleTraceTotals;
+
+/* Those of one event.  Quantiles are off by 3.2 % at most, all else is exact. */
+typedef struct PgscaleTraceTotal
+{
+	uint32		event;
+	uint64		count;
+	uint64		spans_gap;		/* of these */
+	uint64		total;
+	uint64		min;
+	uint64		max;
+	double		p50;
+	double		p95;
+	double		p99;
+} PgscaleTraceTotal;
+
+extern PgscaleTraceTotals *pgscale_trace_totals_create(void);
+extern void pgscale_trace_totals_add(PgscaleTraceTotals *totals, const PgscaleTraceStretch *stretch);
+
+/* Returns how many, in order of their time, longest first. */
+extern int	pgscale_trace_totals_list(const PgscaleTraceTotals *totals, PgscaleTraceTotal **list);
+
+/* watch.c: watching a process */
+
+typedef enum PgscaleTraceEnd
+{
+	PGSCALE_TRACE_DURATION,		/* the time was over */
+	PGSCALE_TRACE_MAX_EVENTS,
+	PGSCALE_TRACE_TARGET_ENDED,
+	PGSCALE_TRACE_STATEMENT_ENDED,
+	PGSCALE_TRACE_NO_STATEMENT	/* none began */
+} PgscaleTraceEnd;
+
+typedef struct PgscaleTrace
+{
+	/* What is asked for */
+	int			slot;
+	PgscaleProc target;			/* as it was when it was chosen */
+	bool		statement;		/* its next one only */
+	int64		timeout_ns;		/* until that begins */
+	int64		duration_ns;
+	int			max_stretches;	/* room in stretches[] */
+	PgscaleTraceStretch *stretches; /* or NULL */
+	PgscaleTraceTotals *totals; /* or NULL */
+
+	/* What was found */
+	int			nstretches;
+	PgscaleTraceEnd end;
+	TimestampTz began_at;
+	PgscaleCyclesMoment began;
+	double		per_ns;			/* cycles */
+	uint64		first;			/* when it was watched */
+	uint64		last;
+	uint64		polls;
+	uint64		gaps;			/* times of not looking, for longer than
+								 * PGSCALE_TRACE_GAP_NS */
+	uint64		gaps_total;
+	uint64		gaps_longest;
+} PgscaleTrace;
+
+/*
+ * Who looks again after this time has missed next to nothing: the shortest waits, of
+ * a page that the kernel has in its cache, take about that long.
+ */
+#define PGSCALE_TRACE_GAP_NS	500
+
+/* Errors: too many traces; otherwise those of interrupts alone. */
+extern void pgscale_trace_watch(PgscaleTrace *trace);
+
+/* How many may be under way, each of which takes a CPU; 0 if there is one CPU. */
+extern int	pgscale_trace_places(void);
+
+#endif							/* PGSCALE_TRACE_H */

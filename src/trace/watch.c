@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * watch.c
+ *	  Watching a process: a loop over two words of its shared memory.
+ *
+ * The server publishes a wait by storing a number in the PGPROC of who waits, and
+ * keeps no count of waits.  The shortest ones, of a page that the kernel's cache has,
+ * take less than a microsecond, so nothing that sleeps or asks the kernel sees them
+ * all.  This loop looks every few nanoseconds: at the clock, at the wait event, and at
+ * the change count of the status entry, which tells that the query identifier or the
+ * state may have changed, and that the process has ended.  It calls nothing.  The
+ * target notices no more than that the cache line has to be fetched back for each
+ * store.
+ *
+ * What it does not see.  This process may be off its CPU, by an interrupt, by the
+ * scheduler, or by the hypervisor.  Its own clock then jumps from one look to the
+ * next.  Each jump of more than PGSCALE_TRACE_GAP_NS is a gap: it is counted, and
+ * the stretch that was under way, and the one that was found after it, are marked.
+ * Writing a stretch down counts like anything else: if it takes too long, it is a gap.
+ *
+ * Which statement.  The identifier is set some time after the statement began, and
+ * stays until the next one begins.  During a wait it does not change, so it is read
+ * where the wait begins.  For time on CPU it is read where that ends, by what was
+ * running last.
+ *
+ * Is it the same process?  A pid may be used again, and so may a PGPROC.  Both are
+ * compared with the start time in the status entry, which is written when a process
+ * begins and ends.
+ *
+ * How many.  A trace takes a CPU, so there may be few: each holds one of some locks
+ * that have no other use, and which SQL cannot take.  The server gives back a lock
+ * when a statement ends, however it ends; so this needs no shared memory of its own
+ * and no preload.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/timestamp.h"
+
+#include "base/kernel.h"
+#include "base/wait_events.h"
+#include "trace/trace.h"
+
+/* One trace for so many CPUs, at least one and at most so many. */
+#define CPUS_PER_PLACE	4
+#define MAX_PLACES		8
+
+/*
+ * The locks' names: as advisory ones of no database, with a fourth number that
+ * pg_advisory_lock() does not use.
+ */
+#define LOCK_CLASS		0x74726163
+#define LOCK_KIND		3
+
+typedef struct Watch
+{
+	PgscaleTrace *trace;
+	PgscaleProc proc;			/* what is known of the target */
+	PgscaleProcMark mark;		/* where that shows */
+	uint64		gap_cycles;
+
+	/* The latest look */
+	uint64		last;
+	uint32		event;
+	bool		gap;			/* after a gap */
+
+	/* The stretch under way */
+	PgscaleTraceStretch stretch;
+	int			changecount;	/* where it began */
+} Watch;
+
+int
+pgscale_trace_places(void)
+{
+	const int	cpus = pgscale_kernel_cpus();
+
+	return cpus < 2 ? 0 : Min(Max(cpus / CPUS_PER_PLACE, 1), MAX_PLACES);
+}
+
+static void
+watch_take_place(LOCKTAG *place)
+{
+	const int	places = pgscale_trace_places();
+
+	for (int i = 0; i < places; i++)
+	{
+		SET_LOCKTAG_ADVISORY(*place, InvalidOid, LOCK_CLASS, i, LOCK_KIND);
+		if (LockAcquire(place, ExclusiveLock, false, true) == LOCKACQUIRE_OK)
+			return;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many traces at a time"),
+			 errdetail("Each takes a CPU; on this machine there may be %d at a time.", places),
+			 errhint("Wait until one has ended, or cancel it: pg_locks shows its process under classid %u.", LOCK_CLASS)));
+}
+
+/* Notes a time of not looking; it belongs to what was under way. */
+static void
+watch_note_gap(Watch *watch, uint64 gap)
+{
+	PgscaleTrace *trace = watch->trace;
+
+	trace->gaps++;
+	trace->gaps_total += gap;
+	trace->gaps_longest = Max(trace->gaps_longest, gap);
+	watch->stretch.spans_gap = true;
+}
+
+/*
+ * Looks until the target waits for something else than in the latest look, or its
+ * status changes: true; or until the deadline: false.
+ */
+static bool
+watch_poll(Watch *watch, uint64 deadline)
+{
+	const volatile uint32 *event_at = watch->mark.wait_event_at;
+	const volatile int *changecount_at = watch->mark.changecount_at;
+	const uint32 event = watch->event;
+	const int	changecount = watch->proc.changecount;
+	const int64 gap_cycles = watch->gap_cycles;
+	uint64		last = watch->last;
+	uint64		polls = 0;
+
+	for (;;)
+	{
+		const uint64 now = pgscale_cycles_now();
+		const uint32 event_now = *event_at;
+		const int64 passed = now - last;	/* below 0 from CPU to CPU */
+		bool		gap = false;
+
+		if (unlikely(passed > gap_cycles))
+		{
+			watch_note_gap(watch, passed);
+			gap = true;
+		}
+		polls++;
+		last = now;
+
+		/* The event first: who ends a wait may change its status next. */
+		pg_read_barrier();
+		if (unlikely(event_now != event || *changecount_at != changecount || now >= deadline))
+		{
+			watch->trace->polls += polls;
+			watch->last = now;
+			watch->event = event_now;
+			watch->gap = gap;
+			return event_now != event || *changecount_at != changecount;
+		}
+		if (unlikely(InterruptPending))
+			CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Reads the target's status anew; false if it has ended. */
+static bool
+watch_read(Watch *watch)
+{
+	const PgscaleProc *target = &watch->trace->target;
+	PgscaleProc *proc = &watch->proc;
+	bool		changed;
+	uint64		retries = 0;
+
+	return pgscale_procs_read(watch->trace->slot, proc, &changed, &retries) &&
+		proc->pid == target->pid && proc->proc_start == target->proc_start &&
+		proc->changecount != 0;
+}
+
+static void
+watch_begin_stretch(Watch *watch)
+{
+	watch->stretch = (PgscaleTraceStretch)
+	{
+		.start = watch->last,
+			.event = watch->event,
+			.queryid = pgscale_proc_running_queryid(&watch->proc),
+			.spans_gap = watch->gap
+	};
+	watch->changecount = watch->proc.changecount;
+}
+
+/* Writes down the stretch that ended with the latest look. */
+static void
+watch_end_stretch(Watch *watch, bool alive)
+{
+	PgscaleTrace *trace = watch->trace;
+	PgscaleTraceStretch *stretch = &watch->stretch;
+	const PgscaleProc *proc = &watch->proc;
+
+	if (stretch->event == PGSCALE_WAIT_CPU && alive &&
+		(proc->running || proc->changecount != watch->changecount))
+		stretch->queryid = proc->queryid;
+	stretch->end = Max(watch->last, stretch->start);
+	if (trace->totals)
+		pgscale_trace_totals_add(trace->totals, stretch);
+	if (trace->stretches)
+		trace->stretches[trace->nstretches++] = *stretch;
+}
+
+/* Waits until the target begins a statement; what it executes already is not meant. */
+static bool
+watch_for_statement(Watch *watch, uint64 deadline)
+{
+	bool		was_idle = !watch->proc.running;
+
+	for (;;)
+	{
+		if (!watch_poll(watch, deadline))
+		{
+			watch->trace->end = PGSCALE_TRACE_NO_STATEMENT;
+			return false;
+		}
+		if (!watch_read(watch))
+		{
+			watch->trace->end = PGSCALE_TRACE_TARGET_ENDED;
+			return false;
+		}
+		if (!watch->proc.running)
+			was_idle = true;
+		else if (was_idle)
+			return true;
+	}
+}
+
+/* Writes down one stretch after the other until the trace is to end; returns why. */
+static PgscaleTraceEnd
+watch_record(Watch *watch, uint64 deadline)
+{
+	PgscaleTrace *trace = watch->trace;
+	PgscaleTraceEnd end = PGSCALE_TRACE_DURATION;
+	bool		alive = true;
+
+	watch_begin_stretch(watch);
+	while (watch_poll(watch, deadline))
+	{
+		alive = watch_read(watch);
+		if (!alive)
+		{
+			end = PGSCALE_TRACE_TARGET_ENDED;
+			break;
+		}
+		if (trace->statement && !watch->proc.running)
+		{
+			end = PGSCALE_TRACE_STATEMENT_ENDED;
+			break;
+		}
+		if (watch->event == watch->stretch.event)
+			continue;
+		watch_end_stretch(watch, true);
+		if (trace->stretches && trace->nstretches == trace->max_stretches)
+			return PGSCALE_TRACE_MAX_EVENTS;
+		watch_begin_stretch(watch);
+	}
+	watch_end_stretch(watch, alive);
+	return end;
+}
+
+static uint64
+watch_deadline(const Watch *watch, int64 ns)
+{
+	return watch->last + (uint64) (ns * watch->trace->per_ns);
+}
+
+static void
+watch_run(Watch *watch)
+{
+	PgscaleTrace *trace = watch->trace;
+
+	trace->end = PGSCALE_TRACE_TARGET_ENDED;
+	if (!watch_read(watch) || !pgscale_procs_mark(trace->slot, &watch->proc, &watch->mark))
+		return;
+	watch->last = pgscale_cycles_now();
+	watch->event = watch->proc.wait_event;
+	if (trace->statement && !watch_for_statement(watch, watch_deadline(watch, trace->timeout_ns)))
+		return;
+
+	trace->first = watch->last;
+	trace->polls = trace->gaps = trace->gaps_total = trace->gaps_longest = 0;
+	trace->end = watch_record(watch, watch_deadline(watch, trace->duration_ns));
+	trace->last = watch->last;
+}
+
+void
+pgscale_trace_watch(PgscaleTrace *trace)
+{
+	Watch		watch = {.trace = trace};
+	LOCKTAG		place;
+
+	trace->began_at = GetCurrentTimestamp();
+	trace->per_ns = pgscale_cycles_begin(&trace->began);
+	watch.gap_cycles = (uint64) (PGSCALE_TRACE_GAP_NS * trace->per_ns);
+	watch_take_place(&place);
+	watch_run(&watch);
+	trace->per_ns = pgscale_cycles_per_ns(&trace->began);
+	LockRelease(&place, ExclusiveLock, false);
+}

@@ -1,0 +1,231 @@
+# A trace, compared with what is known of the target: a lock wait and a sleep of known length, reads that the server counts. How it
+# ends, who may have one, how many there may be, and that nothing else waits for it.
+#
+# Where both processes have no CPU of their own, the tracer misses what it cannot see, and says so; so lengths are compared within its
+# longest gap, and what is counted is repeated until it was watched.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($major) = qx(pg_config --version) =~ /(\d+)/;
+my $cpus = qx(nproc);
+my $cancelled = '57014';
+my $full = '53400';
+my $conf = "shared_buffers = 1MB\ncompute_query_id = on\n" . ($major >= 18 ? "io_method = sync\n" : '');
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => $conf);
+my $db = session($node);
+
+if ($db->sql(q{SELECT state FROM pgscale.health WHERE feature = 'trace'}) eq 'off')
+{
+    is(($db->try(q{SELECT pgscale.trace_waits(1)}))[0], '0A000', 'on a single CPU there is no trace');
+    done_testing();
+    exit;
+}
+like($db->sql(q{SELECT concat(enabled, ' ', state, ' ', reason) FROM pgscale.health WHERE feature = 'trace'}),
+    qr/^t idle traces when asked to, by (the time-stamp counter|clock_gettime: the .*)$/, 'health says by which clock');
+
+my $tracer = session($node);
+my $target = session($node);
+my $pid = $target->pid;
+
+# How many traces are under way; what the latest one says of itself
+sub traces { return $db->sql('SELECT count(*) FROM pg_locks WHERE classid = 1953653091 AND objsubid = 3') }
+sub coverage { return split /\|/, $_[0]->sql('SELECT ended_by, coverage_fraction, longest_gap_us, traced_ms FROM pgscale.trace_coverage()') }
+sub now { return $db->sql('SELECT extract(epoch FROM clock_timestamp()) * 1e6') }
+
+sub begin
+{
+    my ($session, $text) = @_;
+
+    $session->start($text);
+    until_true(sub { traces() > 0 });
+    return;
+}
+
+# A lock wait: it begins between two looks at the clock, and ends between two others. The trace ends with the target.
+$db->sql('CREATE TABLE t (i int)');
+my $holder = session($node);
+$holder->sql('BEGIN; LOCK TABLE t');
+begin($tracer, "CREATE TEMP TABLE waits AS SELECT * FROM pgscale.trace_waits($pid, '1 h')");
+my @clock = now();
+$target->start('SELECT count(*) FROM t');
+$db->poll_ok("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'the target waits', 'Lock');
+my $queryid = $db->queryid($target);
+push @clock, now();
+$db->poll_ok("SELECT clock_timestamp() > to_timestamp($clock[1] / 1e6) + interval '300 ms'", 'for some time');
+push @clock, now();
+$holder->sql('COMMIT');
+$target->finish;
+push @clock, now();
+$target->quit;
+$tracer->finish;
+my ($ended, $coverage, $gap, $traced) = coverage($tracer);
+is($ended, 'process ended', 'the trace ends with its target');
+cmp_ok($coverage, '>', 0, 'with a coverage') && cmp_ok($coverage, '<=', 1, 'of at most all of it');
+is($tracer->sql(q{SELECT count(*), min(event), min(queryid) FROM waits WHERE event_type = 'Lock'}), "1|relation|$queryid", 'one wait for a lock');
+my $waited = $tracer->sql(q{SELECT duration_us FROM waits WHERE event_type = 'Lock'});
+cmp_ok($waited, '>=', $clock[2] - $clock[1] - 2 * $gap, 'that lasted no shorter');
+cmp_ok($waited, '<=', $clock[3] - $clock[0] + 2 * $gap, 'and no longer');
+is($tracer->sql(qq{SELECT abs(extract(epoch FROM started_at) * 1e6 - $clock[0]) < $clock[1] - $clock[0] + 2 * $gap + 1000 FROM waits
+    WHERE event_type = 'Lock'}), 't', 'at that time');
+is($tracer->sql("SELECT abs(sum(duration_us) / 1000 - $traced) < 0.01 FROM waits"), 't', 'the rows are all of the time');
+is($tracer->sql(q{SELECT count(*) FROM (SELECT seq, row_number() OVER (ORDER BY started_at, seq) AS n,
+    event_type = lag(event_type) OVER w AND event = lag(event) OVER w AS same FROM waits WINDOW w AS (ORDER BY seq)) w WHERE seq <> n OR same}), 0,
+    'numbered in order, each one other than the one before');
+is($tracer->sql(q{SELECT count(*) FROM waits WHERE event = 'ClientRead' AND queryid IS NOT NULL}), 0, 'an idle session has no query');
+is($tracer->sql(q{SELECT bool_or(spans_gap) FROM waits}), $gap > 0 ? 't' : 'f', 'what was not watched is marked');
+
+# A statement from its start to its end
+$target = session($node);
+$pid = $target->pid;
+my $whole;
+until_ok(sub {
+    begin($tracer, "CREATE TEMP TABLE statement AS SELECT * FROM pgscale.trace_query($pid, '1 s')");
+    $clock[0] = now();
+    $target->sql('SELECT pg_sleep(0.2)');
+    $clock[1] = now();
+    $tracer->finish;
+    ($ended, $coverage, $gap, $traced) = coverage($tracer);
+    $whole = $tracer->sql('SELECT json_object_agg(event, us) FROM (SELECT event, sum(duration_us) AS us FROM statement GROUP BY 1) s');
+    $waited = $tracer->sql(q{SELECT sum(duration_us) FROM statement WHERE event = 'PgSleep' AND queryid IS NOT NULL}) || 0;
+    $tracer->sql('DROP TABLE statement');
+    return $ended eq 'statement ended' && $waited > 0;
+}, 'a statement is traced to its end');
+cmp_ok($waited, '>=', 200_000 - 2 * $gap, 'it slept as long as it was told') or diag $whole;
+cmp_ok($traced * 1000, '<=', $clock[1] - $clock[0] + 2 * $gap, 'and took no longer than it was under way') or diag $whole;
+unlike($whole, qr/ClientRead/, 'waiting for the next one is no part of it');
+my ($state, $text) = $tracer->try("SELECT * FROM pgscale.trace_query($pid, '10 ms')");
+like("$state $text", qr/^00000 .*NOTICE: .*process $pid began no statement in time.*HINT: /s, 'where none begins, a notice says so');
+is((coverage($tracer))[0], 'no statement', 'and trace_coverage, too');
+$target->start('SELECT pg_sleep(60)');
+$db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid", 'a statement is under way', 'PgSleep');
+like($tracer->sql("SELECT count(*) FROM pgscale.trace_query_summary($pid, '10 ms')"), qr/NOTICE.*\n0$/s, 'which is not the next one');
+is($tracer->sql("SELECT event FROM pgscale.trace_waits($pid, '10 ms')"), 'PgSleep', 'but trace_waits shows that');
+$db->sql("SELECT pg_cancel_backend($pid)");
+$target->finish;
+
+# Reads of what the kernel has, which are the shortest waits that there are. A statement of milliseconds is watched as a whole sooner or
+# later, on a busy machine, too.
+$db->sql(q{CREATE TABLE pages AS SELECT i, repeat('x', 1000) AS filler FROM generate_series(1, 3000) i; VACUUM pages});
+$target->sql('SET io_combine_limit = 1') if $major >= 17;
+my ($read, $seen, $best) = (0, 0, 0);
+until_ok(sub {
+    begin($tracer, qq{SELECT coalesce(sum(count), 0), min(coverage_fraction), bool_and(mean_us BETWEEN min_us AND max_us AND p50_us BETWEEN min_us AND p95_us
+        AND p99_us BETWEEN p95_us AND max_us AND abs(count * mean_us / 1000 - total_ms) < 0.001) FROM pgscale.trace_query_summary($pid, '1 s')
+        WHERE event = 'DataFileRead'});
+    ($read) = $target->sql('EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT count(*) FROM pages') =~ /read=(\d+)/;
+    ($seen, $coverage, my $sane) = split /\|/, ($tracer->finish)[1];
+    $sane //= 'f';
+    $best = $coverage if $coverage && $coverage > $best;
+    return $coverage && $coverage >= 0.98 && $sane eq 't' && $seen >= 0.95 * $read;
+}, 'nearly all reads are seen of a statement that was watched') or diag "$seen of $read, coverage $coverage, best $best";
+cmp_ok($read, '>', 300, 'which were many');
+# two more for what the catalogs had to be read for
+cmp_ok($seen, '<=', $read + 20, 'and none was seen twice');
+
+# The limit of events
+$target->start(q{DO $$ BEGIN FOR i IN 1..100000 LOOP PERFORM count(*) FROM pages; END LOOP; END $$});
+is($tracer->sql("SELECT count(*), max(seq) FROM pgscale.trace_waits($pid, '1 h', 10)"), '10|10', 'as many events as are asked for');
+is((coverage($tracer))[0], 'max_events', 'then it ends');
+
+# Others do not wait for a trace, nor it for them.
+$db->sql('CREATE DATABASE victim');
+begin($tracer, "SELECT count(*) FROM pgscale.trace_summary($pid, '1 h')");
+is(($db->try('DROP DATABASE victim'))[0], '00000', 'a database is dropped while a trace runs in another one');
+$db->sql('SELECT pg_cancel_backend(' . $tracer->pid . ')');
+is(($tracer->finish)[0], $cancelled, 'a trace is cancelled');
+is(traces(), 0, 'and its place is free');
+$db->sql('CREATE DATABASE victim');
+$db->sql("SELECT pg_cancel_backend($pid)");
+$target->finish;
+my $inside = session($node, dbname => 'victim');
+$inside->sql('CREATE EXTENSION pgscale');
+begin($inside, "SELECT count(*) FROM pgscale.trace_summary($pid, '1 h')");
+is(($db->try('DROP DATABASE victim WITH (FORCE)'))[0], '00000', 'and the one that it runs in, by force');
+eval { $inside->finish };
+until_ok(sub { traces() == 0 }, 'whose place is free then');
+
+# Timeouts, blocks, and where somebody catches them
+($state) = $tracer->try("SET statement_timeout = 50; SELECT * FROM pgscale.trace_waits($pid, '1 h')");
+is($state, $cancelled, 'a timeout ends it');
+$tracer->sql('SET statement_timeout = 0');
+$tracer->sql("BEGIN; SAVEPOINT s");
+is(($tracer->try("SET LOCAL statement_timeout = 50; SELECT * FROM pgscale.trace_waits($pid, '1 h')"))[0], $cancelled, 'in a block, too');
+$tracer->sql('ROLLBACK TO s');
+is(traces(), 0, 'then its place is free at once');
+is($tracer->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($pid, '10 ms')"), 't', 'for the same transaction');
+$tracer->sql('ROLLBACK');
+
+# As many as there are places
+my $places = $cpus < 8 ? 1 : $cpus < 32 ? int($cpus / 4) : 8;
+my @tracers = map { session($node) } 1 .. $places;
+for my $i (0 .. $#tracers)
+{
+    $tracers[$i]->start("SELECT * FROM pgscale.trace_summary($pid, '1 h')");
+    until_ok(sub { traces() == $i + 1 }, 'trace ' . ($i + 1) . ' is under way');
+}
+($state, $text) = $tracer->try("SELECT * FROM pgscale.trace_summary($pid, '10 ms')");
+is($state, $full, 'there are not more than a quarter of the CPUs');
+like($text, qr/too many traces.*DETAIL: .*there may be $places at a time.*HINT: .*pg_locks/s, 'which is said');
+is($db->sql('SELECT count(*) FROM pg_locks WHERE classid = 1953653091 AND pid = ' . $tracers[0]->pid), 1, 'who traces is in pg_locks');
+$db->sql('SELECT pg_terminate_backend(' . $tracers[0]->pid . ')');
+eval { $tracers[0]->finish };
+until_ok(sub { ($tracer->try("SELECT * FROM pgscale.trace_summary($pid, '10 ms')"))[0] eq '00000' }, 'one that was terminated gives its place back');
+$db->sql('SELECT pg_cancel_backend(' . $_->pid . ')') for @tracers[ 1 .. $#tracers ];
+$_->quit for @tracers;
+
+# Whom a role may trace
+my $checkpointer = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
+$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
+    GRANT EXECUTE ON FUNCTION pgscale.trace_waits(integer, interval, integer), pgscale.trace_query(integer, interval, interval, integer) TO granted;
+    CREATE ROLE observer LOGIN IN ROLE pg_monitor});
+my ($granted, $own) = map { session($node, user => 'granted') } 1 .. 2;
+my $call = sub { my ($function, $of) = @_; return "SELECT count(*) > 0 FROM pgscale.$function($of, '10 ms')" };
+is($granted->sql($call->('trace_waits', $own->pid)), 't', 'a role may trace its own sessions where that is granted');
+for my $of ($pid, $checkpointer)
+{
+    ($state, $text) = $granted->try($call->('trace_waits', $of));
+    is($state, '42501', "but not process $of");
+    like($text, qr/permission denied to trace process $of.*HINT: .*pg_read_all_stats/s, 'which is said');
+}
+is(($granted->try($call->('trace_query', $pid)))[0], '42501', 'nor its statements');
+is((session($node, user => 'observer')->try($call->('trace_waits', $pid)))[0], '42501', 'pg_monitor may not trace');
+$db->sql('GRANT pg_read_all_stats TO granted');
+is($granted->sql($call->('trace_waits', $pid)), 't', 'one who may see all sessions');
+is($granted->sql($call->('trace_waits', $checkpointer)), 't', 'and other processes');
+is(($granted->try($call->('trace_query', $checkpointer)))[0], '42809', 'which have no statements');
+begin($granted, "SELECT string_agg(event, ' ') FROM pgscale.trace_waits($checkpointer, '1 h', 2)");
+$db->sql('CHECKPOINT');
+like(($granted->finish)[1], qr/^CheckpointerMain CPU$/, 'an auxiliary process');
+$own->sql('SELECT 1');
+$db->sql("ALTER ROLE granted SET track_activities = off; ALTER ROLE granted SUPERUSER");
+my $silent = session($node, user => 'granted');
+is(($db->try($call->('trace_query', $silent->pid)))[0], '55000', 'a session that does not tell its state has no statements either');
+
+# A single CPU
+SKIP:
+{
+    skip 'there is no taskset', 1 if system 'taskset --version >/dev/null 2>&1';
+    my $bound = session($node);
+    system 'taskset -pc $(taskset -pc ' . $bound->pid . " | sed 's/.*: //; s/[-,].*//') " . $bound->pid . ' >/dev/null';
+    ($state, $text) = $bound->try($call->('trace_waits', $pid));
+    is($state, '0A000', 'a process that may use one CPU only does not trace');
+    like($text, qr/a trace needs a second CPU/, 'which is said');
+    is($bound->sql(q{SELECT state FROM pgscale.health WHERE feature = 'trace'}), 'off', 'by health, too');
+    $bound->quit;
+}
+
+# On a standby
+my $standby = pgscale_standby($node, $conf);
+my $there = session($standby);
+my $startup = $there->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'});
+is($there->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($startup, '10 ms')"), 't', 'the startup process of a standby');
+$there->quit;
+$standby->stop;
+
+# The server is shut down.
+begin($tracer, "SELECT count(*) FROM pgscale.trace_summary($checkpointer, '1 h')");
+ok(eval { $node->stop('fast'); 1 }, 'a server stops while a trace runs');
+done_testing();
