@@ -145,6 +145,7 @@ for (grep { /^\| `pgscale\./ } split /\n/, $page{'doc/settings.md'})
 {
     my (undef, $setting, $default, undef, $context) = split /\s*\|\s*/;
 
+    $default = '' if $default eq 'empty';
     $default =~ s/ pages// and $default = 8 * $default . 'kB';
     push @described, join '|', $setting =~ tr/`//dr, $default =~ s/ (day)?/$1 ? 'd' : ''/er, $context{$context} // $context;
 }

@@ -28,6 +28,8 @@
  */
 #include "postgres.h"
 
+#include <arpa/inet.h>
+
 #include "base/pg_compat.h"
 #include "base/processes.h"
 
@@ -207,6 +209,40 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		return false;
 	}
 	return true;
+}
+
+bool
+pgscale_procs_read_client(int slot, PgscaleProcClient *client)
+{
+	PgBackendStatus *array = pgscale_compat_status_array();
+	volatile PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
+
+	if (status == NULL)
+		return false;
+	for (int i = 0; i < MAX_RETRIES; i++)
+	{
+		SockAddr	address;
+		int			before,
+					after;
+
+		pgstat_begin_read_activity(status, before);
+		memcpy(&address, (const void *) &status->st_clientaddr, sizeof(address));
+		memcpy(client->application_name, (const void *) status->st_appname, NAMEDATALEN);
+		pgstat_end_read_activity(status, after);
+		if (!pgstat_read_activity_complete(before, after))
+			continue;
+
+		client->application_name[NAMEDATALEN - 1] = '\0';
+		client->address[0] = '\0';
+		if (address.addr.ss_family == AF_INET)
+			inet_ntop(AF_INET, &((struct sockaddr_in *) &address.addr)->sin_addr,
+					  client->address, sizeof(client->address));
+		else if (address.addr.ss_family == AF_INET6)
+			inet_ntop(AF_INET6, &((struct sockaddr_in6 *) &address.addr)->sin6_addr,
+					  client->address, sizeof(client->address));
+		return true;
+	}
+	return false;
 }
 
 bool

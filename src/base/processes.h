@@ -12,6 +12,8 @@
 
 #include "postgres.h"
 
+#include <netinet/in.h>
+
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
@@ -74,6 +76,16 @@ extern void pgscale_procs_prefetch(int slot);
  * incremented for every torn read.
  */
 extern bool pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries);
+
+/* Who is at the other end of a session. */
+typedef struct PgscaleProcClient
+{
+	char		application_name[NAMEDATALEN];
+	char		address[INET6_ADDRSTRLEN];	/* empty: none, or a Unix socket */
+} PgscaleProcClient;
+
+/* Returns false if that cannot be told at this moment. */
+extern bool pgscale_procs_read_client(int slot, PgscaleProcClient *client);
 
 /*
  * Where a process shows that it does something else than when it was read.

@@ -33,11 +33,14 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
 #include "base/change_count.h"
@@ -456,6 +459,9 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerProfileSnapshot snapshot;
 
+	/* As pg_stat_activity has it. */
+	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 	pgscale_sampler_profile_snapshot(&snapshot);
@@ -463,9 +469,11 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
 		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
-		Datum		values[9] = {0};
-		bool		nulls[9] = {0};
+		Datum		values[11] = {0};
+		bool		nulls[11] = {0};
 		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
+		const char *application_name = NULL;
+		const char *address = NULL;
 
 		CHECK_FOR_INTERRUPTS();
 
@@ -481,6 +489,14 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
 		values[7] = Int64GetDatum((int64) e->samples);
 		values[8] = Float8GetDatum((double) e->ns / 1e6);
+		if (reads_all || e->key.userid == GetUserId())
+			pgscale_sampler_dimension(e->key.dimension, &application_name, &address);
+		nulls[9] = (application_name == NULL);
+		if (application_name)
+			values[9] = CStringGetTextDatum(application_name);
+		nulls[10] = (address == NULL);
+		if (address)
+			values[10] = DirectFunctionCall1(inet_in, CStringGetDatum(address));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -23,7 +23,7 @@
 /* The rows that collect what was evicted are of this kind. */
 #define PGSCALE_PROC_OTHER	((PgscaleProcKind) 0xFF)
 
-/* Hashed and compared as bytes: set the unused ones to 0. */
+/* Hashed and compared as bytes: set the unused one to 0. */
 typedef struct PgscaleSamplerWaitKey
 {
 	int64		queryid;
@@ -31,7 +31,8 @@ typedef struct PgscaleSamplerWaitKey
 	Oid			userid;
 	uint32		wait_event;
 	PgscaleProcKind kind;
-	uint8		unused[3];
+	uint8		unused;
+	uint16		dimension;		/* see dimensions.c */
 } PgscaleSamplerWaitKey;
 
 typedef struct PgscaleSamplerProfileEntry

@@ -41,7 +41,7 @@
 #define MAX_ENTRIES		(PGSCALE_PROFILE_MAX + PGSCALE_PROFILE_OTHERS)
 
 /* To be changed with the format of the header or of an entry. */
-#define STORE_FORMAT	0x70677332
+#define STORE_FORMAT	0x70677333
 
 typedef struct StoreHeader
 {
@@ -162,7 +162,7 @@ entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 	const PgscaleSamplerWaitKey *key = &entry->key;
 
 	if (!is_known_kind(key->kind, ntypes) || !is_known_event(key->wait_event) ||
-		key->unused[0] != 0 || key->unused[1] != 0 || key->unused[2] != 0)
+		key->unused != 0)
 		return false;
 	/* What was evicted is of nobody. */
 	return key->kind != PGSCALE_PROC_OTHER ||
@@ -263,6 +263,8 @@ profile_file_restore(Store *store)
 
 		if (type >= 0 && type < store->header.ntypes)
 			*kind = kinds[type];
+		/* The texts that it stood for are not kept. */
+		store->entries[i].key.dimension = 0;
 	}
 	pgscale_sampler_profile_restore(&store->header.totals, store->entries, store->header.nentries);
 }

@@ -110,6 +110,7 @@ typedef struct SlotState
 	int			entry;			/* where its last sample was counted, or -1 */
 	int			typed_pid;		/* the background worker whose type is known */
 	PgscaleProcKind type;		/* and what it is */
+	uint16		dimension;		/* of its application and client */
 	TimestampTz parked_activity;	/* the statement they are of */
 	int			nparked;
 	Parked		parked[MAX_PARKED];
@@ -199,6 +200,7 @@ sampler_define_gucs(void)
 							 NULL,
 							 &sampler_nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	pgscale_sampler_dimensions_define_guc();
 	DefineCustomBoolVariable("pgscale.sampler_save",
 							 "Keeps the wait profile over a restart of the server.",
 							 NULL,
@@ -217,6 +219,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
 	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
 	size = add_size(size, pgscale_sampler_types_size());
+	size = add_size(size, pgscale_sampler_dimensions_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
 	RequestAddinShmemSpace(size);
@@ -249,6 +252,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_history_startup(sampler_history_size);
 	pgscale_sampler_timeline_startup(sampler_timeline_size);
 	pgscale_sampler_types_startup();
+	pgscale_sampler_dimensions_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
 
@@ -358,7 +362,11 @@ sample_slot(int slot, int64 ns)
 	if (!pgscale_wait_of(proc, &key.wait_event))
 		return true;
 
+	if (changed)
+		state->dimension = pgscale_sampler_dimension_of(proc, slot, state->dimension);
+
 	key.kind = sampler_kind_of(state);
+	key.dimension = state->dimension;
 	key.datid = proc->datid;
 	key.userid = proc->userid;
 	key.queryid = pgscale_proc_running_queryid(proc);
@@ -544,8 +552,14 @@ serve_resets(void)
 		return;
 
 	pgscale_sampler_profile_reset();
+	pgscale_sampler_dimensions_reset();
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
 		slot_states[slot].nparked = 0;
+		/* so that all of it is read again */
+		slot_states[slot].proc.changecount = 0;
+	}
+	forget_quiet_slots();
 	pgscale_sampler_cpu_forget();
 	pgscale_sampler_history_reset();
 	pgscale_sampler_timeline_reset();

@@ -80,6 +80,21 @@ extern void pgscale_sampler_timeline_end(void);
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
+/* dimensions.c: by what else the profile is told, as a number */
+
+extern void pgscale_sampler_dimensions_define_guc(void);
+extern Size pgscale_sampler_dimensions_size(void);
+extern void pgscale_sampler_dimensions_startup(void);
+
+/* In the sampler: the number for a session, which had the last one before. */
+extern uint16 pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, uint16 last);
+
+/* In the sampler: forgets them all, when nothing has such a number any more. */
+extern void pgscale_sampler_dimensions_reset(void);
+
+/* What a number stands for; NULL where it stands for none.  Returns false if for nothing. */
+extern bool pgscale_sampler_dimension(uint16 number, const char **application_name, const char **address);
+
 /* nested_queries.c: which nested statement a backend executes */
 
 extern Size pgscale_sampler_nested_size(void);

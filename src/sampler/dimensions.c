@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * dimensions.c
+ *	  By what else the wait profile is told: the application, the client's address.
+ *
+ * Both are texts, and samples have room for a number.  So each pair of them gets a
+ * number when it is first seen, and keeps it until the profile is emptied.  Pairs
+ * have a space of fixed size: once it is full, further ones have one number
+ * together, whose application is "other".  Any client can set any name, so that is
+ * what limits it.
+ *
+ * The sampler alone adds pairs, and takes them away only with all of the profile; one
+ * is complete before the count says that it is there.  Whoever has copied the
+ * profile just before it was emptied finds other texts or none, for as long as that
+ * call lasts.
+ *
+ * Nothing of this costs anything unless pgscale.sampler_dimensions asks for it.  Then a
+ * session's texts are read when its status has changed, and are compared with those
+ * that it had.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "sampler/sampler.h"
+
+/* Without any, and the last for all that have no number of their own. */
+#define NONE		0
+#define MAX_VALUES	1000
+#define OTHER		MAX_VALUES
+
+#define OTHER_NAME	"other"
+
+typedef struct Dimensions
+{
+	pg_atomic_uint32 used;		/* of the values */
+	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
+} Dimensions;
+
+static char *setting = NULL;
+static bool by_application = false;
+static bool by_address = false;
+static Dimensions *dimensions = NULL;
+
+/* Which of them a text names.  Returns false if it names anything else. */
+static bool
+dimensions_parse(const char *text, bool *application, bool *address)
+{
+	char	   *copy = pstrdup(text);
+	List	   *names = NIL;
+	ListCell   *cell;
+	bool		known;
+
+	*application = *address = false;
+	known = SplitIdentifierString(copy, ',', &names);
+	foreach(cell, names)
+	{
+		const char *name = lfirst(cell);
+
+		if (strcmp(name, "application_name") == 0)
+			*application = true;
+		else if (strcmp(name, "client_addr") == 0)
+			*address = true;
+		else
+			known = false;
+	}
+	list_free(names);
+	pfree(copy);
+	return known;
+}
+
+static bool
+dimensions_check(char **newval, void **extra, GucSource source)
+{
+	bool		application;
+	bool		address;
+
+	if (dimensions_parse(*newval, &application, &address))
+		return true;
+	GUC_check_errdetail("It is a list of application_name and client_addr, or empty.");
+	return false;
+}
+
+void
+pgscale_sampler_dimensions_define_guc(void)
+{
+	DefineCustomStringVariable("pgscale.sampler_dimensions",
+							   "By what else the wait profile is told: application_name, client_addr.",
+							   NULL,
+							   &setting, "",
+							   PGC_POSTMASTER, GUC_LIST_INPUT, dimensions_check, NULL, NULL);
+}
+
+Size
+pgscale_sampler_dimensions_size(void)
+{
+	(void) dimensions_parse(setting, &by_application, &by_address);
+	return by_application || by_address ? sizeof(Dimensions) : 0;
+}
+
+void
+pgscale_sampler_dimensions_startup(void)
+{
+	bool		found;
+
+	if (!by_application && !by_address)
+		return;
+	dimensions = ShmemInitStruct("pgscale sampler dimensions", sizeof(Dimensions), &found);
+	if (found)
+		return;
+	memset(dimensions, 0, sizeof(*dimensions));
+	pg_atomic_init_u32(&dimensions->used, 0);
+}
+
+static bool
+is_same_client(const PgscaleProcClient *a, const PgscaleProcClient *b)
+{
+	return strcmp(a->application_name, b->application_name) == 0 && strcmp(a->address, b->address) == 0;
+}
+
+uint16
+pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, uint16 last)
+{
+	PgscaleProcClient client;
+	uint32		used;
+
+	if (dimensions == NULL || !proc->session)
+		return NONE;
+	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &client))
+		return last;
+	if (!by_application)
+		client.application_name[0] = '\0';
+	if (!by_address)
+		client.address[0] = '\0';
+
+	used = pg_atomic_read_u32(&dimensions->used);
+	if (last != NONE && last <= used && is_same_client(&dimensions->values[last - 1], &client))
+		return last;
+	for (uint32 i = 0; i < used; i++)
+		if (is_same_client(&dimensions->values[i], &client))
+			return i + 1;
+	if (used == MAX_VALUES - 1)
+		return OTHER;
+	dimensions->values[used] = client;
+	pg_write_barrier();
+	pg_atomic_write_u32(&dimensions->used, used + 1);
+	return used + 1;
+}
+
+void
+pgscale_sampler_dimensions_reset(void)
+{
+	if (dimensions)
+		pg_atomic_write_u32(&dimensions->used, 0);
+}
+
+bool
+pgscale_sampler_dimension(uint16 number, const char **application_name, const char **address)
+{
+	uint32		used;
+
+	*application_name = *address = NULL;
+	if (dimensions == NULL || number == NONE)
+		return false;
+	if (number == OTHER)
+	{
+		*application_name = OTHER_NAME;
+		return true;
+	}
+	used = pg_atomic_read_u32(&dimensions->used);
+	pg_read_barrier();
+	if (number > used)
+		return false;
+	if (by_application)
+		*application_name = dimensions->values[number - 1].application_name;
+	if (by_address && dimensions->values[number - 1].address[0] != '\0')
+		*address = dimensions->values[number - 1].address;
+	return true;
+}

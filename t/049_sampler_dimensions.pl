@@ -1,0 +1,88 @@
+# The profile by application and by the client's address: who waited for what, how many are told apart, who may see it.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', conf => <<'EOC');
+pgscale.sampler_dimensions = 'application_name, client_addr'
+pgscale.sampler_period = 1
+listen_addresses = '127.0.0.1'
+EOC
+my $db = session($node);
+$db->sql(q{CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
+    GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO reader});
+
+# Applications that sleep
+my $sleep = q{SELECT coalesce(sum(wait_ms), 0) > 100 FROM pgscale.wait_profile() WHERE event = 'PgSleep'};
+my ($one, $two) = (session($node), session($node));
+$one->sql('SET application_name = one');
+$two->sql(q{SET application_name = 'number two'});
+$_->sql('SELECT pg_sleep(0.3)') for $one, $two;
+$db->poll_ok("$sleep AND application_name = 'one' AND client_addr IS NULL", 'time of an application, by a Unix socket');
+$db->poll_ok("$sleep AND application_name = 'number two'", 'and of another one');
+$one->sql('SET application_name = three');
+$one->sql('SELECT pg_sleep(0.3)');
+$db->poll_ok("$sleep AND application_name = 'three'", 'a session may change its name');
+$node->command_ok([ 'psql', '-XAtq', '-h', '127.0.0.1', '-p', $node->port, '-d', 'dbname=postgres application_name=remote', '-c', 'SELECT pg_sleep(0.3)' ],
+    'a client connects by TCP');
+$db->poll_ok("$sleep AND application_name = 'remote' AND client_addr = '127.0.0.1'", 'a client by TCP has its address');
+is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE backend_type = 'checkpointer'
+    AND (application_name IS NOT NULL OR client_addr IS NOT NULL)}), 0, 'server processes have neither');
+
+# Parallel workers count for their leader's
+$one->sql(q{SET application_name = parallel; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+    SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2});
+$db->sql(q{CREATE FUNCTION nap(int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN PERFORM pg_sleep(0.02); RETURN true; END';
+    CREATE TABLE few (i int, filler text); ALTER TABLE few ALTER filler SET STORAGE PLAIN, SET (parallel_workers = 2);
+    INSERT INTO few SELECT i, repeat('x', 2000) FROM generate_series(1, 60) i});
+until_ok(sub {
+    $one->sql('SELECT count(*) FROM few WHERE nap(i)');
+    return $db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'parallel worker' AND event = 'PgSleep'
+        AND application_name = 'parallel'}) eq 't';
+}, 'parallel workers count for the application of their leader');
+
+# Who may see it
+my $reader = session($node, user => 'reader');
+is($reader->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE userid <> 'reader'::regrole AND application_name IS NOT NULL}), 0,
+    'without pg_read_all_stats nobody sees the applications of others');
+$reader->sql('SELECT pg_sleep(0.1)');
+until_ok(sub { $reader->sql('SELECT pg_sleep(0.01)');
+    $reader->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE userid = 'reader'::regrole AND application_name IS NOT NULL}) eq 't' },
+    'but his own');
+
+# More of them than there is room for
+$db->sampler('off');
+$db->sampler('on');
+my $totals = q{SELECT (SELECT sum(samples) FROM pgscale.wait_profile()) = samples FROM pgscale.sampler_stats};
+until_ok(sub {
+    $one->sql(q{DO 'BEGIN FOR i IN 1..500 LOOP PERFORM set_config($$application_name$$, $$n$$ || (random() * 1e9)::int, false);
+        PERFORM pg_sleep(0.002); END LOOP; END'});
+    return $db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE application_name = 'other'}) eq 't';
+}, 'what there is no room for has one name');
+$db->sampler('off');
+is($db->sql($totals), 't', 'and sums are whole');
+is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FROM pgscale.wait_profile() WHERE application_name IS NOT NULL}),
+    't', 'within its bounds');
+$db->sampler('on');
+$db->sql('SELECT pgscale.sampler_reset()');
+$two->sql('SELECT pg_sleep(0.3)');
+$db->poll_ok("$sleep AND application_name = 'number two'", 'after a reset there is room again');
+
+# Over a restart, and without
+$_->quit for $db, $one, $two, $reader;
+$node->append_conf('postgresql.conf', "pgscale.sampler_dimensions = ''");
+$node->restart;
+$db = session($node);
+is($db->sql("$sleep AND application_name IS NULL"), 't', 'the profile is kept without them');
+is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE application_name IS NOT NULL OR client_addr IS NOT NULL}), 0,
+    'and has none if none is asked for');
+is($db->sql(q{SELECT count(*) FROM pg_shmem_allocations WHERE name = 'pgscale sampler dimensions'}), 0, 'nor memory for them');
+my ($state, $text) = $db->try(q{ALTER SYSTEM SET pgscale.sampler_dimensions = 'queryid'});
+is($state, '22023', 'no other one is known');
+like($text, qr/list of application_name and client_addr/, 'which is said');
+$db->quit;
+$node->stop;
+done_testing();
