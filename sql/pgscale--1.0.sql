@@ -77,7 +77,7 @@ COMMENT ON COLUMN pgscale.wait_profile.queryid IS
 CREATE FUNCTION pgscale.wait_history(
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
-    OUT event_type text, OUT event text)
+    OUT event_type text, OUT event text, OUT blocker_pid integer, OUT root_pid integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_history'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50000;
@@ -85,8 +85,8 @@ COMMENT ON FUNCTION pgscale.wait_history() IS
 'the latest samples one by one, oldest first';
 
 CREATE VIEW pgscale.wait_history AS
-    SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, d.datname, u.rolname AS usename,
-           h.queryid, h.datid, h.userid
+    SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
+           d.datname, u.rolname AS usename, h.queryid, h.datid, h.userid
       FROM pgscale.wait_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
@@ -105,6 +105,10 @@ COMMENT ON COLUMN pgscale.wait_history.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
 COMMENT ON COLUMN pgscale.wait_history.event IS
 'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_history.blocker_pid IS
+'process ID of the first in its way, of a wait for a lock that lasts for long; 0 for a prepared transaction';
+COMMENT ON COLUMN pgscale.wait_history.root_pid IS
+'process ID of the root: who is in the way of all of them and does not wait; 0 for a prepared transaction';
 COMMENT ON COLUMN pgscale.wait_history.datname IS
 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_history.usename IS
@@ -178,6 +182,7 @@ CREATE FUNCTION pgscale.sampler_stats(
     OUT cpu_ms double precision, OUT cpu_fraction double precision,
     OUT samples bigint, OUT wait_ms double precision,
     OUT entries integer, OUT evictions bigint, OUT torn_reads bigint, OUT cpu_readings bigint,
+    OUT blocker_looks bigint,
     OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_sampler_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -190,7 +195,7 @@ CREATE VIEW pgscale.sampler_stats AS
            samples, entries, evictions, round(lateness_p50_us * 10) / 10 AS lateness_p50_us,
            round(lateness_max_us * 10) / 10 AS lateness_max_us, round(tick_max_us * 10) / 10 AS tick_max_us,
            round(observed_ms * 10) / 10 AS observed_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
-           round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, pid, starts, stats_reset, lateness_classes
+           round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, blocker_looks, pid, starts, stats_reset, lateness_classes
       FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
 'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
@@ -228,6 +233,8 @@ COMMENT ON COLUMN pgscale.sampler_stats.torn_reads IS
 'number of repeated reads of a process''s status';
 COMMENT ON COLUMN pgscale.sampler_stats.cpu_readings IS
 'number of times that the kernel was asked how long a session ran and queued for a CPU';
+COMMENT ON COLUMN pgscale.sampler_stats.blocker_looks IS
+'number of looks at the lock manager for who is in the way of those that wait long, one a second at most';
 COMMENT ON COLUMN pgscale.sampler_stats.pid IS
 'process ID of the worker';
 COMMENT ON COLUMN pgscale.sampler_stats.starts IS

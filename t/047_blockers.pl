@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 use PgscaleTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
@@ -224,6 +225,68 @@ a||047_blockers.pl|<insufficient privilege>
   b|waits for relation other|047_blockers.pl|<insufficient privilege>
 EOR
 is((session($node, user => 'stranger')->try('SELECT * FROM pgscale.blockers'))[0], '42501', 'a stranger');
+all_end();
+
+# The history. Those who wait for long carry who is in their way; who is idle in a transaction is in it himself.
+my $looks = 'SELECT blocker_looks FROM pgscale.sampler_stats';
+sub looks_stay
+{
+    my $name = shift;
+    my ($before, $ticks) = split /\|/, $db->sql('SELECT blocker_looks, ticks FROM pgscale.sampler_stats');
+
+    $db->poll_ok("SELECT ticks > $ticks + 200 FROM pgscale.sampler_stats", "$name: two seconds");
+    return is($db->sql($looks), $before, "$name: nobody looks");
+}
+sub of_history
+{
+    my ($name, $columns) = @_;
+
+    return named($db->sql("SELECT DISTINCT $columns FROM pgscale.wait_history WHERE event_type = 'Lock' AND root_pid IS NOT NULL AND pid = "
+          . of($name)->pid));
+}
+
+$db->set('pgscale.sampler_blocker_threshold', '300ms');
+$db->poll_ok('SHOW pgscale.sampler_blocker_threshold', 'a threshold', '300ms');
+$db->sql('SELECT pgscale.sampler_reset()');
+looks_stay('nobody waits');
+runs('a', q{SET application_name = 'billing'; BEGIN; UPDATE t SET v = 1 WHERE id = 5});
+runs('b', 'SET lock_timeout = 0');
+waits($_, 'BEGIN; UPDATE t SET v = 2 WHERE id = 5') for qw(b c d);
+my ($before, $began) = split /\|/, $db->sql("SELECT blocker_looks, extract(epoch FROM clock_timestamp()) FROM pgscale.sampler_stats");
+$db->poll_ok("SELECT blocker_looks >= $before + 3 FROM pgscale.sampler_stats", 'it is looked for');
+is($db->sql("SELECT blocker_looks - $before - 1 <= extract(epoch FROM clock_timestamp()) - $began FROM pgscale.sampler_stats"), 't', 'once a second at most');
+is(of_history('b', 'blocker_pid, root_pid'), 'a|a', 'who waits for the transaction');
+is(of_history($_, 'blocker_pid, root_pid'), 'b|a', "$_ waits for who is first") for qw(c d);
+is($db->sql(q{SELECT count(*) > 0, count(blocker_pid), count(root_pid) FROM pgscale.wait_history WHERE event_type = 'Lock'
+    AND sampled_at < (SELECT min(wait_start) + interval '290 ms' FROM pgscale.blockers())}), 't|0|0', 'no sample before the threshold');
+is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE (blocker_pid IS NULL) <> (root_pid IS NULL)
+    OR event_type <> 'Lock' AND blocker_pid IS NOT NULL}), 0, 'both or none, and for locks only');
+
+# What the page says of it: afterwards, when all have gone
+my ($who) = slurp_file('doc/blockers.md') =~ /Who was it at 03:10.*?```sql\n(.*?);\n```/s;
+my %pid = map { $_ => of($_)->pid } qw(a b c d);
+all_end();
+is($db->sql("SELECT root_pid, root_state, root_usename = current_user, datname, waiting, since <= until
+    FROM ($who) w WHERE root_pid = $pid{a} AND root_state = 'idle in transaction'"), "$pid{a}|idle in transaction|t|postgres|3|t",
+    'who held it, and what he did meanwhile');
+
+runs('a', q{BEGIN; UPDATE t SET v = 1 WHERE id = 6; PREPARE TRANSACTION 'p'});
+waits('b', 'BEGIN; UPDATE t SET v = 1 WHERE id = 6');
+$db->poll_ok('SELECT count(*) > 0 FROM pgscale.wait_history WHERE root_pid IS NOT NULL AND pid = ' . of('b')->pid, 'a prepared transaction');
+is(of_history('b', 'blocker_pid, root_pid'), '0|0', 'has no process');
+$db->sql(q{ROLLBACK PREPARED 'p'});
+all_end();
+
+runs($_, "BEGIN; UPDATE t SET v = 1 WHERE id = " . (ord($_) - ord('a') + 7)) for qw(a b);
+waits('a', 'UPDATE t SET v = 2 WHERE id = 8');
+waits('b', 'UPDATE t SET v = 2 WHERE id = 7');
+$db->poll_ok("SELECT count(DISTINCT pid) FROM pgscale.wait_history WHERE root_pid = $session{a}{pid}", 'a cycle, in which all wait', 2);
+is(of_history('a', 'blocker_pid, root_pid'), 'b|a', 'the longest one is called the root');
+$db->set('pgscale.sampler_blocker_threshold', '-1');
+$db->poll_ok('SHOW pgscale.sampler_blocker_threshold', 'switched off', '-1');
+my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
+$db->poll_ok("SELECT ticks > $ticks + 20 FROM pgscale.sampler_stats", 'and the sampler knows');
+looks_stay('switched off');
 all_end();
 
 # Recovery that is in somebody's way, and waits itself

@@ -113,7 +113,7 @@ node_of_proc(PgscaleLockWaits *waits, PGPROC *proc)
 	node->slot = slot;
 	node->pid = leader->pid;
 	node->xid = leader->pid == 0 ? leader->xid : InvalidTransactionId;
-	node->waiter = node->holder = node->parent = -1;
+	node->waiter = node->holder = node->blocker = node->parent = -1;
 	node->root = waits->nnodes - 1;
 	node->other_wait = 0;
 
@@ -158,7 +158,8 @@ add_waiter(PgscaleLockWaits *waits, PGPROC *proc, int lock)
 	PgscaleLockWaiter *waiter = &waits->waiters[waits->nwaiters];
 	PgscaleLockNode *node;
 
-	waits->lock_of[proc - ProcGlobal->allProcs] = lock;
+	waiter->slot = (int) (proc - ProcGlobal->allProcs);
+	waits->lock_of[waiter->slot] = lock;
 	waiter->node = node_of_proc(waits, proc);
 	waiter->pid = proc->pid;
 	waiter->lock = lock;
@@ -340,9 +341,12 @@ pgscale_lock_waits_find_roots(PgscaleLockWaits *waits)
 		marks[node] = seen[node] = -1;
 	for (int node = 0; node < waits->nnodes; node++)
 	{
-		waits->nodes[node].root = -1;
-		if (pgscale_lock_waits_blockers(waits, node, &waits->nodes[node].parent, 1, marks, node) == 0)
-			waits->nodes[node].parent = -1;
+		PgscaleLockNode *of = &waits->nodes[node];
+
+		if (pgscale_lock_waits_blockers(waits, node, &of->blocker, 1, marks, node) == 0)
+			of->blocker = -1;
+		of->parent = of->blocker;
+		of->root = -1;
 	}
 	for (int node = 0; node < waits->nnodes; node++)
 	{

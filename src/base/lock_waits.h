@@ -23,6 +23,7 @@
 typedef struct PgscaleLockWaiter
 {
 	int			node;
+	int			slot;
 	int			pid;
 	int			lock;
 	LOCKMODE	mode;
@@ -63,7 +64,8 @@ typedef struct PgscaleLockNode
 								 * and whose holders nobody knows; or 0 */
 
 	/* Since pgscale_lock_waits_find_roots(). */
-	int			parent;			/* the first in its way, or -1 */
+	int			blocker;		/* the first in its way, or -1 */
+	int			parent;			/* the same, or -1 where that closes a cycle */
 	int			root;			/* the last one that way; itself, if it is one */
 } PgscaleLockNode;
 

@@ -109,8 +109,10 @@ pgscale_blockers_count_behind(const PgscaleLockWaits *waits, int *behind, bool *
 		behind[node] = search.nqueue;
 
 		/* Itself is never come to: is one of those in its way behind it? */
-		nblockers = pgscale_lock_waits_blockers(waits, node, blockers, n, marks, node);
 		cycle[node] = false;
+		if (behind[node] == 0)
+			continue;
+		nblockers = pgscale_lock_waits_blockers(waits, node, blockers, n, marks, node);
 		for (int i = 0; i < nblockers; i++)
 			if (search.reached[blockers[i]] == node)
 				cycle[node] = true;

@@ -345,8 +345,11 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 static void
 blockers_health(PgscaleHealth *health)
 {
+	if (pgscale_health_preloaded(health, NULL, true))
+		health->reason = "lock waits are looked at when asked for";
+	else
+		health->reason = "pgscale is not loaded into the server: no history tells who was in the way; all else works";
 	health->state = PGSCALE_HEALTH_IDLE;
-	health->reason = "lock waits are looked at when asked for";
 }
 
 const PgscaleModule pgscale_blockers_module = {

@@ -25,6 +25,9 @@
 #include "pgscale.h"
 #include "sampler/sampler.h"
 
+/* 0 is a prepared transaction. */
+#define NOT_KNOWN	(-1)
+
 typedef struct HistorySample
 {
 	TimestampTz sampled_at;
@@ -33,6 +36,8 @@ typedef struct HistorySample
 	Oid			datid;
 	Oid			userid;
 	uint32		wait_event;
+	int			blocker_pid;	/* or NOT_KNOWN */
+	int			root_pid;		/* likewise */
 	PgscaleProcKind kind;
 	uint8		state;
 } HistorySample;
@@ -86,7 +91,8 @@ pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples)
 }
 
 void
-pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid)
+pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid,
+							const PgscaleSamplerBlocked *blocked)
 {
 	HistorySample *sample;
 
@@ -106,6 +112,8 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint3
 	sample->datid = proc->datid;
 	sample->userid = proc->userid;
 	sample->wait_event = wait_event;
+	sample->blocker_pid = blocked ? blocked->blocker : NOT_KNOWN;
+	sample->root_pid = blocked ? blocked->root : NOT_KNOWN;
 	sample->kind = kind;
 	sample->state = proc->state;
 }
@@ -155,8 +163,8 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	{
 		HistorySample *sample = &copy[n % capacity];
 		const char *state = pgscale_proc_state_name(sample->state);
-		Datum		values[9] = {0};
-		bool		nulls[9] = {0};
+		Datum		values[11] = {0};
+		bool		nulls[11] = {0};
 
 		CHECK_FOR_INTERRUPTS();
 
@@ -175,6 +183,10 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 			nulls[6] = true;
 		values[7] = CStringGetTextDatum(pgscale_wait_event_type(sample->wait_event));
 		values[8] = CStringGetTextDatum(pgscale_wait_event_name(sample->wait_event));
+		values[9] = Int32GetDatum(sample->blocker_pid);
+		nulls[9] = sample->blocker_pid == NOT_KNOWN;
+		values[10] = Int32GetDatum(sample->root_pid);
+		nulls[10] = sample->root_pid == NOT_KNOWN;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -89,6 +89,7 @@ static int	sampler_period = 10;
 static int	sampler_profile_size = 5000;
 static int	sampler_history_size = 50000;
 static bool sampler_history_idle = false;
+static int	sampler_blocker_threshold = 1000;
 static int	sampler_timeline_size = 3600;
 static bool sampler_show_idle = false;
 static bool sampler_nested = false;
@@ -185,6 +186,11 @@ sampler_define_gucs(void)
 							 NULL,
 							 &sampler_history_idle, false,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_blocker_threshold",
+							"How long a wait for a lock lasts before its samples tell who is in the way.",
+							"-1 never looks for that.",
+							&sampler_blocker_threshold, 1000, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_timeline_size",
 							"How far back pgscale.wait_timeline goes.",
 							NULL,
@@ -385,7 +391,13 @@ sample_slot(int slot, int64 ns)
 
 	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
 	if (!idle || sampler_history_idle)
-		pgscale_sampler_history_add(proc, key.kind, key.wait_event, key.queryid);
+	{
+		const PgscaleSamplerBlocked *blocked = NULL;
+
+		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
+			blocked = pgscale_sampler_blocked_by(slot, proc, last_tick, sampler_blocker_threshold * NS_PER_MS);
+		pgscale_sampler_history_add(proc, key.kind, key.wait_event, key.queryid, blocked);
+	}
 	if (proc->session)
 	{
 		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.wait_event, 1, ns, state->nparked > 0);
@@ -506,6 +518,8 @@ sampler_tick(int64 due, int64 missed)
 	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
 	pgscale_sampler_observe_tick(wall, ns);
+	if (pgscale_sampler_blocked_look(now))
+		stats->blocker_looks++;
 }
 
 /* Once a second is enough for a figure that needs a system call. */
@@ -597,6 +611,7 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_blocked_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;

@@ -49,6 +49,31 @@ extern const char *pgscale_sampler_type_name(PgscaleProcKind kind);
 /* The types that are known: kinds PGSCALE_PROC_FIRST_TYPE and on. */
 extern int	pgscale_sampler_types(const PgscaleSamplerTypeName * *names);
 
+/* blocked.c: who is in the way of those that have waited long for a lock */
+
+/* Process IDs; 0: a prepared transaction, which has none. */
+typedef struct PgscaleSamplerBlocked
+{
+	int			blocker;
+	int			root;
+} PgscaleSamplerBlocked;
+
+/* In the sampler: before the first tick. */
+extern void pgscale_sampler_blocked_attach(void);
+
+/*
+ * In a tick: a process waits for a lock.  Who is in its way, as of the last look, or
+ * NULL if it has not waited that long, or that is not known.
+ */
+extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, int64 now,
+															   int64 threshold_ns);
+
+/*
+ * After a tick: looks at the lock manager, if anybody has waited that long and the last
+ * look is a second ago.  Returns whether it did.
+ */
+extern bool pgscale_sampler_blocked_look(int64 now);
+
 /* history.c: the latest samples one by one, in a ring */
 
 extern Size pgscale_sampler_history_size(int capacity);
@@ -59,7 +84,8 @@ extern void pgscale_sampler_history_startup(int capacity);
  * begin and end; max_samples bounds how many they will be.
  */
 extern void pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples);
-extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid);
+extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid,
+										const PgscaleSamplerBlocked *blocked);
 extern void pgscale_sampler_history_end(void);
 extern void pgscale_sampler_history_reset(void);
 

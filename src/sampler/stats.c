@@ -103,8 +103,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
-	Datum		values[21] = {0};
-	bool		nulls[21] = {0};
+	Datum		values[22] = {0};
+	bool		nulls[22] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
@@ -144,6 +144,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	values[i++] = Int64GetDatum((int64) totals.evictions);
 	values[i++] = Int64GetDatum((int64) s.retries);
 	values[i++] = Int64GetDatum((int64) s.readings);
+	values[i++] = Int64GetDatum((int64) s.blocker_looks);
 	values[i++] = TimestampTzGetDatum(totals.reset_at);
 
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));

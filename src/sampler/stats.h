@@ -22,7 +22,7 @@
 /* In shared memory, written by the sampler only. */
 typedef struct PgscaleSamplerStats
 {
-	PgscaleChangeCount changes; /* of all from ticks on but cpu_ns and retries */
+	PgscaleChangeCount changes; /* of all from ticks to tick_max_ns */
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */
@@ -40,6 +40,7 @@ typedef struct PgscaleSamplerStats
 	int64		cpu_ns;			/* CPU time of the process */
 	uint64		retries;		/* torn reads that were repeated */
 	uint64		readings;		/* of the kernel's counts of a session */
+	uint64		blocker_looks;	/* at the lock manager, for who is in the way */
 } PgscaleSamplerStats;
 
 extern Size pgscale_sampler_stats_size(void);

@@ -38,7 +38,7 @@ add_samples(void *argument)
 		{
 			n++;
 			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
-			pgscale_sampler_history_add(&proc, 0, n);
+			pgscale_sampler_history_add(&proc, 0, n, n, NULL);
 		}
 		pgscale_sampler_history_end();
 		if (sim_random(8) == 0)

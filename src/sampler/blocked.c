@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * blocked.c
+ *	  Who is in the way of those that have waited long for a lock, for the history.
+ *
+ * A tick sees a process wait for a lock, and since when; who holds it only the lock
+ * manager knows.  So once a second at most, and only while somebody has waited longer
+ * than the setting says, all that is waited for is copied (base/lock_waits.c), between
+ * two ticks.  The samples of each wait that was seen there carry what was seen, until
+ * the next look.
+ *
+ * The beginning of a wait, as its process shows it, is what tells one wait of a process
+ * from the next; how long it lasts is measured by the clock that nobody sets.
+ *
+ * Locking: that of base/lock_waits.c.  All memory is the sampler's own and is allocated
+ * when it starts.  Holders beyond that are not looked at; then it may be unknown who is
+ * in the way of some.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "utils/memutils.h"
+
+#include "base/lock_waits.h"
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "base/units.h"
+#include "sampler/sampler.h"
+
+/* Between two looks. */
+#define LOOK_NS			NS_PER_S
+
+/* Room for so many holders of the locks that are waited for, for each process. */
+#define HOLDERS_EACH	4
+
+/* What is known of the wait of a process. */
+typedef struct LockWait
+{
+	int			pid;
+	uint64		began;			/* as the process shows it: which wait it is */
+	int64		seen_ns;		/* when a tick saw it first */
+	uint64		found;			/* the wait that the last look saw, or 0 */
+	PgscaleSamplerBlocked by;	/* and in whose way it saw it */
+} LockWait;
+
+static LockWait *lock_waits;
+static PgscaleLockWaits *graph;
+static int64 last_look;
+static bool look_wanted;		/* by the present tick */
+
+void
+pgscale_sampler_blocked_attach(void)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	lock_waits = palloc_extended(pgscale_procs_count() * sizeof(LockWait), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	graph = pgscale_lock_waits_create(HOLDERS_EACH * pgscale_procs_count());
+	MemoryContextSwitchTo(old);
+}
+
+const PgscaleSamplerBlocked *
+pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, int64 now, int64 threshold_ns)
+{
+	LockWait   *wait = &lock_waits[slot];
+	uint64		began = pg_atomic_read_u64(&ProcGlobal->allProcs[slot].waitStart);
+
+	/* A process waits for a moment before it shows since when. */
+	if (began == 0 || threshold_ns < 0)
+		return NULL;
+	if (wait->began != began || wait->pid != proc->pid)
+	{
+		wait->pid = proc->pid;
+		wait->began = began;
+		wait->seen_ns = now;
+	}
+	if (now - wait->seen_ns < threshold_ns)
+		return NULL;
+	look_wanted = true;
+	return wait->found == began ? &wait->by : NULL;
+}
+
+bool
+pgscale_sampler_blocked_look(int64 now)
+{
+	bool		wanted = look_wanted;
+
+	look_wanted = false;
+	if (!wanted || now - last_look < LOOK_NS)
+		return false;
+	last_look = now;
+
+	(void) pgscale_lock_waits_read(graph);
+	pgscale_lock_waits_find_roots(graph);
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		lock_waits[slot].found = 0;
+	for (int i = 0; i < graph->nwaiters; i++)
+	{
+		const PgscaleLockWaiter *waiter = &graph->waiters[i];
+		const PgscaleLockNode *node = &graph->nodes[waiter->node];
+		LockWait   *wait = &lock_waits[waiter->slot];
+
+		if (node->blocker < 0)
+			continue;
+		wait->found = (uint64) waiter->since;
+		wait->by.blocker = graph->nodes[node->blocker].pid;
+		wait->by.root = graph->nodes[node->root].pid;
+	}
+	return true;
+}
