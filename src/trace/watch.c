@@ -202,6 +202,21 @@ watch_end_stretch(Watch *watch, bool alive)
 		trace->stretches[trace->nstretches++] = *stretch;
 }
 
+/*
+ * Looks once more, where the status tells that a statement has begun: what the target
+ * was seen to wait for may have been before that.
+ */
+static void
+watch_look_again(Watch *watch)
+{
+	const uint64 now = pgscale_cycles_now();
+
+	watch->event = *watch->mark.wait_event_at;
+	if ((int64) (now - watch->last) > (int64) watch->gap_cycles)
+		watch->gap = true;
+	watch->last = now;
+}
+
 /* Waits until the target begins a statement; what it executes already is not meant. */
 static bool
 watch_for_statement(Watch *watch, uint64 deadline)
@@ -223,7 +238,10 @@ watch_for_statement(Watch *watch, uint64 deadline)
 		if (!watch->proc.running)
 			was_idle = true;
 		else if (was_idle)
+		{
+			watch_look_again(watch);
 			return true;
+		}
 	}
 }
 

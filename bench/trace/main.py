@@ -1,0 +1,13 @@
+"""The experiment on traces: see run and README.md."""
+import sys
+
+import experiment
+
+import cost
+import timeline
+import truth
+
+PARTS = {"truth": truth, "cost": cost, "timeline": timeline}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS))
