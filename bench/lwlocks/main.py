@@ -1,0 +1,13 @@
+"""The experiment on LWLocks: see run and README.md."""
+import sys
+
+import experiment
+
+import cost
+import partitions
+import writes
+
+PARTS = {"writes": writes, "partitions": partitions, "cost": cost}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS))
