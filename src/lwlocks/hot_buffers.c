@@ -57,15 +57,21 @@ typedef struct HotBuffers
 
 PG_FUNCTION_INFO_V1(pgscale_hot_buffers);
 
+/* Unless it holds no page by now. */
 static void
-hot_buffers_add(HotBuffers *buffers, const HotBuffer *hot)
+hot_buffers_add(HotBuffers *buffers, int buf, PgscaleLwlock lock)
 {
+	HotBuffer	hot = {.buf = buf,.lock = lock};
+	PgscaleBuffer buffer;
+
+	if (!pgscale_buffer_read(buf, &buffer, &hot.page))
+		return;
 	if (buffers->count == buffers->room)
 	{
 		buffers->room *= 2;
 		buffers->hot = repalloc_huge(buffers->hot, buffers->room * sizeof(HotBuffer));
 	}
-	buffers->hot[buffers->count++] = *hot;
+	buffers->hot[buffers->count++] = hot;
 }
 
 static void
@@ -77,14 +83,13 @@ hot_buffers_find(HotBuffers *buffers)
 
 	for (int buf = 0; buf < NBuffers; buf++)
 	{
-		HotBuffer	hot = {.buf = buf};
-		PgscaleBuffer buffer;
+		PgscaleLwlock lock;
 
 		if (buf % LOCKS_AT_ONCE == 0)
 			CHECK_FOR_INTERRUPTS();
-		hot.lock = pgscale_lwlock_look(pgscale_buffer_content_lock(buf));
-		if (hot.lock.waited && pgscale_buffer_read(buf, &buffer, &hot.page))
-			hot_buffers_add(buffers, &hot);
+		lock = pgscale_lwlock_look(pgscale_buffer_content_lock(buf));
+		if (lock.waited)
+			hot_buffers_add(buffers, buf, lock);
 	}
 }
 
