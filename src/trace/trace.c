@@ -152,7 +152,7 @@ trace_statements_only(const PgscaleProc *proc)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("process %d is no client backend", proc->pid),
 				 errhint("pgscale.trace_waits and pgscale.trace_summary trace any process.")));
-	if (strcmp(pgscale_proc_state_name(proc->state), "disabled") == 0)
+	if ((BackendState) proc->state == STATE_DISABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("process %d does not tell when a statement begins", proc->pid),
