@@ -40,7 +40,7 @@ BEGIN
         SELECT samples, wait_ms, evictions INTO before FROM pgscale.sampler_stats();
         SELECT sum(samples)::bigint AS samples, sum(wait_ms) AS wait_ms,
                count(*) - count(DISTINCT p - ARRAY['samples', 'wait_ms']) AS twice,
-               count(*) FILTER (WHERE samples <= 0 OR wait_ms < 0) AS empty
+               count(*) FILTER (WHERE samples < 0 OR wait_ms < 0 OR samples = 0 AND wait_ms = 0) AS empty
           INTO this
           FROM (SELECT to_jsonb(s) AS p, samples, wait_ms FROM pgscale.wait_profile() s) s;
         SELECT samples, wait_ms, evictions INTO after FROM pgscale.sampler_stats();
@@ -158,8 +158,15 @@ for my $i (1 .. 12)
         WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
     until_true(sub { $db->sql($seen) eq 't' }) or die "idle$i is not seen";
 }
-$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
-    JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
+# Once a second what a session did is told from what it waited for; after that nothing is taken from its waits any more.
+until_ok(sub {
+    $db->sql(q{DELETE FROM since; INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
+        JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
+    my $later = $db->sql('SELECT observed_ms + 2500 FROM pgscale.sampler_stats()');
+    until_true(sub { $db->sql("SELECT observed_ms > $later FROM pgscale.sampler_stats()") eq 't' });
+    return $db->sql(q{SELECT count(DISTINCT p.samples - s.samples) FROM pgscale.wait_profile() p JOIN since s USING (userid)
+        WHERE event = 'ClientRead'}) eq '1';
+}, 'the idle sessions are seen to idle, and nothing else');
 
 my @readers = map { session($node) } @functions;
 $readers[$_]->start("SELECT * FROM $functions[$_]()") for 0 .. $#readers;
