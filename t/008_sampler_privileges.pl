@@ -27,7 +27,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
-    'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
+    'pgscale.lwlock_profile_reset()', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
     'pgscale.trace_coverage()', 'pgscale.trace_query(integer,interval,interval,integer)',
