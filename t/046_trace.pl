@@ -219,6 +219,32 @@ SKIP:
     $bound->quit;
 }
 
+# A target that is stopped in the middle of a change of its status
+SKIP:
+{
+    my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_status.so';
+    my $include = qx(pg_config --includedir-server);
+    chomp $include;
+    skip 'no compiler: ' . slurp_file("$library.out"), 3
+      if system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_status.c >$library.out 2>&1");
+    chmod 0755, $library;
+    $db->sql("CREATE FUNCTION hold_status(text) RETURNS void LANGUAGE c AS '$library'");
+    my $file = $node->basedir . '/held';
+    for my $function (['trace_waits', q{'1 h'}], ['trace_query', q{'1 h'}])
+    {
+        my $stopped = session($node);
+
+        begin($tracer, "SELECT count(*) FROM pgscale.$function->[0](" . $stopped->pid . ", $function->[1])");
+        $stopped->start("SELECT hold_status('$file')");
+        until_true(sub { -e $file }) or die 'the target does not stop';
+        $db->sql('SELECT pg_cancel_backend(' . $tracer->pid . ')');
+        is(($tracer->finish)[0], $cancelled, "$function->[0] of a process that is stopped in the midst of its status: cancelled at once");
+        unlink $file;
+        is(($stopped->finish)[0], '00000', 'which goes on');
+        $stopped->quit;
+    }
+}
+
 # On a standby
 my $standby = pgscale_standby($node, $conf);
 my $there = session($standby);

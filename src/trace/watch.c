@@ -114,7 +114,9 @@ watch_note_gap(Watch *watch, uint64 gap)
 
 /*
  * Looks until the target waits for something else than in the latest look, or its
- * status changes: true; or until the deadline: false.
+ * status has changed: true; or until the deadline: false.  A status that is being
+ * changed, for which its count is odd, is waited for: a target that is stopped just
+ * then may stay so for long.
  */
 static bool
 watch_poll(Watch *watch, uint64 deadline)
@@ -133,6 +135,7 @@ watch_poll(Watch *watch, uint64 deadline)
 		const uint32 event_now = *event_at;
 		const int64 passed = now - last;	/* below 0 from CPU to CPU */
 		bool		gap = false;
+		int			count;
 
 		if (unlikely(passed > gap_cycles))
 		{
@@ -144,13 +147,19 @@ watch_poll(Watch *watch, uint64 deadline)
 
 		/* The event first: who ends a wait may change its status next. */
 		pg_read_barrier();
-		if (unlikely(event_now != event || *changecount_at != changecount || now >= deadline))
+		count = *changecount_at;
+		if (unlikely(event_now != event || count != changecount || now >= deadline))
 		{
-			watch->trace->polls += polls;
-			watch->last = now;
-			watch->event = event_now;
-			watch->gap = gap;
-			return event_now != event || *changecount_at != changecount;
+			const bool	changed = event_now != event || (count != changecount && count % 2 == 0);
+
+			if (changed || now >= deadline)
+			{
+				watch->trace->polls += polls;
+				watch->last = now;
+				watch->event = event_now;
+				watch->gap = gap;
+				return changed && now < deadline;
+			}
 		}
 		if (unlikely(InterruptPending))
 			CHECK_FOR_INTERRUPTS();
