@@ -50,7 +50,8 @@ CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
            round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
            d.datname, u.rolname AS usename, p.queryid
-      FROM pgscale.wait_profile() p
+      FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
+              FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
       LEFT JOIN pg_database d ON d.oid = p.datid
       LEFT JOIN pg_roles u ON u.oid = p.userid
      WHERE NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean

@@ -44,6 +44,9 @@ until_ok(sub {
         AND application_name = 'parallel'}) eq 't';
 }, 'parallel workers count for the application of their leader');
 
+is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, event_type, event, coalesce(datname, ''), coalesce(usename, ''), coalesce(queryid, 0)))
+    FROM pgscale.wait_profile}), 0, 'the view, which does not tell them apart, adds them up');
+
 # Who may see it
 my $reader = session($node, user => 'reader');
 is($reader->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE userid <> 'reader'::regrole AND application_name IS NOT NULL}), 0,

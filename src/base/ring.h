@@ -11,7 +11,8 @@
  * writer is.
  *
  * Writer: one process at a time.  If it ends between begin and end, its successor
- * writes the same records anew; until then readers drop a few that are good.
+ * writes records of the same numbers; until then readers drop a few that are good.  If
+ * the successor may write fewer, it first notes which are gone (pgscale_ring_oldest).
  *
  * Order: who sees written sees the records below it, by the barriers of end_write and
  * begin_read.  Who has copied anything of a record sees the reserved that was stored

@@ -70,8 +70,11 @@
 /* The same while a statement has no identifier, which it may never get. */
 #define PARKED_NS		(3 * NS_PER_S)
 
-/* Readings at the end of one tick: 0.1 ms. */
+/* Readings between two changes of the profile: 0.1 ms. */
 #define MAX_READINGS	32
+
+/* At the end of one tick there may be this many times those that all of them need. */
+#define SPARE_READINGS	2
 
 /* Entries of one session between two readings; with more it is read earlier. */
 #define MAX_PARTS		32
@@ -103,7 +106,7 @@ typedef struct CpuAccount
 	double		running;		/* fractions of samples without a wait event, */
 	double		queued;			/* in the last second */
 	int			nparts;
-	Part		parts[MAX_PARTS];
+	Part	   *parts;			/* MAX_PARTS of them, since it first had any */
 } CpuAccount;
 
 /* Where what was sampled in a second belongs; nanoseconds. */
@@ -238,14 +241,14 @@ cpu_weigh(CpuAccount *account, const PgscaleKernelSchedule *change, Split *split
 		const double tick = (split->on_cpu + split->waits) / Max(samples, 1);
 		const double chance = NOISE * 0.5 * sqrt(samples) * tick;
 
-		split->blocked = Max(split->on_cpu - due - chance, 0);
+		split->blocked = Min(Max(split->on_cpu - due - chance, 0), split->on_cpu);
 	}
 	account->carried_ns = due - (split->on_cpu - split->blocked) - in_wait;
 	/* What was never sampled, as before the first tick, is not made up for. */
 	account->carried_ns = Min(account->carried_ns, 0);
 
 	ran = (split->on_cpu - split->blocked + in_wait) * (kernel > 0 ? change->run_ns / kernel : 1);
-	split->queued_in_wait = Min(in_wait, split->on_cpu - split->blocked + in_wait - ran);
+	split->queued_in_wait = Max(Min(in_wait, split->on_cpu - split->blocked + in_wait - ran), 0);
 	split->running_in_wait = in_wait - split->queued_in_wait;
 	split->running = Max(ran - split->running_in_wait, 0);
 	split->queued = Max(split->on_cpu - split->blocked - split->running, 0);
@@ -390,6 +393,8 @@ cpu_add_part(CpuAccount *account, int entry, uint32 wait_event, uint64 samples, 
 	for (int i = 0; i < account->nparts && !part; i++)
 		if (account->parts[i].entry == entry && account->parts[i].born == born)
 			part = &account->parts[i];
+	if (!account->parts)
+		account->parts = MemoryContextAlloc(TopMemoryContext, MAX_PARTS * sizeof(Part));
 	if (!part)
 	{
 		/*
@@ -445,16 +450,17 @@ pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples, uint64 ns)
 	}
 }
 
-void
-pgscale_sampler_cpu_settle(int64 now)
+/* Splits at most so many that are due; returns how many were. */
+static int
+cpu_settle_some(int64 now, int most)
 {
 	static int	hand = 0;
 	PgscaleKernelSchedule changes[MAX_READINGS];
 	int			due[MAX_READINGS];
+	int			nread = 0;
 	int			ndue = 0;
 
-	ticks++;
-	for (int left = nbusy; left > 0 && ndue < MAX_READINGS; left--)
+	for (int left = nbusy; left > 0 && nread < Min(most, MAX_READINGS); left--)
 	{
 		CpuAccount *account;
 		int			slot;
@@ -474,18 +480,35 @@ pgscale_sampler_cpu_settle(int64 now)
 		if (account->nparts == 0 || account->pid == 0)
 			continue;
 		account->settled_at = now;
+		nread++;
 		if (cpu_read(account, &changes[ndue]))
 			due[ndue++] = slot;
 		else
 			account->nparts = 0;
 	}
-	if (ndue == 0)
-		return;
+	if (ndue > 0)
+	{
+		pgscale_sampler_profile_begin();
+		for (int i = 0; i < ndue; i++)
+			cpu_apply(&accounts[due[i]], &changes[i]);
+		pgscale_sampler_profile_end();
+	}
+	return nread;
+}
+
+void
+pgscale_sampler_cpu_settle(int64 now, int64 ns)
+{
+	int64		left = Max(MAX_READINGS, (int64) ((double) nbusy * ns / SETTLE_NS * SPARE_READINGS));
+	int			nread;
+
+	ticks++;
 	found_active_ns = 0;
-	pgscale_sampler_profile_begin();
-	for (int i = 0; i < ndue; i++)
-		cpu_apply(&accounts[due[i]], &changes[i]);
-	pgscale_sampler_profile_end();
+	do
+	{
+		nread = cpu_settle_some(now, Min(left, MAX_READINGS));
+		left -= nread;
+	} while (nread == MAX_READINGS && left > 0);
 	if (found_active_ns > 0)
 		pgscale_sampler_timeline_add_late(PGSCALE_WAIT_CPU, found_active_ns);
 }

@@ -38,9 +38,9 @@ extern void pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples
 extern void pgscale_sampler_cpu_leave(int slot);
 
 /*
- * At the end of a tick, outside of a change of the profile: splits what is due
- * by the kernel's counts.
+ * At the end of a tick that stands for so long, outside of a change of the profile:
+ * splits what is due by the kernel's counts.
  */
-extern void pgscale_sampler_cpu_settle(int64 now);
+extern void pgscale_sampler_cpu_settle(int64 now, int64 ns);
 
 #endif							/* PGSCALE_SAMPLER_CPU_SPLIT_H */

@@ -15,8 +15,8 @@
  * call lasts.
  *
  * Nothing of this costs anything unless pgscale.sampler_dimensions asks for it.  Then a
- * session's texts are read when its status has changed, and are compared with those
- * that it had.
+ * session's texts are read when its status has changed, and their hash, of 64 bits, is
+ * compared with the one that it had.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -24,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/shmem.h"
@@ -44,6 +45,7 @@
 typedef struct Dimensions
 {
 	pg_atomic_uint32 used;		/* of the values */
+	uint64		hashes[MAX_VALUES]; /* of the values, for the sampler */
 	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
 } Dimensions;
 
@@ -122,39 +124,56 @@ pgscale_sampler_dimensions_startup(void)
 	pg_atomic_init_u32(&dimensions->used, 0);
 }
 
-static bool
-is_same_client(const PgscaleProcClient *a, const PgscaleProcClient *b)
+static uint64
+hash_of_client(const PgscaleProcClient *client)
 {
-	return strcmp(a->application_name, b->application_name) == 0 && strcmp(a->address, b->address) == 0;
+	const uint64 name = hash_bytes_extended((const unsigned char *) client->application_name,
+											strlen(client->application_name), 0);
+
+	return hash_bytes_extended((const unsigned char *) client->address, strlen(client->address), name);
 }
 
-uint16
-pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, uint16 last)
+/* The number of a client with this hash, made if need be. */
+static uint16
+number_of_client(const PgscaleProcClient *client, uint64 hash)
+{
+	const uint32 used = pg_atomic_read_u32(&dimensions->used);
+
+	for (uint32 i = 0; i < used; i++)
+		if (dimensions->hashes[i] == hash)
+			return i + 1;
+	if (used == MAX_VALUES - 1)
+		return OTHER;
+	dimensions->values[used] = *client;
+	dimensions->hashes[used] = hash;
+	pg_write_barrier();
+	pg_atomic_write_u32(&dimensions->used, used + 1);
+	return used + 1;
+}
+
+void
+pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDimension *dimension)
 {
 	PgscaleProcClient client;
-	uint32		used;
+	uint64		hash;
 
 	if (dimensions == NULL || !proc->session)
-		return NONE;
+	{
+		dimension->number = NONE;
+		return;
+	}
 	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &client))
-		return last;
+		return;
 	if (!by_application)
 		client.application_name[0] = '\0';
 	if (!by_address)
 		client.address[0] = '\0';
 
-	used = pg_atomic_read_u32(&dimensions->used);
-	if (last != NONE && last <= used && is_same_client(&dimensions->values[last - 1], &client))
-		return last;
-	for (uint32 i = 0; i < used; i++)
-		if (is_same_client(&dimensions->values[i], &client))
-			return i + 1;
-	if (used == MAX_VALUES - 1)
-		return OTHER;
-	dimensions->values[used] = client;
-	pg_write_barrier();
-	pg_atomic_write_u32(&dimensions->used, used + 1);
-	return used + 1;
+	hash = hash_of_client(&client);
+	if (dimension->number != NONE && dimension->hash == hash)
+		return;
+	dimension->number = number_of_client(&client, hash);
+	dimension->hash = hash;
 }
 
 void

@@ -125,6 +125,19 @@ pgscale_sampler_history_end(void)
 		pgscale_ring_end_write(&history->ring, next);
 }
 
+/*
+ * What a writer that died had begun to write lies in the places of the oldest samples:
+ * they are gone.
+ */
+void
+pgscale_sampler_history_attach(void)
+{
+	const uint64 oldest = pgscale_ring_oldest(&history->ring, history->capacity);
+
+	if (pg_atomic_read_u64(&history->first) < oldest)
+		pg_atomic_write_u64(&history->first, oldest);
+}
+
 void
 pgscale_sampler_history_reset(void)
 {

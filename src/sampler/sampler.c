@@ -111,7 +111,7 @@ typedef struct SlotState
 	int			entry;			/* where its last sample was counted, or -1 */
 	int			typed_pid;		/* the background worker whose type is known */
 	PgscaleProcKind type;		/* and what it is */
-	uint16		dimension;		/* of its application and client */
+	PgscaleSamplerDimension dimension;	/* its application and client */
 	TimestampTz parked_activity;	/* the statement they are of */
 	int			nparked;
 	Parked		parked[MAX_PARKED];
@@ -364,15 +364,18 @@ sample_slot(int slot, int64 ns)
 	/* An idle session still tells the identifier of its last statement. */
 	if (state->nparked > 0 && changed && proc->queryid != 0)
 		sampler_unpark(slot, state);
+	/* A statement that has ended without one gets none. */
+	if (changed && !proc->running)
+		state->nparked = 0;
 
 	if (!pgscale_wait_of(proc, &key.wait_event))
 		return true;
 
 	if (changed)
-		state->dimension = pgscale_sampler_dimension_of(proc, slot, state->dimension);
+		pgscale_sampler_dimension_of(proc, slot, &state->dimension);
 
 	key.kind = sampler_kind_of(state);
-	key.dimension = state->dimension;
+	key.dimension = state->dimension.number;
 	key.datid = proc->datid;
 	key.userid = proc->userid;
 	key.queryid = pgscale_proc_running_queryid(proc);
@@ -513,7 +516,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
 	pgscale_sampler_lwlock_tell(ns);
-	pgscale_sampler_cpu_settle(now);
+	pgscale_sampler_cpu_settle(now, ns);
 
 	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
@@ -572,6 +575,7 @@ serve_resets(void)
 		slot_states[slot].nparked = 0;
 		/* so that all of it is read again */
 		slot_states[slot].proc.changecount = 0;
+		slot_states[slot].dimension.number = 0;
 	}
 	forget_quiet_slots();
 	pgscale_sampler_cpu_forget();
@@ -611,6 +615,7 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_history_attach();
 	pgscale_sampler_blocked_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);

@@ -83,6 +83,7 @@ extern void pgscale_sampler_history_startup(int capacity);
  * The writer's side: one process only.  The samples of a tick lie between
  * begin and end; max_samples bounds how many they will be.
  */
+extern void pgscale_sampler_history_attach(void);
 extern void pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples);
 extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid,
 										const PgscaleSamplerBlocked *blocked);
@@ -112,8 +113,15 @@ extern void pgscale_sampler_dimensions_define_guc(void);
 extern Size pgscale_sampler_dimensions_size(void);
 extern void pgscale_sampler_dimensions_startup(void);
 
-/* In the sampler: the number for a session, which had the last one before. */
-extern uint16 pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, uint16 last);
+/* What a session had; zeroes at first. */
+typedef struct PgscaleSamplerDimension
+{
+	uint16		number;
+	uint64		hash;
+} PgscaleSamplerDimension;
+
+/* In the sampler: what a session has now. */
+extern void pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDimension *dimension);
 
 /* In the sampler: forgets them all, when nothing has such a number any more. */
 extern void pgscale_sampler_dimensions_reset(void);
