@@ -144,7 +144,7 @@ def published(results):
         shares = of(results, "in rows", tool=tool.name)
         yield f"least part of the sessions' time, {tool.name}", percent(min(shares))
     yield "worst error of CPU time", percent(abs(stats.worst(
-        [each for what in ("running", "queued") for each in of(results, what, tool=Pgscale.name)])))
+        [each for what in ("running worst", "queued worst") for each in of(results, what, tool=Pgscale.name)])))
 
 
 def required(results):
