@@ -1,6 +1,7 @@
 /*
  * Stops a backend in the middle of a change of its status, for as long as a file is there, as a debugger or a frozen cgroup may.
- * Whoever reads pg_stat_activity waits for it meanwhile; so the file's time is bounded.
+ * Whoever reads pg_stat_activity waits for it meanwhile; so the file's time is bounded, and whether it was removed in time is the
+ * answer.
  */
 #include "postgres.h"
 
@@ -12,7 +13,7 @@
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 
-#define LIMIT_MS	60000
+#define LIMIT_MS	30000
 
 PG_MODULE_MAGIC;
 
@@ -31,5 +32,5 @@ hold_status(PG_FUNCTION_ARGS)
 		pg_usleep(1000);
 	pg_memory_barrier();
 	status->st_changecount++;
-	PG_RETURN_VOID();
+	PG_RETURN_BOOL(access(file, F_OK) != 0);
 }
