@@ -68,7 +68,7 @@ is($db->sql('SELECT writers, errors FROM pgscale.sweeper_stats'), '2|0', 'with t
 SKIP:
 {
     my $library = PostgreSQL::Test::Utils::tempdir() . '/broken_rings.so';
-    my ($include, $libraries) = map { qx(pg_config $_) =~ s/\n//r } '--includedir-server', '--pkglibdir';
+    my ($include, $libraries) = (server_headers(), qx(pg_config --pkglibdir) =~ s/\n//r);
 
     skip 'the library that breaks rings cannot be compiled here', 5
       if system("{ nm -D $libraries/pgscale.so | grep -w pgscale_sweeper_share &&"

@@ -8,12 +8,12 @@ use Test::More;
 
 # What each observer is told, from a library that comes between; and a worker of its own, whose round fails.
 my $library = PostgreSQL::Test::Utils::tempdir() . '/failing_observer.so';
-my $include = qx(pg_config --includedir-server);
-chomp $include;
+my $include = server_headers();
 my $libraries = qx(pg_config --pkglibdir);
 chomp $libraries;
 # From 16 on a library shows nothing but what the server calls, so nothing can come between.
-my $round = PostgreSQL::Test::Utils::tempdir() . '/failing_round.so';
+# before 16 the name of a worker's library has at most 95 characters
+my $round = PostgreSQL::Test::Utils::tempdir_short() . '/failing_round.so';
 my $compile = "cc -shared -fPIC -O1 -I $include -I src -o";
 my $compiled = system("{ nm -D $libraries/pgscale.so | grep -w pgscale_modules && $compile $library t/lib/failing_observer.c &&"
       . " $compile $round -DFAILING_ROUND='\"$round\"' t/lib/failing_round.c; } >$library.out 2>&1") == 0;

@@ -223,8 +223,7 @@ SKIP:
 SKIP:
 {
     my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_status.so';
-    my $include = qx(pg_config --includedir-server);
-    chomp $include;
+    my $include = server_headers();
     skip 'no compiler: ' . slurp_file("$library.out"), 3
       if system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_status.c >$library.out 2>&1");
     chmod 0755, $library;

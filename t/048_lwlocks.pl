@@ -7,8 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_lwlock.so';
-my $include = qx(pg_config --includedir-server);
-chomp $include;
+my $include = server_headers();
 system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_lwlock.c >$library.out 2>&1") == 0
   or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
 chmod 0755, $library;

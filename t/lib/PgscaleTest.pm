@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node pgscale_standby have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  session churn until_true until_ok in_time_ok psql_once);
+  server_headers session churn until_true until_ok in_time_ok psql_once);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -146,6 +146,9 @@ sub refuse_direct_io
 0x06, 0, 0, 0x7fff0000
 EOF
 }
+
+# The folder of the server's headers, for what a test compiles; it may be that there are none.
+sub server_headers { return $ENV{PGSCALE_SERVER_HEADERS} // qx(pg_config --includedir-server) =~ s/\n//r; }
 
 # The letter that the kernel has for a process' state; empty if there is none.
 sub process_state

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tree=$PWD
-# the real pg_config: the set-up's own may lie where the ordinary user cannot read, and tests need no headers
+# the real pg_config: the set-up's own may lie where the ordinary user cannot read; its headers are copied
 bindir=$("$PG_CONFIG" --bindir)
 pgxs=$("$PG_CONFIG" --pgxs)
 testdir=${pgxs%/makefiles/pgxs.mk}/test
@@ -38,6 +38,9 @@ trap 'exit 130' INT TERM HUP
 mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/bin" "$work/tree/src"
 cp -r Makefile README.md doc pgscale.control sql expected t "$work/tree/"
 (cd src && find . -name '*.h' -exec cp --parents {} "$work/tree/src/" \;) # for what the tests compile
+headers=$("$PG_CONFIG" --includedir-server)
+[ ! -e "$headers/postgres.h" ] || cp -rL "$headers" "$work/headers"
+export PGSCALE_SERVER_HEADERS=$work/headers
 for dir in "$testdir/perl" /usr/lib/postgresql/*/lib/pgxs/src/test/perl build/perl; do
     [ -e "$work/perl/PostgreSQL" ] || [ ! -e "$dir/PostgreSQL/Test/Cluster.pm" ] || cp -r "$dir/PostgreSQL" "$work/perl/"
 done
