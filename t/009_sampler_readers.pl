@@ -6,6 +6,13 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# Without the kernel's counts nothing is moved from a wait to CPU, so sessions that idle are the same in every tick.
+my $library = PostgreSQL::Test::Utils::tempdir() . '/no_schedstat.so';
+system("cc -shared -fPIC -o $library t/lib/no_schedstat.c -ldl >$library.out 2>&1") == 0
+  or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
+chmod 0755, $library or die $!;
+local $ENV{LD_PRELOAD} = $library;
+
 my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_period = 1
 pgscale.sampler_profile_size = 200
@@ -158,15 +165,8 @@ for my $i (1 .. 12)
         WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
     until_true(sub { $db->sql($seen) eq 't' }) or die "idle$i is not seen";
 }
-# Once a second what a session did is told from what it waited for; after that nothing is taken from its waits any more.
-until_ok(sub {
-    $db->sql(q{DELETE FROM since; INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
-        JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
-    my $later = $db->sql('SELECT observed_ms + 2500 FROM pgscale.sampler_stats()');
-    until_true(sub { $db->sql("SELECT observed_ms > $later FROM pgscale.sampler_stats()") eq 't' });
-    return $db->sql(q{SELECT count(DISTINCT p.samples - s.samples) FROM pgscale.wait_profile() p JOIN since s USING (userid)
-        WHERE event = 'ClientRead'}) eq '1';
-}, 'the idle sessions are seen to idle, and nothing else');
+$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
+    JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
 
 my @readers = map { session($node) } @functions;
 $readers[$_]->start("SELECT * FROM $functions[$_]()") for 0 .. $#readers;
