@@ -71,6 +71,12 @@ sub hit
     eval { ($state, $answer) = $db->try("CALL pgscale.$call"); 1 } or do { $db->quit; $db = undef };
     my ($hits, $left) = orders_done();
     order();
+    # What is told to end at the very end of a call ends after its answer.
+    if ($db && $hits && ($order{error} // 0) == $SIGTERM)
+    {
+        $db->quit;
+        $db = undef;
+    }
     $db //= session($node);
     return ($state, $answer, $hits, $order{n} - $left);
 }
