@@ -229,6 +229,10 @@ class Cluster:
         for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'r'"
                                       " AND relnamespace = 'pgscale'::regnamespace"):
             run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
+        # and calls functions of its own only
+        for function, in run(connection, "SELECT oid::regprocedure FROM pg_proc WHERE prokind = 'f'"
+                                         " AND pronamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD FUNCTION {function}")
 
     def pgbench(self, *options):
         """Runs pgbench and returns its transactions per second, without the time of connecting."""
