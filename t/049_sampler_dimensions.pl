@@ -15,20 +15,25 @@ my $db = session($node);
 $db->sql(q{CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
     GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO reader});
 
-# Applications that sleep
+# Applications that sleep, again and again until the sampler, which may have no CPU just then, has seen enough of it
 my $sleep = q{SELECT coalesce(sum(wait_ms), 0) > 100 FROM pgscale.wait_profile() WHERE event = 'PgSleep'};
+sub seen_ok
+{
+    my ($sleeps, $where, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return until_ok(sub { $sleeps->(); $db->sql("$sleep AND $where") eq 't' }, $name);
+}
 my ($one, $two) = (session($node), session($node));
+my ($one_sleeps, $two_sleeps) = map { my $session = $_; sub { $session->sql('SELECT pg_sleep(0.3)') } } $one, $two;
 $one->sql('SET application_name = one');
 $two->sql(q{SET application_name = 'number two'});
-$_->sql('SELECT pg_sleep(0.3)') for $one, $two;
-$db->poll_ok("$sleep AND application_name = 'one' AND client_addr IS NULL", 'time of an application, by a Unix socket');
-$db->poll_ok("$sleep AND application_name = 'number two'", 'and of another one');
+seen_ok($one_sleeps, q{application_name = 'one' AND client_addr IS NULL}, 'time of an application, by a Unix socket');
+seen_ok($two_sleeps, q{application_name = 'number two'}, 'and of another one');
 $one->sql('SET application_name = three');
-$one->sql('SELECT pg_sleep(0.3)');
-$db->poll_ok("$sleep AND application_name = 'three'", 'a session may change its name');
-$node->command_ok([ 'psql', '-XAtq', '-h', '127.0.0.1', '-p', $node->port, '-d', 'dbname=postgres application_name=remote', '-c', 'SELECT pg_sleep(0.3)' ],
-    'a client connects by TCP');
-$db->poll_ok("$sleep AND application_name = 'remote' AND client_addr = '127.0.0.1'", 'a client by TCP has its address');
+seen_ok($one_sleeps, q{application_name = 'three'}, 'a session may change its name');
+seen_ok(sub { $node->run_log([ 'psql', '-XAtq', '-h', '127.0.0.1', '-p', $node->port, '-d', 'dbname=postgres application_name=remote',
+    '-c', 'SELECT pg_sleep(0.3)' ]) }, q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 'a client by TCP has its address');
 is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE backend_type = 'checkpointer'
     AND (application_name IS NOT NULL OR client_addr IS NOT NULL)}), 0, 'server processes have neither');
 
@@ -71,8 +76,7 @@ is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FRO
     't', 'within its bounds');
 $db->sampler('on');
 $db->sql('SELECT pgscale.sampler_reset()');
-$two->sql('SELECT pg_sleep(0.3)');
-$db->poll_ok("$sleep AND application_name = 'number two'", 'after a reset there is room again');
+seen_ok($two_sleeps, q{application_name = 'number two'}, 'after a reset there is room again');
 
 # Over a restart, and without
 $_->quit for $db, $one, $two, $reader;

@@ -430,7 +430,7 @@ pgscale_sampler_cpu_add(int slot, int pid, int entry, uint32 wait_event, uint64 
 }
 
 void
-pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples, uint64 ns)
+pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 samples, uint64 ns)
 {
 	CpuAccount *account = &accounts[slot];
 
@@ -438,7 +438,7 @@ pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples, uint64 ns)
 	{
 		Part	   *part = &account->parts[i];
 
-		if (part->entry != from)
+		if (part->entry != from || part->born != born)
 			continue;
 		samples = Min(samples, part->samples);
 		ns = Min(ns, part->ns);

@@ -32,7 +32,7 @@ extern void pgscale_sampler_cpu_add(int slot, int pid, int entry, uint32 wait_ev
 									uint64 samples, uint64 ns, bool parked);
 
 /* Samples that were counted in one entry are in another one from now on, or -1. */
-extern void pgscale_sampler_cpu_moved(int slot, int from, int to, uint64 samples, uint64 ns);
+extern void pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 samples, uint64 ns);
 
 /* No process is in the slot.  Within a change of the profile. */
 extern void pgscale_sampler_cpu_leave(int slot);

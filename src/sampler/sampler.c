@@ -322,7 +322,7 @@ sampler_unpark(int slot, SlotState *state)
 
 			entry = pgscale_sampler_profile_move_query(parked->entry, parked->born, state->proc.queryid,
 													   parked->samples, parked->ns);
-			pgscale_sampler_cpu_moved(slot, parked->entry, entry, parked->samples, parked->ns);
+			pgscale_sampler_cpu_moved(slot, parked->entry, parked->born, entry, parked->samples, parked->ns);
 		}
 	state->nparked = 0;
 }

@@ -27,12 +27,18 @@ json_string(const char *text)
 }
 
 static void
+json_begin(PgscaleTuningJson *json)
+{
+	if (!json->state)
+		pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+}
+
+static void
 json_add(PgscaleTuningJson *json, const char *name, JsonbValue *value)
 {
 	JsonbValue	key = json_string(name);
 
-	if (!json->state)
-		pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+	json_begin(json);
 	pushJsonbValue(&json->state, WJB_KEY, &key);
 	pushJsonbValue(&json->state, WJB_VALUE, value);
 }
@@ -61,5 +67,6 @@ pgscale_tuning_json_number(PgscaleTuningJson *json, const char *name, double num
 Jsonb *
 pgscale_tuning_json_end(PgscaleTuningJson *json)
 {
+	json_begin(json);
 	return JsonbValueToJsonb(pushJsonbValue(&json->state, WJB_END_OBJECT, NULL));
 }
