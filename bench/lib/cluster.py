@@ -117,7 +117,7 @@ class Place:
         command = [str(word) for word in command]
         if "/" not in command[0]:
             command[0] = str(self.bindir / command[0])
-        return subprocess.Popen(self.as_user + command, cwd=self.folder, stdin=subprocess.DEVNULL, **kwargs)
+        return subprocess.Popen(self.as_user + command, cwd=self.folder, **{"stdin": subprocess.DEVNULL, **kwargs})
 
     def run(self, command):
         """Runs a program likewise and returns its output; an error ends the experiment."""

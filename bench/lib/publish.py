@@ -4,6 +4,8 @@ A folder's main.py makes the tables of its README from summary.json, and names t
 bench/published/ say where those go: {FOLDER/PART: NAME} becomes the figure, with ~ at its end without interval or spread,
 with ^ these alone. A page's template is the whole page; a block's takes the place of what follows <!-- figures: NAME -->
 up to the next empty line. A program of its own (trust/soak, relocation/kills) has its figures in summary.json as they are.
+A page that is written by hand takes figures within its sentences, and whole answers of a server between lines: see INLINE
+and MEASURED. What is there stays as long as their part has not been measured.
 """
 import argparse
 import json
@@ -20,8 +22,10 @@ TREE = registry.BENCH.parent
 TEMPLATES = registry.BENCH / "published"
 PAGES = {"results.md.in": "doc/results.md", "seeds.md.in": "doc/seeds.md"}
 BLOCKS = {"headline.md.in": "README.md", "peers.md.in": "README.md"}
-# in a page that is written by hand, <!-- FOLDER/PART: NAME -->the figure<!-- -->
-INLINE = re.compile(r"<!-- (\w+/\w+: [^<>]+?) -->([^<>]*)<!-- -->")
+# <!-- FOLDER/PART: NAME -->the figure<!-- -->
+INLINE = re.compile(r"(<!-- ((\w+/\w+): [^<>]+?) -->)[^<>]*(<!-- -->)")
+# a line <!-- measured: FOLDER/PART: NAME -->, an answer, a line <!-- end measured -->
+MEASURED = re.compile(r"(<!-- measured: ((\w+/\w+): [^<>]+?) -->\n).*?(<!-- end measured -->)", re.S)
 FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~^]+)([~^]?)\}")
 WIDTH = 120
 HEAD = "<!-- Made by bench/run --redraw from bench/published/{}: edit that -->\n"
@@ -93,10 +97,19 @@ def pages(known):
         found[path] = with_block(text, template, rendered(template, known))
     for page in ("README.md", *(str(file.relative_to(TREE)) for file in sorted(TREE.glob("doc/*.md")))):
         text = found.get(page) or (TREE / page).read_text()
-        found[page] = INLINE.sub(lambda match: f"<!-- {match[1]} -->{replaced(f'{{{match[1]}}}', known, page)}<!-- -->", text)
+        found[page] = by_hand(text, known, page)
     readme = "bench/trust/README.md"
     found[readme] = filled((TREE / readme).read_text(), "results", "\n" + trust_table() + "\n")
     return found
+
+
+def by_hand(text, known, page):
+    """A page that is written by hand, with what it takes of the parts that were measured."""
+    def taken(match):
+        head, name, part, end = match.groups()
+        return head + replaced(f"{{{name}}}", known, page) + end if part in known else match[0]
+
+    return MEASURED.sub(taken, INLINE.sub(taken, text))
 
 
 def with_block(text, template, block):

@@ -1,48 +1,70 @@
-"""The experiment as one picture: a statement's waits as they came, and what its session notices of a trace."""
+"""The experiment as one picture: a statement's waits as they came, and what its session notices of who watches."""
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import patches, pyplot  # noqa: E402
 
 import cost  # noqa: E402
 import stats  # noqa: E402
 import timeline  # noqa: E402
 
-SHOWN = 7
+SHOWN = 9
+CLASSES = {"CPU": "#7ab648", "IO": "#1668b8", "Lock": "#c8201a", "LWLock": "#e8901a", "Client": "#999999", "IPC": "#8a4fae",
+           "BufferPin": "#7a4a20", "Timeout": "#d9579b", "Activity": "#555555", "Extension": "#17a2a2"}
+TOOLS = {cost.TRACED: "#1668b8", "strace -c": "#c8201a", "perf trace -s": "#e8901a"}
+
+
+def class_of(name):
+    return name.split(":")[0]
 
 
 def draw_timeline(axes, results):
+    """A lane an event: how much of each moment it took, so that many short waits are as visible as one long one."""
     width = results["ms"] / timeline.BINS
     at = [n * width for n in range(timeline.BINS)]
-    below = [0.0] * timeline.BINS
-    names = timeline.longest(results)
-    rest = [sum(each) for each in zip(*(results["events"][name] for name in names[SHOWN:]))] or None
-    layers = [(name, results["events"][name]) for name in names[:SHOWN]] + ([("other", rest)] if rest else [])
-    for number, (name, parts) in enumerate(layers):
-        share = [ms / width for ms in parts]
-        axes.bar(at, share, width, bottom=below, align="edge", label=name,
-                 color="#7ab648" if name == "CPU" else pyplot.get_cmap("tab10")(number))
-        below = [a + b for a, b in zip(below, share)]
+    # the longest one on top
+    names = timeline.longest(results)[SHOWN - 1::-1]
+    for lane, name in enumerate(names):
+        parts = results["events"][name]
+        # whatever there is can be seen
+        heights = [max(0.85 * min(ms / width, 1), 0.06) if ms else 0 for ms in parts]
+        axes.bar(at, heights, width, bottom=lane, align="edge", color=CLASSES[class_of(name)], linewidth=0)
+        axes.axhline(lane, color="#cccccc", linewidth=0.5)
+        axes.text(1.01, lane + 0.42, f"{sum(parts):,.1f} ms", transform=axes.get_yaxis_transform(), fontsize=8, va="center")
+    for label, began in results["phases"].items():
+        axes.axvline(began, color="#000000", linewidth=0.8, linestyle=":")
+        axes.text(began, len(names) + 0.1, f" {label}", fontsize=8, fontweight="bold")
+    axes.set_yticks([lane + 0.42 for lane in range(len(names))], [name.split(": ")[-1] for name in names], fontsize=8)
+    axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, results["ms"])
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("ms since the statement began")
-    axes.set_ylabel("fraction of the time")
-    axes.set_title("One statement: a scan with an update, a lock, a sort", fontsize=10)
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    axes.set_ylim(-0.05, len(names) + 0.6)
+    axes.set_xlabel("ms since the statement began (height: fraction of that moment)")
+    axes.set_title(f"What one statement waited for, when: {results['waits']:,} stretches", fontsize=10)
+    used = dict.fromkeys(class_of(name) for name in reversed(names))
+    axes.legend(handles=[patches.Patch(color=CLASSES[each], label=each) for each in used], frameon=False, fontsize=8, ncol=len(used),
+                loc="upper right", bbox_to_anchor=(1, -0.12))
 
 
 def draw_cost(axes, results):
-    names = list(cost.STATEMENTS)
+    names, ways = list(cost.STATEMENTS), cost.ways(results)
     for i, name in enumerate(names):
-        ratios = cost.ratios(results, name)
-        low, high = stats.interval(ratios)
-        axes.plot(ratios, [i] * len(ratios), "o", color="#1668b8", markersize=3.5, alpha=0.4)
-        axes.plot([low, high], [i + 0.2] * 2, "-", color="#1668b8", linewidth=3)
+        for n, way in enumerate(ways):
+            ratios = cost.ratios(results, name, way)
+            low, high = stats.interval(ratios)
+            y = i + (n - (len(ways) - 1) / 2) * 0.25
+            axes.plot(ratios, [y] * len(ratios), "o", color=TOOLS[way], markersize=3, alpha=0.35, markeredgewidth=0)
+            axes.plot([low, high], [y + 0.08] * 2, "-", color=TOOLS[way], linewidth=3, label=way if i == 0 else None)
     axes.axvline(1, color="#000000", linewidth=0.7)
+    axes.set_xscale("log")
+    ticks = (1, 1.5, 2, 3, 5, 10, 20, 50)
+    most = max(max(cost.ratios(results, name, way)) for name in names for way in ways)
+    axes.set_xticks([tick for tick in ticks if tick <= most], [f"{tick:g}" for tick in ticks if tick <= most])
+    axes.minorticks_off()
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("time while traced / without (dot: a round, line: 95 % of the median)")
+    axes.set_xlabel("time while watched / alone (dot: a round, line: 95 % of the median)")
     axes.set_title("What the target notices", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
 
 
 def draw(results, folder):
@@ -50,8 +72,8 @@ def draw(results, folder):
              if name in results]
     if not drawn:
         return
-    figure, axes = pyplot.subplots(len(drawn), 1, figsize=(9, 3.2 * len(drawn)), squeeze=False)
+    figure, axes = pyplot.subplots(len(drawn), 1, figsize=(9, 3.8 * len(drawn)), squeeze=False)
     for axis, (each, mine) in zip(axes.flat, drawn):
         each(axis, mine)
     figure.tight_layout()
-    figure.savefig(folder / "trace.png", dpi=120)
+    figure.savefig(folder / timeline.PICTURE, dpi=120)

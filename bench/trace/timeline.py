@@ -1,41 +1,56 @@
-"""One statement from start to end: what it waited for, when. It reads a table, waits for a lock, writes and commits."""
+"""One statement from start to end: what it waited for, when. It updates a table, waits for a lock, and sorts."""
 import collections
 import threading
 
 from bed import Traced, server
-from cluster import run
+from cluster import run, value
 from report import percent, table
 
-BINS = 100
-STATEMENT = """
-UPDATE pages SET i = -i WHERE i % 50 = 0;
-SELECT pg_advisory_lock(1);
-SELECT count(*) FROM (SELECT filler FROM pages ORDER BY filler, i DESC) s;
-"""
+BINS = 200
+LOCK_S = 0.2
+# sent as one string, which counts as one statement
+PHASES = {
+    "UPDATE": "UPDATE pages SET i = -i WHERE i % 50 = 0",
+    "a lock": "SELECT pg_advisory_lock(1)",
+    "ORDER BY": "SELECT count(filler) FROM (SELECT filler FROM pages ORDER BY i % 100, i DESC OFFSET 0) s",
+}
 QUERY = """
 WITH rows AS MATERIALIZED (
-    SELECT event_type, event, duration_us / 1000 AS ms, sum(duration_us) OVER (ORDER BY seq) / 1000 AS until
+    SELECT event_type, event, queryid, duration_us / 1000 AS ms, sum(duration_us) OVER (ORDER BY seq) / 1000 AS until
       FROM pgscale.trace_query({pid}, '10 s', '10 min', 1000000))
-SELECT event_type, event, until - ms, until FROM rows ORDER BY until"""
+SELECT event_type, event, queryid, until - ms, until FROM rows ORDER BY until"""
+PICTURE = "trace.png"
 
 
 def measure(place, quick):
     with server(place, "timeline", quick, work_mem="4MB", synchronous_commit="on", fsync="on") as (cluster, control, target):
         holder = cluster.connect()
         run(holder, "SELECT pg_advisory_lock(1)")
-        timer = threading.Timer(0.5, run, (holder, "SELECT pg_advisory_unlock(1)"))
+        timer = threading.Timer(LOCK_S, run, (holder, "SELECT pg_advisory_unlock(1)"))
+        labels = {value(control, f"EXPLAIN (VERBOSE, FORMAT JSON) {statement}")[0]["Query Identifier"]: label
+                  for label, statement in PHASES.items()}
         with Traced(cluster, control, target, QUERY) as trace:
             timer.start()
-            run(target, STATEMENT)
+            run(target, ";".join(PHASES.values()))
         timer.join()
-    total = max(row[3] for row in trace.rows)
-    return {"ms": total, "waits": len(trace.rows), "coverage": trace.coverage, "events": binned(trace.rows, total / BINS)}
+    total = max(row[4] for row in trace.rows)
+    return {"ms": total, "waits": len(trace.rows), "coverage": trace.coverage, "phases": phases(trace.rows, labels),
+            "events": binned(trace.rows, total / BINS)}
+
+
+def phases(rows, labels):
+    """When each phase that was seen began, in ms."""
+    began = {}
+    for _, _, queryid, since, _ in rows:
+        if queryid in labels:
+            began.setdefault(labels[queryid], round(since, 3))
+    return began
 
 
 def binned(rows, width):
     """By event, the time in each part of the statement, in ms."""
     events = collections.defaultdict(lambda: [0.0] * BINS)
-    for event_type, event, since, until in rows:
+    for event_type, event, _, since, until in rows:
         name = event if event_type == "CPU" else f"{event_type}: {event}"
         while until - since > 1e-9:
             here = min(int(since / width), BINS - 1)
@@ -52,8 +67,14 @@ def longest(results):
 def show(results):
     rows = [[name, f"{sum(results['events'][name]):.1f}", percent(sum(results["events"][name]) / results["ms"])]
             for name in longest(results)]
-    return f"{results['waits']:,} stretches in {results['ms']:.0f} ms, coverage {results['coverage']:.3f}.\n\n" + \
+    return f"![the waits of one statement as they came]({PICTURE})\n\n" \
+        f"{results['waits']:,} stretches in {results['ms']:.0f} ms, coverage {results['coverage']:.3f}.\n\n" + \
         table(["event", "ms", "of the statement"], rows)
+
+
+def published(results):
+    yield "picture", "\n**As a picture**: [bench/trace](../bench/trace/README.md#timeline) draws the waits of one" \
+        f" statement as they came.\n\n![the waits of one statement as they came](../bench/trace/{PICTURE})\n"
 
 
 def required(results):
