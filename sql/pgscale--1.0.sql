@@ -121,6 +121,47 @@ COMMENT ON COLUMN pgscale.wait_history.datid IS
 COMMENT ON COLUMN pgscale.wait_history.userid IS
 'OID of the session user; NULL if the process has none';
 
+CREATE FUNCTION pgscale.blocker_profile(
+    OUT root_pid integer, OUT backend_start timestamptz, OUT prepared_xid xid, OUT datid oid, OUT userid oid,
+    OUT application_name text, OUT client_addr inet, OUT root_state text, OUT queryid bigint, OUT event text,
+    OUT waited_ms double precision, OUT idle_in_transaction_ms double precision, OUT max_waiters integer,
+    OUT first_seen timestamptz, OUT last_seen timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
+COMMENT ON FUNCTION pgscale.blocker_profile() IS
+'accumulated time that processes waited for locks, by root: who was in the way of all of them and did not wait';
+
+CREATE VIEW pgscale.blocker_profile AS
+    SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
+                WHEN b.root_pid = 0 THEN 'prepared ' || b.prepared_xid ELSE b.root_state END AS root,
+           b.application_name, u.rolname AS usename, d.datname, round(b.waited_ms) AS waited_ms,
+           round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
+           round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
+           b.max_waiters
+      FROM pgscale.blocker_profile() b
+      LEFT JOIN pg_database d ON d.oid = b.datid
+      LEFT JOIN pg_roles u ON u.oid = b.userid
+     ORDER BY b.waited_ms DESC;
+COMMENT ON VIEW pgscale.blocker_profile IS
+'accumulated time that processes waited for locks, by root, longest first';
+COMMENT ON COLUMN pgscale.blocker_profile.root IS
+'process ID, or the transaction ID of a prepared transaction; not looked up: no root is known; other: folded roots';
+COMMENT ON COLUMN pgscale.blocker_profile.application_name IS
+'name of the application; NULL for other users'' sessions without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.blocker_profile.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.waited_ms IS
+'time that processes waited for locks because of it, summed over them, in milliseconds';
+COMMENT ON COLUMN pgscale.blocker_profile.fraction IS
+'fraction of all time that processes waited for locks, 0 to 1';
+COMMENT ON COLUMN pgscale.blocker_profile.idle_fraction IS
+'fraction of waited_ms while the root was idle in its transaction, 0 to 1; NULL if it has no process';
+COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS
+'most processes that waited because of it at once';
+
 CREATE FUNCTION pgscale.wait_current(
     pid integer DEFAULT NULL,
     OUT pid integer, OUT backend_type text, OUT leader_pid integer,
@@ -250,7 +291,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_sampler_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.sampler_reset() IS
-'empties the wait profile, history and timeline, and the sampler''s statistics';
+'empties the wait profile, history and timeline, the profile of blockers, and the sampler''s statistics';
 
 ---- query_waits
 
@@ -2350,6 +2391,7 @@ REVOKE ALL ON pgscale.relocation_job, pgscale.tuning_change FROM pg_monitor;
 -- to look at it makes the disks work
 REVOKE SELECT ON pgscale.tablespace_latency FROM pg_monitor;
 GRANT EXECUTE ON FUNCTION
+    pgscale.blocker_profile(),
     pgscale.blockers(),
     pgscale.buffer_usage(),
     pgscale.buffer_usage_sample(integer),

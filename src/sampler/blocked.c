@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * blocked.c
- *	  Who is in the way of those that have waited long for a lock, for the history.
+ *	  Who is in the way of those that have waited long for a lock, for the history and
+ *	  the profile of blockers.
  *
  * A tick sees a process wait for a lock, and since when; who holds it only the lock
  * manager knows.  So once a second at most, and only while somebody has waited longer
  * than the setting says, all that is waited for is copied (base/lock_waits.c), between
  * two ticks.  The samples of each wait that was seen there carry what was seen, until
- * the next look.
+ * the next look.  For the profile, that root counts for the wait from its beginning:
+ * what was sampled before is kept until a look has seen the wait.
  *
  * The beginning of a wait, as its process shows it, is what tells one wait of a process
  * from the next; how long it lasts is measured by the clock that nobody sets.
@@ -29,6 +31,7 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/units.h"
+#include "sampler/blocker_profile.h"
 #include "sampler/sampler.h"
 
 /* Between two looks. */
@@ -45,6 +48,9 @@ typedef struct LockWait
 	int64		seen_ns;		/* when a tick saw it first */
 	uint64		found;			/* the wait that the last look saw, or 0 */
 	PgscaleSamplerBlocked by;	/* and in whose way it saw it */
+	PgscaleSamplerRoot root;	/* and whose entry its time goes to */
+	uint32		wait_event;
+	uint64		pending_ns;		/* its time that no root is known of yet */
 } LockWait;
 
 static LockWait *lock_waits;
@@ -62,31 +68,65 @@ pgscale_sampler_blocked_attach(void)
 	MemoryContextSwitchTo(old);
 }
 
+void
+pgscale_sampler_blocked_reset(void)
+{
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		lock_waits[slot].pending_ns = 0;
+	pgscale_sampler_blockers_reset();
+}
+
 const PgscaleSamplerBlocked *
-pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, int64 now, int64 threshold_ns)
+pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 now, int64 threshold_ns)
 {
 	LockWait   *wait = &lock_waits[slot];
 	uint64		began = pg_atomic_read_u64(&ProcGlobal->allProcs[slot].waitStart);
 
 	/* A process waits for a moment before it shows since when. */
-	if (began == 0 || threshold_ns < 0)
+	if (began == 0)
+	{
+		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
 		return NULL;
+	}
 	if (wait->began != began || wait->pid != proc->pid)
 	{
 		wait->pid = proc->pid;
 		wait->began = began;
 		wait->seen_ns = now;
+		wait->wait_event = proc->wait_event;
+		wait->pending_ns = 0;
 	}
-	if (now - wait->seen_ns < threshold_ns)
+	if (wait->found != began || !pgscale_sampler_blockers_add(&wait->root, proc->wait_event, ns))
+	{
+		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
+		wait->pending_ns += ns;
+	}
+	if (threshold_ns < 0 || now - wait->seen_ns < threshold_ns)
 		return NULL;
 	look_wanted = true;
 	return wait->found == began ? &wait->by : NULL;
 }
 
+/* Gives a wait its root. */
+static void
+add_to_root(const PgscaleLockWaiter *waiter, const PgscaleSamplerRoot *root)
+{
+	LockWait   *wait = &lock_waits[waiter->slot];
+	const bool	same = wait->began == (uint64) waiter->since && wait->pid == waiter->pid;
+
+	wait->root = *root;
+	if (root->born == 0)
+		return;
+	pgscale_sampler_blockers_move(root, wait->wait_event, same ? wait->pending_ns : 0);
+	wait->pending_ns = 0;
+}
+
 bool
-pgscale_sampler_blocked_look(int64 now)
+pgscale_sampler_blocked_look(int64 now, TimestampTz wall)
 {
 	bool		wanted = look_wanted;
+	PgscaleSamplerRoot root = {0};
+	int			root_node = -1;
 
 	look_wanted = false;
 	if (!wanted || now - last_look < LOOK_NS)
@@ -97,6 +137,7 @@ pgscale_sampler_blocked_look(int64 now)
 	pgscale_lock_waits_find_roots(graph);
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		lock_waits[slot].found = 0;
+	pgscale_sampler_blockers_begin(wall);
 	for (int i = 0; i < graph->nwaiters; i++)
 	{
 		const PgscaleLockWaiter *waiter = &graph->waiters[i];
@@ -108,6 +149,13 @@ pgscale_sampler_blocked_look(int64 now)
 		wait->found = (uint64) waiter->since;
 		wait->by.blocker = graph->nodes[node->blocker].pid;
 		wait->by.root = graph->nodes[node->root].pid;
+
+		/* Most of those who wait for the same lock have the same root. */
+		if (node->root != root_node && !pgscale_sampler_blockers_find(&graph->nodes[node->root], &root))
+			memset(&root, 0, sizeof(root));
+		root_node = node->root;
+		add_to_root(waiter, &root);
 	}
+	pgscale_sampler_blockers_end();
 	return true;
 }

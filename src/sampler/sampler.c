@@ -6,7 +6,8 @@
  *
  * A tick reads all processes' slots without a lock (base/processes.c) and adds what it
  * sees to the profile (profile.c), to the ring of single samples
- * (history.c) and to the timeline (timeline.c).  All three are
+ * (history.c), to the timeline (timeline.c) and, of waits for locks, to the profile of
+ * blockers (blocker_profile.c).  All of them are
  * shared memory of fixed size, written by this process alone and read without
  * stopping it, so that the sampler costs the server nothing but its own time
  * and nobody can hold it up.  What other features need of it they are told once a
@@ -58,6 +59,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "base/worker.h"
+#include "sampler/blocker_profile.h"
 #include "sampler/cpu_split.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
@@ -226,6 +228,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_dimensions_size());
+	size = add_size(size, pgscale_sampler_blockers_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
 	RequestAddinShmemSpace(size);
@@ -259,6 +262,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_timeline_startup(sampler_timeline_size);
 	pgscale_sampler_types_startup();
 	pgscale_sampler_dimensions_startup();
+	pgscale_sampler_blockers_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
 
@@ -398,7 +402,7 @@ sample_slot(int slot, int64 ns)
 		const PgscaleSamplerBlocked *blocked = NULL;
 
 		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_blocked_by(slot, proc, last_tick, sampler_blocker_threshold * NS_PER_MS);
+			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick, sampler_blocker_threshold * NS_PER_MS);
 		pgscale_sampler_history_add(proc, key.kind, key.wait_event, key.queryid, blocked);
 	}
 	if (proc->session)
@@ -510,8 +514,10 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_profile_begin();
 	pgscale_sampler_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
 	pgscale_sampler_timeline_begin(wall, ns);
+	pgscale_sampler_blockers_begin(wall);
 	sample_live_slots(ns);
 	sample_new_slots(ns);
+	pgscale_sampler_blockers_end();
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
@@ -521,7 +527,7 @@ sampler_tick(int64 due, int64 missed)
 	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
 	pgscale_sampler_observe_tick(wall, ns);
-	if (pgscale_sampler_blocked_look(now))
+	if (pgscale_sampler_blocked_look(now, wall))
 		stats->blocker_looks++;
 }
 
@@ -581,6 +587,7 @@ serve_resets(void)
 	pgscale_sampler_cpu_forget();
 	pgscale_sampler_history_reset();
 	pgscale_sampler_timeline_reset();
+	pgscale_sampler_blocked_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
@@ -617,6 +624,7 @@ pgscale_sampler_main(Datum arg)
 	pgscale_sampler_profile_attach_writer();
 	pgscale_sampler_history_attach();
 	pgscale_sampler_blocked_attach();
+	pgscale_sampler_blockers_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
@@ -642,7 +650,7 @@ pgscale_sampler_main(Datum arg)
 }
 
 /*
- * pgscale.sampler_reset(): empties the profile, the history, the timeline and
+ * pgscale.sampler_reset(): empties the profiles, the history, the timeline and
  * the sampler's statistics.  Returns when it is done.
  */
 Datum

@@ -62,17 +62,18 @@ typedef struct PgscaleSamplerBlocked
 extern void pgscale_sampler_blocked_attach(void);
 
 /*
- * In a tick: a process waits for a lock.  Who is in its way, as of the last look, or
- * NULL if it has not waited that long, or that is not known.
+ * In a tick that stands for so long: a process waits for a lock.  Who is in its way, as
+ * of the last look, or NULL if it has not waited that long, or that is not known.
  */
-extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, int64 now,
-															   int64 threshold_ns);
+extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns,
+															   int64 now, int64 threshold_ns);
 
 /*
  * After a tick: looks at the lock manager, if anybody has waited that long and the last
  * look is a second ago.  Returns whether it did.
  */
-extern bool pgscale_sampler_blocked_look(int64 now);
+extern bool pgscale_sampler_blocked_look(int64 now, TimestampTz wall);
+extern void pgscale_sampler_blocked_reset(void);
 
 /* history.c: the latest samples one by one, in a ring */
 

@@ -18,6 +18,7 @@ my $checkpointer = q{(SELECT pid FROM pg_stat_activity WHERE backend_type = 'che
 our %arguments = (
     apply => [q{'work_mem'}],
     apply_all => [ 'true', 'false' ],
+    blocker_profile => [''],
     blockers => [''],
     buffer_usage => [''],
     buffer_usage_sample => [ '', '4096' ],

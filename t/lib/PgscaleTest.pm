@@ -201,12 +201,13 @@ sub psql_once
     return @said ? @said : (2, '', $@);
 }
 
-# session NODE, user => ROLE, dbname => DATABASE: a psql that is connected until quit
+# session NODE, user => ROLE, dbname => DATABASE, host => ADDRESS: a psql that is connected until quit
 sub session
 {
     my ($node, %option) = @_;
     my $connstr = $node->connstr($option{dbname} // 'postgres');
     $connstr .= " user=$option{user}" if $option{user};
+    $connstr .= " host=$option{host}" if $option{host};
     my $self = bless { in => '', out => '', number => 0, name => $option{user} // 'session' }, __PACKAGE__;
 
     $self->{limit} = IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default);
