@@ -8,9 +8,9 @@ END = "end of the answer"
 class Session:
     """with Session(server, "import") as session: answer = session.ask("SELECT 1;"), or send() and answer() later."""
 
-    def __init__(self, server, application_name):
+    def __init__(self, server, application_name, user="postgres"):
         self.process = server.place.popen(
-            ["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-P", "footer=off", "-h", server.folder, "-U", "postgres", "postgres"],
+            ["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-P", "footer=off", "-h", server.folder, "-U", user, "postgres"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "PGAPPNAME": application_name})
         self.ask("")

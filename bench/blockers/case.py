@@ -1,0 +1,126 @@
+"""Who held it at 03:10? A session changes a row, idles in its transaction, commits and goes; its name is asked for afterwards.
+
+pgbench's log knows how long its transactions waited for that one: those that were under way when it committed.
+"""
+import contextlib
+import time
+
+import psql
+import stats
+from cluster import run, say
+from load import Load
+from report import percent, signed, spread, table
+
+CLIENTS = 8
+HOLD_S, ROUNDS = 10, 6
+QUICK = {"HOLD_S": 4, "ROUNDS": 1}
+HOLDER = "nightly_report"
+LIMIT = 0.05
+
+SETUP = """
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, 20) i;
+CREATE ROLE shop LOGIN;
+CREATE ROLE reports LOGIN;
+GRANT ALL ON stock TO shop, reports;
+"""
+LOAD = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
+HOLD = "BEGIN; UPDATE stock SET amount = amount - 10 WHERE product = 7;"
+
+# what doc/blockers.md asks
+ASKED = {
+    "now": "SELECT * FROM pgscale.blockers;",
+    "whom": "SELECT * FROM pgscale.blocker_profile LIMIT 10;",
+    "when": """
+SELECT w.root_pid, b.application_name AS root_application, r.state AS root_state, r.usename AS root_usename,
+       count(DISTINCT w.pid) AS waiting,
+       min(w.sampled_at)::timestamptz(0) AS since, max(w.sampled_at)::timestamptz(0) AS until
+  FROM pgscale.wait_history w
+  LEFT JOIN pgscale.wait_history r ON r.pid = w.root_pid AND r.sampled_at = w.sampled_at
+  LEFT JOIN pgscale.blocker_profile() b ON b.root_pid = w.root_pid AND w.sampled_at BETWEEN b.first_seen AND b.last_seen
+ WHERE w.root_pid IS NOT NULL AND w.sampled_at BETWEEN now() - interval '1 day' AND now()
+ GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC;""".strip(),
+}
+PROFILE = "SELECT coalesce(sum(waited_ms), 0), coalesce(sum(idle_in_transaction_ms), 0) FROM pgscale.blocker_profile()" \
+    f" WHERE application_name = '{HOLDER}'"
+
+RECORDS = {"runs": ()}
+
+
+def hold(server, seconds):
+    """One hold beside the load. Returns when it began and ended, and what could be seen in the middle of it."""
+    with psql.Session(server, HOLDER, "reports") as holder, psql.Session(server, "psql") as watcher:
+        holder.ask(HOLD)
+        began = time.time()
+        time.sleep(seconds * 0.7)
+        now = watcher.ask(ASKED["now"])
+        time.sleep(max(began + seconds - time.time(), 0))
+        ended = time.time()
+        holder.ask("COMMIT;")
+    return began, ended, now
+
+
+def one(server, connection, script, seconds):
+    """A round: what pgscale and pgbench's log say of the time waited, and what could be seen. All sessions have gone then."""
+    run(connection, "SELECT pgscale.sampler_reset()")
+    with Load(server, "-U", "shop", "-f", script, "-c", CLIENTS, "-j", 2, log=True) as load:
+        time.sleep(1)
+        began, ended, now = hold(server, seconds)
+        time.sleep(0.5)
+    at, ms = load.transactions()
+    waiting = (at > ended) & (at - ms / 1000 < ended)
+    known = sum(1000 * (ended - max(began, end - each / 1000)) for end, each in zip(at[waiting], ms[waiting]))
+    waited, idle = run(connection, PROFILE)[0]
+    return {"held_ms": 1000 * (ended - began), "waiting": int(waiting.sum()), "known_ms": float(known), "waited_ms": waited,
+            "idle_ms": idle}, now
+
+
+def measure(place, quick):
+    seconds, rounds = QUICK.values() if quick else (HOLD_S, ROUNDS)
+    found = {"runs": []}
+    script = place.script("shop.sql", LOAD)
+    with place.cluster("case", shared_preload_libraries="pgscale") as server, contextlib.closing(server.connect()) as connection:
+        server.create_pgscale(connection)
+        run(connection, SETUP)
+        for number in range(rounds):
+            say(f"hold {number + 1}")
+            record, now = one(server, connection, script, seconds)
+            found["runs"].append({"round": number, **record})
+            if number == 0:
+                found["now"] = now
+                with psql.Session(server, "psql") as asker:
+                    found |= {name: asker.ask(ASKED[name]) for name in ("whom", "when")}
+    return found
+
+
+def errors(results):
+    return [each["waited_ms"] / each["known_ms"] - 1 for each in results["runs"]]
+
+
+def show(results):
+    answers = "\n".join(f"{words}:\n\n{psql.fences(ASKED[name], results[name])}" for name, words in {
+        "now": "While it lasts", "whom": "Afterwards: for whom was all the waiting", "when": "And when"}.items())
+    rows = [[spread([each["held_ms"] / 1000 for each in results["runs"]], "{:.2f}", " s"),
+             spread([each["waiting"] for each in results["runs"]], "{:.0f}"),
+             spread([each["known_ms"] / 1000 for each in results["runs"]], "{:.1f}", " s"),
+             spread([each["waited_ms"] / 1000 for each in results["runs"]], "{:.1f}", " s"),
+             spread([100 * each for each in errors(results)], "{:+.1f}", " %")]]
+    return answers + "\n" + table(["held", "sessions that waited", "they waited, by pgbench's log", "by blocker_profile", "error"],
+                                  rows)
+
+
+def published(results):
+    for name, statement in ASKED.items():
+        yield name, psql.fences(statement, results[name])
+    yield "sentence", f"\nHow true is that time? Of {len(results['runs'])} such sessions the worst was off by" \
+        f" {signed(stats.worst(errors(results)))} from what the load's own log says.\n"
+
+
+def required(results):
+    for name in ("whom", "when"):
+        named = HOLDER in results[name]
+        yield f"case: the root is named when it has gone ({name})", HOLDER if named else "no", HOLDER, named
+    worst = stats.worst(errors(results))
+    yield "case: error of the time waited for it, worst hold", signed(worst), f"within {percent(LIMIT, 0)}", abs(worst) <= LIMIT
+    idle = min(each["idle_ms"] / each["waited_ms"] if each["waited_ms"] else 0 for each in results["runs"])
+    yield "case: part of it while it idled in its transaction", percent(idle), "at least 90 %", idle >= 0.9
