@@ -39,7 +39,8 @@ COMMENT ON COLUMN pgscale.health.action IS
 CREATE FUNCTION pgscale.wait_profile(
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT idle boolean,
-    OUT samples bigint, OUT wait_ms double precision, OUT application_name text, OUT client_addr inet)
+    OUT samples bigint, OUT wait_ms double precision, OUT application_name text, OUT client_addr inet,
+    OUT plan_id bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;

@@ -131,7 +131,7 @@ my $good = slurp_file($file, 0);
 my $body = substr $good, 0, -4;
 is(unpack('L', substr $good, -4), crc32c($body), 'its checksum is understood here');
 # six numbers; samples, ns, evictions, used and others, reset_at; types; entries of queryid, datid, userid, event, kind, unused,
-# samples, ns, born
+# dimension, plan_id, samples, ns, born
 my ($format, $catversion, $entry_size, $nentries, $ntypes) = unpack 'L6', $body;
 my $totals = 24;
 my $types = $totals + 40;
@@ -157,7 +157,7 @@ sub at
     substr($bytes, $at, length $with) = $with;
     return $bytes;
 }
-my ($first_samples, $first_ns) = unpack 'QQ', substr $body, $entries + 24, 16;
+my ($first_samples, $first_ns) = unpack 'QQ', substr $body, $entries + 32, 16;
 my $max = 0x7FFFFFFFFFFFFFFF;
 my %forged = (
     'a kind that there is not' => [ in_entry(20, pack 'C', 0x3F), qr/entry that cannot be/ ],
@@ -167,11 +167,12 @@ my %forged = (
     'an event that there is not' => [ in_entry(16, pack 'L', 0x0A00FFFF), qr/entry that cannot be/ ],
     'a lock that there is not' => [ in_entry(16, pack 'L', 0x030000FF), qr/entry that cannot be/ ],
     'a query of what was evicted' => [ in_entry(0, pack 'qLLLC', 1, 1, 1, 0, 0xFF), qr/entry that cannot be/ ],
-    'no samples and no time' => [ in_entry(24, pack 'QQ', 0, 0), qr/counts that cannot be/ ],
-    'samples below zero' => [ in_entry(24, pack 'q', -1), qr/counts that cannot be/ ],
-    'samples beyond any sum' => [ in_entry(24, pack 'Q', $max), qr/counts that cannot be/ ],
-    'time beyond any sum' => [ in_entry(32, pack 'Q', $max), qr/counts that cannot be/ ],
-    'one sample too many' => [ in_entry(24, pack 'Q', $first_samples + 1), qr/totals are not/ ],
+    'a plan of what was evicted' => [ in_entry(0, pack 'qLLLCCSq', 0, 0, 0, 0, 0xFF, 0, 0, 1), qr/entry that cannot be/ ],
+    'no samples and no time' => [ in_entry(32, pack 'QQ', 0, 0), qr/counts that cannot be/ ],
+    'samples below zero' => [ in_entry(32, pack 'q', -1), qr/counts that cannot be/ ],
+    'samples beyond any sum' => [ in_entry(32, pack 'Q', $max), qr/counts that cannot be/ ],
+    'time beyond any sum' => [ in_entry(40, pack 'Q', $max), qr/counts that cannot be/ ],
+    'one sample too many' => [ in_entry(32, pack 'Q', $first_samples + 1), qr/totals are not/ ],
     'totals of others' => [ at($totals, pack 'QQ', $samples + 1, $ns), qr/totals are not/ ],
     'time of others' => [ at($totals, pack 'QQ', $samples, $ns - 1), qr/totals are not/ ],
     'evictions below zero' => [ at($totals + 16, pack 'q', -1), qr/totals cannot be/ ],

@@ -89,7 +89,61 @@ is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE application_name
 is($db->sql(q{SELECT count(*) FROM pg_shmem_allocations WHERE name = 'pgscale sampler dimensions'}), 0, 'nor memory for them');
 my ($state, $text) = $db->try(q{ALTER SYSTEM SET pgscale.sampler_dimensions = 'queryid'});
 is($state, '22023', 'no other one is known');
-like($text, qr/list of application_name and client_addr/, 'which is said');
+like($text, qr/list of application_name, client_addr and plan_id/, 'which is said');
+
+# The plan, where the server has identifiers of plans and a module gives them; elsewhere it is asked for in vain, and health says so
 $db->quit;
+$node->append_conf('postgresql.conf', "pgscale.sampler_dimensions = 'plan_id, application_name'");
+$node->restart;
+$db = session($node);
+my $plans = $db->sql(q{SELECT current_setting('server_version_num')::int >= 180000}) eq 't';
+my ($library, $include) = (PostgreSQL::Test::Utils::tempdir() . '/plan_ids.so', server_headers());
+$db->poll_ok(q{SELECT reason || ', ' || coalesce(action, 'nothing') FROM pgscale.health WHERE feature = 'sampler' AND state = 'working'}, 'health',
+    $plans ? 'samples every 1 ms, nothing' : 'samples every 1 ms; plan_id is always NULL, since this server has no plan identifiers, '
+      . 'use PostgreSQL 18 or later, or take plan_id out of pgscale.sampler_dimensions');
+$one = session($node);
+$one->sql('SET application_name = planned');
+seen_ok($one_sleeps = sub { $one->sql('SELECT pg_sleep(0.3)') }, q{application_name = 'planned' AND plan_id IS NULL}, 'a statement without an identifier');
+
+SKIP:
+{
+    skip 'this server has no plan identifiers, or the module cannot be compiled', 8
+      if !$plans || system("cc -shared -fPIC -O1 -I $include -o $library t/lib/plan_ids.c >$library.out 2>&1") != 0;
+    chmod 0755, $library or die $!;
+    $_->quit for $db, $one;
+    $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale,$library'");
+    $node->restart;
+    ($db, $one, $two) = map { session($node) } 1 .. 3;
+    $db->sql('SELECT pgscale.sampler_reset()');
+    my $of_plan = sub { "plan_id = @{[ -10000000000 * shift ]} AND queryid = " . $db->queryid($one) . " AND application_name = 'planned'" };
+
+    $one->sql('SET application_name = planned');
+    for my $plan (3, 7)
+    {
+        $one->sql("SET plan_ids.number = $plan; SELECT pg_sleep(0.3)");
+        seen_ok($one_sleeps, $of_plan->($plan), "time of plan $plan of the query");
+    }
+    is($db->sql('SELECT count(DISTINCT plan_id), count(DISTINCT queryid) FROM pgscale.wait_profile() WHERE event = $$PgSleep$$ AND queryid IS NOT NULL'),
+        '2|1', 'two plans of one query');
+    is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE plan_id IS NOT NULL AND (queryid IS NULL OR idle OR event = 'IdleInTransaction')}),
+        0, 'of no time but that of statements');
+    $two->sql('SELECT pg_sleep(0.3)');
+    is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE plan_id IS NOT NULL AND application_name <> 'planned'}), 0,
+        'none of a session to which none was given');
+    is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, event_type, event, coalesce(datname, ''), coalesce(usename, ''), coalesce(queryid, 0)))
+        FROM pgscale.wait_profile}), 0, 'the view adds them up');
+
+    # Over a restart, and without
+    $_->quit for $db, $one, $two;
+    $node->restart;
+    $db = session($node);
+    is($db->sql('SELECT count(DISTINCT plan_id) FROM pgscale.wait_profile()'), 2, 'they are kept over a restart');
+    $db->quit;
+    $node->append_conf('postgresql.conf', "pgscale.sampler_dimensions = ''");
+    $node->restart;
+    $db = session($node);
+    is($db->sql(qq{SELECT count(plan_id), ($sleep) FROM pgscale.wait_profile()}), '0|t', 'but not if nobody asks for them any more');
+}
+$_->quit for $db, $one;
 $node->stop;
 done_testing();

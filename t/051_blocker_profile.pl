@@ -53,7 +53,7 @@ of('d')->sql('SET application_name = report; BEGIN; UPDATE t SET v = 1 WHERE id 
 of('d')->start('SELECT pg_sleep(1000)');
 waits($_, 'UPDATE t SET v = 2 WHERE id = 1') for qw(b c);
 waits('e', 'UPDATE t SET v = 2 WHERE id = 2');
-seen_ok(q{root_state = 'not looked up'}, 500, 'time passes');
+seen_ok(q{root_state = 'not looked up'}, 5000, 'time passes');
 is($db->sql(q{SELECT root, fraction, idle_fraction, max_waiters FROM pgscale.blocker_profile}), 'not looked up|1||', 'of which nobody knows whose it is');
 
 # What a look finds, it finds for the whole of the wait

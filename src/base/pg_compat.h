@@ -44,6 +44,18 @@
 #define pgscale_query_id(x) ((int64) (x))
 
 /*
+ * 18 (commit 2a0cd38da) shows the identifier of a statement's plan, where a module gives
+ * it one.
+ */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_PLAN_IDS	true
+#define pgscale_plan_id(status)		((status)->st_plan_id)
+#else
+#define PGSCALE_PLAN_IDS	false
+#define pgscale_plan_id(status)		((int64) 0)
+#endif
+
+/*
  * 17 (commit 024c52111) indexes both the PGPROC and the backend status array
  * by ProcNumber.  Before, the two had indexes of their own.
  */

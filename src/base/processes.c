@@ -84,6 +84,7 @@ copy_status(volatile PgBackendStatus *status, PgscaleProc *proc, int *status_pid
 		seen.datid = status->st_databaseid;
 		seen.userid = status->st_userid;
 		seen.queryid = pgscale_query_id(status->st_query_id);
+		seen.plan_id = pgscale_plan_id(status);
 		seen.activity_start = status->st_activity_start_timestamp;
 		seen.proc_start = status->st_proc_start_timestamp;
 		pgstat_end_read_activity(status, after);
@@ -122,7 +123,10 @@ adopt_leader(PgBackendStatus *array, PGPROC *leader, PgscaleProc *proc,
 	status = array ? pgscale_compat_status_of(array, (ProcNumber) slot) : NULL;
 	if (status && copy_status(status, &seen, &pid, retries) &&
 		pid == proc->leader_pid && seen.queryid != 0)
+	{
 		proc->queryid = seen.queryid;
+		proc->plan_id = seen.plan_id;
+	}
 }
 
 bool
@@ -181,6 +185,7 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		}
 		proc->state = STATE_UNDEFINED;
 		proc->queryid = 0;
+		proc->plan_id = 0;
 		proc->activity_start = 0;
 		proc->proc_start = 0;
 		proc->changecount = 0;

@@ -51,6 +51,8 @@ typedef struct PgscaleProc
 	Oid			userid;			/* InvalidOid if none */
 	int64		queryid;		/* of the top-level statement that is running
 								 * or ran last; 0 if unknown */
+	int64		plan_id;		/* of that statement; 0 if it has none, or the
+								 * server none at all */
 	TimestampTz activity_start;
 	TimestampTz proc_start;		/* 0 if unknown; with the pid, which process */
 	int			changecount;	/* of the status entry when it was read */
@@ -61,6 +63,13 @@ static inline int64
 pgscale_proc_running_queryid(const PgscaleProc *proc)
 {
 	return proc->running ? proc->queryid : 0;
+}
+
+/* Of its plan, likewise. */
+static inline int64
+pgscale_proc_running_plan_id(const PgscaleProc *proc)
+{
+	return proc->running ? proc->plan_id : 0;
 }
 
 /* Slots are 0 .. pgscale_procs_count() - 1. */

@@ -1,9 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * dimensions.c
- *	  By what else the wait profile is told: the application, the client's address.
+ *	  By what else the wait profile is told: the application, the client's address, the
+ *	  identifier of the plan.
  *
- * Both are texts, and samples have room for a number.  So each pair of them gets a
+ * The last one is a number, a part of the profile's key, and all that is here of it is
+ * whether it is wanted.  The others are texts, and samples have room for a number.  So each pair of them gets a
  * number when it is first seen, and keeps it until the profile is emptied.  Pairs
  * have a space of fixed size: once it is full, further ones have one number
  * together, whose application is "other".  Any client can set any name, so that is
@@ -49,30 +51,39 @@ typedef struct Dimensions
 	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
 } Dimensions;
 
+/* What the profile may be told by. */
+typedef struct Wanted
+{
+	bool		application;
+	bool		address;
+	bool		plan_id;
+} Wanted;
+
 static char *setting = NULL;
-static bool by_application = false;
-static bool by_address = false;
+static Wanted by;
 static Dimensions *dimensions = NULL;
 
 /* Which of them a text names.  Returns false if it names anything else. */
 static bool
-dimensions_parse(const char *text, bool *application, bool *address)
+dimensions_parse(const char *text, Wanted *wanted)
 {
 	char	   *copy = pstrdup(text);
 	List	   *names = NIL;
 	ListCell   *cell;
 	bool		known;
 
-	*application = *address = false;
+	memset(wanted, 0, sizeof(*wanted));
 	known = SplitIdentifierString(copy, ',', &names);
 	foreach(cell, names)
 	{
 		const char *name = lfirst(cell);
 
 		if (strcmp(name, "application_name") == 0)
-			*application = true;
+			wanted->application = true;
 		else if (strcmp(name, "client_addr") == 0)
-			*address = true;
+			wanted->address = true;
+		else if (strcmp(name, "plan_id") == 0)
+			wanted->plan_id = true;
 		else
 			known = false;
 	}
@@ -81,15 +92,18 @@ dimensions_parse(const char *text, bool *application, bool *address)
 	return known;
 }
 
+/*
+ * The plan is taken on every major, so that one configuration does for all: health says
+ * where the server cannot tell it.
+ */
 static bool
 dimensions_check(char **newval, void **extra, GucSource source)
 {
-	bool		application;
-	bool		address;
+	Wanted		wanted;
 
-	if (dimensions_parse(*newval, &application, &address))
+	if (dimensions_parse(*newval, &wanted))
 		return true;
-	GUC_check_errdetail("It is a list of application_name and client_addr, or empty.");
+	GUC_check_errdetail("It is a list of application_name, client_addr and plan_id, or empty.");
 	return false;
 }
 
@@ -97,17 +111,29 @@ void
 pgscale_sampler_dimensions_define_guc(void)
 {
 	DefineCustomStringVariable("pgscale.sampler_dimensions",
-							   "By what else the wait profile is told: application_name, client_addr.",
+							   "By what else the wait profile is told: application_name, client_addr, plan_id.",
 							   NULL,
 							   &setting, "",
 							   PGC_POSTMASTER, GUC_LIST_INPUT, dimensions_check, NULL, NULL);
 }
 
+bool
+pgscale_sampler_by_plan_id(void)
+{
+	return PGSCALE_PLAN_IDS && by.plan_id;
+}
+
+bool
+pgscale_sampler_plan_id_unknown(void)
+{
+	return !PGSCALE_PLAN_IDS && by.plan_id;
+}
+
 Size
 pgscale_sampler_dimensions_size(void)
 {
-	(void) dimensions_parse(setting, &by_application, &by_address);
-	return by_application || by_address ? sizeof(Dimensions) : 0;
+	(void) dimensions_parse(setting, &by);
+	return by.application || by.address ? sizeof(Dimensions) : 0;
 }
 
 void
@@ -115,7 +141,7 @@ pgscale_sampler_dimensions_startup(void)
 {
 	bool		found;
 
-	if (!by_application && !by_address)
+	if (!by.application && !by.address)
 		return;
 	dimensions = ShmemInitStruct("pgscale sampler dimensions", sizeof(Dimensions), &found);
 	if (found)
@@ -164,9 +190,9 @@ pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDi
 	}
 	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &client))
 		return;
-	if (!by_application)
+	if (!by.application)
 		client.application_name[0] = '\0';
-	if (!by_address)
+	if (!by.address)
 		client.address[0] = '\0';
 
 	hash = hash_of_client(&client);
@@ -200,9 +226,9 @@ pgscale_sampler_dimension(uint16 number, const char **application_name, const ch
 	pg_read_barrier();
 	if (number > used)
 		return false;
-	if (by_application)
+	if (by.application)
 		*application_name = dimensions->values[number - 1].application_name;
-	if (by_address && dimensions->values[number - 1].address[0] != '\0')
+	if (by.address && dimensions->values[number - 1].address[0] != '\0')
 		*address = dimensions->values[number - 1].address;
 	return true;
 }

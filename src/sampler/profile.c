@@ -469,8 +469,8 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
 		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
-		Datum		values[11] = {0};
-		bool		nulls[11] = {0};
+		Datum		values[12] = {0};
+		bool		nulls[12] = {0};
 		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
 		const char *application_name = NULL;
 		const char *address = NULL;
@@ -497,6 +497,8 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		nulls[10] = (address == NULL);
 		if (address)
 			values[10] = DirectFunctionCall1(inet_in, CStringGetDatum(address));
+		values[11] = Int64GetDatum(e->key.plan_id);
+		nulls[11] = (e->key.plan_id == 0);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -33,6 +33,7 @@ typedef struct PgscaleSamplerWaitKey
 	PgscaleProcKind kind;
 	uint8		unused;
 	uint16		dimension;		/* see dimensions.c */
+	int64		plan_id;		/* likewise; 0: none */
 } PgscaleSamplerWaitKey;
 
 typedef struct PgscaleSamplerProfileEntry

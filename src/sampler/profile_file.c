@@ -41,7 +41,7 @@
 #define MAX_ENTRIES		(PGSCALE_PROFILE_MAX + PGSCALE_PROFILE_OTHERS)
 
 /* To be changed with the format of the header or of an entry. */
-#define STORE_FORMAT	0x70677333
+#define STORE_FORMAT	0x70677334
 
 typedef struct StoreHeader
 {
@@ -166,7 +166,7 @@ entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 		return false;
 	/* What was evicted is of nobody. */
 	return key->kind != PGSCALE_PROC_OTHER ||
-		(key->datid == InvalidOid && key->userid == InvalidOid && key->queryid == 0);
+		(key->datid == InvalidOid && key->userid == InvalidOid && key->queryid == 0 && key->plan_id == 0);
 }
 
 /* Adds, unless the sum is more than the views can show. */
@@ -265,6 +265,8 @@ profile_file_restore(Store *store)
 			*kind = kinds[type];
 		/* The texts that it stood for are not kept. */
 		store->entries[i].key.dimension = 0;
+		if (!pgscale_sampler_by_plan_id())
+			store->entries[i].key.plan_id = 0;
 	}
 	pgscale_sampler_profile_restore(&store->header.totals, store->entries, store->header.nentries);
 }

@@ -391,6 +391,13 @@ sample_slot(int slot, int64 ns)
 			key.queryid = nested;
 	}
 
+	/*
+	 * Of a nested statement it is not known: the server shows the outer
+	 * one's.
+	 */
+	if (pgscale_sampler_by_plan_id() && key.queryid == proc->queryid)
+		key.plan_id = pgscale_proc_running_plan_id(proc);
+
 	state->entry = pgscale_sampler_profile_add(&key, state->entry, ns);
 	pgscale_sampler_lwlock_add(key.wait_event);
 	if (proc->running && proc->queryid == 0)
@@ -708,10 +715,14 @@ sampler_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->since_ns = stats->on_since_ns;
-		health->reason = psprintf(stats->unreadable < UNREADABLE ? "samples every %d ms" :
-								  "samples every %d ms; time on CPU is not split into running and queued, since "
+		health->reason = psprintf("samples every %d ms%s%s", (int) (stats->period_ns / NS_PER_MS),
+								  stats->unreadable < UNREADABLE ? "" :
+								  "; time on CPU is not split into running and queued, since "
 								  "/proc/PID/schedstat cannot be read",
-								  (int) (stats->period_ns / NS_PER_MS));
+								  pgscale_sampler_plan_id_unknown() ?
+								  "; plan_id is always NULL, since this server has no plan identifiers" : "");
+		if (pgscale_sampler_plan_id_unknown())
+			health->action = "use PostgreSQL 18 or later, or take plan_id out of pgscale.sampler_dimensions";
 	}
 }
 

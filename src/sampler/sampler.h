@@ -108,11 +108,15 @@ extern void pgscale_sampler_timeline_end(void);
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
-/* dimensions.c: by what else the profile is told, as a number */
+/* dimensions.c: by what else the profile is told: texts, as a number, and the plan */
 
 extern void pgscale_sampler_dimensions_define_guc(void);
 extern Size pgscale_sampler_dimensions_size(void);
 extern void pgscale_sampler_dimensions_startup(void);
+
+/* Is the plan one of them, and can this server tell it? */
+extern bool pgscale_sampler_by_plan_id(void);
+extern bool pgscale_sampler_plan_id_unknown(void);
 
 /* What a session had; zeroes at first. */
 typedef struct PgscaleSamplerDimension
