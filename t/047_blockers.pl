@@ -90,6 +90,25 @@ a|0|a||idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|||047_blockers.pl
 EOR
 all_end();
 
+# One that has many other locks, of which relations' do not fit into the fast path
+$db->sql(q{CREATE TABLE parted (i int) PARTITION BY RANGE (i);
+    DO 'BEGIN FOR i IN 1..150 LOOP EXECUTE format($$CREATE TABLE part_%s PARTITION OF parted FOR VALUES FROM (%s) TO (%s)$$, i, i, i + 1);
+        END LOOP; END'});
+runs('a', 'BEGIN; UPDATE t SET v = 1');
+for my $i (1 .. 8)
+{
+    runs("w$i", 'BEGIN; SELECT FROM parted');
+    waits("w$i", "UPDATE t SET v = 2 WHERE id = $i");
+}
+# what others do to the fast path meanwhile comes behind the row
+$session{dropper} = session($node);
+$session{dropper}->start('DROP TABLE parted');
+until_true(sub { $db->sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'}) eq '1' });
+is($db->sql(q{SELECT count(*), count(awaited_row), count(DISTINCT awaited_row) FROM pgscale.lock_waits() WHERE locktype = 'transactionid'}), '8|8|8',
+    'the rows of those with more than a hundred other locks');
+as_pg_ok('many locks');
+all_end();
+
 # A chain: each holds what the next one waits for
 runs($_, "BEGIN; UPDATE t SET v = 1 WHERE id = " . (ord($_) - ord('a') + 1)) for qw(a b c d);
 waits('b', 'UPDATE t SET v = 2 WHERE id = 1');

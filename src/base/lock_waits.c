@@ -36,11 +36,11 @@
 #include "base/processes.h"
 #include "base/wait_events.h"
 
-/* How many locks of a waiter are searched for the row that it waits for. */
-#define ROW_SEARCH	100
+/* How many of a waiter's latest locks of a partition may be the row that it waits for. */
+#define ROW_SEARCH	3
 
 PgscaleLockWaits *
-pgscale_lock_waits_create(int max_holders)
+pgscale_lock_waits_create(int max_holders, bool rows)
 {
 	PgscaleLockWaits *waits = palloc0(sizeof(PgscaleLockWaits));
 	Size		nslots;
@@ -51,6 +51,7 @@ pgscale_lock_waits_create(int max_holders)
 	 */
 	waits->nslots = (int) ProcGlobal->allProcCount + max_prepared_xacts;
 	waits->max_holders = max_holders;
+	waits->rows = rows;
 	nslots = waits->nslots;
 	waits->nodes = palloc_extended(nslots * sizeof(PgscaleLockNode), MCXT_ALLOC_HUGE);
 	waits->locks = palloc_extended(nslots * sizeof(PgscaleAwaitedLock), MCXT_ALLOC_HUGE);
@@ -131,18 +132,18 @@ node_of_proc(PgscaleLockWaits *waits, PGPROC *proc)
 
 /*
  * Who updates or locks a row takes the row's own lock first, as a place in the queue,
- * and then waits for the transaction that has changed it.
+ * and then waits for the transaction that has changed it.  So it is among the latest ones
+ * of its partition, however many locks the process has; behind it come that transaction's
+ * at most, and a relation's that another process moved there from the fast path.
  */
 static bool
 find_row(PGPROC *proc, LOCKTAG *row)
 {
-	int			left = ROW_SEARCH;
-
 	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
 	{
 		PROCLOCK   *held = NULL;
 
-		while (left-- > 0 && (held = pgscale_compat_next_held(proc, i, held)) != NULL)
+		for (int left = ROW_SEARCH; left > 0 && (held = pgscale_compat_earlier_held(proc, i, held)) != NULL; left--)
 			if (held->tag.myLock->tag.locktag_type == LOCKTAG_TUPLE && held->holdMask != 0)
 			{
 				*row = held->tag.myLock->tag;
@@ -165,7 +166,7 @@ add_waiter(PgscaleLockWaits *waits, PGPROC *proc, int lock)
 	waiter->lock = lock;
 	waiter->mode = proc->waitLockMode;
 	waiter->since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
-	waiter->row_known = waits->locks[lock].tag.locktag_type == LOCKTAG_TRANSACTION &&
+	waiter->row_known = waits->rows && waits->locks[lock].tag.locktag_type == LOCKTAG_TRANSACTION &&
 		find_row(proc, &waiter->row);
 
 	node = &waits->nodes[waiter->node];

@@ -83,6 +83,7 @@ typedef struct PgscaleLockWaits
 	/* Of lock_waits.c only. */
 	int			nslots;
 	int			max_holders;
+	bool		rows;
 	int		   *node_of;		/* by slot, or -1 */
 	int		   *lock_of;		/* by slot: what it waits for, or -1 */
 	int		   *pending;		/* slots that wait, or seem to; each twice at
@@ -92,8 +93,12 @@ typedef struct PgscaleLockWaits
 	int			nothers;
 } PgscaleLockWaits;
 
-/* Room for all processes, and for so many holders of the locks that are waited for. */
-extern PgscaleLockWaits *pgscale_lock_waits_create(int max_holders);
+/*
+ * Room for all processes, and for so many holders of the locks that are waited for.  rows:
+ * waiters' rows are to be found, which takes most of the time for which the partitions are
+ * held where many wait for transactions.
+ */
+extern PgscaleLockWaits *pgscale_lock_waits_create(int max_holders, bool rows);
 
 /*
  * Reads it all anew, as of one moment.  If nobody waits, no lock is taken, else once

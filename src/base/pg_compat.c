@@ -345,11 +345,14 @@ pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous)
 }
 
 PROCLOCK *
-pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous)
+pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later)
 {
-	dlist_node *node = next_in_list(&proc->myProcLocks[partition], previous ? &previous->procLink : NULL);
+	dlist_head *list = &proc->myProcLocks[partition];
+	dlist_node *node = later ? &later->procLink : &list->head;
 
-	return node ? dlist_container(PROCLOCK, procLink, node) : NULL;
+	if (dlist_is_empty(list) || node->prev == &list->head)
+		return NULL;
+	return dlist_container(PROCLOCK, procLink, node->prev);
 }
 #else
 PGPROC *
@@ -369,11 +372,11 @@ pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous)
 }
 
 PROCLOCK *
-pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous)
+pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later)
 {
 	SHM_QUEUE  *list = &proc->myProcLocks[partition];
 
-	return (PROCLOCK *) SHMQueueNext(list, previous ? &previous->procLink : list, offsetof(PROCLOCK, procLink));
+	return (PROCLOCK *) SHMQueuePrev(list, later ? &later->procLink : list, offsetof(PROCLOCK, procLink));
 }
 #endif
 

@@ -77,13 +77,13 @@ extern uint32 pgscale_compat_wait_event_new(const char *name);
 
 /*
  * The lists of the lock manager, for those that hold its partition's lock: the
- * next process of a lock's queue, the next holder of a lock, or the next lock that a
- * process has in a partition; the first one after NULL, NULL after the last.  16
- * (commit 5764f611e) has lists of another kind.
+ * next process of a lock's queue, the next holder of a lock, or the lock of a partition
+ * that a process asked for before that one; the first one, or the latest, after NULL, NULL
+ * after the last.  16 (commit 5764f611e) has lists of another kind.
  */
 extern PGPROC *pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous);
 extern PROCLOCK *pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous);
-extern PROCLOCK *pgscale_compat_next_held(PGPROC *proc, int partition, PROCLOCK *previous);
+extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later);
 
 /* 17 named the class of waits for a buffer's pin anew. */
 #if PG_VERSION_NUM < 170000

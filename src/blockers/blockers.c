@@ -307,7 +307,7 @@ read_lock_waits(void)
 {
 	for (int holders = FIRST_HOLDERS;; holders *= 4)
 	{
-		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders);
+		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, true);
 
 		CHECK_FOR_INTERRUPTS();
 		if (pgscale_lock_waits_read(waits))

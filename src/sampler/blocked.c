@@ -64,7 +64,7 @@ pgscale_sampler_blocked_attach(void)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
 	lock_waits = palloc_extended(pgscale_procs_count() * sizeof(LockWait), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	graph = pgscale_lock_waits_create(HOLDERS_EACH * pgscale_procs_count());
+	graph = pgscale_lock_waits_create(HOLDERS_EACH * pgscale_procs_count(), false);
 	MemoryContextSwitchTo(old);
 }
 
