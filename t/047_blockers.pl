@@ -8,7 +8,7 @@ use Test::More;
 my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
 max_prepared_transactions = 5
 deadlock_timeout = 10min
-max_connections = 60
+max_connections = 80
 max_worker_processes = 16
 EOC
 my $db = session($node);
@@ -288,6 +288,19 @@ all_end();
 is($db->sql("SELECT root_pid, root_state, root_usename = current_user, datname, waiting, since <= until
     FROM ($who) w WHERE root_pid = $pid{a} AND root_state = 'idle in transaction'"), "$pid{a}|idle in transaction|t|postgres|3|t",
     'who held it, and what he did meanwhile');
+
+# More holders than the sampler has room for: whose are not known have no root, least of all one that waits
+my $many = 24;
+$db->sql("DO 'BEGIN FOR i IN 1..$many LOOP EXECUTE format(\$\$CREATE TABLE held_%s ()\$\$, i); END LOOP; END'");
+runs("h$_", 'BEGIN; LOCK ' . join(', ', map { "held_$_" } 1 .. $many) . ' IN ACCESS SHARE MODE') for 1 .. $many;
+waits("w$_", "BEGIN; LOCK held_$_") for 1 .. $many;
+waits("r$_", "SELECT FROM held_$_") for 1 .. $many;
+($before) = $db->sql($looks);
+$db->poll_ok("SELECT blocker_looks >= $before + 2 FROM pgscale.sampler_stats", 'many holders');
+my $waiting = join ',', map { of("w$_")->pid, of("r$_")->pid } 1 .. $many;
+is($db->sql(qq{SELECT count(*) FILTER (WHERE root_pid IS NOT NULL) > 0, count(*) FILTER (WHERE root_pid IN ($waiting))
+    FROM pgscale.wait_history WHERE pid IN ($waiting)}), 't|0', 'no root waits itself');
+all_end();
 
 runs('a', q{BEGIN; UPDATE t SET v = 1 WHERE id = 6; PREPARE TRANSACTION 'p'});
 waits('b', 'BEGIN; UPDATE t SET v = 1 WHERE id = 6');

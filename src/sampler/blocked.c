@@ -127,13 +127,14 @@ pgscale_sampler_blocked_look(int64 now, TimestampTz wall)
 	bool		wanted = look_wanted;
 	PgscaleSamplerRoot root = {0};
 	int			root_node = -1;
+	bool		all_known;
 
 	look_wanted = false;
 	if (!wanted || now - last_look < LOOK_NS)
 		return false;
 	last_look = now;
 
-	(void) pgscale_lock_waits_read(graph);
+	all_known = pgscale_lock_waits_read(graph);
 	pgscale_lock_waits_find_roots(graph);
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		lock_waits[slot].found = 0;
@@ -145,6 +146,9 @@ pgscale_sampler_blocked_look(int64 now, TimestampTz wall)
 		LockWait   *wait = &lock_waits[waiter->slot];
 
 		if (node->blocker < 0)
+			continue;
+		/* A root that waits is one of a cycle, or waits for who is not known. */
+		if (!all_known && graph->nodes[node->root].waiter >= 0)
 			continue;
 		wait->found = (uint64) waiter->since;
 		wait->by.blocker = graph->nodes[node->blocker].pid;
