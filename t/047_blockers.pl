@@ -285,8 +285,8 @@ is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE (blocker_pid IS NU
 my ($who) = slurp_file('doc/blockers.md') =~ /Who was it at 03:10.*?```sql\n(.*?);\n```/s;
 my %pid = map { $_ => of($_)->pid } qw(a b c d);
 all_end();
-is($db->sql("SELECT root_pid, root_state, root_usename = current_user, datname, waiting, since <= until
-    FROM ($who) w WHERE root_pid = $pid{a} AND root_state = 'idle in transaction'"), "$pid{a}|idle in transaction|t|postgres|3|t",
+is($db->sql("SELECT root_pid, root_state, root_usename = current_user, waiting, since <= until
+    FROM ($who) w WHERE root_pid = $pid{a} AND root_state = 'idle in transaction'"), "$pid{a}|idle in transaction|t|3|t",
     'who held it, and what he did meanwhile');
 
 # More holders than the sampler has room for: whose are not known have no root, least of all one that waits
