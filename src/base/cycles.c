@@ -3,9 +3,9 @@
  * cycles.c
  *	  A clock that costs a few nanoseconds to read.
  *
- * The counter is used if the CPU says that it is invariant: it then runs at one rate
- * whatever the CPU's frequency and sleep, and the kernel keeps those of all CPUs
- * together.  The rate is measured against CLOCK_MONOTONIC each time, over the very
+ * The counter is used if the CPU says that it is invariant, so that it runs at one rate
+ * whatever the CPU's frequency and sleep, and if the kernel has not given it up, which it
+ * does where the counters of the CPUs are not together.  The rate is measured against CLOCK_MONOTONIC each time, over the very
  * time that was measured, so that nothing rests on what a CPU or a hypervisor says of
  * it.
  *
@@ -20,6 +20,7 @@
 #endif
 
 #include "base/cycles.h"
+#include "base/kernel.h"
 #include "base/units.h"
 
 /* The least time over which a rate is measured, and tries to read both clocks at once. */
@@ -32,15 +33,20 @@ bool
 pgscale_cycles_usable(const char **why)
 {
 #ifdef __x86_64__
+	char		clocks[128];
 	unsigned int eax,
 				ebx,
 				ecx,
 				edx;
 
 	/* Advanced power management: the TSC is invariant. */
-	if (__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) && (edx & (1 << 8)) != 0)
+	if (!__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) || (edx & (1 << 8)) == 0)
+		*why = "the CPU does not say that its time-stamp counter is invariant";
+	else if (pgscale_kernel_setting("/sys/devices/system/clocksource/clocksource0/available_clocksource",
+									clocks, sizeof(clocks)) && strstr(clocks, "tsc ") == NULL)
+		*why = "the kernel does not trust the time-stamp counter";
+	else
 		return true;
-	*why = "the CPU does not say that its time-stamp counter is invariant";
 #else
 	*why = "the time-stamp counter is used on x86-64 only";
 #endif
