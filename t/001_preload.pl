@@ -36,7 +36,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds')
-   AND proname !~ '^(usl|trace)_'
+   AND proname !~ '^(usl_|trace_(waits|summary|query|coverage))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');

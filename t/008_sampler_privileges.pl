@@ -30,7 +30,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.lwlock_profile_reset()', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
-    'pgscale.trace_coverage()', 'pgscale.trace_query(integer,interval,interval,integer)',
+    'pgscale.trace_coverage()', 'pgscale.trace_history_reset()', 'pgscale.trace_query(integer,interval,interval,integer)',
     'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
     'pgscale.trace_waits(integer,interval,integer)',
     'pgscale.verify(bigint,interval)');

@@ -16,11 +16,10 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -29,6 +28,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "trace/trace.h"
+#include "trace/trigger.h"
 
 #define MAX_DURATION_MS	(60 * 60 * 1000)
 #define MAX_EVENTS		1000000
@@ -42,31 +42,8 @@ PG_FUNCTION_INFO_V1(pgscale_trace_query);
 PG_FUNCTION_INFO_V1(pgscale_trace_query_summary);
 PG_FUNCTION_INFO_V1(pgscale_trace_coverage);
 
-static const char *const ends[] = {
-	[PGSCALE_TRACE_DURATION] = "duration",
-	[PGSCALE_TRACE_MAX_EVENTS] = "max_events",
-	[PGSCALE_TRACE_TARGET_ENDED] = "process ended",
-	[PGSCALE_TRACE_STATEMENT_ENDED] = "statement ended",
-	[PGSCALE_TRACE_NO_STATEMENT] = "no statement"
-};
-
 /* The latest trace of this session; target.pid is 0 if there was none. */
 static PgscaleTrace latest;
-
-static double
-trace_us(const PgscaleTrace *trace, double cycles)
-{
-	return cycles / trace->per_ns / NS_PER_US;
-}
-
-/* Of the time of the trace, how much of it was watched; 1 if it took no time. */
-static double
-trace_coverage(const PgscaleTrace *trace)
-{
-	if (trace->last <= trace->first)
-		return 1;
-	return 1 - (double) trace->gaps_total / (trace->last - trace->first);
-}
 
 static int64
 argument_ns(FunctionCallInfo fcinfo, int n, const char *name)
@@ -163,18 +140,18 @@ static void
 trace_run(PgscaleTrace *trace)
 {
 	latest.target.pid = 0;
-	pgscale_trace_watch(trace);
+	if (!pgscale_trace_watch(trace))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many traces at a time"),
+				 errdetail("Each takes a CPU; on this machine there may be %d at a time.", pgscale_trace_places()),
+				 errhint("Wait until one has ended, or cancel it: pg_locks shows its process under classid %u.",
+						 PGSCALE_TRACE_LOCK_CLASS)));
 	latest = *trace;
 	if (trace->end == PGSCALE_TRACE_NO_STATEMENT)
 		ereport(NOTICE,
 				(errmsg("process %d began no statement in time", trace->target.pid),
 				 errhint("A statement that runs already is not traced. Allow more time, or use pgscale.trace_waits.")));
-}
-
-static TimestampTz
-trace_timestamp(const PgscaleTrace *trace, uint64 cycles)
-{
-	return trace->began_at + (TimestampTz) rint(trace_us(trace, (double) (int64) (cycles - trace->began.cycles)));
 }
 
 static void
@@ -185,10 +162,10 @@ trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n)
 	bool		nulls[7] = {0};
 
 	values[0] = Int32GetDatum(n + 1);
-	values[1] = TimestampTzGetDatum(trace_timestamp(trace, stretch->start));
+	values[1] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, stretch->start));
 	values[2] = CStringGetTextDatum(pgscale_wait_event_type(stretch->event));
 	values[3] = CStringGetTextDatum(pgscale_wait_event_name(stretch->event));
-	values[4] = Float8GetDatum(trace_us(trace, stretch->end - stretch->start));
+	values[4] = Float8GetDatum(pgscale_trace_us(trace, stretch->end - stretch->start));
 	values[5] = Int64GetDatum(stretch->queryid);
 	nulls[5] = (stretch->queryid == 0);
 	values[6] = BoolGetDatum(stretch->spans_gap);
@@ -229,17 +206,17 @@ trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleT
 	values[0] = CStringGetTextDatum(pgscale_wait_event_type(total->event));
 	values[1] = CStringGetTextDatum(pgscale_wait_event_name(total->event));
 	values[2] = Int64GetDatum(total->count);
-	values[3] = Float8GetDatum(trace_us(trace, total->total) / 1000);
+	values[3] = Float8GetDatum(pgscale_trace_us(trace, total->total) / 1000);
 	values[4] = Float8GetDatum((double) total->total / (trace->last - trace->first));
 	nulls[4] = (trace->last <= trace->first);
-	values[5] = Float8GetDatum(trace_us(trace, total->min));
-	values[6] = Float8GetDatum(trace_us(trace, (double) total->total / total->count));
-	values[7] = Float8GetDatum(trace_us(trace, total->p50));
-	values[8] = Float8GetDatum(trace_us(trace, total->p95));
-	values[9] = Float8GetDatum(trace_us(trace, total->p99));
-	values[10] = Float8GetDatum(trace_us(trace, total->max));
+	values[5] = Float8GetDatum(pgscale_trace_us(trace, total->min));
+	values[6] = Float8GetDatum(pgscale_trace_us(trace, (double) total->total / total->count));
+	values[7] = Float8GetDatum(pgscale_trace_us(trace, total->p50));
+	values[8] = Float8GetDatum(pgscale_trace_us(trace, total->p95));
+	values[9] = Float8GetDatum(pgscale_trace_us(trace, total->p99));
+	values[10] = Float8GetDatum(pgscale_trace_us(trace, total->max));
 	values[11] = Int64GetDatum(total->spans_gap);
-	values[12] = Float8GetDatum(trace_coverage(trace));
+	values[12] = Float8GetDatum(pgscale_trace_watched(trace));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -335,14 +312,14 @@ pgscale_trace_coverage(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 
 	values[0] = Int32GetDatum(trace->target.pid);
-	values[1] = TimestampTzGetDatum(trace_timestamp(trace, trace->first));
-	values[2] = Float8GetDatum(trace_us(trace, trace->last - trace->first) / 1000);
-	values[3] = CStringGetTextDatum(ends[trace->end]);
-	values[4] = Float8GetDatum(trace_coverage(trace));
+	values[1] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, trace->first));
+	values[2] = Float8GetDatum(pgscale_trace_us(trace, trace->last - trace->first) / 1000);
+	values[3] = CStringGetTextDatum(pgscale_trace_end_name(trace->end));
+	values[4] = Float8GetDatum(pgscale_trace_watched(trace));
 	values[5] = Int64GetDatum(trace->gaps);
-	values[6] = Float8GetDatum(trace_us(trace, trace->gaps_total) / 1000);
-	values[7] = Float8GetDatum(trace_us(trace, trace->gaps_longest));
-	values[8] = Float8GetDatum(trace_us(trace, trace->last - trace->first - trace->gaps_total) / Max(trace->polls, 1));
+	values[6] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_total) / 1000);
+	values[7] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_longest));
+	values[8] = Float8GetDatum(pgscale_trace_us(trace, trace->last - trace->first - trace->gaps_total) / Max(trace->polls, 1));
 	values[9] = CStringGetTextDatum(pgscale_cycles_usable(&why) ? "time-stamp counter" : "clock_gettime");
 	nulls[1] = nulls[2] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = nulls[8] = !watched;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -352,22 +329,45 @@ pgscale_trace_coverage(PG_FUNCTION_ARGS)
 static void
 trace_health(PgscaleHealth *health)
 {
+	const bool	triggered = pgscale_trace_trigger_health(health);
 	const char *why;
 
-	health->state = PGSCALE_HEALTH_IDLE;
 	if (pgscale_trace_places() == 0)
 	{
-		health->state = PGSCALE_HEALTH_OFF;
+		health->state = triggered ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 		health->reason = "a trace takes a CPU, and the server may run on one only";
 		health->action = "let the server use more CPUs";
 	}
-	else if (pgscale_cycles_usable(&why))
-		health->reason = "traces when asked to, by the time-stamp counter";
+	else if (triggered)
+		return;
 	else
-		health->reason = psprintf("traces when asked to, by clock_gettime: %s", why);
+	{
+		health->state = PGSCALE_HEALTH_IDLE;
+		health->reason = "traces when asked to, by the time-stamp counter";
+		if (!pgscale_cycles_usable(&why))
+			health->reason = psprintf("traces when asked to, by clock_gettime: %s", why);
+	}
+}
+
+static void
+trace_shmem_request(void)
+{
+	RequestAddinShmemSpace(pgscale_trace_trigger_size());
+	RequestAddinShmemSpace(pgscale_trace_history_size());
+}
+
+static void
+trace_shmem_startup(void)
+{
+	pgscale_trace_trigger_startup();
+	pgscale_trace_history_startup();
 }
 
 const PgscaleModule pgscale_trace_module = {
 	.name = "trace",
+	.define_gucs = pgscale_trace_trigger_define_gucs,
+	.shmem_request = trace_shmem_request,
+	.shmem_startup = trace_shmem_startup,
+	.observe = pgscale_trace_trigger_observe,
 	.health = trace_health
 };

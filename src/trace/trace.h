@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trace.h
- *	  The feature: every wait of one process, while a session watches it.
+ *	  The feature: every wait of one process, while another one watches it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -101,10 +101,24 @@ typedef struct PgscaleTrace
  */
 #define PGSCALE_TRACE_GAP_NS	500
 
-/* Errors: too many traces; otherwise those of interrupts alone. */
-extern void pgscale_trace_watch(PgscaleTrace *trace);
-
-/* How many may be under way, each of which takes a CPU; 0 if there is one CPU. */
+/*
+ * How many may be under way, each of which takes a CPU; 0 if there is one CPU.  Who has
+ * a place holds an advisory lock of this class.
+ */
 extern int	pgscale_trace_places(void);
+
+#define PGSCALE_TRACE_LOCK_CLASS	0x74726163
+
+/*
+ * Returns false if as many are under way already.  Needs a resource owner, no
+ * transaction.  Errors: those of interrupts alone.
+ */
+extern bool pgscale_trace_watch(PgscaleTrace *trace);
+
+/* What was found: cycles in other units; how much of the time was watched; why it ended. */
+extern double pgscale_trace_us(const PgscaleTrace *trace, double cycles);
+extern TimestampTz pgscale_trace_timestamp(const PgscaleTrace *trace, uint64 cycles);
+extern double pgscale_trace_watched(const PgscaleTrace *trace);
+extern const char *pgscale_trace_end_name(PgscaleTraceEnd end);
 
 #endif							/* PGSCALE_TRACE_H */

@@ -38,11 +38,16 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/lock.h"
+#include "storage/pmsignal.h"
 #include "utils/timestamp.h"
 
 #include "base/kernel.h"
+#include "base/units.h"
 #include "base/wait_events.h"
 #include "trace/trace.h"
 
@@ -54,7 +59,6 @@
  * The locks' names: as advisory ones of no database, with a fourth number that
  * pg_advisory_lock() does not use.
  */
-#define LOCK_CLASS		0x74726163
 #define LOCK_KIND		3
 
 typedef struct Watch
@@ -82,22 +86,18 @@ pgscale_trace_places(void)
 	return cpus < 2 ? 0 : Min(Max(cpus / CPUS_PER_PLACE, 1), MAX_PLACES);
 }
 
-static void
+static bool
 watch_take_place(LOCKTAG *place)
 {
 	const int	places = pgscale_trace_places();
 
 	for (int i = 0; i < places; i++)
 	{
-		SET_LOCKTAG_ADVISORY(*place, InvalidOid, LOCK_CLASS, i, LOCK_KIND);
+		SET_LOCKTAG_ADVISORY(*place, InvalidOid, PGSCALE_TRACE_LOCK_CLASS, i, LOCK_KIND);
 		if (LockAcquire(place, ExclusiveLock, false, true) == LOCKACQUIRE_OK)
-			return;
+			return true;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many traces at a time"),
-			 errdetail("Each takes a CPU; on this machine there may be %d at a time.", places),
-			 errhint("Wait until one has ended, or cancel it: pg_locks shows its process under classid %u.", LOCK_CLASS)));
+	return false;
 }
 
 /* Notes a time of not looking; it belongs to what was under way. */
@@ -141,6 +141,13 @@ watch_poll(Watch *watch, uint64 deadline)
 		{
 			watch_note_gap(watch, passed);
 			gap = true;
+
+			/*
+			 * its end is told by a signal, which takes long enough to be a
+			 * gap
+			 */
+			if (unlikely(!PostmasterIsAlive()))
+				proc_exit(1);
 		}
 		polls++;
 		last = now;
@@ -312,7 +319,7 @@ watch_run(Watch *watch)
 	trace->last = watch->last;
 }
 
-void
+bool
 pgscale_trace_watch(PgscaleTrace *trace)
 {
 	Watch		watch = {.trace = trace};
@@ -321,8 +328,45 @@ pgscale_trace_watch(PgscaleTrace *trace)
 	trace->began_at = GetCurrentTimestamp();
 	trace->per_ns = pgscale_cycles_begin(&trace->began);
 	watch.gap_cycles = (uint64) (PGSCALE_TRACE_GAP_NS * trace->per_ns);
-	watch_take_place(&place);
+	if (!watch_take_place(&place))
+		return false;
 	watch_run(&watch);
 	trace->per_ns = pgscale_cycles_per_ns(&trace->began);
 	LockRelease(&place, ExclusiveLock, false);
+	return true;
+}
+
+double
+pgscale_trace_us(const PgscaleTrace *trace, double cycles)
+{
+	return cycles / trace->per_ns / NS_PER_US;
+}
+
+TimestampTz
+pgscale_trace_timestamp(const PgscaleTrace *trace, uint64 cycles)
+{
+	return trace->began_at + (TimestampTz) rint(pgscale_trace_us(trace, (double) (int64) (cycles - trace->began.cycles)));
+}
+
+/* A fraction; 1 if it took no time. */
+double
+pgscale_trace_watched(const PgscaleTrace *trace)
+{
+	if (trace->last <= trace->first)
+		return 1;
+	return 1 - (double) trace->gaps_total / (trace->last - trace->first);
+}
+
+const char *
+pgscale_trace_end_name(PgscaleTraceEnd end)
+{
+	static const char *const names[] = {
+		[PGSCALE_TRACE_DURATION] = "duration",
+		[PGSCALE_TRACE_MAX_EVENTS] = "max_events",
+		[PGSCALE_TRACE_TARGET_ENDED] = "process ended",
+		[PGSCALE_TRACE_STATEMENT_ENDED] = "statement ended",
+		[PGSCALE_TRACE_NO_STATEMENT] = "no statement"
+	};
+
+	return names[end];
 }
