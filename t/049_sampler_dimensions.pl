@@ -78,6 +78,31 @@ $db->sampler('on');
 $db->sql('SELECT pgscale.sampler_reset()');
 seen_ok($two_sleeps, q{application_name = 'number two'}, 'after a reset there is room again');
 
+# Who reads it while a reset gives the numbers away is not shown anybody under the name of another: a reader that is stopped anywhere,
+# and two roles, whose sessions change their names all the time
+$db->sql('CREATE ROLE one LOGIN; CREATE ROLE two LOGIN');
+my @renaming = map { my $role = $_; map { session($node, user => $role) } 1 .. 4 } 'one', 'two';
+$_->start(q{DO 'BEGIN LOOP PERFORM set_config($$application_name$$, current_user || (random() * 1e9)::int, false); PERFORM pg_sleep(0.001); END LOOP; END'})
+  for @renaming;
+$db->sql('CREATE TABLE go_on (); INSERT INTO go_on DEFAULT VALUES');
+$two->start(q{DO 'DECLARE found int; wrong int := 0; BEGIN WHILE EXISTS (SELECT FROM go_on) LOOP
+        SELECT count(*) INTO found FROM pgscale.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
+         WHERE rolname IN ($$one$$, $$two$$) AND application_name ~ (CASE rolname WHEN $$one$$ THEN $$^two[0-9]$$ ELSE $$^one[0-9]$$ END);
+        wrong := wrong + found; END LOOP; PERFORM set_config($$my.wrong$$, wrong::text, false); END';
+    SELECT current_setting('my.wrong')});
+for my $round (1 .. 20)
+{
+    until_true(sub { $db->sql('SELECT count(DISTINCT application_name) > 200 FROM pgscale.wait_profile()') eq 't' }) or die 'no names';
+    kill 'STOP', $two->pid;
+    $db->sql('SELECT pgscale.sampler_reset()');
+    until_true(sub { $db->sql('SELECT count(DISTINCT application_name) > 50 FROM pgscale.wait_profile()') eq 't' }) or die 'no new names';
+    kill 'CONT', $two->pid;
+}
+$db->sql('DELETE FROM go_on');
+is(join('|', $two->finish), '00000|0', 'no name of another after a reset');
+$db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for @renaming;
+$one_sleeps->();
+
 # Over a restart, and without
 $_->quit for $db, $one, $two, $reader;
 $node->append_conf('postgresql.conf', "pgscale.sampler_dimensions = ''");

@@ -263,10 +263,15 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 {
 	const uint64 ns = Min((uint64) (part->ns * fraction + 0.5), part->ns);
 	const uint64 samples = Min((uint64) (part->samples * fraction + 0.5), part->samples);
+	PgscaleSamplerWaitKey key;
 
 	if (ns == 0)
 		return;
-	(void) pgscale_sampler_profile_move_event(part->entry, part->born, wait_event, samples, ns);
+	if (pgscale_sampler_profile_key(part->entry, part->born, &key))
+	{
+		key.wait_event = wait_event;
+		(void) pgscale_sampler_profile_move(part->entry, &key, samples, ns);
+	}
 	part->ns -= ns;
 	part->samples -= samples;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)

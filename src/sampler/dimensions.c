@@ -12,9 +12,9 @@
  * what limits it.
  *
  * The sampler alone adds pairs, and takes them away only with all of the profile; one
- * is complete before the count says that it is there.  Whoever has copied the
- * profile just before it was emptied finds other texts or none, for as long as that
- * call lasts.
+ * is complete before the count says that it is there.  Whoever wants to know what
+ * the numbers of a copy of the profile stand for copies the texts after it, and both
+ * again if there was a reset in the meantime.
  *
  * Nothing of this costs anything unless pgscale.sampler_dimensions asks for it.  Then a
  * session's texts are read when its status has changed, and their hash, of 64 bits, is
@@ -33,6 +33,7 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "sampler/sampler.h"
@@ -46,10 +47,18 @@
 
 typedef struct Dimensions
 {
+	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
 	pg_atomic_uint32 used;		/* of the values */
 	uint64		hashes[MAX_VALUES]; /* of the values, for the sampler */
 	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
 } Dimensions;
+
+/* A reader's copy. */
+struct PgscaleSamplerDimensions
+{
+	uint32		used;
+	PgscaleProcClient values[FLEXIBLE_ARRAY_MEMBER];
+};
 
 /* What the profile may be told by. */
 typedef struct Wanted
@@ -147,6 +156,7 @@ pgscale_sampler_dimensions_startup(void)
 	if (found)
 		return;
 	memset(dimensions, 0, sizeof(*dimensions));
+	pgscale_change_init(&dimensions->resets);
 	pg_atomic_init_u32(&dimensions->used, 0);
 }
 
@@ -203,32 +213,75 @@ pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDi
 }
 
 void
-pgscale_sampler_dimensions_reset(void)
+pgscale_sampler_dimensions_begin_reset(void)
 {
 	if (dimensions)
-		pg_atomic_write_u32(&dimensions->used, 0);
+		(void) pgscale_change_begin_write(&dimensions->resets);
+}
+
+void
+pgscale_sampler_dimensions_end_reset(void)
+{
+	if (dimensions == NULL)
+		return;
+	pg_atomic_write_u32(&dimensions->used, 0);
+	pgscale_change_end_write(&dimensions->resets);
+}
+
+/* The one before may have ended within a reset. */
+void
+pgscale_sampler_dimensions_attach(void)
+{
+	if (dimensions == NULL)
+		return;
+	(void) pgscale_change_begin_write(&dimensions->resets);
+	pgscale_change_end_write(&dimensions->resets);
+}
+
+uint64
+pgscale_sampler_dimensions_begin_read(void)
+{
+	return dimensions ? pgscale_change_wait(&dimensions->resets) : 0;
+}
+
+PgscaleSamplerDimensions *
+pgscale_sampler_dimensions_copy(void)
+{
+	PgscaleSamplerDimensions *copy;
+	uint32		used;
+
+	if (dimensions == NULL)
+		return NULL;
+	used = pg_atomic_read_u32(&dimensions->used);
+	pg_read_barrier();
+	copy = palloc(offsetof(PgscaleSamplerDimensions, values) + used * sizeof(PgscaleProcClient));
+	copy->used = used;
+	memcpy(copy->values, dimensions->values, used * sizeof(PgscaleProcClient));
+	return copy;
 }
 
 bool
-pgscale_sampler_dimension(uint16 number, const char **application_name, const char **address)
+pgscale_sampler_dimensions_unchanged(uint64 before)
 {
-	uint32		used;
+	return dimensions == NULL || pgscale_change_is_unchanged(&dimensions->resets, before);
+}
 
+void
+pgscale_sampler_dimension(const PgscaleSamplerDimensions *copy, uint16 number,
+						  const char **application_name, const char **address)
+{
 	*application_name = *address = NULL;
-	if (dimensions == NULL || number == NONE)
-		return false;
+	if (copy == NULL || number == NONE)
+		return;
 	if (number == OTHER)
-	{
 		*application_name = OTHER_NAME;
-		return true;
+	else if (number <= copy->used)
+	{
+		const PgscaleProcClient *client = &copy->values[number - 1];
+
+		if (by.application)
+			*application_name = client->application_name;
+		if (by.address && client->address[0] != '\0')
+			*address = client->address;
 	}
-	used = pg_atomic_read_u32(&dimensions->used);
-	pg_read_barrier();
-	if (number > used)
-		return false;
-	if (by.application)
-		*application_name = dimensions->values[number - 1].application_name;
-	if (by.address && dimensions->values[number - 1].address[0] != '\0')
-		*address = dimensions->values[number - 1].address;
-	return true;
 }

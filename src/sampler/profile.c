@@ -303,15 +303,18 @@ pgscale_sampler_profile_born(int entry)
 	return entry_at(entry)->born;
 }
 
-/* Is it still there?  It may be evicted within the tick that made it, or reset. */
-static bool
-is_same_entry(int entry, uint64 born)
+bool
+pgscale_sampler_profile_key(int entry, uint64 born, PgscaleSamplerWaitKey *key)
 {
-	return entry < profile->totals.used && entry_at(entry)->born == born;
+	/* It may be evicted within the tick that made it, or reset. */
+	if (entry >= profile->totals.used || entry_at(entry)->born != born)
+		return false;
+	*key = entry_at(entry)->key;
+	return true;
 }
 
-static int
-profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns)
+int
+pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns)
 {
 	PgscaleSamplerProfileEntry *from = entry_to_change(entry);
 	PgscaleSamplerProfileEntry *to;
@@ -330,30 +333,6 @@ profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64
 	to->samples += samples;
 	to->ns += ns;
 	return target;
-}
-
-int
-pgscale_sampler_profile_move_query(int entry, uint64 born, int64 queryid, uint64 samples, uint64 ns)
-{
-	PgscaleSamplerWaitKey key;
-
-	if (!is_same_entry(entry, born))
-		return -1;
-	key = entry_at(entry)->key;
-	key.queryid = queryid;
-	return profile_move(entry, &key, samples, ns);
-}
-
-int
-pgscale_sampler_profile_move_event(int entry, uint64 born, uint32 wait_event, uint64 samples, uint64 ns)
-{
-	PgscaleSamplerWaitKey key;
-
-	if (!is_same_entry(entry, born))
-		return -1;
-	key = entry_at(entry)->key;
-	key.wait_event = wait_event;
-	return profile_move(entry, &key, samples, ns);
 }
 
 void
@@ -450,6 +429,29 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 }
 
 /*
+ * The profile, and what its numbers stand for, with no reset between the two: after
+ * it the same numbers stand for others.
+ */
+static PgscaleSamplerDimensions *
+profile_with_dimensions(PgscaleSamplerProfileSnapshot *snapshot)
+{
+	for (;;)
+	{
+		const uint64 before = pgscale_sampler_dimensions_begin_read();
+		PgscaleSamplerDimensions *dimensions;
+
+		pgscale_sampler_profile_snapshot(snapshot);
+		dimensions = pgscale_sampler_dimensions_copy();
+		if (pgscale_sampler_dimensions_unchanged(before))
+			return dimensions;
+		pfree(snapshot->entries);
+		if (dimensions)
+			pfree(dimensions);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
  * pgscale.wait_profile(): one row an entry.  Columns that do not apply are
  * NULL: an evicted entry's row has only its event.
  */
@@ -458,13 +460,14 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerProfileSnapshot snapshot;
+	PgscaleSamplerDimensions *dimensions;
 
 	/* As pg_stat_activity has it. */
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
-	pgscale_sampler_profile_snapshot(&snapshot);
+	dimensions = profile_with_dimensions(&snapshot);
 
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
@@ -490,7 +493,7 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		values[7] = Int64GetDatum((int64) e->samples);
 		values[8] = Float8GetDatum((double) e->ns / 1e6);
 		if (reads_all || e->key.userid == GetUserId())
-			pgscale_sampler_dimension(e->key.dimension, &application_name, &address);
+			pgscale_sampler_dimension(dimensions, e->key.dimension, &application_name, &address);
 		nulls[9] = (application_name == NULL);
 		if (application_name)
 			values[9] = CStringGetTextDatum(application_name);

@@ -90,15 +90,11 @@ extern uint32 pgscale_sampler_profile_generation(void);
 /* What tells an entry from those that are in its place before and after it. */
 extern uint64 pgscale_sampler_profile_born(int entry);
 
-/*
- * Moves a part of an entry to the same key with another query identifier, or
- * wait event, and returns the entry of that.  Does nothing, and returns -1, if
- * the entry was evicted meanwhile.
- */
-extern int	pgscale_sampler_profile_move_query(int entry, uint64 born, int64 queryid,
-											   uint64 samples, uint64 ns);
-extern int	pgscale_sampler_profile_move_event(int entry, uint64 born, uint32 wait_event,
-											   uint64 samples, uint64 ns);
+/* The key of an entry.  Returns false if the entry was evicted meanwhile. */
+extern bool pgscale_sampler_profile_key(int entry, uint64 born, PgscaleSamplerWaitKey *key);
+
+/* Moves a part of an entry that is there to another key, and returns the entry of that. */
+extern int	pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns);
 extern void pgscale_sampler_profile_reset(void);
 
 /* The readers' side: any process, without stopping the writer. */

@@ -322,10 +322,14 @@ sampler_unpark(int slot, SlotState *state)
 		for (int i = 0; i < state->nparked; i++)
 		{
 			const Parked *parked = &state->parked[i];
-			int			entry;
+			PgscaleSamplerWaitKey key;
+			int			entry = -1;
 
-			entry = pgscale_sampler_profile_move_query(parked->entry, parked->born, state->proc.queryid,
-													   parked->samples, parked->ns);
+			if (pgscale_sampler_profile_key(parked->entry, parked->born, &key))
+			{
+				key.queryid = state->proc.queryid;
+				entry = pgscale_sampler_profile_move(parked->entry, &key, parked->samples, parked->ns);
+			}
 			pgscale_sampler_cpu_moved(slot, parked->entry, parked->born, entry, parked->samples, parked->ns);
 		}
 	state->nparked = 0;
@@ -581,8 +585,9 @@ serve_resets(void)
 	if (requested == pg_atomic_read_u64(&control->resets_done))
 		return;
 
+	pgscale_sampler_dimensions_begin_reset();
 	pgscale_sampler_profile_reset();
-	pgscale_sampler_dimensions_reset();
+	pgscale_sampler_dimensions_end_reset();
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
 		slot_states[slot].nparked = 0;
@@ -629,6 +634,7 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_dimensions_attach();
 	pgscale_sampler_history_attach();
 	pgscale_sampler_blocked_attach();
 	pgscale_sampler_blockers_attach();

@@ -128,11 +128,27 @@ typedef struct PgscaleSamplerDimension
 /* In the sampler: what a session has now. */
 extern void pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDimension *dimension);
 
-/* In the sampler: forgets them all, when nothing has such a number any more. */
-extern void pgscale_sampler_dimensions_reset(void);
+/*
+ * In the sampler: what is between these forgets all that has such a number, and they
+ * forget the numbers.
+ */
+extern void pgscale_sampler_dimensions_attach(void);
+extern void pgscale_sampler_dimensions_begin_reset(void);
+extern void pgscale_sampler_dimensions_end_reset(void);
 
-/* What a number stands for; NULL where it stands for none.  Returns false if for nothing. */
-extern bool pgscale_sampler_dimension(uint16 number, const char **application_name, const char **address);
+/*
+ * What the numbers stand for, NULL if they are not wanted.  It goes with what was
+ * copied before it, if there was no reset since begin_read.
+ */
+typedef struct PgscaleSamplerDimensions PgscaleSamplerDimensions;
+
+extern uint64 pgscale_sampler_dimensions_begin_read(void);
+extern PgscaleSamplerDimensions *pgscale_sampler_dimensions_copy(void);
+extern bool pgscale_sampler_dimensions_unchanged(uint64 before);
+
+/* The texts of a number, NULL where it stands for none. */
+extern void pgscale_sampler_dimension(const PgscaleSamplerDimensions *dimensions, uint16 number,
+									  const char **application_name, const char **address);
 
 /* nested_queries.c: which nested statement a backend executes */
 
