@@ -1,10 +1,13 @@
 """Known loads: how many of the waits does a trace see, and how far is their time from the server's own?
 
 The server counts what it does itself: reads and their time in EXPLAIN (BUFFERS), flushes of WAL and their time in its
-statistics. A lock wait lasts from one look at the waiter's clock to another one. A trace that was not watching all the time
+statistics. It looks at its clock before and after, so that its time of a read or a flush has one reading of the clock more
+than the wait has: pg_test_timing says how long that takes. A lock wait lasts from one look at the waiter's clock to another
+one. A trace that was not watching all the time
 misses waits, and says so: what it sees is held against its coverage, and repetitions with less than nine tenths of it are
 not judged.
 """
+import re
 import threading
 import time
 
@@ -80,15 +83,22 @@ END $$;
 RECORDS = {"": ("load",)}
 
 
+def clock_ns(place):
+    """How long the server takes to read its clock."""
+    said = place.run(["pg_test_timing", "-d", "1"])
+    return float(re.search(r"([0-9.]+) ns", said).group(1))
+
+
 def measure(place, quick):
     results = []
+    clock = clock_ns(place)
     with server(place, "truth", quick, synchronous_commit="on", fsync="on") as (cluster, control, target):
         run(control, SETUP)
         for number, name in stats.rounds(QUICK_REPETITIONS if quick else REPETITIONS, LOADS):
             trace, event, count, ms = MEASURE[name](cluster, control, target, quick)
             seen = [row for row in trace.rows if row[0].lower() == event]
             results.append({
-                "round": number, "load": name, "whole": trace.whole, "count": count, "ms": ms,
+                "round": number, "load": name, "whole": trace.whole, "count": count, "ms": ms, "clock_ns": clock,
                 "coverage": trace.coverage or 0, "longest_gap_us": trace.quality[3] or 0,
                 "seen": sum(row[1] for row in seen), "seen_ms": sum(row[2] for row in seen),
                 "min_us": min((row[3] for row in seen), default=0), "p50_us": max((row[4] for row in seen), default=0)})
@@ -105,8 +115,9 @@ def found(results, name):
             for r in judged(results, name)]
 
 
-def error(results, name):
-    return [r["seen_ms"] / r["ms"] - 1 for r in judged(results, name)]
+def error(results, name, clock=False):
+    """clock: with the server's own readings of its clock."""
+    return [r["seen_ms"] / (r["ms"] - (0 if clock else r["count"] * r["clock_ns"] / 1e6)) - 1 for r in judged(results, name)]
 
 
 def show(results):
@@ -118,10 +129,11 @@ def show(results):
         if mine:
             row += [f"{stats.median([r['count'] for r in mine]):,.0f}",
                     spread([100 * share for share in found(results, name)], "{:.2f}", " %"),
+                    spread([100 * share for share in error(results, name, clock=True)], "{:+.2f}", " %"),
                     spread([100 * share for share in error(results, name)], "{:+.2f}", " %"),
                     spread([r["p50_us"] for r in mine], "{:.1f}")]
-        rows.append(row + [""] * (7 - len(row)))
-    return table(["load", "judged", "coverage", "waits", "seen of what was watched", "error of their time", "median wait, µs"],
+        rows.append(row + [""] * (8 - len(row)))
+    return table(["load", "judged", "coverage", "waits", "seen of what was watched", "error of their time", "without the clock's", "median wait, µs"],
                  rows)
 
 
