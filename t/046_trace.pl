@@ -206,6 +206,25 @@ $db->sql("ALTER ROLE granted SET track_activities = off; ALTER ROLE granted SUPE
 my $silent = session($node, user => 'granted');
 is(($db->try($call->('trace_query', $silent->pid)))[0], '55000', 'a session that does not tell its state has no statements either');
 
+# A statement that ends, and another one that begins, while the tracer is off its CPU
+my $one = session($node);
+$holder->sql('BEGIN; SELECT pg_advisory_xact_lock(7)');
+begin($tracer, 'SELECT count(*) FROM pgscale.trace_query(' . $one->pid . q{, '1 h', '1 h')});
+$one->start('SELECT pg_advisory_xact_lock(7)');
+$db->poll_ok('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $one->pid, 'a statement waits', 'Lock');
+kill 'STOP', $tracer->pid;
+$holder->sql('COMMIT');
+$one->finish;
+$holder->sql('BEGIN; SELECT pg_advisory_xact_lock(7)');
+$one->start('SELECT 1, pg_advisory_xact_lock(7)');
+$db->poll_ok('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $one->pid, 'and the next one', 'Lock');
+kill 'CONT', $tracer->pid;
+is(($tracer->finish)[0], '00000', 'a trace of one statement does not go on with the next one');
+is((coverage($tracer))[0], 'statement ended', 'though it has not seen the end');
+$holder->sql('COMMIT');
+$one->finish;
+$one->quit;
+
 # A single CPU
 SKIP:
 {

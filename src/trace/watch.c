@@ -76,6 +76,11 @@ typedef struct Watch
 	/* The stretch under way */
 	PgscaleTraceStretch stretch;
 	int			changecount;	/* where it began */
+
+	/* The statement that is traced, once it has an identifier */
+	int64		queryid;
+	TimestampTz activity_start;
+	bool		doubtful;		/* another one may have begun in a gap */
 } Watch;
 
 int
@@ -161,8 +166,15 @@ watch_poll(Watch *watch, uint64 deadline)
 
 			if (changed || now >= deadline)
 			{
+				/* Was it off its CPU between the clock and the event? */
+				last = pgscale_cycles_now();
+				if (unlikely((int64) (last - now) > gap_cycles))
+				{
+					watch_note_gap(watch, last - now);
+					gap = true;
+				}
 				watch->trace->polls += polls;
-				watch->last = now;
+				watch->last = gap ? last : now;
 				watch->event = event_now;
 				watch->gap = gap;
 				return changed && now < deadline;
@@ -200,15 +212,15 @@ watch_begin_stretch(Watch *watch)
 	watch->changecount = watch->proc.changecount;
 }
 
-/* Writes down the stretch that ended with the latest look. */
+/* Writes down the stretch that ended with the latest look; same: what is traced goes on. */
 static void
-watch_end_stretch(Watch *watch, bool alive)
+watch_end_stretch(Watch *watch, bool same)
 {
 	PgscaleTrace *trace = watch->trace;
 	PgscaleTraceStretch *stretch = &watch->stretch;
 	const PgscaleProc *proc = &watch->proc;
 
-	if (stretch->event == PGSCALE_WAIT_CPU && alive &&
+	if (stretch->event == PGSCALE_WAIT_CPU && same &&
 		(proc->running || proc->changecount != watch->changecount))
 		stretch->queryid = proc->queryid;
 	stretch->end = Max(watch->last, stretch->start);
@@ -261,24 +273,49 @@ watch_for_statement(Watch *watch, uint64 deadline)
 	}
 }
 
+/*
+ * Has the target ended its statement and begun another one while nobody looked?  It is
+ * not known of two with the same identifier.
+ */
+static bool
+watch_missed_end(Watch *watch)
+{
+	const PgscaleProc *proc = &watch->proc;
+
+	/* So it looks after each message of the extended protocol, too. */
+	if (watch->gap && proc->activity_start != watch->activity_start)
+		watch->doubtful = true;
+	if (proc->queryid == 0)
+		return false;
+	if (watch->doubtful && watch->queryid != 0 && proc->queryid != watch->queryid)
+		return true;
+	watch->doubtful = false;
+	watch->queryid = proc->queryid;
+	watch->activity_start = proc->activity_start;
+	return false;
+}
+
 /* Writes down one stretch after the other until the trace is to end; returns why. */
 static PgscaleTraceEnd
 watch_record(Watch *watch, uint64 deadline)
 {
 	PgscaleTrace *trace = watch->trace;
 	PgscaleTraceEnd end = PGSCALE_TRACE_DURATION;
-	bool		alive = true;
+	bool		same = true;	/* what is traced still goes on */
 
 	watch_begin_stretch(watch);
+	(void) watch_missed_end(watch);
 	while (watch_poll(watch, deadline))
 	{
-		alive = watch_read(watch);
-		if (!alive)
+		same = watch_read(watch);
+		if (!same)
 		{
 			end = PGSCALE_TRACE_TARGET_ENDED;
 			break;
 		}
-		if (trace->statement && !watch->proc.running)
+		if (trace->statement)
+			same = !watch_missed_end(watch);
+		if (trace->statement && !(same && watch->proc.running))
 		{
 			end = PGSCALE_TRACE_STATEMENT_ENDED;
 			break;
@@ -290,7 +327,7 @@ watch_record(Watch *watch, uint64 deadline)
 			return PGSCALE_TRACE_MAX_EVENTS;
 		watch_begin_stretch(watch);
 	}
-	watch_end_stretch(watch, alive);
+	watch_end_stretch(watch, same);
 	return end;
 }
 
@@ -306,6 +343,7 @@ watch_run(Watch *watch)
 	PgscaleTrace *trace = watch->trace;
 
 	trace->end = PGSCALE_TRACE_TARGET_ENDED;
+	watch->proc = trace->target;
 	if (!watch_read(watch) || !pgscale_procs_mark(trace->slot, &watch->proc, &watch->mark))
 		return;
 	watch->last = pgscale_cycles_now();
@@ -354,7 +392,7 @@ pgscale_trace_watched(const PgscaleTrace *trace)
 {
 	if (trace->last <= trace->first)
 		return 1;
-	return 1 - (double) trace->gaps_total / (trace->last - trace->first);
+	return Max(1 - (double) trace->gaps_total / (trace->last - trace->first), 0);
 }
 
 const char *
