@@ -170,8 +170,10 @@ SKIP:
             'broken|shared memory could not be interleaved: Operation not permitted|t', 'mbind is forbidden: the server starts, and health says so');
         like(slurp_file($node->logfile), qr/WARNING:  pgscale could not interleave shared memory: Operation not permitted/,
             'and so does the log');
+        my $log = -s $node->logfile;
         kill 'KILL', $db->pid;
-        until_ok(sub { eval { $db = session($node); 1 } }, 'it restarts after a crash');
+        until_ok(sub { substr(slurp_file($node->logfile), $log) =~ /all server processes terminated; reinitializing/ &&
+              eval { $db = session($node); 1 } }, 'it restarts after a crash');
         $db->poll_ok('SELECT ticks > 0 FROM pgscale.sampler_stats', 'and works');
         $node->stop;
     }
