@@ -53,6 +53,8 @@ for my $role (sort keys %loads)
 
     until_ok(sub {
         $db->sql('SELECT pgscale.sampler_reset()');
+        # the kernel's counts are read at the end of the first tick, which is not split
+        until_true(sub { $db->sql('SELECT ticks > 1 FROM pgscale.sampler_stats') eq 't' });
         my @before = kernel_counts($session);
         ($state, $text) = $session->try($statements);
         my @after = kernel_counts($session);
