@@ -66,7 +66,7 @@ def watched(tool, target):
     finally:
         process.send_signal(signal.SIGINT)
         said = process.communicate()[0]
-    if "sendto" not in said:
+    if "calls" not in said:
         raise Absent(textwrap.shorten(said, 200) or "it saw nothing")
 
 
