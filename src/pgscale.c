@@ -20,6 +20,8 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -92,11 +94,31 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/*
+ * Before 16 a library shows all its functions, and the first one of a name is called by all
+ * others.  So those of another file of pgscale would be called here, and rely on what is set up
+ * only there.
+ */
+static void
+refuse_second_file(void)
+{
+	bool		(*first_preloaded) (void) = (bool (*) (void)) dlsym(RTLD_DEFAULT, "pgscale_preloaded");
+
+	if (!preloaded && first_preloaded && first_preloaded())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("another file of pgscale is loaded into the server"),
+				 errhint("Write shared_preload_libraries = 'pgscale', without a folder, and restart the server.")));
+}
+
 void
 _PG_init(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
+	{
+		refuse_second_file();
 		return;
+	}
 
 	preloaded = true;
 

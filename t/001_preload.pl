@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 use PgscaleTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = pgscale_node('main', preload => '', create => 0);
@@ -107,5 +108,20 @@ $db->quit;
 kill_postmaster($node);
 until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler ends with the postmaster')
   or kill 'KILL', $pid;
+
+### Another file than the one that the server finds by its name
+
+my ($folder, $installed) = (PostgreSQL::Test::Utils::tempdir_short(), qx(pg_config --pkglibdir) =~ s/\n//r);
+system("cp '$installed/pgscale.so' '$folder/other.so'") == 0 or die 'the library cannot be copied';
+my $other = pgscale_node('other', preload => "$folder/other", create => 0);
+my $there = session($other);
+$there->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sampler'}, 'its workers run', 1);
+unlike(slurp_file($other->logfile), qr/terminated by signal|reinitializing/, 'and none has crashed');
+# before 16 it cannot even be loaded
+my ($refused) = $there->try('CREATE EXTENSION pgscale');
+($refused) = $there->try('SELECT * FROM pgscale.wait_history') if $refused eq '00000';
+is($refused, '55000', 'SQL finds the one that is not set up, which says so');
+$there->quit;
+$other->stop;
 
 done_testing();

@@ -26,6 +26,8 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+
 #include "access/xact.h"
 #include "pgstat.h"
 #include "postmaster/bgwriter.h"
@@ -64,6 +66,22 @@
 
 void		(*pgscale_worker_started) (void) = NULL;
 
+/*
+ * The file that this library was loaded from.  By the name "pgscale" the server may find
+ * another one, if shared_preload_libraries has a path; in that one nothing would be set up,
+ * shared memory included.  Before 16 there is not always room for a path.
+ */
+static const char *
+worker_library(Size room)
+{
+	static char own_address;
+	Dl_info		own;
+
+	if (dladdr(&own_address, &own) == 0 || own.dli_fname[0] != '/' || strlen(own.dli_fname) >= room)
+		return "pgscale";
+	return own.dli_fname;
+}
+
 static void
 worker_describe(BackgroundWorker *worker, const char *name, const char *function, int32 arg)
 {
@@ -71,7 +89,7 @@ worker_describe(BackgroundWorker *worker, const char *name, const char *function
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker->bgw_start_time = BgWorkerStart_ConsistentState;
 	worker->bgw_restart_time = RESTART_DELAY_S;
-	strlcpy(worker->bgw_library_name, "pgscale", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_library_name, worker_library(sizeof(worker->bgw_library_name)), sizeof(worker->bgw_library_name));
 	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
 	strlcpy(worker->bgw_name, name, sizeof(worker->bgw_name));
 	strlcpy(worker->bgw_type, name, sizeof(worker->bgw_type));
