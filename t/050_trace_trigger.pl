@@ -71,6 +71,11 @@ for my $wrong ('trigger_duration = 99', 'trigger_duration = 60001', 'trigger_bud
 }
 is(($db->try('SET pgscale.trace_trigger = on'))[0], '55P02', 'nor by a session');
 
+# Who works on meanwhile, and has begun long before: else there is one active session more than there are waiters, and so in
+# the second in which they pile up that figure may be beyond its range and theirs not yet.
+my $sleeper = session($node);
+$sleeper->start('SELECT pg_sleep(3600)');
+
 my @watching = grep { $_ !~ /off|poor/ } sort keys %nodes;
 in_time_ok(sub {
     return !grep { $db{$_}->sql($health) !~ /^working: the trigger watches; no pile-up so far; 0.0 of 60 s an hour are used$/ } @watching;
@@ -78,9 +83,7 @@ in_time_ok(sub {
 is($db->sql($worker), '', 'by no process of its own');
 is($db{poor}->sql($health), q{broken: the trigger's budget of an hour is shorter than one trace; 0 not taken}, 'without a budget it cannot work');
 
-# The pile-ups; in the first one somebody works on meanwhile, and has begun before the others
-my $sleeper = session($node);
-$sleeper->start('SELECT pg_sleep(3600)');
+# The pile-ups
 my $lock = 'pg_advisory_xact_lock(1)';
 my %piles = (
     main => [ pile_up('main', 'UPDATE t SET i = 2', 'UPDATE t SET i = 3') ],
