@@ -20,28 +20,10 @@ my %session;
 sub of { my $name = shift; return $session{$name} //= session($node); }
 sub runs { my ($name, $sql) = @_; return of($name)->sql($sql); }
 
-sub waits
-{
-    my ($name, $sql) = @_;
-    my $pid = of($name)->pid;
-
-    of($name)->start($sql);
-    until_true(sub { $db->sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $pid AND waitstart IS NOT NULL") eq '1' })
-      or die "$name does not wait";
-    return;
-}
+sub waits { my ($name, $sql) = @_; return $db->sees_waiting(of($name), $sql); }
 
 # Ends all transactions, whatever state they are in
-sub all_end
-{
-    for my $name (keys %session)
-    {
-        $db->sql('SELECT pg_terminate_backend(' . $session{$name}->pid . ')');
-    }
-    until_true(sub { $db->sql('SELECT count(*) FROM pg_locks WHERE NOT granted') eq '0' }) or die 'some still wait';
-    %session = ();
-    return;
-}
+sub all_end { $db->ends_waiting(values %session); %session = (); return; }
 
 # Rows, with names in place of pids
 sub named

@@ -18,24 +18,9 @@ $db->sql('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 
 my %session;
 sub of { my $name = shift; return $session{$name} //= session($node); }
 
-sub waits
-{
-    my ($name, $sql) = @_;
-    my $pid = of($name)->pid;
+sub waits { my ($name, $sql) = @_; return $db->sees_waiting(of($name), $sql); }
 
-    of($name)->start($sql);
-    until_true(sub { $db->sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $pid AND waitstart IS NOT NULL") eq '1' })
-      or die "$name does not wait";
-    return;
-}
-
-sub all_end
-{
-    $db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for values %session;
-    until_true(sub { $db->sql('SELECT count(*) FROM pg_locks WHERE NOT granted') eq '0' }) or die 'some still wait';
-    %session = ();
-    return;
-}
+sub all_end { $db->ends_waiting(values %session); %session = (); return; }
 
 # Until a wait of the root's has been found, and time has passed since then.
 sub seen_ok

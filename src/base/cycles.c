@@ -5,9 +5,9 @@
  *
  * The counter is used if the CPU says that it is invariant, so that it runs at one rate
  * whatever the CPU's frequency and sleep, and if the kernel has not given it up, which it
- * does where the counters of the CPUs are not together.  The rate is measured against CLOCK_MONOTONIC each time, over the very
- * time that was measured, so that nothing rests on what a CPU or a hypervisor says of
- * it.
+ * does where the counters of the CPUs are not together.  The rate is measured against
+ * CLOCK_MONOTONIC each time, over the very time that was measured, so that nothing rests
+ * on what a CPU or a hypervisor says of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

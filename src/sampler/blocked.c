@@ -88,7 +88,8 @@ pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 n
 		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
 		return NULL;
 	}
-	if (wait->began != began || wait->pid != proc->pid)
+	/* After a wait in vain it may still show that one's beginning. */
+	if (wait->began != began || wait->pid != proc->pid || wait->wait_event != proc->wait_event)
 	{
 		wait->pid = proc->pid;
 		wait->began = began;

@@ -5,11 +5,11 @@
  *	  identifier of the plan.
  *
  * The last one is a number, a part of the profile's key, and all that is here of it is
- * whether it is wanted.  The others are texts, and samples have room for a number.  So each pair of them gets a
- * number when it is first seen, and keeps it until the profile is emptied.  Pairs
- * have a space of fixed size: once it is full, further ones have one number
- * together, whose application is "other".  Any client can set any name, so that is
- * what limits it.
+ * whether it is wanted.  The others are texts, and samples have room for a number.  So
+ * each pair of them gets a number when it is first seen, and keeps it until the profile
+ * is emptied.  Pairs have a space of fixed size: once it is full, further ones have one
+ * number together, whose application is "other".  Any client can set any name, so that
+ * is what limits it.
  *
  * The sampler alone adds pairs, and takes them away only with all of the profile; one
  * is complete before the count says that it is there.  Whoever wants to know what

@@ -462,7 +462,7 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	PgscaleSamplerProfileSnapshot snapshot;
 	PgscaleSamplerDimensions *dimensions;
 
-	/* As pg_stat_activity has it. */
+	/* Others' applications and addresses are for who may read all statistics. */
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	pgscale_require_preload();

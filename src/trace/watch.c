@@ -148,8 +148,8 @@ watch_poll(Watch *watch, uint64 deadline)
 			gap = true;
 
 			/*
-			 * its end is told by a signal, which takes long enough to be a
-			 * gap
+			 * A signal tells that it has ended, and takes long enough for a
+			 * gap.
 			 */
 			if (unlikely(!PostmasterIsAlive()))
 				proc_exit(1);

@@ -311,6 +311,28 @@ sub set
     return;
 }
 
+# Another session starts a statement, and is seen to wait for a lock.
+sub sees_waiting
+{
+    my ($self, $waiter, $text) = @_;
+    my $pid = $waiter->pid;
+
+    $waiter->start($text);
+    until_true(sub { $self->sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $pid AND waitstart IS NOT NULL") eq '1' })
+      or die "does not wait for a lock: $text";
+    return;
+}
+
+# Ends others, whatever state they are in, and with them all waits for locks.
+sub ends_waiting
+{
+    my ($self, @sessions) = @_;
+
+    $self->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for @sessions;
+    until_true(sub { $self->sql('SELECT count(*) FROM pg_locks WHERE NOT granted') eq '0' }) or die 'some still wait';
+    return;
+}
+
 # A load for which buffers must be found all the time: sessions that add one to random rows of a table, which is to be much
 # larger than shared_buffers, and keep count of it in the same transactions. So there is a truth that holds in every
 # snapshot, on a standby and after a crash, too: churn_right. They pause between two transactions, for the tests beside this one.
