@@ -2237,6 +2237,15 @@ COMMENT ON COLUMN pgscale.wal_efficiency.until IS
 COMMENT ON COLUMN pgscale.wal_efficiency.reason IS
 'the most important of this, in one sentence';
 
+---- fleet
+
+CREATE FUNCTION pgscale.node_identity(
+    OUT node text, OUT system_identifier bigint, OUT role text, OUT lag_s double precision)
+AS 'MODULE_PATHNAME', 'pgscale_node_identity'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.node_identity() IS
+'which server this is: cluster_name@host:port, the identifier of its cluster, primary or standby, and how far a standby is behind';
+
 ---- numa
 
 CREATE FUNCTION pgscale.numa_nodes(
@@ -2489,6 +2498,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.lock_waits(),
     pgscale.lwlock_profile(),
     pgscale.lwlock_tranches(),
+    pgscale.node_identity(),
     pgscale.numa_buffers(boolean),
     pgscale.numa_nodes(),
     pgscale.query_waits(),

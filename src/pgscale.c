@@ -30,6 +30,7 @@
 
 #include "blockers/blockers.h"
 #include "buffer_usage/buffer_usage.h"
+#include "fleet/fleet.h"
 #include "lwlocks/lwlocks.h"
 #include "numa/numa.h"
 #include "os_cache/os_cache.h"
@@ -56,6 +57,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_writeback_module,
 	&pgscale_relocation_module,
 	&pgscale_tuning_module,
+	&pgscale_fleet_module,
 	&pgscale_scalability_module,
 	&pgscale_numa_module,
 	NULL

@@ -35,7 +35,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
-                       'relocation_describe_index', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
+                       'relocation_describe_index', 'node_identity', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds')
    AND proname !~ '^(usl_|trace_(waits|summary|query|coverage))'
  ORDER BY 1
@@ -48,7 +48,7 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY 1}),
+    FROM pgscale.health WHERE feature NOT IN ('fleet', 'numa', 'os_cache', 'trace') ORDER BY 1}),
     join("\n", 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
           qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');

@@ -31,6 +31,7 @@ our %arguments = (
     lwlock_profile => [''],
     lwlock_profile_reset => [''],
     lwlock_tranches => [''],
+    node_identity => [''],
     numa_buffers => [ '', 'true' ],
     numa_nodes => [''],
     os_cache_evict => [q{'t'}],
