@@ -28,6 +28,7 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 
+#include "archive/archive.h"
 #include "blockers/blockers.h"
 #include "buffer_usage/buffer_usage.h"
 #include "fleet/fleet.h"
@@ -51,6 +52,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_lwlocks_module,
 	&pgscale_blockers_module,
 	&pgscale_trace_module,
+	&pgscale_archive_module,
 	&pgscale_sweeper_module,
 	&pgscale_buffer_usage_module,
 	&pgscale_os_cache_module,
