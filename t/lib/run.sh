@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh: the second half of `make test`: runs the SQL tests and the TAP tests against the installed library and ends with
-# "N passed, N failed". From the environment: PG_CONFIG, REGRESS and TAP (which tests), MAKE, JOBS (TAP tests at a time).
+# "N passed, N failed". From the environment: PG_CONFIG, REGRESS and TAP (which tests), MAKE, JOBS (TAP tests at a time), AGAIN
+# (so many TAP tests that failed are run once more, alone).
 #
 # The tests run in a copy of the tree under a temporary folder: a server refuses to run as root, so root hands the copy to
 # an ordinary user, and nobody else's folder has to be readable or writable for that user. What is left of a failed run is
@@ -149,6 +150,28 @@ for test in "${scheduled[@]}"; do
     tests+=($!)
 done
 wait "${tests[@]}" || true
+
+# A test that fails beside the others and passes alone has met something that the machine did to it, most likely; it is
+# named, so that somebody finds out. What crashed, or fails alone, has failed, and so have all if they are many.
+if [ "${AGAIN:-0}" -gt 0 ]; then
+    failures=()
+    for test in $TAP; do
+        name=$(basename "$test" .pl)
+        read -r ok bad <"$work/$name.counts" || bad=1
+        [ "$bad" = 0 ] || failures+=("$test")
+    done
+    for test in "${failures[@]}"; do
+        name=$(basename "$test" .pl)
+        [ ${#failures[@]} -le "$AGAIN" ] || break
+        ! grep -qE 'TRAP:|PANIC:|terminated by signal (4|6|7|8|11)\b' "$work/$name"/tmp_check/log/* || continue
+        mv "$work/$name" "$work/$name-first"
+        mv "$work/$name.out" "$work/$name-first.out"
+        tap "$test"
+        read -r ok bad <"$work/$name.counts" || bad=1
+        [ "$bad" != 0 ] || echo "UNSTABLE: $test failed beside the others and passed alone"
+    done
+fi
+
 for test in $TAP; do
     read -r ok bad <"$work/$(basename "$test" .pl).counts" || { ok=0 bad=1; }
     passed=$((passed + ok)) failed=$((failed + bad))
