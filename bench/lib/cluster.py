@@ -226,7 +226,7 @@ class Cluster:
             INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
                 SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
             RESET allow_system_table_mods""")
-        for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'r'"
+        for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p')"
                                       " AND relnamespace = 'pgscale'::regnamespace"):
             run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
         # and calls functions of its own only
