@@ -23,13 +23,13 @@ SELECT c.relname, has_table_privilege('pg_monitor', c.oid, 'SELECT') AS pg_monit
   FROM pg_class c
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
  ORDER BY 1;
+\a
 SELECT p.oid::regprocedure AS function, has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS pg_monitor
   FROM pg_proc p
  WHERE p.pronamespace = 'pgscale'::regnamespace
  ORDER BY p.proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
 
 -- the views' columns
-\a
 SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'

@@ -77,14 +77,15 @@ COMMENT ON COLUMN pgscale.wait_profile.queryid IS
 'query identifier; NULL outside a statement or if it is unknown';
 
 CREATE FUNCTION pgscale.wait_history(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
     OUT event_type text, OUT event text, OUT blocker_pid integer, OUT root_pid integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_history'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50000;
-COMMENT ON FUNCTION pgscale.wait_history() IS
-'the latest samples one by one, oldest first';
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 50000;
+COMMENT ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) IS
+'the latest samples one by one, oldest first, from a time on and before another';
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
@@ -214,6 +215,432 @@ AS 'MODULE_PATHNAME', 'pgscale_wait_timeline'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wait_timeline(interval) IS
 'average active sessions in each bucket of time, by class of wait event';
+
+-- past waits
+-- What was, from the history in memory and from the archive alike. Waiting is time in milliseconds, and what it is divided by is the
+-- time that is known, so that a gap does not look like rest.
+--
+-- A standby's archive is a copy of its primary's, so there the history alone counts: what this server did.
+
+CREATE FUNCTION pgscale.history_waits(
+    begins timestamptz[], ends timestamptz[], resolution_s double precision,
+    OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT userid oid,
+    OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT root_pid integer,
+    OUT wait_ms double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_history_waits'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1000;
+COMMENT ON FUNCTION pgscale.history_waits(timestamptz[], timestamptz[], double precision) IS
+'the samples of wait_history as time that was waited within these times, added up in buckets of so many seconds';
+
+CREATE FUNCTION pgscale.history_coverage(OUT at timestamptz, OUT period_s double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_history_coverage'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION pgscale.history_coverage() IS
+'the times that wait_history knows all of, also where nobody waited';
+
+-- Which tables of the archive there are to read here.
+CREATE FUNCTION pgscale.past_archive(OUT waits regclass, OUT minutes regclass, OUT queries regclass)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT max(c.oid) FILTER (WHERE c.relname = 'archive_waits')::regclass,
+           max(c.oid) FILTER (WHERE c.relname = 'archive_minutes')::regclass,
+           max(c.oid) FILTER (WHERE c.relname = 'archive_queries')::regclass
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+      JOIN pg_class c ON c.oid = d.objid
+     WHERE e.extname = 'pgscale' AND c.relname IN ('archive_waits', 'archive_minutes', 'archive_queries')
+       AND c.relkind IN ('r', 'p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
+$$;
+COMMENT ON FUNCTION pgscale.past_archive() IS
+'the views of the archive that top_waits and its like may read here; NULL where they may not';
+
+CREATE FUNCTION pgscale.past_period(INOUT since timestamptz, INOUT until timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known timestamptz;
+    minutes regclass;
+BEGIN
+    IF since > until THEN
+        RAISE EXCEPTION 'since must not be later than until'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Swap the two times, or leave one out.';
+    END IF;
+    until := least(until, clock_timestamp());
+    -- nobody has a history from before
+    IF until < timestamptz '2000-01-01 00:00:00+00' THEN
+        until := timestamptz '2000-01-01 00:00:00+00';
+    END IF;
+    since := least(coalesce(since, until - interval '1 hour'), until);
+    IF since < timestamptz '2000-01-01 00:00:00+00' THEN
+        SELECT min(c.at) INTO known FROM pgscale.history_coverage() c;
+        since := least(known, until);
+        SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;
+        IF minutes IS NOT NULL THEN
+            EXECUTE format('SELECT min(m.at) FROM %s m', minutes) INTO known;
+            since := least(since, known);
+        END IF;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_period(timestamptz, timestamptz) IS
+'a period with its defaults, without what lies in the future or before all that is known';
+
+CREATE FUNCTION pgscale.past_coverage(since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+RETURNS TABLE (at timestamptz, period_s double precision, source text)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 100
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    wanted tstzmultirange;
+    archived tstzmultirange;
+    minutes regclass;
+BEGIN
+    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
+    wanted := tstzmultirange(tstzrange($1, $2));
+    SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;
+    IF minutes IS NOT NULL THEN
+        EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
+             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2', minutes) INTO archived USING $1, $2;
+    END IF;
+    archived := coalesce(archived, '{}') * wanted;
+    RETURN QUERY
+        SELECT lower(r), extract(epoch FROM upper(r) - lower(r))::double precision, 'archive'
+          FROM unnest(archived) r
+        UNION ALL
+        SELECT lower(r), extract(epoch FROM upper(r) - lower(r))::double precision, 'memory'
+          FROM pgscale.history_coverage() c,
+               unnest(tstzmultirange(tstzrange(c.at, c.at + make_interval(secs => c.period_s))) * (wanted - archived)) r
+         ORDER BY 1;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) IS
+'of which parts of a period what was waited for is known, and from where; the rest are gaps';
+
+-- A row of the archive that lies in the period in part counts by its part.
+CREATE FUNCTION pgscale.past_waits(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0)
+RETURNS TABLE (at timestamptz, period_s double precision, backend_type text, datid oid, datname name, usename name,
+    application_name text, queryid bigint, event_type text, event text, blocker text, wait_ms double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10000
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    wanted tstzmultirange;
+    archived tstzmultirange;
+    archive record;
+BEGIN
+    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
+    wanted := tstzmultirange(tstzrange($1, $2));
+    SELECT * INTO archive FROM pgscale.past_archive();
+    IF archive.waits IS NOT NULL AND archive.minutes IS NOT NULL THEN
+        EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
+             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2', archive.minutes) INTO archived USING $1, $2;
+        RETURN QUERY EXECUTE format($q$
+            SELECT greatest(w.at, $1),
+                   w.period_s * p.part, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid,
+                   w.event_type, w.event, w.blocker, w.wait_ms * p.part
+              FROM %s w,
+                   LATERAL (SELECT CASE WHEN w.at >= $1 AND w.at <= $2 - make_interval(secs => w.period_s) THEN 1.0::double precision
+                                        ELSE extract(epoch FROM least(w.at + make_interval(secs => w.period_s), $2)
+                                                              - greatest(w.at, $1))::double precision / w.period_s END AS part) p
+             WHERE w.at > $1 - interval '1 day' AND w.at < $2 AND w.period_s > 0 AND p.part > 0$q$, archive.waits)
+            USING $1, $2;
+    END IF;
+    RETURN QUERY
+        SELECT h.at, h.period_s, h.backend_type, h.datid, d.datname, u.rolname, h.application_name, h.queryid,
+               h.event_type, h.event,
+               CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
+                    ELSE h.root_pid || coalesce(' ' || nullif(b.application_name, ''), '') END,
+               h.wait_ms
+          FROM pgscale.history_waits(
+                   ARRAY(SELECT lower(r) FROM unnest(wanted - coalesce(archived, '{}')) r),
+                   ARRAY(SELECT upper(r) FROM unnest(wanted - coalesce(archived, '{}')) r), $3) h
+          LEFT JOIN pg_database d ON d.oid = h.datid
+          LEFT JOIN pg_roles u ON u.oid = h.userid
+          LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
+                       FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b USING (root_pid);
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
+'what was waited for in a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
+
+-- The time of a period's waits, by what the caller asks for, and within that by wait and query.
+CREATE FUNCTION pgscale.past_items(since timestamptz, until timestamptz, by text)
+RETURNS TABLE (item text, event_type text, event text, queryid bigint, database_time boolean, wait_ms double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 1000
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF $3 IS NULL OR $3 NOT IN ('event', 'class', 'query', 'database', 'user', 'application', 'backend_type', 'blocker') THEN
+        RAISE EXCEPTION 'cannot tell waits by %', coalesce(quote_literal($3), 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Use event, class, query, database, user, application, backend_type or blocker.';
+    END IF;
+    RETURN QUERY
+        SELECT coalesce(CASE $3 WHEN 'event' THEN CASE WHEN w.event = w.event_type THEN w.event
+                                                       ELSE w.event_type || ':' || w.event END
+                                WHEN 'class' THEN w.event_type
+                                WHEN 'query' THEN w.queryid::text
+                                WHEN 'database' THEN coalesce(w.datname::text, 'database ' || w.datid)
+                                WHEN 'user' THEN w.usename::text
+                                WHEN 'application' THEN w.application_name
+                                WHEN 'backend_type' THEN w.backend_type
+                                ELSE w.blocker END, 'unknown') AS item,
+               w.event_type, w.event, w.queryid,
+               w.backend_type IN ('client backend', 'parallel worker'), sum(w.wait_ms)
+          FROM pgscale.past_waits($1, $2, 1e9::double precision) w
+         GROUP BY 1, 2, 3, 4, 5;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text) IS
+'what top_waits adds up: time by item, wait event and query';
+
+-- The same by item alone, beside the time that is known and all database time.
+CREATE FUNCTION pgscale.past_totals(since timestamptz, until timestamptz, by text)
+RETURNS TABLE (item text, wait_ms double precision, active_sessions double precision, fraction double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 100
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    known_ms double precision;
+BEGIN
+    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
+    -- first, since time goes on
+    SELECT sum(c.period_s) * 1000 INTO known_ms FROM pgscale.past_coverage($1, $2) c;
+    RETURN QUERY
+        SELECT t.item, t.wait_ms, t.wait_ms / nullif(known_ms, 0),
+               CASE WHEN t.database_time THEN t.wait_ms / nullif(sum(t.database_ms) OVER (), 0) END
+          FROM (SELECT i.item, i.database_time, sum(i.wait_ms) AS wait_ms,
+                       sum(i.wait_ms) FILTER (WHERE i.database_time) AS database_ms
+                  FROM pgscale.past_items($1, $2, $3) i
+                 GROUP BY 1, 2) t
+         WHERE t.database_time OR $3 = 'backend_type';
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_totals(timestamptz, timestamptz, text) IS
+'what compare_waits compares: time by item, in active sessions and as a fraction of database time';
+
+-- By what belongs to the extension, since anybody could have planted the name; with its own rules for other users' texts.
+CREATE FUNCTION pgscale.past_queries(queryids bigint[])
+RETURNS TABLE (queryid bigint, query text)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    statements regclass;
+    archived regclass;
+    live text;
+    kept text;
+BEGIN
+    SELECT c.oid INTO statements
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+      JOIN pg_class c ON c.oid = d.objid
+     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v'
+       AND has_table_privilege(c.oid, 'SELECT')
+       -- it is loaded, so that it does not fail
+       AND current_setting('pg_stat_statements.max', true) IS NOT NULL;
+    SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
+    IF statements IS NOT NULL THEN
+        live := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', statements);
+        RETURN QUERY EXECUTE live USING $1;
+    END IF;
+    IF archived IS NOT NULL THEN
+        kept := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived);
+        RETURN QUERY EXECUTE kept || coalesce(' HAVING s.queryid NOT IN (SELECT l.queryid FROM (' || live || ') l)', '') USING $1;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
+'texts of queries, from pg_stat_statements if it is installed, else from the archive; other users'' only with pg_read_all_stats';
+
+CREATE FUNCTION pgscale.past_top(top integer)
+RETURNS integer
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF top IS NULL OR top < 1 OR top > 1000000 THEN
+        RAISE EXCEPTION 'top must be from 1 to 1000000'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
+    END IF;
+    RETURN top;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_top(integer) IS
+'a number of rows that makes sense, or an error';
+
+CREATE FUNCTION pgscale.top_waits(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
+RETURNS TABLE (rank integer, item text, event_type text, event text, active_sessions double precision,
+    fraction double precision, wait_ms double precision, queryid bigint, query text)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    known_ms double precision;
+BEGIN
+    PERFORM pgscale.past_top($4);
+    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
+    -- first, since time goes on
+    SELECT sum(c.period_s) * 1000 INTO known_ms FROM pgscale.past_coverage($1, $2) c;
+    RETURN QUERY
+        WITH parts AS MATERIALIZED (
+            SELECT i.item, i.event_type, i.event, i.queryid, i.database_time, i.wait_ms FROM pgscale.past_items($1, $2, $3) i),
+        items AS (
+            SELECT p.item, sum(p.wait_ms) AS wait_ms, bool_or(p.database_time) AS database_time
+              FROM parts p
+             WHERE ($3 <> 'blocker' OR p.item <> 'unknown') AND (p.database_time OR $3 = 'backend_type')
+             GROUP BY 1),
+        numbered AS (
+            SELECT least(row_number() OVER (ORDER BY i.wait_ms DESC, i.item COLLATE "C"), $4::bigint + 1)::integer AS rank,
+                   i.item, i.wait_ms, i.database_time
+              FROM items i),
+        -- the longest wait and the longest query of each
+        of_rows AS MATERIALIZED (
+            SELECT n.rank, p.event_type, p.event, p.queryid, p.wait_ms
+              FROM numbered n JOIN parts p USING (item)
+             WHERE n.rank <= $4 AND (p.database_time OR $3 = 'backend_type')),
+        events AS (
+            SELECT DISTINCT ON (r.rank) r.rank, r.event_type, r.event
+              FROM (SELECT o.rank, o.event_type, o.event, sum(o.wait_ms) AS wait_ms FROM of_rows o GROUP BY 1, 2, 3) r
+             ORDER BY r.rank, r.wait_ms DESC),
+        queries AS (
+            SELECT DISTINCT ON (r.rank) r.rank, r.queryid
+              FROM (SELECT o.rank, o.queryid, sum(o.wait_ms) AS wait_ms FROM of_rows o
+                     WHERE o.queryid IS NOT NULL GROUP BY 1, 2) r
+             ORDER BY r.rank, r.wait_ms DESC),
+        total AS (SELECT sum(p.wait_ms) AS wait_ms FROM parts p WHERE p.database_time)
+        SELECT n.rank, CASE WHEN n.rank > $4 THEN 'other' ELSE min(n.item) END, e.event_type, e.event,
+               sum(n.wait_ms) / nullif(known_ms, 0),
+               CASE WHEN bool_and(n.database_time) THEN sum(n.wait_ms) / nullif(max(t.wait_ms), 0) END,
+               sum(n.wait_ms), q.queryid, x.query
+          FROM numbered n
+         CROSS JOIN total t
+          LEFT JOIN events e USING (rank)
+          LEFT JOIN queries q USING (rank)
+          LEFT JOIN pgscale.past_queries(ARRAY(SELECT a.queryid FROM queries a)) x USING (queryid)
+         GROUP BY n.rank, e.event_type, e.event, q.queryid, x.query
+         ORDER BY 1;
+END
+$$;
+COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) IS
+'what sessions waited for in a period, longest first: by event, class, query, database, user, application, backend_type or blocker';
+
+CREATE FUNCTION pgscale.activity(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL)
+RETURNS TABLE (at timestamptz, event_type text, active_sessions double precision, covered_fraction double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 500
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
+    since_s double precision;
+    until_s double precision;
+    bucket_s double precision;
+BEGIN
+    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
+    since_s := extract(epoch FROM $1 - origin);
+    until_s := extract(epoch FROM $2 - origin);
+    IF $3 IS NULL THEN
+        SELECT min(s) INTO bucket_s
+          FROM unnest(ARRAY[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400]) s
+         WHERE (until_s - since_s) / s <= 60;
+        bucket_s := coalesce(bucket_s, 86400 * ceil((until_s - since_s) / 86400 / 60));
+    ELSE
+        bucket_s := extract(epoch FROM $3);
+        IF extract(year FROM $3) <> 0 OR extract(month FROM $3) <> 0 OR bucket_s < 1 THEN
+            RAISE EXCEPTION 'bucket must be a second or longer, without months'
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a time such as interval ''1 minute''.';
+        ELSIF (until_s - since_s) / bucket_s > 100000 THEN
+            RAISE EXCEPTION 'there would be more than 100000 buckets'
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a longer bucket or a shorter period.';
+        END IF;
+    END IF;
+    RETURN QUERY
+        WITH buckets AS (
+            SELECT b.n, least((b.n + 1) * bucket_s, until_s) - greatest(b.n * bucket_s, since_s) AS length_s
+              FROM generate_series(floor(since_s / bucket_s)::bigint, ceil(until_s / bucket_s)::bigint - 1) b (n)),
+        covered AS (
+            SELECT b.n, sum(least(c.end_s, (b.n + 1) * bucket_s) - greatest(c.begin_s, b.n * bucket_s)) AS covered_s
+              FROM (SELECT extract(epoch FROM p.at - origin)::double precision AS begin_s,
+                           extract(epoch FROM p.at - origin)::double precision + p.period_s AS end_s
+                      FROM pgscale.past_coverage($1, $2) p) c,
+                   generate_series(floor(c.begin_s / bucket_s)::bigint, ceil(c.end_s / bucket_s)::bigint - 1) b (n)
+             GROUP BY 1),
+        waits AS (
+            SELECT b.n, w.event_type,
+                   sum(w.wait_ms * (least(w.end_s, (b.n + 1) * bucket_s) - greatest(w.begin_s, b.n * bucket_s))
+                       / (w.end_s - w.begin_s)) AS wait_ms
+              FROM (SELECT extract(epoch FROM p.at - origin)::double precision AS begin_s,
+                           extract(epoch FROM p.at - origin)::double precision + p.period_s AS end_s,
+                           p.event_type, p.wait_ms
+                      FROM (SELECT p.at, p.period_s, p.event_type, sum(p.wait_ms) AS wait_ms
+                              FROM pgscale.past_waits($1, $2, bucket_s) p
+                             WHERE p.backend_type IN ('client backend', 'parallel worker') AND p.period_s > 0
+                             GROUP BY 1, 2, 3) p) w,
+                   generate_series(floor(w.begin_s / bucket_s)::bigint, ceil(w.end_s / bucket_s)::bigint - 1) b (n)
+             GROUP BY 1, 2)
+        SELECT origin + make_interval(secs => b.n * bucket_s), coalesce(w.event_type, CASE WHEN c.covered_s > 0 THEN 'CPU' END),
+               CASE WHEN c.covered_s > 0 THEN coalesce(w.wait_ms, 0) / (c.covered_s * 1000) END,
+               least(coalesce(c.covered_s, 0) / b.length_s, 1)
+          FROM buckets b
+          LEFT JOIN covered c USING (n)
+          LEFT JOIN waits w ON w.n = b.n AND c.covered_s > 0
+         WHERE b.length_s > 0
+         ORDER BY b.n, 3 DESC, 2;
+END
+$$;
+COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
+'average active sessions of a period over time, by class of wait event; a time of which nothing is known has a row without a class';
+
+CREATE FUNCTION pgscale.compare_waits(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
+RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
+    difference double precision, fraction_1 double precision, fraction_2 double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        WITH one AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($1, $2, $5) t),
+        two AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($3, $4, $5) t),
+        known AS (SELECT (SELECT sum(c.period_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
+                         (SELECT sum(c.period_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
+        -- what is not there while the time is known was not waited for
+        both_times AS (
+            SELECT coalesce(one.item, two.item) AS item,
+                   CASE WHEN k.one THEN coalesce(one.active_sessions, 0) END AS active_sessions_1,
+                   CASE WHEN k.two THEN coalesce(two.active_sessions, 0) END AS active_sessions_2,
+                   CASE WHEN k.one THEN coalesce(one.fraction, 0) END AS fraction_1,
+                   CASE WHEN k.two THEN coalesce(two.fraction, 0) END AS fraction_2
+              FROM one FULL JOIN two USING (item) CROSS JOIN known k
+             WHERE $5 <> 'blocker' OR coalesce(one.item, two.item) <> 'unknown'),
+        ranked AS (
+            SELECT b.*, least(row_number() OVER (ORDER BY abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC,
+                                                          b.item COLLATE "C"), pgscale.past_top($6)::bigint + 1) AS rank
+              FROM both_times b)
+        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
+               sum(r.active_sessions_2) - sum(r.active_sessions_1), sum(r.fraction_1), sum(r.fraction_2)
+          FROM ranked r GROUP BY r.rank ORDER BY r.rank;
+END
+$$;
+COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
+'what sessions waited for in two periods side by side, the largest difference first';
 
 CREATE FUNCTION pgscale.sampler_stats(
     OUT pid integer, OUT starts bigint, OUT period_ms double precision,
@@ -2784,13 +3211,17 @@ REVOKE ALL ON pgscale.archive_change, pgscale.archive_minute, pgscale.archive_qu
 -- to look at it makes the disks work
 REVOKE SELECT ON pgscale.tablespace_latency FROM pg_monitor;
 GRANT EXECUTE ON FUNCTION
+    pgscale.activity(timestamptz, timestamptz, interval),
     pgscale.blocker_profile(),
     pgscale.blockers(),
     pgscale.buffer_usage(),
     pgscale.buffer_usage_sample(integer),
     pgscale.clock_sweep(),
+    pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer),
     pgscale.contention(interval),
     pgscale.health(),
+    pgscale.history_coverage(),
+    pgscale.history_waits(timestamptz[], timestamptz[], double precision),
     pgscale.hot_buffers(),
     pgscale.lock_waits(),
     pgscale.lwlock_profile(),
@@ -2798,6 +3229,14 @@ GRANT EXECUTE ON FUNCTION
     pgscale.node_identity(),
     pgscale.numa_buffers(boolean),
     pgscale.numa_nodes(),
+    pgscale.past_archive(),
+    pgscale.past_coverage(timestamptz, timestamptz),
+    pgscale.past_items(timestamptz, timestamptz, text),
+    pgscale.past_period(timestamptz, timestamptz),
+    pgscale.past_queries(bigint[]),
+    pgscale.past_top(integer),
+    pgscale.past_totals(timestamptz, timestamptz, text),
+    pgscale.past_waits(timestamptz, timestamptz, double precision),
     pgscale.query_waits(),
     pgscale.relation_buffers(),
     pgscale.relation_os_cache(regclass),
@@ -2808,6 +3247,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.scalability(),
     pgscale.scalability_points(),
     pgscale.sweeper_stats(),
+    pgscale.top_waits(timestamptz, timestamptz, text, integer),
     pgscale.trace_history(),
     pgscale.tuning_findings(interval, boolean),
     pgscale.tuning_journal(),
@@ -2816,7 +3256,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.usl_fit(double precision[], double precision[]),
     pgscale.usl_predict(pgscale.usl, double precision),
     pgscale.wait_current(integer),
-    pgscale.wait_history(),
+    pgscale.wait_history(timestamptz, timestamptz),
     pgscale.wait_kind(text, text),
     pgscale.wait_kinds(),
     pgscale.wait_profile(),

@@ -16,6 +16,11 @@ BEGIN
     RETURN false;
 END $$;
 
+-- each sample is remembered, so that short waits are
+ALTER SYSTEM SET pgscale.sampler_history_period = '1ms';
+SELECT pg_reload_conf();
+SELECT wait_until('current_setting(''pgscale.sampler_history_period'') = ''1ms''');
+
 -- a reset empties all, and sampling goes on
 SELECT pgscale.sampler_reset();
 SELECT wait_until('ticks >= 5 FROM pgscale.sampler_stats');
@@ -59,6 +64,11 @@ SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)
        count(*) <= s.entries AS entries
   FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
 
+-- so do the parts of a history
+SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) FROM pgscale.wait_history(t))
+       = (SELECT count(*) FROM pgscale.wait_history()) AS parts
+  FROM (SELECT max(sampled_at) AS t FROM pgscale.wait_history()) s;
+
 -- it answers a reset also while it is switched off
 SELECT pgscale.sampler_reset();
 SELECT count(*) FROM pgscale.wait_profile();
@@ -77,6 +87,17 @@ ALTER SYSTEM RESET pgscale.sampler_period;
 SELECT pg_reload_conf();
 SELECT wait_until('period_ms = 10 FROM pgscale.sampler_stats');
 
+-- a history of a period
+SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour
+  FROM pgscale.wait_history(now() - interval '1 hour');
+SELECT count(*) FROM pgscale.wait_history('-infinity', now() - interval '1 day');
+SELECT count(*) FROM pgscale.wait_history(now() + interval '1 day');
+SELECT count(*) FROM pgscale.wait_history('infinity');
+SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity');
+SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity');
+ALTER SYSTEM RESET pgscale.sampler_history_period;
+SELECT pg_reload_conf();
+
 -- wrong input: one error each, by its SQLSTATE, and nothing changed
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sampler_period = 0;
@@ -88,9 +109,13 @@ ALTER SYSTEM SET pgscale.sampler_profile_size = 0;
 ALTER SYSTEM SET pgscale.sampler_profile_size = 2000000000;
 ALTER SYSTEM SET pgscale.sampler_history_size = -1;
 ALTER SYSTEM SET pgscale.sampler_history_size = 1000000000000;
+ALTER SYSTEM SET pgscale.sampler_history_period = 0;
+ALTER SYSTEM SET pgscale.sampler_history_period = '61s';
 ALTER SYSTEM SET pgscale.sampler_timeline_size = 0;
 SET pgscale.sampler_period = 5;
 SET pgscale.sampler_profile_size = 200;
+SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
+SELECT * FROM pgscale.wait_history('infinity', '-infinity');
 SELECT * FROM pgscale.wait_timeline(NULL);
 SELECT * FROM pgscale.wait_timeline('0');
 SELECT * FROM pgscale.wait_timeline('-1 second');
@@ -100,6 +125,7 @@ SELECT * FROM pgscale.wait_current(0);
 SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY terse
+SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.wait_timeline('0');
 SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;

@@ -26,6 +26,9 @@ $bare->quit;
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'wait_timeline' THEN 'interval ''1 s'''
+           WHEN proname = 'history_waits' THEN 'ARRAY[now()], ARRAY[now()], 0'
+           WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
+           WHEN proname = 'past_items' OR proname = 'past_totals' THEN 'NULL, NULL, ''event'''
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''
            WHEN proname = 'relocate_all_indexes' THEN '''pg_default'', ''pg_default'''
            WHEN proname = 'relocate_table' THEN '''pg_class'', ''pg_default'''
@@ -36,7 +39,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
-                       'wait_kind', 'wait_kinds')
+                       'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top')
    AND proname !~ '^(usl_|trace_(waits|summary|query|coverage))'
  ORDER BY 1
 EOQ

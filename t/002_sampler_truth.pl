@@ -11,6 +11,7 @@ wal_level = replica
 max_wal_senders = 2
 max_worker_processes = 16
 max_parallel_workers = 8
+pgscale.sampler_history_period = 1ms
 EOC
 my $db = session($node);
 my $other = session($node);

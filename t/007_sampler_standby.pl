@@ -21,7 +21,7 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile() WHERE event = 'PgSlee
     'it has a profile', 1);
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND idle},
     'with the process that replays WAL');
-is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history}), 't', 'a history');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history}, 'a history');
 is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_timeline()}), 't', 'a timeline');
 is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'PgSleep', 'and what is waited for now');
 

@@ -17,6 +17,7 @@ my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_period = 1
 pgscale.sampler_profile_size = 200
 pgscale.sampler_history_size = 400
+pgscale.sampler_history_period = 1
 pgscale.sampler_history_idle = on
 pgscale.sampler_timeline_size = 60
 EOC

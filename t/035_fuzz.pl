@@ -28,6 +28,7 @@ my $node = calls_node('main', <<'EOC');
 log_min_messages = warning
 log_min_error_statement = panic
 pgscale.sampler_history_size = 1000
+pgscale.sampler_history_period = 1
 pgscale.sampler_profile_size = 500
 max_prepared_transactions = 5
 EOC

@@ -22,7 +22,7 @@ my $seed = $ENV{PGSCALE_CANCEL_SEED} // 1;
 my $rounds = $ENV{PGSCALE_CANCEL_ROUNDS} // 1;
 my $only = $ENV{PGSCALE_CANCEL_ONLY};
 
-my $node = calls_node('main', "log_min_messages = warning\nshared_buffers = 64MB\npgscale.sampler_history_size = 20000");
+my $node = calls_node('main', "log_min_messages = warning\nshared_buffers = 64MB\npgscale.sampler_history_size = 20000\npgscale.sampler_history_period = 1");
 my $db = wire($node);
 is(calls_unknown($db), '', 'of each function of the extension it is known how to call it');
 my @calls = calls_known($db);

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => 'pgscale.sampler_period = 5');
+my $node = pgscale_node('main', conf => "pgscale.sampler_period = 5\npgscale.sampler_history_period = 5");
 my $db = session($node);
 $db->sql(<<'EOQ');
 CREATE ROLE burner LOGIN;

@@ -9,6 +9,7 @@ my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EO
 max_prepared_transactions = 5
 deadlock_timeout = 10min
 max_connections = 80
+pgscale.sampler_history_period = 1
 max_worker_processes = 16
 EOC
 my $db = session($node);

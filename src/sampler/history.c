@@ -3,8 +3,24 @@
  * history.c
  *	  The latest samples one by one, in a ring in shared memory.
  *
- * The sampler alone writes, and nothing is retried: a reader's work is bounded
- * however fast the sampler is.
+ * A tick of the sampler is a look for the history once a period of its own: a look each
+ * second keeps a hundred times as much time in the same memory as one each 10 ms, and
+ * is still a hundred looks at what lasts for two minutes.  What a sample says is what
+ * that look saw.  It stands for the time since the look before; if that was long ago, as
+ * after a time without a sampler, for a period.
+ *
+ * Idle processes have no samples, so samples do not tell whether there were looks at
+ * all.  Spans of time do: each look makes the last one longer, or begins another one if
+ * it does not follow the look before, by the wall clock.  So a clock that was set begins
+ * one, too, and samples are in the order in which they were taken, which need not be
+ * that of their times.  Hence whoever looks for a time goes through all of them; at a
+ * gigabyte a second that takes less than what is made of those that are found.
+ *
+ * Locking: the sampler alone writes, and nothing is retried: a reader's work is bounded
+ * however fast the sampler is (base/ring.h).  A reader copies a few samples at a time
+ * and drops what may have been overwritten meanwhile.  The spans are under a count of
+ * changes, and a reset is one of another count, so that samples and spans of one read
+ * are of one piece: who reads the spans first finds all samples of them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -19,42 +35,43 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/ring.h"
+#include "base/units.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
+#include "sampler/history.h"
 #include "sampler/sampler.h"
 
-/* 0 is a prepared transaction. */
-#define NOT_KNOWN	(-1)
+/* How far two looks may be apart by the wall clock, beyond the time that the second one stands for. */
+#define SPAN_SLACK_US	(250 * 1000)
 
-typedef struct HistorySample
-{
-	TimestampTz sampled_at;
-	int64		queryid;
-	int			pid;
-	Oid			datid;
-	Oid			userid;
-	uint32		wait_event;
-	int			blocker_pid;	/* or NOT_KNOWN */
-	int			root_pid;		/* likewise */
-	PgscaleProcKind kind;
-	uint8		state;
-} HistorySample;
+/* Copied at a time; small enough for the stack. */
+#define CHUNK			128
 
 typedef struct History
 {
 	int64		capacity;
+	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
 	pg_atomic_uint64 first;		/* samples below are forgotten: a reset */
 	PgscaleRing ring;
-	HistorySample samples[FLEXIBLE_ARRAY_MEMBER];
+	PgscaleChangeCount changes; /* of spans */
+	PgscaleSamplerSpans spans;
+	PgscaleSamplerSample samples[FLEXIBLE_ARRAY_MEMBER];
 } History;
 
 static History *history = NULL;
 
+/* The sampler's own, on the clock that nobody sets. */
+static int64 last_look;
+static int64 next_look;
+
 /* Of the present tick; most find everybody idle and write nothing here. */
-static TimestampTz tick_at;
-static int	tick_max_samples;
+static bool looking;
+static TimestampTz look_at;
+static uint32 look_us;			/* the time that it stands for */
+static int	look_max_samples;
 static bool writing;
 static uint64 next;
 
@@ -64,7 +81,7 @@ Size
 pgscale_sampler_history_size(int capacity)
 {
 	return add_size(offsetof(History, samples),
-					mul_size(capacity, sizeof(HistorySample)));
+					mul_size(capacity, sizeof(PgscaleSamplerSample)));
 }
 
 void
@@ -78,51 +95,108 @@ pgscale_sampler_history_startup(int capacity)
 		return;
 
 	history->capacity = capacity;
+	pgscale_change_init(&history->resets);
 	pg_atomic_init_u64(&history->first, 0);
 	pgscale_ring_init(&history->ring);
+	pgscale_change_init(&history->changes);
+	history->spans.end = 0;
+	history->spans.n = 0;
 }
 
 void
-pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples)
+pgscale_sampler_history_start(int64 now)
 {
-	tick_at = sampled_at;
-	tick_max_samples = max_samples;
+	last_look = next_look = now;
+}
+
+void
+pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples)
+{
+	int64		ns = now - last_look;
+
+	/* A longer one may have been set before. */
+	next_look = Min(next_look, due + period_ns);
+	looking = history->capacity > 0 && due >= next_look;
+	if (!looking)
+		return;
+	next_look += period_ns;
+	if (next_look <= due)
+		next_look = due + period_ns;
+	last_look = now;
+
+	if (ns > PGSCALE_SAMPLER_LATE * Max(period_ns, NS_PER_S))
+		ns = period_ns;
+	look_us = Max(ns / NS_PER_US, 1);
+	look_at = wall;
+	look_max_samples = max_samples;
 	writing = false;
 }
 
 void
-pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid,
-							const PgscaleSamplerBlocked *blocked)
+pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
+							int64 queryid, const PgscaleSamplerBlocked *blocked)
 {
-	HistorySample *sample;
+	PgscaleSamplerSample *sample;
 
-	if (history->capacity == 0)
+	if (!looking)
 		return;
 
 	if (!writing)
 	{
 		writing = true;
-		next = pgscale_ring_begin_write(&history->ring, tick_max_samples);
+		next = pgscale_ring_begin_write(&history->ring, look_max_samples);
 	}
 
 	sample = &history->samples[next++ % history->capacity];
-	sample->sampled_at = tick_at;
+	sample->sampled_at = look_at;
 	sample->queryid = queryid;
 	sample->pid = proc->pid;
 	sample->datid = proc->datid;
 	sample->userid = proc->userid;
 	sample->wait_event = wait_event;
-	sample->blocker_pid = blocked ? blocked->blocker : NOT_KNOWN;
-	sample->root_pid = blocked ? blocked->root : NOT_KNOWN;
+	sample->blocker_pid = blocked ? blocked->blocker : PGSCALE_SAMPLER_NO_PID;
+	sample->root_pid = blocked ? blocked->root : PGSCALE_SAMPLER_NO_PID;
+	sample->period_us = look_us;
+	sample->dimension = dimension;
 	sample->kind = kind;
 	sample->state = proc->state;
+}
+
+/* Makes the last span longer by this look, or begins one with it. */
+static void
+extend_spans(uint64 first, uint64 end)
+{
+	PgscaleSamplerSpans *spans = &history->spans;
+	const TimestampTz begin = look_at - look_us;
+	PgscaleSamplerSpan *last = spans->n > 0 ? &spans->spans[spans->n - 1] : NULL;
+
+	(void) pgscale_change_begin_write(&history->changes);
+	if (last && begin <= last->end + SPAN_SLACK_US && begin >= last->end - SPAN_SLACK_US && look_at >= last->begin)
+		last->end = look_at;
+	else
+	{
+		if (spans->n == PGSCALE_SAMPLER_SPANS)
+			memmove(&spans->spans[0], &spans->spans[1], sizeof(PgscaleSamplerSpan) * --spans->n);
+		last = &spans->spans[spans->n++];
+		last->begin = begin;
+		last->end = look_at;
+		last->first = first;
+	}
+	spans->end = end;
+	pgscale_change_end_write(&history->changes);
 }
 
 void
 pgscale_sampler_history_end(void)
 {
+	uint64		first;
+
+	if (!looking)
+		return;
+	first = pg_atomic_read_u64(&history->ring.written);
 	if (writing)
 		pgscale_ring_end_write(&history->ring, next);
+	extend_spans(first, pg_atomic_read_u64(&history->ring.written));
 }
 
 /*
@@ -136,45 +210,259 @@ pgscale_sampler_history_attach(void)
 
 	if (pg_atomic_read_u64(&history->first) < oldest)
 		pg_atomic_write_u64(&history->first, oldest);
+	(void) pgscale_change_begin_write(&history->resets);
+	pgscale_change_end_write(&history->resets);
+	(void) pgscale_change_begin_write(&history->changes);
+	pgscale_change_end_write(&history->changes);
 }
 
 void
 pgscale_sampler_history_reset(void)
 {
-	/* Whoever sees this sees the samples up to there. */
-	pg_write_barrier();
+	(void) pgscale_change_begin_write(&history->resets);
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
+	(void) pgscale_change_begin_write(&history->changes);
+	history->spans.n = 0;
+	pgscale_change_end_write(&history->changes);
+	pgscale_change_end_write(&history->resets);
 }
 
-/* pgscale.wait_history(): the ring's samples, oldest first. */
+uint64
+pgscale_sampler_history_begin_read(void)
+{
+	return pgscale_change_wait(&history->resets);
+}
+
+bool
+pgscale_sampler_history_unchanged(uint64 before)
+{
+	return pgscale_change_is_unchanged(&history->resets, before);
+}
+
+void
+pgscale_sampler_history_bounds(uint64 *first, uint64 *end)
+{
+	*end = pgscale_ring_begin_read(&history->ring);
+	*first = Max(pg_atomic_read_u64(&history->first), pgscale_ring_oldest(&history->ring, history->capacity));
+	*first = Min(*first, *end);
+}
+
+void
+pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg)
+{
+	PgscaleSamplerSample copy[CHUNK];
+
+	while (first < end)
+	{
+		const uint64 place = first % history->capacity;
+		const uint64 n = Min(Min(end - first, CHUNK), history->capacity - place);
+		uint64		oldest;
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(copy, &history->samples[place], n * sizeof(PgscaleSamplerSample));
+		oldest = pgscale_ring_oldest(&history->ring, history->capacity);
+		for (uint64 i = 0; i < n; i++)
+			if (first + i >= oldest)
+				visit(&copy[i], arg);
+		/* What was overwritten meanwhile need not be copied. */
+		first = Max(first + n, oldest);
+	}
+}
+
+/* Keeps the time of the first sample. */
+static void
+visit_first(const PgscaleSamplerSample *sample, void *arg)
+{
+	TimestampTz *at = arg;
+
+	if (*at == DT_NOBEGIN)
+		*at = sample->sampled_at;
+}
+
+/* Counts the samples at the beginning that are of one look. */
+typedef struct SameLook
+{
+	TimestampTz at;
+	uint64		n;
+	bool		over;
+} SameLook;
+
+static void
+visit_same_look(const PgscaleSamplerSample *sample, void *arg)
+{
+	SameLook   *same = arg;
+
+	if (sample->sampled_at == same->at && !same->over)
+		same->n++;
+	else
+		same->over = true;
+}
+
+/*
+ * Where samples were overwritten, the oldest look that is left may have lost some: what
+ * is known begins with its end.
+ */
+void
+pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
+{
+	uint64		oldest;
+	uint64		end;
+	int			gone = 0;
+
+	spans->end = 0;
+	spans->n = 0;
+	*first = 0;
+	if (history->capacity == 0)
+		return;
+
+	pgscale_change_copy(&history->changes, spans, &history->spans, sizeof(*spans));
+	pgscale_sampler_history_bounds(&oldest, &end);
+	if (spans->n == 0)
+	{
+		*first = spans->end;
+		return;
+	}
+	*first = spans->spans[0].first;
+	if (oldest <= *first)
+		return;
+
+	/* Those that ended with a sample that is gone, but for the last. */
+	while (gone + 1 < spans->n && spans->spans[gone + 1].first <= oldest)
+		gone++;
+	spans->n -= gone;
+	memmove(spans->spans, spans->spans + gone, spans->n * sizeof(PgscaleSamplerSpan));
+	*first = oldest;
+	if (oldest > spans->spans[0].first)
+	{
+		TimestampTz at = DT_NOBEGIN;
+		SameLook	same = {0};
+
+		pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
+		if (at == DT_NOBEGIN)
+		{
+			/* Gone as well, or there is nothing after it. */
+			spans->n = 0;
+			*first = spans->end;
+			return;
+		}
+		same.at = at;
+		pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_look, &same);
+		*first = oldest + same.n;
+		spans->spans[0].begin = Max(spans->spans[0].begin, at);
+		spans->spans[0].end = Max(spans->spans[0].begin, spans->spans[0].end);
+	}
+}
+
+void
+pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
+{
+	uint64		first,
+				end,
+				place;
+
+	memset(parts, 0, sizeof(*parts));
+	if (history->capacity == 0)
+		return;
+
+	pgscale_sampler_history_spans(&parts->spans, &first);
+	end = parts->spans.end;
+	if (end - first > most)
+		first = end - most;
+	place = first % history->capacity;
+	parts->samples[0] = &history->samples[place];
+	parts->n[0] = Min(end - first, history->capacity - place);
+	parts->samples[1] = &history->samples[0];
+	parts->n[1] = end - first - parts->n[0];
+
+	for (int i = 0; i < parts->spans.n; i++)
+	{
+		PgscaleSamplerSpan *span = &parts->spans.spans[i];
+
+		span->first = span->first > first ? span->first - first : 0;
+	}
+	parts->spans.end = end - first;
+}
+
+void
+pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans)
+{
+	const uint64 skip = n > history->capacity ? n - history->capacity : 0;
+
+	if (history->capacity == 0)
+		return;
+	memcpy(history->samples, samples + skip, (n - skip) * sizeof(PgscaleSamplerSample));
+	history->spans = *spans;
+	for (int i = 0; i < spans->n; i++)
+	{
+		uint64	   *first = &history->spans.spans[i].first;
+
+		*first = *first > skip ? *first - skip : 0;
+	}
+	history->spans.end = n - skip;
+	pg_atomic_write_u64(&history->ring.written, n - skip);
+	pg_atomic_write_u64(&history->ring.reserved, n - skip);
+}
+
+/* Samples of a time, and what they stood for. */
+typedef struct Found
+{
+	TimestampTz since;
+	TimestampTz until;
+	PgscaleSamplerSample *samples;
+	uint64		n;
+	uint64		room;
+} Found;
+
+static void
+visit_found(const PgscaleSamplerSample *sample, void *arg)
+{
+	Found	   *found = arg;
+
+	if (sample->sampled_at < found->since || sample->sampled_at >= found->until)
+		return;
+	if (found->n == found->room)
+	{
+		found->room *= 2;
+		found->samples = repalloc_huge(found->samples, found->room * sizeof(PgscaleSamplerSample));
+	}
+	found->samples[found->n++] = *sample;
+}
+
+/*
+ * pgscale.wait_history(since, until): the ring's samples from since on and before until,
+ * in the order in which they were taken.  NULL: no bound.
+ */
 Datum
 pgscale_wait_history(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	HistorySample *copy;
-	uint64		begin,
+	Found		found = {DT_NOBEGIN, DT_NOEND};
+	uint64		first,
 				end;
-	int64		capacity;
 
 	pgscale_require_preload();
+	if (!PG_ARGISNULL(0))
+		found.since = PG_GETARG_TIMESTAMPTZ(0);
+	if (!PG_ARGISNULL(1))
+		found.until = PG_GETARG_TIMESTAMPTZ(1);
+	if (found.since > found.until)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("since must not be later than until"),
+				 errhint("Swap the two times, or leave one out.")));
 	InitMaterializedSRF(fcinfo, 0);
-
-	capacity = history->capacity;
-	if (capacity == 0)
+	if (history->capacity == 0)
 		return (Datum) 0;
 
-	begin = pg_atomic_read_u64(&history->first);
-	pg_read_barrier();
-	end = pgscale_ring_begin_read(&history->ring);
+	/* First all copies, since the sampler does not wait. */
+	found.room = 1024;
+	found.samples = palloc(found.room * sizeof(PgscaleSamplerSample));
+	pgscale_sampler_history_bounds(&first, &end);
+	pgscale_sampler_history_visit(first, end, visit_found, &found);
 
-	copy = palloc_extended(capacity * sizeof(HistorySample), MCXT_ALLOC_HUGE);
-	memcpy(copy, history->samples, Min(end, capacity) * sizeof(HistorySample));
-
-	begin = Max(begin, pgscale_ring_oldest(&history->ring, capacity));
-
-	for (uint64 n = begin; n < end; n++)
+	for (uint64 n = 0; n < found.n; n++)
 	{
-		HistorySample *sample = &copy[n % capacity];
+		PgscaleSamplerSample *sample = &found.samples[n];
 		const char *state = pgscale_proc_state_name(sample->state);
 		Datum		values[11] = {0};
 		bool		nulls[11] = {0};
@@ -197,9 +485,9 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 		values[7] = CStringGetTextDatum(pgscale_wait_event_type(sample->wait_event));
 		values[8] = CStringGetTextDatum(pgscale_wait_event_name(sample->wait_event));
 		values[9] = Int32GetDatum(sample->blocker_pid);
-		nulls[9] = sample->blocker_pid == NOT_KNOWN;
+		nulls[9] = sample->blocker_pid == PGSCALE_SAMPLER_NO_PID;
 		values[10] = Int32GetDatum(sample->root_pid);
-		nulls[10] = sample->root_pid == NOT_KNOWN;
+		nulls[10] = sample->root_pid == PGSCALE_SAMPLER_NO_PID;
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

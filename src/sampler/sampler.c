@@ -61,6 +61,7 @@
 #include "base/worker.h"
 #include "sampler/blocker_profile.h"
 #include "sampler/cpu_split.h"
+#include "sampler/history.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
 #include "sampler/stats.h"
@@ -90,6 +91,7 @@ static bool sampler_enabled = true;
 static int	sampler_period = 10;
 static int	sampler_profile_size = 5000;
 static int	sampler_history_size = 50000;
+static int	sampler_history_period = 1000;
 static bool sampler_history_idle = false;
 static int	sampler_blocker_threshold = 1000;
 static int	sampler_timeline_size = 3600;
@@ -183,6 +185,11 @@ sampler_define_gucs(void)
 							NULL,
 							&sampler_history_size, 50000, 0, 10000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_history_period",
+							"Time between two single samples that are kept.",
+							"Below pgscale.sampler_period every sample is.",
+							&sampler_history_period, 1000, 1, PGSCALE_SAMPLER_HISTORY_PERIOD_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sampler_history_idle",
 							 "Keeps single samples of idle processes, too.",
 							 NULL,
@@ -414,7 +421,7 @@ sample_slot(int slot, int64 ns)
 
 		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
 			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick, sampler_blocker_threshold * NS_PER_MS);
-		pgscale_sampler_history_add(proc, key.kind, key.wait_event, key.queryid, blocked);
+		pgscale_sampler_history_add(proc, key.kind, key.dimension, key.wait_event, key.queryid, blocked);
 	}
 	if (proc->session)
 	{
@@ -523,7 +530,8 @@ sampler_tick(int64 due, int64 missed)
 	last_tick = now;
 
 	pgscale_sampler_profile_begin();
-	pgscale_sampler_history_begin(wall, Min(pgscale_procs_count(), nlive + FREE_SLOTS));
+	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS,
+								  Min(pgscale_procs_count(), nlive + FREE_SLOTS));
 	pgscale_sampler_timeline_begin(wall, ns);
 	pgscale_sampler_blockers_begin(wall);
 	sample_live_slots(ns);
@@ -570,6 +578,7 @@ sampler_apply_settings(void)
 	{
 		last_tick = pgscale_timer_clock();
 		stats->on_since_ns = stats->last_tick_ns = last_tick;
+		pgscale_sampler_history_start(last_tick);
 		pgscale_sampler_cpu_forget();
 		pgscale_sampler_observe_begin();
 	}
@@ -587,6 +596,7 @@ serve_resets(void)
 
 	pgscale_sampler_dimensions_begin_reset();
 	pgscale_sampler_profile_reset();
+	pgscale_sampler_history_reset();
 	pgscale_sampler_dimensions_end_reset();
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
@@ -597,12 +607,12 @@ serve_resets(void)
 	}
 	forget_quiet_slots();
 	pgscale_sampler_cpu_forget();
-	pgscale_sampler_history_reset();
 	pgscale_sampler_timeline_reset();
 	pgscale_sampler_blocked_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
+	pgscale_sampler_history_start(last_tick);
 
 	pg_atomic_write_u64(&control->resets_done, requested);
 	ConditionVariableBroadcast(&control->reset_done);

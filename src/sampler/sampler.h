@@ -81,13 +81,15 @@ extern Size pgscale_sampler_history_size(int capacity);
 extern void pgscale_sampler_history_startup(int capacity);
 
 /*
- * The writer's side: one process only.  The samples of a tick lie between
- * begin and end; max_samples bounds how many they will be.
+ * The writer's side: one process only.  Start says since when there are ticks.  The samples
+ * of a tick lie between begin, which tells whether this one is a look, and end; max_samples
+ * bounds how many they will be.
  */
 extern void pgscale_sampler_history_attach(void);
-extern void pgscale_sampler_history_begin(TimestampTz sampled_at, int max_samples);
-extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint32 wait_event, int64 queryid,
-										const PgscaleSamplerBlocked *blocked);
+extern void pgscale_sampler_history_start(int64 now);
+extern void pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples);
+extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
+										int64 queryid, const PgscaleSamplerBlocked *blocked);
 extern void pgscale_sampler_history_end(void);
 extern void pgscale_sampler_history_reset(void);
 

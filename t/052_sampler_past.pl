@@ -1,0 +1,200 @@
+# The past as the history has it: a period of its own, weights, gaps, sums that agree, who may see what, and bad input.
+use strict;
+use warnings;
+use PgscaleTest;
+use Test::More;
+
+my $statements = have_module('pg_stat_statements');
+my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''), conf => <<'EOC');
+pgscale.sampler_period = 5ms
+pgscale.sampler_history_period = 100ms
+pgscale.sampler_dimensions = 'application_name'
+pgscale.sampler_blocker_threshold = 100ms
+max_prepared_transactions = 2
+EOC
+my $db = session($node);
+$db->sql(q{CREATE ROLE sleeper LOGIN; CREATE ROLE gone LOGIN; CREATE ROLE observer LOGIN IN ROLE pg_monitor; CREATE ROLE granted LOGIN});
+$db->sql('CREATE DATABASE dropped');
+$db->sql('CREATE TABLE t (i int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
+my $sleeper = session($node, user => 'sleeper');
+$sleeper->sql(q{SET application_name = 'nightly'});
+
+# One look in twenty ticks is remembered, and stands for the time since the look before.
+until_ok(sub {
+    $db->sql('SELECT pgscale.sampler_reset()');
+    my ($ms) = $sleeper->sql(q{SELECT clock_timestamp() AS began, pg_sleep(1.5), clock_timestamp()}) =~ /(.+)\|\|(.+)/
+      ? $db->sql("SELECT 1000 * extract(epoch FROM '$2'::timestamptz - '$1'::timestamptz)") : 0;
+    return $db->sql("SELECT abs(wait_ms - $ms) < 0.2 * $ms FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'") eq 't'
+      && $db->sql(q{SELECT count(*) > 5 AND count(*) = count(DISTINCT sampled_at)
+          AND count(*) * 10 < (SELECT samples FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND userid = 'sleeper'::regrole)
+          FROM pgscale.wait_history WHERE event = 'PgSleep'}) eq 't';
+}, 'a wait lasts as long as it did, though few of its samples are kept') or diag $db->sql('SELECT * FROM pgscale.top_waits()');
+
+# All kinds of waits, of one that is dropped afterwards as well
+my ($holder, $waiter) = (session($node), session($node));
+my $of_gone = session($node, user => 'gone', dbname => 'dropped');
+$of_gone->sql('SELECT pg_sleep(0.5)');
+my $dropped = $db->sql(q{SELECT oid FROM pg_database WHERE datname = 'dropped'});
+$of_gone->quit;
+$holder->sql(q{SET application_name = 'billing'; BEGIN; UPDATE t SET v = 1});
+my $pid = $holder->pid;
+$db->sees_waiting($waiter, 'UPDATE t SET v = 2');
+$db->poll_ok(qq{SELECT bool_or(item ~ '^$pid( billing)?\$' AND event_type = 'Lock') FROM pgscale.top_waits(by => 'blocker')}, 'who was in the way, and whose that is');
+$holder->sql('COMMIT');
+$waiter->finish;
+$holder->sql(q{BEGIN; UPDATE t SET v = 3; PREPARE TRANSACTION 'p'});
+$db->sees_waiting($waiter, 'UPDATE t SET v = 4');
+$db->poll_ok(q{SELECT count(*) FROM pgscale.top_waits(by => 'blocker') WHERE item = 'prepared transaction'}, 'a prepared transaction', 1);
+$db->sql(q{ROLLBACK PREPARED 'p'});
+$waiter->finish;
+until_true(sub { ($db->try('DROP DATABASE dropped'))[0] eq '00000' });
+$db->sql('DROP ROLE gone');
+
+# Nothing moves while the sampler is off: sums agree, whatever they are made of.
+$db->sampler('off');
+$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$2.2 s$$ FROM pgscale.past_coverage()', 'a gap');
+$db->sql(q{CREATE TABLE span AS SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until, sum(period_s) AS known_s
+    FROM pgscale.past_coverage()});
+$db->sql(q{CREATE TABLE whole AS SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE backend_type = 'client backend') AS database_ms
+    FROM pgscale.past_waits()});
+is($db->sql(q{SELECT ms > 2000 AND database_ms > 2000 FROM whole}), 't', 'there are waits');
+is($db->sql(q{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.past_waits(NULL, NULL, } . $_ . ')'), 't', "the same in buckets of $_ s")
+  for 1, 2.5, 7, 3600, 1e9;
+is($db->sql(q{SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM pgscale.past_waits(NULL, NULL, 1e9)
+    UNION ALL SELECT count(*) FROM (SELECT DISTINCT backend_type, datid, usename, application_name, queryid, event_type, event, blocker
+    FROM pgscale.past_waits()) d) c}), 1, 'and then no two rows are alike');
+is($db->sql(q{SELECT abs(a + b + c - ms) < 0.01 FROM whole, LATERAL (SELECT since + (until - since) * 0.312 AS one, since + (until - since) * 0.77 AS two
+    FROM span) s, LATERAL (SELECT (SELECT sum(wait_ms) FROM pgscale.past_waits(NULL, one)) AS a,
+    (SELECT sum(wait_ms) FROM pgscale.past_waits(one, two)) AS b, (SELECT sum(wait_ms) FROM pgscale.past_waits(two)) AS c) p}), 't',
+    'three periods make up the whole');
+for my $by (qw(event class query database user application))
+{
+    is($db->sql("SELECT abs(sum(wait_ms) - max(database_ms)) < 0.01, abs(sum(fraction) - 1) < 1e-6, abs(sum(active_sessions * known_s * 1000) - max(database_ms)) < 1,
+        max(rank) <= 3, bool_and(item = 'other') FILTER (WHERE rank = 3) IS NOT FALSE FROM whole, span, pgscale.top_waits(by => '$by', top => 2)"), 't|t|t|t|t', "by $by: it adds up");
+}
+is($db->sql(q{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.top_waits(by => 'backend_type', top => 100)}), 't', 'by backend type: all processes');
+is($db->sql(q{SELECT bool_and(fraction IS NULL) FROM pgscale.top_waits(by => 'backend_type', top => 100) WHERE item <> 'client backend'}) || 't', 't',
+    'of which server processes are no database time');
+is($db->sql("SELECT abs(sum(active_sessions * covered_fraction * length_s * 1000) - max(database_ms)) < 1, bool_and(covered_fraction BETWEEN 0 AND 1)
+    FROM whole, span, pgscale.activity(since, until, '$_ s') a, LATERAL (SELECT extract(epoch FROM least(a.at + interval '$_ s', until) - greatest(a.at, since))::float8 AS length_s) l"),
+    't|t', "activity in buckets of $_ s adds up") for 1, 3, 60;
+is($db->sql(q{SELECT count(*) > 1, bool_and(active_sessions IS NULL AND covered_fraction = 0) FROM pgscale.activity(bucket => '1 s')
+    WHERE event_type IS NULL}), 't|t', 'and a gap is seen');
+is($db->sql("SELECT count(DISTINCT at) BETWEEN 1 AND 61 FROM pgscale.activity(now() - interval '$_')"), 't', "a bucket for $_")
+  for '1 s', '50 s', '1 h', '10 days', '20 years';
+is($db->sql(q{SELECT bool_and(abs(coalesce(active_sessions_2, 0) - coalesce(active_sessions_1, 0) - difference) < 1e-9), count(*) > 2,
+    abs(sum(fraction_1) - 1) < 1e-6, abs(sum(fraction_2) - 1) < 1e-6
+    FROM span, pgscale.compare_waits(since, since + (until - since) / 2, since + (until - since) / 2, until, top => 2)}), 't|t|t|t', 'two periods beside each other');
+is($db->sql(q{SELECT bool_and(active_sessions_1 IS NULL AND difference IS NULL), count(*) > 0
+    FROM span, pgscale.compare_waits(since - interval '2 h', since - interval '1 h', since, until)}), 't|t', 'of which one is not known');
+is($db->sql(qq{SELECT count(*) > 0, bool_and(datname IS NULL AND usename IS NULL) FROM pgscale.past_waits() WHERE datid = $dropped}), 't|t',
+    'what was dropped has no name, and its OID');
+is($db->sql(qq{SELECT count(*) FROM pgscale.top_waits(by => 'database') WHERE item = 'database $dropped'}), 1, 'and is an item');
+is($db->sql(q{SELECT event FROM pgscale.top_waits(by => 'application') WHERE item = 'nightly'}), 'PgSleep', 'an application, with its longest wait');
+
+# Times at both ends and beyond
+my $none = q{SELECT (SELECT count(*) FROM pgscale.past_waits(%1$s)), (SELECT count(*) FROM pgscale.top_waits(%1$s)),
+    (SELECT count(*) FROM pgscale.past_coverage(%1$s)), (SELECT count(*) FROM pgscale.activity(%1$s) WHERE event_type IS NOT NULL)};
+is($db->sql(sprintf $none, $_), '0|0|0|0', "nothing: $_")
+  for q{now() + interval '1 h'}, q{now() + interval '1 h', now() + interval '2 h'}, q{'infinity'}, q{'infinity', 'infinity'}, q{NULL, '-infinity'},
+  q{'-infinity', '-infinity'}, q{now() - interval '2 h', now() - interval '1 h'}, q{'4713-01-01 BC', '1999-01-01'}, q{now(), now()}, q{NULL, '4713-01-01 BC'};
+is($db->sql(qq{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.past_waits($_)}), 't', "everything: $_")
+  for q{'-infinity'}, q{'-infinity', 'infinity'}, q{'1980-01-01', '294276-12-31'}, q{(SELECT since FROM span)}, q{NULL, 'infinity'};
+for (
+    [ '22023', 'since must not be later than until', qw(past_waits top_waits past_coverage activity), q{now(), now() - interval '1 s'} ],
+    [ '22023', 'since must not be later than until', qw(past_waits top_waits past_coverage activity), q{'infinity', '-infinity'} ],
+    [ '22023', 'cannot tell waits by', 'top_waits', q{by => 'moon'} ],
+    [ '22023', 'cannot tell waits by', 'top_waits', q{by => NULL} ],
+    [ '22023', 'top must be', 'top_waits', q{top => 0} ],
+    [ '22023', 'top must be', 'top_waits', q{top => NULL} ],
+    [ '22023', 'bucket must be', 'activity', q{bucket => '0'} ],
+    [ '22023', 'bucket must be', 'activity', q{bucket => '-1 s'} ],
+    [ '22023', 'bucket must be', 'activity', q{bucket => '1 month'} ],
+    [ '22023', 'bucket must be', 'activity', q{bucket => '1 year -1 day'} ],
+    [ '22023', 'more than 100000', 'activity', q{'2001-01-01', bucket => '1 s'} ],
+    [ '22023', 'cannot tell', 'compare_waits', q{NULL, NULL, NULL, NULL, 'moon'} ],
+    [ '22023', 'top must', 'compare_waits', q{NULL, NULL, NULL, NULL, 'event', -1} ],
+    [ '22023', 'since must', 'compare_waits', q{NULL, NULL, now(), '2020-01-01'} ],
+    [ '22023', 'resolution', 'past_waits', q{NULL, NULL, 'NaN'} ],
+    [ '22023', 'resolution', 'past_waits', q{NULL, NULL, -1} ],
+    [ '22023', 'resolution', 'past_waits', q{NULL, NULL, 'infinity'} ],
+    [ '22023', 'each time', 'history_waits', q{ARRAY[now(), now() - interval '1 s'], ARRAY[now(), now()], 0} ],
+    [ '22023', 'each time', 'history_waits', q{ARRAY[now()], '{}', 0} ],
+    [ '22004', 'times must', 'history_waits', q{ARRAY[NULL::timestamptz], ARRAY[now()], 0} ])
+{
+    my ($state, $message, @functions) = @$_;
+    my $arguments = pop @functions;
+    for my $function (@functions)
+    {
+        my ($got, $text) = $db->try("SELECT * FROM pgscale.$function($arguments)");
+        is($got, $state, "$function($arguments)") or diag $text;
+        like($text, qr/$message.*HINT: /s, 'with the reason and what to do');
+    }
+}
+
+# Who may see what. Text is what pg_stat_statements shows the caller, and a planted view of that name is nothing.
+my $observer = session($node, user => 'observer');
+is($observer->sql(q{SELECT count(*) > 0 FROM pgscale.top_waits()}), 't', 'pg_monitor');
+$db->sql(q{GRANT USAGE ON SCHEMA pgscale TO granted; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale TO granted});
+my $granted = session($node, user => 'granted');
+is($granted->sql(q{SELECT count(*) > 0, count(application_name) FROM pgscale.past_waits() WHERE event = 'PgSleep'}), 't|0',
+    'without pg_read_all_stats applications are hidden');
+$db->sql(q{CREATE FUNCTION public.trap() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE VIEW public.pg_stat_statements AS SELECT public.trap() AS queryid, public.trap()::text AS query;
+    GRANT SELECT ON public.pg_stat_statements TO PUBLIC;
+    CREATE FUNCTION public.lower(tstzrange) RETURNS timestamptz LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.past_period(timestamp, timestamp) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.past_top(bigint) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.past_waits(timestamptz, timestamptz) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.past_waits(timestamptz, timestamptz, numeric) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.past_items(timestamptz, timestamptz, varchar) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale.history_waits(timestamptz[], timestamptz[], numeric) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    SET search_path = public, pg_catalog});
+for my $call ('top_waits()', q{top_waits(by => 'query')}, 'activity()', 'compare_waits(NULL, NULL, NULL, NULL)', 'past_coverage()')
+{
+    my ($state, $text) = $db->try("SELECT * FROM pgscale.$call");
+    is($state, '00000', "$call: what others have planted does not run") or diag $text;
+}
+$db->sql('RESET search_path; DROP VIEW public.pg_stat_statements');
+SKIP:
+{
+    skip 'this server has no pg_stat_statements', 4 unless $statements;
+
+    my $text = q{SELECT string_agg(DISTINCT query, ';') FROM pgscale.top_waits(by => 'query') WHERE event = 'PgSleep' AND query ~ 'began|insufficient'};
+    is($db->sql($text), '', 'no text where the extension is not installed');
+    $db->sql('CREATE SCHEMA elsewhere; CREATE EXTENSION pg_stat_statements SCHEMA elsewhere; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC');
+    like($db->sql($text), qr/^SELECT clock_timestamp\(\) AS began, pg_sleep\(\$1\)/, 'a text, wherever it is installed');
+    is($observer->sql($text), $db->sql($text), 'for pg_monitor, too');
+    is($granted->sql($text), '', 'and not for others');
+}
+
+# A reset empties it.
+$db->sql('SELECT pgscale.sampler_reset()');
+is($db->sql(sprintf $none, q{'-infinity'}), '0|0|0|0', 'a reset empties all of it');
+
+# What goes on after that begins a time of its own.
+$db->sampler('on');
+$sleeper->start('SELECT pg_sleep(60)');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'}, 'it goes on');
+$db->sampler('off');
+$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1 s$$ FROM pgscale.past_coverage()', 'a gap');
+$db->sampler('on');
+$db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage() WHERE source = 'memory'}, 'is seen as one', 2);
+is($db->sql(q{SELECT max(n) FROM (SELECT count(*) AS n FROM pgscale.past_waits() WHERE event = 'PgSleep' GROUP BY at) a}), 1, 'and nothing is twice');
+
+# A longer period does not wait for the end of the shorter one, nor the other way round.
+$db->set('pgscale.sampler_history_period', '60s');
+$db->poll_ok('SHOW pgscale.sampler_history_period', 'a long period', '1min');
+my $looks = 'SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history';
+my ($ticks) = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
+$db->poll_ok("SELECT ticks > $ticks + 10 FROM pgscale.sampler_stats", 'ticks');
+my $before = $db->sql($looks);
+$ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
+$db->poll_ok("SELECT ticks > $ticks + 100 FROM pgscale.sampler_stats", 'ticks go on');
+is($db->sql($looks), $before, 'and no look is remembered');
+$db->set('pgscale.sampler_history_period', '1ms');
+$db->poll_ok("SELECT count(DISTINCT sampled_at) > $before + 20 FROM pgscale.wait_history", 'a short period: each tick is a look');
+
+$db->sql(qq{SELECT pg_terminate_backend(} . $sleeper->pid . ')');
+$node->stop;
+done_testing();
