@@ -16,7 +16,7 @@ END $$;
 
 -- a row for each tablespace that can hold relations of a database
 SELECT tablespace, reads > 0 AS read, read_ms <= max_ms AS mean, reason ~ '^(of its relations|of a temporary file)' AS reason
-  FROM pgscale.tablespace_latency;
+  FROM pgscale.tablespace_latency();
 SELECT count(*) FROM pgscale.tablespace_latency(NULL);
 SELECT try(call) FROM unnest('{tablespace_latency(''nowhere''), tablespace_latency(''''), tablespace_latency(''pg_global'')}'::text[]) call;
 
@@ -42,11 +42,11 @@ RESET ROLE;
 GRANT USAGE ON SCHEMA pgscale TO regress_planner;
 GRANT EXECUTE ON FUNCTION pgscale.relocation_plan(name, bigint, interval) TO regress_planner;
 SET ROLE regress_planner;
-SELECT try(call) FROM unnest('{tablespace_latency(), tablespace_latency, "relocation_plan(''pg_default'', 1)"}'::text[]) call;
+SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1)"}'::text[]) call;
 RESET ROLE;
 GRANT pg_monitor TO regress_planner;
 SET ROLE regress_planner;
-SELECT try(call) FROM unnest('{tablespace_latency(), tablespace_latency, "relocation_plan(''pg_default'', 1)"}'::text[]) call;
+SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1)"}'::text[]) call;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION pgscale.tablespace_latency(name) TO regress_planner;
 SET ROLE regress_planner;

@@ -33,6 +33,7 @@
 #include "buffer_usage/buffer_usage.h"
 #include "fleet/fleet.h"
 #include "lwlocks/lwlocks.h"
+#include "metrics/metrics.h"
 #include "numa/numa.h"
 #include "os_cache/os_cache.h"
 #include "pgscale.h"
@@ -62,6 +63,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_fleet_module,
 	&pgscale_scalability_module,
 	&pgscale_numa_module,
+	&pgscale_metrics_module,
 	NULL
 };
 

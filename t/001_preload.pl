@@ -53,7 +53,7 @@ for my $call (@needing)
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
     FROM pgscale.health WHERE feature NOT IN ('fleet', 'numa', 'os_cache', 'trace') ORDER BY 1}),
     join("\n", 'archive|f|off|t|t', 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
-          qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
+          qw(lwlocks metrics query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 is($db->sql(q{SELECT num_nulls(state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,

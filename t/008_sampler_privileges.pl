@@ -37,7 +37,7 @@ my %acting = map { $_ => 1 } (
 # What only its owner may read
 my %hidden = map { $_ => 1 } (
     'pgscale.archive_change', 'pgscale.archive_minute', 'pgscale.archive_query', 'pgscale.archive_setting',
-    'pgscale.relocation_job', 'pgscale.tuning_change', 'pgscale.tablespace_latency');
+    'pgscale.relocation_job', 'pgscale.tuning_change');
 # What this machine may not have
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{

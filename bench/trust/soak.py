@@ -66,7 +66,7 @@ QUESTIONS = (
 )
 # These make the disk work.
 SELDOM = {
-    "SELECT * FROM pgscale.tablespace_latency": 120,
+    "SELECT * FROM pgscale.tablespace_latency()": 120,
     "SELECT * FROM pgscale.tuning_findings('10 minutes', true)": 180,
     "SELECT * FROM pgscale.relocation_plan('space_0', 1000000000, '1 s')": 120,
 }

@@ -38,6 +38,9 @@
  * did not last for a second, time stays at the event CPU.  So does all where
  * the kernel's counts cannot be read (hidepid, a container, another kernel).
  *
+ * What was sampled of a session counts in the totals (wait_totals.c), which must not
+ * fall, only here: once it is split, or will not be.
+ *
  * Cost: one pread() a second for each session that did anything; an idle one is
  * not read.  Descriptors are kept as long as fd.c allows; beyond that the file is
  * opened each time.
@@ -87,6 +90,7 @@ typedef struct Part
 {
 	int			entry;
 	uint32		wait_event;
+	PgscaleProcKind kind;
 	uint64		born;			/* which one is in that place */
 	uint64		samples;
 	uint64		ns;
@@ -142,6 +146,15 @@ pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSamplerStats *sha
 		accounts[slot].fd = -1;
 }
 
+/* What was counted since the last reading stays what it is now. */
+static void
+cpu_end_parts(CpuAccount *account)
+{
+	for (int i = 0; i < account->nparts; i++)
+		pgscale_sampler_totals_add(account->parts[i].kind, account->parts[i].wait_event, account->parts[i].ns);
+	account->nparts = 0;
+}
+
 static void
 cpu_close(CpuAccount *account)
 {
@@ -161,7 +174,7 @@ pgscale_sampler_cpu_forget(void)
 		CpuAccount *account = &accounts[slot];
 
 		account->based = false;
-		account->nparts = 0;
+		cpu_end_parts(account);
 		account->carried_ns = 0;
 		account->settled_at = 0;
 		account->running = account->queued = 0;
@@ -272,6 +285,7 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 		key.wait_event = wait_event;
 		(void) pgscale_sampler_profile_move(part->entry, &key, samples, ns);
 	}
+	pgscale_sampler_totals_add(part->kind, wait_event, ns);
 	part->ns -= ns;
 	part->samples -= samples;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
@@ -351,7 +365,7 @@ cpu_apply(CpuAccount *account, const PgscaleKernelSchedule *change)
 	}
 	if (split.waits > 0)
 		cpu_move_waits(account, &split);
-	account->nparts = 0;
+	cpu_end_parts(account);
 }
 
 void
@@ -368,7 +382,7 @@ pgscale_sampler_cpu_leave(int slot)
 		split.blocked = 1 - split.running - split.queued;
 		cpu_move_on_cpu(account, &split);
 	}
-	account->nparts = 0;
+	cpu_end_parts(account);
 	account->pid = 0;
 	cpu_close(account);
 }
@@ -390,7 +404,7 @@ cpu_arrive(int slot, int pid)
 }
 
 static void
-cpu_add_part(CpuAccount *account, int entry, uint32 wait_event, uint64 samples, uint64 ns)
+cpu_add_part(CpuAccount *account, int entry, PgscaleProcKind kind, uint32 wait_event, uint64 samples, uint64 ns)
 {
 	const uint64 born = pgscale_sampler_profile_born(entry);
 	Part	   *part = NULL;
@@ -407,11 +421,14 @@ cpu_add_part(CpuAccount *account, int entry, uint32 wait_event, uint64 samples, 
 		 * taken.
 		 */
 		if (account->nparts == MAX_PARTS)
+		{
+			pgscale_sampler_totals_add(kind, wait_event, ns);
 			return;
+		}
 		part = &account->parts[account->nparts++];
 		*part = (Part)
 		{
-			.entry = entry,.wait_event = wait_event,.born = born
+			.entry = entry,.wait_event = wait_event,.kind = kind,.born = born
 		};
 	}
 	part->samples += samples;
@@ -419,14 +436,15 @@ cpu_add_part(CpuAccount *account, int entry, uint32 wait_event, uint64 samples, 
 }
 
 void
-pgscale_sampler_cpu_add(int slot, int pid, int entry, uint32 wait_event, uint64 samples, uint64 ns, bool parked)
+pgscale_sampler_cpu_add(int slot, int pid, int entry, PgscaleProcKind kind, uint32 wait_event, uint64 samples, uint64 ns,
+						bool parked)
 {
 	CpuAccount *account = &accounts[slot];
 
 	if (account->pid != pid)
 		cpu_arrive(slot, pid);
 	account->parked = parked;
-	cpu_add_part(account, entry, wait_event, samples, ns);
+	cpu_add_part(account, entry, kind, wait_event, samples, ns);
 	if (!account->listed)
 	{
 		account->listed = true;
@@ -450,7 +468,9 @@ pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 sample
 		part->samples -= samples;
 		part->ns -= ns;
 		if (to >= 0)
-			cpu_add_part(account, to, part->wait_event, samples, ns);
+			cpu_add_part(account, to, part->kind, part->wait_event, samples, ns);
+		else
+			pgscale_sampler_totals_add(part->kind, part->wait_event, ns);
 		return;
 	}
 }
@@ -489,7 +509,7 @@ cpu_settle_some(int64 now, int most)
 		if (cpu_read(account, &changes[ndue]))
 			due[ndue++] = slot;
 		else
-			account->nparts = 0;
+			cpu_end_parts(account);
 	}
 	if (ndue > 0)
 	{

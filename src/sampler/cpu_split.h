@@ -28,7 +28,7 @@ extern void pgscale_sampler_cpu_forget(void);
  * Samples of a session that were counted in an entry of the profile.  parked:
  * some may be moved to another one soon, and better are not split before.
  */
-extern void pgscale_sampler_cpu_add(int slot, int pid, int entry, uint32 wait_event,
+extern void pgscale_sampler_cpu_add(int slot, int pid, int entry, PgscaleProcKind kind, uint32 wait_event,
 									uint64 samples, uint64 ns, bool parked);
 
 /* Samples that were counted in one entry are in another one from now on, or -1. */

@@ -6,8 +6,8 @@
  *
  * A tick reads all processes' slots without a lock (base/processes.c) and adds what it
  * sees to the profile (profile.c), to the ring of single samples
- * (history.c), to the timeline (timeline.c) and, of waits for locks, to the profile of
- * blockers (blocker_profile.c).  All of them are
+ * (history.c), to the timeline (timeline.c), to the totals (wait_totals.c) and, of waits
+ * for locks, to the profile of blockers (blocker_profile.c).  All of them are
  * shared memory of fixed size, written by this process alone and read without
  * stopping it, so that the sampler costs the server nothing but its own time
  * and nobody can hold it up.  What other features need of it they are told once a
@@ -233,6 +233,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_profile_size(sampler_profile_size));
 	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
 	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_sampler_totals_size());
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_dimensions_size());
 	size = add_size(size, pgscale_sampler_blockers_size());
@@ -267,6 +268,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_profile_startup(sampler_profile_size);
 	pgscale_sampler_history_startup(sampler_history_size);
 	pgscale_sampler_timeline_startup(sampler_timeline_size);
+	pgscale_sampler_totals_startup();
 	pgscale_sampler_types_startup();
 	pgscale_sampler_dimensions_startup();
 	pgscale_sampler_blockers_startup();
@@ -425,12 +427,14 @@ sample_slot(int slot, int64 ns)
 	}
 	if (proc->session)
 	{
-		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.wait_event, 1, ns, state->nparked > 0);
+		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
 		if (!idle)
 			pgscale_sampler_timeline_add(key.wait_event);
 		/* To hold others up is no work that advice could spare. */
 		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
 	}
+	else
+		pgscale_sampler_totals_add(key.kind, key.wait_event, ns);
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
@@ -461,7 +465,7 @@ sample_quiet_slot(int slot, int64 ns)
 		const PgscaleProc *proc = &slot_states[slot].proc;
 
 		if (proc->session && quiet->samples > 0)
-			pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->wait_event, quiet->samples, quiet->ns, false);
+			pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event, quiet->samples, quiet->ns, false);
 		quiet->entry = -1;
 		return false;
 	}
@@ -582,6 +586,8 @@ sampler_apply_settings(void)
 		pgscale_sampler_cpu_forget();
 		pgscale_sampler_observe_begin();
 	}
+	else if (period == 0)
+		pgscale_sampler_cpu_forget();
 	pgscale_timer_set(&timer, period);
 	stats->period_ns = period;
 }
@@ -607,6 +613,7 @@ serve_resets(void)
 	}
 	forget_quiet_slots();
 	pgscale_sampler_cpu_forget();
+	pgscale_sampler_totals_reset();
 	pgscale_sampler_timeline_reset();
 	pgscale_sampler_blocked_reset();
 	pgscale_sampler_stats_reset();
@@ -621,6 +628,7 @@ serve_resets(void)
 static void
 sampler_detach(int code, Datum arg)
 {
+	pgscale_sampler_cpu_forget();
 	control->latch = NULL;
 	stats->pid = 0;
 	stats->period_ns = 0;

@@ -110,6 +110,15 @@ extern void pgscale_sampler_timeline_end(void);
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
+/* wait_totals.c: time in each wait event, by type of process, that never falls */
+
+extern Size pgscale_sampler_totals_size(void);
+extern void pgscale_sampler_totals_startup(void);
+
+/* In the sampler: time that is known to be this, unless that is to idle. */
+extern void pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns);
+extern void pgscale_sampler_totals_reset(void);
+
 /* dimensions.c: by what else the profile is told: texts, as a number, and the plan */
 
 extern void pgscale_sampler_dimensions_define_guc(void);

@@ -57,6 +57,7 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	stats->ticks++;
 	stats->missed += missed;
 	stats->lateness[Min(class, PGSCALE_LATENESS_CLASSES - 1)]++;
+	stats->lateness_ns += Max(late_ns, 0);
 	stats->lateness_max_ns = Max(stats->lateness_max_ns, late_ns);
 	stats->observed_ns += observed_ns;
 	stats->tick_ns += spent_ns;
@@ -103,8 +104,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
-	Datum		values[22] = {0};
-	bool		nulls[22] = {0};
+	Datum		values[23] = {0};
+	bool		nulls[23] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
@@ -124,7 +125,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	values[i++] = Float8GetDatum(s.period_ns / 1e6);
 	values[i++] = Int64GetDatum((int64) s.ticks);
 	values[i++] = Int64GetDatum((int64) s.missed);
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = (s.ticks == 0);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = nulls[i + 3] = (s.ticks == 0);
+	values[i++] = Float8GetDatum(s.ticks ? s.lateness_ns / 1e3 / s.ticks : 0);
 	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.5));
 	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.99));
 	values[i++] = Float8GetDatum(s.lateness_max_ns / 1e3);

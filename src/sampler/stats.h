@@ -33,6 +33,7 @@ typedef struct PgscaleSamplerStats
 	uint64		ticks;
 	uint64		missed;			/* ticks that were due but skipped */
 	uint64		lateness[PGSCALE_LATENESS_CLASSES];
+	int64		lateness_ns;	/* of all ticks together */
 	int64		lateness_max_ns;
 	int64		observed_ns;	/* the time that all ticks stand for */
 	int64		tick_ns;		/* wall-clock time spent in ticks */
