@@ -234,7 +234,7 @@ CREATE FUNCTION pgscale.history_waits(
     begins timestamptz[], ends timestamptz[], resolution_s double precision,
     OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT userid oid,
     OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT root_pid integer,
-    OUT wait_ms double precision)
+    OUT this_run boolean, OUT wait_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_history_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1000;
@@ -373,7 +373,8 @@ BEGIN
           LEFT JOIN pg_database d ON d.oid = h.datid
           LEFT JOIN pg_roles u ON u.oid = h.userid
           LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
-                       FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b USING (root_pid);
+                       FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b
+            ON b.root_pid = h.root_pid AND h.this_run;
 END
 $$;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS

@@ -187,7 +187,7 @@ $db->set('pgscale.sampler_history_period', '60s');
 $db->poll_ok('SHOW pgscale.sampler_history_period', 'a long period', '1min');
 my $looks = 'SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history';
 my ($ticks) = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
-$db->poll_ok("SELECT ticks > $ticks + 10 FROM pgscale.sampler_stats", 'ticks');
+$db->poll_ok("SELECT ticks > $ticks + 60 FROM pgscale.sampler_stats", 'one look may still be of the shorter one');
 my $before = $db->sql($looks);
 $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 $db->poll_ok("SELECT ticks > $ticks + 100 FROM pgscale.sampler_stats", 'ticks go on');

@@ -285,3 +285,31 @@ pgscale_sampler_dimension(const PgscaleSamplerDimensions *copy, uint16 number,
 			*address = client->address;
 	}
 }
+
+int
+pgscale_sampler_dimension_names(const PgscaleSamplerDimensions *copy, PgscaleSamplerName * *names)
+{
+	const int	n = copy ? copy->used : 0;
+
+	*names = palloc0(Max(n, 1) * sizeof(PgscaleSamplerName));
+	for (int i = 0; i < n; i++)
+		memcpy((*names)[i], copy->values[i].application_name, NAMEDATALEN);
+	return n;
+}
+
+bool
+pgscale_sampler_dimension_is_other(uint16 number)
+{
+	return number == OTHER;
+}
+
+uint16
+pgscale_sampler_dimension_of_name(const char *application_name)
+{
+	PgscaleProcClient client = {0};
+
+	if (dimensions == NULL || !by.application)
+		return NONE;
+	strlcpy(client.application_name, application_name, sizeof(client.application_name));
+	return number_of_client(&client, hash_of_client(&client));
+}

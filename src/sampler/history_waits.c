@@ -48,7 +48,8 @@ typedef struct HistoryWaitKey
 	int			root_pid;
 	uint16		dimension;
 	PgscaleProcKind kind;
-	uint8		unused[5];
+	bool		this_run;		/* since the server's start */
+	uint8		unused[4];
 } HistoryWaitKey;
 
 typedef struct HistoryWait
@@ -103,6 +104,7 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begi
 	key.root_pid = sample->root_pid;
 	key.dimension = sample->dimension;
 	key.kind = sample->kind;
+	key.this_run = sample->sampled_at >= PgStartTime;
 	wait = history_sums_insert(sums->hash, key, &found);
 	wait->us = (found ? wait->us : 0) + us;
 }
@@ -259,8 +261,8 @@ pgscale_history_waits(PG_FUNCTION_ARGS)
 		const HistoryWaitKey *key = &wait->key;
 		const char *application_name = NULL;
 		const char *address = NULL;
-		Datum		values[11] = {0};
-		bool		nulls[11] = {0};
+		Datum		values[12] = {0};
+		bool		nulls[12] = {0};
 
 		CHECK_FOR_INTERRUPTS();
 
@@ -282,7 +284,8 @@ pgscale_history_waits(PG_FUNCTION_ARGS)
 		values[8] = CStringGetTextDatum(pgscale_wait_event_name(key->wait_event));
 		values[9] = Int32GetDatum(key->root_pid);
 		nulls[9] = key->root_pid == PGSCALE_SAMPLER_NO_PID;
-		values[10] = Float8GetDatum(wait->us / 1000.0);
+		values[10] = BoolGetDatum(key->this_run);
+		values[11] = Float8GetDatum(wait->us / 1000.0);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -3,16 +3,11 @@
  * profile_file.c
  *	  Keeps the wait profile over a restart of the server.
  *
- * The postmaster writes the file when it shuts down, after all other
- * processes are gone, and reads and removes it when it starts: so a base
- * backup or a crash never brings back an old one.
- *
- * The file is a header, the types of background workers that entries are of, the
- * entries as they lie in memory, and a CRC of all that.  One that another major
- * version, another build or another format wrote, or that is damaged, is left out
- * with a LOG message; it is statistics, and never worth a server that does not
- * start.  A checksum is no proof of who wrote it, so each field is checked besides:
- * whatever the file says, what is taken from it is a profile.
+ * The file (kept_file.c) is a header, the types of background workers that entries are
+ * of, the entries as they lie in memory, and a CRC of all that.  One that another major
+ * version, another build or another format wrote, or that is damaged, is left out.  A
+ * checksum is no proof of who wrote it, so each field is checked besides: whatever the
+ * file says, what is taken from it is a profile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,7 +16,6 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "catalog/catversion.h"
 #include "miscadmin.h"
@@ -31,6 +25,7 @@
 
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
+#include "sampler/kept_file.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
 
@@ -75,18 +70,6 @@ profile_file_checksum(const StoreHeader *header, const PgscaleSamplerTypeName * 
 	return crc;
 }
 
-static bool
-write_items(FILE *file, const void *items, Size size, Size count)
-{
-	return count == 0 || fwrite(items, size, count, file) == count;
-}
-
-static bool
-read_items(FILE *file, void *items, Size size, Size count)
-{
-	return count == 0 || fread(items, size, count, file) == count;
-}
-
 void
 pgscale_sampler_save(void)
 {
@@ -108,52 +91,13 @@ pgscale_sampler_save(void)
 	crc = profile_file_checksum(&header, types, snapshot.entries);
 
 	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
-	if (file == NULL ||
-		!write_items(file, &header, sizeof(header), 1) ||
-		!write_items(file, types, sizeof(*types), header.ntypes) ||
-		!write_items(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) ||
-		!write_items(file, &crc, sizeof(crc), 1))
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", STORE_TEMP)));
-		if (file)
-			FreeFile(file);
-		unlink(STORE_TEMP);
-		return;
-	}
-	if (FreeFile(file) != 0)
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not close file \"%s\": %m", STORE_TEMP)));
-		unlink(STORE_TEMP);
-		return;
-	}
-
-	/* It reports its own failures. */
-	(void) durable_rename(STORE_TEMP, STORE_FILE, LOG);
-}
-
-static bool
-is_known_event(uint32 wait_event)
-{
-	const char *type;
-	const char *name;
-
-	/* The server has names for all of what is durable. */
-	wait_event = pgscale_wait_event_durable(wait_event);
-	type = pgscale_wait_event_type(wait_event);
-	name = pgscale_wait_event_name(wait_event);
-	return type != NULL && name != NULL && strcmp(type, "???") != 0 &&
-		strcmp(name, "???") != 0 && strcmp(name, "unknown wait event") != 0;
-}
-
-static bool
-is_known_kind(PgscaleProcKind kind, uint32 ntypes)
-{
-	return kind < BACKEND_NUM_TYPES || kind == PGSCALE_PROC_PARALLEL || kind == PGSCALE_PROC_OTHER ||
-		(kind >= PGSCALE_PROC_FIRST_TYPE && kind - PGSCALE_PROC_FIRST_TYPE < ntypes);
+	pgscale_sampler_file_finish(file,
+								file != NULL &&
+								pgscale_sampler_file_put(file, &header, sizeof(header), 1) &&
+								pgscale_sampler_file_put(file, types, sizeof(*types), header.ntypes) &&
+								pgscale_sampler_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
+								pgscale_sampler_file_put(file, &crc, sizeof(crc), 1),
+								STORE_TEMP, STORE_FILE);
 }
 
 static bool
@@ -161,8 +105,8 @@ entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 {
 	const PgscaleSamplerWaitKey *key = &entry->key;
 
-	if (!is_known_kind(key->kind, ntypes) || !is_known_event(key->wait_event) ||
-		key->unused != 0)
+	if (!(key->kind == PGSCALE_PROC_OTHER || pgscale_sampler_file_knows_kind(key->kind, ntypes)) ||
+		!pgscale_sampler_file_knows_event(key->wait_event) || key->unused != 0)
 		return false;
 	/* What was evicted is of nobody. */
 	return key->kind != PGSCALE_PROC_OTHER ||
@@ -188,9 +132,8 @@ check_store(const Store *store)
 	uint64		samples = 0;
 	uint64		ns = 0;
 
-	for (int i = 0; i < header->ntypes; i++)
-		if (store->types[i][0] == '\0' || memchr(store->types[i], '\0', BGW_MAXLEN) == NULL)
-			return "it has a type of process without a name";
+	if (!pgscale_sampler_file_knows_types(store->types, header->ntypes))
+		return "it has a type of process without a name";
 	for (int i = 0; i < header->nentries; i++)
 	{
 		const PgscaleSamplerProfileEntry *entry = &store->entries[i];
@@ -215,7 +158,7 @@ read_store(FILE *file, Store *store)
 	struct stat st;
 	pg_crc32c	crc;
 
-	if (fstat(fileno(file), &st) != 0 || !read_items(file, header, sizeof(*header), 1))
+	if (fstat(fileno(file), &st) != 0 || !pgscale_sampler_file_get(file, header, sizeof(*header), 1))
 		return "it is too short";
 	if (header->format != STORE_FORMAT ||
 		header->entry_size != sizeof(PgscaleSamplerProfileEntry))
@@ -230,23 +173,13 @@ read_store(FILE *file, Store *store)
 
 	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleSamplerProfileEntry),
 									 MCXT_ALLOC_HUGE);
-	if (!read_items(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
-		!read_items(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
-		!read_items(file, &crc, sizeof(crc), 1))
+	if (!pgscale_sampler_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
+		!pgscale_sampler_file_get(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
+		!pgscale_sampler_file_get(file, &crc, sizeof(crc), 1))
 		return "it could not be read";
 	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
 		return "its checksum is wrong";
 	return check_store(store);
-}
-
-/* A type's kind in this server.  Of names that need not be text here none is taken. */
-static PgscaleProcKind
-kind_of_type(const char *name)
-{
-	for (const char *c = name; *c; c++)
-		if (*c < ' ' || *c > '~')
-			return (PgscaleProcKind) B_BG_WORKER;
-	return pgscale_sampler_type_kind(name);
 }
 
 static void
@@ -254,8 +187,7 @@ profile_file_restore(Store *store)
 {
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 
-	for (int i = 0; i < store->header.ntypes; i++)
-		kinds[i] = kind_of_type(store->types[i]);
+	pgscale_sampler_file_kinds(store->types, store->header.ntypes, kinds);
 	for (int i = 0; i < store->header.nentries; i++)
 	{
 		PgscaleProcKind *kind = &store->entries[i].key.kind;
@@ -271,54 +203,23 @@ profile_file_restore(Store *store)
 	pgscale_sampler_profile_restore(&store->header.totals, store->entries, store->header.nentries);
 }
 
-/* The file, if it is one: opening a pipe would never end. */
-static FILE *
-open_store(void)
-{
-	struct stat st;
-	FILE	   *file = NULL;
-
-	if (lstat(STORE_FILE, &st) == 0 && !S_ISREG(st.st_mode))
-	{
-		ereport(LOG,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("ignoring \"%s\": it is not a regular file", STORE_FILE)));
-		return NULL;
-	}
-	file = AllocateFile(STORE_FILE, PG_BINARY_R);
-	if (file == NULL && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", STORE_FILE)));
-	return file;
-}
-
 void
 pgscale_sampler_load(void)
 {
 	Store	   *store;
 	const char *problem;
-	FILE	   *file = open_store();
+	FILE	   *file = pgscale_sampler_file_open(STORE_FILE);
 
 	if (file == NULL)
 		return;
 
 	store = palloc0(sizeof(Store));
 	problem = read_store(file, store);
-	FreeFile(file);
-	if (problem)
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("ignoring file \"%s\": %s", STORE_FILE, problem),
-				 errdetail("The wait profile starts empty.")));
-	else
+	if (problem == NULL)
 		profile_file_restore(store);
 
 	if (store->entries)
 		pfree(store->entries);
 	pfree(store);
-	if (unlink(STORE_FILE) != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", STORE_FILE)));
+	pgscale_sampler_file_done(file, STORE_FILE, problem, "The wait profile starts empty.");
 }

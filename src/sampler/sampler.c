@@ -217,7 +217,7 @@ sampler_define_gucs(void)
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	pgscale_sampler_dimensions_define_guc();
 	DefineCustomBoolVariable("pgscale.sampler_save",
-							 "Keeps the wait profile over a restart of the server.",
+							 "Keeps the wait profile and the history over a restart of the server.",
 							 NULL,
 							 &sampler_save, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -248,7 +248,10 @@ save_at_shutdown(int code, Datum arg)
 {
 	/* Not if anything, or just the sampler, was stopped in mid-air. */
 	if (code == 0 && stats->pid == 0 && sampler_save)
+	{
 		pgscale_sampler_save();
+		pgscale_sampler_history_save();
+	}
 }
 
 static void
@@ -278,6 +281,7 @@ sampler_shmem_startup(void)
 	if (!found && !IsUnderPostmaster)
 	{
 		pgscale_sampler_load();
+		pgscale_sampler_history_load();
 		on_shmem_exit(save_at_shutdown, (Datum) 0);
 	}
 }

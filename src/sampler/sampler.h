@@ -161,6 +161,17 @@ extern bool pgscale_sampler_dimensions_unchanged(uint64 before);
 extern void pgscale_sampler_dimension(const PgscaleSamplerDimensions *dimensions, uint16 number,
 									  const char **application_name, const char **address);
 
+/*
+ * For the file: the applications of a copy, the first of number 1, and how many; whether a
+ * number stands for all further ones; and the number of an application in this server,
+ * made if need be, while there is no other process.
+ */
+typedef char PgscaleSamplerName[NAMEDATALEN];
+
+extern int	pgscale_sampler_dimension_names(const PgscaleSamplerDimensions *copy, PgscaleSamplerName * *names);
+extern bool pgscale_sampler_dimension_is_other(uint16 number);
+extern uint16 pgscale_sampler_dimension_of_name(const char *application_name);
+
 /* nested_queries.c: which nested statement a backend executes */
 
 extern Size pgscale_sampler_nested_size(void);
