@@ -15,7 +15,7 @@ DATA = $(wildcard sql/pgscale--*.sql)
 SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
 OBJS = $(SOURCES:.c=.o)
 
-REGRESS = health privileges sampler lwlocks blockers trace archive sweeper buffer_usage os_cache writeback relocation relocation_plan tuning tuning_advice fleet numa scalability metrics
+REGRESS = health privileges sampler lwlocks blockers trace archive sweeper buffer_usage os_cache writeback relocation relocation_plan tuning tuning_advice fleet numa scalability metrics report
 TAP = $(wildcard t/*.pl)
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a

@@ -3410,6 +3410,777 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.scalability_reset() IS
 'forgets what the law of this server is fitted to';
 
+---- report
+
+-- How a report looks is C: each of these has a text for psql and one for a browser.
+CREATE FUNCTION pgscale.report_clean(value text, most integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_report_clean'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.report_clean(text, integer) IS
+'part of report: a text that may be none, as one of at most so many characters in this database''s encoding';
+
+CREATE FUNCTION pgscale.report_secret(setting text, value text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_report_secret'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.report_secret(text, text) IS
+'part of report: whether this value of a setting is not for everybody''s eyes';
+
+CREATE FUNCTION pgscale.report_paragraph(format text, value text, style text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_report_paragraph'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.report_paragraph(text, text, text) IS
+'part of report: a title, the title of a part, a note, or a sentence';
+
+CREATE FUNCTION pgscale.report_table(format text, titles text[], kinds text[], cells text[])
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_report_table'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.report_table(text, text[], text[], text[]) IS
+'part of report: a table of columns with titles and kinds, and cells row by row';
+
+CREATE FUNCTION pgscale.report_chart(
+    format text, since timestamptz, until timestamptz, bucket_s double precision,
+    at timestamptz[], event_type text[], active_sessions double precision[], covered_fraction double precision[],
+    mark_at timestamptz[] DEFAULT NULL, mark text[] DEFAULT NULL, most double precision DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_report_chart'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
+    double precision[], double precision[], timestamptz[], text[], double precision) IS
+'part of report: active sessions over time by class of wait event, as activity() has them, with marks';
+
+-- A statement without what may be a password, and without most of a very long one.
+CREATE FUNCTION pgscale.report_statement(query text)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT regexp_replace(pgscale.report_clean(query, 2000), '(\mpassword\M).*', '\1 ... (the rest is hidden)', 'i')
+$$;
+COMMENT ON FUNCTION pgscale.report_statement(text) IS
+'part of report: a statement, cut behind the word password';
+
+-- What happened in the period that may explain a change in it. What cannot be asked here is left out.
+CREATE FUNCTION pgscale.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    source text;
+BEGIN
+    FOREACH source IN ARRAY ARRAY[
+        $q$SELECT pg_postmaster_start_time(), 'start', 'the server started'$q$,
+        $q$SELECT pg_conf_load_time(), 'reload', 'the configuration was read again'
+            WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
+        $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
+        $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
+                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(j.old_value, 40), '(not set)'),
+                         coalesce(left(j.new_value, 40), '(not set)'), j.change, j.state)
+             FROM pgscale.tuning_journal() j
+            WHERE NOT pgscale.report_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
+        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(c.old, 40), '(not set)'),
+                                          coalesce(left(c.new, 40), '(not set)'))
+             FROM pgscale.archive_changes c
+            WHERE c.at BETWEEN $1 AND $2 AND NOT pgscale.report_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+        $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
+             FROM pgscale.archive_minutes m
+            WHERE m.at BETWEEN $1 AND $2 AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
+        $q$SELECT m.at, 'node', format('%s took over from %s', m.node, m.before)
+             FROM (SELECT m.at, m.node, lag(m.node) OVER (ORDER BY m.at) AS before
+                     FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2) m
+            WHERE m.node <> m.before$q$]
+    LOOP
+        BEGIN
+            RETURN QUERY EXECUTE format('SELECT m.at, m.kind, m.mark FROM (%s LIMIT 1000) m (at, kind, mark)
+                                          WHERE m.at BETWEEN $1 AND $2', source) USING since, until;
+        EXCEPTION
+            WHEN OTHERS THEN NULL;
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_marks(timestamptz, timestamptz) IS
+'part of report: restarts, checkpoints and changes of settings in a period, as far as they are known';
+
+CREATE FUNCTION pgscale.report_bucket(length interval, most integer)
+RETURNS double precision
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(min(s), ceil(max(wanted) / 86400) * 86400)
+      FROM (SELECT extract(epoch FROM length)::float8 / most AS wanted) w
+      LEFT JOIN unnest('{1,2,5,10,15,20,30,60,120,300,600,900,1200,1800,3600,7200,10800,21600,43200,86400}'::float8[]) s ON s >= wanted
+$$;
+COMMENT ON FUNCTION pgscale.report_bucket(interval, integer) IS
+'part of report: the shortest round bucket of which a period has at most so many, in seconds';
+
+-- How much of a period is known.
+CREATE FUNCTION pgscale.report_known(since timestamptz, until timestamptz)
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN coalesce(sum(k.s), 0) = 0
+                THEN 'Nothing is known of the waits in this period: pgscale''s memory does not reach back to it, and no archive has it.'
+                ELSE format('%s %% of the period is known, from %s.',
+                            round((100 * least(sum(k.s) / extract(epoch FROM until - since)::float8, 1))::numeric, 1),
+                            string_agg(DISTINCT k.source, ' and ')) END
+      FROM (SELECT c.source, extract(epoch FROM least(c.at + c.period_s * interval '1 s', until) - greatest(c.at, since))::float8 AS s
+              FROM pgscale.past_coverage(since, until) c) k
+     WHERE k.s > 0
+$$;
+COMMENT ON FUNCTION pgscale.report_known(timestamptz, timestamptz) IS
+'part of report: how much of a period is known, in one sentence';
+
+-- What a session waits for, in a few words.
+CREATE FUNCTION pgscale.report_what(event_type text, event text)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN $2 = 'IdleInTransaction' THEN 'its client, within a transaction'
+                ELSE (SELECT m.what FROM pgscale.wait_meanings m WHERE m.kind = pgscale.wait_kind($1, $2) LIMIT 1) END
+$$;
+COMMENT ON FUNCTION pgscale.report_what(text, text) IS
+'part of report: what a session waits for in this wait event';
+
+-- The chart of a period. Its buckets begin where those of activity() do.
+CREATE FUNCTION pgscale.report_activity(since timestamptz, until timestamptz, most double precision, format text)
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pgscale.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
+               array_agg(a.active_sessions), array_agg(a.covered_fraction), m.at, m.mark, most)
+      FROM (SELECT pgscale.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
+      CROSS JOIN (SELECT array_agg(m.at ORDER BY m.at), array_agg(m.mark ORDER BY m.at)
+                    FROM (SELECT * FROM pgscale.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
+      CROSS JOIN LATERAL pgscale.activity(since, until, b.s * interval '1 s') a
+     GROUP BY b.s, m.at, m.mark
+$$;
+COMMENT ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) IS
+'part of report: active sessions over time, with what happened meanwhile';
+
+-- One part of a report, or of the difference of two periods. What it cannot have raises an error, which report_section() makes a
+-- sentence.
+CREATE FUNCTION pgscale.report_part(
+    part text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    html CONSTANT boolean := format = 'html';
+    buckets CONSTANT integer := CASE WHEN html THEN 120 ELSE 30 END;
+    body text;
+    cells text[];
+    item record;
+BEGIN
+    CASE part
+    WHEN 'period' THEN
+        cells := ARRAY[
+            ['Server', format('PostgreSQL %s, up since %s', current_setting('server_version'),
+                              date_trunc('second', pg_postmaster_start_time()))],
+            ['Period', format('%s to %s (%s)', date_trunc('second', since), date_trunc('second', until), current_setting('TimeZone'))],
+            ['Made', format('%s in database %s by %s, of pgscale %s', date_trunc('second', clock_timestamp()), current_database(),
+                            session_user, (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'pgscale'))]];
+        BEGIN
+            SELECT n.node, n.system_identifier, n.role, n.lag_s INTO item FROM pgscale.node_identity() n;
+            cells := ARRAY['Node', concat_ws(', ', item.node, 'system identifier ' || item.system_identifier, item.role,
+                                             'behind by ' || round(item.lag_s::numeric, 1) || ' s')] || cells;
+        EXCEPTION
+            WHEN OTHERS THEN NULL;
+        END;
+        body := pgscale.report_table(format, '{"",""}'::text[], '{name,prose}'::text[], cells);
+        BEGIN
+            RETURN body || pgscale.report_paragraph(format, pgscale.report_known(since, until), ''::text);
+        EXCEPTION
+            WHEN OTHERS THEN
+                RETURN body || pgscale.report_paragraph(format, 'Nothing is known of the waits: ' || SQLERRM || '.', 'missing'::text);
+        END;
+
+    WHEN 'summary' THEN
+        WITH waits AS MATERIALIZED (
+            SELECT t.*, pgscale.report_what(t.event_type, t.event) AS what FROM pgscale.top_waits(since, until, 'event'::text, 10) t),
+        wait AS (
+            SELECT coalesce(w.what, w.item) AS what, sum(w.fraction) AS fraction FROM waits w
+             WHERE w.item <> 'other' GROUP BY 1 ORDER BY 2 DESC LIMIT 1),
+        query AS (
+            SELECT * FROM pgscale.top_waits(since, until, 'query'::text, 3) q
+             WHERE q.queryid IS NOT NULL AND q.query IS NOT NULL ORDER BY q.rank LIMIT 1)
+        SELECT pgscale.report_paragraph(format, concat_ws(' ',
+                   format('On average %s sessions were active.', (SELECT round(sum(w.active_sessions)::numeric, 1) FROM waits w)),
+                   (SELECT format('They spent %s %% of their time on this: %s.', round((100 * wait.fraction)::numeric),
+                                  CASE wait.what WHEN '(running, or ready to run)' THEN 'they ran, or were ready to run' ELSE 'they waited for ' || wait.what END)
+                      FROM wait),
+                   (SELECT format('The statement that took most of it, %s %%, is: %s', round((100 * query.fraction)::numeric),
+                                  regexp_replace(left(pgscale.report_statement(query.query), 100), '\s+', ' ', 'g'))
+                      FROM query)), ''::text)
+          INTO body
+         WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
+        RETURN coalesce(body, pgscale.report_paragraph(format, 'No session was active, as far as is known.', ''::text));
+
+    WHEN 'activity' THEN
+        RETURN pgscale.report_activity(since, until, NULL, format);
+
+    WHEN 'load' THEN
+        SELECT sum(m.period_s) AS s, sum(m.commits) AS commits, sum(m.rollbacks) AS rollbacks, sum(m.blocks_read) AS blocks_read,
+               sum(m.blocks_read) / nullif(sum(m.blocks_read + m.blocks_hit), 0)::float8 AS missed, sum(m.wal_bytes) AS wal_bytes,
+               sum(m.wal_buffers_full) AS full, sum(m.checkpoints_timed) AS timed, sum(m.checkpoints_requested) AS requested,
+               sum(m.temp_bytes) AS temp_bytes, sum(m.deadlocks) AS deadlocks, sum(m.conflicts) AS conflicts,
+               sum(m.rows_inserted) AS inserted, sum(m.rows_updated) AS updated, sum(m.rows_deleted) AS deleted
+          INTO item
+          FROM pgscale.archive_minutes m
+         WHERE m.at >= since AND m.at < until;
+        IF item.s IS NULL THEN
+            RETURN pgscale.report_paragraph(format, 'The archive of this database has nothing of the period.', 'missing'::text);
+        END IF;
+        SELECT pgscale.report_table(format, '{"",total,"a second"}'::text[], '{name,count,number}'::text[],
+                   array_agg(ARRAY[c.name, c.value::text, (c.value / item.s)::text] ORDER BY c.n))
+               || pgscale.report_paragraph(format, format('%s %% of the blocks that statements asked for were not in shared buffers; %s of WAL and %s of temporary files were written.',
+                      round((100 * coalesce(item.missed, 0))::numeric, 1), pg_size_pretty(item.wal_bytes), pg_size_pretty(item.temp_bytes)), ''::text)
+          INTO body
+          FROM unnest(ARRAY['transactions committed', 'rolled back', 'rows inserted', 'rows updated', 'rows deleted', 'blocks read',
+                            'WAL buffers full', 'timed checkpoints', 'requested checkpoints', 'deadlocks', 'conflicts'],
+                      ARRAY[item.commits, item.rollbacks, item.inserted, item.updated, item.deleted, item.blocks_read,
+                            item.full, item.timed, item.requested, item.deadlocks, item.conflicts]::float8[]) WITH ORDINALITY c (name, value, n);
+        RETURN body;
+
+    -- two periods
+    WHEN 'periods' THEN
+        RETURN pgscale.report_table(format, '{period,since,until,known}'::text[], '{name,name,name,prose}'::text[], ARRAY[
+            ['1', date_trunc('second', since)::text, date_trunc('second', until)::text, pgscale.report_known(since, until)],
+            ['2', date_trunc('second', since2)::text, date_trunc('second', until2)::text, pgscale.report_known(since2, until2)]]);
+
+    WHEN 'activities' THEN
+        SELECT max(t.total) INTO item
+          FROM (SELECT sum(a.active_sessions) AS total FROM pgscale.activity(since, until, pgscale.report_bucket(until - since, buckets) * interval '1 s') a GROUP BY a.at
+                UNION ALL
+                SELECT sum(a.active_sessions) FROM pgscale.activity(since2, until2, pgscale.report_bucket(until2 - since2, buckets) * interval '1 s') a GROUP BY a.at) t;
+        body := pgscale.report_activity(since, until, item.max, format);
+        RETURN CASE WHEN html THEN '<div class="two"><div><h3>1</h3>' || body || '</div><div><h3>2</h3>'
+                                   || pgscale.report_activity(since2, until2, item.max, format) || '</div></div>'
+                    ELSE body || pgscale.report_activity(since2, until2, item.max, format) END;
+
+    WHEN 'differences' THEN
+        SELECT string_agg(pgscale.report_paragraph(format, 'By ' || k.kind, 'list'::text)
+                   || pgscale.report_table(format, ARRAY[k.kind, 'sessions in 1', 'sessions in 2', 'difference', 'share in 1', 'share in 2'],
+                                           ARRAY[CASE k.kind WHEN 'query' THEN 'query' ELSE 'name' END, 'number', 'number', 'change', 'share', 'share'],
+                                           k.cells), '' ORDER BY k.n)
+          INTO body
+          FROM (SELECT k.kind, k.n, array_agg(ARRAY[
+                           CASE k.kind WHEN 'query' THEN coalesce(pgscale.report_statement(q.query), w.item) ELSE w.item END,
+                           w.active_sessions_1::text, w.active_sessions_2::text, w.difference::text, w.fraction_1::text, w.fraction_2::text]
+                           ORDER BY w.ordinality) AS cells
+                  FROM unnest('{event,query,application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
+                  CROSS JOIN LATERAL pgscale.compare_waits(since, until, since2, until2, k.kind, 10) WITH ORDINALITY w
+                  LEFT JOIN LATERAL (
+                       SELECT p.query FROM pgscale.past_queries(ARRAY[w.item::bigint]) p
+                        WHERE k.kind = 'query' AND w.item ~ '^-?[0-9]+$' LIMIT 1) q ON true
+                 GROUP BY k.kind, k.n) k;
+        RETURN body;
+
+    WHEN 'changes' THEN
+        SELECT pgscale.report_table(format, '{"at",what}'::text[], '{name,prose}'::text[],
+                   array_agg(ARRAY[date_trunc('second', m.at)::text, m.mark] ORDER BY m.at))
+          INTO body
+          FROM pgscale.report_marks(least(since, since2), greatest(until, until2)) m
+         WHERE m.kind <> 'checkpoint';
+        RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format, 'Nothing that pgscale knows of.', 'note'::text));
+
+    WHEN 'waits' THEN
+        WITH w AS MATERIALIZED (
+            SELECT t.rank, t.item, t.active_sessions, t.fraction, t.wait_ms, pgscale.report_what(t.event_type, t.event) AS what,
+                   pgscale.wait_kind(t.event_type, t.event) AS kind, t.event
+              FROM pgscale.top_waits(since, until, 'event'::text, 12) t),
+        help AS (
+            SELECT w.what, sum(w.fraction) AS fraction, (array_agg(m.meaning ORDER BY w.rank))[1] AS meaning,
+                   (array_agg(m.remedy ORDER BY w.rank))[1] AS remedy
+              FROM w
+              CROSS JOIN LATERAL (
+                   SELECT 'a session has a transaction open and waits for its client''s next statement' AS meaning,
+                          'shorter transactions, with no work of the application between their statements; '
+                          'idle_in_transaction_session_timeout' AS remedy
+                    WHERE w.event = 'IdleInTransaction'
+                   UNION ALL
+                   (SELECT CASE WHEN k.cured_in <= current_setting('server_version_num')::integer / 10000 THEN k.cured_meaning
+                                ELSE k.meaning END, k.remedy
+                      FROM pgscale.wait_meanings k
+                     WHERE k.kind = w.kind AND w.event <> 'IdleInTransaction' LIMIT 1)) m
+             WHERE w.kind <> 'other' OR w.event = 'IdleInTransaction'
+             GROUP BY w.what
+            HAVING sum(w.fraction) >= 0.05)
+        SELECT pgscale.report_table(format, '{wait,sessions,share,time,"it waits for"}'::text[], '{name,number,share,ms,prose}'::text[],
+                   (SELECT array_agg(ARRAY[w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text, w.what] ORDER BY w.rank)
+                      FROM w WHERE w.wait_ms > 0))
+               || coalesce((SELECT pgscale.report_paragraph(format, 'What helps', 'list'::text)
+                         || pgscale.report_table(format, '{"it waits for",share,"what happens","what helps"}'::text[], '{name,share,prose,prose}'::text[],
+                                array_agg(ARRAY[h.what, h.fraction::text, h.meaning, h.remedy] ORDER BY h.fraction DESC))
+                      FROM (SELECT * FROM help ORDER BY help.fraction DESC LIMIT 5) h HAVING count(*) > 0), '')
+          INTO body;
+        RETURN body;
+
+    WHEN 'queries' THEN
+        WITH q AS MATERIALIZED (
+            SELECT * FROM pgscale.top_waits(since, until, 'query'::text, 10)),
+        wait AS (
+            SELECT p.queryid, p.event_type || coalesce(':' || nullif(p.event, p.event_type), '') AS wait, sum(p.wait_ms) AS ms
+              FROM pgscale.past_waits(since, until, 1e9::float8) p
+             WHERE p.queryid IN (SELECT q.queryid FROM q) AND p.event_type IS NOT NULL
+             GROUP BY 1, 2),
+        waits AS (
+            SELECT queryid, string_agg(format('%s %s %%', w.wait, round(100 * w.share)), ', ' ORDER BY w.share DESC) AS waits
+              FROM (SELECT wait.queryid, wait.wait, (ms / nullif(sum(ms) OVER (PARTITION BY wait.queryid), 0))::numeric AS share,
+                           row_number() OVER (PARTITION BY wait.queryid ORDER BY ms DESC) AS n FROM wait) w
+             WHERE w.n <= 4 AND w.share >= 0.01
+             GROUP BY queryid)
+        SELECT pgscale.report_table(format, '{query,sessions,share,time,"its waits"}'::text[], '{query,number,share,ms,prose}'::text[],
+                   array_agg(ARRAY[
+                       CASE WHEN q.query IS NOT NULL THEN pgscale.report_statement(q.query)
+                            WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
+                            WHEN q.item = 'other' THEN '(all others)'
+                            ELSE '(no query: between statements, or before a statement has its identifier)' END,
+                       q.active_sessions::text, q.fraction::text, q.wait_ms::text, waits.waits] ORDER BY q.rank))
+          INTO body
+          FROM q LEFT JOIN waits ON waits.queryid = q.queryid AND q.item <> 'other'
+         WHERE q.wait_ms > 0;
+        RETURN body;
+
+    WHEN 'sessions' THEN
+        SELECT pgscale.report_table(format, '{by,name,sessions,share,time}'::text[], '{name,name,number,share,ms}'::text[],
+                   array_agg(ARRAY[k.kind, w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text] ORDER BY k.n, w.rank))
+          INTO body
+          FROM unnest('{application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
+          CROSS JOIN LATERAL pgscale.top_waits(since, until, k.kind, 5) w;
+        RETURN body;
+
+    WHEN 'blockers' THEN
+        SELECT pgscale.report_table(format, '{"in the way",sessions,share,"time waited"}'::text[],
+                   '{name,number,share,ms}'::text[],
+                   array_agg(ARRAY[w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text] ORDER BY w.rank))
+          INTO body
+          FROM pgscale.top_waits(since, until, 'blocker'::text, 10) w
+         WHERE w.item IS NOT NULL AND w.wait_ms > 0;
+        SELECT body || pgscale.report_paragraph(format, 'At this moment', 'list'::text)
+                    || pgscale.report_table(format, '{process,waiters,waited,activity,application,query}'::text[],
+                                            '{prose,count,ms,prose,name,query}'::text[], array_agg(b.row ORDER BY b.n)) AS now,
+               count(*) AS rows
+          INTO item
+          FROM (SELECT ARRAY[repeat('> ', least(b.depth, 8)) || coalesce(b.pid::text, 'prepared ' || pgscale.report_clean(b.gid, 40)),
+                             b.waiters::text, b.waited_ms::text, coalesce('waits for ' || b.waits_for, b.state),
+                             b.application_name, pgscale.report_statement(b.query)] AS row, row_number() OVER () AS n
+                  FROM pgscale.blockers() b LIMIT 30) b;
+        RETURN CASE WHEN item.rows > 0 THEN item.now
+                    ELSE body || pgscale.report_paragraph(format, 'At this moment nobody waits for a lock.', 'note'::text) END;
+
+    WHEN 'buffers' THEN
+        SELECT pgscale.report_table(format, '{"usage count",buffers,share,dirty,pinned}'::text[], '{name,count,share,count,count}'::text[],
+                   array_agg(ARRAY[coalesce(u.usage_count::text, 'no page'), u.buffers::text, u.fraction::text, u.dirty::text, u.pinned::text]
+                             ORDER BY u.usage_count NULLS FIRST))
+          INTO body
+          FROM pgscale.buffer_usage_sample(16384) u;
+        SELECT pgscale.report_paragraph(format, format('Shared buffers have %s. %s', current_setting('shared_buffers'), c.reason), ''::text) || body
+          INTO body
+          FROM pgscale.clock_sweep() c;
+        RETURN body || pgscale.report_paragraph(format, 'By database, since its statistics were reset', 'list'::text)
+            || coalesce((SELECT pgscale.report_table(format, '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}'::text[],
+                                     '{name,count,share,ms,count,bytes}'::text[],
+                       array_agg(ARRAY[d.datname::text, d.blks_read::text, (d.blks_hit / nullif(d.blks_hit + d.blks_read, 0)::float8)::text,
+                                       CASE WHEN d.blk_read_time > 0 THEN (d.blk_read_time / nullif(d.blks_read, 0))::text END,
+                                       (d.xact_commit + d.xact_rollback)::text, d.temp_bytes::text] ORDER BY d.blks_read DESC))
+                   FROM (SELECT * FROM pg_stat_database WHERE datname IS NOT NULL AND blks_hit + blks_read > 0
+                          ORDER BY blks_read DESC LIMIT 8) d), '');
+
+    WHEN 'sweeper' THEN
+        SELECT pgscale.report_table(format, '{worker,mode,state,consumed,starved,written,"backend writes",reason}'::text[],
+                   '{name,name,name,count,count,count,count,prose}'::text[],
+                   array_agg(ARRAY[s.worker::text, s.mode, s.state, s.consumed::text, s.starved::text, s.written::text,
+                                   s.backend_writes::text, s.reason] ORDER BY s.worker))
+          INTO body
+          FROM pgscale.sweeper_stats() s;
+        RETURN body;
+
+    WHEN 'writeback' THEN
+        SELECT pgscale.report_paragraph(format, format('The controller is %s: %s.', w.state, w.reason), ''::text)
+               || pgscale.report_table(format, '{"dirty in the kernel","of this cluster","under writeback","written by the server","asked for","I/O pressure"}'::text[],
+                      '{bytes,bytes,bytes,bytes,bytes,share}'::text[],
+                      ARRAY[w.dirty_bytes::text, w.cluster_dirty_bytes::text, w.writeback_bytes::text, w.written_bytes::text,
+                            w.requested_bytes::text, w.io_pressure_fraction::text])
+          INTO body
+          FROM pgscale.writeback_stats() w;
+        RETURN body;
+
+    WHEN 'wal' THEN
+        SELECT pgscale.report_table(format, '{"WAL since the reset",records,"page images","buffers full","since"}'::text[], '{bytes,count,count,count,name}'::text[],
+                   ARRAY[w.wal_bytes::text, w.wal_records::text, w.wal_fpi::text, w.wal_buffers_full::text,
+                         date_trunc('second', w.stats_reset)::text])
+          INTO body
+          FROM pg_stat_wal w;
+        IF current_setting('server_version_num')::integer >= 170000 THEN
+            EXECUTE 'SELECT num_timed AS timed, num_requested AS requested, write_time AS write_ms, sync_time AS sync_ms,
+                            buffers_written AS buffers, stats_reset FROM pg_stat_checkpointer' INTO item;
+        ELSE
+            EXECUTE 'SELECT checkpoints_timed AS timed, checkpoints_req AS requested, checkpoint_write_time AS write_ms,
+                            checkpoint_sync_time AS sync_ms, buffers_checkpoint AS buffers, stats_reset FROM pg_stat_bgwriter' INTO item;
+        END IF;
+        body := body || pgscale.report_table(format, '{"timed checkpoints",requested,"buffers written",writing,syncing,"since"}'::text[],
+                    '{count,count,count,ms,ms,name}'::text[],
+                    ARRAY[item.timed::text, item.requested::text, item.buffers::text, item.write_ms::text, item.sync_ms::text,
+                          date_trunc('second', item.stats_reset)::text]);
+        BEGIN
+            body := body || pgscale.report_paragraph(format, (SELECT w.reason FROM pgscale.wal_efficiency w), ''::text);
+        EXCEPTION
+            WHEN OTHERS THEN NULL;      -- its evidence needs preload
+        END;
+        RETURN body || coalesce((SELECT pgscale.report_table(format, '{standby,state,sync,"not yet replayed"}'::text[], '{name,name,name,bytes}'::text[],
+                       array_agg(ARRAY[r.application_name, r.state, r.sync_state,
+                                       pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
+                                                       r.replay_lsn)::text]))
+                   FROM (SELECT * FROM pg_stat_replication LIMIT 20) r), '');
+
+    WHEN 'relocation' THEN
+        SELECT pgscale.report_table(format, '{job,kind,relation,"from","to",state,size,requested,message}'::text[],
+                   '{count,name,name,name,name,name,bytes,name,prose}'::text[],
+                   array_agg(ARRAY[j.job::text, j.kind, j.relation, j.source::text, j.target::text, j.state, j.size_bytes::text,
+                                   date_trunc('second', j.requested_at)::text, j.message] ORDER BY j.job DESC))
+          INTO body
+          FROM (SELECT * FROM pgscale.relocation_jobs ORDER BY job DESC LIMIT 10) j;
+        RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format, 'No job has been requested in this database.', 'note'::text));
+
+    WHEN 'advice' THEN
+        SELECT pgscale.report_table(format, '{advice,"may gain",now,recommended,why,risk,statement}'::text[],
+                   '{name,share,name,name,prose,prose,statement}'::text[],
+                   array_agg(ARRAY[coalesce(a.setting, a.object, a.rule), a.gain::text,
+                                   CASE WHEN NOT pgscale.report_secret(a.setting, a.current) THEN a.current
+                                        WHEN a.setting IS NULL THEN a.current ELSE '(hidden)' END,
+                                   a.recommended, concat_ws('; ', a.reason, 'confidence ' || a.confidence, 'needs ' || a.needs), a.risk,
+                                   CASE WHEN a.setting IS NOT NULL THEN format('CALL pgscale.apply(%L, reload => true);', a.setting) END]
+                             ORDER BY a.gain DESC NULLS LAST))
+          INTO body
+          FROM (SELECT * FROM pgscale.advice LIMIT 20) a;
+        RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format,
+            'There is none: no rule found anything in the last ten minutes that a change would gain by.', 'note'::text));
+
+    WHEN 'scalability' THEN
+        SELECT pgscale.report_table(format, '{"best at",throughput,"now at","throughput now",status}'::text[], '{number,number,number,number,prose}'::text[],
+                   ARRAY[s.peak_concurrency::text, s.peak_throughput::text, s.concurrency::text, s.throughput::text, s.status])
+          INTO body
+          FROM pgscale.scalability() s;
+        RETURN body;
+
+    WHEN 'health' THEN
+        SELECT pgscale.report_table(format, '{feature,state,why,"what to do"}'::text[], '{name,name,prose,prose}'::text[],
+                   array_agg(ARRAY[h.feature, h.state, h.reason, h.action]))
+          INTO body
+          FROM pgscale.health() h;
+        RETURN body;
+
+    WHEN 'settings' THEN
+        SELECT pgscale.report_table(format, '{setting,value,default,source}'::text[], '{name,prose,prose,name}'::text[],
+                   array_agg(ARRAY[s.name, CASE WHEN s.secret THEN '(hidden)' ELSE s.value END, CASE WHEN s.secret THEN '' ELSE s.boot END,
+                                   s.source] ORDER BY s.name))
+          INTO body
+          FROM (SELECT s.name, left(concat(s.setting, ' ' || s.unit), 200) AS value, left(concat(s.boot_val, ' ' || s.unit), 200) AS boot, s.source,
+                       coalesce(pgscale.report_secret(s.name, s.setting), true) AS secret
+                  FROM pg_settings s
+                 WHERE s.source NOT IN ('default', 'override', 'client', 'session', 'interactive', 'test')
+                   AND s.setting IS DISTINCT FROM s.boot_val
+                 ORDER BY s.name LIMIT 150) s;
+        RETURN body;
+
+    ELSE
+        RAISE EXCEPTION 'there is no part "%" of a report', pgscale.report_clean(part, 40)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'pgscale.report() has them all.';
+    END CASE;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+'part of report: one of its parts; raises an error if it cannot be had';
+
+-- A part, or a sentence that says why there is none. A cancel is not for it: WHEN OTHERS leaves that alone.
+CREATE FUNCTION pgscale.report_section(
+    part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    body text;
+    why text;
+BEGIN
+    BEGIN
+        body := pgscale.report_part(part, since, until, since2, until2, format);
+        IF coalesce(body, '') = '' THEN
+            why := 'There is nothing to show.';
+        END IF;
+    EXCEPTION
+        WHEN insufficient_privilege THEN
+            why := 'This part is not for the role that asked: ' || SQLERRM || '.';
+        WHEN lock_not_available THEN
+            why := 'This part is missing: another session holds a lock on what it reads.';
+        WHEN OTHERS THEN
+            why := 'This part is missing: ' || SQLERRM || '.';
+    END;
+    body := pgscale.report_paragraph(format, title, 'part'::text)
+            || pgscale.report_paragraph(format, CASE WHEN why IS NULL THEN about END, 'note'::text)
+            || CASE WHEN why IS NULL THEN body ELSE pgscale.report_paragraph(format, why, 'missing'::text) END;
+    RETURN CASE format WHEN 'html' THEN '<section id="' || part || E'">\n' || body || E'</section>\n' ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+'part of report: a part with its title, or a sentence that says why there is none';
+
+-- The frame of a page: no script, nothing from elsewhere.
+CREATE FUNCTION pgscale.report_page(title text, body text)
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $page$
+    SELECT $html$<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>$html$ || replace(replace(replace(pgscale.report_paragraph('html'::text, title, ''::text), '<p>', ''), '</p>', ''), E'\n', '') || $html$</title>
+<style>
+:root{--bg:#fff;--card:#fff;--fg:#1c2330;--dim:#66707f;--line:#e3e7ec;--soft:#f4f6f8;--acc:#2f6fd0;--mark:#b3261e;
+--w0:#3f9c62;--w1:#3b78d0;--w2:#8f5bc4;--w3:#d2483f;--w4:#22a3a8;--w5:#dd9f1f;--w6:#8d6a3f;--w7:#8b97a8;--w8:#c9629c;--w9:#a9b2bd}
+@media (prefers-color-scheme:dark){:root{--bg:#14181f;--card:#1a1f28;--fg:#dfe4ec;--dim:#97a1b0;--line:#2c3440;--soft:#202733;--acc:#6ea3f0;--mark:#ff8a80;
+--w0:#4fb377;--w1:#5a93e6;--w2:#a97be0;--w3:#e8665d;--w4:#35babf;--w5:#e9b344;--w6:#ab8555;--w7:#8b97a8;--w8:#dd7db3;--w9:#6d7885}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--fg);font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",Arial,sans-serif;-webkit-text-size-adjust:100%}
+main{max-width:1080px;margin:0 auto;padding:24px 20px 48px}
+h1{font-size:22px;line-height:1.3;margin:0 0 16px;overflow-wrap:anywhere}
+h2{font-size:16px;margin:0 0 4px}
+section{margin:0 0 28px;padding:20px 0 0;border-top:1px solid var(--line)}
+#period,#periods{border-top:0;padding-top:0}#period h2{display:none}
+p{margin:4px 0 10px;max-width:76ch;overflow-wrap:anywhere}
+p.m{color:var(--dim);font-size:13px}
+p.x{color:var(--dim);background:var(--soft);border-left:3px solid var(--line);padding:8px 12px}
+h3{font-size:13px;margin:18px 0 2px;color:var(--dim);font-weight:600}
+table{border-collapse:collapse;width:100%;margin:8px 0 12px;font-variant-numeric:tabular-nums}
+th{font-size:12px;font-weight:600;color:var(--dim);text-align:left;vertical-align:bottom;padding:4px 16px 4px 0;border-bottom:1px solid var(--line)}
+td{padding:5px 16px 5px 0;vertical-align:top;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
+tr>:last-child{padding-right:0}
+th.n,td.n{text-align:right;white-space:nowrap}
+td.w{min-width:7em}
+td.p{min-width:14em;max-width:40em}
+th.s,td.s{white-space:nowrap;width:152px;text-align:right}
+.b{float:left;width:64px;height:8px;margin:7px 8px 0 0;background:var(--soft);border-radius:2px;overflow:hidden}
+.b i{display:block;height:100%;background:var(--acc)}
+code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace}
+td.q{min-width:18em}
+td.c code{user-select:all;background:var(--soft);padding:2px 6px;border-radius:3px;-webkit-box-decoration-break:clone;box-decoration-break:clone}
+summary{cursor:pointer}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--soft);padding:10px 12px;border-radius:4px;margin:6px 0}
+figure{margin:12px 0 8px}
+.chart{position:relative;margin:0 0 34px 34px;padding-top:20px}
+.chart svg{display:block;width:100%;height:230px;border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
+.chart path.grid{stroke:var(--line);stroke-width:1;fill:none;vector-effect:non-scaling-stroke}
+.chart path.cpus{stroke:var(--fg);stroke-width:1.3;stroke-dasharray:5 4;fill:none;vector-effect:non-scaling-stroke}
+.chart path.mark{stroke:var(--mark);stroke-width:1.3;fill:none;vector-effect:non-scaling-stroke}
+.chart path.gap{fill:var(--soft)}
+.chart rect{fill:transparent}.chart rect:hover{fill:var(--fg);fill-opacity:.12}
+.chart .y,.chart .x,.chart .n{font-size:11px;color:var(--dim)}
+.chart .y{position:absolute;left:-34px;width:28px;top:20px;height:230px;text-align:right}
+.chart .y span{position:absolute;right:0;transform:translateY(50%);line-height:1}
+.chart .x span{position:absolute;top:254px;transform:translateX(-50%);white-space:nowrap}
+.chart .n span{position:absolute;top:0;transform:translateX(-50%);min-width:16px;text-align:center;line-height:16px;border-radius:8px;background:var(--mark);color:var(--bg);font-size:10px;font-weight:600;padding:0 3px}
+.legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 8px 34px;padding:0;font-size:13px}
+.legend i{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px}
+.legend i.gap{background:var(--soft);border:1px solid var(--line)}
+.legend i.cpus{height:0;border-top:2px dashed var(--fg);border-radius:0;vertical-align:3px;width:14px}
+.legend b{font-weight:600}
+.marks{margin:0 0 8px 34px;padding-left:18px;font-size:13px;color:var(--dim)}
+.marks b{color:var(--fg);font-weight:600;font-variant-numeric:tabular-nums}
+path.w0{fill:var(--w0)}i.w0{background:var(--w0)}path.w1{fill:var(--w1)}i.w1{background:var(--w1)}
+path.w2{fill:var(--w2)}i.w2{background:var(--w2)}path.w3{fill:var(--w3)}i.w3{background:var(--w3)}
+path.w4{fill:var(--w4)}i.w4{background:var(--w4)}path.w5{fill:var(--w5)}i.w5{background:var(--w5)}
+path.w6{fill:var(--w6)}i.w6{background:var(--w6)}path.w7{fill:var(--w7)}i.w7{background:var(--w7)}
+path.w8{fill:var(--w8)}i.w8{background:var(--w8)}path.w9{fill:var(--w9)}i.w9{background:var(--w9)}
+.two{display:grid;grid-template-columns:1fr 1fr;gap:24px}
+@media (max-width:700px){
+main{padding:16px 14px 32px}
+.two{grid-template-columns:1fr}
+.chart .x span:nth-child(even){display:none}
+thead{display:none}
+table,tbody,tr,td{display:block;width:auto!important}
+tr{padding:8px 0;border-bottom:1px solid var(--line);display:flex;flex-wrap:wrap;gap:2px 18px}
+td{border:0;padding:0;text-align:left!important;min-width:0!important;max-width:100%}
+td.e{display:none}
+td:first-child{flex:1 0 100%;font-weight:600}
+td.p,td.q,td.c{flex:1 0 100%}
+td:not(:first-child)::before{content:attr(data-t) " ";color:var(--dim);font-size:12px;font-weight:400}
+td:first-child.n::before,td:first-child.s::before{content:attr(data-t) " ";color:var(--dim);font-size:12px;font-weight:400}
+.b{margin:6px 8px 0 0}
+td.s{width:auto}
+}
+@media print{
+:root{--bg:#fff;--fg:#000;--dim:#444}
+main{max-width:none;padding:0}
+body{font-size:11px}
+section{break-inside:auto}h2,figure,tr{break-inside:avoid}h2{break-after:avoid}
+*{-webkit-print-color-adjust:exact;print-color-adjust:exact}
+}
+</style>
+</head>
+<body>
+<main>
+$html$ || body || $html$</main>
+</body>
+</html>
+$html$
+$page$;
+COMMENT ON FUNCTION pgscale.report_page(text, text) IS
+'part of report: one self-contained page of HTML';
+
+-- What this server is called.
+CREATE FUNCTION pgscale.report_node()
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT n.node FROM pgscale.node_identity() n);
+EXCEPTION
+    WHEN OTHERS THEN
+        RETURN concat_ws('@', nullif(current_setting('cluster_name'), ''), 'port ' || current_setting('port'));
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_node() IS
+'part of report: what this server is called';
+
+-- Nothing is known of the future, nor of what was before all that is known.
+CREATE FUNCTION pgscale.report_period(INOUT since timestamptz, INOUT until timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    IF since >= now THEN
+        RAISE EXCEPTION 'the period of a report must not lie in the future'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose one that has begun.';
+    END IF;
+    until := coalesce(least(until, now), now);
+    IF since >= until THEN
+        RAISE EXCEPTION 'the period of a report must end after its start'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Swap the two times, or leave one out: since is an hour before until, and until is now.';
+    END IF;
+    IF until < '2000-01-02 00:00:00+00' THEN
+        RAISE EXCEPTION 'nothing is known of a time before the year 2000'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose a later period.';
+    END IF;
+    since := coalesce(since, until - interval '1 hour');
+    IF since < '2000-01-01 00:00:00+00' THEN
+        BEGIN
+            SELECT min(c.at) INTO since FROM pgscale.past_coverage(since, until) c;
+        EXCEPTION
+            WHEN OTHERS THEN since := NULL;
+        END;
+        since := coalesce(since, until - interval '1 hour');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_period(timestamptz, timestamptz) IS
+'part of report: a period with its defaults, or an error if it is none';
+
+CREATE FUNCTION pgscale.report(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text')
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+SET DateStyle = 'ISO'
+SET IntervalStyle = 'postgres'
+SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    name CONSTANT text := pgscale.report_node();
+    body text;
+    item record;
+BEGIN
+    SELECT p.since, p.until INTO since, until FROM pgscale.report_period(since, until) p;
+    body := pgscale.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
+    FOR item IN
+        SELECT *
+          FROM (VALUES
+            ('period', 'Period', NULL),
+            ('summary', 'In short', NULL),
+            ('activity', 'Active sessions', 'On average, by what they did: on CPU, or waiting, by class of wait event.'),
+            ('waits', 'Top waits', 'Sessions: active ones on average. Share: of database time, in which sessions were active or held others up.'),
+            ('queries', 'Top queries', NULL),
+            ('sessions', 'Who it was', NULL),
+            ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
+            ('advice', 'Advice', 'From the last ten minutes, with the statement that applies it and can be reverted.'),
+            ('load', 'The period in numbers', 'From the archive.'),
+            ('buffers', 'Shared buffers', 'As they are at this moment, from a sample.'),
+            ('sweeper', 'Sweeper', NULL),
+            ('writeback', 'Writeback', 'What the kernel has still to write.'),
+            ('wal', 'WAL, checkpoints and standbys', NULL),
+            ('relocation', 'Relocation', NULL),
+            ('scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
+            ('health', 'Health of pgscale', NULL),
+            ('settings', 'Settings', 'Those that differ from their defaults. What may be a secret is hidden.')) p (part, title, about)
+    LOOP
+        body := body || pgscale.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
+    END LOOP;
+    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report: ' || name, body) ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text) IS
+'a period on one page: text for psql, or html for a browser; NULL: the hour before, and now';
+
+CREATE FUNCTION pgscale.report_diff(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, format text DEFAULT 'text')
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+SET DateStyle = 'ISO'
+SET IntervalStyle = 'postgres'
+SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    name CONSTANT text := pgscale.report_node();
+    body text;
+    item record;
+BEGIN
+    SELECT p.since, p.until INTO since1, until1 FROM pgscale.report_period(since1, until1) p;
+    SELECT p.since, p.until INTO since2, until2 FROM pgscale.report_period(since2, until2) p;
+    body := pgscale.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
+    FOR item IN
+        SELECT *
+          FROM (VALUES
+            ('periods', 'Periods', NULL),
+            ('activities', 'Active sessions', 'Both to the same scale.'),
+            ('differences', 'What differs', 'In average active sessions, the largest difference first.'),
+            ('changes', 'What was changed', 'Restarts and settings, from the start of the earlier period to the end of the later.')) p (part, title, about)
+    LOOP
+        body := body || pgscale.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
+    END LOOP;
+    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+'two periods side by side on one page: text for psql, or html for a browser';
+
 ---- privileges
 
 REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
@@ -3453,6 +4224,25 @@ GRANT EXECUTE ON FUNCTION
     pgscale.relation_os_cache(regclass),
     pgscale.relocation_clock(double precision),
     pgscale.relocation_reads(),
+    pgscale.report(timestamptz, timestamptz, text),
+    pgscale.report_activity(timestamptz, timestamptz, double precision, text),
+    pgscale.report_bucket(interval, integer),
+    pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[], double precision[],
+        double precision[], timestamptz[], text[], double precision),
+    pgscale.report_clean(text, integer),
+    pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text),
+    pgscale.report_known(timestamptz, timestamptz),
+    pgscale.report_marks(timestamptz, timestamptz),
+    pgscale.report_node(),
+    pgscale.report_page(text, text),
+    pgscale.report_paragraph(text, text, text),
+    pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text),
+    pgscale.report_period(timestamptz, timestamptz),
+    pgscale.report_secret(text, text),
+    pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
+    pgscale.report_statement(text),
+    pgscale.report_table(text, text[], text[], text[]),
+    pgscale.report_what(text, text),
     pgscale.row_origin(bigint, oid),
     pgscale.sampler_stats(),
     pgscale.scalability(),

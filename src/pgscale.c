@@ -38,6 +38,7 @@
 #include "os_cache/os_cache.h"
 #include "pgscale.h"
 #include "relocation/relocation.h"
+#include "report/report.h"
 #include "sampler/sampler.h"
 #include "scalability/scalability.h"
 #include "sweeper/sweeper.h"
@@ -62,6 +63,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_tuning_module,
 	&pgscale_fleet_module,
 	&pgscale_scalability_module,
+	&pgscale_report_module,
 	&pgscale_numa_module,
 	&pgscale_metrics_module,
 	NULL

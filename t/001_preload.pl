@@ -40,7 +40,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top')
-   AND proname !~ '^(usl_|trace_(waits|summary|query|coverage))'
+   AND proname !~ '^(usl_|report|trace_(waits|summary|query|coverage))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');
@@ -52,8 +52,8 @@ for my $call (@needing)
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
     FROM pgscale.health WHERE feature NOT IN ('fleet', 'numa', 'os_cache', 'trace') ORDER BY 1}),
-    join("\n", 'archive|f|off|t|t', 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
-          qw(lwlocks metrics query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
+    join("\n", 'archive|f|off|t|t', 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : /report/ ? "$_|t|idle|t|t" : "$_|t|broken|t|t" }
+          qw(lwlocks metrics query_waits relocation report sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
 is($db->sql(q{SELECT num_nulls(state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,

@@ -1,0 +1,198 @@
+# A report of a server with a load and with hostile names; as roles, beside locks, cancelled, in other encodings, on a standby.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $statements = have_module('pg_stat_statements');
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''),
+    conf => <<'EOC');
+compute_query_id = on
+max_connections = 60
+primary_conninfo = 'host=nowhere password=hidden1'
+archive_command = 'true hidden2'
+EOC
+my $db = session($node);
+$db->sql('CREATE EXTENSION pg_stat_statements') if $statements;
+
+# Whether a page is well-formed, and asks for nothing: elements are closed in their order, attributes are quoted, all else is
+# escaped, and all of it is ASCII.
+my %void = map { $_ => 1 } qw(meta);
+sub page_ok
+{
+    my ($page, $name) = @_;
+    my (@open, @bad);
+    my %allowed = map { $_ => 1 } qw(html head meta title style body main section h1 h2 h3 p table thead tbody tr th td span i b code
+      details summary pre figure div svg path rect ul ol li);
+
+    push @bad, 'no doctype' unless $page =~ s/\A<!DOCTYPE html>\n//;
+    push @bad, 'not ASCII: ' . sprintf '%x', ord $1 if $page =~ /([^\n -~])/;
+    # as a browser does: a style ends with the first end of one
+    my $style = $page =~ s{<style>(.*?)</style>}{}s ? $1 : push @bad, 'no style';
+    push @bad, 'style' if $style =~ /url\(|\@import|expression|</i;
+    while ($page =~ /\G([^<]*)(?:<([^>]*)>|\z)/g)
+    {
+        my ($text, $tag) = ($1, $2);
+        push @bad, "text $1" if $text =~ /(&(?!(?:lt|gt|amp|quot|#\d+);).{0,10}|>)/;
+        last unless defined $tag;
+        if ($tag =~ m{^/(\w+)$}) { my $last = pop @open // ''; push @bad, "</$1> ends $last" if $last ne $1; next; }
+        push @bad, "<$tag>" unless $tag =~ m{^(\w+)((?: [\w-]+="[^"<>]*")*)(/?)$} && $allowed{ my $element = $1 };
+        my ($attributes, $ends) = ($2 // '', $3 // '');
+        push @bad, "attribute of <$tag>" if $attributes =~ / (?!class|style|data-t|id|d|x|width|height|viewBox|preserveAspectRatio|role|aria-label|lang|charset|content|http-equiv|name)[\w-]+=/ && $element ne 'meta';
+        push @open, $element // '' unless $ends || $void{ $element // '' };
+        last if @bad > 5;
+    }
+    push @bad, "not ended: @open" if @open;
+    return is(join("\n", @bad), '', "$name: well-formed");
+}
+
+# Sections and what stands in each
+sub section { my ($page, $part) = @_; return $page =~ m{<section id="$part">(.*?)</section>}s ? $1 : ''; }
+sub rows_of { return scalar(() = $_[0] =~ /<tr><td/g); }
+
+# psql's own output could not be told from a page with line breaks of another kind
+sub report { my ($session, $arguments) = @_; return $session->sql("SELECT pgscale.report($arguments)"); }
+
+# What others have named, and say
+my $evil = q{</style></title><script>alert(1)</script>&"'<!-- \\};
+my $quoted = $evil =~ s/'/''/gr;
+my $name = q{</style><script>alert(1)</script>&"<!--};
+$db->sql(qq{DO \$do\$ BEGIN EXECUTE format('CREATE ROLE %I LOGIN SUPERUSER', '$name'); EXECUTE format('CREATE TABLE %I (id int)', 't<i>"&'); END \$do\$});
+my $culprit = session($node, user => $name);
+$culprit->sql(qq{SET application_name = '<h1>"x"</h1> & more'});
+$culprit->sql('CREATE TABLE held (id int); INSERT INTO held VALUES (1)');
+$culprit->sql('BEGIN; UPDATE held SET id = 2');
+my @victims = map { session($node) } 1 .. 3;
+my $statement = qq{UPDATE held SET id = length('$quoted' || \$x\$\x{1}\t&lt;\$x\$) /* } . ('<b>' x 300_000) . ' */';
+$db->sees_waiting($_, $statement) for @victims;
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'blocker', 10) WHERE item <> 'other'}, 'waits are in the history');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 10) WHERE wait_ms > 1000}, 'for some time');
+
+my $page = report($db, q{now() - interval '1 min', NULL, 'html'});
+page_ok($page, 'a page with hostile texts');
+unlike($page, qr/<script|<h1>"x|<i>"/, 'no markup of others');
+cmp_ok(length $page, '<', 1_000_000, 'at most a megabyte');
+like($page, qr{<title>pgscale report: main@}, 'the node in the title');
+unlike($page, qr/hidden[12]/, 'no secrets');
+is(() = $page =~ /<rect/g, () = $page =~ /<rect[^>]*><title>/g, 'each rectangle tells its figures');
+cmp_ok(scalar(() = $page =~ /<rect/g), '<=', 300, 'rectangles of a chart');
+like(section($page, 'activity'), qr/<path class="w3"/, 'a chart with locks');
+like(section($page, 'waits'), qr/Lock:transactionid/, 'the wait');
+like(section($page, 'waits'), qr/another one has changed/, 'and what it means');
+like(section($page, 'queries'), qr/<code>/, 'a statement');
+like(section($page, 'blockers'), qr{&lt;script&gt;|&lt;b&gt;}, 'what they say');
+like(section($page, 'blockers'), qr{&lt;h1&gt;&quot;x&quot;&lt;/h1&gt; &amp; more}, 'who is in the way');
+cmp_ok(rows_of(section($page, 'blockers')), '>=', 5, 'and who waits');
+cmp_ok(rows_of(section($page, $_)), '>', 0, "rows of $_") for qw(sessions buffers sweeper writeback wal health settings);
+is(join(' ', map { /id="(\w+)"/ } grep { /<p class="x"/ } $page =~ m{<section.*?</section>}sg), 'load', 'all parts but the one of the archive');
+my $text = report($db, q{now() - interval '1 min'});
+like($text, qr/^  Lock:transactionid /m, 'text, too');
+is((grep { length > 120 } split /\n/, $text), 0, 'fits into 120 columns');
+$page = $db->sql(q{SELECT pgscale.report_diff(now() - interval '2 min', now() - interval '1 min', now() - interval '1 min', now(), 'html')});
+page_ok($page, 'two periods');
+is(scalar(() = $page =~ /<svg/g), 2, 'two charts');
+like(section($page, 'differences'), qr/Lock:transactionid/, 'and what differs');
+
+# A part that cannot be had is a sentence: locks that others hold, on what a report reads, and one that is in nobody's way
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK pgscale.relocation_job, pgscale.tuning_change');
+$page = report($db, q{NULL, NULL, 'html'});
+page_ok($page, 'beside a lock');
+like(section($page, 'relocation'), qr/<p class="x">This part is missing: another session holds a lock/, 'a part behind a lock');
+cmp_ok(rows_of(section($page, $_)), '>', 0, "but $_") for qw(waits health settings);
+is($db->sql('SHOW lock_timeout'), '0', 'lock_timeout is as before');
+$locker->sql('ROLLBACK');
+
+# and a cancel is none
+for my $ms (1, 5, 20, 50)
+{
+    my ($state) = $db->try(qq{SET statement_timeout = $ms; DO 'BEGIN FOR i IN 1..100000 LOOP PERFORM pgscale.report(); END LOOP; END'});
+    is($state, '57014', "cancelled after $ms ms");
+    $db->sql('RESET statement_timeout');
+    is($db->sql('SHOW lock_timeout'), '0', 'and the settings are as before');
+}
+# in the middle of a wait for a lock, that is: before the part becomes a sentence
+$locker->sql('BEGIN; LOCK pgscale.relocation_job');
+$db->start('SELECT pgscale.report() FROM generate_series(1, 100000)');
+until_ok(sub { $locker->sql('SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = ' . $db->pid) eq '1' }, 'it waits for a lock');
+$locker->sql('SELECT pg_cancel_backend(' . $db->pid . ')');
+is(($db->finish)[0], '57014', 'cancelled while it waits for a lock');
+$locker->sql('ROLLBACK');
+
+# Roles
+$db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
+    DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname ~ '^report' LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO reader', f); END LOOP; END $$});
+$page = report(session($node, user => 'monitoring'), q{NULL, NULL, 'html'});
+page_ok($page, 'pg_monitor');
+is(join(' ', map { /id="(\w+)"/ } grep { /<p class="x"/ } $page =~ m{<section.*?</section>}sg), 'load', 'has all parts');
+unlike($page, qr/hidden[12]/, 'and no secrets');
+$page = report(session($node, user => 'reader'), q{NULL, NULL, 'html'});
+page_ok($page, 'one with the functions of report alone');
+like(section($page, $_), qr/class="x">This part is not for the role that asked: permission denied/, "$_ is not for him") for qw(waits blockers health);
+unlike($page, qr/hidden[12]|&lt;b&gt;&lt;b&gt;/, 'sees no statement of others');
+
+# What others plant in the schema, or in public, is not called
+$db->sql(q{CREATE TABLE planted (what text); CREATE ROLE planter LOGIN; GRANT CREATE, USAGE ON SCHEMA pgscale, public TO planter; GRANT INSERT ON planted TO PUBLIC});
+my $planter = session($node, user => 'planter');
+$planter->sql(qq{CREATE FUNCTION $_ AS 'INSERT INTO public.planted VALUES (\$p\$$_\$p\$); SELECT NULL::text'}) for map { "$_ RETURNS text LANGUAGE sql" }
+  'pgscale.report_paragraph(text, text)', 'pgscale.report_paragraph(text, text, varchar)', 'pgscale.report_table(text, text, text, text[])',
+  'pgscale.report_clean(varchar, integer)', 'pgscale.top_waits(timestamptz, timestamptz, text)', 'pgscale.report_statement(varchar)',
+  'pgscale.report_secret(name, text)', 'public.format(text, text)', 'public.left(text, bigint)', 'public.current_setting(varchar)',
+  'public.concat_ws(text, text, text)';
+$planter->sql(q{CREATE FUNCTION public.planted_concat(text, text) RETURNS text LANGUAGE sql AS $$ INSERT INTO public.planted VALUES ('||'); SELECT $1 $$;
+    CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = public.planted_concat)});
+$db->sql(q{SET search_path = public, pg_catalog; SELECT length(pgscale.report(NULL, NULL, 'html')) + length(pgscale.report_diff(now() - interval '1 min', now(), now() - interval '1 min', now()))});
+is($db->sql('RESET search_path; SELECT string_agg(DISTINCT what, E\'\n\') FROM planted'), '', 'nothing planted is called');
+
+# Other encodings; a name of a role may be none in them
+$db->sql(q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'});
+$db->sql(q{CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'});
+for my $name (qw(ascii latin))
+{
+    my $there = session($node, dbname => $name);
+    $there->sql(q{CREATE EXTENSION pgscale; DO $$ BEGIN EXECUTE format('CREATE ROLE %I LOGIN SUPERUSER', current_database() || convert_from('\xe9fc', 'LATIN1')); END $$})
+      if $name eq 'latin';
+    $there->sql(q{CREATE EXTENSION pgscale; SET client_encoding = 'SQL_ASCII'; DO $$ BEGIN EXECUTE format('CREATE ROLE %I LOGIN SUPERUSER', current_database() || encode('\xe9fcff'::bytea, 'escape')); END $$})
+      if $name eq 'ascii';
+    $there->sql(qq{SET application_name = 'x'; SET cluster.x = 'y'});
+    $page = report($there, q{NULL, NULL, 'html'});
+    page_ok($page, $name);
+    like(section($page, 'blockers'), qr/&lt;h1&gt;/, "$name: what others do");
+    $text = report($there, q{NULL, NULL, 'text'});
+    like($text, qr/^Settings$/m, "$name: text");
+    like($there->sql(q{SELECT pgscale.report_paragraph('html', convert_from('\xe9', 'LATIN1'), '')}), qr{^<p>&#233;</p>$}, "$name: a character") if $name eq 'latin';
+    is($there->sql(q{SELECT pgscale.report_clean(convert_from('\xe9', 'LATIN1'), 10) = convert_from('\xe9', 'LATIN1')}), 't', "$name: and back") if $name eq 'latin';
+    next if $name eq 'latin';
+    like($there->sql(qq{SELECT pgscale.report_paragraph('html', E'a\\351b \\303\\251 \\377\\300\\200\\355\\240\\200', '')}),
+        qr{^<p>a&#65533;b &#233; (&#65533;){6}</p>$}, "$name: bytes that are no text");
+    is($there->sql(qq{SELECT pgscale.report_clean(E'a\\351b \\303\\251', 10)}), 'a?b ?', "$name: and in text");
+    is($there->sql(qq{SELECT length(pgscale.report_table('html', '{q}', '{query}', array[[repeat(E'\\351', 1000000)]]))}) < 20000, 1, "$name: a megabyte of it");
+}
+
+# A standby
+my $standby = pgscale_standby($node);
+my $there = session($standby);
+my $lsn = $db->sql('SELECT pg_current_wal_lsn()');
+$there->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", 'the standby follows');
+$page = report($there, q{NULL, NULL, 'html'});
+page_ok($page, 'a standby');
+like(section($page, 'period'), qr/standby/, 'says that it is one');
+cmp_ok(rows_of(section($page, $_)), '>', 0, "a standby: $_") for qw(buffers wal health settings);
+$text = report($there, '');
+like($text, qr/^Health of pgscale$/m, 'a standby: text');
+$standby->stop;
+
+$_->quit for $culprit, @victims, $there;
+# Without preload
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+$db = session($node);
+$page = report($db, q{NULL, NULL, 'html'});
+page_ok($page, 'without preload');
+like(section($page, $_), qr/class="x">[^<]*pgscale is not loaded/, "without preload: $_") for qw(period waits activity);
+cmp_ok(rows_of(section($page, $_)), '>', 0, "without preload: $_") for qw(health settings wal);
+$node->stop('fast');
+done_testing();
