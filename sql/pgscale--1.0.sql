@@ -380,7 +380,8 @@ $$;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
 'what was waited for in a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
 
--- The time of a period's waits, by what the caller asks for, and within that by wait and query.
+-- The time of a period's waits, by what the caller asks for, and within that by wait and query. What the archive does not tell
+-- apart, since it was too little, is of backend type other: of sessions, most of it.
 CREATE FUNCTION pgscale.past_items(since timestamptz, until timestamptz, by text)
 RETURNS TABLE (item text, event_type text, event text, queryid bigint, database_time boolean, wait_ms double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 1000
@@ -397,14 +398,15 @@ BEGIN
         SELECT coalesce(CASE $3 WHEN 'event' THEN CASE WHEN w.event = w.event_type THEN w.event
                                                        ELSE w.event_type || ':' || w.event END
                                 WHEN 'class' THEN w.event_type
-                                WHEN 'query' THEN w.queryid::text
+                                WHEN 'backend_type' THEN w.backend_type
+                                ELSE CASE WHEN w.backend_type = 'other' THEN 'other' END END,
+                        CASE $3 WHEN 'query' THEN w.queryid::text
                                 WHEN 'database' THEN coalesce(w.datname::text, 'database ' || w.datid)
                                 WHEN 'user' THEN w.usename::text
                                 WHEN 'application' THEN w.application_name
-                                WHEN 'backend_type' THEN w.backend_type
-                                ELSE w.blocker END, 'unknown') AS item,
+                                WHEN 'blocker' THEN w.blocker END, 'unknown') AS item,
                w.event_type, w.event, w.queryid,
-               w.backend_type IN ('client backend', 'parallel worker'), sum(w.wait_ms)
+               w.backend_type IN ('client backend', 'parallel worker', 'other'), sum(w.wait_ms)
           FROM pgscale.past_waits($1, $2, 1e9::double precision) w
          GROUP BY 1, 2, 3, 4, 5;
 END
@@ -511,10 +513,11 @@ BEGIN
         items AS (
             SELECT p.item, sum(p.wait_ms) AS wait_ms, bool_or(p.database_time) AS database_time
               FROM parts p
-             WHERE ($3 <> 'blocker' OR p.item <> 'unknown') AND (p.database_time OR $3 = 'backend_type')
+             WHERE ($3 <> 'blocker' OR p.item NOT IN ('unknown', 'other')) AND (p.database_time OR $3 = 'backend_type')
              GROUP BY 1),
         numbered AS (
-            SELECT least(row_number() OVER (ORDER BY i.wait_ms DESC, i.item COLLATE "C"), $4::bigint + 1)::integer AS rank,
+            SELECT CASE WHEN i.item = 'other' THEN $4 + 1
+                        ELSE least(row_number() OVER (ORDER BY i.item = 'other', i.wait_ms DESC, i.item COLLATE "C"), $4 + 1)::integer END AS rank,
                    i.item, i.wait_ms, i.database_time
               FROM items i),
         -- the longest wait and the longest query of each
@@ -599,7 +602,7 @@ BEGIN
                            p.event_type, p.wait_ms
                       FROM (SELECT p.at, p.period_s, p.event_type, sum(p.wait_ms) AS wait_ms
                               FROM pgscale.past_waits($1, $2, bucket_s) p
-                             WHERE p.backend_type IN ('client backend', 'parallel worker') AND p.period_s > 0
+                             WHERE p.backend_type IN ('client backend', 'parallel worker', 'other') AND p.period_s > 0
                              GROUP BY 1, 2, 3) p) w,
                    generate_series(floor(w.begin_s / bucket_s)::bigint, ceil(w.end_s / bucket_s)::bigint - 1) b (n)
              GROUP BY 1, 2)
@@ -625,6 +628,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
+    PERFORM pgscale.past_top($6);
     RETURN QUERY
         WITH one AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($1, $2, $5) t),
         two AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($3, $4, $5) t),
@@ -638,10 +642,11 @@ BEGIN
                    CASE WHEN k.one THEN coalesce(one.fraction, 0) END AS fraction_1,
                    CASE WHEN k.two THEN coalesce(two.fraction, 0) END AS fraction_2
               FROM one FULL JOIN two USING (item) CROSS JOIN known k
-             WHERE $5 <> 'blocker' OR coalesce(one.item, two.item) <> 'unknown'),
+             WHERE $5 <> 'blocker' OR coalesce(one.item, two.item) NOT IN ('unknown', 'other')),
         ranked AS (
-            SELECT b.*, least(row_number() OVER (ORDER BY abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC,
-                                                          b.item COLLATE "C"), pgscale.past_top($6)::bigint + 1) AS rank
+            SELECT b.*, CASE WHEN b.item = 'other' THEN $6 + 1
+                             ELSE least(row_number() OVER (ORDER BY b.item = 'other',
+                                 abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC, b.item COLLATE "C"), $6 + 1) END AS rank
               FROM both_times b)
         SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
                sum(r.active_sessions_2) - sum(r.active_sessions_1), sum(r.fraction_1), sum(r.fraction_2)

@@ -92,6 +92,33 @@ is($db->sql(qq{SELECT count(*) > 0, bool_and(datname IS NULL AND usename IS NULL
 is($db->sql(qq{SELECT count(*) FROM pgscale.top_waits(by => 'database') WHERE item = 'database $dropped'}), 1, 'and is an item');
 is($db->sql(q{SELECT event FROM pgscale.top_waits(by => 'application') WHERE item = 'nightly'}), 'PgSleep', 'an application, with its longest wait');
 
+# Of times that the archive has, its rows count, and memory for the rest: nothing is twice, and nothing is missing. What it does
+# not tell apart is other, whatever is asked for.
+$db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS until, extract(epoch FROM (until - since) / 2)::float8 AS s,
+    (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside FROM span;
+    CREATE TABLE partition PARTITION OF pgscale.archive_minute DEFAULT;
+    INSERT INTO pgscale.archive_minute (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
+        application_names, queryids, event_types, events, blockers, wait_ms)
+    SELECT since, s, 1, 1, 1, '{}', '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
+        '{batch,NULL,NULL}', '{4711,NULL,NULL}', '{Lock,IO,other}', '{tuple,DataFileSync,other}', '{99 psql,NULL,NULL}', '{4000,200,100}' FROM archived});
+is($db->sql(q{SELECT abs(sum(wait_ms) - 4300 - max(ms_beside)) < 0.01 FROM archived, pgscale.past_waits()}), 't', 'half of it from the archive');
+is($db->sql(q{SELECT string_agg(source, ' '), abs(sum(period_s) - max(known_s)) < 1e-5 FROM span, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');
+is($db->sql(q{SELECT round(sum(wait_ms)), abs(sum(period_s) - s / 4 * 3) < 1e-3 FROM archived, pgscale.past_waits(archived.since + make_interval(secs => s / 4),
+    archived.since + make_interval(secs => s / 2)) GROUP BY s}), '1075|t', 'a row of the archive counts by its part');
+for (
+    [ event => 'Lock:tuple|4000|other|100' ], [ class => 'Lock|4000|other|100' ], [ query => '4711|4000|other|100' ], [ user => 'somebody|4000|other|100' ],
+    [ database => 'old|4000|other|100' ], [ application => 'batch|4000|other|100' ], [ blocker => '99 psql|4000' ], [ backend_type => 'client backend|4000|other|300' ])
+{
+    is($db->sql(qq{SELECT string_agg(item || '|' || round(t.wait_ms), '|' ORDER BY rank) FROM archived a, pgscale.top_waits(a.since, a.until, '$_->[0]', 1) t}),
+        $_->[1], "of the archive, by $_->[0]");
+}
+is($db->sql(q{SELECT abs(sum(active_sessions * covered_fraction * l) - 4.1) < 0.01 FROM archived a, pgscale.activity(a.since, a.until, '1 s') w,
+    LATERAL (SELECT extract(epoch FROM least(w.at + interval '1 s', a.until) - greatest(w.at, a.since))::float8 AS l) l}), 't', 'activity');
+is($db->sql(q{SELECT string_agg(item, ' ' ORDER BY item) FROM archived a, pgscale.compare_waits(a.since, a.until, now() - interval '1 d', now() - interval '1 h', 'query', 1)}),
+    '4711 other', 'and beside another period');
+is(session($node, user => 'observer')->sql(q{SELECT count(*) FROM pgscale.top_waits(by => 'user') WHERE item = 'somebody'}), 1, 'for pg_monitor, too');
+$db->sql('DROP TABLE partition');
+
 # Times at both ends and beyond
 my $none = q{SELECT (SELECT count(*) FROM pgscale.past_waits(%1$s)), (SELECT count(*) FROM pgscale.top_waits(%1$s)),
     (SELECT count(*) FROM pgscale.past_coverage(%1$s)), (SELECT count(*) FROM pgscale.activity(%1$s) WHERE event_type IS NOT NULL)};
