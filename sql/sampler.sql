@@ -19,7 +19,8 @@ END $$;
 -- each sample is remembered, so that short waits are
 ALTER SYSTEM SET pgscale.sampler_history_period = '1ms';
 SELECT pg_reload_conf();
-SELECT wait_until('current_setting(''pgscale.sampler_history_period'') = ''1ms''');
+SELECT wait_until($$ count(*) > 3 FROM (SELECT sampled_at - lag(sampled_at) OVER (ORDER BY sampled_at) AS since
+    FROM (SELECT DISTINCT sampled_at FROM pgscale.wait_history()) s) l WHERE since < '0.1 s' $$);
 
 -- a reset empties all, and sampling goes on
 SELECT pgscale.sampler_reset();
