@@ -110,9 +110,10 @@ read_array(FunctionCallInfo fcinfo, int argument, Oid type, bool **nulls, int *n
 static int
 chart_class_of(const text *name)
 {
+	char	   *class = text_to_cstring(name);
+
 	for (int i = 0; i < CLASSES - 1; i++)
-		if (strlen(chart_classes[i].name) == VARSIZE_ANY_EXHDR(name) &&
-			memcmp(chart_classes[i].name, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) == 0)
+		if (strcmp(chart_classes[i].name, class) == 0)
 			return i;
 	return CLASSES - 1;
 }

@@ -148,7 +148,9 @@ pgscale_report_text_read(const char *value, int len, int most, bool lines)
 char *
 pgscale_report_text_of(const text *value, int most, bool lines)
 {
-	return pgscale_report_text_read(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value), most, lines);
+	char	   *bytes = text_to_cstring(value);
+
+	return pgscale_report_text_read(bytes, strlen(bytes), most, lines);
 }
 
 void
