@@ -57,11 +57,17 @@ SELECT t.oid::regtype AS type, pg_temp.owner(typowner) AS owner, pg_temp.grants(
  WHERE typnamespace = 'pgscale'::regnamespace AND typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
  ORDER BY typname COLLATE "C";
 
+-- the foreign-data wrapper, of which nodes are servers
+SELECT fdwname AS wrapper, pg_temp.owner(fdwowner) AS owner, pg_temp.grants(fdwacl, 'F', fdwowner) AS grants, fdwhandler::oid AS handler,
+       fdwvalidator::regproc AS validator, obj_description(oid, 'pg_foreign_data_wrapper') IS NOT NULL AS comment
+  FROM pg_foreign_data_wrapper;
+
 -- kinds of objects that are not looked at above, and what runs by itself: none
 SELECT classid::regclass AS catalog, count(*)
   FROM pg_depend
  WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgscale')
-   AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_class'::regclass, 'pg_type'::regclass)
+   AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_proc'::regclass, 'pg_class'::regclass, 'pg_type'::regclass,
+                                         'pg_foreign_data_wrapper'::regclass)
  GROUP BY 1;
 SELECT tgrelid::regclass AS relation, tgname AS trigger FROM pg_trigger WHERE tgrelid IN
     (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
@@ -73,7 +79,8 @@ SELECT ev_class::regclass AS relation, rulename AS rule FROM pg_rewrite WHERE ru
 SELECT pg_describe_object(classid, objid, 0) AS object, member, in_schema
   FROM (SELECT classid, objid, true AS member FROM pg_depend
          WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pgscale')
-           AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_type'::regclass)) m
+           AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_type'::regclass,
+                                                'pg_foreign_data_wrapper'::regclass)) m
   FULL JOIN (SELECT classid, objid, true AS in_schema FROM pg_depend
               WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'pgscale'::regnamespace AND deptype = 'n'
                 AND classid <> 'pg_type'::regclass) s

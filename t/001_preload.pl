@@ -38,9 +38,9 @@ SELECT format('%s(%s)', oid::regproc, CASE
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
-                       'relocation_describe_index', 'node_identity', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
+                       'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top')
-   AND proname !~ '^(usl_|report|trace_(waits|summary|query|coverage))'
+   AND proname !~ '^(fleet|usl_|report|trace_(waits|summary|query|coverage))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');

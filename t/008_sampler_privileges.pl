@@ -33,6 +33,8 @@ my %acting = map { $_ => 1 } (
     'pgscale.trace_coverage()', 'pgscale.trace_history_reset()', 'pgscale.trace_query(integer,interval,interval,integer)',
     'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
     'pgscale.trace_waits(integer,interval,integer)',
+    'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
+    'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
 # What only its owner may read
 my %hidden = map { $_ => 1 } (
@@ -47,7 +49,7 @@ my %call = map { split /\|/ } split /\n/, $db->sql(q{
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
       FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
-       AND 'internal'::regtype <> ALL (proargtypes::oid[])});
+       AND 'internal'::regtype <> ALL (proargtypes::oid[]) AND (prorettype <> 'record'::regtype OR proargmodes IS NOT NULL)});
 cmp_ok(scalar @views, '>=', 6, 'views');
 cmp_ok(scalar keys %call, '>=', 8, 'functions');
 

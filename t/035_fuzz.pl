@@ -260,7 +260,7 @@ sub judge
         my ($code, $message, $hint) = @$_;
         $states{$code}++;
         push @bad, "$code $message: $what"
-          if $code !~ /\A(?:0A|20|21|22|23|25|26|28|2B|2D|34|3B|3D|3F|40|42|53|54|55|57|P0)/ || $code =~ /\A57P/;
+          if $code !~ /\A(?:0A|20|21|22|23|25|26|28|2B|2D|34|3B|3D|3F|40|42|53|54|55|57|HV|P0)/ || $code =~ /\A57P/;
         $unhinted{ "$code " . $message =~ s/"[^"]*"/""/gr =~ s/\d+/N/gr } //= $what
           if $hint eq '' && $code =~ /\A(?:0A|22023|53|55)/;
     }

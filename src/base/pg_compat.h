@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "catalog/pg_foreign_server.h"
 #include "catalog/pg_tablespace.h"
 #include "common/relpath.h"
 #include "funcapi.h"
@@ -85,6 +86,11 @@ extern PGPROC *pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous);
 extern PROCLOCK *pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous);
 extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later);
 
+/* 17 (commit 50c67c201) has resource owners keep sets of wait events, which memory contexts did. */
+#if PG_VERSION_NUM < 170000
+#define CreateWaitEventSet(owner, nevents)	CreateWaitEventSet(CurrentMemoryContext, nevents)
+#endif
+
 /* 17 named the class of waits for a buffer's pin anew. */
 #if PG_VERSION_NUM < 170000
 #define PG_WAIT_BUFFERPIN	PG_WAIT_BUFFER_PIN
@@ -126,11 +132,15 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 #define pgscale_owns_relation(relation)	pg_class_ownercheck(relation, GetUserId())
 #define pgscale_may_create_in(tablespace) \
 	(pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#define pgscale_may_use_server(server) \
+	(pg_foreign_server_aclcheck(server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #else
 #define pgscale_owns_relation(relation) \
 	object_ownercheck(RelationRelationId, relation, GetUserId())
 #define pgscale_may_create_in(tablespace) \
 	(object_aclcheck(TableSpaceRelationId, tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#define pgscale_may_use_server(server) \
+	(object_aclcheck(ForeignServerRelationId, server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #endif
 
 /* 16 (commit b0a55e432) renamed relfilenodes and how buffer tags tell them. */

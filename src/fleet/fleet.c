@@ -8,7 +8,7 @@
  * are a part of it.  They are those that the machine and the server have of
  * themselves, not of the session's connection, so that all sessions say the same.
  *
- * The nodes of the fleet are asked by the extension's script, through dblink.
+ * How other nodes are asked is ask.c.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -16,12 +16,11 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
-#include "commands/extension.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -29,11 +28,19 @@
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 
+#include "base/pg_compat.h"
 #include "fleet/fleet.h"
 
 PG_FUNCTION_INFO_V1(pgscale_node_identity);
+PG_FUNCTION_INFO_V1(pgscale_node_manager);
+
+/* Patroni keeps its copy of the cluster's configuration in this file of the data directory. */
+#define PATRONI_FILE	"patroni.dynamic.json"
+
+int			pgscale_fleet_timeout = 5000;
 
 /*
  * How far a standby is behind, in seconds; false if nothing tells.  While it
@@ -87,21 +94,48 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
+/*
+ * pgscale.node_manager(): who sets the settings of this server in the place of ALTER
+ * SYSTEM, or NULL.  Patroni leaves its file where it is when it is given up, but only
+ * Patroni gives a server that file and cluster_name on its command line.
+ */
+Datum
+pgscale_node_manager(PG_FUNCTION_ARGS)
+{
+	struct config_generic *setting = pgscale_compat_find_setting("cluster_name");
+	struct stat file;
+
+	if (setting && setting->source == PGC_S_ARGV && stat(PATRONI_FILE, &file) == 0)
+		PG_RETURN_DATUM(CStringGetTextDatum("patroni"));
+	PG_RETURN_NULL();
+}
+
+static void
+fleet_define_gucs(void)
+{
+	DefineCustomIntVariable("pgscale.fleet_timeout",
+							"How long a node of the fleet may take to answer.",
+							"Connecting is a part of it.",
+							&pgscale_fleet_timeout,
+							5000, 100, 600000,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
 static void
 fleet_health(PgscaleHealth *health)
 {
-	if (!OidIsValid(MyDatabaseId) || !IsTransactionState() || !OidIsValid(get_extension_oid("dblink", true)))
-	{
-		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = "dblink is not installed in this database: no node can be asked";
-		health->action = "run CREATE EXTENSION dblink, then call pgscale.fleet_add()";
-		return;
-	}
 	health->state = PGSCALE_HEALTH_IDLE;
 	health->reason = "nodes are asked when asked for";
 }
 
+/* On the node that is asked. */
+static const char *const asks[] = {"pgscale.apply", "pgscale.revert", NULL};
+
 const PgscaleModule pgscale_fleet_module = {
 	.name = "fleet",
+	.define_gucs = fleet_define_gucs,
 	.health = fleet_health,
+	.asks = asks,
 };

@@ -27,6 +27,16 @@ our %arguments = (
     clock_sweep_reset => [''],
     compare_waits => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query'}],
     contention => [''],
+    fleet => [''],
+    fleet_add => [q{'nowhere', 'host=/nowhere'}],
+    fleet_advice => [''],
+    fleet_apply => [q{'nowhere', 'work_mem'}],
+    fleet_ask => undef,
+    fleet_health => [''],
+    fleet_remove => [q{'nowhere'}],
+    fleet_revert => [q{'nowhere', 1}],
+    fleet_validate => [q{'{host=x}', 'pg_foreign_server'::regclass}],
+    fleet_waits => [''],
     health => [''],
     history_coverage => [''],
     history_waits => [q{ARRAY[now() - interval '1 h'], ARRAY[now()], 0}, q{ARRAY[now() - interval '1 h'], ARRAY[now()], 10}],
@@ -36,7 +46,10 @@ our %arguments = (
     lwlock_profile_reset => [''],
     lwlock_tranches => [''],
     metrics => [ '', q{'sampler'} ],
+    node_advice => [''],
     node_identity => [''],
+    node_manager => [''],
+    node_state => [''],
     numa_buffers => [ '', 'true' ],
     numa_nodes => [''],
     os_cache_evict => [q{'t'}],
@@ -120,7 +133,7 @@ our %arguments = (
     writeback_reset => [''],
     writeback_stats => ['']);
 
-# A server with everything on, tables t and p (of 40 partitions), tablespace there, jobs and changes; job(first) and
+# A server with everything on, itself as the only node of its fleet, tables t and p (of 40 partitions), tablespace there, jobs and changes; job(first) and
 # change(first) are the first or last of these.
 sub calls_node
 {
@@ -138,6 +151,7 @@ $conf
 EOC
     my $place = $node->basedir . '/there';
     my $db = wire($node);
+    my ($host, $port) = ($node->host, $node->port);
 
     mkdir $place or die $!;
     $db->value('CREATE EXTENSION pg_stat_statements') if $statements;
@@ -157,6 +171,7 @@ EOC
             AS $$ SELECT CASE WHEN first THEN min(change) ELSE max(change) END FROM pgscale.tuning_journal $$},
         'ANALYZE',
         q{SELECT pgscale.relocate_index('p_b_idx', 'there')},
+        "SELECT pgscale.fleet_add('self', 'host=$host port=$port')",
         q{CALL pgscale.set('work_mem', '4MB')},
         q{SELECT pgscale.relocate_index('p0_pkey', 'there')});
     $db->quit;

@@ -1,0 +1,686 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.c
+ *	  Asks nodes, all at once.
+ *
+ * Each node is a small state machine over a connection that never blocks: connect,
+ * send, read.  One loop waits for all of them, and for the latch, so that a cancel
+ * ends it at any moment, whatever the nodes do.  A node has so much time in all and is
+ * then given up; what goes wrong with it becomes its answer and is no error here.
+ * Connections are closed before the function returns, however it does.
+ *
+ * Why not dblink: it connects to one node after the other, before 16 without looking at
+ * interrupts, from then on without minding connect_timeout, so that a host that
+ * accepts connections and is silent would hold up all others.  The one thing that can
+ * still block is the resolver, which looks up the names of hosts.
+ *
+ * What a node sends is not trusted.  Bytes must be text in the database's encoding,
+ * columns as many as asked for and of their types, and not more than a limit.  Nor
+ * is what a node has trusted: names are looked up in pg_catalog alone, and only
+ * where the schema pgscale is the extension's is anything of it called, since
+ * otherwise whoever may create a schema there could have it run as our user.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type_d.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "base/attempt.h"
+#include "base/pg_compat.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "fleet/fleet.h"
+#include "fleet/libpq.h"
+
+PG_FUNCTION_INFO_V1(pgscale_fleet_ask);
+PG_FUNCTION_INFO_V1(pgscale_fleet_apply);
+PG_FUNCTION_INFO_V1(pgscale_fleet_revert);
+
+/* A node may say so much, and of an error so much is shown. */
+#define MOST_BYTES		(16 * PGSCALE_MB)
+#define MOST_ERROR		500
+
+/* The columns of fleet_ask() that are its own. */
+#define OWN_COLUMNS		3
+
+typedef enum Step
+{
+	STEP_CONNECTING,
+	STEP_CHECKING,				/* is pgscale there? */
+	STEP_ASKING,
+	STEP_ENDED
+} Step;
+
+/* A connection, from beginning to end. */
+typedef struct Talk
+{
+	const PgscaleFleetNode *node;
+	PgscaleFleetAnswer *answer;
+	PgscaleFleetConnection *conn;
+	PgscaleFleetResult *result; /* that is being read */
+	Step		step;
+	int			polling;		/* while connecting */
+	bool		sending;		/* some of the statement is not sent yet */
+	bool		checked;		/* pgscale is there */
+	int64		connect_ns;		/* when to give up, by pgscale_timer_clock() */
+	int64		end_ns;
+	int64		bytes;
+} Talk;
+
+typedef struct Round
+{
+	const PgscaleFleetLibpq *libpq;
+	Talk	   *talks;
+	int			ntalks;
+	int			nrunning;
+	const char *check;
+	const char *statement;
+	int			ncolumns;
+	int64		timeout_ns;
+	WaitEventSet *set;
+} Round;
+
+static const char *const state_names[] = {
+	[PGSCALE_FLEET_OK] = "ok",
+	[PGSCALE_FLEET_UNREACHABLE] = "unreachable",
+	[PGSCALE_FLEET_SILENT] = "no answer",
+	[PGSCALE_FLEET_FAILED] = "failed",
+	[PGSCALE_FLEET_GARBLED] = "garbled",
+};
+
+/* What fleet_ask() asks: objects of the node's pgscale. */
+static const struct
+{
+	const char *question;
+	const char *object;
+	bool		is_function;
+}			questions[] =
+
+{
+	{"node_state", "pgscale.node_state", true},
+	{"node_advice", "pgscale.node_advice", true},
+	{"health", "pgscale.health", true},
+	{"top_waits", "pgscale.top_waits", true},
+};
+
+/* One line of text that can be shown, whatever bytes there are. */
+static char *
+readable_text(const char *bytes)
+{
+	char	   *text;
+	int			length = strlen(bytes);
+
+	if (!pg_verify_mbstr(GetDatabaseEncoding(), bytes, length, true))
+	{
+		text = pnstrdup(bytes, Min(length, MOST_ERROR));
+
+		for (char *c = text; *c; c++)
+			if (IS_HIGHBIT_SET(*c))
+				*c = '?';
+	}
+	else
+		text = pnstrdup(bytes, pg_mbcliplen(bytes, length, MOST_ERROR));
+
+	for (char *c = text; *c; c++)
+		if ((unsigned char) *c < ' ')
+			*c = ' ';
+	for (char *end = text +strlen(text); end > text &&end[-1] == ' ';)
+		*--end = '\0';
+	return text;
+}
+
+static void
+close_talk(Round *round, Talk *talk)
+{
+	if (talk->conn)
+	{
+		round->libpq->finish(talk->conn);
+		ReleaseExternalFD();
+		talk->conn = NULL;
+	}
+	if (talk->step != STEP_ENDED)
+	{
+		talk->step = STEP_ENDED;
+		round->nrunning--;
+	}
+}
+
+/* The error is one that lasts: a constant, or palloc'd. */
+static void
+fail_talk(Round *round, Talk *talk, PgscaleFleetState state, const char *error)
+{
+	if (talk->answer->error == NULL)
+	{
+		talk->answer->state = state;
+		talk->answer->error = error;
+		talk->answer->rows = NIL;
+	}
+	close_talk(round, talk);
+}
+
+static void
+fail_lost(Round *round, Talk *talk, PgscaleFleetState state)
+{
+	fail_talk(round, talk, state, readable_text(round->libpq->errorMessage(talk->conn)));
+}
+
+/* What is not sent yet goes on when the node has read some of it. */
+static void
+flush_talk(Round *round, Talk *talk)
+{
+	int			left = round->libpq->flush(talk->conn);
+
+	if (left < 0)
+		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+	else
+		talk->sending = left > 0;
+}
+
+static void
+send_statement(Round *round, Talk *talk, Step step)
+{
+	talk->step = step;
+	if (!round->libpq->sendQuery(talk->conn, step == STEP_CHECKING ? round->check : round->statement) ||
+		!round->libpq->setSingleRowMode(talk->conn))
+		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+	else
+		flush_talk(round, talk);
+}
+
+static void
+ignore_notice(void *arg, const PgscaleFleetResult *result)
+{
+}
+
+static void
+begin_talk(Round *round, Talk *talk)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+	int64		now = pgscale_timer_clock();
+
+	talk->end_ns = now + round->timeout_ns;
+	talk->connect_ns = talk->end_ns;
+	if (talk->node->connect_ms > 0)
+		talk->connect_ns = Min(talk->end_ns, now + talk->node->connect_ms * (int64) NS_PER_MS);
+
+	if (talk->node->trouble)
+	{
+		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, talk->node->trouble);
+		return;
+	}
+	if (!AcquireExternalFD())
+	{
+		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "this session has too many files open");
+		return;
+	}
+	talk->conn = libpq->connectStartParams(talk->node->keywords, talk->node->values, 0);
+	if (talk->conn == NULL)
+	{
+		ReleaseExternalFD();
+		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "out of memory");
+		return;
+	}
+	(void) libpq->setNoticeReceiver(talk->conn, ignore_notice, NULL);
+	if (libpq->status(talk->conn) == PGSCALE_FLEET_CONNECTION_BAD)
+		fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+	else
+		talk->polling = PGSCALE_FLEET_POLLING_WRITING;
+}
+
+static void
+connect_talk(Round *round, Talk *talk)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+
+	talk->polling = libpq->connectPoll(talk->conn);
+	if (talk->polling == PGSCALE_FLEET_POLLING_FAILED)
+		fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+	else if (talk->polling == PGSCALE_FLEET_POLLING_OK)
+	{
+		/* Otherwise it may be the server's own user that was let in. */
+		if (talk->node->needs_password && !libpq->connectionUsedPassword(talk->conn))
+			fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "the node did not ask for the password, which only a superuser's connection may do without");
+		else if (libpq->setnonblocking(talk->conn, 1) != 0)
+			fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+		else
+			send_statement(round, talk, STEP_CHECKING);
+	}
+}
+
+/* Copies a row, or says what is wrong with it. */
+static const char *
+take_node_row(Round *round, Talk *talk, const PgscaleFleetResult *result)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+	char	  **row = palloc0(round->ncolumns * sizeof(char *));
+
+	talk->bytes += round->ncolumns * sizeof(char *) + 2 * sizeof(void *);
+	for (int column = 0; column < round->ncolumns; column++)
+	{
+		int			length = libpq->getlength(result, 0, column);
+		const char *value = libpq->getvalue(result, 0, column);
+
+		if (libpq->getisnull(result, 0, column))
+			continue;
+		talk->bytes += length + 1;
+		if (talk->bytes > MOST_BYTES)
+			return psprintf("its answer is longer than %d MB", (int) (MOST_BYTES / PGSCALE_MB));
+		if (libpq->fformat(result, column) != 0 || strlen(value) != length ||
+			!pg_verify_mbstr(GetDatabaseEncoding(), value, length, true))
+			return "its answer is no text in the encoding of this database";
+		row[column] = pnstrdup(value, length);
+	}
+	talk->answer->rows = lappend(talk->answer->rows, row);
+	return NULL;
+}
+
+static void
+take_node_error(Round *round, Talk *talk, const PgscaleFleetResult *result)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+	const char *sqlstate = libpq->resultErrorField(result, 'C');
+	const char *message = libpq->resultErrorField(result, 'M');
+	const char *detail = libpq->resultErrorField(result, 'D');
+	const char *hint = libpq->resultErrorField(result, 'H');
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, message ? message : libpq->resultErrorMessage(result));
+	if (detail)
+		appendStringInfo(&text, "; %s", detail);
+	if (hint)
+		appendStringInfo(&text, "; %s", hint);
+
+	/*
+	 * The first one is the cause.  What follows is read, so that the node
+	 * does not complain of a lost connection.
+	 */
+	if (talk->answer->error)
+		return;
+	talk->answer->error = readable_text(text.data);
+	/* its statement_timeout is ours */
+	talk->answer->state = sqlstate && strcmp(sqlstate, "57014") == 0 ? PGSCALE_FLEET_SILENT : PGSCALE_FLEET_FAILED;
+	talk->answer->rows = NIL;
+}
+
+static void
+take_node_result(Round *round, Talk *talk, const PgscaleFleetResult *result)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+	const char *trouble;
+
+	switch (libpq->resultStatus(result))
+	{
+		case PGSCALE_FLEET_EMPTY_QUERY:
+		case PGSCALE_FLEET_COMMAND_OK:
+		case PGSCALE_FLEET_NONFATAL_ERROR:
+			break;
+		case PGSCALE_FLEET_FATAL_ERROR:
+			take_node_error(round, talk, result);
+			break;
+		case PGSCALE_FLEET_SINGLE_TUPLE:
+			if (talk->step == STEP_CHECKING)
+				talk->checked = true;
+			else if (libpq->nfields(result) != round->ncolumns)
+				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer has other columns than were asked for");
+			else if ((trouble = take_node_row(round, talk, result)))
+				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, trouble);
+			break;
+		case PGSCALE_FLEET_TUPLES_OK:
+			if (talk->step == STEP_ASKING && libpq->nfields(result) != round->ncolumns)
+				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer has other columns than were asked for");
+			break;
+		default:
+			fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "it answers as no server does to a query");
+			break;
+	}
+}
+
+static void
+read_talk(Round *round, Talk *talk)
+{
+	const PgscaleFleetLibpq *libpq = round->libpq;
+
+	if (!libpq->consumeInput(talk->conn))
+	{
+		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+		return;
+	}
+	if (talk->sending)
+		flush_talk(round, talk);
+	while (talk->step != STEP_ENDED && !libpq->isBusy(talk->conn))
+	{
+		talk->result = libpq->getResult(talk->conn);
+		if (talk->result == NULL)
+		{
+			if (talk->step == STEP_ASKING || talk->answer->error)
+				close_talk(round, talk);
+			else if (!talk->checked)
+				fail_talk(round, talk, PGSCALE_FLEET_FAILED, "the extension pgscale is not installed in that database of the node");
+			else
+				send_statement(round, talk, STEP_ASKING);
+			return;
+		}
+		take_node_result(round, talk, talk->result);
+		libpq->clear(talk->result);
+		talk->result = NULL;
+	}
+}
+
+/* Waits until something can be done, and does it. */
+static void
+advance_talks(Round *round)
+{
+	WaitEvent  *events = palloc((round->ntalks + 2) * sizeof(WaitEvent));
+	int64		now = pgscale_timer_clock();
+	int64		wake = now + round->timeout_ns;
+	int			n;
+
+	/* libpq may have another socket after each call, so that no set lasts. */
+	round->set = CreateWaitEventSet(CurrentResourceOwner, round->ntalks + 2);
+	AddWaitEventToSet(round->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(round->set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	for (int i = 0; i < round->ntalks; i++)
+	{
+		Talk	   *talk = &round->talks[i];
+		int			flags = WL_SOCKET_READABLE;
+
+		if (talk->step == STEP_ENDED)
+			continue;
+		if (talk->step == STEP_CONNECTING)
+		{
+			wake = Min(wake, talk->connect_ns);
+			if (talk->polling == PGSCALE_FLEET_POLLING_WRITING)
+				flags = WL_SOCKET_WRITEABLE;
+		}
+		else
+		{
+			wake = Min(wake, talk->end_ns);
+			if (talk->sending)
+				flags |= WL_SOCKET_WRITEABLE;
+		}
+		AddWaitEventToSet(round->set, flags, round->libpq->socket(talk->conn), NULL, talk);
+	}
+	n = WaitEventSetWait(round->set, Max(wake - now + NS_PER_MS - 1, 0) / NS_PER_MS, events, round->ntalks + 2,
+						 PG_WAIT_EXTENSION);
+	FreeWaitEventSet(round->set);
+	round->set = NULL;
+
+	for (int i = 0; i < n; i++)
+	{
+		Talk	   *talk = events[i].user_data;
+
+		if (talk == NULL)
+			ResetLatch(MyLatch);
+		else if (talk->step == STEP_CONNECTING)
+			connect_talk(round, talk);
+		else
+			read_talk(round, talk);
+	}
+	CHECK_FOR_INTERRUPTS();
+
+	now = pgscale_timer_clock();
+	for (int i = 0; i < round->ntalks; i++)
+	{
+		Talk	   *talk = &round->talks[i];
+
+		if (talk->step == STEP_CONNECTING && talk->connect_ns <= now)
+			fail_talk(round, talk, PGSCALE_FLEET_SILENT, "it did not let us connect in time");
+		else if (talk->step != STEP_ENDED && talk->end_ns <= now)
+			fail_talk(round, talk, PGSCALE_FLEET_SILENT,
+					  psprintf("it did not answer within %d ms", pgscale_fleet_timeout));
+	}
+	pfree(events);
+}
+
+static void
+end_talks(Round *round)
+{
+	if (round->set)
+		FreeWaitEventSet(round->set);
+	for (int i = 0; i < round->ntalks; i++)
+	{
+		round->libpq->clear(round->talks[i].result);
+		close_talk(round, &round->talks[i]);
+	}
+}
+
+/* From the first connection to the end of the last one, however that comes. */
+static void
+run_talks(Round *round)
+{
+	PG_TRY();
+	{
+		for (int i = 0; i < round->ntalks; i++)
+		{
+			begin_talk(round, &round->talks[i]);
+			CHECK_FOR_INTERRUPTS();
+		}
+		while (round->nrunning > 0)
+			advance_talks(round);
+	}
+	PG_CATCH();
+	{
+		end_talks(round);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	end_talks(round);
+}
+
+List *
+pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool reads)
+{
+	Round		round = {0};
+	List	   *answers = NIL;
+	ListCell   *cell;
+
+	/* Names are not looked up in pg_temp unless they are of relations. */
+	round.check = psprintf("%s search_path = pg_catalog, pg_temp; "
+						   "%s statement_timeout = %d; "
+						   "%s DateStyle = 'ISO'; "
+						   "%s extra_float_digits = 1; "
+						   "SELECT 'pgscale' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid "
+						   "JOIN pg_catalog.pg_namespace n ON n.oid = d.objid "
+						   "WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
+						   "AND d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass "
+						   "AND e.extname = 'pgscale' AND n.nspname = 'pgscale'",
+						   reads ? "BEGIN TRANSACTION READ ONLY; SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET",
+						   pgscale_fleet_timeout, reads ? "SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET");
+	round.libpq = pgscale_fleet_libpq();
+	round.statement = statement;
+	round.ncolumns = ncolumns;
+	round.timeout_ns = pgscale_fleet_timeout * (int64) NS_PER_MS;
+	round.ntalks = round.nrunning = list_length(nodes);
+	round.talks = palloc0(Max(round.ntalks, 1) * sizeof(Talk));
+
+	foreach(cell, nodes)
+	{
+		Talk	   *talk = &round.talks[foreach_current_index(cell)];
+
+		talk->node = lfirst(cell);
+		talk->answer = palloc0(sizeof(PgscaleFleetAnswer));
+		talk->answer->node = talk->node->name;
+		answers = lappend(answers, talk->answer);
+	}
+
+	run_talks(&round);
+	return answers;
+}
+
+/* An answer's rows as values of the types that are asked for. */
+typedef struct Conversion
+{
+	const PgscaleFleetAnswer *answer;
+	TupleDesc	desc;
+	List	   *tuples;
+} Conversion;
+
+static HeapTuple
+form_row(const PgscaleFleetAnswer *answer, TupleDesc desc, char **row)
+{
+	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc0(desc->natts * sizeof(bool));
+
+	values[0] = CStringGetTextDatum(answer->node);
+	values[1] = CStringGetTextDatum(state_names[answer->state]);
+	nulls[2] = answer->error == NULL;
+	if (answer->error)
+		values[2] = CStringGetTextDatum(answer->error);
+	for (int i = OWN_COLUMNS; i < desc->natts; i++)
+	{
+		Oid			input;
+		Oid			parameter;
+
+		nulls[i] = row == NULL || row[i - OWN_COLUMNS] == NULL;
+		if (nulls[i])
+			continue;
+		getTypeInputInfo(TupleDescAttr(desc, i)->atttypid, &input, &parameter);
+		values[i] = OidInputFunctionCall(input, row[i - OWN_COLUMNS], parameter, TupleDescAttr(desc, i)->atttypmod);
+	}
+	return heap_form_tuple(desc, values, nulls);
+}
+
+static void
+convert_answer(void *arg)
+{
+	Conversion *conversion = arg;
+	ListCell   *cell;
+
+	foreach(cell, conversion->answer->rows)
+		conversion->tuples = lappend(conversion->tuples, form_row(conversion->answer, conversion->desc, lfirst(cell)));
+}
+
+/*
+ * pgscale.fleet_ask(question, arguments): what an object of pgscale says on each
+ * node, in the columns of the call's column list, of which the first three are
+ * the node's name, its state and what is wrong with it.  A node has at least one row.
+ */
+Datum
+pgscale_fleet_ask(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *question = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	StringInfoData statement;
+	TupleDesc	desc;
+	Datum	   *arguments;
+	bool	   *nulls;
+	int			narguments;
+	int			number = 0;
+	ListCell   *cell;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	desc = rsinfo->setDesc;
+	for (int i = 0; i < OWN_COLUMNS; i++)
+		if (desc->natts <= OWN_COLUMNS || TupleDescAttr(desc, i)->atttypid != TEXTOID)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("the first three columns must be of type text, and others must follow"),
+					 errhint("They are the node, its state and its error: AS (node text, state text, error text, ...).")));
+
+	while (number < lengthof(questions) && strcmp(questions[number].question, question) != 0)
+		number++;
+	if (number == lengthof(questions))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("nodes cannot be asked for \"%s\"", question),
+				 errhint("Ask for node_state, node_advice, health or top_waits.")));
+
+	initStringInfo(&statement);
+	for (int i = OWN_COLUMNS; i < desc->natts; i++)
+		appendStringInfo(&statement, "%s%s", i == OWN_COLUMNS ? "SELECT " : ", ",
+						 quote_identifier(NameStr(TupleDescAttr(desc, i)->attname)));
+	appendStringInfo(&statement, " FROM %s(", questions[number].object);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &arguments, &nulls, &narguments);
+	for (int i = 0; i < narguments; i++)
+		appendStringInfo(&statement, "%s%s", i == 0 ? "" : ", ",
+						 nulls[i] ? "NULL" : quote_literal_cstr(TextDatumGetCString(arguments[i])));
+	appendStringInfoChar(&statement, ')');
+
+	foreach(cell, pgscale_fleet_ask_nodes(pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS, true))
+	{
+		PgscaleFleetAnswer *answer = lfirst(cell);
+		Conversion	conversion = {.answer = answer,.desc = desc};
+		ErrorData  *error = pgscale_attempt(convert_answer, &conversion);
+		ListCell   *tuple;
+
+		if (error)
+		{
+			if (pgscale_attempt_is_grave(error))
+				ReThrowError(error);
+			answer->state = PGSCALE_FLEET_GARBLED;
+			answer->error = readable_text(error->message);
+			conversion.tuples = NIL;
+		}
+		if (conversion.tuples == NIL)
+			conversion.tuples = list_make1(form_row(answer, desc, NULL));
+		foreach(tuple, conversion.tuples)
+			tuplestore_puttuple(rsinfo->setResult, lfirst(tuple));
+	}
+	return (Datum) 0;
+}
+
+/* The only value that this node answers with; an error if there is none. */
+static const char *
+ask_one_node(const char *name, const char *statement, bool reads, const char *hint)
+{
+	PgscaleFleetAnswer *answer = linitial(pgscale_fleet_ask_nodes(pgscale_fleet_nodes(name), statement, 1, reads));
+
+	if (answer->state != PGSCALE_FLEET_OK || list_length(answer->rows) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_ERROR),
+				 errmsg("node \"%s\": %s", name, answer->error ? answer->error : "it has not said what it did"),
+				 errhint("%s", hint)));
+	return ((char **) linitial(answer->rows))[0];
+}
+
+/* CALLs a procedure of the node that shows a number. */
+static Datum
+call_there(FunctionCallInfo fcinfo, const char *name, const char *call)
+{
+	const char *change = ask_one_node(name, call, false, "pgscale.tuning_journal on the node tells what was changed there.");
+
+	if (change == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(DirectFunctionCall1(int8in, CStringGetDatum(change)));
+}
+
+/* pgscale.fleet_apply(node, setting, reload): the number of the change in the node's own journal. */
+Datum
+pgscale_fleet_apply(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *setting = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	const char *manager = ask_one_node(name, "SELECT pgscale.node_manager()", true, "Nothing was changed.");
+
+	if (manager)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the settings of node \"%s\" are managed by %s", name, readable_text(manager)),
+				 errhint("Run what pgscale.fleet_advice() has in patroni_command.")));
+	return call_there(fcinfo, name, psprintf("CALL pgscale.apply(%s, %s)", quote_literal_cstr(setting),
+											 PG_GETARG_BOOL(2) ? "true" : "false"));
+}
+
+/* pgscale.fleet_revert(node, change, reload): likewise. */
+Datum
+pgscale_fleet_revert(PG_FUNCTION_ARGS)
+{
+	return call_there(fcinfo, text_to_cstring(PG_GETARG_TEXT_PP(0)),
+					  psprintf("CALL pgscale.revert(" INT64_FORMAT ", %s)", PG_GETARG_INT64(1),
+							   PG_GETARG_BOOL(2) ? "true" : "false"));
+}
