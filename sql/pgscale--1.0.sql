@@ -271,6 +271,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    earliest CONSTANT timestamptz := '1970-01-01 00:00:00+00';
     known timestamptz;
     minutes regclass;
 BEGIN
@@ -280,11 +281,11 @@ BEGIN
     END IF;
     until := least(until, clock_timestamp());
     -- nobody has a history from before
-    IF until < timestamptz '2000-01-01 00:00:00+00' THEN
-        until := timestamptz '2000-01-01 00:00:00+00';
+    IF until < earliest THEN
+        until := earliest;
     END IF;
     since := least(coalesce(since, until - interval '1 hour'), until);
-    IF since < timestamptz '2000-01-01 00:00:00+00' THEN
+    IF since < earliest THEN
         SELECT min(c.at) INTO known FROM pgscale.history_coverage() c;
         since := least(known, until);
         SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;

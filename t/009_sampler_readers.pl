@@ -25,7 +25,7 @@ my $db = session($node);
 
 # Each reads until told to stop and answers: how often, whether that was something new, and in how many cases it was wrong.
 # Sequences tell meanwhile how often it was something new.
-my @functions = ('read_profile', 'read_idle', 'read_idle', 'read_history', 'read_timeline');
+my @functions = ('read_profile', 'read_idle', 'read_idle', 'read_history', 'read_timeline', 'read_past');
 $db->sql(<<'EOQ');
 CREATE TABLE go_on (i int);
 INSERT INTO go_on VALUES (1);
@@ -33,6 +33,7 @@ CREATE SEQUENCE new_read_profile;
 CREATE SEQUENCE new_read_idle;
 CREATE SEQUENCE new_read_history;
 CREATE SEQUENCE new_read_timeline;
+CREATE SEQUENCE new_read_past;
 
 -- a profile is as of one tick: between the totals before and after, which only grow; its times and samples likewise
 CREATE FUNCTION read_profile(OUT reads bigint, OUT different bigint, OUT wrong bigint) LANGUAGE plpgsql AS $$
@@ -141,6 +142,31 @@ BEGIN
         last := this.newest;
     END LOOP;
 END $$;
+
+-- two that are idle in a transaction are both seen by each look, and no look is read in part
+CREATE FUNCTION read_past(OUT reads bigint, OUT different bigint, OUT wrong bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    this record;
+    last timestamptz := '-infinity';
+BEGIN
+    reads := 0; different := 0; wrong := 0;
+    WHILE EXISTS (SELECT FROM go_on) LOOP
+        SELECT max(at) AS newest, count(*) FILTER (WHERE userid = 'waiter1'::regrole) AS one, count(*) FILTER (WHERE userid = 'waiter2'::regrole) AS two,
+               sum(wait_ms) FILTER (WHERE userid = 'waiter1'::regrole) AS one_ms, sum(wait_ms) FILTER (WHERE userid = 'waiter2'::regrole) AS two_ms,
+               count(*) FILTER (WHERE period_s <= 0 OR wait_ms <= 0 OR event IS NULL) AS bad
+          INTO this FROM pgscale.history_waits(ARRAY[timestamptz '-infinity'], ARRAY[timestamptz 'infinity'], 0);
+        reads := reads + 1;
+        IF this.newest > last THEN
+            different := different + 1;
+            PERFORM nextval('new_read_past');
+        END IF;
+        IF this.newest < last OR this.one <> this.two OR abs(this.one_ms - this.two_ms) > 0.001 OR this.bad > 0 THEN
+            wrong := wrong + 1;
+            RAISE WARNING 'read %, before %', this, last;
+        END IF;
+        last := greatest(this.newest, last);
+    END LOOP;
+END $$;
 EOQ
 
 # The load: short transactions, more different statements than there is room for, and locks that are waited for in parse
@@ -168,6 +194,17 @@ for my $i (1 .. 12)
 }
 $db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
     JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
+
+# since before anybody reads
+my @waiters;
+for my $i (1, 2)
+{
+    $db->sql("CREATE ROLE waiter$i LOGIN; ALTER ROLE waiter$i SET track_counts = off");
+    push @waiters, session($node, user => "waiter$i");
+    $waiters[-1]->sql('BEGIN; SELECT 1');
+}
+$db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale.wait_history() WHERE event = 'IdleInTransaction'
+    AND userid IN ('waiter1'::regrole, 'waiter2'::regrole)}, 'two are idle in a transaction', 2);
 
 my @readers = map { session($node) } @functions;
 $readers[$_]->start("SELECT * FROM $functions[$_]()") for 0 .. $#readers;

@@ -66,6 +66,7 @@ static History *history = NULL;
 /* The sampler's own, on the clock that nobody sets. */
 static int64 last_look;
 static int64 next_look;
+static TimestampTz last_at;		/* the same by the wall clock, or DT_NOBEGIN */
 
 /* Of the present tick; most find everybody idle and write nothing here. */
 static bool looking;
@@ -107,6 +108,7 @@ void
 pgscale_sampler_history_start(int64 now)
 {
 	last_look = next_look = now;
+	last_at = DT_NOBEGIN;
 }
 
 void
@@ -124,10 +126,17 @@ pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 peri
 		next_look = due + period_ns;
 	last_look = now;
 
-	if (ns > PGSCALE_SAMPLER_LATE * Max(period_ns, NS_PER_S))
-		ns = period_ns;
 	look_us = Max(ns / NS_PER_US, 1);
-	look_at = wall;
+	if (ns > PGSCALE_SAMPLER_LATE * Max(period_ns, NS_PER_S))
+		look_us = period_ns / NS_PER_US;
+
+	/*
+	 * The clocks are read one after the other: no time is in two looks unless
+	 * one was set.
+	 */
+	else if (last_at < wall && last_at > wall - look_us - SPAN_SLACK_US && last_at < wall - look_us + SPAN_SLACK_US)
+		look_us = wall - last_at;
+	look_at = last_at = wall;
 	look_max_samples = max_samples;
 	writing = false;
 }
@@ -263,7 +272,7 @@ pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visi
 		oldest = pgscale_ring_oldest(&history->ring, history->capacity);
 		for (uint64 i = 0; i < n; i++)
 			if (first + i >= oldest)
-				visit(&copy[i], arg);
+				visit(first + i, &copy[i], arg);
 		/* What was overwritten meanwhile need not be copied. */
 		first = Max(first + n, oldest);
 	}
@@ -271,7 +280,7 @@ pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visi
 
 /* Keeps the time of the first sample. */
 static void
-visit_first(const PgscaleSamplerSample *sample, void *arg)
+visit_first(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	TimestampTz *at = arg;
 
@@ -288,7 +297,7 @@ typedef struct SameLook
 } SameLook;
 
 static void
-visit_same_look(const PgscaleSamplerSample *sample, void *arg)
+visit_same_look(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	SameLook   *same = arg;
 
@@ -414,7 +423,7 @@ typedef struct Found
 } Found;
 
 static void
-visit_found(const PgscaleSamplerSample *sample, void *arg)
+visit_found(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	Found	   *found = arg;
 

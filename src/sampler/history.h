@@ -68,16 +68,16 @@ extern uint64 pgscale_sampler_history_begin_read(void);
 extern bool pgscale_sampler_history_unchanged(uint64 before);
 
 /*
- * The spans of which all samples are still there, or almost: *first is the number of
- * the first sample that counts.
+ * The spans of which the samples are still there, and the number of the first one that
+ * counts.  All samples below spans->end are of them.
  */
 extern void pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first);
 
 /* Numbers of the samples that there are: from *first on, below *end. */
 extern void pgscale_sampler_history_bounds(uint64 *first, uint64 *end);
 
-/* Calls for each of those that are still there when it comes by; oldest first. */
-typedef void (*PgscaleSamplerVisit) (const PgscaleSamplerSample *sample, void *arg);
+/* Calls for each of those that are still there when it comes by, with its number; oldest first. */
+typedef void (*PgscaleSamplerVisit) (uint64 number, const PgscaleSamplerSample *sample, void *arg);
 
 extern void pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg);
 

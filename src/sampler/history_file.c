@@ -128,7 +128,7 @@ static bool
 sample_is_possible(const PgscaleSamplerSample *sample, const HistoryHeader *header)
 {
 	return sample->sampled_at >= TIME_MIN && sample->sampled_at <= TIME_MAX &&
-		sample->period_us >= 1 && sample->period_us <= PGSCALE_SAMPLER_LATE * PGSCALE_SAMPLER_HISTORY_PERIOD_MAX * 1000 &&
+		sample->period_us >= 1 && sample->period_us <= (PGSCALE_SAMPLER_LATE * PGSCALE_SAMPLER_HISTORY_PERIOD_MAX + 1000) * 1000 &&
 		sample->pid > 0 &&
 		sample->blocker_pid >= PGSCALE_SAMPLER_NO_PID && sample->root_pid >= PGSCALE_SAMPLER_NO_PID &&
 		(sample->blocker_pid == PGSCALE_SAMPLER_NO_PID) == (sample->root_pid == PGSCALE_SAMPLER_NO_PID) &&

@@ -82,6 +82,9 @@ typedef struct HistorySums
 	int			nranges;
 	int64		bucket_us;		/* 0: none */
 	history_sums_hash *hash;
+	uint64		next;			/* number of the next sample */
+	bool		partial;		/* of the look at this time some are gone */
+	TimestampTz partial_at;
 } HistorySums;
 
 PG_FUNCTION_INFO_V1(pgscale_history_waits);
@@ -151,12 +154,26 @@ find_range(const HistorySums *sums, TimestampTz at)
 	return low;
 }
 
+/*
+ * If samples were overwritten while others were read, then all that are older count no
+ * more, nor does a look that has lost some of its samples.
+ */
 static void
-visit_sample(const PgscaleSamplerSample *sample, void *arg)
+visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	HistorySums *sums = arg;
 	const TimestampTz begin = sample->sampled_at - sample->period_us;
 
+	if (number != sums->next)
+	{
+		history_sums_reset(sums->hash);
+		sums->partial = true;
+		sums->partial_at = sample->sampled_at;
+	}
+	sums->next = number + 1;
+	sums->partial = sums->partial && sample->sampled_at == sums->partial_at;
+	if (sums->partial)
+		return;
 	if (pgscale_wait_is_idle(sample->kind, sample->wait_event))
 		return;
 	for (int i = find_range(sums, begin); i < sums->nranges && sums->ranges[i].begin < sample->sampled_at; i++)
@@ -180,6 +197,8 @@ sum_with_dimensions(HistorySums *sums)
 		uint64		first;
 
 		pgscale_sampler_history_spans(&spans, &first);
+		sums->next = first;
+		sums->partial = false;
 		pgscale_sampler_history_visit(first, spans.end, visit_sample, sums);
 		dimensions = pgscale_sampler_dimensions_copy();
 		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_dimensions_unchanged(before))
