@@ -1,0 +1,182 @@
+"""Prometheus scrapes a server by two exporters. Known waits, then faults one after the other: which alerts fire, and when? Does each
+expression of the dashboard answer?"""
+import contextlib
+import json
+import os
+import signal
+import time
+
+import stats
+from cluster import run, say, value
+from prometheus import FILES, Prometheus
+from report import percent, signed, table
+
+JOBS = ("postgres_exporter", "sql-exporter")
+SLEEPERS = 5
+WINDOW_S = 30
+CALLS = 50
+MOST_MS = 20
+LIMIT = 0.05            # what a session did in the last second or so is added later: of 30 s that is a thirtieth
+
+AAS = 'sum by (job, event_type) (rate(pgscale_wait_seconds_total{backend_type="client backend"}[%ds]))' % WINDOW_S
+
+# what is done to the server, and what must fire
+FAULTS = {
+    "a session idles in a transaction, three wait for its row": ("PgscaleBlocked", "PgscaleIdleInTransaction"),
+    "the sampler's process is stopped": ("PgscaleSamplerStopped", "PgscaleBroken sampler"),
+    "the server is stopped": ("PgscaleAbsent",),
+}
+
+SETUP = """
+CREATE ROLE scraper LOGIN IN ROLE pg_monitor;
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock VALUES (1, 1000000);
+"""
+
+
+@contextlib.contextmanager
+def sessions(server, n, statement):
+    """So many that execute it, and end."""
+    waiting = [server.place.popen(["psql", "-Xq", "-h", server.folder, "-U", "postgres", "-c", statement, "postgres"])
+               for _ in range(n)]
+    try:
+        yield
+    finally:
+        for process in waiting:
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
+def idle_in_transaction(server):
+    with contextlib.closing(server.connect("holder")) as holder:
+        run(holder, "BEGIN; UPDATE stock SET amount = amount - 1")
+        with sessions(server, 3, "UPDATE stock SET amount = amount - 1"):
+            yield
+
+
+@contextlib.contextmanager
+def sampler_stopped(server):
+    pid = server.worker("pgscale sampler")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def server_stopped(server):
+    server.stop()
+    yield
+
+
+INJECT = dict(zip(FAULTS, (idle_in_transaction, sampler_stopped, server_stopped)))
+
+
+def cost(server):
+    """Of a call, in milliseconds: the first one of a session, and the next ones."""
+    with contextlib.closing(server.connect()) as connection:
+        times = []
+        for _ in range(CALLS + 1):
+            began = time.perf_counter()
+            rows = value(connection, "SELECT count(*) FROM pgscale.metrics()")
+            times.append(1000 * (time.perf_counter() - began))
+    return {"rows": rows, "first_ms": times[0], "median_ms": stats.median(times[1:]), "worst_ms": max(times[1:])}
+
+
+def series(connection, prometheus):
+    """Are all names that the function has there, by each exporter, and with all labels?"""
+    there = run(connection, "SELECT name, count(*) FROM pgscale.metrics() GROUP BY 1")
+    found = {job: dict((labels["name"], n) for labels, n in prometheus.ask(
+        'count by (name) (label_replace({__name__=~"pgscale_.+",job="%s"}, "name", "$1", "__name__", "(.+)"))' % job)) for job in JOBS}
+    # a wait event that was first seen a moment ago is there at the next scrape
+    return {job: {"names": len(there), "missing": sorted(name for name, n in there if found[job].get(name, 0) < min(n, 1)),
+                  "fewer": sorted(name for name, n in there if name != "pgscale_wait_seconds_total" and found[job].get(name, 0) < n)}
+            for job in JOBS}
+
+
+def dashboard(prometheus):
+    """Each expression as Grafana would send it, and how many series it answers."""
+    panels = json.loads((FILES / "grafana.json").read_text())["panels"]
+    return [{"panel": panel["title"], "series": len(prometheus.ask(
+                target["expr"].replace("$instance", ".*").replace("$__rate_interval", "1m")))}
+            for panel in panels for target in panel["targets"]]
+
+
+def known_waits(server, prometheus, seconds):
+    """Sessions that sleep: the rate must be their number, by both exporters."""
+    with sessions(server, SLEEPERS, f"SELECT pg_sleep({seconds + 60})"):
+        time.sleep(seconds)
+        return {labels["job"]: sessions for labels, sessions in prometheus.ask(AAS) if labels["event_type"] == "Timeout"}
+
+
+def inject(server, prometheus, fault):
+    """How long it took until all its alerts fired, and what else did."""
+    say(fault)
+    before = prometheus.firing()
+    with INJECT[fault](server):
+        seconds = prometheus.wait(lambda: set(FAULTS[fault]) <= prometheus.firing(), 300)
+        others = prometheus.firing() - before - set(FAULTS[fault])
+    if server.process:
+        prometheus.wait(lambda: not prometheus.firing() & set(FAULTS[fault]), 300)
+    return {"fault": fault, "seconds": seconds, "others": sorted(others), "over": bool(server.process)}
+
+
+def checked(place):
+    """What promtool says of the rules and of the configuration; an error ends the experiment."""
+    output = place.run(["/usr/bin/promtool", "check", "config", place.folder / "prometheus" / "prometheus.yml"])
+    return int(output.split("SUCCESS: ")[-1].split(" rules found")[0])
+
+
+def measure(place, quick):
+    with place.cluster("scraped", shared_preload_libraries="pgscale") as server, \
+            contextlib.closing(server.connect()) as connection:
+        server.create_pgscale(connection)
+        run(connection, SETUP)
+        # it is no extension's here: what a member of pg_monitor may do is granted at the end of its script
+        found = {"cost": cost(server)}
+        with Prometheus(server, quick) as prometheus:
+            found["rules"] = checked(place)
+            for job in JOBS:
+                prometheus.wait(lambda: prometheus.ask('pgscale_health{job="%s"}' % job), 30)
+            say("known waits")
+            found["sessions"] = known_waits(server, prometheus, WINDOW_S + 8)
+            found["series"] = series(connection, prometheus)
+            found["bytes"] = {job: len(prometheus.exposed(job)) for job in JOBS}
+            found["dashboard"] = dashboard(prometheus)
+            connection.close()
+            found["faults"] = [inject(server, prometheus, fault) for fault in FAULTS]
+    return found
+
+
+def show(results):
+    faults = table(["fault", "alerts", "fired after"],
+                   [[each["fault"], ", ".join(FAULTS[each["fault"]] + tuple(f"({other})" for other in each["others"])),
+                     f"{each['seconds']:.0f} s"] for each in results["faults"]])
+    rates = table(["exporter", "average active sessions", "metrics", "size of a scrape"],
+                  [[job, f"{results['sessions'][job]:.3f}", results["series"][job]["names"], f"{results['bytes'][job] / 1024:.0f} kB"]
+                   for job in JOBS])
+    calls = results["cost"]
+    empty = [each["panel"] for each in results["dashboard"] if not each["series"]]
+    return f"{rates}\n\n{faults}\n\nA call of `metrics()` with {calls['rows']} rows took {calls['median_ms']:.1f} ms (worst of {CALLS}:" \
+        f" {calls['worst_ms']:.1f} ms), the first one of a session {calls['first_ms']:.1f} ms.\n\n" \
+        f"{len(results['dashboard'])} expressions of the dashboard were run. Without a series, as they should be on this server:" \
+        f" {', '.join(dict.fromkeys(empty)) or 'none'}.\n"
+
+
+# what this server, a primary without sweeper, writeback or jobs, has nothing of
+EMPTY = {"Peak concurrency", "Standby behind", "Concurrency and its peak", "Dirty in the kernel", "Relocation jobs and advice"}
+
+
+def required(results):
+    worst = stats.worst([results["sessions"].get(job, 0) / SLEEPERS - 1 for job in JOBS])
+    yield f"alerts: error of the rate, {SLEEPERS} known sessions", signed(worst), f"within {percent(LIMIT, 0)}", abs(worst) <= LIMIT
+    missing = sum(len(results["series"][job]["missing"] + results["series"][job]["fewer"]) for job in JOBS)
+    yield "alerts: metrics that an exporter lost", missing, 0, missing == 0
+    for each in results["faults"]:
+        over = " and were over after it" if each["over"] else ""
+        yield f"alerts: {each['fault']}", f"fired after {each['seconds']:.0f} s{over}", "its alerts fire", True
+    silent = sorted({each["panel"] for each in results["dashboard"] if not each["series"]} - EMPTY)
+    yield "alerts: panels without an answer that should have one", ", ".join(silent) or "none", "none", not silent
+    yield "alerts: a call of metrics()", f"{results['cost']['median_ms']:.1f} ms", f"at most {MOST_MS} ms", results["cost"]["median_ms"] <= MOST_MS

@@ -1,0 +1,114 @@
+"""A Prometheus of its own, and the two exporters that Debian has, by the files of scrape/; all of it on 127.0.0.1."""
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from cluster import end
+
+FILES = pathlib.Path(__file__).with_name("scrape")
+INTERVAL = "2s"         # between two scrapes, to save time
+QUICK = {r"for: (30s|\dm)": "for: 2s", r"> 30\b": "> 3", r"\[[15]m\]": "[8s]"}
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Prometheus:
+    """with Prometheus(server, quick) as prometheus: prometheus.ask("up")"""
+
+    def __init__(self, server, quick):
+        self.server = server
+        self.place = server.place
+        self.folder = self.place.folder / "prometheus"
+        self.ports = {name: free_port() for name in ("prometheus", "postgres_exporter", "sql-exporter")}
+        self.folder.mkdir()
+        self._write(quick)
+        self._started = contextlib.ExitStack()
+
+    def _write(self, quick):
+        """The files of scrape/, with other ports and a shorter interval; quick: the rules wait for less."""
+        rules = (FILES / "pgscale.rules.yml").read_text()
+        for old, new in QUICK.items() if quick else ():
+            rules = re.sub(old, new, rules)
+        config = (FILES / "prometheus.yml").read_text().replace("10s", INTERVAL)
+        job = config[config.index("  - job_name"):]
+        config = config.replace(job, "".join(
+            job.replace("job_name: pgscale", f"job_name: {name}").replace("127.0.0.1:9187", f"127.0.0.1:{self.ports[name]}")
+            for name in ("postgres_exporter", "sql-exporter")))
+        sql = (FILES / "sql-exporter.yml").read_text().replace("interval: 10s", f"interval: {INTERVAL}")
+        sql = sql.replace("/var/run/postgresql", str(self.server.folder))
+        for name, text in {"pgscale.rules.yml": rules, "prometheus.yml": config, "sql-exporter.yml": sql}.items():
+            (self.folder / name).write_text(text)
+        shutil.copy(FILES / "postgres_exporter.yml", self.folder)
+        self.place.give(self.folder)
+
+    def __enter__(self):
+        try:
+            self._start("prometheus-postgres-exporter", "--extend.query-path", self.folder / "postgres_exporter.yml",
+                        "--disable-default-metrics", "--disable-settings-metrics",
+                        f"--web.listen-address=127.0.0.1:{self.ports['postgres_exporter']}",
+                        environment=f"DATA_SOURCE_NAME=user=scraper dbname=postgres host={self.server.folder} sslmode=disable")
+            self._start("prometheus-sql-exporter", "-config.file", self.folder / "sql-exporter.yml",
+                        "-web.listen-address", f"127.0.0.1:{self.ports['sql-exporter']}", environment="LOGLEVEL=warn")
+            self._start("prometheus", "--config.file", self.folder / "prometheus.yml", "--storage.tsdb.path", self.folder / "data",
+                        f"--web.listen-address=127.0.0.1:{self.ports['prometheus']}", environment="TZ=UTC")
+            self.wait(self.is_ready, 30)
+        except BaseException:
+            self._started.close()
+            raise
+        return self
+
+    def __exit__(self, *exc):
+        self._started.close()
+
+    def _start(self, program, *options, environment):
+        log = self._started.enter_context(open(self.folder / f"{program}.log", "wb"))
+        process = self.place.popen(["/usr/bin/env", environment, program, *options], stdout=log, stderr=log)
+        self._started.callback(end, process)
+
+    def logs(self):
+        return "\n".join(f"{log.name}:\n{log.read_text()[-1000:]}" for log in self.folder.glob("*.log"))
+
+    def wait(self, condition, seconds):
+        """Until that is so; how long it took."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > seconds:
+                raise RuntimeError(f"in vain for {seconds} s\n{self.logs()}")
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+    def get(self, path, **parameters):
+        url = f"http://127.0.0.1:{self.ports['prometheus']}/api/v1/{path}?" + urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def is_ready(self):
+        try:
+            return self.get("status/buildinfo")
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def ask(self, expression):
+        """What a query answers now: a list of labels and value."""
+        return [(each["metric"], float(each["value"][1])) for each in self.get("query", query=expression)["result"]]
+
+    def firing(self):
+        """The alerts that fire, by name and, where it has one, feature."""
+        return {" ".join(filter(None, (each["labels"]["alertname"], each["labels"].get("feature"))))
+                for each in self.get("alerts")["alerts"] if each["state"] == "firing"}
+
+    def exposed(self, exporter):
+        """What an exporter shows, as text."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[exporter]}/metrics", timeout=30) as answer:
+            return answer.read().decode()
