@@ -1193,7 +1193,6 @@ CREATE TABLE pgscale.archive_minute (
     at timestamptz NOT NULL,
     period_s double precision NOT NULL,
     rounds integer NOT NULL,
-    observed_ms double precision,
     active_sessions double precision,
     node text,
     cluster bigint NOT NULL,
@@ -1276,7 +1275,7 @@ COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS
 'time of waiting within that period, in milliseconds';
 
 CREATE VIEW pgscale.archive_minutes AS
-    SELECT at, period_s, rounds, node, active_sessions, observed_ms,
+    SELECT at, period_s, rounds, node, active_sessions, counters[53] AS observed_ms,
            counters[1]::bigint AS commits,
            counters[2]::bigint AS rollbacks,
            counters[3]::bigint AS blocks_read,
@@ -1479,6 +1478,536 @@ COMMENT ON COLUMN pgscale.archive_changes.old IS
 'value before, in the unit of pg_settings; (hidden) for what may hold a password; NULL: there was no such setting';
 COMMENT ON COLUMN pgscale.archive_changes.new IS
 'value since then; likewise';
+
+-- What a round's process calls; these work in no other one.
+CREATE FUNCTION pgscale.archive_wait_growth(keys bigint[], ms double precision[])
+RETURNS double precision[]
+AS 'MODULE_PATHNAME', 'pgscale_archive_wait_growth'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.archive_wait_growth(bigint[], double precision[]) IS
+'by how much waits have grown since the latest row of the archive; for its worker';
+
+CREATE FUNCTION pgscale.archive_counter_growth("values" double precision[], markers bigint[])
+RETURNS double precision[]
+AS 'MODULE_PATHNAME', 'pgscale_archive_counter_growth'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.archive_counter_growth(double precision[], bigint[]) IS
+'by how much counters have grown since the latest row of the archive; for its worker';
+
+CREATE FUNCTION pgscale.archive_clean_text(value text, encoding integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_archive_clean_text'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.archive_clean_text(text, integer) IS
+'a text of a database of that encoding, without bytes that are no characters in this one';
+
+CREATE FUNCTION pgscale.archive_hides_setting(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_archive_hides_setting'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.archive_hides_setting(text) IS
+'whether the value of a setting may be a secret, so that the archive does not keep it';
+
+-- The server's counters, in the order in which archive_minutes has them, and of each a hash of what it was counted since;
+-- NULL for a value of the moment.  Majors have them in different views, so rows are taken as JSON.
+CREATE FUNCTION pgscale.archive_counters(OUT "values" double precision[], OUT markers bigint[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    databases record;
+    wal jsonb;
+    bgwriter jsonb;
+    checkpointer jsonb;
+    io jsonb := '{}';
+    archiver pg_stat_archiver;
+    sweeper record;
+    writeback record;
+    sampler record;
+    standby record;
+BEGIN
+    -- a database that is made or dropped changes the sums, too
+    SELECT sum(xact_commit) AS commits, sum(xact_rollback) AS rollbacks, sum(blks_read) AS reads, sum(blks_hit) AS hits,
+           sum(blk_read_time) AS read_ms, sum(blk_write_time) AS write_ms, sum(tup_returned) AS returned,
+           sum(tup_fetched) AS fetched, sum(tup_inserted) AS inserted, sum(tup_updated) AS updated, sum(tup_deleted) AS deleted,
+           sum(temp_files) AS temp_files, sum(temp_bytes) AS temp_bytes, sum(deadlocks) AS deadlocks, sum(conflicts) AS conflicts,
+           sum(s.sessions) AS sessions, sum(session_time) AS session_ms, sum(active_time) AS active_ms,
+           sum(idle_in_transaction_time) AS idle_ms, string_agg(concat_ws(' ', datid, stats_reset), ',' ORDER BY datid) AS marker
+      INTO databases
+      FROM pg_stat_database s;
+    SELECT to_jsonb(w) INTO wal FROM pg_stat_wal w;
+    SELECT to_jsonb(b) INTO bgwriter FROM pg_stat_bgwriter b;
+    SELECT * INTO archiver FROM pg_stat_archiver;
+    checkpointer := bgwriter;
+    IF to_regclass('pg_catalog.pg_stat_checkpointer') IS NOT NULL THEN
+        EXECUTE $q$SELECT jsonb_build_object('checkpoints_timed', num_timed, 'checkpoints_req', num_requested,
+                       'checkpoint_write_time', write_time, 'checkpoint_sync_time', sync_time,
+                       'buffers_checkpoint', buffers_written, 'stats_reset', stats_reset)
+                     FROM pg_catalog.pg_stat_checkpointer$q$ INTO checkpointer;
+    END IF;
+    IF to_regclass('pg_catalog.pg_stat_io') IS NOT NULL THEN
+        EXECUTE $q$SELECT jsonb_build_object('reads', sum(reads) FILTER (WHERE object <> 'wal'),
+                       'writes', sum(writes) FILTER (WHERE object <> 'wal'), 'extends', sum(extends) FILTER (WHERE object <> 'wal'),
+                       'evictions', sum(evictions), 'reuses', sum(reuses), 'fsyncs', sum(fsyncs) FILTER (WHERE object <> 'wal'),
+                       'read_time', sum(read_time) FILTER (WHERE object <> 'wal'),
+                       'write_time', sum(write_time) FILTER (WHERE object <> 'wal'),
+                       'wal_write_time', sum(write_time) FILTER (WHERE object = 'wal'),
+                       'wal_sync_time', sum(fsync_time) FILTER (WHERE object = 'wal'),
+                       'buffers_backend', sum(writes) FILTER (WHERE object <> 'wal'
+                           AND backend_type IN ('client backend', 'background worker', 'autovacuum worker', 'autovacuum launcher', 'walsender')),
+                       'buffers_backend_fsync', sum(fsyncs) FILTER (WHERE object <> 'wal'
+                           AND backend_type IN ('client backend', 'background worker', 'autovacuum worker', 'autovacuum launcher', 'walsender')),
+                       'stats_reset', max(stats_reset))
+                     FROM pg_catalog.pg_stat_io$q$ INTO io;
+    END IF;
+    SELECT sum(w.supplied_clean + w.supplied_written) AS supplied, sum(w.written) AS written, max(w.stats_reset) AS stats_reset
+      INTO sweeper FROM pgscale.sweeper_stats() w;
+    SELECT w.requested_bytes, w.stats_reset INTO writeback FROM pgscale.writeback_stats() w;
+    SELECT w.observed_ms, w.stats_reset INTO sampler FROM pgscale.sampler_stats() w;
+    SELECT max(extract(epoch FROM replay_lag)) AS lag_s,
+           max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) AS lag_bytes INTO standby FROM pg_stat_replication;
+
+    "values" := ARRAY[
+        databases.commits, databases.rollbacks, databases.reads, databases.hits, databases.read_ms, databases.write_ms,
+        databases.returned, databases.fetched, databases.inserted, databases.updated, databases.deleted, databases.temp_files,
+        databases.temp_bytes, databases.deadlocks, databases.conflicts, databases.sessions, databases.session_ms,
+        databases.active_ms, databases.idle_ms]::double precision[]
+        || ARRAY[wal ->> 'wal_records', wal ->> 'wal_fpi', wal ->> 'wal_bytes', wal ->> 'wal_buffers_full',
+        coalesce(wal ->> 'wal_write_time', io ->> 'wal_write_time'), coalesce(wal ->> 'wal_sync_time', io ->> 'wal_sync_time'),
+        checkpointer ->> 'checkpoints_timed', checkpointer ->> 'checkpoints_req', checkpointer ->> 'checkpoint_write_time',
+        checkpointer ->> 'checkpoint_sync_time', checkpointer ->> 'buffers_checkpoint',
+        bgwriter ->> 'buffers_clean', bgwriter ->> 'maxwritten_clean',
+        coalesce(bgwriter ->> 'buffers_backend', io ->> 'buffers_backend'),
+        coalesce(bgwriter ->> 'buffers_backend_fsync', io ->> 'buffers_backend_fsync'), bgwriter ->> 'buffers_alloc',
+        io ->> 'reads', io ->> 'writes', io ->> 'extends', io ->> 'evictions', io ->> 'reuses', io ->> 'fsyncs',
+        io ->> 'read_time', io ->> 'write_time']::double precision[]
+        || ARRAY[archiver.archived_count, archiver.failed_count, sweeper.supplied, sweeper.written, writeback.requested_bytes,
+        (SELECT count(*) FROM pgscale.relocation_jobs j WHERE j.finished_at IS NOT NULL),
+        (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'),
+        standby.lag_s, standby.lag_bytes, sampler.observed_ms]::double precision[];
+    markers := array_fill(hashtextextended(databases.marker, 0), ARRAY[19])
+        || array_fill(hashtextextended(concat(wal ->> 'stats_reset', io ->> 'stats_reset'), 0), ARRAY[6])
+        || array_fill(hashtextextended(concat(checkpointer ->> 'stats_reset'), 0), ARRAY[5])
+        || array_fill(hashtextextended(concat(bgwriter ->> 'stats_reset', io ->> 'stats_reset'), 0), ARRAY[5])
+        || array_fill(hashtextextended(concat(io ->> 'stats_reset'), 0), ARRAY[8])
+        || array_fill(hashtextextended(concat(archiver.stats_reset), 0), ARRAY[2])
+        || array_fill(hashtextextended(concat(sweeper.stats_reset), 0), ARRAY[2])
+        || hashtextextended(concat(writeback.stats_reset), 0) || 0::bigint
+        || array_fill(NULL::bigint, ARRAY[3]) || hashtextextended(concat(sampler.stats_reset), 0);
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_counters() IS
+'the server''s counters as the archive numbers them, with a hash of what each was counted since';
+
+-- A trigger or rule would run as the owner of the tables, a superuser.
+CREATE FUNCTION pgscale.archive_partition(parent text, day date)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    partition text := parent || to_char(day, '_YYYYMMDD');
+    found regclass;
+    granted record;
+BEGIN
+    IF coalesce(parent, '') NOT IN ('archive_minute', 'archive_query') OR NOT coalesce(isfinite(day), false) THEN
+        RAISE EXCEPTION 'there is no such partition' USING ERRCODE = 'invalid_parameter_value',
+              HINT = 'The archive''s worker makes what it needs.';
+    END IF;
+    SELECT i.inhrelid INTO found
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = format('pgscale.%I', parent)::regclass
+       AND c.relname IN (partition, replace(partition, '_minute_', '_hour_'));
+    IF found IS NULL THEN
+        EXECUTE format('CREATE TABLE pgscale.%I (LIKE pgscale.%I INCLUDING ALL)%s', partition, parent,
+                       (SELECT format(' TABLESPACE %I', t.spcname) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
+                         WHERE c.oid = format('pgscale.%I', parent)::regclass));
+        FOR granted IN SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
+                        WHERE c.oid = format('pgscale.%I', partition)::regclass AND a.grantee <> c.relowner LOOP
+            EXECUTE format('REVOKE ALL ON pgscale.%I FROM %s', partition,
+                           CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END);
+        END LOOP;
+        EXECUTE format('COMMENT ON TABLE pgscale.%I IS %L', partition, 'a day (UTC) of ' || parent);
+        IF parent = 'archive_minute' THEN
+            EXECUTE format('ALTER TABLE pgscale.%I ATTACH PARTITION pgscale.%I FOR VALUES FROM (%L) TO (%L)', parent, partition,
+                           to_char(day, 'YYYY-MM-DD 00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00+00'));
+        ELSE
+            EXECUTE format('ALTER TABLE pgscale.%I ATTACH PARTITION pgscale.%I FOR VALUES FROM (%L) TO (%L)', parent, partition,
+                           to_char(day, 'YYYY-MM-DD'), to_char(day + 1, 'YYYY-MM-DD'));
+        END IF;
+        EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale.%I', partition);
+        found := format('pgscale.%I', partition)::regclass;
+    END IF;
+    IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid IN (found, format('pgscale.%I', parent)::regclass) AND NOT t.tgisinternal)
+       OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class IN (found, format('pgscale.%I', parent)::regclass))
+       OR NOT (SELECT r.rolsuper FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = found) THEN
+        RAISE EXCEPTION '% has a trigger or a rule, or belongs to a role that is no superuser', found
+            USING ERRCODE = 'wrong_object_type', HINT = 'Drop the trigger or rule, or give it to a superuser.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_partition(text, date) IS
+'makes the partition of a day if it is missing, and makes sure that nothing of others runs on it; for the archive''s worker';
+
+-- Texts of queries that have none for this day yet.  Without pg_stat_statements, and where it has a text that cannot be
+-- converted to this database's encoding, those that sessions have just executed are taken.
+CREATE FUNCTION pgscale.archive_texts(wanted bigint[], seen_at timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    today date := (seen_at AT TIME ZONE 'UTC')::date;
+    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
+    missing bigint[];
+    room integer;
+    statements regclass;
+BEGIN
+    UPDATE pgscale.archive_query q SET last_seen = seen_at
+     WHERE q.day = today AND q.queryid = ANY (wanted) AND q.last_seen < seen_at - interval '1 hour';
+    missing := ARRAY(SELECT w FROM unnest(wanted) w WHERE w IS NOT NULL
+                     EXCEPT SELECT q.queryid FROM pgscale.archive_query q WHERE q.day = today);
+    IF missing = '{}' THEN
+        RETURN;
+    END IF;
+    room := current_setting('pgscale.archive_texts')::integer - (SELECT count(*) FROM pgscale.archive_query q WHERE q.day = today);
+    IF room <= 0 THEN
+        RETURN;
+    END IF;
+    SELECT c.oid INTO statements
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+      JOIN pg_class c ON c.oid = d.objid
+     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v';
+    IF FOUND THEN
+        BEGIN
+            EXECUTE format($q$
+                INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
+                SELECT $2, t.queryid, $3, $3, pgscale.archive_clean_text(left(max(t.query), 2000), $4)
+                  FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $5
+                ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, own, room;
+            RETURN;
+        EXCEPTION
+            -- it is not preloaded, or a text is of another encoding
+            WHEN object_not_in_prerequisite_state OR undefined_column OR undefined_function OR untranslatable_character
+                 OR character_not_in_repertoire THEN
+                NULL;
+        END;
+    END IF;
+    INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
+    SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
+           left(pgscale.archive_clean_text(a.query, coalesce(d.encoding, -1)), 2000)
+      FROM pg_stat_activity a LEFT JOIN pg_database d ON d.oid = a.datid
+     WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
+     LIMIT room
+    ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_texts(bigint[], timestamptz) IS
+'archives texts of queries; for the archive''s worker';
+
+CREATE FUNCTION pgscale.archive_settings(seen_at timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    anew boolean := NOT EXISTS (SELECT FROM pgscale.archive_setting);
+    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
+    changed record;
+BEGIN
+    FOR changed IN
+        SELECT coalesce(s.name, o.setting) AS setting, o.setting IS NOT NULL AS known, s.name IS NOT NULL AS there,
+               o.value AS old, s.value AS new, coalesce(s.hidden, pgscale.archive_hides_setting(o.setting)) AS hidden
+          FROM (SELECT h.name, h.hidden,
+                       CASE WHEN h.hidden THEN encode(sha256(textsend(h.reset_val)), 'hex')
+                            ELSE pgscale.archive_clean_text(h.reset_val, own) END AS value
+                  FROM (SELECT p.name, p.reset_val, pgscale.archive_hides_setting(p.name) AS hidden
+                          FROM pg_settings p WHERE p.context <> 'internal'
+                           AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
+          FULL JOIN pgscale.archive_setting o ON o.setting = s.name
+         WHERE s.value IS DISTINCT FROM o.value
+           AND (s.name IS NOT NULL OR NOT EXISTS (SELECT FROM pg_settings p WHERE p.name = o.setting)) LOOP
+        IF NOT changed.there THEN
+            DELETE FROM pgscale.archive_setting o WHERE o.setting = changed.setting;
+        ELSE
+            INSERT INTO pgscale.archive_setting (setting, value) VALUES (changed.setting, changed.new)
+            ON CONFLICT (setting) DO UPDATE SET value = excluded.value;
+        END IF;
+        IF NOT anew THEN
+            INSERT INTO pgscale.archive_change (at, setting, old, new)
+            VALUES (seen_at, changed.setting,
+                    CASE WHEN changed.hidden AND changed.known THEN '(hidden)' ELSE changed.old END,
+                    CASE WHEN changed.hidden AND changed.there THEN '(hidden)' ELSE changed.new END)
+            ON CONFLICT DO NOTHING;
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_settings(timestamptz) IS
+'archives which settings are not what they were; for the archive''s worker';
+
+-- A round: 'first' where there is nothing to compare with yet, 'overlap' where there are rows of this time, else 'written'.
+CREATE FUNCTION pgscale.archive_write(since timestamptz, period interval)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    until timestamptz := since + period;
+    period_s double precision := extract(epoch FROM period);
+    top integer := current_setting('pgscale.archive_top');
+    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
+    reset_at timestamptz;
+    waits record;
+    counters record;
+    growth double precision[];
+BEGIN
+    -- again, if the profile was reset before it was read
+    LOOP
+        reset_at := (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
+        WITH profile AS MATERIALIZED (
+            SELECT row_number() OVER () AS n, g.*
+              FROM (SELECT p.backend_type, p.datid, p.userid, p.application_name, p.queryid, p.event_type, p.event,
+                           sum(p.wait_ms) AS ms
+                      FROM pgscale.wait_profile() p
+                     WHERE NOT p.idle
+                     GROUP BY 1, 2, 3, 4, 5, 6, 7) g),
+        grown AS MATERIALIZED (
+            SELECT g.n, g.ms
+              FROM (SELECT pgscale.archive_wait_growth(
+                        coalesce(array_agg(hash_record_extended(ROW(p.backend_type, p.datid, p.userid, p.application_name,
+                                                                    p.queryid, p.event_type, p.event), 0) ORDER BY p.n), '{}')
+                        || coalesce(array_agg(hash_record_extended(ROW(p.event_type, p.event), 0) ORDER BY p.n), '{}')
+                        || coalesce(array_agg(hash_record_extended(ROW(p.backend_type, p.datid, p.userid, p.application_name,
+                                                                       p.queryid), 0) ORDER BY p.n), '{}')
+                        || coalesce(array_agg((p.backend_type = 'other')::integer::bigint ORDER BY p.n), '{}')
+                        || (extract(epoch FROM reset_at) * 1000000)::bigint,
+                        coalesce(array_agg(p.ms ORDER BY p.n), '{}')) AS each
+                      FROM profile p) a,
+                   unnest(a.each) WITH ORDINALITY g(ms, n)),
+        changed AS MATERIALIZED (
+            SELECT p.*, g.ms AS grown,
+                   CASE WHEN p.event_type = 'Lock'
+                        THEN hash_record_extended(ROW(p.backend_type, p.datid, p.userid, p.queryid, p.event), 0) END AS lock_key
+              FROM profile p JOIN grown g USING (n)
+             WHERE g.ms > 0),
+        -- whose samples of the minute were in whose way
+        roots AS MATERIALIZED (
+            SELECT r.lock_key, r.blocker, r.samples / sum(r.samples) OVER (PARTITION BY r.lock_key) AS part
+              FROM (SELECT hash_record_extended(ROW(h.backend_type, h.datid, h.userid, h.queryid, h.event), 0) AS lock_key,
+                           CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
+                                ELSE h.root_pid || coalesce(' ' || nullif(b.application_name, ''), '') END AS blocker,
+                           count(*)::double precision AS samples
+                      FROM pgscale.wait_history(since) h
+                      LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
+                                   FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b USING (root_pid)
+                     WHERE h.event_type = 'Lock'
+                       AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
+                     GROUP BY 1, 2) r),
+        named AS MATERIALIZED (
+            SELECT c.backend_type, c.datid, pgscale.archive_clean_text(d.datname, own) AS datname,
+                   pgscale.archive_clean_text(u.rolname, own) AS usename, c.application_name, c.queryid, c.event_type, c.event,
+                   r.blocker, c.grown * coalesce(r.part, 1) AS ms
+              FROM changed c
+              LEFT JOIN roots r USING (lock_key)
+              LEFT JOIN pg_database d ON d.oid = c.datid
+              LEFT JOIN pg_roles u ON u.oid = c.userid),
+        ranked AS MATERIALIZED (SELECT w.*, row_number() OVER (ORDER BY w.ms DESC) AS place FROM named w)
+        SELECT coalesce(array_agg(k.backend_type), '{}') AS backend_types, coalesce(array_agg(k.datid), '{}') AS datids,
+               coalesce(array_agg(k.datname), '{}') AS datnames, coalesce(array_agg(k.usename), '{}') AS usenames,
+               coalesce(array_agg(k.application_name), '{}') AS application_names,
+               coalesce(array_agg(k.queryid), '{}') AS queryids, coalesce(array_agg(k.event_type), '{}') AS event_types,
+               coalesce(array_agg(k.event), '{}') AS events, coalesce(array_agg(k.blocker), '{}') AS blockers,
+               coalesce(array_agg(k.ms::real), '{}') AS ms,
+               (SELECT sum(w.ms) FROM named w WHERE w.backend_type IN ('client backend', 'parallel worker')) AS sessions_ms
+          INTO waits
+          FROM (SELECT r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid, r.event_type, r.event,
+                       r.blocker, r.ms
+                  FROM ranked r WHERE r.place <= top
+                 UNION ALL
+                SELECT 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
+                  FROM ranked r WHERE r.place > top HAVING count(*) > 0
+                 ORDER BY event_type, event, backend_type, datname, usename, application_name, queryid) k;
+        EXIT WHEN reset_at = (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
+    END LOOP;
+    SELECT * INTO counters FROM pgscale.archive_counters();
+    growth := pgscale.archive_counter_growth(counters."values", counters.markers);
+    PERFORM pgscale.archive_settings(until);
+    IF period_s <= 0 THEN
+        RETURN 'first';
+    END IF;
+
+    PERFORM pgscale.archive_partition('archive_minute', (since AT TIME ZONE 'UTC')::date);
+    PERFORM pgscale.archive_partition('archive_query', (until AT TIME ZONE 'UTC')::date);
+    IF EXISTS (SELECT FROM pgscale.archive_minute m
+                WHERE m.at > since - interval '2 hours'
+                  AND m.at + make_interval(secs => m.period_s) > since + interval '0.5 s') THEN
+        RETURN 'overlap';
+    END IF;
+    INSERT INTO pgscale.archive_minute (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
+                                        datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
+    SELECT since, period_s, 1, coalesce(waits.sessions_ms, 0) / 1000 / period_s, n.node,
+           n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
+           waits.application_names, waits.queryids, waits.event_types, waits.events, waits.blockers, waits.ms
+      FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database()
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'overlap';
+    END IF;
+    PERFORM pgscale.archive_texts(waits.queryids, until);
+    RETURN 'written';
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_write(timestamptz, interval) IS
+'writes what the waits and counters have grown by as a row of the archive; for its worker';
+
+-- Minutes become hours: stretches of them without a gap, within an hour, by the longest waits of that.
+CREATE FUNCTION pgscale.archive_roll_up(minutes text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    hours text := replace(minutes, '_minute_', '_hour_');
+    bound text := (SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_class c WHERE c.oid = to_regclass(format('pgscale.%I', minutes)));
+    granted record;
+BEGIN
+    IF bound IS NULL OR minutes !~ '^archive_minute_\d{8}$' THEN
+        RAISE EXCEPTION 'there is no such partition of minutes' USING ERRCODE = 'invalid_parameter_value',
+              HINT = 'The archive''s worker rolls up what is old: see pgscale.archive_detail.';
+    END IF;
+    EXECUTE format('CREATE TABLE pgscale.%I (LIKE pgscale.%I INCLUDING ALL)%s', hours, minutes,
+                   (SELECT format(' TABLESPACE %I', t.spcname) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
+                     WHERE c.oid = format('pgscale.%I', minutes)::regclass));
+    FOR granted IN SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
+                    WHERE c.oid = format('pgscale.%I', hours)::regclass AND a.grantee <> c.relowner LOOP
+        EXECUTE format('REVOKE ALL ON pgscale.%I FROM %s', hours,
+                       CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END);
+    END LOOP;
+    EXECUTE format('COMMENT ON TABLE pgscale.%I IS %L', hours, 'a day (UTC) of archive_minute, by hours');
+    EXECUTE format($q$
+        INSERT INTO pgscale.%I (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
+                                datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
+        WITH minutes AS MATERIALIZED (
+            SELECT j.*, sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.at) AS stretch
+              FROM (SELECT m.*,
+                           coalesce(m.at - lag(m.at + make_interval(secs => m.period_s)) OVER o < interval '2 s'
+                               AND date_trunc('hour', m.at, 'UTC') = date_trunc('hour', lag(m.at) OVER o, 'UTC')
+                               AND m.node IS NOT DISTINCT FROM lag(m.node) OVER o AND m.cluster = lag(m.cluster) OVER o
+                               AND m.database = lag(m.database) OVER o, false) AS joined
+                      FROM pgscale.%I m WINDOW o AS (ORDER BY m.at)) j),
+        waits AS (
+            SELECT m.stretch, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid, w.event_type,
+                   w.event, w.blocker, sum(w.ms::double precision) AS ms,
+                   w.backend_type = 'other' AND w.event_type = 'other' AS rest
+              FROM minutes m,
+                   unnest(m.backend_types, m.datids, m.datnames, m.usenames, m.application_names, m.queryids, m.event_types,
+                          m.events, m.blockers, m.wait_ms)
+                   AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, ms)
+             GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+        ranked AS (SELECT w.*, row_number() OVER (PARTITION BY w.stretch ORDER BY w.rest, w.ms DESC) AS place FROM waits w),
+        arrays AS (
+            SELECT k.stretch, array_agg(k.backend_type) AS backend_types, array_agg(k.datid) AS datids,
+                   array_agg(k.datname) AS datnames, array_agg(k.usename) AS usenames,
+                   array_agg(k.application_name) AS application_names, array_agg(k.queryid) AS queryids,
+                   array_agg(k.event_type) AS event_types, array_agg(k.event) AS events, array_agg(k.blocker) AS blockers,
+                   array_agg(k.ms::real) AS wait_ms
+              FROM (SELECT r.stretch, r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid,
+                           r.event_type, r.event, r.blocker, r.ms
+                      FROM ranked r WHERE r.place <= $1 AND NOT r.rest
+                     UNION ALL
+                    SELECT r.stretch, 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
+                      FROM ranked r WHERE r.place > $1 OR r.rest GROUP BY r.stretch
+                     ORDER BY stretch, event_type, event, backend_type, datname, usename, application_name, queryid) k
+             GROUP BY k.stretch),
+        counts AS (
+            SELECT s.stretch, array_agg(s.value ORDER BY s.n) AS counters
+              FROM (SELECT m.stretch, c.n, CASE WHEN c.n BETWEEN 50 AND 52 THEN max(c.value) ELSE sum(c.value) END AS value
+                      FROM minutes m, unnest(m.counters) WITH ORDINALITY c(value, n)
+                     GROUP BY 1, 2) s
+             GROUP BY 1)
+        SELECT h.at, h.period_s, h.rounds, h.active_sessions, h.node, h.cluster, h.database, c.counters,
+               coalesce(a.backend_types, '{}'), coalesce(a.datids, '{}'), coalesce(a.datnames, '{}'), coalesce(a.usenames, '{}'),
+               coalesce(a.application_names, '{}'), coalesce(a.queryids, '{}'), coalesce(a.event_types, '{}'),
+               coalesce(a.events, '{}'), coalesce(a.blockers, '{}'), coalesce(a.wait_ms, '{}')
+          FROM (SELECT m.stretch, min(m.at) AS at,
+                       extract(epoch FROM max(m.at + make_interval(secs => m.period_s)) - min(m.at))::double precision AS period_s,
+                       sum(m.rounds)::integer AS rounds,
+                       sum(m.active_sessions * m.period_s) / sum(m.period_s) AS active_sessions,
+                       min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database
+                  FROM minutes m GROUP BY m.stretch) h
+          JOIN counts c USING (stretch)
+          LEFT JOIN arrays a USING (stretch)$q$, hours, minutes) USING current_setting('pgscale.archive_top')::integer;
+    PERFORM pgscale.archive_drop(minutes);
+    EXECUTE format('ALTER TABLE pgscale.archive_minute ATTACH PARTITION pgscale.%I %s', hours, bound);
+    EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale.%I', hours);
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_roll_up(text) IS
+'puts a partition of hours in the place of one of minutes; for the archive''s worker';
+
+CREATE FUNCTION pgscale.archive_drop(partition text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                    WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)
+                      AND c.relnamespace = 'pgscale'::regnamespace AND c.relname = partition) THEN
+        RAISE EXCEPTION 'there is no such partition' USING ERRCODE = 'invalid_parameter_value',
+              HINT = 'The archive''s worker drops what is too old: see pgscale.archive_retention.';
+    END IF;
+    IF EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = format('pgscale.%I', partition)::regclass
+                AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e') THEN
+        EXECUTE format('ALTER EXTENSION pgscale DROP TABLE pgscale.%I', partition);
+    END IF;
+    EXECUTE format('DROP TABLE pgscale.%I', partition);
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_drop(text) IS
+'drops a partition, which belongs to the extension or not; for the archive''s worker';
+
+-- One partition at a time, as it takes the strongest lock of its parent for a moment.
+CREATE FUNCTION pgscale.archive_upkeep(retention integer)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    partition text;
+BEGIN
+    PERFORM pgscale.archive_partition('archive_minute', today + 1);
+    PERFORM pgscale.archive_partition('archive_query', today + 1);
+    SELECT c.relname INTO partition
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)
+       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_(minute|hour|query)_\d{8}$'
+       AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > retention
+     ORDER BY right(c.relname, 8) LIMIT 1;
+    IF FOUND THEN
+        PERFORM pgscale.archive_drop(partition);
+        DELETE FROM pgscale.archive_change c WHERE c.at < today - retention;
+        RETURN 'dropped';
+    END IF;
+    SELECT c.relname INTO partition
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'pgscale.archive_minute'::regclass
+       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_minute_\d{8}$'
+       AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > current_setting('pgscale.archive_detail')::integer
+     ORDER BY right(c.relname, 8) LIMIT 1;
+    IF FOUND THEN
+        PERFORM pgscale.archive_roll_up(partition);
+        RETURN 'rolled up';
+    END IF;
+    RETURN 'nothing';
+END
+$$;
+COMMENT ON FUNCTION pgscale.archive_upkeep(integer) IS
+'makes tomorrow''s partitions, drops one that is too old or rolls one up; for the archive''s worker';
 
 ---- sweeper
 

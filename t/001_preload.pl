@@ -40,7 +40,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top')
-   AND proname !~ '^(fleet|usl_|report|trace_(waits|summary|query|coverage))'
+   AND proname !~ '^(archive_|fleet|usl_|report|trace_(waits|summary|query|coverage))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');

@@ -3,17 +3,27 @@
  * archive.c
  *	  What was, on disk: rollups of each minute in tables of one database.
  *
+ * A launcher (launcher.c) starts a process a minute (round.c), which writes a row
+ * of what the wait profile and the server's counters have grown by (growth.c).
+ * What is archived and how is written in SQL, in the extension's script.
+ *
+ * Why a table and no file: it is backed up, replicated and read with what DBAs
+ * have, and it goes where the primary goes.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "utils/guc.h"
 
 #include "archive/archive.h"
-#include "base/pg_compat.h"
+#include "archive/launcher.h"
+#include "archive/shared_state.h"
+
+/* Without a look of the launcher for so long, something is wrong. */
+#define STALLED_MS	30000
 
 char	   *pgscale_archive_database;
 int			pgscale_archive_period;
@@ -57,18 +67,119 @@ archive_define_gucs(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
+/* What to do about an error of a round, by its class. */
+static const char *
+action_about(int sqlstate)
+{
+	switch (sqlstate)
+	{
+		case ERRCODE_DISK_FULL:
+			return "free disk space, or lower pgscale.archive_retention; the archive goes on by itself";
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_COLUMN:
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_DATATYPE_MISMATCH:
+		case ERRCODE_WRONG_OBJECT_TYPE:
+		case ERRCODE_CANNOT_COERCE:
+			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or drop it, which "
+							"drops the archive, and create it again", pgscale_archive_database);
+		case ERRCODE_LOCK_NOT_AVAILABLE:
+			return "end the session that has locked pgscale.archive_minute or one of its partitions";
+		case ERRCODE_ADMIN_SHUTDOWN:
+		case ERRCODE_QUERY_CANCELED:
+			return "nothing, unless it lasts; then see the server log";
+		default:
+			return "see the server log; the archive goes on by itself when that is cured";
+	}
+}
+
+static void
+tell_broken(PgscaleHealth *health, const char *reason, const char *action)
+{
+	health->state = PGSCALE_HEALTH_BROKEN;
+	health->reason = reason;
+	health->action = action;
+}
+
+static void
+tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
+{
+	if (state->error.sqlstate != 0)
+		tell_broken(health, psprintf("the latest round failed: %s", state->error.message), action_about(state->error.sqlstate));
+	else if (state->upkeep.sqlstate != 0)
+		tell_broken(health, psprintf("rows are written, but partitions are not made, rolled up or dropped: %s", state->upkeep.message),
+					action_about(state->upkeep.sqlstate));
+	else if (state->written_at == 0)
+	{
+		health->state = PGSCALE_HEALTH_STARTING;
+		health->reason = "it takes a minute until there is a row";
+	}
+	else
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = "a row is written each minute";
+	}
+}
+
 static void
 archive_health(PgscaleHealth *health)
 {
-	if (!pgscale_health_preloaded(health, NULL, false))
+	PgscaleArchiveState state;
+
+	if (!pgscale_health_preloaded(health, "pgscale.archive_database", false))
 		return;
-	health->state = PGSCALE_HEALTH_OFF;
-	health->reason = "no database is named to keep it in";
-	health->action = "set pgscale.archive_database to one that has the extension, and reload";
+	pgscale_archive_state(&state);
+	if (pgscale_archive_database[0] == '\0')
+	{
+		health->state = PGSCALE_HEALTH_OFF;
+		health->reason = "no database is named to keep it in";
+		health->action = "set pgscale.archive_database to one that has the extension, and reload";
+		return;
+	}
+	if (!pgscale_health_worker(health, state.launcher_pid, state.starts, state.last_ns, STALLED_MS))
+		return;
+	switch (state.obstacle)
+	{
+		case PGSCALE_ARCHIVE_OFF:	/* the worker does not know of the reload
+									 * yet */
+			health->state = PGSCALE_HEALTH_STARTING;
+			health->reason = "it was switched on a moment ago";
+			break;
+		case PGSCALE_ARCHIVE_STANDBY:
+			health->state = PGSCALE_HEALTH_IDLE;
+			health->reason = "this is a standby: its primary archives, and it does so itself once it is promoted";
+			break;
+		case PGSCALE_ARCHIVE_NO_DATABASE:
+			tell_broken(health, psprintf("database \"%s\" does not exist", pgscale_archive_database),
+						"set pgscale.archive_database to one that has the extension, and reload");
+			break;
+		case PGSCALE_ARCHIVE_CLOSED:
+			tell_broken(health, psprintf("database \"%s\" takes no connections", pgscale_archive_database),
+						"ALTER DATABASE ... ALLOW_CONNECTIONS true, or name another one in pgscale.archive_database and reload");
+			break;
+		case PGSCALE_ARCHIVE_NO_SLOT:
+			tell_broken(health, "the server has no place for another worker", "raise max_worker_processes and restart");
+			health->no_slot = true;
+			break;
+		case PGSCALE_ARCHIVE_READY:
+			tell_rounds(health, &state);
+			break;
+	}
 }
+
+/* What a row is made of. */
+static const char *const asks[] = {
+	"pgscale.blocker_profile", "pgscale.node_identity", "pgscale.sampler_stats", "pgscale.sweeper_stats",
+	"pgscale.wait_history", "pgscale.wait_profile", "pgscale.writeback_stats", NULL
+};
 
 const PgscaleModule pgscale_archive_module = {
 	.name = "archive",
 	.define_gucs = archive_define_gucs,
+	.shmem_request = pgscale_archive_share_request,
+	.shmem_startup = pgscale_archive_share_startup,
+	.register_workers = pgscale_archive_launcher_register,
 	.health = archive_health,
+	.asks = asks,
 };

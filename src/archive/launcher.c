@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * launcher.c
+ *	  The process that starts a round of the archive each minute.
+ *
+ * It is connected to no database, so that it stands in nobody's way, and a round
+ * is a process that connects, writes a row and leaves.  A round is due when the
+ * clock enters another minute (period) than that of the latest round: so rows
+ * begin with the minutes, whatever became of the clock meanwhile.
+ *
+ * Nobody should have to wait for a round who wants the database for himself, as
+ * DROP DATABASE and ALTER DATABASE RENAME do: they lock it, and give up after 5
+ * seconds if somebody else is still there.  So no round begins then, and one that
+ * is under way is ended.
+ *
+ * What is old is not dropped for a day after the clock was set by more than an
+ * hour: a clock that goes wrong for a moment must not cost the archive.
+ *
+ * Failure: an error ends it, and the postmaster starts it again; a round that is
+ * under way goes on meanwhile, and no other one can attach before it has ended.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/lock.h"
+#include "utils/timestamp.h"
+
+#include "archive/archive.h"
+#include "archive/launcher.h"
+#include "archive/shared_state.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/worker.h"
+
+/* The longest between two looks; on a standby; while a round is under way. */
+#define LOOK_MS		5000
+#define STANDBY_MS	1000
+#define WATCH_MS	100
+
+/* When to try again where a round cannot begin now. */
+#define AGAIN_MS	1000
+
+/* How much longer than anything a round does it may be under way. */
+#define ROUND_MAX_NS	(600 * NS_PER_S)
+
+/* How far the clock is set that is not believed at once, and for how long. */
+#define STEP_NS		(3600 * NS_PER_S)
+#define DISBELIEF_NS	(86400 * NS_PER_S)
+
+static BackgroundWorkerHandle *round_handle = NULL;
+static Oid	round_database;
+static int64 round_began_ns;
+static int64 last_minute = -1;	/* that of the latest round, by the period */
+
+PGDLLEXPORT void pgscale_archive_launcher_main(Datum arg);
+
+void
+pgscale_archive_launcher_register(void)
+{
+	if (!IsBinaryUpgrade)
+		pgscale_worker_register("pgscale archive", "pgscale_archive_launcher_main", 0);
+}
+
+/* Does somebody want it for himself?  So sessions must wait to connect. */
+static bool
+archive_is_wanted(Oid database)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			n;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
+	pfree(holders);
+	return n > 0;
+}
+
+/* Read row by row: a process without a database may know no index. */
+static PgscaleArchiveObstacle
+find_database(Oid *database)
+{
+	PgscaleArchiveObstacle obstacle = PGSCALE_ARCHIVE_NO_DATABASE;
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+		if (strcmp(NameStr(form->datname), pgscale_archive_database) != 0)
+			continue;
+		*database = form->oid;
+
+		/*
+		 * a negative limit other than "none" is what an interrupted DROP
+		 * leaves
+		 */
+		obstacle = form->datallowconn && form->datconnlimit >= -1 ? PGSCALE_ARCHIVE_READY : PGSCALE_ARCHIVE_CLOSED;
+	}
+	table_endscan(scan);
+	table_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	return obstacle;
+}
+
+/* The minute that it is, by the period; and in how many milliseconds the next one begins. */
+static int64
+this_minute(int64 *left_ms)
+{
+	const int64 period_us = pgscale_archive_period * USECS_PER_SEC;
+	const int64 now = GetCurrentTimestamp();
+
+	*left_ms = (period_us - now % period_us) / 1000 + 1;
+	return now / period_us;
+}
+
+/* Is the clock such that by it something may be dropped? */
+static bool
+archive_believes_clock(void)
+{
+	static int64 offset_ns = 0;
+	static int64 stepped_ns = 0;
+	const int64 now_ns = pgscale_timer_clock();
+	const int64 offset = GetCurrentTimestamp() * 1000 - now_ns;
+
+	if (offset_ns != 0 && Abs(offset - offset_ns) > STEP_NS)
+		stepped_ns = now_ns;
+	offset_ns = offset;
+	return stepped_ns == 0 || now_ns - stepped_ns > DISBELIEF_NS;
+}
+
+static void
+round_lost(const char *message)
+{
+	PgscaleArchiveError error = {.sqlstate = ERRCODE_ADMIN_SHUTDOWN};
+
+	strlcpy(error.message, message, sizeof(error.message));
+	if (pgscale_archive_note(false, &error))
+		ereport(LOG,
+				(errcode(error.sqlstate),
+				 errmsg("pgscale archive: %s", error.message)));
+}
+
+/* Sees to the round that is under way; true if there is none. */
+static bool
+watch_round(void)
+{
+	pid_t		pid;
+
+	if (!round_handle)
+		return true;
+	if (GetBackgroundWorkerPid(round_handle, &pid) == BGWH_STOPPED)
+	{
+		pfree(round_handle);
+		round_handle = NULL;
+		if (pgscale_archive_round_over())
+			round_lost("the latest round was ended before it was done");
+		return true;
+	}
+	if (archive_is_wanted(round_database) || pgscale_timer_clock() - round_began_ns > ROUND_MAX_NS)
+		TerminateBackgroundWorker(round_handle);
+	return false;
+}
+
+static PgscaleArchiveObstacle
+begin_round(Oid database)
+{
+	const bool	may_drop = archive_believes_clock();
+
+	if (!pgscale_archive_round_offer(database, may_drop))
+		return PGSCALE_ARCHIVE_READY;
+	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, &round_handle))
+	{
+		round_handle = NULL;
+		(void) pgscale_archive_round_over();
+		return PGSCALE_ARCHIVE_NO_SLOT;
+	}
+	round_database = database;
+	round_began_ns = pgscale_timer_clock();
+	return PGSCALE_ARCHIVE_READY;
+}
+
+static void
+log_obstacle(PgscaleArchiveObstacle obstacle)
+{
+	static PgscaleArchiveObstacle logged = PGSCALE_ARCHIVE_READY;
+
+	if (obstacle == logged)
+		return;
+	if (obstacle == PGSCALE_ARCHIVE_NO_DATABASE)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_DATABASE),
+				 errmsg("pgscale archive: database \"%s\" does not exist", pgscale_archive_database)));
+	else if (obstacle == PGSCALE_ARCHIVE_CLOSED)
+		ereport(LOG,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgscale archive: database \"%s\" takes no connections", pgscale_archive_database)));
+	else if (obstacle == PGSCALE_ARCHIVE_NO_SLOT)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("pgscale archive: the server has no place for another worker")));
+	logged = obstacle;
+}
+
+/* Returns in how many milliseconds to look again. */
+static int64
+launcher_look(void)
+{
+	PgscaleArchiveObstacle obstacle = PGSCALE_ARCHIVE_READY;
+	Oid			database = InvalidOid;
+	int64		left_ms;
+	int64		minute = this_minute(&left_ms);
+
+	if (!watch_round())
+	{
+		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_READY);
+		return WATCH_MS;
+	}
+	if (pgscale_archive_database[0] == '\0')
+		obstacle = PGSCALE_ARCHIVE_OFF;
+	else if (RecoveryInProgress())
+		obstacle = PGSCALE_ARCHIVE_STANDBY;
+	else
+		obstacle = find_database(&database);
+	if (obstacle == PGSCALE_ARCHIVE_OFF || obstacle == PGSCALE_ARCHIVE_STANDBY)
+	{
+		pgscale_archive_baseline_forget();
+		(void) pgscale_archive_note(false, NULL);
+		(void) pgscale_archive_note(true, NULL);
+		last_minute = -1;
+	}
+	if (obstacle == PGSCALE_ARCHIVE_READY && minute != last_minute)
+	{
+		if (archive_is_wanted(database))
+			left_ms = AGAIN_MS;
+		else
+		{
+			obstacle = begin_round(database);
+			last_minute = obstacle == PGSCALE_ARCHIVE_READY ? minute : -1;
+			left_ms = obstacle == PGSCALE_ARCHIVE_READY ? WATCH_MS : AGAIN_MS;
+		}
+	}
+	log_obstacle(obstacle);
+	pgscale_archive_launcher_alive(obstacle);
+	return obstacle == PGSCALE_ARCHIVE_STANDBY ? STANDBY_MS : left_ms;
+}
+
+void
+pgscale_archive_launcher_main(Datum arg)
+{
+	pgscale_worker_start("PgscaleArchiveMain");
+	pgscale_archive_launcher_started();
+	for (;;)
+	{
+		int64		wait;
+
+		(void) pgscale_worker_interrupts();
+		wait = launcher_look();
+		pgscale_worker_wait((long) Min(wait, LOOK_MS));
+	}
+}

@@ -1,0 +1,253 @@
+/*-------------------------------------------------------------------------
+ *
+ * round.c
+ *	  A round of the archive: a process that connects, writes a row, and leaves.
+ *
+ * Two transactions.  The first writes the row, and makes the day's partitions if
+ * they are missing.  The second is upkeep: it makes tomorrow's, drops what is too
+ * old and rolls up what is older than the details last, a partition at a time; it
+ * needs stronger locks, and fails without harm to the row.
+ *
+ * What is done is written in SQL, in functions of the extension's script, which
+ * are called by OID.  They run as the tables' owner, a superuser.  So the tables
+ * have to be the extension's own, with nothing on them that others could have put
+ * there; they are locked, and then looked at.
+ *
+ * What users have set for the database or the role must neither stop a round nor
+ * change what it does: what matters is set here.  It is set for the session, so
+ * that pg_settings.reset_val still tells what the server's value is.  Commits do
+ * not wait for the disk: the latest rows may be lost in a crash, as a gap.
+ *
+ * Signals: SIGINT ends the statement, and with it the round; SIGTERM the process.
+ *
+ * Failure: an error is noted for pgscale.health, and logged unless the one before
+ * was the same.  The next round starts from the same baseline.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type_d.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "archive/archive.h"
+#include "archive/growth.h"
+#include "archive/shared_state.h"
+#include "base/extension_function.h"
+#include "base/own_table.h"
+
+PGDLLEXPORT void pgscale_archive_round_main(Datum arg);
+
+static MemoryContext round_context;
+static bool may_drop;
+static Oid	round_user;
+static int	round_security;
+
+/* Those whose row types and rules a round relies on. */
+static const PgscaleOwnTable tables[] = {
+	{"archive_minute", "archive"},
+	{"archive_query", "archive"},
+	{"archive_change", "archive"},
+	{"archive_setting", "archive"},
+};
+
+static void
+round_override_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"lock_timeout", "2000"},
+		{"statement_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"exit_on_error", "off"},
+		{"synchronous_commit", "off"},
+		{"session_replication_role", "origin"},
+		{"row_security", "on"},
+		{"restrict_nonsystem_relation_kind", ""},
+		{"search_path", "pg_catalog, pg_temp"},
+		{"default_tablespace", ""},
+		{"temp_tablespaces", ""},
+		{"default_table_access_method", "heap"},
+		{"TimeZone", "UTC"},
+		{"DateStyle", "ISO, MDY"},
+		{"IntervalStyle", "postgres"},
+		{"extra_float_digits", "1"},
+		{"array_nulls", "on"},
+		{"standard_conforming_strings", "on"},
+		{"quote_all_identifiers", "off"},
+		{"transform_null_equals", "off"},
+		{"stats_fetch_consistency", "cache"},
+		{"plan_cache_mode", "auto"},
+		{"enable_partition_pruning", "on"},
+		{"max_parallel_workers_per_gather", "0"},
+		{"jit", "off"},
+		{"plpgsql.variable_conflict", "error"},
+		{"plpgsql.extra_errors", "none"},
+		{"plpgsql.extra_warnings", "none"},
+		{"plpgsql.check_asserts", "off"},
+		{"pg_stat_statements.track", "none"},
+		{"auto_explain.log_min_duration", "-1"},
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		if (strncmp(settings[i][0], "plpgsql.", 8) == 0 || GetConfigOption(settings[i][0], true, false))
+			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_SESSION);
+}
+
+/* Locks the tables, and becomes their owner until the transaction's end. */
+static void
+take_tables(void)
+{
+	Oid			owner = InvalidOid;
+
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		Oid			relation = pgscale_own_table(&tables[i], &owner);
+
+		if (OidIsValid(relation))
+			LockRelationOid(relation, RowExclusiveLock);
+		if (!OidIsValid(relation) || pgscale_own_table(&tables[i], &owner) != relation)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("database \"%s\" has no table pgscale.%s that belongs to the extension and a superuser",
+							pgscale_archive_database, tables[i].name)));
+	}
+	GetUserIdAndSecContext(&round_user, &round_security);
+	SetUserIdAndSecContext(owner, round_security | SECURITY_LOCAL_USERID_CHANGE);
+}
+
+/* Ends the transaction's work as itself. */
+static void
+leave_tables(void)
+{
+	SetUserIdAndSecContext(round_user, round_security);
+}
+
+static void
+write_row(void)
+{
+	const Oid	types[] = {TIMESTAMPTZOID, INTERVALOID};
+	Interval	period = {0};
+	Datum		values[2];
+	TimestampTz since;
+	TimestampTz until;
+	const char *outcome;
+	bool		row;
+
+	take_tables();
+	pgscale_archive_growth_begin(&since, &until);
+	period.time = until - since;
+	values[0] = TimestampTzGetDatum(since);
+	values[1] = IntervalPGetDatum(&period);
+	outcome = pgscale_extension_own_text("archive_write", lengthof(types), types, values);
+	row = strcmp(outcome, "written") == 0;
+	if (strcmp(outcome, "overlap") == 0)
+		ereport(LOG,
+				(errmsg("pgscale archive: the archive already has rows of this time"),
+				 errdetail("The clock was set back, or another server's archive was copied here.")));
+	leave_tables();
+	PopActiveSnapshot();
+	pgscale_archive_growth_keep();
+	CommitTransactionCommand();
+	pgscale_archive_round_written(until, row);
+}
+
+static void
+keep_up(void)
+{
+	const Oid	types[] = {INT4OID};
+	Datum		values[1];
+
+	take_tables();
+	values[0] = Int32GetDatum(may_drop ? pgscale_archive_retention : PG_INT32_MAX);
+	(void) pgscale_extension_own_text("archive_upkeep", lengthof(types), types, values);
+	leave_tables();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+static void
+note_error(bool upkeep, const ErrorData *data)
+{
+	PgscaleArchiveError error;
+
+	error.sqlstate = data->sqlerrcode;
+	strlcpy(error.message, data->message ? data->message : "unknown error", sizeof(error.message));
+	if (pgscale_archive_note(upkeep, &error))
+		ereport(LOG,
+				(errcode(data->sqlerrcode),
+				 errmsg("pgscale archive: %s", error.message),
+				 data->detail ? errdetail_internal("%s", data->detail) : 0,
+				 data->hint ? errhint("%s", data->hint) : 0,
+				 data->context ? errcontext("%s", data->context) : 0));
+}
+
+static bool
+round_try(void (*action) (void), bool upkeep)
+{
+	volatile bool ok = false;
+
+	MemoryContextSwitchTo(round_context);
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	PG_TRY();
+	{
+		action();
+		ok = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *data;
+
+		MemoryContextSwitchTo(round_context);
+		data = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		MemoryContextSwitchTo(round_context);
+		note_error(upkeep, data);
+	}
+	PG_END_TRY();
+	if (ok)
+		(void) pgscale_archive_note(upkeep, NULL);
+	return ok;
+}
+
+void
+pgscale_archive_round_main(Datum arg)
+{
+	Oid			database = pgscale_archive_round_attach(&may_drop);
+
+	if (!OidIsValid(database))
+		proc_exit(0);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, StatementCancelHandler);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+
+	round_context = AllocSetContextCreate(TopMemoryContext, "pgscale archive round", ALLOCSET_DEFAULT_SIZES);
+	round_override_settings();
+	pgstat_report_activity(STATE_RUNNING, "pgscale archive round");
+	if (round_try(write_row, false))
+		(void) round_try(keep_up, true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	proc_exit(0);
+}
