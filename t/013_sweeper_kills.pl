@@ -79,14 +79,14 @@ $db->churn_right('the data is right');
 
 # No room for all writers; other workers come and go
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
-$node->append_conf('postgresql.conf', 'max_worker_processes = 7');    # five static ones
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');    # six static ones
 $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('with two writers instead of three it works');
 $db->poll_ok($health, 'health says that there is no room for the third',
-    't|working|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
+    't|working|the server has no slot for all its writers; max_worker_processes is 8|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
 $db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');
@@ -94,7 +94,7 @@ $db->sweeps_on('it goes on');
 $db->churn_end(@churning);
 
 # No room for any writer, until there is
-$node->append_conf('postgresql.conf', 'max_worker_processes = 6');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 7');
 $db->set('pgscale.sweeper', 'off');
 $db->quit;
 $node->restart;
@@ -109,7 +109,7 @@ $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'paral
 @churning = churn($node, 4);
 $db->set('pgscale.sweeper', 'on');
 $db->poll_ok($health, 'health says that there is no room',
-    't|broken|the server has no slot for all its writers; max_worker_processes is 6|raise max_worker_processes and restart');
+    't|broken|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
 my $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'backends do without');
 $db->sql('SELECT pg_cancel_backend(' . $other->pid . ')');

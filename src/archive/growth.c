@@ -84,7 +84,7 @@ pgscale_archive_growth_begin(TimestampTz *since, TimestampTz *until)
 		*since = *until;
 	}
 	/* rows follow each other exactly where the clock was not set */
-	else if (Abs(*since - baseline->taken_at) < CLOCK_SLACK_US && baseline->taken_at < *until)
+	else if (llabs(*since - baseline->taken_at) < CLOCK_SLACK_US && baseline->taken_at < *until)
 		*since = baseline->taken_at;
 }
 

@@ -139,7 +139,7 @@ archive_believes_clock(void)
 	const int64 now_ns = pgscale_timer_clock();
 	const int64 offset = GetCurrentTimestamp() * 1000 - now_ns;
 
-	if (offset_ns != 0 && Abs(offset - offset_ns) > STEP_NS)
+	if (offset_ns != 0 && llabs(offset - offset_ns) > STEP_NS)
 		stepped_ns = now_ns;
 	offset_ns = offset;
 	return stepped_ns == 0 || now_ns - stepped_ns > DISBELIEF_NS;
