@@ -52,7 +52,7 @@ SELECT h.name, bool_and(h.value >= h.before) AS cumulative, count(*) > 5 AS buck
 SELECT count(*) = (SELECT count(*) FROM pgscale.health) AS features, bool_and(states = 1 AND rows = 6) AS one_state
   FROM (SELECT sum(value) AS states, count(*) AS rows FROM metric WHERE name = 'pgscale_health' GROUP BY labels ->> 'feature') h;
 SELECT count(*) FROM (SELECT DISTINCT name FROM metric
-    EXCEPT SELECT name FROM unnest('{health,fleet,sampler,blockers,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
+    EXCEPT SELECT name FROM unnest('{health,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
       CROSS JOIN LATERAL pgscale.metrics(f)) missing;
 SELECT DISTINCT name ~ '^pgscale_(sampler|wait)_' AS of_the_sampler FROM pgscale.metrics('sampler');
 

@@ -2136,7 +2136,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    features CONSTANT text[] := '{health,fleet,sampler,blockers,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
+    features CONSTANT text[] := '{health,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
     page CONSTANT float8 := current_setting('block_size');
 BEGIN
     IF metrics.feature <> ALL (features) THEN
@@ -2210,6 +2210,18 @@ BEGIN
             ('pgscale_blockers_most_waiters', 'gauge', 'Transactions behind the one that most wait for.', '{}', l.most),
             ('pgscale_blockers_longest_wait_seconds', 'gauge', 'How long the longest wait for a lock has lasted.', '{}', l.longest)
           ) m(name, type, help, labels, value);
+    END IF;
+
+    IF coalesce(metrics.feature, 'archive') = 'archive' THEN
+        RETURN QUERY
+        SELECT m.*
+          FROM (SELECT max(extract(epoch FROM a.at) + a.period_s)::float8 AS last, sum(a.rounds)::float8 AS rounds
+                  FROM pgscale.archive_minutes a WHERE a.at > now() - interval '1 hour') a
+          CROSS JOIN LATERAL (VALUES
+            ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database; absent if that is over an hour ago.', '{}'::jsonb, a.last),
+            ('pgscale_archive_rounds', 'gauge', 'Minutes of the last hour that the archive in this database has.', '{}', a.rounds)
+          ) m(name, type, help, labels, value)
+         WHERE m.value IS NOT NULL;
     END IF;
 
     IF coalesce(metrics.feature, 'sweeper') = 'sweeper' THEN

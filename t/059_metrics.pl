@@ -69,6 +69,18 @@ $db->sampler('on');
 is($db->sql('SELECT fallen FROM fallen()'), '', 'and on');
 is($db->sql(q{SELECT count(*) - count(DISTINCT (name, labels)) FROM pgscale.metrics()}), 0, 'each series is there once');
 
+# The archive: what this database has of the last hour
+is($db->sql(q{SELECT count(*) FROM pgscale.metrics('archive')}), 0, 'without an archive there is nothing of it');
+$db->sql(q{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT});
+$db->sql(q{INSERT INTO archived (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
+        application_names, queryids, event_types, events, blockers, wait_ms)
+    SELECT at, 60, 1, 1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}' FROM generate_series(now() - interval '130 minutes', now() - interval '10 minutes', '1 minute') at});
+is($db->sql(q{SELECT round((value - extract(epoch FROM (SELECT max(at) FROM archived)))::numeric, 3) FROM pgscale.metrics('archive')
+    WHERE name = 'pgscale_archive_last_timestamp_seconds'}), '60.000', 'the end of its last minute');
+# a minute may pass meanwhile
+is($db->sql(q{SELECT value BETWEEN 40 AND 50 FROM pgscale.metrics('archive') WHERE name = 'pgscale_archive_rounds'}), 't',
+    'and how many of the last hour there are');
+
 # What is there is described.
 my $page = slurp_file('doc/metrics.md');
 is(join(' ', grep { $page !~ /`$_`/ } split /\n/, $db->sql('SELECT DISTINCT name FROM pgscale.metrics() ORDER BY 1')), '',
