@@ -11,7 +11,7 @@
 
 EXTENSION = pgscale
 MODULE_big = pgscale
-DATA = $(wildcard sql/pgscale--*.sql)
+DATA = $(wildcard sql/pgscale--*.sql) sql/pgscale_pg_wait_sampling--1.0.sql
 SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
 OBJS = $(SOURCES:.c=.o)
 

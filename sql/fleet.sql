@@ -32,7 +32,6 @@ SELECT pgscale.fleet_add('c', 'host');
 SELECT pgscale.fleet_add('b', 'host=a');
 CREATE SERVER c FOREIGN DATA WRAPPER pgscale_fleet OPTIONS (host 'a', password 'b');
 CREATE USER MAPPING FOR CURRENT_USER SERVER c OPTIONS (host 'a');
-SET pgscale.fleet_timeout = 1;
 \set VERBOSITY terse
 SET client_min_messages = warning;
 DROP EXTENSION pgscale;

@@ -117,15 +117,15 @@ $db->sql(q{SET pgscale.fleet_timeout = '1min'});
 $standby->append_conf('postgresql.conf', 'work_mem = 7MB');
 $standby->reload;
 $there->poll_ok('SHOW work_mem', 'a standby with a setting of its own', '7MB');
-is($db->sql(q{SELECT node, state, role, lag_s, version = current_setting('server_version'), same_as, error IS NOT NULL
+is($db->sql(q{SELECT node, state, role, lag_s IS NOT NULL, version = current_setting('server_version'), same_as, error IS NOT NULL
       FROM pgscale.fleet WHERE node IN ('first', 'second', 'first again', 'elsewhere', 'dead', 'silent', 'no base')}), <<'EOT' =~ s/\n\z//r, 'the fleet');
-dead|unreachable|||||t
-elsewhere|failed|||||t
-first|ok|primary||t|first again|f
-first again|ok|primary||t|first|f
-no base|unreachable|||||t
-second|ok|standby|0|t||f
-silent|no answer|||||t
+dead|unreachable||f|||t
+elsewhere|failed||f|||t
+first|ok|primary|f|t|first again|f
+first again|ok|primary|f|t|first|f
+no base|unreachable||f|||t
+second|ok|standby|t|t||f
+silent|no answer||f|||t
 EOT
 is($db->sql(q{SELECT string_agg(concat(node, ': ', differing_settings), '; ') FROM pgscale.fleet WHERE differing_settings ~ 'work_mem'}),
     'second: work_mem=7MB', 'and which node has another setting than most');
