@@ -95,6 +95,24 @@ page_ok($page, 'two periods');
 is(scalar(() = $page =~ /<svg/g), 2, 'two charts');
 like(section($page, 'differences'), qr/Lock:transactionid/, 'and what differs');
 
+# With rows in the archive, of two nodes, and with a setting that holds a password
+my $counters = join ', ', map { "$_" } 1 .. 52;
+$db->sql(qq{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT; INSERT INTO pgscale.archive_minute
+    SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 60000, 1, 'node' || i, c.system_identifier, d.oid, array[$counters]::float8[],
+           '{client backend}', array[d.oid], '{<i>}', '{<u>}', '{<b>}', '{1}', '{Lock}', '{relation}', '{<h1>}', '{60000}'
+      FROM generate_series(1, 2) i, pg_control_system() c, pg_database d WHERE d.datname = current_database();
+    INSERT INTO pgscale.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});
+$page = report($db, q{now() - interval '11 min', now() - interval '7 min', 'html'});
+page_ok($page, 'an archive');
+like(section($page, 'period'), qr/ % of the period is known, from archive\./, 'is where it is known from');
+like(section($page, 'load'), qr{transactions committed</td><td[^>]*>2</td><td[^>]*>0\.02</td>}, 'the period in numbers');
+like(section($page, 'activity'), qr/work_mem: 4MB to &lt;8MB&gt;/, 'a change of a setting');
+like(section($page, 'activity'), qr/node2 took over from node1/, 'another node');
+like(section($page, 'activity'), qr/53 checkpoints in 60 s/, 'checkpoints');
+like(section($page, 'blockers'), qr/&lt;h1&gt;/, 'who was in the way');
+unlike($page, qr/hidden\d|<u>/, 'and no secrets');
+$db->sql('DROP TABLE archived; DELETE FROM pgscale.archive_change');
+
 # A part that cannot be had is a sentence: locks that others hold, on what a report reads, and one that is in nobody's way
 my $locker = session($node);
 $locker->sql('BEGIN; LOCK pgscale.relocation_job, pgscale.tuning_change');
