@@ -4655,14 +4655,19 @@ BEGIN
         RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format, 'No job has been requested in this database.', 'note'::text));
 
     WHEN 'advice' THEN
-        SELECT pgscale.report_table(format, '{advice,"may gain",now,recommended,why,risk,statement}'::text[],
-                   '{name,share,name,name,prose,prose,statement}'::text[],
+        SELECT pgscale.report_table(format, '{advice,"may gain",now,recommended,why,risk}'::text[],
+                   '{name,share,name,prose,prose,prose}'::text[],
                    array_agg(ARRAY[coalesce(a.setting, a.object, a.rule), a.gain::text,
-                                   CASE WHEN NOT pgscale.report_secret(a.setting, a.current) THEN a.current
-                                        WHEN a.setting IS NULL THEN a.current ELSE '(hidden)' END,
-                                   a.recommended, concat_ws('; ', a.reason, 'confidence ' || a.confidence, 'needs ' || a.needs), a.risk,
-                                   CASE WHEN a.setting IS NOT NULL THEN format('CALL pgscale.apply(%L, reload => true);', a.setting) END]
+                                   CASE WHEN a.setting IS NULL OR NOT pgscale.report_secret(a.setting, a.current) THEN a.current
+                                        ELSE '(hidden)' END,
+                                   a.recommended, concat_ws('; ', a.reason, 'confidence ' || a.confidence, 'needs ' || a.needs), a.risk]
                              ORDER BY a.gain DESC NULLS LAST))
+               || CASE WHEN count(a.setting) > 0 THEN
+                      pgscale.report_paragraph(format, 'Statements to copy', 'list'::text)
+                      || pgscale.report_table(format, '{""}'::text[], '{statement}'::text[],
+                             array_agg(ARRAY[format('CALL pgscale.apply(%L, reload => true);', a.setting)] ORDER BY a.gain DESC NULLS LAST)
+                                 FILTER (WHERE a.setting IS NOT NULL))
+                  ELSE '' END
           INTO body
           FROM (SELECT * FROM pgscale.advice LIMIT 20) a;
         RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format,
@@ -4924,7 +4929,7 @@ BEGIN
             ('queries', 'Top queries', NULL),
             ('sessions', 'Who it was', NULL),
             ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
-            ('advice', 'Advice', 'From the last ten minutes, with the statement that applies it and can be reverted.'),
+            ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. What they change, pgscale.revert() takes back.'),
             ('load', 'The period in numbers', 'From the archive.'),
             ('buffers', 'Shared buffers', 'As they are at this moment, from a sample.'),
             ('sweeper', 'Sweeper', NULL),
