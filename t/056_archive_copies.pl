@@ -1,0 +1,67 @@
+# Copies of an archive: on a standby and after its promotion, in a dump, in a database made of a template.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], create => 0, conf => "pgscale.archive_period = 1\n");
+my $db = session($node);
+my $state = q{SELECT state FROM pgscale.health WHERE feature = 'archive'};
+my $overlaps = q{SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS before
+    FROM pgscale.archive_minutes) m WHERE at < before - interval '0.001 s'};
+
+$db->sql('CREATE EXTENSION pgscale; CREATE DATABASE a');
+my $in = session($node, dbname => 'a');
+$in->sql('CREATE EXTENSION pgscale');
+$db->set('pgscale.archive_database' => 'a');
+$in->poll_ok('SELECT count(*) > 2 FROM pgscale.archive_minutes', 'an archive');
+
+# A dump has the extension, and nothing of what is in it
+my $dump = $node->basedir . '/dump.sql';
+$node->command_ok([ 'pg_dump', '--file', $dump, 'a' ], 'pg_dump beside rounds');
+unlike(slurp_file($dump), qr/archive_/, 'leaves the archive out');
+$db->sql('CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-X', '--quiet', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'and is restored');
+my $restored = session($node, dbname => 'restored');
+is($restored->sql(q{SELECT (SELECT count(*) FROM pgscale.archive_minutes), (SELECT count(*) FROM pg_inherits)}), '0|0', 'without rows and partitions');
+$restored->quit;
+
+# A copy by template has rows that say where they are from
+$in->quit;
+my ($copied, $text) = $db->try('CREATE DATABASE copy TEMPLATE a');
+is($copied, '00000', 'a copy while rounds come and go') or diag $text;
+my $copy = session($node, dbname => 'copy');
+is($copy->sql(q{SELECT count(*) > 2, count(*) FILTER (WHERE origin = 'another database') = count(*) FROM pgscale.archive_minutes}), 't|t', 'they are of another database');
+$db->set('pgscale.archive_database' => 'copy');
+$copy->poll_ok('SELECT count(*) > 2 FROM pgscale.archive_minutes WHERE origin IS NULL', 'the copy is gone on with');
+is($copy->sql($overlaps), 0, 'no time is there twice');
+$copy->quit;
+$db->set('pgscale.archive_database' => 'a');
+
+# A standby shows it and adds nothing
+my $standby = pgscale_standby($node);
+my $there = session($standby, dbname => 'a');
+my $rows = $there->sql('SELECT count(*) FROM pgscale.archive_minutes');
+$there->poll_ok("SELECT count(*) > $rows FROM pgscale.archive_minutes", 'rows of the primary arrive');
+my $on_standby = session($standby);
+$on_standby->poll_ok(q{SELECT state, reason ~ 'standby' FROM pgscale.health WHERE feature = 'archive'}, 'the standby\'s own archive is idle', 'idle|t');
+is($there->sql('SELECT count(*) FROM pgscale.archive_waits WHERE wait_ms IS NULL'), 0, 'all can be read there');
+in_time_promote();
+$on_standby->poll_ok($state, 'promoted, it works', 'working');
+my $before = $there->sql('SELECT count(*) FROM pgscale.archive_minutes');
+$there->poll_ok("SELECT count(*) > $before + 1 FROM pgscale.archive_minutes", 'its rows follow');
+is($there->sql($overlaps), 0, 'and no time is there twice');
+cmp_ok($there->sql('SELECT count(DISTINCT node) FROM pgscale.archive_minutes'), '>=', 2, 'of two nodes');
+is($there->sql('SELECT count(*) FROM pgscale.archive_minutes WHERE origin IS NOT NULL'), 0, 'of one database');
+$standby->stop;
+done_testing();
+
+sub in_time_promote
+{
+    # the primary goes first, as in a failover
+    $db->quit;
+    $node->stop('immediate');
+    $standby->promote;
+    return;
+}
