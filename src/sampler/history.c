@@ -256,10 +256,11 @@ pgscale_sampler_history_bounds(uint64 *first, uint64 *end)
 	*first = Min(*first, *end);
 }
 
-void
+bool
 pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg)
 {
 	PgscaleSamplerSample copy[CHUNK];
+	bool		complete = true;
 
 	while (first < end)
 	{
@@ -275,7 +276,9 @@ pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visi
 				visit(first + i, &copy[i], arg);
 		/* What was overwritten meanwhile need not be copied. */
 		first = Max(first + n, oldest);
+		complete = oldest < end;
 	}
+	return complete;
 }
 
 /* Keeps the time of the first sample. */
@@ -346,7 +349,7 @@ pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
 		TimestampTz at = DT_NOBEGIN;
 		SameLook	same = {0};
 
-		pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
 		if (at == DT_NOBEGIN)
 		{
 			/* Gone as well, or there is nothing after it. */
@@ -355,7 +358,7 @@ pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
 			return;
 		}
 		same.at = at;
-		pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_look, &same);
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_look, &same);
 		*first = oldest + same.n;
 		spans->spans[0].begin = Max(spans->spans[0].begin, at);
 		spans->spans[0].end = Max(spans->spans[0].begin, spans->spans[0].end);
@@ -467,7 +470,8 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	found.room = 1024;
 	found.samples = palloc(found.room * sizeof(PgscaleSamplerSample));
 	pgscale_sampler_history_bounds(&first, &end);
-	pgscale_sampler_history_visit(first, end, visit_found, &found);
+	if (!pgscale_sampler_history_visit(first, end, visit_found, &found))
+		found.n = 0;
 
 	for (uint64 n = 0; n < found.n; n++)
 	{

@@ -76,10 +76,14 @@ extern void pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *fi
 /* Numbers of the samples that there are: from *first on, below *end. */
 extern void pgscale_sampler_history_bounds(uint64 *first, uint64 *end);
 
-/* Calls for each of those that are still there when it comes by, with its number; oldest first. */
+/*
+ * Calls for each of those that are still there when it comes by, with its number; oldest
+ * first.  Returns false if the last one was gone, so that what was visited is older than
+ * all that is left.
+ */
 typedef void (*PgscaleSamplerVisit) (uint64 number, const PgscaleSamplerSample *sample, void *arg);
 
-extern void pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg);
+extern bool pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg);
 
 /*
  * While there is no other process: the newest samples, at most so many, in two parts,

@@ -199,7 +199,8 @@ sum_with_dimensions(HistorySums *sums)
 		pgscale_sampler_history_spans(&spans, &first);
 		sums->next = first;
 		sums->partial = false;
-		pgscale_sampler_history_visit(first, spans.end, visit_sample, sums);
+		if (!pgscale_sampler_history_visit(first, spans.end, visit_sample, sums))
+			history_sums_reset(sums->hash);
 		dimensions = pgscale_sampler_dimensions_copy();
 		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_dimensions_unchanged(before))
 			return dimensions;
