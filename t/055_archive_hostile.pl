@@ -1,0 +1,184 @@
+# What may befall an archive: its database is dropped, renamed, closed or hostile, its disk full, its tables locked, changed or planted
+# with traps; rounds are cancelled and killed. It stops with one line in the log, says so, harms nothing, and goes on by itself.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', create => 0, conf => <<'EOC');
+pgscale.archive_period = 1
+log_line_prefix = '%m [%p] %b '
+EOC
+my $db = session($node);
+my $health = q{SELECT state FROM pgscale.health WHERE feature = 'archive'};
+my $reason = q{SELECT state, reason FROM pgscale.health WHERE feature = 'archive'};
+
+$db->sql('CREATE EXTENSION pgscale');
+$db->sql('CREATE DATABASE a');
+sub in_archive { my $s = session($node, dbname => 'a'); my $answer = $s->sql(shift); $s->quit; return $answer; }
+sub logged { my $what = shift; my @lines = slurp_file($node->logfile) =~ /(LOG:  pgscale archive: $what)/g; return scalar @lines; }
+
+# It works on within three more rows
+sub works_ok
+{
+    my ($name, $database) = @_;
+    my $last = 0;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $in = session($node, dbname => $database // 'a');
+
+    until_true(sub { (($in->try('SELECT 1 FROM pgscale.archive_minutes LIMIT 1'))[0]) eq '00000' });
+    my $rows = $in->sql('SELECT count(*) FROM pgscale.archive_minutes');
+    $in->poll_ok("SELECT count(*) > $rows + 1 FROM pgscale.archive_minutes", "$name: it goes on");
+    $in->quit;
+    return $db->poll_ok($health, "$name: and says so", 'working');
+}
+
+sub broken_ok
+{
+    my ($what, $name) = @_;
+    my $said;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    until_true(sub { ($said = $db->sql($reason)) =~ /^broken\|.*$what/ });
+    return like($said, qr/^broken\|.*$what/, $name);
+}
+
+# Without the extension
+$db->set('pgscale.archive_database' => 'a');
+broken_ok('archive_minute', 'no extension there');
+is($db->sql(q{SELECT action ~ 'CREATE EXTENSION' FROM pgscale.health WHERE feature = 'archive'}), 't', 'what to do about it');
+in_archive('CREATE EXTENSION pgscale');
+works_ok('there it is');
+
+# Dropped while it works, by who waits for nobody; made again
+for my $round (1 .. 3)
+{
+    my ($state, $text) = $db->try('DROP DATABASE a');
+    is($state, '00000', "DROP DATABASE, $round") or diag $text;
+    broken_ok('does not exist', "dropped, $round") if $round == 1;
+    $db->sql('CREATE DATABASE a');
+    in_archive('CREATE EXTENSION pgscale');
+    works_ok("made again, $round") if $round != 2;
+}
+is(($db->try('ALTER DATABASE a RENAME TO b'))[0], '00000', 'renamed');
+broken_ok('does not exist', 'it is missing');
+is(($db->try('ALTER DATABASE b RENAME TO a'))[0], '00000', 'and back');
+works_ok('renamed back');
+is(logged('database "a" does not exist') <= 5, 1, 'a line for each time');
+$db->sql('ALTER DATABASE a ALLOW_CONNECTIONS false');
+broken_ok('takes no connections', 'closed');
+$db->sql('ALTER DATABASE a ALLOW_CONNECTIONS true');
+works_ok('open again');
+
+# Settings that others may make
+my @settings = (
+    [ statement_timeout => '1ms' ], [ lock_timeout => '1ms' ], [ default_transaction_read_only => 'on' ],
+    [ default_transaction_isolation => 'serializable' ], [ default_transaction_deferrable => 'on' ],
+    [ search_path => 'planted, pg_catalog' ], [ session_replication_role => 'replica' ], [ row_security => 'off' ],
+    [ TimeZone => 'Asia/Kathmandu' ], [ DateStyle => 'SQL, DMY' ], [ IntervalStyle => 'sql_standard' ], [ exit_on_error => 'on' ],
+    [ idle_in_transaction_session_timeout => '1ms' ], [ 'plpgsql.extra_errors' => 'all' ], [ 'plpgsql.variable_conflict' => 'use_variable' ],
+    [ transform_null_equals => 'on' ], [ quote_all_identifiers => 'on' ], [ array_nulls => 'off' ], [ enable_partition_pruning => 'off' ],
+    [ standard_conforming_strings => 'off' ], [ plan_cache_mode => 'force_generic_plan' ], [ synchronous_commit => 'remote_apply' ],
+    [ bytea_output => 'escape' ], [ extra_float_digits => '-15' ], [ stats_fetch_consistency => 'none' ], [ work_mem => '64kB' ],
+    [ jit_above_cost => 0 ]);
+in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
+    CREATE FUNCTION planted.plant(text) RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.ran VALUES ($1); SELECT true';
+    CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';
+    CREATE OPERATOR planted.= (LEFTARG = text, RIGHTARG = text, FUNCTION = planted.equal);
+    CREATE FUNCTION planted.now() RETURNS timestamptz LANGUAGE sql AS $$SELECT planted.plant('now'); SELECT 'epoch'::timestamptz$$;
+    CREATE FUNCTION pgscale.archive_texts(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('texts')$$;
+    CREATE FUNCTION pgscale.archive_write(timestamptz, interval, integer DEFAULT 1) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('write'); SELECT 'written'$$});
+for (@settings)
+{
+    my ($name, $value) = @$_;
+    $db->sql("ALTER DATABASE a SET $name = " . ($name eq 'search_path' ? $value : "'$value'"));
+}
+my $settled = do {
+    local $ENV{PGOPTIONS} = '-c statement_timeout=0 -c lock_timeout=0 -c exit_on_error=off -c search_path=pg_catalog -c idle_in_transaction_session_timeout=0';
+    session($node, dbname => 'a');
+};
+my $count = $settled->sql('SELECT count(*) FROM pgscale.archive_minutes');
+$settled->poll_ok("SELECT count(*) > $count + 3 FROM pgscale.archive_minutes", 'whatever the database has set');
+is($settled->sql('SELECT count(*) FROM public.ran'), 0, 'nothing that was planted has run');
+$settled->quit;
+is($db->sql($reason), 'working|a row is written each minute', 'it works');
+$db->sql('ALTER DATABASE a RESET ALL');
+
+# A table that is locked
+my $locker = session($node, dbname => 'a');
+my $before = logged('canceling statement due to lock timeout');
+$locker->sql('BEGIN; LOCK pgscale.archive_minute');
+broken_ok('lock', 'locked');
+$locker->sql('COMMIT');
+works_ok('unlocked');
+is(logged('canceling statement due to lock timeout'), $before + 1, 'a line in the log');
+
+# One who reads for long is in nobody's way
+$locker->sql('BEGIN; SELECT count(*) FROM pgscale.archive_waits');
+works_ok('read by somebody');
+$locker->sql('COMMIT');
+
+# A table that was changed
+$locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN rounds TO changed');
+broken_ok('rounds', 'a column is missing');
+$locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN changed TO rounds');
+works_ok('it is back');
+$locker->sql('ALTER TABLE pgscale.archive_minute ADD CONSTRAINT never CHECK (period_s < 0) NOT VALID');
+broken_ok('never', 'a constraint');
+$locker->sql('ALTER TABLE pgscale.archive_minute DROP CONSTRAINT never');
+works_ok('without it');
+
+# Traps on a table, and a table of somebody else
+my $day = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')});
+$locker->sql(qq{CREATE ROLE mallory; GRANT TRIGGER ON pgscale.archive_minute_$day TO mallory; GRANT USAGE, CREATE ON SCHEMA pgscale, public TO mallory;
+    GRANT INSERT ON public.ran TO mallory; SET ROLE mallory;
+    CREATE FUNCTION public.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.ran VALUES (current_user); RETURN NEW; END';
+    CREATE TRIGGER trap BEFORE INSERT ON pgscale.archive_minute_$day FOR EACH ROW EXECUTE FUNCTION public.trap(); RESET ROLE});
+broken_ok('trigger', 'a trigger');
+is($locker->sql('SELECT count(*) FROM public.ran'), 0, 'has not run');
+$locker->sql("DROP TRIGGER trap ON pgscale.archive_minute_$day");
+works_ok('without the trigger');
+$locker->sql(q{ALTER EXTENSION pgscale DROP TABLE pgscale.archive_setting; ALTER TABLE pgscale.archive_setting OWNER TO mallory});
+broken_ok('archive_setting', 'a table of somebody else');
+$locker->sql(q{ALTER TABLE pgscale.archive_setting OWNER TO CURRENT_USER; ALTER EXTENSION pgscale ADD TABLE pgscale.archive_setting});
+works_ok('the table is the extension\'s again');
+is($locker->sql(q{SELECT count(*) FROM pg_publication}), 0, 'no publication yet');
+$locker->sql('CREATE PUBLICATION all_tables FOR ALL TABLES');
+works_ok('published');
+$locker->sql(q{DROP PUBLICATION all_tables});
+
+# Cancelled and killed
+my $pid = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'};
+for my $how ('pg_cancel_backend', 'pg_terminate_backend')
+{
+    $locker->sql('BEGIN; LOCK pgscale.archive_minute');
+    until_true(sub { ($db->sql("SELECT count($how(pid)) FROM ($pid) p")) eq '1' });
+    $locker->sql('COMMIT');
+    works_ok($how);
+}
+my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});
+$db->sql("SELECT pg_terminate_backend($launcher)");
+$db->poll_ok(qq{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale archive' AND pid <> $launcher}, 'another launcher', 1);
+works_ok('it');
+
+# A shutdown while a round waits
+$locker->sql('BEGIN; LOCK pgscale.archive_minute');
+until_true(sub { $db->sql("SELECT count(*) FROM ($pid) p") eq '1' });
+$node->stop('fast');
+pass('a fast shutdown');
+$node->start;
+$db = session($node);
+works_ok('after a restart');
+$node->stop('immediate');
+$node->start;
+$db = session($node);
+works_ok('after a crash');
+is($db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ 'pgscale archive$'}), 1, 'one launcher');
+is(in_archive(q{SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS before
+    FROM pgscale.archive_minutes) m WHERE at < before - interval '0.001 s'}), 0, 'no time is there twice');
+
+# Another database
+$db->set('pgscale.archive_database' => 'postgres');
+works_ok('another database', 'postgres');
+done_testing();
