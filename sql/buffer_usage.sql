@@ -70,7 +70,7 @@ SELECT buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buff
        least(ticks, allocations) >= 0 AS counts,
        abs(unused_fraction - (SELECT fraction FROM pgscale.buffer_usage WHERE usage_count IS NULL)) < 0.01 AS unused,
        zero_fraction < 0.5 AS zero, max_fraction BETWEEN 0.001 AND 0.5 AS max, expected_search >= 1 AS expected,
-       regexp_replace(reason, '[0-9.]+', 'N') AS reason
+       reason ~ '^nothing ha[sd] to leave' AS reason
   FROM pgscale.clock_sweep \gx
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.clock_sweep;
 SELECT c.stats_reset = b.stats_reset AS kept FROM pgscale.clock_sweep c, before b;

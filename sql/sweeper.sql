@@ -2,7 +2,8 @@
 CREATE EXTENSION pgscale;
 
 -- settings, each with a description and a default within its bounds
-SELECT name, vartype, boot_val, unit, context, min_val, max_val, enumvals
+-- (which modes there are is up to the server's major)
+SELECT name, vartype, CASE vartype WHEN 'enum' THEN '...' ELSE boot_val END AS boot_val, unit, context, min_val, max_val
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%' ORDER BY name COLLATE "C";
 SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
@@ -23,7 +24,7 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT worker, writers, mode, state, reason, state_change IS NOT NULL AS decided, buffers,
+SELECT worker, writers, mode = (SELECT boot_val FROM pg_settings WHERE name = 'pgscale.sweeper_mode') AS mode, state, reason, state_change IS NOT NULL AS decided, buffers,
        low_watermark BETWEEN 1 AND high_watermark - 1 AS watermarks, high_watermark < buffers / 4 AS part, ready, scanned, decremented,
        supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
@@ -42,7 +43,9 @@ ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
+\set VERBOSITY terse
 ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
+\set VERBOSITY default
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_workers = -1;
 ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
@@ -83,7 +86,7 @@ SELECT pg_reload_conf();
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT mode = 'ahead' FROM pgscale.sweeper_stats);
+        EXIT WHEN (SELECT mode = 'ahead' AND low_watermark = 1 FROM pgscale.sweeper_stats);
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;

@@ -31,13 +31,14 @@ SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 ms');
 
--- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin
+-- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin,
+-- and 19 does not tell the locks of a library that is not loaded
 SELECT kind, k.kind IS NULL AS "not in the library", m.kind IS NULL AS "not in the view"
   FROM pgscale.wait_kinds() k FULL JOIN pgscale.wait_meanings m USING (kind)
  WHERE k.kind IS NULL OR m.kind IS NULL;
 SELECT kind FROM pgscale.wait_kinds() FULL JOIN pgscale.tuning_waits() USING (kind) WHERE num_nulls(fraction, waiting_sessions) > 0;
 SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a kind",
-       count(*) FILTER (WHERE (event_type IS NULL) <> (kind = 'other') OR (event = 'others' AND kind <> 'spin') <> (kind LIKE 'other%')) AS "without events",
+       count(*) FILTER (WHERE (event_type IS NULL) <> (kind = 'other') OR (event = 'others' AND kind NOT IN ('spin', 'statistics')) <> (kind LIKE 'other%')) AS "without events",
        count(*) FILTER (WHERE num_nulls(what, meaning, remedy) > 0 OR '' IN (trim(what), trim(meaning), trim(remedy))) AS "without a text",
        count(*) FILTER (WHERE length(what) > 36) AS "too long",
        count(*) FILTER (WHERE num_nulls(cured_in, cure, cured_meaning) NOT IN (0, 3) OR cured_in NOT BETWEEN 16 AND 18

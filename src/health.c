@@ -31,6 +31,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/timer.h"

@@ -68,7 +68,7 @@ pgscale_lock_waits_create(int max_holders, bool rows)
 static bool
 is_other_wait(uint32 wait_event)
 {
-	return (wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_BUFFERPIN ||
+	return pgscale_waits_for_pin(wait_event) ||
 		wait_event == WAIT_EVENT_RECOVERY_CONFLICT_SNAPSHOT ||
 		wait_event == WAIT_EVENT_RECOVERY_CONFLICT_TABLESPACE;
 }

@@ -10,8 +10,8 @@
  *
  * Which bit says what is private to the server's lwlock.c, and majors differ
  * (base/pg_compat).  So it is tried on a lock of our own, which nobody else knows: new,
- * held shared, held exclusive.  Nobody can be had to queue there; but the bit of the
- * queue lies above the one bit that a new lock has set, in all majors.
+ * held shared, held exclusive.  Nobody can be had to queue there, so the bit of the queue
+ * is believed if all else is as it should be.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -55,7 +55,7 @@ lwlock_shows(LWLock *lock, LWLockMode mode)
 	seen = pgscale_lwlock_look(lock);
 	LWLockRelease(lock);
 	return seen.exclusive == (mode == LW_EXCLUSIVE) && seen.shared == (mode == LW_SHARED) && !seen.waited &&
-		lwlock_state(lock) == pgscale_compat_lwlock.waited >> 1;
+		lwlock_state(lock) == pgscale_compat_lwlock.unused;
 }
 
 bool
@@ -69,7 +69,7 @@ pgscale_lwlock_layout_known(void)
 		return known;
 	tried = true;
 	LWLockInitialize(&lock, LWTRANCHE_LOCK_MANAGER);
-	known = lwlock_state(&lock) == pgscale_compat_lwlock.waited >> 1 &&
+	known = lwlock_state(&lock) == pgscale_compat_lwlock.unused &&
 		lwlock_shows(&lock, LW_SHARED) && lwlock_shows(&lock, LW_EXCLUSIVE);
 	return known;
 }
@@ -85,18 +85,15 @@ lwlocks_own_tranche(int number)
 	return number < PREDICATELOCK_MANAGER_LWLOCK_OFFSET ? LWTRANCHE_LOCK_MANAGER : LWTRANCHE_PREDICATE_LOCK_MANAGER;
 }
 
-/*
- * The server does not tell how many libraries asked for.  The list of their tranches
- * lies right behind the last one.
- */
+/* The server does not tell how many libraries asked for. */
 int
 pgscale_lwlocks_count(int max)
 {
 	int			count = NUM_FIXED_LWLOCKS;
 	uint16		last = LWTRANCHE_FIRST_USER_DEFINED;
 
-	if (NamedLWLockTrancheRequests > 0)
-		count = (int) Min((LWLockPadded *) NamedLWLockTrancheArray - MainLWLockArray, max);
+	if (pgscale_compat_lwlocks_end() != NULL)
+		count = (int) Min(pgscale_compat_lwlocks_end() - MainLWLockArray, max);
 	for (int i = 0; i < count; i++)
 	{
 		const uint16 tranche = pgscale_lwlocks_at(i)->tranche;

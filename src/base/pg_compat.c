@@ -319,6 +319,13 @@ pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
 	return true;
 }
 
+/* 19 has a member of its own for the queue of a lock. */
+#if PG_VERSION_NUM >= 190000
+#define WAIT_LINK	waitLink
+#else
+#define WAIT_LINK	links
+#endif
+
 #if PG_VERSION_NUM >= 160000
 static dlist_node *
 next_in_list(dlist_head *list, dlist_node *previous)
@@ -331,9 +338,9 @@ next_in_list(dlist_head *list, dlist_node *previous)
 PGPROC *
 pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous)
 {
-	dlist_node *node = next_in_list(&lock->waitProcs.dlist, previous ? &previous->links : NULL);
+	dlist_node *node = next_in_list(&lock->waitProcs.dlist, previous ? &previous->WAIT_LINK : NULL);
 
-	return node ? dlist_container(PGPROC, links, node) : NULL;
+	return node ? dlist_container(PGPROC, WAIT_LINK, node) : NULL;
 }
 
 PROCLOCK *
@@ -381,6 +388,13 @@ pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later)
 #endif
 
 const PgscaleLwlockLayout pgscale_compat_lwlock = {
+#if PG_VERSION_NUM >= 190000
+	.unused = 0,
+#elif PG_VERSION_NUM >= 180000
+	.unused = (uint32) 1 << 30,
+#else
+	.unused = (uint32) 1 << 29,
+#endif
 #if PG_VERSION_NUM >= 180000
 	.waited = (uint32) 1 << 31,
 	.exclusive = (uint32) 1 << 18,

@@ -3,7 +3,7 @@
  * pg_compat.h
  *	  The only file that knows PostgreSQL's major versions.
  *
- * The rest of pgscale is written in terms of PostgreSQL 18.  What an older
+ * The rest of pgscale is written in terms of PostgreSQL 19.  What an older
  * major lacks, names otherwise or lays out otherwise is adapted here, each
  * adaptation with the reason.
  *
@@ -23,17 +23,19 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/wait_event.h"
 
-#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
-#error "pgscale supports PostgreSQL 15 to 18"
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
+#error "pgscale supports PostgreSQL 15 to 19"
 #endif
 
 #if PG_VERSION_NUM >= 160000
 #include "nodes/queryjumble.h"
+#include "varatt.h"
 #else
 #include "utils/queryjumble.h"
 #endif
@@ -91,9 +93,85 @@ extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLO
 #define CreateWaitEventSet(owner, nevents)	CreateWaitEventSet(CurrentMemoryContext, nevents)
 #endif
 
-/* 17 named the class of waits for a buffer's pin anew. */
+/*
+ * Waits for a buffer.  19 has a class for those of its content lock, which is
+ * no LWLock there, and of its pin.  17 named the class of the pin anew.
+ */
+#if PG_VERSION_NUM >= 190000
+#define PGSCALE_TRANCHE_BUFFER_CONTENT	(-1)
+#define pgscale_waits_for_pin(wait_event)	((wait_event) == WAIT_EVENT_BUFFER_CLEANUP)
+#define pgscale_waits_for_content(wait_event) \
+	((wait_event) == WAIT_EVENT_BUFFER_SHARED || (wait_event) == WAIT_EVENT_BUFFER_SHARE_EXCLUSIVE || \
+	 (wait_event) == WAIT_EVENT_BUFFER_EXCLUSIVE)
+#else
 #if PG_VERSION_NUM < 170000
 #define PG_WAIT_BUFFERPIN	PG_WAIT_BUFFER_PIN
+#endif
+#define PGSCALE_TRANCHE_BUFFER_CONTENT	LWTRANCHE_BUFFER_CONTENT
+#define pgscale_waits_for_pin(wait_event)	(((wait_event) & PGSCALE_WAIT_CLASS) == PG_WAIT_BUFFERPIN)
+#define pgscale_waits_for_content(wait_event)	((wait_event) == (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT))
+#endif
+
+/*
+ * Up to which number tranches of LWLocks may be asked for their names.  19 raises an error for
+ * what no library has registered; before, it is called "extension".
+ */
+#if PG_VERSION_NUM >= 190000
+#define PGSCALE_TRANCHES_END	LWTRANCHE_FIRST_USER_DEFINED
+#else
+#define PGSCALE_TRANCHES_END	(LWTRANCHE_FIRST_USER_DEFINED + 64)
+#endif
+
+/*
+ * A buffer's header.  In 19 its state has 64 bits, and
+ * the content lock is among them; there is no freelist; and a header that is locked is unlocked
+ * without a word of its state.  For shared_buffers.c, which knows the members.
+ */
+#if PG_VERSION_NUM >= 190000
+#define PGSCALE_FREELIST	false
+#define PGSCALE_HAND_WARM	NBuffers	/* it goes over unused buffers, too */
+#define PGSCALE_CONTENT_LOCK_IN_STATE
+typedef uint64 PgscaleBufferState;
+
+#define pgscale_compat_state_read(state)	pg_atomic_read_u64(state)
+#define pgscale_compat_state_exchange(state, expected, desired) \
+	pg_atomic_compare_exchange_u64(state, expected, desired)
+#define pgscale_compat_unlock_header(desc, state)	((void) (state), UnlockBufHdr(desc))
+#define pgscale_compat_listed(desc)		false
+#define pgscale_compat_list(desc)		((void) (desc))
+#define pgscale_compat_any_listed()		false
+#define BM_JUST_DIRTIED		UINT64CONST(0)
+#else
+#define PGSCALE_FREELIST	true
+#define PGSCALE_HAND_WARM	1	/* it first moves when none is unused */
+typedef uint32 PgscaleBufferState;
+
+#define pgscale_compat_state_read(state)	pg_atomic_read_u32(state)
+#define pgscale_compat_state_exchange(state, expected, desired) \
+	pg_atomic_compare_exchange_u32(state, expected, desired)
+#define pgscale_compat_unlock_header(desc, state)	UnlockBufHdr(desc, state)
+#define pgscale_compat_listed(desc)		(((volatile BufferDesc *) (desc))->freeNext != FREENEXT_NOT_IN_LIST)
+#define pgscale_compat_list(desc)		StrategyFreeBuffer(desc)
+#define pgscale_compat_any_listed()		have_free_buffer()
+#endif
+
+/* 19 builds a jsonb in a state that also has its result. */
+#if PG_VERSION_NUM < 190000
+typedef struct JsonbInState
+{
+	struct JsonbValue *result;
+	struct JsonbParseState *parseState;
+} JsonbInState;
+
+#define pgscale_compat_push_jsonb(state, token, value) \
+	((state)->result = pushJsonbValue(&(state)->parseState, token, value))
+#else
+#define pgscale_compat_push_jsonb(state, token, value)	pushJsonbValue(state, token, value)
+#endif
+
+/* 19 has a type of its own for signal handlers. */
+#if PG_VERSION_NUM < 190000
+#define PG_SIG_IGN	SIG_IGN
 #endif
 
 /* 17 named the walsender's wait for WAL anew. */
@@ -292,18 +370,42 @@ extern bool pgscale_compat_direct_data(void);
 struct config_generic;
 extern struct config_generic *pgscale_compat_find_setting(const char *name);
 
+/* What is its own of a setting's type.  19 has a union there; before, each type begins with what all have. */
+#if PG_VERSION_NUM >= 190000
+#define pgscale_compat_of_bool(record)	(&(record)->_bool)
+#define pgscale_compat_of_int(record)	(&(record)->_int)
+#define pgscale_compat_of_enum(record)	(&(record)->_enum)
+#else
+#define pgscale_compat_of_bool(record)	((const struct config_bool *) (record))
+#define pgscale_compat_of_int(record)	((const struct config_int *) (record))
+#define pgscale_compat_of_enum(record)	((const struct config_enum *) (record))
+#endif
+
 /*
  * The bits of an LWLock's state, which are private to lwlock.c: somebody queues, it is
- * held exclusive, and how many hold it shared.  18 made the latter as wide as
+ * held exclusive, and how many hold it shared.  19 sets none of them in a lock that nobody has, where
+ * the bit below the queue's was set before.  18 made the latter as wide as
  * MAX_BACKENDS is, and moved the queue's bit to the top.
  */
 typedef struct PgscaleLwlockLayout
 {
+	uint32		unused;			/* all of it, of a lock that nobody has */
 	uint32		waited;
 	uint32		exclusive;
 	uint32		shared;
 } PgscaleLwlockLayout;
 
 extern const PgscaleLwlockLayout pgscale_compat_lwlock;
+
+/*
+ * The end of the server's main array of LWLocks, with those that libraries asked for.  The list
+ * of their tranches lies right behind it; not so in 19, where NULL says that the end is unknown.
+ */
+#if PG_VERSION_NUM >= 190000
+#define pgscale_compat_lwlocks_end()	((LWLockPadded *) NULL)
+#else
+#define pgscale_compat_lwlocks_end() \
+	(NamedLWLockTrancheRequests > 0 ? (LWLockPadded *) NamedLWLockTrancheArray : (LWLockPadded *) NULL)
+#endif
 
 #endif							/* PGSCALE_BASE_PG_COMPAT_H */

@@ -14,9 +14,13 @@
  * the page is found as ever, and if it is used meanwhile, it stays.
  *
  * Writing is FlushOneBuffer(), with what the server demands of its callers: a
- * pin, got by ReadRecentBuffer(), which checks the tag under the header's lock
- * and leaves the usage count alone, and a share lock on the content.  Neither
- * is waited for: others' work comes first.
+ * pin, got by ReadRecentBuffer(), which checks the tag under the header's lock,
+ * and a share lock on the content.  Neither is waited for: others' work comes first.
+ *
+ * From 19 on there is no freelist, ReadRecentBuffer() counts as a use, which is taken
+ * back, and the lock is of a kind that keeps hint bits from being set meanwhile.  That
+ * kind cannot be tried for: it is asked for if nobody has one that it would wait for, so
+ * a wait is rare and short.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -31,6 +35,8 @@
 #include "storage/s_lock.h"
 #include "storage/smgr.h"
 
+#include "base/lwlocks.h"
+#include "base/pg_compat.h"
 #include "base/shared_buffers.h"
 
 /* Holds a page, fully read. */
@@ -97,7 +103,7 @@ pgscale_buffer_page_hash(const PgscalePage *page)
 
 /* What a state says, and the list. */
 static void
-buffer_describe(int buf, uint32 state, PgscaleBuffer *buffer)
+buffer_describe(int buf, PgscaleBufferState state, PgscaleBuffer *buffer)
 {
 	buffer->state = state;
 	buffer->usage = BUF_STATE_GET_USAGECOUNT(state);
@@ -111,7 +117,7 @@ buffer_describe(int buf, uint32 state, PgscaleBuffer *buffer)
 void
 pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 {
-	buffer_describe(buf, pg_atomic_read_u32(&GetBufferDescriptor(buf)->state), buffer);
+	buffer_describe(buf, pgscale_compat_state_read(&GetBufferDescriptor(buf)->state), buffer);
 }
 
 void
@@ -138,18 +144,18 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 
 	for (int i = 0; i < READ_RETRIES; i++)
 	{
-		uint32		before = pg_atomic_read_u32(&desc->state);
+		PgscaleBufferState before = pgscale_compat_state_read(&desc->state);
 
 		if ((before & HOLDS_PAGE) != HOLDS_PAGE)
 			return false;
 		if ((before & BM_LOCKED) == 0)
 		{
-			uint32		after;
+			PgscaleBufferState after;
 
 			pg_read_barrier();
 			pgscale_buffer_page(buf, page);
 			pg_read_barrier();
-			after = pg_atomic_read_u32(&desc->state);
+			after = pgscale_compat_state_read(&desc->state);
 			if ((after & (HOLDS_PAGE | BM_LOCKED)) == HOLDS_PAGE)
 			{
 				buffer_describe(buf, after, buffer);
@@ -161,10 +167,22 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 	return false;
 }
 
-const LWLock *
-pgscale_buffer_content_lock(int buf)
+PgscaleLwlock
+pgscale_buffer_content_look(int buf)
 {
-	return BufferDescriptorGetContentLock(GetBufferDescriptor(buf));
+#ifdef PGSCALE_CONTENT_LOCK_IN_STATE
+	const PgscaleBufferState state = pgscale_compat_state_read(&GetBufferDescriptor(buf)->state);
+	const PgscaleLwlock seen = {
+		.exclusive = (state & BM_LOCK_VAL_EXCLUSIVE) != 0,
+		.share_exclusive = (state & BM_LOCK_VAL_SHARE_EXCLUSIVE) != 0,
+		.shared = (state >> BM_LOCK_SHIFT) & MAX_BACKENDS,
+		.waited = (state & BM_LOCK_HAS_WAITERS) != 0
+	};
+
+	return seen;
+#else
+	return pgscale_lwlock_look(BufferDescriptorGetContentLock(GetBufferDescriptor(buf)));
+#endif
 }
 
 bool
@@ -181,7 +199,7 @@ pgscale_buffer_page_copy(int buf, const PgscalePage *page, char *copy)
 static inline void
 buffer_tally(PgscaleTally *t, int buf)
 {
-	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+	PgscaleBufferState state = pgscale_compat_state_read(&GetBufferDescriptor(buf)->state);
 	uint32		kind = (state & TALLY_BITS) >> BUF_USAGECOUNT_SHIFT;
 
 	t->seen[kind + (BUF_STATE_GET_REFCOUNT(state) != 0) * TALLY_PINNED]++;
@@ -207,7 +225,7 @@ pgscale_buffers_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
 	memset(usage, 0, sizeof(PgscaleUsage));
 	for (uint32 i = 0; i < lengthof(t->seen); i++)
 	{
-		const uint32 state = (i % TALLY_PINNED) << BUF_USAGECOUNT_SHIFT;
+		const PgscaleBufferState state = (PgscaleBufferState) (i % TALLY_PINNED) << BUF_USAGECOUNT_SHIFT;
 		const bool	pinned = i >= TALLY_PINNED;
 		const int	count = Min(BUF_STATE_GET_USAGECOUNT(state), PGSCALE_MAX_USAGE);
 		PgscaleUsageCounts *of = &usage->of[(state & HOLDS_PAGE) == HOLDS_PAGE ? count : PGSCALE_NO_PAGE];
@@ -244,15 +262,13 @@ pgscale_buffer_find(const PgscalePage *page)
 bool
 pgscale_buffer_listed(int buf)
 {
-	volatile BufferDesc *desc = GetBufferDescriptor(buf);
-
-	return desc->freeNext != FREENEXT_NOT_IN_LIST;
+	return pgscale_compat_listed(GetBufferDescriptor(buf));
 }
 
 bool
 pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
 {
-	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(buf)->state);
+	PgscaleBufferState state = pgscale_compat_state_read(&GetBufferDescriptor(buf)->state);
 
 	*tagged = (state & BM_TAG_VALID) != 0;
 	*checkpoint = (state & BM_CHECKPOINT_NEEDED) != 0;
@@ -263,24 +279,24 @@ pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
 void
 pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 {
-	uint32		state = seen->state;
+	PgscaleBufferState state = seen->state;
 
 	if ((state & BM_LOCKED) == 0)
-		(void) pg_atomic_compare_exchange_u32(&GetBufferDescriptor(buf)->state, &state,
-											  (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE);
+		(void) pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state,
+											 (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE);
 }
 
 bool
 pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 {
-	const uint32 must = BM_VALID | BM_TAG_VALID;
-	const uint32 must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER;
+	const PgscaleBufferState must = BM_VALID | BM_TAG_VALID;
+	const PgscaleBufferState must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER;
 	BufferDesc *desc = GetBufferDescriptor(buf);
 	BufferTag	tag;
-	uint32		state;
+	PgscaleBufferState state;
 	bool		supply;
 
-	if (pgscale_buffer_listed(buf))
+	if (!PGSCALE_FREELIST || pgscale_buffer_listed(buf))
 		return false;
 	make_tag(&tag, page);
 
@@ -291,11 +307,11 @@ pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 		BufferTagsEqual(&tag, &desc->tag);
 	if (supply)
 		state &= ~BUF_USAGECOUNT_MASK;
-	UnlockBufHdr(desc, state);
+	pgscale_compat_unlock_header(desc, state);
 
 	/* Used in this very moment, it will be thrown off the list, as above. */
 	if (supply)
-		StrategyFreeBuffer(desc);
+		pgscale_compat_list(desc);
 	return supply;
 }
 
@@ -313,25 +329,69 @@ wal_has(XLogRecPtr lsn)
 	return lsn <= end;
 }
 
+/* Locks the content so that it can be written, or says that this would take a wait. */
+static bool
+lock_to_write(BufferDesc *desc)
+{
+#ifdef PGSCALE_CONTENT_LOCK_IN_STATE
+	const PgscaleBufferState state = pgscale_compat_state_read(&desc->state);
+
+	if (state & (BM_LOCK_VAL_EXCLUSIVE | BM_LOCK_VAL_SHARE_EXCLUSIVE | BM_LOCK_HAS_WAITERS))
+		return false;
+	LockBuffer(BufferDescriptorGetBuffer(desc), BUFFER_LOCK_SHARE_EXCLUSIVE);
+	return true;
+#else
+	return LWLockConditionalAcquire(BufferDescriptorGetContentLock(desc), LW_SHARED);
+#endif
+}
+
+/*
+ * Pins the buffer if it holds that page, without counting as a use of it.  A use of
+ * others at this very moment may be taken back instead of ours: they are alike.
+ */
+static bool
+pin_to_write(BufferDesc *desc, const PgscalePage *page)
+{
+#ifdef PGSCALE_CONTENT_LOCK_IN_STATE
+	PgscaleBufferState state = pgscale_compat_state_read(&desc->state);
+	const bool	counts = BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT;
+
+	if (!ReadRecentBuffer(page->locator, page->fork, page->block, BufferDescriptorGetBuffer(desc)))
+		return false;
+	state = pgscale_compat_state_read(&desc->state);
+	for (int i = 0; counts && i < READ_RETRIES && BUF_STATE_GET_USAGECOUNT(state) > 0; i++)
+	{
+		if (state & BM_LOCKED)
+		{
+			SPIN_DELAY();
+			state = pgscale_compat_state_read(&desc->state);
+		}
+		else if (pgscale_compat_state_exchange(&desc->state, &state, state - BUF_USAGECOUNT_ONE))
+			break;
+	}
+	return true;
+#else
+	return ReadRecentBuffer(page->locator, page->fork, page->block, BufferDescriptorGetBuffer(desc));
+#endif
+}
+
 PgscaleWriteResult
 pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 {
 	BufferDesc *desc = GetBufferDescriptor(buf);
 	Buffer		buffer = BufferDescriptorGetBuffer(desc);
-	LWLock	   *content_lock = BufferDescriptorGetContentLock(desc);
 	PgscaleWriteResult result;
-	uint32		state;
+	PgscaleBufferState state;
 
-	if (!ReadRecentBuffer(page->locator, page->fork, page->block, buffer))
+	if (!pin_to_write(desc, page))
 		return PGSCALE_WRITE_CHANGED;
 
-	state = pg_atomic_read_u32(&desc->state);
+	state = pgscale_compat_state_read(&desc->state);
 	if ((state & BM_DIRTY) == 0)
 		result = PGSCALE_WRITE_CHANGED;
 	else if (state & BM_PIN_COUNT_WAITER)
 		result = PGSCALE_WRITE_PINNED;
-	else if ((state & BM_IO_IN_PROGRESS) ||
-			 !LWLockConditionalAcquire(content_lock, LW_SHARED))
+	else if ((state & BM_IO_IN_PROGRESS) || !lock_to_write(desc))
 		result = PGSCALE_WRITE_LOCKED;
 	else
 	{
@@ -345,7 +405,7 @@ pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 			FlushOneBuffer(buffer);
 			result = PGSCALE_WRITTEN;
 		}
-		LWLockRelease(content_lock);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	}
 	ReleaseBuffer(buffer);
 	return result;
@@ -374,7 +434,14 @@ pgscale_buffers_hand(void)
 bool
 pgscale_buffers_any_listed(void)
 {
-	return have_free_buffer();
+	return pgscale_compat_any_listed();
+}
+
+/* Without a freelist the server's hand goes over unused buffers as over others. */
+bool
+pgscale_buffers_all_used(void)
+{
+	return PGSCALE_FREELIST ? !pgscale_buffers_any_listed() : pgscale_buffers_hand() >= NBuffers;
 }
 
 int
@@ -387,7 +454,7 @@ pgscale_buffers_local_dirty(RelFileLocator locator)
 		BufferDesc *desc = GetLocalBufferDescriptor(i);
 		RelFileLocator its = BufTagGetRelFileLocator(&desc->tag);
 
-		dirty += (pg_atomic_read_u32(&desc->state) & BM_DIRTY) != 0 && RelFileLocatorEquals(its, locator);
+		dirty += (pgscale_compat_state_read(&desc->state) & BM_DIRTY) != 0 && RelFileLocatorEquals(its, locator);
 	}
 	return dirty;
 }

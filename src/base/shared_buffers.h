@@ -18,8 +18,8 @@
 #include "access/xlogdefs.h"
 #include "common/relpath.h"
 #include "storage/block.h"
-#include "storage/lwlock.h"
 
+#include "base/lwlocks.h"
 #include "base/pg_compat.h"
 
 /* What page a buffer holds: the server's buffer tag. */
@@ -43,7 +43,7 @@ extern uint32 pgscale_buffer_page_hash(const PgscalePage *page);
 /* A buffer's header, read without its lock: true at that moment. */
 typedef struct PgscaleBuffer
 {
-	uint32		state;			/* as in the header */
+	PgscaleBufferState state;	/* as in the header */
 	uint8		usage;			/* usage count */
 	bool		valid;			/* holds a page, fully read */
 	bool		dirty;
@@ -64,8 +64,8 @@ extern void pgscale_buffer_page(int buf, PgscalePage *page);
  */
 extern bool pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page);
 
-/* What protects its page; how that is held is for base/lwlocks to say. */
-extern const LWLock *pgscale_buffer_content_lock(int buf);
+/* How the lock of its content is held, and whether somebody waits for it. */
+extern PgscaleLwlock pgscale_buffer_content_look(int buf);
 
 /*
  * Copies the page that it holds, without a pin and without that lock: what is written
@@ -156,6 +156,9 @@ extern uint64 pgscale_buffers_hand(void);
 
 /* Is anything on the freelist? */
 extern bool pgscale_buffers_any_listed(void);
+
+/* Has each buffer a page by now, as far as the server knows without looking? */
+extern bool pgscale_buffers_all_used(void);
 
 /* How many dirty pages of a relation are in this session's own buffers. */
 extern int	pgscale_buffers_local_dirty(RelFileLocator locator);

@@ -29,6 +29,7 @@ static const struct
 	{PGSCALE_WAIT_BLOCKED, "CPU", "Blocked"},
 	{PGSCALE_WAIT_IDLE_IN_TRANSACTION, "Client", "IdleInTransaction"},
 	{PGSCALE_WAIT_OTHER, "Other", "Other"},
+	{PGSCALE_WAIT_TRANCHE, "LWLock", "extension"},
 };
 
 const char *
@@ -84,7 +85,7 @@ pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
 
 /*
  * Only numbers up to the built-in ones are the same after a restart.  The
- * lock tranches' last one stands for unknown: its name is "extension".  Classes
+ * lock tranches' last one stands for those of libraries.  Classes
  * beyond the server's common ones have numbers that are given out as they are
  * needed, too.
  */
@@ -99,6 +100,6 @@ pgscale_wait_event_durable(uint32 wait_event)
 		return PGSCALE_WAIT_OTHER;
 	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LWLOCK &&
 		(wait_event & ~PGSCALE_WAIT_CLASS) >= LWTRANCHE_FIRST_USER_DEFINED)
-		return PG_WAIT_LWLOCK | UINT16_MAX;
+		return PGSCALE_WAIT_TRANCHE;
 	return wait_event;
 }

@@ -32,6 +32,8 @@
 #define PGSCALE_WAIT_BLOCKED	((uint32) 5)
 #define PGSCALE_WAIT_IDLE_IN_TRANSACTION	(PG_WAIT_CLIENT | (uint32) 0xFFFF)
 #define PGSCALE_WAIT_OTHER	((uint32) 0xFFFFFFFF)
+/* an LWLock of a library, from before a restart */
+#define PGSCALE_WAIT_TRANCHE	(PG_WAIT_LWLOCK | UINT16_MAX)
 
 /*
  * What a process waits for, as pgscale counts it.  Returns false if that is not

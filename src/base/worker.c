@@ -122,7 +122,7 @@ pgscale_worker_start(const char *wait_event_name)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	/* No user's statement runs here that pg_cancel_backend() could end. */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);

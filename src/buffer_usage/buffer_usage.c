@@ -25,6 +25,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "utils/tuplestore.h"
 
 #include "base/wilson_interval.h"
 #include "buffer_usage/buffer_usage.h"

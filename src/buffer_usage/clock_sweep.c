@@ -206,7 +206,7 @@ clock_sweep_reason(const Sweep *s)
 
 	if (pgscale_preloaded() && !s->measured)
 		return "counting begins with this call: ask again when the server has worked for a while";
-	if (s->unused >= MANY_UNUSED && pgscale_buffers_any_listed())
+	if (s->unused >= MANY_UNUSED && !pgscale_buffers_all_used())
 		return psprintf("nothing has to leave yet: %.1f %% of the buffers hold no page, and new pages go there",
 						100 * s->unused);
 	if (s->measured && s->allocations == 0 && s->ticks == 0)

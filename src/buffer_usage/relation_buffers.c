@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"

@@ -28,6 +28,7 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "base/lwlocks.h"
 #include "base/processes.h"
@@ -87,7 +88,7 @@ hot_buffers_find(HotBuffers *buffers)
 
 		if (buf % LOCKS_AT_ONCE == 0)
 			CHECK_FOR_INTERRUPTS();
-		lock = pgscale_lwlock_look(pgscale_buffer_content_lock(buf));
+		lock = pgscale_buffer_content_look(buf);
 		if (lock.waited)
 			hot_buffers_add(buffers, buf, lock);
 	}
@@ -145,7 +146,7 @@ count_waiters(void)
 		uint64		retries = 0;
 
 		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, &proc, &changed, &retries))
-			waiters += proc.wait_event == (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT);
+			waiters += pgscale_waits_for_content(proc.wait_event);
 	}
 	return waiters;
 }
@@ -163,14 +164,14 @@ put_buffer(ReturnSetInfo *rsinfo, const HotBuffer *hot, int waiters)
 		CStringGetTextDatum(forkNames[hot->page.fork]),
 		Int64GetDatum((int64) hot->page.block),
 		CStringGetTextDatum(hot->kind ? hot->kind : ""),
-		CStringGetTextDatum(lock->exclusive ? "exclusive" : "shared"),
-		Int32GetDatum(lock->exclusive ? 1 : (int32) lock->shared),
+		CStringGetTextDatum(lock->exclusive ? "exclusive" : lock->share_exclusive ? "share exclusive" : "shared"),
+		Int32GetDatum(lock->exclusive ? 1 : (int32) lock->shared + lock->share_exclusive),
 		Int32GetDatum(waiters)
 	};
 	bool		nulls[lengthof(values)] = {
 		[2] = !OidIsValid(hot->relation),
 		[7] = !hot->kind,
-		[8] = !lock->exclusive && lock->shared == 0
+		[8] = !lock->exclusive && !lock->share_exclusive && lock->shared == 0
 	};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

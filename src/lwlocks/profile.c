@@ -31,6 +31,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/lwlocks.h"
@@ -322,7 +323,7 @@ skew_of(const Range *range, const Counts *counts, int *busiest)
 static const char *
 tranche_reason(int tranche)
 {
-	if (tranche == LWTRANCHE_BUFFER_CONTENT)
+	if (tranche == PGSCALE_TRANCHE_BUFFER_CONTENT)
 		return "one lock a buffer: pgscale.hot_buffers shows those that are waited for now";
 	if (tranche < LWTRANCHE_FIRST_USER_DEFINED)
 		return "the server does not tell where these locks lie";

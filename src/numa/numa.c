@@ -38,6 +38,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/shared_buffers.h"

@@ -44,6 +44,7 @@
 #include "utils/rel.h"
 #include "utils/relmapper.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"

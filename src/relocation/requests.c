@@ -43,6 +43,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/sql.h"

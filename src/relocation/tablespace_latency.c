@@ -56,6 +56,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/tuplestore.h"
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"

@@ -28,6 +28,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/pg_compat.h"
 #include "report/report.h"
 
 PG_FUNCTION_INFO_V1(pgscale_report_chart);

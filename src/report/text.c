@@ -26,6 +26,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
+#include "base/pg_compat.h"
 #include "report/report.h"
 
 #define NO_CHARACTER	0xFFFD

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/processes.h"

@@ -34,6 +34,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"

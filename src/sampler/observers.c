@@ -26,6 +26,7 @@
 #include "storage/fd.h"
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
 
 #include "base/server_counters.h"
 #include "base/timer.h"

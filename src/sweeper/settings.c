@@ -15,11 +15,13 @@
 
 #include "utils/guc.h"
 
+#include "base/pg_compat.h"
 #include "sweeper/shared_state.h"
 #include "sweeper/sweeper.h"
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 
+/* The first one is the default; the others are those that go without a freelist, too. */
 static const struct config_enum_entry modes[] = {
 	{"freelist", PGSCALE_SWEEPER_FREELIST, false},
 	{"ahead", PGSCALE_SWEEPER_AHEAD, false},
@@ -30,6 +32,7 @@ void
 pgscale_sweeper_define_gucs(void)
 {
 	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
+	const struct config_enum_entry *possible = PGSCALE_FREELIST ? modes : modes + 1;
 
 	DefineCustomBoolVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
@@ -54,7 +57,7 @@ pgscale_sweeper_define_gucs(void)
 	DefineCustomEnumVariable("pgscale.sweeper_mode",
 							 "How clean buffers reach the backends.",
 							 "\"freelist\" hands them over; \"ahead\" cleans what lies before the server's clock hand.",
-							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
+							 &s->mode, possible->val, possible,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_low_watermark",
 							 "Fraction of the buffers below which clean ones are made ready.",

@@ -315,7 +315,7 @@ sweeper_reconsider(int64 now)
 
 	if (enabled && !share->warm)
 	{
-		if (pgscale_buffers_hand() > 0)
+		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
 			warm_ticks++;
 		share->warm = warm_ticks >= WARM_TICKS;
 	}

@@ -15,6 +15,8 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "pgscale.h"
 #include "tuning/rules/rule_table.h"

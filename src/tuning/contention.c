@@ -16,6 +16,7 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "tuning/findings.h"
 #include "tuning/tuning.h"

@@ -29,8 +29,8 @@ json_string(const char *text)
 static void
 json_begin(PgscaleTuningJson *json)
 {
-	if (!json->state)
-		pushJsonbValue(&json->state, WJB_BEGIN_OBJECT, NULL);
+	if (!json->state.parseState)
+		pgscale_compat_push_jsonb(&json->state, WJB_BEGIN_OBJECT, NULL);
 }
 
 static void
@@ -39,8 +39,8 @@ json_add(PgscaleTuningJson *json, const char *name, JsonbValue *value)
 	JsonbValue	key = json_string(name);
 
 	json_begin(json);
-	pushJsonbValue(&json->state, WJB_KEY, &key);
-	pushJsonbValue(&json->state, WJB_VALUE, value);
+	pgscale_compat_push_jsonb(&json->state, WJB_KEY, &key);
+	pgscale_compat_push_jsonb(&json->state, WJB_VALUE, value);
 }
 
 void
@@ -68,5 +68,6 @@ Jsonb *
 pgscale_tuning_json_end(PgscaleTuningJson *json)
 {
 	json_begin(json);
-	return JsonbValueToJsonb(pushJsonbValue(&json->state, WJB_END_OBJECT, NULL));
+	pgscale_compat_push_jsonb(&json->state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(json->state.result);
 }

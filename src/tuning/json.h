@@ -14,10 +14,12 @@
 
 #include "utils/jsonb.h"
 
+#include "base/pg_compat.h"
+
 /* An object under way; it begins as zeroes. */
 typedef struct PgscaleTuningJson
 {
-	JsonbParseState *state;		/* NULL: it has no member yet */
+	JsonbInState state;			/* its parseState is NULL: no member yet */
 } PgscaleTuningJson;
 
 /* Names and texts must stay as long as the object is under way. */

@@ -17,12 +17,11 @@
 #include "lib/stringinfo.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 
+#include "base/pg_compat.h"
 #include "tuning/wait_kinds.h"
-
-/* How many locks of other extensions to look through for a name. */
-#define EXTENSIONS_LOCKS	64
 
 PG_FUNCTION_INFO_V1(pgscale_wait_kind);
 PG_FUNCTION_INFO_V1(pgscale_wait_kinds);
@@ -108,8 +107,12 @@ static const WaitName wait_names[] = {
 	{PGSCALE_EVIDENCE_SLRU_IO, "IO", "SlruFlushSync"},
 	{PGSCALE_EVIDENCE_BUFFER_MAPPING, "LWLock", "BufferMapping"},
 	{PGSCALE_EVIDENCE_BUFFER_CONTENT, "LWLock", "BufferContent"},
+	{PGSCALE_EVIDENCE_BUFFER_CONTENT, "Buffer", "BufferShared"},
+	{PGSCALE_EVIDENCE_BUFFER_CONTENT, "Buffer", "BufferShareExclusive"},
+	{PGSCALE_EVIDENCE_BUFFER_CONTENT, "Buffer", "BufferExclusive"},
 	{PGSCALE_EVIDENCE_BUFFER_IO, "IPC", "BufferIO"},
 	{PGSCALE_EVIDENCE_BUFFER_PIN, "BufferPin", "BufferPin"},
+	{PGSCALE_EVIDENCE_BUFFER_PIN, "Buffer", "BufferCleanup"},
 	{PGSCALE_EVIDENCE_PROC_ARRAY, "LWLock", "ProcArray"},
 	{PGSCALE_EVIDENCE_PROC_ARRAY, "IPC", "ProcArrayGroupUpdate"},
 	{PGSCALE_EVIDENCE_XID_GEN, "LWLock", "XidGen"},
@@ -208,26 +211,13 @@ wait_class_of(const char *type)
 static const char *
 own_name(uint32 class, const char *name)
 {
-	for (uint32 event = 0; event < LWTRANCHE_FIRST_USER_DEFINED + EXTENSIONS_LOCKS; event++)
+	for (uint32 event = 0; event < PGSCALE_TRANCHES_END; event++)
 	{
 		const char *own = pgstat_get_wait_event(class | event);
 
 		if (own && pg_strcasecmp(own, name) == 0)
 			return own;
 	}
-	return NULL;
-}
-
-/* The type that a kind is shown with; NULL for what is of several. */
-static const char *
-kind_type(int kind)
-{
-	for (int i = 0; i < lengthof(wait_names); i++)
-		if (wait_names[i].wait == kind)
-			return wait_names[i].type;
-	for (int i = 0; i < lengthof(class_names); i++)
-		if (class_names[i].wait == kind)
-			return class_names[i].type;
 	return NULL;
 }
 
@@ -252,6 +242,30 @@ kind_events(int kind, const char *type)
 			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", name);
 	}
 	return names.len > 0 ? names.data : NULL;
+}
+
+/*
+ * The type that a kind is shown with, of those that majors have for it the one that this major
+ * has; NULL for what is of several.
+ */
+static const char *
+kind_type(int kind)
+{
+	const char *type = NULL;
+
+	for (int i = 0; i < lengthof(wait_names); i++)
+		if (wait_names[i].wait == kind && (!type || strcmp(type, wait_names[i].type) != 0))
+		{
+			if (type && kind_events(kind, type))
+				break;
+			type = wait_names[i].type;
+		}
+	if (type)
+		return type;
+	for (int i = 0; i < lengthof(class_names); i++)
+		if (class_names[i].wait == kind)
+			return class_names[i].type;
+	return NULL;
 }
 
 /* pgscale.wait_kind(event_type, event): NULL for what is none. */

@@ -3,7 +3,7 @@
 # COMMAND... PG_CONFIG=<the pg_config to use>.
 #
 # A PG_CONFIG from the caller is used as it is and no server is installed; otherwise it is the newest installed server of
-# 15 to 18, otherwise the one that this Debian release carries (PG_MAJOR=15 narrows both). What is missing comes from the
+# 15 to 19, otherwise the one that this Debian release carries (PG_MAJOR=15 narrows both). What is missing comes from the
 # machine's own apt; where that cannot be, the missing things are named. No database cluster is created or touched.
 #
 # Server headers: Debian's postgresql-server-dev-N depends on clang and a gigabyte of LLVM, which pgscale does not need. So
@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 mode=$1
 shift
-majors=${PG_MAJOR:-18 17 16 15}
+majors=${PG_MAJOR:-19 18 17 16 15}
 log=build/setup.log
 mkdir -p build
 : >"$log"
@@ -63,8 +63,8 @@ apt_install() {
 # Debian's server package starts a cluster of its own unless told not to; this one is for somebody else to decide.
 install_server() {
     local conf=/etc/postgresql-common/createcluster.d/pgscale-setup.conf n
-    have_apt "a PostgreSQL server, 15 to 18 (or the PG_CONFIG of one)"
-    may_be_root "a PostgreSQL server, 15 to 18 (or the PG_CONFIG of one)"
+    have_apt "a PostgreSQL server, 15 to 19 (or the PG_CONFIG of one)"
+    may_be_root "a PostgreSQL server, 15 to 19 (or the PG_CONFIG of one)"
     update
     for n in $majors; do
         apt-cache show "postgresql-$n" >/dev/null 2>&1 && break

@@ -45,6 +45,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "base/own_table.h"
 #include "base/pg_compat.h"

@@ -123,11 +123,11 @@ start_running(const char *name)
 	switch (record->vartype)
 	{
 		case PGC_BOOL:
-			return *((const struct config_bool *) record)->variable;
+			return *pgscale_compat_of_bool(record)->variable;
 		case PGC_INT:
-			return *((const struct config_int *) record)->variable;
+			return *pgscale_compat_of_int(record)->variable;
 		case PGC_ENUM:
-			return *((const struct config_enum *) record)->variable;
+			return *pgscale_compat_of_enum(record)->variable;
 		default:
 			elog(ERROR, "setting \"%s\" is no number", name);
 	}
@@ -149,14 +149,14 @@ start_coming(const Change *change, const char *name)
 	switch (record->vartype)
 	{
 		case PGC_BOOL:
-			return text &&parse_bool(text, &truth) ? truth : ((struct config_bool *) record)->boot_val;
+			return text &&parse_bool(text, &truth) ? truth : pgscale_compat_of_bool(record)->boot_val;
 
 		case PGC_INT:
-			return text &&parse_int(text, &number, record->flags, NULL) ? number : ((struct config_int *) record)->boot_val;
+			return text &&parse_int(text, &number, record->flags, NULL) ? number : pgscale_compat_of_int(record)->boot_val;
 
 		case PGC_ENUM:
-			return text &&config_enum_lookup_by_name((struct config_enum *) record, text, &number)
-			?			number : ((struct config_enum *) record)->boot_val;
+			return text &&config_enum_lookup_by_name((struct config_enum *) pgscale_compat_of_enum(record), text, &number)
+			?			number : pgscale_compat_of_enum(record)->boot_val;
 
 		default:
 			elog(ERROR, "setting \"%s\" is no number", name);

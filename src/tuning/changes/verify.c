@@ -33,6 +33,7 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/units.h"
