@@ -229,6 +229,9 @@ class Cluster:
         for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p')"
                                       " AND relnamespace = 'pgscale'::regnamespace"):
             run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
+        for view, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'v'"
+                                     " AND relnamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD VIEW {view}")
         # and calls functions of its own only
         for function, in run(connection, "SELECT oid::regprocedure FROM pg_proc WHERE prokind = 'f'"
                                          " AND pronamespace = 'pgscale'::regnamespace"):

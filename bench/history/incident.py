@@ -1,0 +1,175 @@
+"""Slow at 03:10: who was it? A load works through the night, a session holds it up, the server crashes; asked at the end.
+
+The server's time zone is one in which the run begins at 02:00, so the minutes are those of the story.
+"""
+import contextlib
+import pathlib
+import signal
+import subprocess
+import time
+
+import psql
+from cluster import run, say, value
+from load import Load
+from report import table
+
+import bed
+
+CLIENTS, RATE = 12, 60
+# in minutes after the beginning at 02:00
+STORY = {"minute": 60, "setting": 20, "from": 70, "until": 78, "crash": 90, "end": 95}
+QUICK = {"minute": 1, "setting": 3, "from": 10, "until": 18, "crash": 22, "end": 28}
+HOLDER = "nightly_report"
+LIMIT_S, LIMIT_GAP = 1, 2
+
+SETUP = """
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, 20) i;
+CREATE ROLE shop LOGIN;
+CREATE ROLE reports LOGIN;
+GRANT ALL ON stock TO shop, reports;
+"""
+LOAD = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
+HOLD = "BEGIN; UPDATE stock SET amount = amount - 10 WHERE product = 7;"
+
+# what doc/cookbook.md asks; {} is the day
+ASKED = {
+    "who": "SELECT rank, item, active_sessions, fraction, wait_ms\n"
+           "  FROM pgscale.top_waits({0} + time '{1}', {0} + time '{2}', by => 'blocker');",
+    "when": "SELECT at::time(0), event_type, active_sessions, covered_fraction\n"
+            "  FROM pgscale.activity({0} + time '{3}', {0} + time '{4}', '1 minute')\n"
+            " WHERE event_type IN ('Lock', 'CPU') OR event_type IS NULL ORDER BY 1, 2;",
+    "before": "SELECT item, active_sessions_1, active_sessions_2, difference\n"
+              "  FROM pgscale.compare_waits({0} + time '{5}', {0} + time '{1}', {0} + time '{1}', {0} + time '{2}', by => 'class');",
+}
+
+
+def zone(seconds_of_day):
+    """One in which it is 02:00 at that second of the UTC day."""
+    west = (seconds_of_day - 2 * 3600) // 60
+    return f"NIGHT{'-' if west < 0 else ''}{abs(west) // 60}:{abs(west) % 60:02}"
+
+
+def clock(story, minute):
+    seconds = 2 * 3600 + minute * story["minute"]
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}" + (f":{seconds % 60:02}" if story["minute"] < 60 else "")
+
+
+def sleep_until(began, story, minute):
+    time.sleep(max(began + minute * story["minute"] - time.time(), 0))
+
+
+def night(place, server, story, began):
+    """What happens, up to the crash and after it."""
+    script = place.script("shop.sql", LOAD)
+    load = ("-U", "shop", "-f", script, "-c", CLIENTS, "-j", 2, "-R", RATE)
+    with Load(server, *load, may_fail=True):
+        sleep_until(began, story, story["setting"])
+        with contextlib.closing(server.connect()) as connection:
+            run(connection, "ALTER SYSTEM SET checkpoint_completion_target = 0.8")
+            run(connection, "SELECT pg_reload_conf()")
+        sleep_until(began, story, story["from"])
+        say("somebody holds the others up")
+        with psql.Session(server, HOLDER, "reports") as holder:
+            holder.ask(HOLD)
+            sleep_until(began, story, story["until"])
+            holder.ask("COMMIT;")
+        say("and is gone")
+        sleep_until(began, story, story["crash"])
+        say("the server crashes")
+        server.process.send_signal(signal.SIGQUIT)
+        server.process.wait()
+    server.start()
+    with Load(server, *load):
+        sleep_until(began, story, story["end"])
+
+
+def picture(place, page, here):
+    """The beginning of the page, as a browser shows it."""
+    file = place.folder / "report.html"
+    file.write_text(page)
+    shot = place.folder / "incident.png"
+    subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1100",
+                    f"--user-data-dir={place.folder / 'chromium'}", f"--screenshot={shot}", f"file://{file}"],
+                   check=True, capture_output=True, timeout=120)
+    (here / "incident.png").write_bytes(shot.read_bytes())
+
+
+def measure(place, quick):
+    story = QUICK if quick else STORY
+    # at a whole minute, as those of the archive and a time zone's do
+    began = (time.time() // 60 + 1) * 60
+    settings = {**bed.SETTINGS, "timezone": zone(int(began) % 86400)}
+    if quick:
+        settings |= {"pgscale.archive_period": "1s", "pgscale.sampler_blocker_threshold": "100ms"}
+    with place.cluster("incident", **settings) as server:
+        with contextlib.closing(server.connect()) as connection:
+            bed.create(server, connection)
+            run(connection, SETUP)
+        night(place, server, story, began)
+        with contextlib.closing(server.connect()) as connection, psql.Session(server, "psql") as asker:
+            bed.await_minutes(connection, 1, 3 * story["minute"] + 30)
+            times = [clock(story, story[name]) for name in ("from", "until")]
+            around = [clock(story, story["from"] - 3), clock(story, story["until"] + 3), clock(story, story["from"] - 8)]
+            found = {"minutes": story["end"], "statements": {}, "answers": {}}
+            for name, text in ASKED.items():
+                found["statements"][name] = text.format("current_date", *times, *around)
+                since = time.monotonic()
+                found["answers"][name] = asker.ask(found["statements"][name])
+                if name == "who":
+                    found["who_ms"] = 1000 * (time.monotonic() - since)
+            found["waiting"] = [float(each[0]) for each in run(connection, f"""
+                SELECT coalesce(sum(wait_ms) FILTER (WHERE event_type = 'Lock' AND backend_type = 'client backend'), 0)
+                       / {1000 * story["minute"]}
+                  FROM generate_series({story["from"] + 1}, {story["until"] - 2}) minute
+                  LEFT JOIN pgscale.archive_waits
+                    ON at >= to_timestamp({began}) + minute * interval '{story["minute"]} s'
+                   AND at < to_timestamp({began}) + (minute + 1) * interval '{story["minute"]} s'
+                 GROUP BY minute ORDER BY minute""")]
+            found["before"] = float(value(connection, f"""
+                SELECT coalesce(sum(wait_ms), 0) / {1000 * story["minute"] * (story["from"] - 2)}
+                  FROM pgscale.archive_waits WHERE event_type = 'Lock' AND backend_type = 'client backend'
+                   AND at < to_timestamp({began}) + {story["from"] - 1} * interval '{story["minute"]} s'"""))
+            found["named"] = float(value(connection, f"""
+                SELECT coalesce(sum(wait_ms) FILTER (WHERE blocker LIKE '%{HOLDER}%') / sum(wait_ms), 0)
+                  FROM pgscale.archive_waits WHERE event_type = 'Lock' AND backend_type = 'client backend'
+                   AND at >= to_timestamp({began}) + {story["from"]} * interval '{story["minute"]} s'
+                   AND at < to_timestamp({began}) + {story["until"]} * interval '{story["minute"]} s'"""))
+            found["written"] = value(connection, f"""
+                SELECT count(*) FROM pgscale.archive_minutes
+                 WHERE at >= to_timestamp({began}) AND at < to_timestamp({began}) + {story["end"]} * interval '{story["minute"]} s'""")
+            page = value(connection, f"""
+                SELECT pgscale.report(to_timestamp({began}) + {story["from"] - 30 if not quick else 0} * interval '{story["minute"]} s',
+                                      to_timestamp({began}) + {story["end"]} * interval '{story["minute"]} s', 'html')""")
+            found["page_bytes"] = len(page.encode())
+    if not quick:
+        picture(place, page, pathlib.Path(__file__).parent)
+    return found
+
+
+def show(results):
+    said = {"who": "One statement: whom did they wait for?", "when": "When was it?", "before": "What was different from before?"}
+    answers = "\n".join(f"{words}\n\n{psql.fences(results['statements'][name], results['answers'][name])}"
+                        for name, words in said.items())
+    return answers + "\n" + table(
+        ["minutes of the run", "written", "sessions that waited, each minute", "in the minutes before", "of it under the holder's name"],
+        [[results["minutes"], results["written"], f"{min(results['waiting']):.1f} .. {max(results['waiting']):.1f} of {CLIENTS}",
+          f"{results['before']:.2f}", f"{100 * results['named']:.1f} %"]])
+
+
+def published(results):
+    for name in ASKED:
+        yield name, psql.fences(results["statements"][name], results["answers"][name])
+    yield "ms", f"{results['who_ms']:.0f} ms"
+
+
+def required(results):
+    ms = results["who_ms"]
+    yield "incident: one statement, answered in", f"{ms:.0f} ms", f"{LIMIT_S} s", ms < 1000 * LIMIT_S
+    named = HOLDER in "".join(results["answers"]["who"].splitlines()[2:3])
+    yield "incident: first in its answer", HOLDER if named else "another", HOLDER, named
+    yield "incident: sessions found waiting, in each minute", f"{min(results['waiting']):.1f}", f"at least {CLIENTS - 1} of {CLIENTS}", \
+        min(results["waiting"]) >= CLIENTS - 1
+    yield "incident: of their time under the holder's name", f"{100 * results['named']:.1f} %", "at least 95 %", results["named"] >= 0.95
+    gap = results["minutes"] - results["written"]
+    yield "incident: minutes lost, with a crash", str(gap), f"at most {LIMIT_GAP}", gap <= LIMIT_GAP

@@ -1,0 +1,13 @@
+"""The experiment on the archive: see run and README.md."""
+import sys
+
+import experiment
+
+import cost
+import day
+import incident
+
+PARTS = {"incident": incident, "day": day, "cost": cost}
+
+if __name__ == "__main__":
+    sys.exit(experiment.run(__file__, PARTS))
