@@ -38,13 +38,13 @@ sub while_held
 
     append_to_file($file, '');
     $holder->start($hold);
-    $db->poll_ok('SELECT state FROM pgscale.wait_current(' . $holder->pid . ')', 'it is at it', 'active');
+    until_ok(sub { -e "$file.held" }, 'it is at it');
     $_->start($wait) for @waiting;
     my $pids = join ',', map { $_->pid } @waiting;
     $db->poll_ok("SELECT count(*) FROM pgscale.wait_current() WHERE pid IN ($pids) AND event_type = 'LWLock'", 'the others wait',
         $waiters);
     $code->();
-    unlink $file;
+    unlink $file, "$file.held";
     $_->finish for $holder, @waiting;
     return;
 }

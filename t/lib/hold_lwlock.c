@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,9 +34,18 @@ PG_FUNCTION_INFO_V1(advisory_partition);
 
 static shmem_request_hook_type previous_request = NULL;
 
+/* Shows in another file that it is at it, if there is anything to wait for. */
 static void
 until_gone(const char *file)
 {
+	if (access(file, F_OK) == 0)
+	{
+		int			shown = open(psprintf("%s.held", file), O_CREAT | O_WRONLY, 0600);
+
+		if (shown < 0)
+			elog(ERROR, "could not show that it is held: %m");
+		close(shown);
+	}
 	for (int ms = 0; ms < LIMIT_MS && access(file, F_OK) == 0; ms++)
 		pg_usleep(1000);
 }
@@ -113,7 +123,7 @@ believe_otherwise(void)
 		elog(FATAL, "pgscale does not show its layout");
 	if (mprotect((void *) ((uintptr_t) layout & ~(page - 1)), 2 * page, PROT_READ | PROT_WRITE) != 0)
 		elog(FATAL, "mprotect: %m");
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		layout[i] >>= 1;
 }
 
