@@ -21,8 +21,8 @@ SMALL = {"PGSCALE_RUNS_QUEUED": 4, "PGSCALE_PAGES_WRITTEN": 4, "PGSCALE_SWEEPER_
 FUNCTION = re.compile(r"^(\w+)\(", re.MULTILINE)
 
 # Why leaving out a barrier shows nothing here.
+NEXT_BARRIER = "here the reader asks for the oldest record before it copies, which has a barrier of its own"
 LOAD_STORE = "keeps a load before a later store, as the simulation always does"
-BEFORE_RESET = "without it a reader may see the ring as it was before a reset, which is as good"
 # file of src/ -> its scenario, and the barriers that are not left out: function, which one of it -> why
 Protocol = collections.namedtuple("Protocol", "scenario kept")
 PROTOCOLS = {
@@ -30,10 +30,8 @@ PROTOCOLS = {
         ("pgscale_sweeper_put_run", 1): LOAD_STORE,
         ("pgscale_sweeper_put_written", 1): LOAD_STORE,
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),
-    "sampler/history.c": Protocol("history", {
-        ("pgscale_sampler_history_reset", 1): BEFORE_RESET,
-        ("pgscale_wait_history", 1): BEFORE_RESET}),
-    "base/ring.h": Protocol("history", {}),
+    "sampler/history.c": Protocol("history", {}),
+    "base/ring.h": Protocol("history", {("pgscale_ring_begin_read", 1): NEXT_BARRIER}),
     "base/change_count.h": Protocol("profile", {}),
 }
 

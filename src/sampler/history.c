@@ -416,9 +416,10 @@ pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, c
 	pg_atomic_write_u64(&history->ring.reserved, n - skip);
 }
 
-/* Samples of a time, and what they stood for. */
+/* Samples of a time, without a gap among those of all times. */
 typedef struct Found
 {
+	uint64		next;			/* number of the one after the last visited */
 	TimestampTz since;
 	TimestampTz until;
 	PgscaleSamplerSample *samples;
@@ -431,6 +432,10 @@ visit_found(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	Found	   *found = arg;
 
+	/* Those before a gap are gone from the ring by now, too. */
+	if (number != found->next)
+		found->n = 0;
+	found->next = number + 1;
 	if (sample->sampled_at < found->since || sample->sampled_at >= found->until)
 		return;
 	if (found->n == found->room)
@@ -449,7 +454,7 @@ Datum
 pgscale_wait_history(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Found		found = {DT_NOBEGIN, DT_NOEND};
+	Found		found = {.since = DT_NOBEGIN,.until = DT_NOEND};
 	uint64		first,
 				end;
 

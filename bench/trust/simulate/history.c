@@ -11,11 +11,13 @@
  */
 #include "simulate.h"
 
+#include "base/change_count.c"
 #include "sampler/history.c"
 
 #define CAPACITY	7
 #define TICKS		12
 #define MOST		3			/* samples of a tick */
+#define PERIOD_NS	NS_PER_MS	/* of looks, as of ticks */
 
 /* What one call has returned. */
 typedef struct Rows
@@ -33,12 +35,12 @@ add_samples(void *argument)
 	{
 		PgscaleProc proc = {0};
 
-		pgscale_sampler_history_begin(n, MOST);
+		pgscale_sampler_history_begin(1 + tick * PERIOD_NS / NS_PER_US, tick * PERIOD_NS, tick * PERIOD_NS, PERIOD_NS, MOST);
 		for (int i = sim_random(MOST + 1); i > 0; i--)
 		{
 			n++;
 			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
-			pgscale_sampler_history_add(&proc, 0, n, n, NULL);
+			pgscale_sampler_history_add(&proc, 0, 0, n, n, NULL);
 		}
 		pgscale_sampler_history_end();
 		if (sim_random(8) == 0)
@@ -55,8 +57,9 @@ read_samples(void *argument)
 	{
 		Rows		rows = {0};
 		ReturnSetInfo set = {.setResult = (Tuplestorestate *) &rows};
-		LOCAL_FCINFO(fcinfo, 0);
+		LOCAL_FCINFO(fcinfo, 2);
 
+		fcinfo->args[0].isnull = fcinfo->args[1].isnull = true;
 		fcinfo->resultinfo = (fmNodePtr) &set;
 		(void) pgscale_wait_history(fcinfo);
 		if (rows.n > CAPACITY)
@@ -71,6 +74,7 @@ void
 sim_begin(void)
 {
 	pgscale_sampler_history_startup(CAPACITY);
+	pgscale_sampler_history_start(0);
 	sim_thread(add_samples, NULL);
 	sim_thread(read_samples, NULL);
 	sim_thread(read_samples, NULL);
