@@ -37,7 +37,7 @@ def script(place, name):
 
 def measure_at(place, locks, queries, every, seconds, rounds):
     points = []
-    with place.cluster("partitions", shared_buffers="256MB", max_locks_per_transaction=locks, **waits.SETTINGS) as server, \
+    with place.cluster(f"partitions-{locks}", shared_buffers="256MB", max_locks_per_transaction=locks, **waits.SETTINGS) as server, \
             contextlib.closing(server.connect()) as connection:
         server.create_pgscale(connection)
         create(connection)
