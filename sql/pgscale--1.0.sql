@@ -466,7 +466,13 @@ BEGIN
     SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
     IF statements IS NOT NULL THEN
         live := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', statements);
-        RETURN QUERY EXECUTE live USING $1;
+        BEGIN
+            RETURN QUERY EXECUTE live USING $1;
+        EXCEPTION
+            -- one text that is none in this database's encoding, and it shows nothing at all
+            WHEN untranslatable_character OR character_not_in_repertoire THEN
+                live := NULL;
+        END;
     END IF;
     IF archived IS NOT NULL THEN
         kept := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived);
@@ -1684,7 +1690,7 @@ BEGIN
         BEGIN
             EXECUTE format($q$
                 INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
-                SELECT $2, t.queryid, $3, $3, pgscale.archive_clean_text(left(max(t.query), 2000), $4)
+                SELECT $2, t.queryid, $3, $3, pgscale.report_statement(pgscale.archive_clean_text(left(max(t.query), 2000), $4))
                   FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $5
                 ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, own, room;
             RETURN;
@@ -1697,7 +1703,7 @@ BEGIN
     END IF;
     INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
-           left(pgscale.archive_clean_text(a.query, coalesce(d.encoding, -1)), 2000)
+           pgscale.report_statement(pgscale.archive_clean_text(a.query, coalesce(d.encoding, -1)))
       FROM pg_stat_activity a LEFT JOIN pg_database d ON d.oid = a.datid
      WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
      LIMIT room
@@ -1723,7 +1729,8 @@ BEGIN
           FROM (SELECT h.name, h.hidden,
                        CASE WHEN h.hidden THEN encode(sha256(textsend(h.reset_val)), 'hex')
                             ELSE pgscale.archive_clean_text(h.reset_val, own) END AS value
-                  FROM (SELECT p.name, p.reset_val, pgscale.archive_hides_setting(p.name) AS hidden
+                  FROM (SELECT p.name, p.reset_val,
+                               pgscale.archive_hides_setting(p.name) OR coalesce(pgscale.report_secret(p.name, p.reset_val), false) AS hidden
                           FROM pg_settings p WHERE p.context <> 'internal'
                            AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
           FULL JOIN pgscale.archive_setting o ON o.setting = s.name
@@ -1738,7 +1745,8 @@ BEGIN
         IF NOT anew THEN
             INSERT INTO pgscale.archive_change (at, setting, old, new)
             VALUES (seen_at, changed.setting,
-                    CASE WHEN changed.hidden AND changed.known THEN '(hidden)' ELSE changed.old END,
+                    -- a hash: it was hidden for its value
+                    CASE WHEN changed.known AND (changed.hidden OR changed.old ~ '^[0-9a-f]{64}$') THEN '(hidden)' ELSE changed.old END,
                     CASE WHEN changed.hidden AND changed.there THEN '(hidden)' ELSE changed.new END)
             ON CONFLICT DO NOTHING;
         END IF;

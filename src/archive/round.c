@@ -54,6 +54,8 @@ PGDLLEXPORT void pgscale_archive_round_main(Datum arg);
 
 static MemoryContext round_context;
 static bool may_drop;
+static bool only_began;			/* the round made a baseline and no row, so
+								 * that what hinders rows may still be there */
 static Oid	round_user;
 static int	round_security;
 
@@ -158,6 +160,7 @@ write_row(void)
 	values[1] = IntervalPGetDatum(&period);
 	outcome = pgscale_extension_own_text("archive_write", lengthof(types), types, values);
 	row = strcmp(outcome, "written") == 0;
+	only_began = strcmp(outcome, "first") == 0;
 	if (strcmp(outcome, "overlap") == 0)
 		ereport(LOG,
 				(errmsg("pgscale archive: the archive already has rows of this time"),
@@ -225,7 +228,7 @@ round_try(void (*action) (void), bool upkeep)
 		note_error(upkeep, data);
 	}
 	PG_END_TRY();
-	if (ok)
+	if (ok && (upkeep || !only_began))
 		(void) pgscale_archive_note(upkeep, NULL);
 	return ok;
 }
