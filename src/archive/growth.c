@@ -195,8 +195,11 @@ wait_growth(Grown *grown)
 			matched[before - baseline->waits] = true;
 	}
 	for (int i = 0; i < nold; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
 		if (!matched[i])
 			(void) take_off_folded(grown, baseline->waits[i].event, baseline->waits[i].ms);
+	}
 	for (int i = 0; i < grown->n; i++)
 	{
 		double		missing = -grown->ms[i];
