@@ -86,7 +86,7 @@ SELECT pg_reload_conf();
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT mode = 'ahead' AND low_watermark = 1 FROM pgscale.sweeper_stats);
+        EXIT WHEN (SELECT mode = 'ahead' AND low_watermark = 1 AND high_watermark > 1000 FROM pgscale.sweeper_stats);
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
