@@ -36,6 +36,7 @@ sub while_held
     my ($hold, $wait, $waiters, $code) = @_;
     my @waiting = @waiters[ 0 .. $waiters - 1 ];
 
+    unlink "$file.held";
     append_to_file($file, '');
     $holder->start($hold);
     until_ok(sub { -e "$file.held" }, 'it is at it');
@@ -44,7 +45,7 @@ sub while_held
     $db->poll_ok("SELECT count(*) FROM pgscale.wait_current() WHERE pid IN ($pids) AND event_type = 'LWLock'", 'the others wait',
         $waiters);
     $code->();
-    unlink $file, "$file.held";
+    unlink $file;
     $_->finish for $holder, @waiting;
     return;
 }
