@@ -102,7 +102,7 @@ my $count = $settled->sql('SELECT count(*) FROM pgscale.archive_minutes');
 $settled->poll_ok("SELECT count(*) > $count + 3 FROM pgscale.archive_minutes", 'whatever the database has set');
 is($settled->sql('SELECT count(*) FROM public.ran'), 0, 'nothing that was planted has run');
 $settled->quit;
-is($db->sql($reason), 'working|a row is written each minute', 'it works');
+is($db->sql($reason), 'working|a row is written each period', 'it works');
 $db->sql('ALTER DATABASE a RESET ALL');
 
 # A table that is locked
@@ -113,7 +113,7 @@ broken_ok('lock', 'locked');
 $locker->sql('COMMIT');
 works_ok('unlocked');
 # one for rows; and one for upkeep, if that was hit first
-cmp_ok(logged('canceling statement due to lock timeout') - $before, '<=', 2, 'a line in the log');
+like(logged('canceling statement due to lock timeout') - $before, qr/^[12]$/, 'a line in the log');
 
 # One who reads for long is in nobody's way
 $locker->sql('BEGIN; SELECT count(*) FROM pgscale.archive_waits');

@@ -118,7 +118,7 @@ tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 	else
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = "a row is written each minute";
+		health->reason = "a row is written each period";
 	}
 }
 

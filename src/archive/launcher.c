@@ -34,7 +34,6 @@
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "storage/lock.h"
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
@@ -71,20 +70,6 @@ pgscale_archive_launcher_register(void)
 {
 	if (!IsBinaryUpgrade)
 		pgscale_worker_register("pgscale archive", "pgscale_archive_launcher_main", 0);
-}
-
-/* Does somebody want it for himself?  So sessions must wait to connect. */
-static bool
-archive_is_wanted(Oid database)
-{
-	LOCKTAG		tag;
-	VirtualTransactionId *holders;
-	int			n;
-
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
-	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
-	pfree(holders);
-	return n > 0;
 }
 
 /* Read row by row: a process without a database may know no index. */
@@ -173,7 +158,7 @@ watch_round(void)
 			round_lost("the latest round was ended before it was done");
 		return true;
 	}
-	if (archive_is_wanted(round_database) || pgscale_timer_clock() - round_began_ns > ROUND_MAX_NS)
+	if (pgscale_worker_database_locked(round_database) || pgscale_timer_clock() - round_began_ns > ROUND_MAX_NS)
 		TerminateBackgroundWorker(round_handle);
 	return false;
 }
@@ -247,7 +232,7 @@ launcher_look(void)
 	}
 	if (obstacle == PGSCALE_ARCHIVE_READY && minute != last_minute)
 	{
-		if (archive_is_wanted(database))
+		if (pgscale_worker_database_locked(database))
 			left_ms = AGAIN_MS;
 		else
 		{

@@ -29,6 +29,7 @@
 #include <dlfcn.h>
 
 #include "access/xact.h"
+#include "catalog/pg_database.h"
 #include "pgstat.h"
 #include "postmaster/bgwriter.h"
 #include "postmaster/interrupt.h"
@@ -37,6 +38,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/sinval.h"
 #include "storage/smgr.h"
@@ -252,4 +254,17 @@ pgscale_worker_wait(long timeout_ms)
 {
 	pgscale_timer_wait_latch(timeout_ms);
 	ResetLatch(MyLatch);
+}
+
+bool
+pgscale_worker_database_locked(Oid database)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holders;
+	int			n;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
+	pfree(holders);
+	return n > 0;
 }

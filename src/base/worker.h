@@ -46,6 +46,9 @@ extern bool pgscale_worker_interrupts(void);
  */
 extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
 
+/* Does somebody want this database for himself?  So sessions must wait to connect. */
+extern bool pgscale_worker_database_locked(Oid database);
+
 /* Wait for a request to serve, or for so many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);
 

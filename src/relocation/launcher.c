@@ -37,7 +37,6 @@
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -137,20 +136,6 @@ look_later(Oid database, int64 ms)
 	pgscale_relocation_due(database, ms);
 }
 
-/* Does somebody want it for himself?  So sessions must wait to connect. */
-static bool
-is_locked(Oid database)
-{
-	LOCKTAG		tag;
-	VirtualTransactionId *holders;
-	int			n;
-
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
-	holders = GetLockConflicts(&tag, RowExclusiveLock, &n);
-	pfree(holders);
-	return n > 0;
-}
-
 /* If not now, sees to what happens later. */
 static bool
 can_connect(Oid database)
@@ -170,7 +155,7 @@ can_connect(Oid database)
 		pgscale_relocation_open_gone(database);
 	else if (!can)
 		look_later(database, CLOSED_MS);
-	else if (is_locked(database))
+	else if (pgscale_worker_database_locked(database))
 	{
 		look_later(database, WANTED_MS);
 		can = false;
@@ -188,7 +173,7 @@ make_way(void)
 	{
 		Oid			database = pgscale_relocation_worker_in(i);
 
-		if (!OidIsValid(database) || !is_locked(database))
+		if (!OidIsValid(database) || !pgscale_worker_database_locked(database))
 		{
 			asked_way_at[i] = 0;
 			continue;
