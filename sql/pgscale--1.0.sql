@@ -1756,7 +1756,7 @@ $$;
 COMMENT ON FUNCTION pgscale.archive_settings(timestamptz) IS
 'archives which settings are not what they were; for the archive''s worker';
 
--- A round: 'first' where there is nothing to compare with yet, 'overlap' where there are rows of this time, else 'written'.
+-- A round: 'first' where there is nothing to compare with yet, else 'written'.
 CREATE FUNCTION pgscale.archive_write(since timestamptz, period interval)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1808,15 +1808,15 @@ BEGIN
                            CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
                                 ELSE h.root_pid || coalesce(' ' || nullif(b.application_name, ''), '') END AS blocker,
                            count(*)::double precision AS samples
-                      FROM pgscale.wait_history(since) h
+                      FROM pgscale.wait_history(since, NULL::timestamptz) h
                       LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
                                    FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b USING (root_pid)
                      WHERE h.event_type = 'Lock'
                        AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                      GROUP BY 1, 2) r),
         named AS MATERIALIZED (
-            SELECT c.backend_type, c.datid, pgscale.archive_clean_text(d.datname, own) AS datname,
-                   pgscale.archive_clean_text(u.rolname, own) AS usename, c.application_name, c.queryid, c.event_type, c.event,
+            SELECT c.backend_type, c.datid, pgscale.archive_clean_text(d.datname::text, own) AS datname,
+                   pgscale.archive_clean_text(u.rolname::text, own) AS usename, c.application_name, c.queryid, c.event_type, c.event,
                    r.blocker, c.grown * coalesce(r.part, 1) AS ms
               FROM changed c
               LEFT JOIN roots r USING (lock_key)
@@ -1847,23 +1847,22 @@ BEGIN
         RETURN 'first';
     END IF;
 
-    PERFORM pgscale.archive_partition('archive_minute', (since AT TIME ZONE 'UTC')::date);
-    PERFORM pgscale.archive_partition('archive_query', (until AT TIME ZONE 'UTC')::date);
+    PERFORM pgscale.archive_partition('archive_minute'::text, (since AT TIME ZONE 'UTC')::date);
+    PERFORM pgscale.archive_partition('archive_query'::text, (until AT TIME ZONE 'UTC')::date);
     IF EXISTS (SELECT FROM pgscale.archive_minute m
-                WHERE m.at > since - interval '2 hours'
+                WHERE m.at > since - interval '2 hours' AND m.at < until
                   AND m.at + make_interval(secs => m.period_s) > since + interval '0.5 s') THEN
-        RETURN 'overlap';
+        RAISE EXCEPTION 'the archive already has rows of this time'
+            USING ERRCODE = 'unique_violation',
+                  DETAIL = 'The clock was set back, or another server''s archive was copied here.',
+                  HINT = 'No time is archived twice. The archive goes on by itself when the clock has passed these rows.';
     END IF;
     INSERT INTO pgscale.archive_minute (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
                                         datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT since, period_s, 1, coalesce(waits.sessions_ms, 0) / 1000 / period_s, n.node,
            n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
            waits.application_names, waits.queryids, waits.event_types, waits.events, waits.blockers, waits.ms
-      FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database()
-    ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN 'overlap';
-    END IF;
+      FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database();
     PERFORM pgscale.archive_texts(waits.queryids, until);
     RETURN 'written';
 END
@@ -1988,8 +1987,8 @@ DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
     partition text;
 BEGIN
-    PERFORM pgscale.archive_partition('archive_minute', today + 1);
-    PERFORM pgscale.archive_partition('archive_query', today + 1);
+    PERFORM pgscale.archive_partition('archive_minute'::text, today + 1);
+    PERFORM pgscale.archive_partition('archive_query'::text, today + 1);
     SELECT c.relname INTO partition
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)

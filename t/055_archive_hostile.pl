@@ -87,6 +87,12 @@ in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
     CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';
     CREATE OPERATOR planted.= (LEFTARG = text, RIGHTARG = text, FUNCTION = planted.equal);
     CREATE FUNCTION planted.now() RETURNS timestamptz LANGUAGE sql AS $$SELECT planted.plant('now'); SELECT 'epoch'::timestamptz$$;
+    CREATE FUNCTION pgscale.wait_history(timestamptz) RETURNS SETOF pgscale.wait_history LANGUAGE sql AS $$SELECT planted.plant('history'); SELECT * FROM pgscale.wait_history$$;
+    CREATE FUNCTION pgscale.archive_clean_text(name, integer) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('name'); SELECT 'x'$$;
+    CREATE FUNCTION pgscale.archive_clean_text(varchar, integer) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('varchar'); SELECT 'x'$$;
+    CREATE FUNCTION pgscale.archive_partition(name, date) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
+    CREATE FUNCTION pgscale.archive_partition(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
+    CREATE FUNCTION pgscale.archive_drop(name) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('drop')$$;
     CREATE FUNCTION pgscale.archive_texts(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('texts')$$;
     CREATE FUNCTION pgscale.archive_write(timestamptz, interval, integer DEFAULT 1) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('write'); SELECT 'written'$$});
 for (@settings)
@@ -148,6 +154,24 @@ is($locker->sql(q{SELECT count(*) FROM pg_publication}), 0, 'no publication yet'
 $locker->sql('CREATE PUBLICATION all_tables FOR ALL TABLES');
 works_ok('published');
 $locker->sql(q{DROP PUBLICATION all_tables});
+
+# Rows of the time that it is, as there are when the clock was set back
+my $says = 'the archive already has rows of this time';
+$before = logged($says);
+my $columns = $locker->sql(q{SELECT string_agg(attname, ', ') FROM pg_attribute
+    WHERE attrelid = 'pgscale.archive_minute'::regclass AND attnum > 2 AND NOT attisdropped});
+$locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
+    SELECT clock_timestamp() + n * interval '1 s', 3600, $columns FROM generate_series(-1, 0) n,
+           (SELECT * FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1) m});
+broken_ok($says, 'the clock was set back');
+until_true(sub { $db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'}) }) for 1 .. 3;
+is(logged($says) - $before, 1, 'a line in the log');
+$locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 3600');
+works_ok('no such rows');
+$locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
+    SELECT at + interval '20 hours', 60, $columns FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1});
+works_ok('with rows of tomorrow');
+$locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 60');
 
 # Cancelled and killed
 my $pid = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'};

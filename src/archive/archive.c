@@ -84,6 +84,8 @@ action_about(int sqlstate)
 		case ERRCODE_CANNOT_COERCE:
 			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or drop it, which "
 							"drops the archive, and create it again", pgscale_archive_database);
+		case ERRCODE_UNIQUE_VIOLATION:
+			return "nothing: it goes on by itself when the clock has passed these rows; see that the clock is right";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
 			return "end the session that has locked pgscale.archive_minute or one of its partitions";
 		case ERRCODE_ADMIN_SHUTDOWN:
@@ -113,7 +115,7 @@ tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 	else if (state->written_at == 0)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
-		health->reason = "it takes a minute until there is a row";
+		health->reason = "it takes up to two periods until there is a row";
 	}
 	else
 	{

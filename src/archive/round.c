@@ -161,10 +161,6 @@ write_row(void)
 	outcome = pgscale_extension_own_text("archive_write", lengthof(types), types, values);
 	row = strcmp(outcome, "written") == 0;
 	only_began = strcmp(outcome, "first") == 0;
-	if (strcmp(outcome, "overlap") == 0)
-		ereport(LOG,
-				(errmsg("pgscale archive: the archive already has rows of this time"),
-				 errdetail("The clock was set back, or another server's archive was copied here.")));
 	leave_tables();
 	PopActiveSnapshot();
 	pgscale_archive_growth_keep();
