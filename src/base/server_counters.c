@@ -61,15 +61,25 @@ static Seen seen[PGSCALE_DATABASES];
 /* By all databases, each from when it was first looked at. */
 static PgscaleDatabaseStats counted;
 
-/* Adds what happened from one to the other; less than nothing if they were reset. */
+/*
+ * A count after the server's went from before to after.  It falls by a reset, as
+ * a caller has to see, but not below 0, which would mean that it is not counted:
+ * the server's may have been any number when it was first read.
+ */
+static int64
+count_on(int64 count, int64 before, int64 after)
+{
+	return Max(count + after - before, 0);
+}
+
 static void
 count_difference(const PgscaleDatabaseStats *before, const PgscaleDatabaseStats *after)
 {
-	counted.commits += after->commits - before->commits;
-	counted.rollbacks += after->rollbacks - before->rollbacks;
-	counted.blocks_read += after->blocks_read - before->blocks_read;
-	counted.blocks_hit += after->blocks_hit - before->blocks_hit;
-	counted.temp_bytes += after->temp_bytes - before->temp_bytes;
+	counted.commits = count_on(counted.commits, before->commits, after->commits);
+	counted.rollbacks = count_on(counted.rollbacks, before->rollbacks, after->rollbacks);
+	counted.blocks_read = count_on(counted.blocks_read, before->blocks_read, after->blocks_read);
+	counted.blocks_hit = count_on(counted.blocks_hit, before->blocks_hit, after->blocks_hit);
+	counted.temp_bytes = count_on(counted.temp_bytes, before->temp_bytes, after->temp_bytes);
 }
 
 /*
