@@ -1,7 +1,8 @@
 # pgscale: build, install and test with PGXS.
 #
 #   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
-#   make test            from a bare machine to a verdict; narrow it: make test REGRESS="health" TAP="t/001_x.pl"
+#   make test            from a bare machine to a verdict; narrow it: make test FEATURE=sweeper, or by file:
+#                        make test REGRESS="health" TAP="t/001_x.pl"
 #                        JOBS=4: four TAP tests at a time (two for each processor)
 #                        AGAIN=3: up to three of them that fail are run once more, alone
 #   make, make install   build and install for the server that PG_CONFIG names
@@ -18,6 +19,11 @@ OBJS = $(SOURCES:.c=.o)
 # numa needs buffers that nobody has used yet.
 REGRESS = health numa privileges sampler lwlocks blockers trace archive sweeper buffer_usage os_cache writeback relocation relocation_plan tuning tuning_advice fleet scalability metrics report
 TAP = $(wildcard t/*.pl)
+ifneq ($(FEATURE),)
+REGRESS := $(filter $(FEATURE) $(FEATURE)_%,$(REGRESS))
+TAP := $(wildcard t/[0-9]*_$(FEATURE).pl t/[0-9]*_$(FEATURE)_*.pl)
+$(if $(REGRESS)$(TAP),,$(error no test is named after a feature "$(FEATURE)"))
+endif
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a
 # server and starts the goal's second half with the PG_CONFIG to use.
