@@ -110,7 +110,7 @@ buffer_describe(int buf, PgscaleBufferState state, PgscaleBuffer *buffer)
 	buffer->valid = (state & HOLDS_PAGE) == HOLDS_PAGE;
 	buffer->dirty = (state & BM_DIRTY) != 0;
 	buffer->pinned = BUF_STATE_GET_REFCOUNT(state) != 0;
-	buffer->busy = (state & (BM_LOCKED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER)) != 0;
+	buffer->busy = (state & (BM_LOCKED | BM_IO_IN_PROGRESS)) != 0;
 	buffer->listed = pgscale_buffer_listed(buf);
 }
 

@@ -48,8 +48,7 @@ typedef struct PgscaleBuffer
 	bool		valid;			/* holds a page, fully read */
 	bool		dirty;
 	bool		pinned;
-	bool		busy;			/* header locked, in I/O, or a process waits
-								 * to be the only one that has it pinned */
+	bool		busy;			/* header locked, or in I/O */
 	bool		listed;			/* on the freelist */
 } PgscaleBuffer;
 
