@@ -402,7 +402,8 @@ adapt_period(void)
 {
 	int64		period = WATCH_PERIOD_NS;
 
-	if (share->state == PGSCALE_SWEEPER_OFF)
+	/* Worker 1 may come later to a reload: its state is off until then. */
+	if (!pgscale_sweeper_settings.enabled)
 		period = 0;
 	else if (share->state == PGSCALE_SWEEPER_WORKING && idle_ticks < IDLE_TICKS)
 		period = WORK_PERIOD_NS;
