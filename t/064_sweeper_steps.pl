@@ -20,6 +20,7 @@ wal_log_hints = off
 synchronous_commit = off
 pgscale.sampler = off
 pgscale.sweeper_writeback_pages = 4
+pgscale.sweeper_workers = 2
 EOC
 my $db = session($node);
 sweeper_steps($db) or do { $db->quit; $node->stop('immediate'); plan skip_all => 'the sweeper cannot be called from a session here' };
@@ -47,7 +48,8 @@ is($db->sql('SELECT max(i) = 159 AND bool_and(ctid::text = format($$(%s,1)$$, i)
 my $walwriter_pid;
 END { kill 'CONT', $walwriter_pid if $walwriter_pid }
 
-sub stats { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.sweeper_stats"); }
+# of the first of two sweepers, which does all of it; the second one says if two share the work
+sub stats { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.sweeper_stats WHERE worker = 1"); }
 
 # Cleans all pages; those of table a then are in memory, with that usage count.
 sub clean
@@ -74,7 +76,7 @@ sub queue { my ($table, $block, $pages, $victims) = @_; $db->sql("SELECT step.qu
 sub writer_ends
 {
     $db->sql("SELECT pg_terminate_backend($_)") for $db->sweeper_pids('writer');
-    $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'the writer ends', 0);
+    $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'the writer ends', 0);
     return;
 }
 
@@ -174,7 +176,7 @@ $db->sql(q{SELECT step.touch(oid, 0, 0, pg_relation_size(oid)::int / 8192 - 1, -
 my @sweeps = map { session($node) } 1 .. 3;
 $_->sql('SELECT step.tick(), step.rest(), step.queued() WHERE false') for @sweeps;
 $db->sql('SELECT step.writer(0, true)');
-$db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'a writer starts', 1);
+$db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer starts', 1);
 writer_ends();
 runs('step.queued()');
 my $sweep = shift @sweeps;
@@ -186,7 +188,7 @@ sub tick_ok
     return is($sweep->sql('SELECT step.tick()') . ' ' . stats($columns), "$demand $expected", "a tick: $name");
 }
 sub usage { my $block = shift; return $db->sql("SELECT n FROM usage WHERE block = $block"); }
-sub share { my ($from, $low, $high) = @_; $db->sql("SELECT step.share($first + $from, 64, $low, $high, 200, false), pgscale.sweeper_reset()"); return; }
+sub share { my ($from, $low, $high) = @_; $db->sql("SELECT step.share($first + $from, 64, $low, $high, 100, false), pgscale.sweeper_reset()"); return; }
 $db->sql("SELECT step.touch('a', 0, 0, 9, 0, false), step.touch('a', 0, 10, 19, 1, false), step.touch('a', 0, 20, 63, 3, false)");
 my $clean = 'scanned, decremented, supplied_clean, ready';
 share(0, 8, 12);
@@ -217,7 +219,7 @@ is(runs('step.queued()'), 'a:70+6/4 a:80+1/1 a:90+2/1', 'and go to the writers w
 queue('a', @$_) for [ 70, 6, 4 ], [ 80, 1, 1 ], [ 90, 2, 1 ];
 dirty(3, [75]);
 $db->sql('SELECT step.writer(0, true)');
-$db->poll_ok('SELECT written, runs, neighbours FROM pgscale.sweeper_stats', 'a writer writes them', '9|3|3');
+$db->poll_ok('SELECT written, runs, neighbours FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer writes them', '9|3|3');
 is(usage(75), 3, 'one was used again');
 tick_ok('f', 'queued, supplied_clean, supplied_written, ready', '6|0|8|19', 'the others are supplied');
 is($db->sql('SELECT string_agg(block::text, $$ $$ ORDER BY block) FROM usage WHERE n = 0 AND block > 63'), '70 71 72 73 74 80 90 91', 'by their usage counts');
@@ -239,23 +241,23 @@ is(join(' ', map { usage($_) } 101, 120, 20), '1 1 0', 'then those of its share 
 $sweep->sql('SELECT step.rest()');
 is($sweep->sql('SELECT step.queued()'), '', 'it wants nothing written');
 
-# Ahead of the server's hand, which stands at the first buffer
+# Ahead of the server's hand, which stands at the first buffer, it looks at every second piece of 256
 $sweep->quit;
 $sweep = shift @sweeps;
 dirty(0, [ 101, 102 ], [ 104, 105 ]);
 dirty(2, [103]);
 $sweep->sql(q{SELECT step.touch('a', 0, 130, 139, 0, false)});
-$db->sql('SELECT step.share(0, 1000, 8, 999, 200, true), pgscale.sweeper_reset()');
+$db->sql('SELECT step.share(0, 1000, 8, 999, 100, true), pgscale.sweeper_reset()');
 my $seen = q{SELECT count(*) FILTER (WHERE isdirty), count(*) FILTER (WHERE NOT isdirty) FROM pg_buffercache WHERE usagecount = 0 AND
-    relfilenode IS NOT NULL AND pinning_backends = 0};
+    relfilenode IS NOT NULL AND pinning_backends = 0 AND (bufferid - 1) / 256 % 2 = 0};
 stats('ready');
 $sweep->sql($seen) for 1 .. 2;
 my ($dirty, $unused) = split /\|/, $sweep->sql($seen);
-tick_ok('f', 'scanned, queued, ready, supplied_clean, decremented', "1000|$dirty|$unused|0|0", 'ahead, what is unused is counted or gathered');
+tick_ok('f', 'scanned, queued, ready, supplied_clean, decremented', "512|$dirty|$unused|0|0", 'ahead, what is unused is counted or gathered');
 like(runs('step.queued()'), qr{a:100\+6/4}, 'and written together with others');
 $sweep->sql('SELECT step.tick()') for 1 .. 24;
-is(stats('scanned'), 1000, 'it does not look again soon');
-tick_ok('f', 'scanned', 2000, 'but after 25 ticks');
+is(stats('scanned'), 512, 'it does not look again soon');
+tick_ok('f', 'scanned', 1024, 'but after 25 ticks');
 $sweep->quit;
 $db->sql('SELECT step.queued()');
 
@@ -318,7 +320,7 @@ is($db->sql(q{SELECT count(*) FROM usage u JOIN pg_buffercache p ON p.bufferid =
 $db->sql('SELECT pgscale.sweeper_reset()');
 queue('a', 28, 5, 1);
 $db->sql('SELECT step.writer(0, true)');
-$db->poll_ok('SELECT runs, written, skipped_pinned, skipped_changed FROM pgscale.sweeper_stats',
+$db->poll_ok('SELECT runs, written, skipped_pinned, skipped_changed FROM pgscale.sweeper_stats WHERE worker = 1',
     'the writer leaves the page that is waited for, and writes the others', '2|3|1|1');
 my $left = $db->sql('TABLE dirty');
 is(join(' ', grep { $left =~ /\b$_\b/ } 28 .. 32), '30', 'that one stays dirty');
@@ -349,13 +351,13 @@ is($db->sql('SELECT cardinality(string_to_array(pages, $$ $$)), pg_current_wal_f
 $db->sql('SELECT pgscale.sweeper_reset()');
 queue('a', 10, 63, 1);
 $db->sql('SELECT step.writer(0, true)');
-$db->poll_ok('SELECT skipped_wal FROM pgscale.sweeper_stats', 'the writer leaves such pages', 63);
+$db->poll_ok('SELECT skipped_wal FROM pgscale.sweeper_stats WHERE worker = 1', 'the writer leaves such pages', 63);
 is(stats('written, runs, wal_flushes, errors, pg_current_wal_flush_lsn()'), "0|0|0|0|$flushed", 'and does not flush for 63');
 queue('a', 80, 1, 1);
-$db->poll_ok('SELECT skipped_wal, wal_flushes FROM pgscale.sweeper_stats', 'but for 64', '64|1');
+$db->poll_ok('SELECT skipped_wal, wal_flushes FROM pgscale.sweeper_stats WHERE worker = 1', 'but for 64', '64|1');
 is($db->sql("SELECT pg_current_wal_flush_lsn() > '$flushed'"), 't', 'WAL is on disk then');
 queue('a', 10, 71, 1);
-$db->poll_ok('SELECT written, wal_flushes, skipped_wal FROM pgscale.sweeper_stats', 'and they are written', '71|1|64');
+$db->poll_ok('SELECT written, wal_flushes, skipped_wal FROM pgscale.sweeper_stats WHERE worker = 1', 'and they are written', '71|1|64');
 is($db->sql('SELECT pages FROM dirty'), join(' ', 0 .. 9, 81 .. 159), 'these and no others');
 is(writes('a', 90), 'written', 'others with WAL that far, too');
 kill 'CONT', $walwriter_pid;
@@ -373,7 +375,7 @@ dirty(5, [ 0, 102 ], [ 104, 159 ]);
 $db->sql('SELECT pgscale.sweeper_reset()');
 queue('a', 0, 1, 1);
 $db->sql('SELECT step.writer(0, false)');
-$db->poll_ok('SELECT writers, runs_by_pages FROM pgscale.sweeper_stats', 'a writer', '1|{0,0,0,0,0,0,0,0}');
+$db->poll_ok('SELECT writers, runs_by_pages FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer', '1|{0,0,0,0,0,0,0,0}');
 until_ok(sub { $db->sql('SELECT step.queued()') eq '' && $db->sql('TABLE dirty') =~ /^0 / }, 'while the sweep does not work, it writes nothing');
 is(stats('written, skipped_changed'), '0|0', 'and counts nothing');
 writer_ends();
@@ -381,7 +383,7 @@ queue('a', @$_) for [ 0, 1, 1 ], [ 2, 2, 1 ], [ 5, 3, 3 ], [ 10, 4, 1 ], [ 15, 5
 $db->sql(q{SELECT step.touch('b', 0, 200, 264, 5, true)});
 queue('b', 200, 65, 1);
 $db->sql('SELECT step.writer(0, true)');
-$db->poll_ok('SELECT written, runs, neighbours, skipped_changed, runs_by_pages FROM pgscale.sweeper_stats',
+$db->poll_ok('SELECT written, runs, neighbours, skipped_changed, runs_by_pages FROM pgscale.sweeper_stats WHERE worker = 1',
     'each page, each run by its length, and neighbours', '149|9|129|2|{1,2,3,1,0,0,1,1}');
 is(stats('writeback_calls'), 4, 'the kernel is asked for runs of four pages and more');
 is(stats('skipped_pinned, skipped_locked, skipped_wal, wal_flushes, errors'), '0|0|0|0|0', 'and nothing else');
@@ -390,10 +392,10 @@ $other->start(q{SELECT step.wait('a', 91, true)});
 my $holder = $other->pid;
 $db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $holder", 'a page is locked', 'DataFileWrite');
 queue('a', 90, 3, 1);
-$db->poll_ok('SELECT skipped_locked, runs, written FROM pgscale.sweeper_stats', 'a locked page is left out', '1|11|151');
+$db->poll_ok('SELECT skipped_locked, runs, written FROM pgscale.sweeper_stats WHERE worker = 1', 'a locked page is left out', '1|11|151');
 $db->sql("SELECT pg_cancel_backend($holder)");
 is(($other->finish)[0], '57014', 'it is locked no more');
-is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgscale.sweeper_stats()'), 't|t|t', 'it takes time');
+is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgscale.sweeper_stats() WHERE worker = 1'), 't|t|t', 'it takes time');
 writer_ends();
 
 # The view has each count where it says, less those at the reset.
@@ -407,7 +409,7 @@ for my $of ('', '()')
 {
     my @columns = sort keys %expected;
 
-    is($db->sql('SELECT ' . join(', ', @columns) . " FROM pgscale.sweeper_stats$of"), join('|', map { $expected{$_} } @columns), "each count, sweeper_stats$of");
+    is($db->sql('SELECT ' . join(', ', @columns) . " FROM pgscale.sweeper_stats$of WHERE worker = 1"), join('|', map { $expected{$_} } @columns), "each count, sweeper_stats$of");
 }
 
 # What health says: state, reason and its number, why and when it stood down, no slots, stuck, seconds since the last tick
@@ -434,6 +436,50 @@ for my $case (
 }
 $db->sql('SELECT step.state(3, 4, 0, 0, 0, -1, false, false, 30)');
 like($db->sql($health), qr/^broken\|/, 'no tick for too long');
+
+# The first sweeper judges by what was counted since it last did, of all, and the second one does the same. What counted before
+# would mislead it, whichever count is taken for new: it would be clean, quick, without neighbours, or not enough.
+$db->sql('SELECT step.counts(0), step.share(0, 500, 10, 25, 100, false), step.state(0, 0, 0, 0, 0, -1, false, false, 0)');
+my $write_ns = 6000 * 80 * 1000;
+$db->sql("SELECT step.add(12000000, 9, 9, 27, 654000000, 600000000, 6000000 - $write_ns), step.warm()");
+$other->start('SELECT step.wait(NULL, 0, false)');
+$db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $holder", 'a session waits to write a page', 'DataFileWrite');
+$db->set('pgscale.sweeper', 'on');
+my $states = 'SELECT DISTINCT state, reason FROM pgscale.sweeper_stats';
+$db->poll_ok($states, 'then they work', 'working|1.0 sessions were waiting to write a page');
+$db->sql("SELECT step.add(10000, 0, 9000, 0, 6000, 3000, $write_ns)");
+in_time_ok(sub { $db->sql($states) eq 'watching|1.0 sessions write pages of their own, as COPY and VACUUM do' }, 'and stand down if they do not help')
+  or diag $db->sql('SELECT string_agg(row_to_json(s)::text, $$ $$) FROM pgscale.sweeper_stats s');
+$db->sql("SELECT pg_cancel_backend($holder)");
+$other->finish;
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok("SELECT reason FROM pgscale.health WHERE feature = 'sweeper'", 'which health remembers when it is off',
+    'it is switched off; when it was on, it stood down: 1.0 sessions write pages of their own, as COPY and VACUUM do');
+
+# A large cache: what is ready is to last ten seconds, but is 16,384 buffers at least
+$_->quit for $other, $db;
+$node->append_conf('postgresql.conf', <<'EOC');
+shared_buffers = 1GB
+pgscale.sweeper_workers = 1
+pgscale.sweeper_low_watermark = 0.125
+pgscale.sweeper_high_watermark = 0.25
+pgscale.sweeper_adaptive = off
+EOC
+$node->restart;
+$db = session($node);
+$db->poll_ok('SELECT buffers, low_watermark, high_watermark FROM pgscale.sweeper_stats', 'watermarks in a large cache', '131072|8192|16384');
+$db->sql('SELECT step.warm()');
+$db->set('pgscale.sweeper', 'on');
+$db->poll_ok('SELECT state, low_watermark, high_watermark FROM pgscale.sweeper_stats', 'without demand they stay', 'working|8192|16384');
+my $high;
+until_ok(sub {
+    $db->sql('SELECT step.add(0, 1000, 1500, 0, 0, 0, 0)');
+    return until_true(sub { ($high = stats('high_watermark')) > 16384 });
+}, 'with demand they grow');
+cmp_ok($high, '<', 28000, 'to ten times what is taken in a second');
+$db->poll_ok("SELECT high_watermark < $high AND high_watermark >= 16384 FROM pgscale.sweeper_stats", 'slowly they fall again');
+$db->sql('SELECT step.add(0, 0, 0, 1, 0, 0, 0)');
+$db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'if there was too little, twice as much, up to the settings', '16384|32768');
 
 $db->quit;
 $node->stop('immediate');

@@ -322,7 +322,11 @@ step_state(PG_FUNCTION_ARGS)
 	share->stood_down_ns = PG_GETARG_INT32(5) < 0 ? 0 : now - PG_GETARG_INT32(5) * INT64CONST(1000000000);
 	share->no_slots = PG_GETARG_BOOL(6);
 	share->stuck = PG_GETARG_BOOL(7);
-	share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(8) * INT64CONST(1000000000);
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+	{
+		share = pgscale_sweeper_share(i);
+		share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(8) * INT64CONST(1000000000);
+	}
 	PG_RETURN_VOID();
 }
 
