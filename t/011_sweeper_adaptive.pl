@@ -37,7 +37,7 @@ sub ticks_ok
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my $ticks = stats('ticks');
 
-    return $db->poll_ok("SELECT ticks > $ticks + 40 FROM pgscale.sweeper_stats", $name);
+    return $db->poll_ok("SELECT ticks > $ticks + 25 FROM pgscale.sweeper_stats", $name);
 }
 
 # Buffers that were never used
@@ -60,8 +60,6 @@ $db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'all buffers wer
     'watching|no session waits to write a page');
 my $decided = stats('state_change');
 my $nothing = 'state, writers, state_change, scanned + supplied_clean + supplied_written + written';
-decides_ok('an idle server');
-is(stats($nothing), "watching|0|$decided|0", 'it only watches') or diag stats('row_to_json(sweeper_stats)');
 
 # Nothing to write
 $db->sql(<<'EOQ');

@@ -41,19 +41,19 @@ $db->churn_end(@churning);
 my $reader = session($node);
 $reader->start('DO $$ BEGIN WHILE EXISTS (SELECT FROM churn_on) LOOP PERFORM n FROM churn WHERE id = (40000 * random())::int; END LOOP; END $$');
 my $ticks = '(SELECT s.ticks FROM pgscale.sweeper_stats s), (SELECT s.ticks FROM pgscale.sampler_stats s)';
-my $enough = $db->sql('SELECT ticks + 400 FROM pgscale.sweeper_stats');
+my $enough = $db->sql('SELECT ticks + 300 FROM pgscale.sweeper_stats');
 $db->poll_ok("SELECT ticks > $enough FROM pgscale.sweeper_stats", 'under a load that only reads it ticks');
 until_ok(sub {
     my ($sweeper, $sampler) = split /\|/, $db->sql("SELECT $ticks");
     my ($swept, $sampled);
-    until_true(sub { ($swept, $sampled) = split /\|/, $db->sql("SELECT $ticks"); $sampled - $sampler >= 200 });
+    until_true(sub { ($swept, $sampled) = split /\|/, $db->sql("SELECT $ticks"); $sampled - $sampler >= 100 });
     return $swept - $sweeper >= 0.8 * ($sampled - $sampler);
 }, 'and does so often') or diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 $db->churn_end($reader);
 @churning = churn($node, 4);
 
 # To and fro, whatever is under way
-for my $round (1 .. 10)
+for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 10 : 3))
 {
     for my $mode ('freelist', 'ahead')
     {

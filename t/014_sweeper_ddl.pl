@@ -47,7 +47,7 @@ for my $mode ('freelist', 'ahead')
 {
     $db->set('pgscale.sweeper_mode', $mode);
     $db->sweeps_on("mode $mode");
-    for my $round (1 .. 3)
+    for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 3 : 1))
     {
         try_ok('CREATE TABLE t (i int, filler char(1000))');
         try_ok('CREATE INDEX ON t (i)');
@@ -64,7 +64,7 @@ for my $mode ('freelist', 'ahead')
         try_ok('DROP TABLE t');
     }
     my $tablespace = PostgreSQL::Test::Utils::tempdir();
-    for my $round (1 .. 2)
+    for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 2 : 1))
     {
         try_ok("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
         try_ok('CREATE TABLE t (i int, filler char(1000)) TABLESPACE elsewhere');

@@ -29,7 +29,6 @@ sub caught_up_ok
     return $db->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", $name);
 }
 
-is($db->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'}, 'the sweeper is there', 1);
 
 for my $mode ('freelist', 'ahead')

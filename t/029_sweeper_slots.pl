@@ -49,7 +49,7 @@ sub hold_up_ok
 $db->churn_table(40000);
 my @churning = churn($node, 4);
 $db->sweeps_on('the sweeper works') or BAIL_OUT('it does not work');
-hold_up_ok('held up', 900);
+hold_up_ok('held up', 600);
 my $log = -s $node->logfile;
 kill 'CONT', $postmaster;
 my $most = 0;
@@ -60,7 +60,7 @@ $most = $n if $n > $most;
 is($most, 2, 'one for each place');
 my $asked = () = substr(slurp_file($node->logfile), $log) =~ /\bregistering background worker "pgscale sweeper writer/g;
 is($asked, 2, 'since it was asked for one for each');
-ticks_ok(300, 'it goes on');
+ticks_ok(100, 'it goes on');
 is($db->sql('SELECT writers, errors FROM pgscale.sweeper_stats'), '2|0', 'with them, and without an error');
 
 # A ring that says what cannot be is given up, and counted; a look at all that seems to be in it would take hours. Only a library
@@ -88,7 +88,7 @@ SKIP:
 
 # A database is dropped, and the server stopped, just after that.
 $db->sql('CREATE DATABASE passing');
-hold_up_ok('once more', 300);
+hold_up_ok('once more', 280);
 kill 'CONT', $postmaster;
 until_ok(sub { $db->sweeper_pids('writer') >= 2 }, 'writers again');
 is(($db->try('DROP DATABASE passing'))[0], '00000', 'DROP DATABASE soon after');
@@ -96,7 +96,7 @@ $db->churn_end(@churning);
 $db->churn_right('the data is right');
 @churning = churn($node, 4);
 $db->sweeps_on('a load again');
-hold_up_ok('and again', 300);
+hold_up_ok('and again', 280);
 kill 'CONT', $postmaster;
 until_ok(sub { $db->sweeper_pids('writer') >= 2 }, 'writers again');
 $ENV{PGCTLTIMEOUT} = $PostgreSQL::Test::Utils::timeout_default;
