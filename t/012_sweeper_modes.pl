@@ -38,9 +38,15 @@ is($db->sql('SELECT mode, supplied_clean, consumed, reused FROM pgscale.sweeper_
 # It ticks as often as there is demand, which is that the server's hand moves: then a tick is due each 4 ms, and else each 50 ms.
 # The clock for it is the sampler's, with one each 10 ms.
 $db->churn_end(@churning);
+my $ticks = '(SELECT s.ticks FROM pgscale.sweeper_stats s), (SELECT s.ticks FROM pgscale.sampler_stats s)';
+until_ok(sub {
+    my ($sweeper, $sampler) = split /\|/, $db->sql("SELECT $ticks");
+    my ($swept, $sampled);
+    until_true(sub { ($swept, $sampled) = split /\|/, $db->sql("SELECT $ticks"); $sampled - $sampler >= 50 });
+    return $swept - $sweeper <= 0.4 * ($sampled - $sampler);
+}, 'without demand it ticks less often than the sampler');
 my $reader = session($node);
 $reader->start('DO $$ BEGIN WHILE EXISTS (SELECT FROM churn_on) LOOP PERFORM n FROM churn WHERE id = (40000 * random())::int; END LOOP; END $$');
-my $ticks = '(SELECT s.ticks FROM pgscale.sweeper_stats s), (SELECT s.ticks FROM pgscale.sampler_stats s)';
 my $enough = $db->sql('SELECT ticks + 300 FROM pgscale.sweeper_stats');
 $db->poll_ok("SELECT ticks > $enough FROM pgscale.sweeper_stats", 'under a load that only reads it ticks');
 until_ok(sub {
@@ -113,7 +119,12 @@ for my $mode ('freelist', 'ahead')
     $db->set('pgscale.sweeper_mode', $mode);
     $db->poll_ok('SELECT count(DISTINCT mode), min(mode) FROM pgscale.sweeper_stats', "sixteen workers, eight buffers each, $mode",
         "1|$mode");
-    $db->sweeps_on('they work') if $mode eq 'freelist';
+    if ($mode eq 'freelist')
+    {
+        $db->sweeps_on('they work');
+        $db->poll_ok('SELECT max(worker), max(writers), sum(writers) BETWEEN 1 AND 8 FROM pgscale.sweeper_stats WHERE writers > 0 OR worker = 8',
+            'with one writer for 16 buffers, of the first eight', '8|1|t');
+    }
 
     # ahead of the hand there is next to nothing to clean in so small a cache
     my $n = $db->sql('SELECT sum(n) FROM churned');

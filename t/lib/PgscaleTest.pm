@@ -460,6 +460,7 @@ sub sweeper_steps
         'state' => 'int, int, float8, int, float8, int, bool, bool, int) RETURNS void',
         'wait' => 'regclass, int, bool) RETURNS void',
         'warm' => ') RETURNS void',
+        'writing' => 'int) RETURNS void',
         'add' => 'bigint, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS void');
     $db->sql(join ';', 'CREATE SCHEMA step', map { "CREATE FUNCTION step.$_($steps{$_} LANGUAGE C AS '$library', 'step_$_'" } sort keys %steps);
     return 1;

@@ -43,6 +43,7 @@ PG_FUNCTION_INFO_V1(step_state);
 PG_FUNCTION_INFO_V1(step_wait);
 PG_FUNCTION_INFO_V1(step_warm);
 PG_FUNCTION_INFO_V1(step_add);
+PG_FUNCTION_INFO_V1(step_writing);
 
 static PgscalePage
 page_of(Oid oid, int fork, int64 block)
@@ -367,7 +368,18 @@ step_warm(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* add(supplied, consumed, passed, starved, written, runs, write_ns): to the counts, while nothing else does */
+/* writing(pages): what the last writer seems to be at */
+Datum
+step_writing(PG_FUNCTION_ARGS)
+{
+	pgscale_sweeper_share(0)->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].writing = PG_GETARG_INT32(0);
+	PG_RETURN_VOID();
+}
+
+/*
+ * add(supplied, consumed, passed, starved, written, runs, write_ns): to the counts, while nothing else does; half of what was
+ * consumed was used again
+ */
 Datum
 step_add(PG_FUNCTION_ARGS)
 {
@@ -375,7 +387,8 @@ step_add(PG_FUNCTION_ARGS)
 	PgscaleSweeperWriteCounts *write = &share->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].counts;
 
 	share->counts.supplied_clean += PG_GETARG_INT64(0);
-	share->counts.consumed += PG_GETARG_INT64(1);
+	share->counts.consumed += PG_GETARG_INT64(1) / 2;
+	share->counts.reused += PG_GETARG_INT64(1) - PG_GETARG_INT64(1) / 2;
 	share->passed += PG_GETARG_INT64(2);
 	share->counts.starved += PG_GETARG_INT64(3);
 	write->written += PG_GETARG_INT64(4);
