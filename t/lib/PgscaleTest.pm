@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node pgscale_standby have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  server_headers session churn until_true until_ok in_time_ok psql_once sweeper_steps);
+  server_headers session churn until_true until_ok in_time_ok psql_once);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -428,42 +428,6 @@ sub quit
     $self->{in} .= "\\q\n";
     eval { $self->{psql}->finish };
     return;
-}
-
-# Makes functions, in the schema step, that call the sweeper's parts one by one: see sweeper_steps.c. False where that cannot be:
-# without a compiler, or from 16 on, where a library shows nothing but what the server calls.
-sub sweeper_steps
-{
-    my $db = shift;
-    my $library = PostgreSQL::Test::Utils::tempdir() . '/sweeper_steps.so';
-    my ($include, $libraries) = (server_headers(), qx(pg_config --pkglibdir) =~ s/\n//r);
-
-    system("{ nm -D $libraries/pgscale.so | grep -w pgscale_sweeper_share &&"
-          . " cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/sweeper_steps.c; } >$library.out 2>&1") == 0
-      or return 0;
-    chmod 0755, $library or die $!;
-    my %steps = (
-        'decide' => 'int, float8, float8, float8, float8, float8, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS text',
-        'find' => 'regclass[], int[], int[], int) RETURNS text',
-        'choose' => 'int[], int) RETURNS text',
-        'touch' => 'regclass, int, int, int, int, bool) RETURNS void',
-        'supply' => 'regclass, int, int, int, int) RETURNS bool',
-        'write' => 'regclass, int, int, int, int) RETURNS text',
-        'lsn' => 'regclass, int, bigint) RETURNS bigint',
-        'share' => 'int, int, int, int, int, bool) RETURNS void',
-        'tick' => ') RETURNS bool',
-        'rest' => ') RETURNS void',
-        'queue' => 'regclass, int, int, int, int) RETURNS bool',
-        'queued' => ') RETURNS text',
-        'writer' => 'int, bool) RETURNS bool',
-        'counts' => 'bigint) RETURNS void',
-        'state' => 'int, int, float8, int, float8, int, bool, bool, int) RETURNS void',
-        'wait' => 'regclass, int, bool) RETURNS void',
-        'warm' => ') RETURNS void',
-        'writing' => 'int) RETURNS void',
-        'add' => 'bigint, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS void');
-    $db->sql(join ';', 'CREATE SCHEMA step', map { "CREATE FUNCTION step.$_($steps{$_} LANGUAGE C AS '$library', 'step_$_'" } sort keys %steps);
-    return 1;
 }
 
 1;
