@@ -179,8 +179,12 @@ $sweep->sql('SELECT step.queued()');
 share(64, 19, 19);
 tick_ok('f', 'ready', '19', 'enough is ready');
 is(join(' ', map { usage($_) } 101, 120, 20), '1 1 0', 'then those of its share are');
+
+# While it rests it goes on to count what is taken, and wants nothing written.
+$db->sql("SELECT step.touch('b', 0, 104, 104, 1, false)");
 $sweep->sql('SELECT step.rest()');
-is($sweep->sql('SELECT step.queued()'), '', 'it wants nothing written');
+is(stats('consumed, reused, ready, supplied_clean, queued'), '1|0|18|0|0', 'it rests');
+is($sweep->sql('SELECT step.queued()'), '', 'and has nothing written');
 
 # Ahead of the server's hand, which stands at the first buffer, it looks at every second piece of 256;
 # and what is pinned does not count
