@@ -1,28 +1,279 @@
--- What the archive's tables and views are; who writes them and when takes a server of its own: see t/054_archive.pl.
+-- What the archive's tables, views and functions make of rows; who writes them and when takes a server of its own: see t/054_archive.pl.
 CREATE EXTENSION pgscale;
 SELECT enabled, state FROM pgscale.health WHERE feature = 'archive';
-SELECT name, setting, unit, context, min_val FROM pg_settings WHERE name LIKE 'pgscale.archive%' ORDER BY 1;
+SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.archive%' ORDER BY 1;
+\pset format unaligned
+\pset null '-'
+\set SHOW_CONTEXT never
+SET TimeZone = 'Asia/Kathmandu';
 
 -- nothing was archived
-SELECT count(*) FROM pgscale.archive_waits;
-SELECT count(*) FROM pgscale.archive_minutes;
-SELECT count(*) FROM pgscale.archive_queries;
-SELECT count(*) FROM pgscale.archive_changes;
+SELECT (SELECT count(*) FROM pgscale.archive_waits), (SELECT count(*) FROM pgscale.archive_minutes),
+       (SELECT count(*) FROM pgscale.archive_queries), (SELECT count(*) FROM pgscale.archive_changes);
 
 -- the columns that others rely on
-SELECT attname, atttypid::regtype FROM pg_attribute WHERE attrelid = 'pgscale.archive_waits'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT string_agg(concat_ws(' ', attname, atttypid::regtype), ', ' ORDER BY attnum)
+  FROM pg_attribute WHERE attrelid = 'pgscale.archive_waits'::regclass AND attnum > 0;
 
--- who may read it
+-- partitions: of days in UTC, members of the extension, for nobody but their owner
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC;
+SELECT pgscale.archive_partition('archive_minute', '2020-03-01'), pgscale.archive_partition('archive_query', '2020-02-29');
+SELECT pgscale.archive_partition('archive_minute', '2020-03-01');
+SELECT pgscale.archive_partition('archive_change', '2020-03-01');
+SELECT pgscale.archive_partition('archive_minute', 'infinity');
+SELECT pgscale.archive_partition('archive_minute', NULL);
+CREATE VIEW partitions AS
+    SELECT i.inhparent::regclass::text AS of, c.relname, pg_get_expr(c.relpartbound, c.oid) AS bound, c.relacl,
+           (SELECT count(*) FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+             WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e' AND e.extname = 'pgscale') AS members
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass);
+SET TimeZone = 'UTC';
+SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members,
+       obj_description(format('pgscale.%I', relname)::regclass) FROM partitions ORDER BY 1, 2;
+
+-- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given
+CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0)
+RETURNS void LANGUAGE sql AS $$
+    INSERT INTO pgscale.archive_minute
+    SELECT at::timestamptz, period_s, 1, active, node, c.system_identifier + cluster, (d.oid::int + database)::oid,
+           ARRAY(SELECT base + n FROM generate_series(1, 53) n), w.*
+      FROM pg_control_system() c, pg_database d,
+           (SELECT coalesce(array_agg(coalesce(t.kind, CASE WHEN t.t = 'other' THEN 'other' ELSE 'client backend' END)), '{}'),
+                   coalesce(array_agg(CASE WHEN t.d IS NOT NULL THEN 7::oid END), '{}'), coalesce(array_agg(t.d), '{}'),
+                   coalesce(array_agg(t.u), '{}'), coalesce(array_agg(t.a), '{}'), coalesce(array_agg(t.q), '{}'), coalesce(array_agg(t.t), '{}'),
+                   coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
+              FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
+     WHERE d.datname = current_database()
+$$;
+
+-- each counter is what its name says
+SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]');
+SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
+ WHERE key NOT IN ('at', 'node', 'origin');
+DELETE FROM pgscale.archive_minute;
+
+-- counters are those of the server, read at the same moment
+CREATE TABLE worked AS SELECT i FROM generate_series(1, 2000) i;
+BEGIN; INSERT INTO worked VALUES (1); ROLLBACK;
+BEGIN; UPDATE worked SET i = -i WHERE i < 30; DELETE FROM worked WHERE i > 1950; COMMIT;
+BEGIN; SET LOCAL work_mem = '64kB'; SELECT count(*) FROM (SELECT i FROM generate_series(1, 20000) i ORDER BY -i OFFSET 0) s; COMMIT;
+CHECKPOINT;
+SELECT pg_stat_force_next_flush();
+SELECT current_setting('server_version_num')::int >= 170000 AS new, current_setting('server_version_num')::int >= 160000 AS io \gset
+BEGIN;
+SET LOCAL stats_fetch_consistency = snapshot;
+\if :new
+CREATE TEMP VIEW checkpoints AS SELECT num_timed AS a, num_requested AS b, write_time AS c, sync_time AS d, buffers_written AS e FROM pg_stat_checkpointer;
+\else
+CREATE TEMP VIEW checkpoints AS SELECT checkpoints_timed AS a, checkpoints_req AS b, checkpoint_write_time AS c, checkpoint_sync_time AS d, buffers_checkpoint AS e FROM pg_stat_bgwriter;
+\endif
+SELECT string_agg(w.n::text, ' ' ORDER BY w.n) FILTER (WHERE c."values"[w.n]::numeric IS DISTINCT FROM w.theirs) AS differ,
+       bool_and(w.theirs > 0) FILTER (WHERE w.n IN (1, 2, 4, 7, 9, 10, 11, 12, 13, 16, 17, 18, 20, 22, 27, 30, 35)) AS counted,
+       cardinality(c."values") AS "values", cardinality(c.markers) AS markers
+  FROM pgscale.archive_counters() c,
+       (SELECT sum(xact_commit) AS v1, sum(xact_rollback) AS v2, sum(blks_read) AS v3, sum(blks_hit) AS v4, sum(blk_read_time) AS v5,
+               sum(blk_write_time) AS v6, sum(tup_returned) AS v7, sum(tup_fetched) AS v8, sum(tup_inserted) AS v9, sum(tup_updated) AS v10,
+               sum(tup_deleted) AS v11, sum(temp_files) AS v12, sum(temp_bytes) AS v13, sum(deadlocks) AS v14, sum(conflicts) AS v15,
+               sum(sessions) AS v16, sum(session_time) AS v17, sum(active_time) AS v18, sum(idle_in_transaction_time) AS v19 FROM pg_stat_database) d,
+       pg_stat_wal l, pg_stat_bgwriter b, pg_stat_archiver a, checkpoints k, pgscale.writeback_stats() f,
+       (SELECT count(*) AS n FROM pg_stat_activity WHERE backend_type = 'client backend') s,
+       (SELECT sum(supplied_clean + supplied_written) AS supplied, sum(written) AS written FROM pgscale.sweeper_stats()) z,
+       LATERAL (VALUES (1, v1), (2, v2), (3, v3), (4, v4), (5, v5::numeric), (6, v6::numeric), (7, v7), (8, v8), (9, v9), (10, v10), (11, v11),
+           (12, v12), (13, v13), (14, v14), (15, v15), (16, v16), (17, v17::numeric), (18, v18::numeric), (19, v19::numeric),
+           (20, l.wal_records), (21, l.wal_fpi), (22, l.wal_bytes), (23, l.wal_buffers_full),
+           (24, coalesce((to_jsonb(l) ->> 'wal_write_time')::numeric, c."values"[24]::numeric)),
+           (25, coalesce((to_jsonb(l) ->> 'wal_sync_time')::numeric, c."values"[25]::numeric)),
+           (26, k.a), (27, k.b), (28, k.c::numeric), (29, k.d::numeric), (30, k.e), (31, b.buffers_clean), (32, b.maxwritten_clean),
+           (33, coalesce((to_jsonb(b) ->> 'buffers_backend')::numeric, c."values"[33]::numeric)),
+           (34, coalesce((to_jsonb(b) ->> 'buffers_backend_fsync')::numeric, c."values"[34]::numeric)), (35, b.buffers_alloc),
+           (44, a.archived_count), (45, a.failed_count), (46, z.supplied), (47, z.written), (48, f.requested_bytes),
+           (49, 0), (50, s.n), (51, NULL), (52, NULL)) AS w(n, theirs)
+ GROUP BY c."values", c.markers;
+ROLLBACK;
+
+-- and each has a mark of when it was reset
+CREATE TABLE marked AS SELECT 0 AS n, 'before' AS what, markers FROM pgscale.archive_counters();
+\if :new
+SELECT FROM pg_stat_reset_shared('checkpointer');
+\else
+SELECT FROM pg_stat_reset_shared('bgwriter');
+\endif
+SELECT FROM pg_stat_reset_shared('bgwriter');
+INSERT INTO marked SELECT 1, 'bgwriter', markers FROM pgscale.archive_counters();
+SELECT FROM pg_stat_reset_shared('wal');
+INSERT INTO marked SELECT 2, 'wal', markers FROM pgscale.archive_counters();
+SELECT FROM pg_stat_reset_shared('archiver');
+INSERT INTO marked SELECT 3, 'archiver', markers FROM pgscale.archive_counters();
+SELECT FROM pgscale.sweeper_reset();
+INSERT INTO marked SELECT 4, 'sweeper', markers FROM pgscale.archive_counters();
+SELECT FROM pgscale.writeback_reset();
+INSERT INTO marked SELECT 5, 'writeback', markers FROM pgscale.archive_counters();
+SELECT FROM pgscale.sampler_reset();
+INSERT INTO marked SELECT 6, 'sampler', markers FROM pgscale.archive_counters();
+SELECT FROM pg_stat_reset();
+INSERT INTO marked SELECT 7, 'database', markers FROM pgscale.archive_counters();
+SELECT a.what, string_agg(i::text, ' ' ORDER BY i) AS changed
+  FROM marked a JOIN marked b ON b.n = a.n - 1, generate_series(1, 53) i WHERE a.markers[i] IS DISTINCT FROM b.markers[i] GROUP BY a.n, a.what ORDER BY a.n;
+SELECT string_agg(i::text, ' ' ORDER BY i) AS of_the_moment FROM marked, generate_series(1, 53) i WHERE n = 0 AND markers[i] IS NULL;
+
+-- a day of minutes of unequal length, with gaps, in which waits rise, fall, come and go
+SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":12000},
+    {"d":"shop","u":"ann","a":"web","q":1,"t":"CPU","e":"CPU","ms":6000}, {"d":"bank","u":"bob","q":2,"t":"Lock","e":"tuple","r":"7 batch","ms":3000},
+    {"t":"other","e":"other","ms":900}, {"kind":"checkpointer","t":"IO","e":"DataFileSync","ms":600}, {"kind":"parallel worker","d":"shop","u":"ann","q":1,"t":"CPU","e":"CPU","ms":3000}]'),
+       minute('2020-03-01 10:01:00+00', 600, 1, 3000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":60000},
+    {"d":"bank","u":"bob","q":2,"t":"Lock","e":"tuple","r":"8 psql","ms":24000}, {"d":"bank","u":"bob","q":3,"t":"Lock","e":"tuple","r":"8 psql","ms":6000},
+    {"d":"bank","u":"bob","q":2,"t":"LWLock","e":"WALWrite","ms":5000}]'),
+       minute('2020-03-01 10:20:00+00', 120, 2, 2000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":7000},
+    {"d":"bank","u":"bob","q":2,"t":"LWLock","e":"WALWrite","ms":8000}, {"d":"shop","u":"bob","q":4,"t":"CPU","e":"CPU","ms":2000}]'),
+       minute('2020-03-01 10:59:30+00', 60, 1, 100, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":1000}]'),
+       minute('2020-03-01 11:00:30+00', 60, 3, 200, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":9000}]'),
+       minute('2020-03-01 11:01:31.9+00', 28.1, 1, 300, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":500}]'),
+       minute('2020-03-01 11:02:02+00', 58, 1, 400, '[]'),
+       minute('2020-03-01 11:03:00+00', 60, 1, 500, '[]', 'b'),
+       minute('2020-03-01 11:04:00+00', 60, 1, 600, '[]', 'b', 1),
+       minute('2020-03-01 11:05:00+00', 60, 1, 700, '[]', 'b', 1, 1),
+       minute('2020-03-01 11:06:00+00', 60, 1, 800, '[]', 'b', 0, 1),
+       minute('2020-03-01 11:07:00+00', 60, 1, 900, '[]', 'b', 0, 1);
+UPDATE pgscale.archive_minute SET counters[1] = NULL, counters[51] = NULL WHERE at = '2020-03-01 10:00+00';
+SELECT to_char(at, 'HH24:MI:SS') AS at, period_s, node, origin FROM pgscale.archive_minutes WHERE at >= '2020-03-01 11:02+00' ORDER BY 1;
+
+-- what readers make of it: weights are time, and time that is not known counts for nothing
+CREATE FUNCTION short(double precision) RETURNS numeric LANGUAGE sql AS 'SELECT trim_scale(round($1::numeric, 4))';
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, source FROM pgscale.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
+SELECT by, rank, item, event_type, event, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms, queryid
+  FROM unnest('{event,class,query,database,user,application,backend_type,blocker}'::text[]) WITH ORDINALITY b (by, n),
+       pgscale.top_waits('2020-03-01 10:00+00', '2020-03-01 10:30+00', by, 2) ORDER BY n, rank;
+SELECT item, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms
+  FROM pgscale.top_waits('2020-03-01 10:06+00', '2020-03-01 10:21:30+00', 'event', 3);
+SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered
+  FROM pgscale.activity('2020-03-01 10:00:30+00', '2020-03-01 10:22+00', '5 min');
+SELECT length, count(DISTINCT a.at) AS buckets, extract(epoch FROM max(a.at) - min(a.at))::int / (count(DISTINCT a.at) - 1) AS bucket_s
+  FROM unnest('{1 min,61 s,1 h,3660 s,60 d,61 d}'::interval[]) length, pgscale.activity('2020-01-01 00:00+00', '2020-01-01 00:00+00'::timestamptz + length) a
+ GROUP BY length ORDER BY length;
+SELECT by, item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
+  FROM unnest('{event,query,blocker,backend_type}'::text[]) WITH ORDINALITY b (by, n),
+       pgscale.compare_waits('2020-03-01 10:00+00', '2020-03-01 10:11+00', '2020-03-01 10:15+00', '2020-03-01 11:00+00', by, 2) WITH ORDINALITY
+ ORDER BY n, ordinality;
+SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
+  FROM pgscale.compare_waits('2020-03-01 11:05+00', '2020-03-01 11:06+00', '2020-03-01 10:20+00', '2020-03-01 10:22+00', 'event', 10);
+SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
+  FROM pgscale.compare_waits('2020-03-01 10:20+00', '2020-03-01 10:22+00', '2020-03-01 09:20+00', '2020-03-01 09:22+00', 'class', 1);
+SELECT since, until FROM pgscale.past_period('2020-03-01 10:00+00', '2020-03-01 11:00+00');
+SELECT since, until FROM pgscale.past_period(NULL, '2020-03-01 11:00+00');
+SELECT since, until FROM pgscale.past_period('1969-12-31 23:00+00', '2020-03-02');
+
+-- minutes become hours
+CREATE TABLE before AS SELECT item, wait_ms FROM pgscale.top_waits('2020-03-01', '2020-03-02', 'event', 100);
+SELECT pgscale.archive_roll_up('archive_minute_20200301');
+SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members, obj_description(format('pgscale.%I', relname)::regclass)
+  FROM partitions ORDER BY 1, 2;
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, rounds, short(active_sessions) AS active, node, origin,
+       commits, rollbacks, relocations, sessions, standby_lag_s AS lag_s, standby_lag_bytes AS lag_b, observed_ms
+  FROM pgscale.archive_minutes WHERE at >= '2020-03-01' AND at < '2020-03-02' ORDER BY 1;
+SELECT to_char(at, 'HH24:MI:SS') AS at, backend_type, datname, datid, usename, application_name, queryid, event_type, event, blocker, wait_ms
+  FROM pgscale.archive_waits WHERE at < '2020-03-02' ORDER BY 1, event_type, event, wait_ms;
+SELECT count(*) AS differ FROM before b FULL JOIN pgscale.top_waits('2020-03-01', '2020-03-02', 'event', 100) a USING (item)
+ WHERE short(a.wait_ms) IS DISTINCT FROM short(b.wait_ms);
+SELECT pgscale.archive_partition('archive_minute', '2020-03-01');
+SELECT count(*) AS hours_stay FROM partitions WHERE relname ~ '_20200301$';
+SELECT pgscale.archive_roll_up('archive_hour_20200301');
+SELECT pgscale.archive_roll_up('archive_minute_20200302');
+SELECT pgscale.archive_roll_up('archive_minute');
+
+-- the longest waits of an hour, and the rest: 203 of them, and what was the rest before
+SELECT pgscale.archive_partition('archive_minute', '2020-03-03');
+SELECT minute('2020-03-03 10:00+00', 60, 1, 0, (jsonb_agg(jsonb_build_object('d', 'shop', 'q', i, 't', 'IO', 'e', 'DataFileRead', 'ms', i * 10)) || '[{"t":"other","e":"other","ms":99999}]')::text)
+  FROM generate_series(1, 203) i;
+SELECT pgscale.archive_roll_up('archive_minute_20200303');
+SELECT event, count(*), min(queryid), max(queryid), sum(wait_ms) FROM pgscale.archive_waits WHERE at >= '2020-03-03' GROUP BY 1 ORDER BY 1;
+
+-- a partition that the extension does not have is dropped, too
+SELECT pgscale.archive_drop('archive_hour_20200303');
+ALTER EXTENSION pgscale DROP TABLE pgscale.archive_query_20200229;
+SELECT pgscale.archive_drop('archive_query_20200229');
+SELECT pgscale.archive_drop('archive_setting');
+SELECT pgscale.archive_drop('marked');
+SELECT pgscale.archive_drop('archive_hour_20200301');
+SELECT relname FROM partitions;
+
+-- upkeep: both sides of 35 and of 7 days. It takes one at a time, the oldest first. At midnight it waits for the other day.
+SELECT pg_sleep(11) WHERE (clock_timestamp() AT TIME ZONE 'UTC')::time > '23:59:50';
+CREATE FUNCTION today() RETURNS date LANGUAGE sql AS $$SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date$$;
+SELECT count(*) FROM unnest('{41,36,35,34,9,8,7,6,0}'::int[]) i, LATERAL (SELECT pgscale.archive_partition('archive_minute', today() - i)) p;
+SELECT count(*) FROM unnest('{39,37,35,8,0}'::int[]) i, LATERAL (SELECT pgscale.archive_partition('archive_query', today() - i)) p;
+SELECT minute(concat(today() - 9, ' 10:30+00'), 60, 1, 0, '[]');
+INSERT INTO pgscale.archive_change SELECT (today() - i) + t, 'work_mem', i::text, NULL FROM (VALUES (36, time '23:59:59'), (35, time '00:00'), (1, time '12:00')) c(i, t);
+CREATE VIEW days AS SELECT string_agg(concat(substring(relname FROM '_(.).*_'), today() - to_date(right(relname, 8), 'YYYYMMDD')), ' '
+    ORDER BY right(relname, 8), relname) AS days, (SELECT string_agg(old, ' ' ORDER BY at) FROM pgscale.archive_change) AS changes FROM partitions;
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(2147483647);
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(35);
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(35);
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(35);
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(35);
+SELECT * FROM days;
+SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(8);
+SELECT * FROM days;
+
+-- texts of queries: one a day, as many as there is room for; last_seen is of the hour
+SELECT today() + time '12:00' AT TIME ZONE 'UTC' AS noon \gset
+INSERT INTO pgscale.archive_query VALUES (today(), 1, :'noon'::timestamptz - interval '3 h', :'noon'::timestamptz - interval '61 min', 'one'),
+    (today(), 2, :'noon'::timestamptz - interval '3 h', :'noon'::timestamptz - interval '59 min', 'two'),
+    (today() + 1, 1, :'noon'::timestamptz + interval '1 d', :'noon'::timestamptz + interval '1 d', 'one');
+INSERT INTO pgscale.archive_query SELECT today(), 1000 + i, :'noon', :'noon', 'password=secret' FROM generate_series(1, 998) i;
+SELECT pgscale.archive_texts(ARRAY[1, 2, NULL, 77] || query_id, :'noon') AS full FROM pg_stat_activity WHERE pid = pg_backend_pid();
+DELETE FROM pgscale.archive_query WHERE queryid > 1000;
+SELECT pgscale.archive_texts(ARRAY[1, NULL, 77] || query_id, :'noon') AS room /* my password is here */ FROM pg_stat_activity WHERE pid = pg_backend_pid();
+SELECT CASE WHEN queryid BETWEEN 1 AND 77 THEN queryid END AS queryid, query, first_seen - :'noon' AS first, last_seen - :'noon' AS last
+  FROM pgscale.archive_queries ORDER BY 1, 2;
+
+-- settings: the first time there is nothing to compare with; what may be a secret is hidden; what a database has set is not the server's
+SET work_mem = '3MB';
+SELECT pgscale.archive_settings('2020-03-01 10:00+00');
+SELECT (SELECT count(*) FROM pgscale.archive_changes WHERE at < '2021-01-01') AS changes, (SELECT value FROM pgscale.archive_setting WHERE setting = 'work_mem') AS work_mem,
+       (SELECT value ~ '^[0-9a-f]{64}$' FROM pgscale.archive_setting WHERE setting = 'primary_conninfo') AS hashed;
+UPDATE pgscale.archive_setting SET value = CASE setting WHEN 'primary_conninfo' THEN repeat('0', 64) WHEN 'deadlock_timeout' THEN repeat('1', 64) ELSE '7' END
+ WHERE setting IN ('work_mem', 'primary_conninfo', 'deadlock_timeout');
+INSERT INTO pgscale.archive_setting VALUES ('no.such', 'gone'), ('no.such_password', 'gone'), ('lc_messages', 'of the database');
+DELETE FROM pgscale.archive_setting WHERE setting IN ('autovacuum', 'archive_command');
+SELECT pgscale.archive_settings('2020-03-01 10:01+00');
+SELECT pgscale.archive_settings('2020-03-01 10:02+00');
+SELECT * FROM pgscale.archive_changes WHERE at < '2021-01-01' ORDER BY setting;
+SELECT * FROM pgscale.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum') ORDER BY 1;
+SELECT name, pgscale.archive_hides_setting(name) AS hidden
+  FROM unnest('{work_mem,archive_command,primary_conninfo,data_directory,ssl_passphrase_command,ssl_key_file,no.such}'::text[]) name;
+SELECT pgscale.archive_clean_text(E'a\u00e9b', 6), pgscale.archive_clean_text(E'a\u00e9b', 8), pgscale.archive_clean_text('plain', -1);
+
+-- who may read it, and who may call what
+SELECT pgscale.archive_wait_growth('{0}', '{}');
+SELECT pgscale.archive_counter_growth('{}', '{}');
 CREATE ROLE regress_archive;
 SET ROLE regress_archive;
 SELECT * FROM pgscale.archive_waits;
 RESET ROLE;
 GRANT pg_monitor TO regress_archive;
 SET ROLE regress_archive;
-SELECT count(*) FROM pgscale.archive_waits;
-SELECT count(*) FROM pgscale.archive_minutes;
-SELECT count(*) FROM pgscale.archive_queries;
+SELECT (SELECT count(*) FROM pgscale.archive_waits) + (SELECT count(*) FROM pgscale.archive_minutes) +
+       (SELECT count(*) FROM pgscale.archive_queries) + (SELECT count(*) FROM pgscale.archive_changes) > 0 AS may_read;
 SELECT count(*) FROM pgscale.archive_minute;
+SELECT pgscale.archive_upkeep(1);
 RESET ROLE;
 DROP ROLE regress_archive;
+ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM PUBLIC;
+DROP VIEW days, partitions;
+DROP TABLE worked, marked, before;
+DROP FUNCTION minute, short, today;
 DROP EXTENSION pgscale;
+SELECT count(*) FROM pg_class WHERE relname ~ '^archive_';
