@@ -106,4 +106,146 @@ SET ROLE regress_report;
 SELECT line FROM regexp_split_to_table(pgscale.report(), '\n') line WHERE line ~ 'not for the role|missing';
 RESET ROLE;
 DROP ROLE regress_report;
+
+-- pictures of other lengths: a mark at both ends, none beyond; labels in local time; a given scale; no more than 40 marks
+SET TimeZone = 'Asia/Kathmandu';
+SELECT length, array_length(regexp_split_to_array(chart, '<rect'), 1) - 1 AS buckets, regexp_replace(substring(chart FROM '<div class="x">(.*?)</div>'), '<.*?>', ' ', 'g') AS labels,
+       (SELECT string_agg(t[1], ', ') FROM (SELECT regexp_matches(chart, '<title>(\d.*?):? (?:\d|not)', 'g') LIMIT 2) m(t)) AS titles,
+       regexp_replace(substring(chart FROM '<ol class="marks">(.*?)</ol>'), '<.*?>', ' ', 'g') AS marks
+  FROM unnest('{300 ms,4 s,61 s,1 h,23 h,25 h,10 days,100 days}'::interval[]) length,
+       pgscale.report_chart('html', '2026-01-01 22:20:03+00', '2026-01-01 22:20:03+00'::timestamptz + length, extract(epoch FROM length)::float8 / 7.5,
+           ARRAY['2026-01-01 22:20:03+00'::timestamptz], '{CPU}', '{0.1}', '{1}',
+           ARRAY['2026-01-01 22:20:02.999999+00', '2026-01-01 22:20:03+00', '2026-01-01 22:20:03+00'::timestamptz + length, '2026-01-01 22:20:03+00'::timestamptz + length + interval '1 us'],
+           '{before,begin,end,after}') chart;
+SELECT pgscale.report_chart('text', '2026-01-01', '2026-01-03', 43200, ARRAY['2026-01-01 12:00'::timestamptz, '2026-01-02 12:00'], '{CPU,BufferPin}', '{0.1,0.02}', '{1,1}', NULL, NULL, 0.3);
+SELECT pgscale.report_chart('text', '2026-01-01', '2026-01-07', 86400, ARRAY['2025-12-31 12:00'::timestamptz, '2026-01-06 12:00', '2026-01-07'], '{Timeout,Extension,IPC}', '{0.1,0.02,0.3}', '{1,1,1}');
+SELECT regexp_count AS spans, chart ~ '>and 5 more<' AS rest FROM pgscale.report_chart('html', '2026-01-01', '2026-01-02', 3600, NULL, NULL, NULL, NULL,
+    ARRAY(SELECT '2026-01-01'::timestamptz + i * interval '10 min' FROM generate_series(1, 45) i), ARRAY(SELECT i::text FROM generate_series(1, 45) i)) chart,
+    LATERAL (SELECT count(*) AS regexp_count FROM regexp_matches(substring(chart FROM '<div class="n">.*?</div>'), '<span', 'g')) n;
+SET TimeZone = 'UTC';
+
+-- figures on both sides of each unit
+SELECT string_agg(substring(pgscale.report_table('text', '{""}', ARRAY[kind], ARRAY[value]) FROM '  +(.*)\n'), '; ' ORDER BY n)
+  FROM unnest('{ms,ms,ms,ms,ms,ms,ms,ms,ms,ms,ms,ms,bytes,bytes,bytes,bytes,bytes,bytes,bytes,number,number,number,number,change,change,change,change,change,share,share,count,count,count,count,count}'::text[],
+              '{0.0005,0.9994,0.9996,-5,999.4,999.6,119999,120000,7199999,7200000,172799999,172800000,1023,1024,1048575,1048576,1073741824,1099511627776,-2048,999.99,1000,-1000,-0.125,0.0049,0.0051,-0.0051,-0.0049,12345.6,1.25,-0.5,999,1000,-1234,999999.5,-0.4}'::text[])
+       WITH ORDINALITY k (kind, value, n);
+SELECT pgscale.report_table('html', '{a,b}', '{share,change}', '{0.25,1,1.5,-1,-0.5,0}');
+SELECT pgscale.report_table('text', '{n,s,c,q}', '{name,prose,statement,query}', ARRAY[[repeat('n', 101), repeat('word ', 201), repeat('s', 300), repeat('q', 2001)]]);
+SELECT pgscale.report_table('text', '{a,b}', '{name,count}', ARRAY['x', '1', NULL, '22']);
+SELECT string_agg(to_hex(c), ' ' ORDER BY c) AS misleading
+  FROM unnest('{128,159,160,1563,1564,1565,8202,8203,8207,8208,8231,8232,8238,8239,8287,8288,8303,8304,64975,64976,65007,65008,65278,65279,65280,65519,65520,917503,917504,921599,921600,131069,131070,131071,131072}'::int[]) c
+ WHERE pgscale.report_clean(chr(c), 1) = U&'\FFFD';
+
+-- each word that makes a setting a secret; and none that is only like one
+SELECT string_agg(s, ' ' ORDER BY s) AS secret FROM unnest('{command,conninfo,password,passwd,passphrase,secret,token,credential,private,apikey,api_key,key_file,keyfile,comand,pass,key}'::text[]) s
+ WHERE pgscale.report_secret('x.My_' || upper(s) || 's', 'plain');
+SELECT string_agg(s, ' ' ORDER BY s) AS secret FROM unnest('{password,passwd,passphrase,secret,token=,token,apikey,api_key,://,:/,key}'::text[]) s
+ WHERE pgscale.report_secret('x.y', 'a ' || upper(s) || ' b');
+
+-- periods
+SELECT * FROM pgscale.report_period('2020-05-01 10:00', '2020-05-01 11:30');
+SELECT * FROM pgscale.report_period(NULL, '2020-05-01 11:30');
+SELECT * FROM pgscale.report_period(NULL, '2000-01-02');
+SELECT * FROM pgscale.report_period(NULL, '2000-01-01 23:59:59');
+SELECT until - since BETWEEN '1 h' AND '61 min', until <= clock_timestamp() FROM pgscale.report_period(NULL, 'infinity');
+
+-- two periods in an archive, of minutes of unequal length: some waits rise, some fall, some come and go
+SELECT pgscale.archive_partition('archive_minute', day), pgscale.archive_partition('archive_query', day) FROM unnest('{2020-05-01,2020-05-02}'::date[]) day;
+CREATE FUNCTION minute(at text, period_s float8, base float8, waits text, node text DEFAULT 'a') RETURNS void LANGUAGE sql AS $$
+    INSERT INTO pgscale.archive_minute
+    SELECT at::timestamptz, period_s, 1, 1, node, c.system_identifier, d.oid, ARRAY(SELECT base * n FROM generate_series(1, 53) n), w.*
+      FROM pg_control_system() c, pg_database d,
+           (SELECT coalesce(array_agg(coalesce(t.kind, 'client backend')), '{}'), coalesce(array_agg(7::oid) FILTER (WHERE t IS NOT NULL), '{}'), coalesce(array_agg(t.d), '{}'),
+                   coalesce(array_agg(t.u), '{}'), coalesce(array_agg(t.a), '{}'), coalesce(array_agg(t.q), '{}'), coalesce(array_agg(t.t), '{}'),
+                   coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
+              FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
+     WHERE d.datname = current_database()
+$$;
+SELECT minute('2020-05-01 10:00', 60, 1, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":6000}, {"d":"shop","u":"ann","a":"web","q":1,"t":"CPU","e":"CPU","ms":90},
+    {"d":"shop","u":"ann","a":"web","q":1,"t":"IPC","e":"BtreePage","ms":300}, {"d":"shop","u":"ann","a":"web","q":1,"t":"LWLock","e":"WALWrite","ms":600}, {"d":"shop","u":"ann","a":"web","q":1,"t":"LWLock","e":"WALInsert","ms":500}]'),
+       minute('2020-05-01 10:01', 540, 3, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":27000}, {"d":"bank","u":"bob","a":"app","q":2,"t":"Lock","e":"tuple","r":"7 batch","ms":9000},
+    {"d":"bank","u":"bob","a":"app","q":-3,"t":"Client","e":"IdleInTransaction","ms":5400}, {"d":"bank","u":"bob","a":"app","t":"CPU","e":"CPU","ms":2700}, {"kind":"checkpointer","t":"IO","e":"DataFileSync","ms":3600}]', 'b'),
+       minute('2020-05-02 10:00', 240, 2, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":4800}, {"d":"bank","u":"bob","a":"app","q":2,"t":"Lock","e":"tuple","r":"8 psql","ms":28800}]'),
+       minute('2020-05-02 10:04', 60, 5, '[{"d":"bank","u":"eve","a":"new","q":4,"t":"LWLock","e":"WALWrite","ms":9000}]');
+INSERT INTO pgscale.archive_query VALUES ('2020-05-01', 1, '2020-05-01 10:00', '2020-05-01 10:00', E'SELECT *\n  FROM orders WHERE pay = ''password'''), ('2020-05-01', 2, '2020-05-01 10:00', '2020-05-01 10:00', 'UPDATE stock SET n = n - 1');
+INSERT INTO pgscale.archive_change VALUES ('2020-05-01 09:59:59', 'work_mem', 'too', 'early'), ('2020-05-01 10:00', 'work_mem', '4096', '8192'), ('2020-05-01 10:02', 'archive_command', 'hidden', 'hidden'),
+    ('2020-05-01 18:00', 'jit', NULL, 'on'), ('2020-05-02 10:02', 'log_line_prefix', repeat('o', 41), repeat('n', 40)), ('2020-05-02 10:05', 'jit', 'on', NULL), ('2020-05-02 10:05:01', 'work_mem', 'too', 'late');
+\set one '''2020-05-01 10:00'', ''2020-05-01 10:10'''
+\set two '''2020-05-02 10:00'', ''2020-05-02 10:05'''
+\set none 'NULL, NULL, ''text'''
+SELECT pgscale.report_known('2020-05-01 09:55', '2020-05-01 10:10'), pgscale.report_known('2020-05-01 10:05', '2020-05-01 10:06'), pgscale.report_known('2020-05-03', '2020-05-04');
+SELECT * FROM pgscale.report_period('-infinity', '2020-05-01 11:30');
+-- first what is drawn: so few sessions that the machine's CPUs are not in it
+SELECT array_to_string((regexp_split_to_array(pgscale.report_section('activity', 'Activity', 'about it', :one, :none), '\n'))[1:9], E'\n');
+SELECT pgscale.report_section('activities', 'Activities', NULL, :one, :two, 'text');
+SELECT string_agg(y[1], ' ') AS scales FROM regexp_matches(pgscale.report_part('activities', '2020-05-01 10:01', '2020-05-01 10:10', :two, 'html'), 'bottom:100.0%">(.*?)<', 'g') y;
+SELECT pgscale.report_part('activities', '2020-05-01 10:01', '2020-05-01 10:10', :two, 'html') ~ '^<div class="two"><div><h3>1</h3><figure>.*</figure>\n</div><div><h3>2</h3><figure>.*</figure>\n</div></div>$' AS two;
+-- and then fifty times as many
+UPDATE pgscale.archive_minute SET wait_ms = ARRAY(SELECT ms * 50 FROM unnest(wait_ms) ms);
+SELECT pgscale.report_section(part, upper(part), 'about it', :one, :none) FROM unnest('{summary,waits,queries,sessions,blockers,load}'::text[]) part;
+SELECT pgscale.report_part('load', '2020-05-01 10:00:01', '2020-05-01 10:01', :none), pgscale.report_part('load', '2020-05-01 10:01', '2020-05-01 10:01:01', :none);
+SELECT pgscale.report_section(part, upper(part), NULL, :one, :two, 'text') FROM unnest('{periods,differences,changes}'::text[]) part;
+SELECT pgscale.report_section('differences', 'And back', NULL, :two, :one, 'text') ~ 'LWLock:WALWrite +1.50 +0.05 +-1.45 +21.1 % +1.2 %' AS back;
+SELECT pgscale.report_part('changes', :two, :one, 'text') = pgscale.report_part('changes', :one, :two, 'text') AS whichever_is_earlier;
+-- a part that there is not, one that fails, one that has nothing: a sentence in its place
+SELECT pgscale.report_section('moon', 'Moon', 'about it', :one, :none);
+SELECT pgscale.report_section('waits', 'Waits', 'about it', '2020-05-03', '2020-05-04', NULL, NULL, 'html');
+SELECT pgscale.report_section(part, upper(part), 'about it', '2020-05-03', '2020-05-04', :none) FROM unnest('{summary,load,blockers,changes}'::text[]) part;
+-- more marks than a chart has room for: those of checkpoints go first
+SELECT FROM generate_series(1, 45) i, LATERAL (SELECT minute(concat('2020-05-02 20:', i), 60, 1, '[]')) m;
+INSERT INTO pgscale.archive_change SELECT '2020-05-02 20:50'::timestamptz + i * interval '1 s', 'jit', 'on', 'off' FROM generate_series(1, 3) i;
+SELECT count(*) AS marks, count(*) FILTER (WHERE m[1] ~ 'jit') AS settings, count(*) FILTER (WHERE m[1] ~ '53 checkpoints in 60 s') AS checkpoints
+  FROM regexp_matches(pgscale.report_part('activity', '2020-05-02 20:00', '2020-05-02 21:00', :none), '^  \(\d+\) (.*)$', 'gn') m;
+
+-- each figure is what its title says: what a report asks answers with the numbers of its columns
+DO $do$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+                      (SELECT string_agg(CASE WHEN t = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', n)
+                                              WHEN t IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', name, t::regtype)
+                                              WHEN t IN ('integer'::regtype, 'bigint'::regtype) THEN format('%s::%s', n, t::regtype)
+                                              WHEN t = 'double precision'::regtype THEN format('%s::float8', n / 100.0)
+                                              ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY n)
+                         FROM unnest(p.proallargtypes, p.proargmodes, p.proargnames) WITH ORDINALITY a (t, mode, name, n) WHERE mode = 'o') AS answer
+                 FROM pg_proc p WHERE p.pronamespace = 'pgscale'::regnamespace
+                  AND p.proname IN ('blockers', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal') LOOP
+        EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.%I(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.proname, one.arguments, one.result, one.answer);
+    END LOOP;
+    FOR one IN SELECT c.relname, string_agg(CASE WHEN a.atttypid = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', a.attnum)
+                                                 WHEN a.atttypid IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', a.attname, a.atttypid::regtype)
+                                                 WHEN a.atttypid IN ('integer'::regtype, 'bigint'::regtype) THEN format('%s::%s', a.attnum, a.atttypid::regtype)
+                                                 WHEN a.atttypid = 'double precision'::regtype THEN format('%s::float8', a.attnum / 100.0)
+                                                 ELSE format('NULL::%s', a.atttypid::regtype) END || ' AS ' || quote_ident(a.attname), ', ' ORDER BY a.attnum) AS answer
+                 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+                WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relname IN ('advice', 'relocation_jobs', 'wal_efficiency') GROUP BY 1 LOOP
+        EXECUTE format('CREATE OR REPLACE VIEW pgscale.%I AS SELECT %s FROM generate_series(1, %s)', one.relname, one.answer, CASE one.relname WHEN 'wal_efficiency' THEN 1 ELSE 22 END);
+    END LOOP;
+END
+$do$;
+SELECT array_to_string((regexp_split_to_array(pgscale.report_part(part, :one, :none), '\n'))[1:10], E'\n')
+  FROM unnest('{blockers,sweeper,writeback,relocation,advice,scalability}'::text[]) part;
+SELECT count(*) AS rows FROM regexp_matches(pgscale.report_part('relocation', :one, :none), '\n +1 ', 'g');
+SELECT count(*) AS rows FROM regexp_matches(pgscale.report_part('advice', :one, :none), 'CALL pgscale.apply', 'g');
+SELECT (regexp_split_to_array(pgscale.report_part('buffers', :one, :none), 'By database'))[1];
+SELECT line FROM regexp_split_to_table(pgscale.report_part('period', :one, :none), '\n') line WHERE line ~ '^  (Node|Period)|of the period';
+SELECT pgscale.report_node();
+SELECT to_char(at, 'HH24:MI:SS') AS at, kind, mark FROM pgscale.report_marks('2020-05-01', '2020-05-01 00:01');
+SELECT kind, mark FROM pgscale.report_marks(pg_postmaster_start_time(), pg_postmaster_start_time());
+SELECT kind, mark FROM pg_control_checkpoint() c, pgscale.report_marks(c.checkpoint_time, c.checkpoint_time) WHERE kind = 'checkpoint';
+SELECT pgscale.report_part('wal', :one, :none) ~ '\n  reason.?\n' AS reason;
+-- and those of the server are the server's
+BEGIN;
+SET LOCAL stats_fetch_consistency = snapshot;
+SELECT starts_with(pgscale.report_part('wal', :one, :none), pgscale.report_table('text', '{"WAL since the reset",records,"page images","buffers full","since"}', '{bytes,count,count,count,name}',
+           ARRAY[wal_bytes::text, wal_records::text, wal_fpi::text, wal_buffers_full::text, date_trunc('second', stats_reset)::text])) AS wal FROM pg_stat_wal;
+SELECT strpos(pgscale.report_part('buffers', :one, :none), pgscale.report_table('text', '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}', '{name,count,share,ms,count,bytes}',
+           (SELECT array_agg(ARRAY[datname::text, blks_read::text, (blks_hit::float8 / (blks_hit + blks_read))::text, CASE WHEN blk_read_time > 0 THEN (blk_read_time / blks_read)::text END,
+                (xact_rollback + xact_commit)::text, temp_bytes::text] ORDER BY blks_read DESC) FROM pg_stat_database WHERE datname IS NOT NULL AND blks_hit + blks_read > 0))) > 0 AS databases;
+COMMIT;
+SELECT string_agg(name, ' ' ORDER BY name) AS missing FROM pg_settings s
+ WHERE name IN ('work_mem', 'shared_buffers', 'autovacuum', 'max_connections', 'archive_command') AND setting IS DISTINCT FROM boot_val AND source NOT IN ('default', 'override', 'client', 'session')
+   AND pgscale.report_part('settings', :one, :none) !~ ('\n  ' || name || ' +' || setting || '( ' || unit || ')? +' || boot_val);
+DROP FUNCTION minute;
 DROP EXTENSION pgscale;
