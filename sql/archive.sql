@@ -227,6 +227,13 @@ SELECT pgscale.archive_upkeep(8);
 SELECT pgscale.archive_upkeep(8);
 SELECT * FROM days;
 
+-- a reader that gives bounds locks the days within them
+SELECT concat(today() - 7, ' 00:00+00') AS seven, concat(today() - 6, ' 00:00+00') AS six \gset
+BEGIN;
+SELECT count(*) FROM pgscale.archive_waits WHERE at >= :'seven' AND at < :'six';
+SELECT count(*) AS locked FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation WHERE l.pid = pg_backend_pid() AND i.inhparent = 'pgscale.archive_minute'::regclass;
+COMMIT;
+
 -- texts of queries: one a day, as many as there is room for; last_seen is of the hour
 SELECT today() + time '12:00' AT TIME ZONE 'UTC' AS noon \gset
 INSERT INTO pgscale.archive_query VALUES (today(), 1, :'noon'::timestamptz - interval '3 h', :'noon'::timestamptz - interval '61 min', 'one'),
