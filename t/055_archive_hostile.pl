@@ -12,62 +12,61 @@ log_line_prefix = '%m [%p] %b '
 EOC
 my $db = session($node);
 my $health = q{SELECT state FROM pgscale.health WHERE feature = 'archive'};
-my $reason = q{SELECT state, reason FROM pgscale.health WHERE feature = 'archive'};
+my $reason = q{SELECT state, reason, action FROM pgscale.health WHERE feature = 'archive'};
 
 $db->sql('CREATE EXTENSION pgscale');
 $db->sql('CREATE DATABASE a');
 sub in_archive { my $s = session($node, dbname => 'a'); my $answer = $s->sql(shift); $s->quit; return $answer; }
 sub logged { my $what = shift; my @lines = slurp_file($node->logfile) =~ /(LOG:  pgscale archive: $what)/g; return scalar @lines; }
 
-# It works on within three more rows
+# It works on: so many more rows, two where one may have been under way before
 sub works_ok
 {
-    my ($name, $database) = @_;
-    my $last = 0;
+    my ($name, $database, $more) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my $in = session($node, dbname => $database // 'a');
 
     until_true(sub { (($in->try('SELECT 1 FROM pgscale.archive_minutes LIMIT 1'))[0]) eq '00000' });
     my $rows = $in->sql('SELECT count(*) FROM pgscale.archive_minutes');
-    $in->poll_ok("SELECT count(*) > $rows + 1 FROM pgscale.archive_minutes", "$name: it goes on");
+    $rows += ($more // 1);
+    $in->poll_ok("SELECT count(*) >= $rows FROM pgscale.archive_minutes", "$name: it goes on");
     $in->quit;
     return $db->poll_ok($health, "$name: and says so", 'working');
 }
 
 sub broken_ok
 {
-    my ($what, $name) = @_;
+    my ($what, $name, $action) = @_;
     my $said;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     until_true(sub { ($said = $db->sql($reason)) =~ /^broken\|.*$what/ });
-    return like($said, qr/^broken\|.*$what/, $name);
+    return like($said, qr/^broken\|.*$what.*\|$action/, $name);
 }
 
 # Without the extension
 $db->set('pgscale.archive_database' => 'a');
-broken_ok('archive_minute', 'no extension there');
-is($db->sql(q{SELECT action ~ 'CREATE EXTENSION' FROM pgscale.health WHERE feature = 'archive'}), 't', 'what to do about it');
+broken_ok('archive_minute', 'no extension there', 'in database "a": CREATE EXTENSION');
 in_archive('CREATE EXTENSION pgscale');
 works_ok('there it is');
 
 # Dropped while it works, by who waits for nobody; made again
-for my $round (1 .. 3)
+for my $round (1 .. 2)
 {
     my ($state, $text) = $db->try('DROP DATABASE a');
     is($state, '00000', "DROP DATABASE, $round") or diag $text;
-    broken_ok('does not exist', "dropped, $round") if $round == 1;
+    broken_ok('does not exist', "dropped, $round", 'set pgscale.archive_database to one') if $round == 1;
     $db->sql('CREATE DATABASE a');
     in_archive('CREATE EXTENSION pgscale');
-    works_ok("made again, $round") if $round != 2;
+    works_ok("made again, $round");
 }
 is(($db->try('ALTER DATABASE a RENAME TO b'))[0], '00000', 'renamed');
-broken_ok('does not exist', 'it is missing');
+broken_ok('does not exist', 'it is missing', 'set pgscale.archive_database to one');
 is(($db->try('ALTER DATABASE b RENAME TO a'))[0], '00000', 'and back');
 works_ok('renamed back');
-is(logged('database "a" does not exist') <= 5, 1, 'a line for each time');
+like(logged('database "a" does not exist'), qr/^[23]$/, 'a line for each time');
 $db->sql('ALTER DATABASE a ALLOW_CONNECTIONS false');
-broken_ok('takes no connections', 'closed');
+broken_ok('takes no connections', 'closed', 'ALTER DATABASE ... ALLOW_CONNECTIONS true');
 $db->sql('ALTER DATABASE a ALLOW_CONNECTIONS true');
 works_ok('open again');
 
@@ -105,17 +104,17 @@ my $settled = do {
     session($node, dbname => 'a');
 };
 my $count = $settled->sql('SELECT count(*) FROM pgscale.archive_minutes');
-$settled->poll_ok("SELECT count(*) > $count + 3 FROM pgscale.archive_minutes", 'whatever the database has set');
+$settled->poll_ok("SELECT count(*) > $count + 1 FROM pgscale.archive_minutes", 'whatever the database has set');
 is($settled->sql('SELECT count(*) FROM public.ran'), 0, 'nothing that was planted has run');
 $settled->quit;
-is($db->sql($reason), 'working|a row is written each period', 'it works');
+is($db->sql($reason), 'working|a row is written each period|', 'it works');
 $db->sql('ALTER DATABASE a RESET ALL');
 
 # A table that is locked
 my $locker = session($node, dbname => 'a');
 my $before = logged('canceling statement due to lock timeout');
 $locker->sql('BEGIN; LOCK pgscale.archive_minute');
-broken_ok('lock', 'locked');
+broken_ok('lock', 'locked', 'end the session that has locked pgscale.archive_minute');
 $locker->sql('COMMIT');
 works_ok('unlocked');
 # one for rows; and one for upkeep, if that was hit first
@@ -123,16 +122,16 @@ like(logged('canceling statement due to lock timeout') - $before, qr/^[12]$/, 'a
 
 # One who reads for long is in nobody's way
 $locker->sql('BEGIN; SELECT count(*) FROM pgscale.archive_waits');
-works_ok('read by somebody');
+works_ok('read by somebody', 'a', 2);
 $locker->sql('COMMIT');
 
 # A table that was changed
 $locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN rounds TO changed');
-broken_ok('rounds', 'a column is missing');
+broken_ok('rounds', 'a column is missing', 'in database "a": CREATE EXTENSION');
 $locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN changed TO rounds');
 works_ok('it is back');
 $locker->sql('ALTER TABLE pgscale.archive_minute ADD CONSTRAINT never CHECK (period_s < 0) NOT VALID');
-broken_ok('never', 'a constraint');
+broken_ok('never', 'a constraint', 'see the server log');
 $locker->sql('ALTER TABLE pgscale.archive_minute DROP CONSTRAINT never');
 works_ok('without it');
 
@@ -142,17 +141,16 @@ $locker->sql(qq{CREATE ROLE mallory; GRANT TRIGGER ON pgscale.archive_minute_$da
     GRANT INSERT ON public.ran TO mallory; SET ROLE mallory;
     CREATE FUNCTION public.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.ran VALUES (current_user); RETURN NEW; END';
     CREATE TRIGGER trap BEFORE INSERT ON pgscale.archive_minute_$day FOR EACH ROW EXECUTE FUNCTION public.trap(); RESET ROLE});
-broken_ok('trigger', 'a trigger');
+broken_ok('trigger', 'a trigger', 'in database "a": CREATE EXTENSION');
 is($locker->sql('SELECT count(*) FROM public.ran'), 0, 'has not run');
 $locker->sql("DROP TRIGGER trap ON pgscale.archive_minute_$day");
 works_ok('without the trigger');
 $locker->sql(q{ALTER EXTENSION pgscale DROP TABLE pgscale.archive_setting; ALTER TABLE pgscale.archive_setting OWNER TO mallory});
-broken_ok('archive_setting', 'a table of somebody else');
+broken_ok('archive_setting', 'a table of somebody else', 'in database "a": CREATE EXTENSION');
 $locker->sql(q{ALTER TABLE pgscale.archive_setting OWNER TO CURRENT_USER; ALTER EXTENSION pgscale ADD TABLE pgscale.archive_setting});
 works_ok('the table is the extension\'s again');
-is($locker->sql(q{SELECT count(*) FROM pg_publication}), 0, 'no publication yet');
 $locker->sql('CREATE PUBLICATION all_tables FOR ALL TABLES');
-works_ok('published');
+works_ok('published', 'a', 2);
 $locker->sql(q{DROP PUBLICATION all_tables});
 
 # Rows of the time that it is, as there are when the clock was set back
@@ -163,15 +161,25 @@ my $columns = $locker->sql(q{SELECT string_agg(attname, ', ') FROM pg_attribute
 $locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
     SELECT clock_timestamp() + n * interval '1 s', 3600, $columns FROM generate_series(-1, 0) n,
            (SELECT * FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1) m});
-broken_ok($says, 'the clock was set back');
-until_true(sub { $db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'}) }) for 1 .. 3;
+broken_ok($says, 'the clock was set back', 'nothing: it goes on by itself');
 is(logged($says) - $before, 1, 'a line in the log');
 $locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 3600');
 works_ok('no such rows');
 $locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
     SELECT at + interval '20 hours', 60, $columns FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1});
-works_ok('with rows of tomorrow');
+works_ok('with rows of tomorrow', 'a', 2);
 $locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 60');
+
+# Upkeep that fails leaves rows alone
+my $tomorrow = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')});
+$locker->sql("BEGIN; SELECT pgscale.archive_drop('archive_minute_$tomorrow'); CREATE TABLE pgscale.archive_minute_$tomorrow (); COMMIT");
+broken_ok("rows are written, but partitions are not made.*archive_minute_$tomorrow.*already exists", 'no partition for tomorrow', 'see the server log');
+my $rows = $locker->sql('SELECT count(*) FROM pgscale.archive_minutes');
+$locker->poll_ok("SELECT count(*) > $rows FROM pgscale.archive_minutes", 'rows are written');
+is(logged("relation \"archive_minute_$tomorrow\" already exists"), 1, 'a line in the log');
+$locker->sql("DROP TABLE pgscale.archive_minute_$tomorrow");
+works_ok('with room for it');
+is($locker->sql("SELECT count(*) FROM pg_inherits WHERE inhrelid = 'pgscale.archive_minute_$tomorrow'::regclass"), 1, 'it is there');
 
 # Cancelled and killed
 my $pid = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'};
@@ -180,7 +188,7 @@ for my $how ('pg_cancel_backend', 'pg_terminate_backend')
     $locker->sql('BEGIN; LOCK pgscale.archive_minute');
     until_true(sub { ($db->sql("SELECT count($how(pid)) FROM ($pid) p")) eq '1' });
     $locker->sql('COMMIT');
-    works_ok($how);
+    works_ok($how, 'a', 2);
 }
 my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});
 $db->sql("SELECT pg_terminate_backend($launcher)");
@@ -194,7 +202,6 @@ $node->stop('fast');
 pass('a fast shutdown');
 $node->start;
 $db = session($node);
-works_ok('after a restart');
 $node->stop('immediate');
 $node->start;
 $db = session($node);

@@ -95,6 +95,17 @@ page_ok($page, 'two periods');
 is(scalar(() = $page =~ /<svg/g), 2, 'two charts');
 like(section($page, 'differences'), qr/Lock:transactionid/, 'and what differs');
 
+# What the archive keeps of a statement is what pg_stat_statements has, where it is installed
+SKIP:
+{
+    skip 'this server has no pg_stat_statements', 1 unless $statements;
+
+    $db->sql(q{SELECT pgscale.archive_partition('archive_query', '2020-03-01')});
+    $db->sql(q{SELECT 4711 AS found, 'password', 4712});
+    $db->sql(q{SELECT pgscale.archive_texts(array(SELECT queryid FROM pg_stat_statements WHERE query ~ '^SELECT \$1 AS found'), '2020-03-01 12:00+00')});
+    is($db->sql('SELECT query FROM pgscale.archive_queries'), 'SELECT $1 AS found, $2, $3', 'a text for the archive');
+}
+
 # With rows in the archive, of two nodes, and with a setting that holds a password
 my $counters = join ', ', map { "$_" } 1 .. 52;
 $db->sql(qq{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT; INSERT INTO pgscale.archive_minute
@@ -126,7 +137,7 @@ is($db->sql('SHOW lock_timeout'), '0', 'lock_timeout is as before');
 $locker->sql('ROLLBACK');
 
 # and a cancel is none
-for my $ms (1, 5, 20, 50)
+for my $ms (1, 20)
 {
     my ($state) = $db->try(qq{SET statement_timeout = $ms; DO 'BEGIN FOR i IN 1..100000 LOOP PERFORM pgscale.report(); END LOOP; END'});
     is($state, '57014', "cancelled after $ms ms");
