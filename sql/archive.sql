@@ -258,9 +258,9 @@ DELETE FROM pgscale.archive_setting WHERE setting IN ('autovacuum', 'archive_com
 SELECT pgscale.archive_settings('2020-03-01 10:01+00');
 SELECT pgscale.archive_settings('2020-03-01 10:02+00');
 SELECT * FROM pgscale.archive_changes WHERE at < '2021-01-01' ORDER BY setting;
-SELECT * FROM pgscale.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum') ORDER BY 1;
+SELECT * FROM pgscale.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum', 'server_version') ORDER BY 1;
 SELECT name, pgscale.archive_hides_setting(name) AS hidden
-  FROM unnest('{work_mem,archive_command,primary_conninfo,data_directory,ssl_passphrase_command,ssl_key_file,no.such}'::text[]) name;
+  FROM unnest('{work_mem,archive_command,primary_conninfo,data_directory,ssl_passphrase_command,ssl_key_file,password_encryption,no.such}'::text[]) name;
 SELECT pgscale.archive_clean_text(E'a\u00e9b', 6), pgscale.archive_clean_text(E'a\u00e9b', 8), pgscale.archive_clean_text('plain', -1);
 
 -- who may read it, and who may call what

@@ -179,6 +179,8 @@ SELECT * FROM pgscale.report_period('-infinity', '2020-05-01 11:30');
 SELECT array_to_string((regexp_split_to_array(pgscale.report_section('activity', 'Activity', 'about it', :one, :none), '\n'))[1:9], E'\n');
 SELECT pgscale.report_section('activities', 'Activities', NULL, :one, :two, 'text');
 SELECT string_agg(y[1], ' ') AS scales FROM regexp_matches(pgscale.report_part('activities', '2020-05-01 10:01', '2020-05-01 10:10', :two, 'html'), 'bottom:100.0%">(.*?)<', 'g') y;
+SELECT string_agg(y[1], ' ') AS scales FROM regexp_matches(pgscale.report_part('activities', :two, '2020-05-01 10:01', '2020-05-01 10:10', 'html'), 'bottom:100.0%">(.*?)<', 'g') y;
+SELECT string_agg(y[1], ' ') AS scales FROM regexp_matches(pgscale.report_part('activities', :two, '2020-05-01 10:01', '2020-05-01 10:10', 'text'), 'sessions  0 .* (\S+)$', 'gn') y;
 SELECT pgscale.report_part('activities', '2020-05-01 10:01', '2020-05-01 10:10', :two, 'html') ~ '^<div class="two"><div><h3>1</h3><figure>.*</figure>\n</div><div><h3>2</h3><figure>.*</figure>\n</div></div>$' AS two;
 -- and then fifty times as many
 UPDATE pgscale.archive_minute SET wait_ms = ARRAY(SELECT ms * 50 FROM unnest(wait_ms) ms);
@@ -240,6 +242,16 @@ BEGIN;
 SET LOCAL stats_fetch_consistency = snapshot;
 SELECT starts_with(pgscale.report_part('wal', :one, :none), pgscale.report_table('text', '{"WAL since the reset",records,"page images","buffers full","since"}', '{bytes,count,count,count,name}',
            ARRAY[wal_bytes::text, wal_records::text, wal_fpi::text, wal_buffers_full::text, date_trunc('second', stats_reset)::text])) AS wal FROM pg_stat_wal;
+SELECT current_setting('server_version_num')::int >= 170000 AS new \gset
+\if :new
+CREATE TEMP VIEW checkpoints AS SELECT num_timed AS a, num_requested AS b, buffers_written AS c, write_time AS d, sync_time AS e, stats_reset FROM pg_stat_checkpointer;
+\else
+CREATE TEMP VIEW checkpoints AS SELECT checkpoints_timed AS a, checkpoints_req AS b, buffers_checkpoint AS c, checkpoint_write_time AS d, checkpoint_sync_time AS e, stats_reset FROM pg_stat_bgwriter;
+\endif
+SELECT strpos(pgscale.report_part('wal', :one, :none), pgscale.report_table('text', '{"timed checkpoints",requested,"buffers written",writing,syncing,"since"}', '{count,count,count,ms,ms,name}',
+           ARRAY[a::text, b::text, c::text, d::text, e::text, date_trunc('second', stats_reset)::text])) > 0 AS checkpoints FROM checkpoints;
+SELECT pgscale.report_part('health', :one, :none) = pgscale.report_table('text', '{feature,state,why,"what to do"}', '{name,name,prose,prose}', array_agg(ARRAY[feature, state, reason, action])) AS health
+  FROM pgscale.health();
 SELECT strpos(pgscale.report_part('buffers', :one, :none), pgscale.report_table('text', '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}', '{name,count,share,ms,count,bytes}',
            (SELECT array_agg(ARRAY[datname::text, blks_read::text, (blks_hit::float8 / (blks_hit + blks_read))::text, CASE WHEN blk_read_time > 0 THEN (blk_read_time / blks_read)::text END,
                 (xact_rollback + xact_commit)::text, temp_bytes::text] ORDER BY blks_read DESC) FROM pg_stat_database WHERE datname IS NOT NULL AND blks_hit + blks_read > 0))) > 0 AS databases;

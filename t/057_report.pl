@@ -208,6 +208,7 @@ my $standby = pgscale_standby($node);
 my $there = session($standby);
 my $lsn = $db->sql('SELECT pg_current_wal_lsn()');
 $there->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", 'the standby follows');
+like(section(report($db, q{NULL, NULL, 'html'}), 'wal'), qr{>standby</td><td[^>]*>streaming</td>}, 'its primary says that it has one');
 $page = report($there, q{NULL, NULL, 'html'});
 page_ok($page, 'a standby');
 like(section($page, 'period'), qr/standby/, 'says that it is one');
