@@ -32,6 +32,23 @@ SET TimeZone = 'UTC';
 SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members,
        obj_description(format('pgscale.%I', relname)::regclass) FROM partitions ORDER BY 1, 2;
 
+-- which must have nothing on them that runs as a superuser
+CREATE ROLE regress_archive;
+CREATE RULE planted AS ON INSERT TO pgscale.archive_query DO ALSO NOTHING;
+SELECT pgscale.archive_partition('archive_query', '2020-02-29');
+DROP RULE planted ON pgscale.archive_query;
+CREATE RULE planted AS ON INSERT TO pgscale.archive_query_20200229 DO ALSO NOTHING;
+SELECT pgscale.archive_partition('archive_query', '2020-02-29');
+DROP RULE planted ON pgscale.archive_query_20200229;
+ALTER TABLE pgscale.archive_query_20200229 OWNER TO regress_archive;
+SELECT pgscale.archive_partition('archive_query', '2020-02-29');
+ALTER TABLE pgscale.archive_query_20200229 OWNER TO CURRENT_USER;
+CREATE FUNCTION planted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER planted BEFORE INSERT ON pgscale.archive_query FOR EACH STATEMENT EXECUTE FUNCTION planted();
+SELECT pgscale.archive_partition('archive_query', '2020-02-29');
+DROP FUNCTION planted CASCADE;
+SELECT pgscale.archive_partition('archive_query', '2020-02-29');
+
 -- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given
 CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0)
 RETURNS void LANGUAGE sql AS $$
@@ -182,10 +199,16 @@ SELECT pgscale.archive_roll_up('archive_minute_20200302');
 SELECT pgscale.archive_roll_up('archive_minute');
 
 -- the longest waits of an hour, and the rest: 203 of them, and what was the rest before
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_archive LOCATION '';
+ALTER TABLE pgscale.archive_minute SET TABLESPACE regress_archive;
 SELECT pgscale.archive_partition('archive_minute', '2020-03-03');
+SELECT relname, (SELECT spcname FROM pg_tablespace t WHERE t.oid = c.reltablespace) FROM pg_class c WHERE relname ~ '^archive_.*_20200303$' ORDER BY 1;
 SELECT minute('2020-03-03 10:00+00', 60, 1, 0, (jsonb_agg(jsonb_build_object('d', 'shop', 'q', i, 't', 'IO', 'e', 'DataFileRead', 'ms', i * 10)) || '[{"t":"other","e":"other","ms":99999}]')::text)
   FROM generate_series(1, 203) i;
 SELECT pgscale.archive_roll_up('archive_minute_20200303');
+SELECT relname, (SELECT spcname FROM pg_tablespace t WHERE t.oid = c.reltablespace) FROM pg_class c WHERE relname ~ '^archive_.*_20200303$' ORDER BY 1;
+ALTER TABLE pgscale.archive_minute SET TABLESPACE pg_default;
 SELECT event, count(*), min(queryid), max(queryid), sum(wait_ms) FROM pgscale.archive_waits WHERE at >= '2020-03-03' GROUP BY 1 ORDER BY 1;
 
 -- a partition that the extension does not have is dropped, too
@@ -196,6 +219,7 @@ SELECT pgscale.archive_drop('archive_setting');
 SELECT pgscale.archive_drop('marked');
 SELECT pgscale.archive_drop('archive_hour_20200301');
 SELECT relname FROM partitions;
+DROP TABLESPACE regress_archive;
 
 -- upkeep: both sides of 35 and of 7 days. It takes one at a time, the oldest first. At midnight it waits for the other day.
 SELECT pg_sleep(11) WHERE (clock_timestamp() AT TIME ZONE 'UTC')::time > '23:59:50';
@@ -266,7 +290,6 @@ SELECT pgscale.archive_clean_text(E'a\u00e9b', 6), pgscale.archive_clean_text(E'
 -- who may read it, and who may call what
 SELECT pgscale.archive_wait_growth('{0}', '{}');
 SELECT pgscale.archive_counter_growth('{}', '{}');
-CREATE ROLE regress_archive;
 SET ROLE regress_archive;
 SELECT * FROM pgscale.archive_waits;
 RESET ROLE;

@@ -122,6 +122,8 @@ SELECT pgscale.report_chart('text', '2026-01-01', '2026-01-07', 86400, ARRAY['20
 SELECT regexp_count AS spans, chart ~ '>and 5 more<' AS rest FROM pgscale.report_chart('html', '2026-01-01', '2026-01-02', 3600, NULL, NULL, NULL, NULL,
     ARRAY(SELECT '2026-01-01'::timestamptz + i * interval '10 min' FROM generate_series(1, 45) i), ARRAY(SELECT i::text FROM generate_series(1, 45) i)) chart,
     LATERAL (SELECT count(*) AS regexp_count FROM regexp_matches(substring(chart FROM '<div class="n">.*?</div>'), '<span', 'g')) n;
+SELECT sessions, chart ~ '; CPUs: [1-9]' AS cpus, substring(chart FROM 'average: .*? [0-9.]+') AS average
+  FROM (VALUES (0.001), (3000), (9999999), (1e7), (-1)) v (sessions), pgscale.report_chart('text', '2026-01-01', '2026-01-02', 86400, ARRAY['2026-01-01'::timestamptz], '{IO}', ARRAY[sessions::float8], '{1}') chart;
 SET TimeZone = 'UTC';
 
 -- figures on both sides of each unit
