@@ -186,7 +186,13 @@ SELECT string_agg(y[1], ' ') AS scales FROM regexp_matches(pgscale.report_part('
 SELECT pgscale.report_part('activities', '2020-05-01 10:01', '2020-05-01 10:10', :two, 'html') ~ '^<div class="two"><div><h3>1</h3><figure>.*</figure>\n</div><div><h3>2</h3><figure>.*</figure>\n</div></div>$' AS two;
 -- and then fifty times as many
 UPDATE pgscale.archive_minute SET wait_ms = ARRAY(SELECT ms * 50 FROM unnest(wait_ms) ms);
-SELECT pgscale.report_section(part, upper(part), 'about it', :one, :none) FROM unnest('{summary,waits,queries,sessions,blockers,load}'::text[]) part;
+SELECT pgscale.report_section(part, upper(part), 'about it', :one, :none) FROM unnest('{summary,queries,sessions,blockers,load}'::text[]) part;
+SELECT (regexp_split_to_array(pgscale.report_part('waits', :one, :none), '\n  What helps'))[1];
+SELECT line AS helps FROM (SELECT left(l, 44) AS line, n FROM regexp_split_to_table(pgscale.report_part('waits', :one, :none), '\n') WITH ORDINALITY t (l, n)) l WHERE line ~ '^  [^ -].* %$' ORDER BY n;
+-- its meaning and what helps are those of this major
+SELECT k.kind, position(concat('>', CASE WHEN k.cured_in <= current_setting('server_version_num')::int / 10000 THEN k.cured_meaning ELSE k.meaning END, '<') IN page) > 0 AS meaning,
+       position(concat('>', replace(k.remedy, '''', '&#39;'), '<') IN page) > 0 AS remedy
+  FROM pgscale.wait_meanings k, pgscale.report_part('waits', :one, NULL, NULL, 'html') page WHERE k.kind IN (pgscale.wait_kind('IO', 'DataFileRead'), pgscale.wait_kind('Lock', 'tuple')) ORDER BY 1;
 SELECT pgscale.report_part('load', '2020-05-01 10:00:01', '2020-05-01 10:01', :none), pgscale.report_part('load', '2020-05-01 10:01', '2020-05-01 10:01:01', :none);
 SELECT pgscale.report_section(part, upper(part), NULL, :one, :two, 'text') FROM unnest('{periods,differences,changes}'::text[]) part;
 SELECT pgscale.report_section('differences', 'And back', NULL, :two, :one, 'text') ~ 'LWLock:WALWrite +1.50 +0.05 +-1.45 +21.1 % +1.2 %' AS back;
