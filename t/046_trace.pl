@@ -35,12 +35,34 @@ sub traces { return $db->sql('SELECT count(*) FROM pg_locks WHERE classid = 1953
 sub coverage { return split /\|/, $_[0]->sql('SELECT ended_by, coverage_fraction, longest_gap_us, traced_ms FROM pgscale.trace_coverage()') }
 sub now { return $db->sql('SELECT extract(epoch FROM clock_timestamp()) * 1e6') }
 
+
+# Waits until a trace under way has looked at its target as it is now: it has a place before it looks, and may be off its CPU. All it
+# does then is to look; so what counts is its CPU time, which the kernel updates at each of its ticks only.
+sub cpu_ticks { my @stat = split ' ', slurp_file("/proc/$_[0]/stat") =~ s/.*\) //sr; return $stat[11] + $stat[12] }
+
+sub has_looked
+{
+    my $pid = shift->pid;
+    my $before = cpu_ticks($pid);
+
+    until_true(sub { cpu_ticks($pid) >= $before + 3 }) or die "process $pid does not trace";
+    return;
+}
+
 sub begin
 {
     my ($session, $text) = @_;
 
     $session->start($text);
-    until_true(sub { traces() > 0 });
+    until_true(sub { traces() > 0 }) or die 'there is no trace';
+    return;
+}
+
+# The same for a trace that lasts until it is ended, and must not miss what follows
+sub begin_looking
+{
+    begin(@_);
+    has_looked($_[0]);
     return;
 }
 
@@ -48,7 +70,7 @@ sub begin
 $db->sql('CREATE TABLE t (i int)');
 my $holder = session($node);
 $holder->sql('BEGIN; LOCK TABLE t');
-begin($tracer, "CREATE TEMP TABLE waits AS SELECT * FROM pgscale.trace_waits($pid, '1 h')");
+begin_looking($tracer, "CREATE TEMP TABLE waits AS SELECT * FROM pgscale.trace_waits($pid, '1 h')");
 my @clock = now();
 $target->start('SELECT count(*) FROM t');
 $db->poll_ok("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'the target waits', 'Lock');
@@ -209,9 +231,10 @@ is(($db->try($call->('trace_query', $silent->pid)))[0], '55000', 'a session that
 # A statement that ends, and another one that begins, while the tracer is off its CPU
 my $one = session($node);
 $holder->sql('BEGIN; SELECT pg_advisory_xact_lock(7)');
-begin($tracer, 'SELECT count(*) FROM pgscale.trace_query(' . $one->pid . q{, '1 h', '1 h')});
+begin_looking($tracer, 'SELECT count(*) FROM pgscale.trace_query(' . $one->pid . q{, '1 h', '1 h')});
 $one->start('SELECT pg_advisory_xact_lock(7)');
 $db->poll_ok('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $one->pid, 'a statement waits', 'Lock');
+has_looked($tracer);
 kill 'STOP', $tracer->pid;
 $holder->sql('COMMIT');
 $one->finish;
@@ -252,7 +275,7 @@ SKIP:
     {
         my $stopped = session($node);
 
-        begin($tracer, "SELECT count(*) FROM pgscale.$function->[0](" . $stopped->pid . ", $function->[1])");
+        begin_looking($tracer, "SELECT count(*) FROM pgscale.$function->[0](" . $stopped->pid . ", $function->[1])");
         $stopped->start("SELECT hold_status('$file')");
         until_true(sub { -e $file }) or die 'the target does not stop';
         $db->sql('SELECT pg_cancel_backend(' . $tracer->pid . ')');
