@@ -56,6 +56,72 @@ SELECT count(*) FROM (SELECT DISTINCT name FROM metric
       CROSS JOIN LATERAL pgscale.metrics(f)) missing;
 SELECT DISTINCT name ~ '^pgscale_(sampler|wait)_' AS of_the_sampler FROM pgscale.metrics('sampler');
 
+-- Each figure is the one of its view. For this the functions and views that metrics() asks are replaced by ones whose figures all differ:
+-- in row r, number column c is r * 1000 + c.
+BEGIN;
+CREATE FUNCTION columns_of(what text) RETURNS TABLE (place bigint, name text, type text) LANGUAGE sql AS $$
+    SELECT c.place, c.name, format_type(c.type, NULL)
+      FROM pg_proc p CROSS JOIN unnest(p.proargnames, p.proallargtypes, p.proargmodes) WITH ORDINALITY c(name, type, mode, place)
+     WHERE p.pronamespace = 'pgscale'::regnamespace AND p.proname = what AND c.mode = 'o'
+    UNION ALL
+    SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+     WHERE a.attrelid = to_regclass('pgscale.' || what) AND attnum > 0
+       AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = 'pgscale'::regnamespace AND p.proname = what)
+     ORDER BY 1
+$$;
+CREATE FUNCTION numbered(what text, r integer) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_object_agg(c.name, CASE WHEN c.type ~ '\[\]$' THEN jsonb_build_array(10 * r + 1, 10 * r + 3, 10 * r + 8)
+                                         ELSE to_jsonb(r * 1000 + c.place) END)
+      FROM (SELECT row_number() OVER () AS place, name, type FROM columns_of(what)) c WHERE c.type ~ '^(integer|bigint|double precision)'
+$$;
+CREATE PROCEDURE stand_in(what text, VARIADIC rows jsonb[]) LANGUAGE plpgsql AS $$
+DECLARE
+    body text := format('SELECT * FROM jsonb_to_recordset(%L) r (%s)', to_jsonb(rows),
+                        (SELECT string_agg(format('%I %s', c.name, c.type), ', ') FROM columns_of(what) c));
+    function oid := (SELECT oid FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname = what);
+BEGIN
+    EXECUTE CASE WHEN function IS NULL THEN format('CREATE OR REPLACE VIEW pgscale.%I AS %s', what, body)
+                 ELSE format('CREATE OR REPLACE FUNCTION pgscale.%I(%s) RETURNS %s LANGUAGE sql AS %L', what,
+                             pg_get_function_arguments(function), pg_get_function_result(function), body) END;
+END $$;
+CALL stand_in('health', '{"feature": "a", "state": "working"}', '{"feature": "b", "state": "broken"}');
+CALL stand_in('node_identity', '{"node": "quoted \" \\ name", "system_identifier": 7000000000000000001, "role": "standby", "lag_s": 2.5}');
+CALL stand_in('wait_totals', '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 1000}',
+    '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 250}', '{"backend_type": "z", "event_type": "LWLock", "event": "y", "wait_ms": 20}');
+CALL stand_in('sampler_stats', numbered('sampler_stats', 1));
+CALL stand_in('lock_waits', '{"pid": 1, "depth": 0, "waiters": 3}', '{"pid": 2, "waiting_pid": 2, "depth": 1, "waiters": 2, "waited_ms": 4000}',
+    '{"pid": 3, "waiting_pid": 3, "depth": 2, "waiters": 0, "waited_ms": 7500}', '{"pid": 3, "waiting_pid": 4, "depth": 2, "waiters": 0, "waited_ms": 100}',
+    '{"pid": 3, "waiting_pid": 4, "depth": 3, "waiters": 1, "waited_ms": 100}', '{"pid": 5, "depth": 0, "waiters": 1}');
+CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '59 minutes', 'period_s', 60, 'rounds', 7),
+    jsonb_build_object('at', now() - interval '20 minutes', 'period_s', 120, 'rounds', 2),
+    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+CALL stand_in('sweeper_stats', numbered('sweeper_stats', 1), numbered('sweeper_stats', 2));
+CALL stand_in('buffer_usage_sample', numbered('buffer_usage_sample', 1), numbered('buffer_usage_sample', 2) - 'usage_count');
+CALL stand_in('writeback_stats', numbered('writeback_stats', 1));
+CALL stand_in('relocation_jobs', '{"state": "queued"}', '{"state": "done"}', '{"state": "queued"}', '{"state": "lost"}', '{"state": "lost"}', '{"state": "lost"}');
+CALL stand_in('tuning_findings', '{"rule": "r", "confidence": "high", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "silent"}',
+    '{"rule": "r", "confidence": "low", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "advises"}');
+CALL stand_in('scalability', numbered('scalability', 1));
+CALL stand_in('numa_nodes', '{"node": 0, "memory_bytes": 64, "free_bytes": 16}', '{"node": 3, "memory_bytes": 32}');
+SELECT name, labels,
+       CASE name WHEN 'pgscale_archive_last_timestamp_seconds' THEN round(extract(epoch FROM now()) - value::numeric) ELSE value::numeric END AS value
+  FROM pgscale.metrics() WHERE name <> 'pgscale_health' OR value > 0 ORDER BY name COLLATE "C", labels::text COLLATE "C", value;
+
+-- what is unknown is absent, or 0 where something must be
+CALL stand_in('node_identity', '{"node": "n", "system_identifier": 1, "role": "primary"}');
+CALL stand_in('sampler_stats', numbered('sampler_stats', 1) - '{period_ms,lateness_mean_us,tick_mean_us}'::text[]);
+CALL stand_in('lock_waits', VARIADIC '{}');
+CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+CALL stand_in('sweeper_stats', VARIADIC '{}');
+CALL stand_in('writeback_stats', '{"rounds": 3}');
+CALL stand_in('scalability', '{"buckets": 4, "discarded": 5}');
+SELECT name, value FROM pgscale.metrics()
+ WHERE name ~ '^pgscale_(node_lag|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
+CREATE OR REPLACE FUNCTION pgscale.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
+    OUT distance integer[]) RETURNS SETOF record LANGUAGE plpgsql AS $$ BEGIN RAISE feature_not_supported; END $$;
+SELECT count(*) FROM pgscale.metrics('numa');
+ROLLBACK;
+
 -- wrong input
 SELECT * FROM pgscale.metrics('nothing');
 SELECT * FROM pgscale.metrics('');
