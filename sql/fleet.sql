@@ -10,10 +10,11 @@ SELECT node = concat(nullif(concat(current_setting('cluster_name'), '@'), '@'), 
 
 -- nodes
 SELECT pgscale.fleet_add('regress a', 'host=/nowhere port=1 dbname=x user=y connect_timeout=3 sslmode=disable');
-SELECT pgscale.fleet_add('b', 'postgresql:///d?host=/nowhere');
-SELECT srvname, fdwname, (SELECT array_agg(o ORDER BY o COLLATE "C") FROM unnest(srvoptions) o) AS options, usename = current_user AS own, umoptions
+SELECT pgscale.fleet_add('b', 'postgresql://?host=/nowhere');
+SELECT srvname, fdwname, (SELECT array_agg(o ORDER BY o COLLATE "C") FROM unnest(srvoptions) o) AS options, usename = current_user AS own,
+       replace(umoptions::text, current_user, 'me') AS umoptions, has_server_privilege('pg_monitor', s.oid, 'USAGE') AS monitor
   FROM pg_foreign_server s JOIN pg_foreign_data_wrapper w ON w.oid = srvfdw
-  LEFT JOIN pg_user_mappings m USING (srvname) WHERE srvname = 'regress a';
+  LEFT JOIN pg_user_mappings m USING (srvname) WHERE fdwname = 'pgscale_fleet' ORDER BY 1;
 SELECT node, state, error IS NOT NULL AS error FROM pgscale.fleet;
 SELECT node, feature, state, reason IS NOT NULL AS reason FROM pgscale.fleet_health ORDER BY 1;
 SELECT node, setting, error IS NOT NULL AS error FROM pgscale.fleet_advice;

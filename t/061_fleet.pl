@@ -69,10 +69,11 @@ sub fake_node
     sleep 600 if $mode eq 'silent';
     syswrite($socket, "HTTP/1.0 400 Bad Request\r\n\r\n"), return if $mode eq 'web';
     syswrite $socket, message('R', pack 'N', 0) . $ready;
-    get($socket, unpack('x N', get($socket, 5)) - 4);
+    my $asked = get($socket, unpack('x N', get($socket, 5)) - 4) =~ s/\0\z//r;
     syswrite($socket, columns('a') . $end), return if $mode eq 'empty';
+    syswrite($socket, message('E', "SERROR\0C58000\0M$asked\0\0") . $ready), return if $mode eq 'checked';
     syswrite $socket, columns('a') . row('pgscale') . $end;
-    get($socket, unpack('x N', get($socket, 5)) - 4);
+    $asked = get($socket, unpack('x N', get($socket, 5)) - 4) =~ s/\0\z//r;
     my $head = columns(qw(feature enabled state reason action));
     my @row = qw(sampler t working because nothing);
     syswrite $socket, {
@@ -85,6 +86,8 @@ sub fake_node
         half => $head . substr(row(@row), 0, 10),
         flood => $head,
         error => message('E', "SERROR\0C58000\0Mbroken \xff\x07line\0\0") . $ready,
+        asked => message('E', "SERROR\0C58000\0M$asked\0\0") . $ready,
+        late => $head . row(@row) . message('E', "SERROR\0C57014\0Mcanceled\0Dafter a row\0Hwait\0\0") . $ready,
         right => $head . row(@row) . $end }->{$mode} // die;
     my $flood = row(@row[0 .. 3], 'x' x 100_000);
     while ($mode eq 'flood') { syswrite $socket, $flood or last; }
@@ -112,8 +115,9 @@ add('elsewhere', address($primary) =~ s/dbname=postgres/dbname=template1/r);
 add('no base', address($primary) =~ s/dbname=postgres/dbname=none/r);
 add('dead', 'host=/nowhere');
 add('silent', "$at_fake silent connect_timeout=1");
-add($_, $at_fake . $_) for qw(web empty few types bytes zero copy gone flood error right);
-$db->sql(q{SET pgscale.fleet_timeout = '1min'});
+add($_, $at_fake . $_) for qw(web empty few types bytes zero copy gone flood error checked asked late right);
+# A silent node costs its own time-out, and not that of all nodes: that is longer than the statement's.
+$db->sql(q{SET pgscale.fleet_timeout = '10min'; SET statement_timeout = '50s'});
 $standby->append_conf('postgresql.conf', 'work_mem = 7MB');
 $standby->reload;
 $there->poll_ok('SHOW work_mem', 'a standby with a setting of its own', '7MB');
@@ -127,11 +131,13 @@ no base|unreachable||f|||t
 second|ok|standby|t|t||f
 silent|no answer||f|||t
 EOT
+is($db->sql(q{SELECT error FROM pgscale.fleet WHERE node = 'silent'}), 'it did not let us connect in time', 'which says why');
 is($db->sql(q{SELECT string_agg(concat(node, ': ', differing_settings), '; ') FROM pgscale.fleet WHERE differing_settings ~ 'work_mem'}),
     'second: work_mem=7MB', 'and which node has another setting than most');
 
 $db->sql('CREATE TABLE health AS SELECT * FROM pgscale.fleet_health()');
-is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web') THEN reason END) FROM health WHERE feature IS NULL AND node NOT IN ('dead', 'silent', 'no base', 'elsewhere') GROUP BY 1 ORDER BY 1}),
+is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web') THEN reason END) FROM health WHERE feature IS NULL
+      AND node NOT IN ('dead', 'silent', 'no base', 'elsewhere', 'checked', 'asked') GROUP BY 1 ORDER BY 1}),
     <<'EOT' =~ s/\n\z//r, 'nodes that lie');
 bytes|garbled|its answer is no text in the encoding of this database
 copy|garbled|it answers as no server does to a query
@@ -140,10 +146,16 @@ error|failed|broken ? line
 few|garbled|its answer has other columns than were asked for
 flood|garbled|its answer is longer than 16 MB
 gone|failed|
+late|no answer|canceled; after a row; wait
 types|garbled|invalid input syntax for type boolean: "perhaps"
 web|unreachable|
 zero|garbled|its answer is no text in the encoding of this database
 EOT
+# They are asked within a transaction that can write nothing, and of their answer's error so much is shown.
+like($db->sql(q{SELECT reason FROM health WHERE node = 'checked'}),
+    qr/^(?=.{490,500}$)BEGIN TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 600000; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1; SELECT 'pgscale' FROM pg_catalog/,
+    'what they are asked first');
+is($db->sql(q{SELECT reason FROM health WHERE node = 'asked'}), 'SELECT feature, enabled, state, reason, action FROM pgscale.health()', 'and then');
 is($db->sql(q{SELECT node, count(*) > 5 FROM health WHERE feature IS NOT NULL AND node <> 'right' GROUP BY 1 ORDER BY 1}),
     "first|t\nfirst again|t\nsecond|t", 'while the others are asked all the same');
 is($db->sql(q{SELECT feature, enabled, state, reason, action FROM health WHERE node = 'right'}), 'sampler|t|working|because|nothing',
@@ -211,11 +223,15 @@ $db->sql("SELECT pgscale.fleet_remove('$_')") for @others;
 is($db->sql('SELECT string_agg(node, $$ $$) FROM pgscale.fleet_health WHERE feature IS NULL'), 'silent', 'nodes can be removed');
 add('half', "$at_fake half");
 $db->sql(q{SET pgscale.fleet_timeout = 300});
-is($db->sql(q{SELECT node, state FROM pgscale.fleet_health WHERE node <> 'first'}), "half|no answer\nsilent|no answer", 'half an answer is none');
+for my $change (q{SET connect_timeout '600'}, 'DROP connect_timeout')
+{
+    $db->sql("ALTER SERVER silent OPTIONS ($change)");
+    is($db->sql(q{SELECT node, state, reason FROM pgscale.fleet_health WHERE node <> 'first' ORDER BY 1}),
+        "half|no answer|it did not answer within 300 ms\nsilent|no answer|it did not let us connect in time", "half an answer is none; $change");
+}
 
 # A cancel and the end of the session, while a node says nothing
-$db->sql(q{ALTER SERVER silent OPTIONS (DROP connect_timeout)});
-$db->sql(q{SET pgscale.fleet_timeout = '10min'});
+$db->sql(q{SET pgscale.fleet_timeout = '10min'; RESET statement_timeout});
 $db->sql(q{CREATE TABLE done (i int)});
 for my $timeout (1, 5, 20, 100, 500)
 {
