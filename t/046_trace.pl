@@ -99,6 +99,31 @@ is($tracer->sql(q{SELECT count(*) FROM (SELECT seq, row_number() OVER (ORDER BY 
 is($tracer->sql(q{SELECT count(*) FROM waits WHERE event = 'ClientRead' AND queryid IS NOT NULL}), 0, 'an idle session has no query');
 is($tracer->sql(q{SELECT bool_or(spans_gap) FROM waits}), $gap > 0 ? 't' : 'f', 'what was not watched is marked');
 
+# A gap that is known: the tracer is off its CPU while the wait ends. What was before it and what is after it are marked.
+$target = session($node);
+$pid = $target->pid;
+$holder->sql('BEGIN; LOCK TABLE t');
+begin($tracer, "CREATE TEMP TABLE around AS SELECT * FROM pgscale.trace_waits($pid, '1 h')");
+$target->start('SELECT count(*) FROM t');
+$db->poll_ok("SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'the target waits', 'Lock');
+has_looked($tracer);
+kill 'STOP', $tracer->pid;
+until_true(sub { process_state($tracer->pid) eq 'T' });
+@clock = now();
+$holder->sql('COMMIT');
+$target->finish;
+$db->poll_ok("SELECT clock_timestamp() > to_timestamp($clock[0] / 1e6) + interval '100 ms'", 'for some time');
+push @clock, now();
+kill 'CONT', $tracer->pid;
+has_looked($tracer);
+$target->quit;
+$tracer->finish;
+is($tracer->sql(q{SELECT event_type, spans_gap, next, next_spans_gap FROM (SELECT event_type, spans_gap, lead(event) OVER w AS next,
+    lead(spans_gap) OVER w AS next_spans_gap FROM around WINDOW w AS (ORDER BY seq)) w WHERE event_type = 'Lock'}), 'Lock|t|ClientRead|t', 'both are marked');
+is($tracer->sql("SELECT longest_gap_us >= $clock[1] - $clock[0], gaps >= 1, gaps_ms * 1000 >= longest_gap_us - 0.01, gaps_ms <= traced_ms,
+    abs(coverage_fraction - (1 - gaps_ms / traced_ms)) < 1e-6 FROM pgscale.trace_coverage()"), 't|t|t|t|t', 'and trace_coverage knows it')
+  or diag $tracer->sql('SELECT row_to_json(c) FROM pgscale.trace_coverage() c');
+
 # A statement from its start to its end
 $target = session($node);
 $pid = $target->pid;

@@ -73,23 +73,38 @@ sub shows_ok
 
 ### Locks of the main array
 
-for my $case ([ 'PredicateLockManager', 5, 16 ], [ 'TwoPhaseState', 0, 1 ], [ 'hold_lwlock', 3, 8 ], [ 'hold_lwlock', 7, 8 ])
+for my $case ([ 'PredicateLockManager', 5, 16, 'exclusive', 3 ], [ 'PredicateLockManager', 5, 16, 'shared', 1 ], [ 'TwoPhaseState', 0, 1, 'exclusive', 2 ],
+    [ 'hold_lwlock', 3, 8, 'exclusive', 3 ], [ 'hold_lwlock', 7, 8, 'shared', 2 ])
 {
-    my ($tranche, $number, $locks) = @$case;
+    my ($tranche, $number, $locks, $mode, $waiters) = @$case;
+    my $exclusive = $mode eq 'exclusive' ? 'true' : 'false';
 
-    for my $mode ('exclusive', 'shared')
-    {
-        my $exclusive = $mode eq 'exclusive' ? 'true' : 'false';
-        my $waiters = $mode eq 'exclusive' ? 3 : 1;
-        while_held("SELECT hold_lwlock('$tranche', $number, $exclusive, '$file')",
-            "SELECT hold_lwlock('$tranche', $number, true, '$none')", $waiters,
-            sub { shows_ok($tranche, $number, $mode, $waiters, $locks) });
-    }
+    while_held("SELECT hold_lwlock('$tranche', $number, $exclusive, '$file')",
+        "SELECT hold_lwlock('$tranche', $number, true, '$none')", $waiters,
+        sub { shows_ok($tranche, $number, $mode, $waiters, $locks) });
 }
 # what an advisory lock takes
 my $partition = $db->sql('SELECT advisory_partition(42)');
 while_held("SELECT hold_lwlock('LockManager', $partition, true, '$file')", 'SELECT pg_advisory_lock(42)', 1,
     sub { shows_ok('LockManager', $partition, 'exclusive', 1, 16) });
+
+# two locks of a tranche, each with a queue: its time is shared out among them
+append_to_file("$file.2", '');
+$waiters[2]->start("SELECT hold_lwlock('hold_lwlock', 6, true, '$file.2')");
+until_ok(sub { -e "$file.2.held" }, 'another lock is held');
+$waiters[1]->start("SELECT hold_lwlock('hold_lwlock', 6, true, '$none')");
+while_held("SELECT hold_lwlock('hold_lwlock', 1, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 1, true, '$none')", 1, sub {
+    my $pid = $waiters[1]->pid;
+    $db->poll_ok("SELECT event_type FROM pgscale.wait_current() WHERE pid = $pid", 'each is waited for', 'LWLock');
+    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->poll_ok(q{SELECT ticks > 20 FROM pgscale.lwlock_tranches() WHERE tranche = 'hold_lwlock'}, 'for some time');
+    is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_profile()
+        WHERE tranche = 'hold_lwlock' AND waited > 0 ORDER BY 1}), "1|t|1.000000\n6|t|1.000000", 'half of the time each');
+    is($db->sql(q{SELECT busiest_lock, skew, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_tranches() WHERE tranche = 'hold_lwlock'}),
+        '1|4|2.000000', 'the skew is that of two in eight');
+});
+unlink "$file.2";
+$_->finish for @waiters[ 1, 2 ];
 
 # the time is that of the wait profile, as long as both count the same ticks
 $db->sampler('off');
