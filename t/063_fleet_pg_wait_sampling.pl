@@ -53,7 +53,27 @@ is($db->sql(q{SELECT count(*) > 0 FROM public.pg_wait_sampling_get_profile() WHE
 is($db->sql(q{SELECT count(*) FROM public.pg_wait_sampling_profile WHERE event_type = 'CPU'}), 0, 'the CPU is no event there');
 is($db->sql(q{SELECT string_agg(format('%s %s', attname, format_type(atttypid, NULL)), ', ' ORDER BY attnum) FROM pg_attribute
     WHERE attrelid = 'public.pg_wait_sampling_profile'::regclass AND attnum > 0}), 'pid integer, event_type text, event text, queryid bigint, count bigint', 'its columns');
+
+# All of it, when nothing moves any more; of the CPU, too, which has no name there
+$db->sql('SELECT count(*) FROM generate_series(1, 100000)');
+$db->poll_ok(q{SELECT count(*) > 0 FROM public.pg_wait_sampling_profile WHERE event_type IS NULL AND event IS NULL AND count > 0}, 'the CPU has no name');
+$db->sampler('off');
+my %same = (
+    profile => q{SELECT 0, CASE WHEN event_type <> 'CPU' THEN event_type END, CASE WHEN event_type <> 'CPU' THEN event END, coalesce(queryid, 0), pg_catalog.sum(samples)
+        FROM pgscale.wait_profile() GROUP BY 2, 3, 4},
+    history => q{SELECT pid, sampled_at, CASE WHEN event_type <> 'CPU' THEN event_type END, CASE WHEN event_type <> 'CPU' THEN event END, coalesce(queryid, 0)
+        FROM pgscale.wait_history()});
+for my $of (sort keys %same)
+{
+    for my $from ("pg_wait_sampling_$of", "pg_wait_sampling_get_$of()")
+    {
+        is($db->sql("SELECT (SELECT count(*) > 0 FROM public.$from), (SELECT count(*) FROM
+            ((TABLE public.pg_wait_sampling_$of EXCEPT ALL $same{$of}) UNION ALL ($same{$of} EXCEPT ALL SELECT * FROM public.$from)) d)"), 't|0', "$from is pgscale's");
+    }
+}
 $db->sql('SELECT public.pg_wait_sampling_reset_profile()');
+is($db->sql('SELECT count(*) FROM public.pg_wait_sampling_profile'), 0, 'a reset empties it');
+$db->sampler('on');
 is($db->sql('SELECT count(*) FROM called'), 0, 'nothing planted was called');
 like(run_script(), qr/already/, 'it is not made twice');
 $db->sql('CREATE SCHEMA "Other one"');
