@@ -102,7 +102,7 @@ for my $i (1, 2)
     $made->poll_ok('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $waiting[$i]->pid, 'one waits', 'Lock');
 }
 
-# observes [ SECONDS, LOCKS, ACTIVE ], ...; options length, anew, later: how much later than the report and before those that wait
+# observes [ SECONDS, LOCKS, ACTIVE ], ...; options length, anew
 sub observes
 {
     my ($option, @parts) = (ref $_[0] eq 'HASH' ? () : {}, @_);
@@ -138,7 +138,7 @@ sub traced_ok
 
     $code->();
     $kept++;
-    until_true(sub { says() =~ /the latest pile-up was traced; $kept kept, $untaken not taken/ }) or return is(says(), "$kept kept", $name);
+    until_true(sub { says() =~ /the latest pile-up was traced; $kept kept, $untaken not taken/ }) or die "$name: not $kept kept: " . says();
     return is($made->sql(q{SELECT concat_ws(' ', figure, sessions, usual_sessions, round(limit_sessions::numeric, 4)::float8) FROM pgscale.trace_history()
         ORDER BY trace DESC LIMIT 1}), $expected, $name);
 }
