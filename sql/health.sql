@@ -1,34 +1,12 @@
 -- The extension's surface: what is there, who may use it, what works.
 CREATE EXTENSION pgscale;
 
--- every object has a comment, and nothing is open to PUBLIC
-SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments
-  FROM pg_proc p
- WHERE p.pronamespace = 'pgscale'::regnamespace
-   AND (obj_description(p.oid, 'pg_proc') IS NULL
-        OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-                    WHERE a.grantee = 0));
-SELECT c.relname
-  FROM pg_class c
- WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('v', 'r', 'm', 'S')
-   AND (obj_description(c.oid, 'pg_class') IS NULL
-        OR EXISTS (SELECT FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
-                    WHERE a.grantee = 0));
+-- every column of a view has a comment; whose all objects are and who may use them: privileges.sql
 SELECT c.relname, a.attname
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('v', 'c') AND col_description(c.oid, a.attnum) IS NULL;
 
--- what pg_monitor may read; the rest acts, and is for superusers
-SELECT c.relname, has_table_privilege('pg_monitor', c.oid, 'SELECT') AS pg_monitor
-  FROM pg_class c
- WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
- ORDER BY 1;
 \a
-SELECT p.oid::regprocedure AS function, has_function_privilege('pg_monitor', p.oid, 'EXECUTE') AS pg_monitor
-  FROM pg_proc p
- WHERE p.pronamespace = 'pgscale'::regnamespace
- ORDER BY p.proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
-
 -- the views' columns
 SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
@@ -68,19 +46,47 @@ END $$;
 -- what os_cache, numa and trace say depends on the machine
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY feature;
 
--- switched off, and told so
+-- what a session's own settings take away
+SET track_activities = off;
+SELECT * FROM pgscale.health WHERE feature IN ('blockers', 'lwlocks', 'sampler', 'scalability', 'tuning') ORDER BY feature;
+RESET track_activities;
+SET track_counts = off;
+SELECT * FROM pgscale.health WHERE feature IN ('sampler', 'scalability', 'tuning') ORDER BY feature;
+RESET track_counts;
+
+-- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on
 ALTER SYSTEM SET pgscale.sampler = off;
+ALTER SYSTEM SET pgscale.relocation = off;
 SELECT pg_reload_conf();
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT NOT enabled FROM pgscale.health WHERE feature = 'sampler')
+        EXIT WHEN (SELECT bool_and(NOT enabled) FROM pgscale.health WHERE feature IN ('relocation', 'sampler'))
               AND (SELECT period_ms IS NULL FROM pgscale.sampler_stats);
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT * FROM pgscale.health WHERE feature = 'sampler';
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
+ALTER SYSTEM RESET pgscale.relocation;
+ALTER SYSTEM SET pgscale.relocation_workers = 0;
+ALTER SYSTEM SET pgscale.lwlocks = off;
+ALTER SYSTEM SET pgscale.scalability = off;
+ALTER SYSTEM SET pgscale.tuning = off;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT bool_and(NOT enabled) FROM pgscale.health WHERE feature IN ('lwlocks', 'relocation', 'scalability', 'tuning'))
+              AND (SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT * FROM pgscale.health WHERE feature IN ('lwlocks', 'relocation', 'sampler', 'scalability', 'tuning') ORDER BY feature;
+ALTER SYSTEM RESET pgscale.relocation_workers;
+ALTER SYSTEM RESET pgscale.lwlocks;
+ALTER SYSTEM RESET pgscale.scalability;
+ALTER SYSTEM RESET pgscale.tuning;
 SELECT pg_reload_conf();
 
 -- goes and comes back without a trace

@@ -190,13 +190,57 @@ SELECT count(*) FROM unnest('{unlogged, matview}'::regclass[]) r, pgscale.reloca
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
 
--- all of a tablespace; the catalogs stay
+-- all of a tablespace, largest first; the catalogs stay
+CREATE TABLE larger (id int);
+INSERT INTO larger SELECT generate_series(1, 3000);
+CREATE INDEX larger_empty ON larger (id) TABLESPACE regress_fast WHERE id < 0;
+CREATE INDEX larger_id ON larger (id) TABLESPACE regress_fast;
 SELECT count(*) FROM pgscale.relocate_all_indexes('regress_fast', 'regress "a'' b');
 SELECT * FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) > 5 FROM pgscale.relocate_all_indexes('pg_default', 'regress_fast');
 SELECT relation FROM jobs() WHERE relation ~ '^pg|temporary|excl|duplicates|regress' ORDER BY 1;
 SELECT cancelled > 5 FROM clear();
+
+-- what a move must not change is in the text that is compared: whatever is changed, is seen in a line of its own
+CREATE ROLE regress_owner;
+GRANT ALL ON SCHEMA relocate TO regress_owner;
+CREATE TABLE d (id int, n int NOT NULL, v text, CONSTRAINT d_key UNIQUE (id), CONSTRAINT d_late PRIMARY KEY (n) DEFERRABLE);
+CREATE UNIQUE INDEX d_n ON d (n);
+CREATE INDEX d_e ON d (n, (n + 1), lower(v));
+CREATE TABLE parted (n int) PARTITION BY RANGE (n);
+CREATE TABLE part PARTITION OF parted FOR VALUES FROM (0) TO (10);
+CREATE INDEX parted_n ON ONLY parted (n);
+CREATE INDEX part_n ON part (n);
+SELECT index, line FROM unnest('{d_key, d_late, d_n}'::text[]) index,
+       regexp_split_to_table(pgscale.relocation_describe_index(index::regclass), E'\n') line WHERE line ~ '^primary|^owner' ORDER BY 1, 2;
+CREATE FUNCTION seen(index text, change text) RETURNS TABLE (line text) LANGUAGE plpgsql AS $$
+DECLARE
+    oid regclass := index;
+    before text := pgscale.relocation_describe_index(oid);
+BEGIN
+    EXECUTE change;
+    RETURN QUERY SELECT substring(l, '^(\w+ (?:on|by|targets)|\w+)') FROM
+        (SELECT regexp_split_to_table(pgscale.relocation_describe_index(oid), E'\n')
+         EXCEPT SELECT regexp_split_to_table(before, E'\n')) x (l) ORDER BY 1;
+END $$;
+SELECT change, string_agg(line, ', ') FROM (VALUES
+    (1, 'd_n', $$ALTER INDEX d_n SET (fillfactor = 70)$$),
+    (2, 'd_n', $$ALTER TABLE d CLUSTER ON d_n$$),
+    (3, 'd_n', $$ALTER TABLE d REPLICA IDENTITY USING INDEX d_n$$),
+    (4, 'd_n', $$COMMENT ON INDEX d_n IS 'new'$$),
+    (5, 'd_n', $$ALTER INDEX d_n DEPENDS ON EXTENSION pgscale$$),
+    (6, 'd_n', $$ALTER TABLE d RENAME n TO m$$),
+    (7, 'd_key', $$COMMENT ON CONSTRAINT d_key ON d IS 'new'$$),
+    (8, 'd_key', $$CREATE TABLE referring (id int REFERENCES d (id))$$),
+    (9, 'd_key', $$ALTER TABLE d RENAME CONSTRAINT d_key TO d_once$$),
+    (10, 'd_e', $$ALTER INDEX d_e ALTER COLUMN 2 SET STATISTICS 77$$),
+    (11, 'd_e', $$ALTER TABLE d OWNER TO regress_owner$$),
+    (12, 'part_n', $$ALTER INDEX parted_n ATTACH PARTITION part_n$$),
+    (13, 'matview_x', $$ALTER INDEX matview_x SET TABLESPACE regress_fast$$),
+    (14, 'matview_x', $$REINDEX INDEX matview_x$$)) c (n, index, change)
+  LEFT JOIN LATERAL seen(index, change) ON true
+ GROUP BY n, change ORDER BY n;
 
 -- names
 CREATE SCHEMA "s ""ch'ema
@@ -342,9 +386,9 @@ SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 't'::regc
 ALTER SYSTEM RESET pgscale.relocation;
 SELECT pg_reload_conf();
 SET client_min_messages = error;
-DROP OWNED BY regress_mover, regress_other CASCADE;
+DROP OWNED BY regress_mover, regress_other, regress_owner CASCADE;
 DROP SCHEMA relocate, "s ""ch'ema
 " CASCADE;
-DROP ROLE regress_mover, regress_other;
+DROP ROLE regress_mover, regress_other, regress_owner;
 DROP TABLESPACE "regress ""a' b";
 DROP TABLESPACE regress_fast;

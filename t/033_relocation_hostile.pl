@@ -192,18 +192,20 @@ sub at_work
     my $name = shift;
     my $session = session($node, dbname => $name);
 
-    $session->sql('CREATE TABLE IF NOT EXISTS large (id int)');
-    $session->sql(q{CREATE OR REPLACE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
-        $$BEGIN IF current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
-    $session->sql('TRUNCATE large; INSERT INTO large VALUES (1); DROP INDEX IF EXISTS large_slow; SET application_name = here; '
-          . 'CREATE INDEX large_slow ON large (slow(id))');
+    # in the second one of four blocks
+    $session->sql('CREATE TABLE large (id int, filler char(1000))');
+    $session->sql(q{CREATE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+        $$BEGIN IF $1 = 10 AND current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
+    $session->sql('INSERT INTO large SELECT i FROM generate_series(1, 28) i; SET application_name = here; CREATE INDEX large_slow ON large (slow(id))');
     my ($id) = ask(q{relocate_index('large_slow', 'fast')}, $session);
-    job_ok($id, 'state, phase', 'running|building index: scanning table', "a worker is at a move in $name", $session);
+    job_ok($id, 'state, phase, done_fraction', 'running|building index: scanning table|0.25', "a worker is at a move in $name", $session);
     $session->quit;
     return $id;
 }
 my $slow = at_work('origin');
+my $log = -s $node->logfile;
 is(($db->try('ALTER DATABASE origin RENAME TO renamed'))[0], '00000', 'a database with a move under way can be renamed');
+like(substr(slurp_file($node->logfile), $log), qr/relocation job $slow: the worker has made way for/, 'for which its worker makes way');
 $there = session($node, dbname => 'renamed');
 job_ok($slow, 'state', 'running', 'which then goes on', $there);
 is($there->sql("SELECT crashes FROM pgscale.relocation_job WHERE job = $slow"), 0, 'as nothing has crashed');
@@ -229,9 +231,12 @@ $there->quit;
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}, 'nobody is in a database', 0);
 $there = session($node, dbname => 'busy');
 $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
+# which workers are not bound to
+$there->sql('ALTER DATABASE busy SET default_transaction_read_only = on');
 for my $how ('a restart', 'a crash')
 {
     launching('off');
+    $there->sql('SET default_transaction_read_only = off');
     my ($id) = ask("relocate_table('t', '" . ($how eq 'a crash' ? 'other' : 'fast') . "', 'lock')", $there);
     $there->quit;
     $db->sql('ALTER SYSTEM SET pgscale.relocation = on');    # without a reload

@@ -22,10 +22,12 @@ my $reader = q{BEGIN; SELECT count(*) FROM t};
 for my $hold ([ $writer, 'waiting for writers before build' ], [ $snapshot, 'waiting for old snapshots' ])
 {
     my ($holder, $job, $worker) = held(@$hold, 't_partial');
+    my @next = $hold->[0] eq $writer ? ask(q{relocate_index('t_gist', 'fast')}) : ();
 
     is($db->sql("SELECT pgscale.relocation_cancel($job)"), 't', 'relocation_cancel');
-    $holder->sql('ROLLBACK') if $hold->[0] eq $writer;    # to drop an index waits for writers, too
+    $holder->sql('ROLLBACK') if @next;    # to drop an index waits for writers, too
     job_ok($job, 'state, sqlstate, finished_at > started_at', 'cancelled|57014|t', 'ends it');
+    done_ok('but not the next one of that worker', @next) if @next;
     clean_ok('and leaves nothing behind');
     is(place('t_partial'), 'pg_default', 'it has not moved');
     is($db->sql("SELECT pgscale.relocation_cancel($job)"), 'f', 'it cannot be ended again');
@@ -71,6 +73,22 @@ for my $hold ([ $writer, 'waiting for writers before build' ], [ $snapshot, 'wai
 }
 is(schema(), $schema, 'all is what it was');
 
+# What an index is by its text has changed meanwhile: with the name of its schema
+$db->sql('CREATE SCHEMA before; CREATE TABLE before.moved (id int PRIMARY KEY)');
+{
+    my ($holder, $job, $worker) = held('BEGIN; INSERT INTO before.moved VALUES (1)', 'waiting for writers before build', 'before.moved_pkey');
+    $db->sql('ALTER SCHEMA before RENAME TO after');
+    $holder->sql('COMMIT');
+    job_ok($job, q{state, sqlstate, message ~ ('^it has moved, but was not found to be in order: the index has moved, but is not what it was '
+        '[(]Before: [^\n]*before.moved.*\nAfter: [^\n]*after.moved')}, 'failed|55000|t', 'an index that is not what it was');
+    is(place('after.moved_pkey'), 'fast', 'it has moved');
+    done_ok('and can be moved back', $db->sql("SELECT pgscale.relocation_undo($job)"));
+    is(place('after.moved_pkey'), 'pg_default', 'it is where it was');
+    $holder->quit;
+}
+$db->sql('DROP SCHEMA after CASCADE');
+clean_ok('nothing is left');
+
 # The server is shut down, while a prepared transaction holds the move up for ever
 {
     my ($holder, $job, $worker) = held("$writer; PREPARE TRANSACTION 'prepared'", 'waiting for writers before build', 't_partial');
@@ -85,6 +103,39 @@ is(schema(), $schema, 'all is what it was');
 }
 
 ### Put off
+
+# Whom a job on t would wait for that looks at transactions of any age, or only at old ones
+sub obstacle
+{
+    my ($table, $age) = (@_, 0);
+
+    return $db->sql("SELECT substring(pgscale.relocation_obstacle('$table'::regclass, $age, -1), '^.* process (\\d+) has been open for')");
+}
+{
+    my ($first, $second) = map { session($node) } 1 .. 2;
+
+    $first->sql($reader);
+    is(obstacle('t'), '', 'who has read in a transaction, and does not at the moment, is no obstacle');
+    $first->sql('ROLLBACK');
+    $first->sql($writer);
+    is(obstacle('t'), $first->pid, 'who has written is one');
+    is(obstacle('empty'), '', 'for a job on that table');
+    is(obstacle('t', 60), '', 'not while that is not so old');
+    is(obstacle('t', -1), '', 'nor where none is looked at');
+    $second->sql($snapshot);
+    is(obstacle('t'), $first->pid, 'of two it is the older one');
+    is(obstacle('empty'), $second->pid, 'who has a snapshot is one for each table');
+    $_->sql('ROLLBACK') for $first, $second;
+
+    # one that writes nothing and whose snapshot counts for nothing
+    $first->sql('SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1');
+    $first->start('VACUUM t');
+    $db->poll_ok('SELECT count(*) FROM pg_stat_progress_vacuum', 'a table is vacuumed', 1);
+    is(obstacle('t'), '', 'which is no obstacle');
+    $db->sql('SELECT pg_cancel_backend(' . $first->pid . ')');
+    is(($first->finish)[0], '57014', 'while that lasted');
+    $_->quit for $first, $second;
+}
 
 $db->set('pgscale.relocation_max_transaction_age', 0);
 {
@@ -118,15 +169,30 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
 $db->set('pgscale.relocation_max_transaction_age');
 
 # Switched off
-launching('off');
-$db->poll_ok(q{SELECT enabled, state, action ~ 'pgscale.relocation to on' FROM pgscale.health WHERE feature = 'relocation'}, 'switched off', 'f|off|t');
-my ($queued) = ask(q{relocate_index('t_unique', 'other')});
-is($db->sql("SELECT state, attempts, started_at FROM pgscale.relocation_jobs WHERE job = $queued"), 'queued|0|', 'jobs are queued');
-$db->sql("CALL pgscale.relocation_wait($queued, '300 ms')");
-is($db->sql("CALL pgscale.relocation_wait($queued, '1 ms')"), 'queued', 'and stay so');
-launching('on');
-is($db->sql("CALL pgscale.relocation_wait($queued)"), 'done', 'switched on, they are started; relocation_wait waits');
-$db->poll_ok(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'relocation'}, 'health says that it works', 't|idle');
+$db->set('pgscale.relocation_max_transaction_age', -1);
+my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'relocation'};
+{
+    my ($holder, $job, $worker) = held($writer, 'waiting for writers before build', 't_partial');
+    is($db->sql($health), 't|working|1 of its workers is at a job; see pgscale.relocation_jobs', 'health says that it is at work');
+    my @queued = ask(q{relocate_index('t_unique', 'other')});
+    $db->set('pgscale.relocation', 'off');
+    $db->poll_ok($health, 'switched off', 'f|off|it is switched off; jobs that are under way go on');
+    $holder->sql('ROLLBACK');
+    done_ok('what is under way', $job);
+    workers_gone();
+    $db->poll_ok($health, 'nothing is', 'f|off|jobs are queued but not started');
+    # a table of its own: whoever takes it first starts it first
+    push @queued, ask(q{relocate_index('unlogged_pkey', 'other')});
+    is($db->sql("SELECT state, attempts, started_at FROM pgscale.relocation_jobs WHERE job = $_"), 'queued|0|', 'jobs are queued') for @queued;
+    is($db->sql("CALL pgscale.relocation_wait($queued[0], '300 ms')"), 'queued', 'and stay so');
+    launching('on');
+    is($db->sql("CALL pgscale.relocation_wait($_)"), 'done', 'switched on, they are started; relocation_wait waits') for @queued;
+    is($db->sql("SELECT max(started_at) FILTER (WHERE job = $queued[1]) >= max(finished_at) FILTER (WHERE job = $queued[0])
+        FROM pgscale.relocation_jobs"), 't', 'in their order');
+    $db->poll_ok($health, 'health says that it has nothing to do', 't|idle|ready; nothing is under way');
+    $holder->quit;
+}
+$db->set('pgscale.relocation_max_transaction_age');
 
 # A request that is rolled back
 $db->sql('BEGIN');
@@ -165,15 +231,19 @@ $db->set('pgscale.relocation_workers');
 
 ### A table whose lock is not to be had
 
-$db->set('pgscale.relocation_attempts', 2);
+$db->set('pgscale.relocation_attempts', 3);
 {
     my $holder = session($node);
     my $other = session($node);
     $holder->sql('BEGIN; SELECT count(*) FROM toasted');
     my ($job) = ask(q{relocate_table('toasted', 'fast', 'lock', '200 ms')});
-    job_ok($job, q{state, sqlstate, attempts, wait_until > clock_timestamp() - interval '1 min'}, 'waiting|55P03|1|t', 'no lock: it is tried again');
+    my $not_before = "SELECT extract(epoch FROM not_before) FROM pgscale.relocation_job WHERE job = $job";
+    job_ok($job, q{state, sqlstate, attempts, wait_until - started_at > interval '1.2 s'}, 'waiting|55P03|1|t', 'no lock: it is tried again, after a second');
+    my $first = $db->sql($not_before);
     $other->sql('SELECT count(*) FROM toasted');
-    job_ok($job, 'state, sqlstate, attempts, finished_at - started_at > interval $$1 s$$', 'failed|55P03|2|t', 'later, and not for ever');
+    job_ok($job, q{state, sqlstate, attempts}, 'waiting|55P03|2', 'and again');
+    cmp_ok($db->sql($not_before) - $first, '>=', 2.2, 'after twice as long');
+    job_ok($job, 'state, sqlstate, attempts', 'failed|55P03|3', 'but not for ever');
     is($other->sql('SELECT count(*) FROM toasted'), 50, 'nobody waits for it any more');
     is(place('toasted'), 'pg_default', 'it has not moved');
 
