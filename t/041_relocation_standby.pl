@@ -28,6 +28,12 @@ $db->set('pgscale.relocation_max_lag', 0);
 $there->sql('SELECT pg_wal_replay_pause()');
 $there->poll_ok('SELECT pg_get_wal_replay_pause_state()', 'replay is paused', 'paused');
 $db->sql('INSERT INTO empty VALUES (1)');
+sub lags { return $db->sql("SELECT pgscale.relocation_obstacle(0, -1, $_[0]) ~ '^standby standby is .* behind\$'"); }
+is(join('|', map { lags($_) } 0, 1), 't|', 'a standby that is behind, by less than a megabyte');
+$db->sql('SELECT pg_switch_wal()');
+$db->sql('INSERT INTO empty VALUES (-1)');
+$db->sql('SELECT pg_switch_wal()');
+is(join('|', map { lags($_) } 0, 8, 33, -1), 't|t||', 'and by 16 to 32');
 my ($behind) = ask(q{relocate_index('t_unique', 'fast')});
 job_ok($behind, q{state, sqlstate, message ~ '^standby .* is .* behind$', attempts}, 'waiting|55006|t|0', 'it waits for a standby');
 $db->set('pgscale.relocation_max_lag', -1);
@@ -77,7 +83,7 @@ SKIP:
     my $small = PostgreSQL::Test::Cluster->new('small');
     my $folder = PostgreSQL::Test::Utils::tempdir;
     my $path = own_disk($folder, $small->basedir . '/mounting');
-    skip 'no disk can be mounted here', 14 unless defined $path;
+    skip 'no disk can be mounted here', 17 unless defined $path;
 
     $small->init;
     $small->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale'\nfsync = off\nautovacuum = off\nmax_worker_processes = 20\n"
@@ -87,15 +93,24 @@ SKIP:
     $db->sql('CREATE EXTENSION pgscale');
     $db->sql("CREATE TABLESPACE small LOCATION '$folder'");
     $db->sql('CREATE TABLE large (id int PRIMARY KEY); INSERT INTO large SELECT generate_series(1, 400000)');
-    $db->sql('CREATE TABLE t (id int, n int PRIMARY KEY); INSERT INTO t SELECT i, i FROM generate_series(1, 150000) i');
+    $db->sql('CREATE TABLE t (id int, n int PRIMARY KEY); INSERT INTO t SELECT i, i FROM generate_series(1, 150000) i; '
+          . 'CREATE INDEX t_wide ON t ((id::bigint), (n::bigint))');
     clean_ok();
     my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('large_pkey', 'small')});
     is($state, '53100', 'more than there is room for is refused');
-    like($text, qr/ 8 MB are free, \d+ MB are needed/, 'with what is needed');
+    my $needed = $db->sql(q{SELECT ceil(1.2 * pg_table_size('large_pkey') / 1048576)});
+like($text, qr/ 8 MB are free, $needed MB are needed/, 'with what is needed: a fifth more than its size');
     launching('off');
     my ($late) = ask(q{relocate_index('t_pkey', 'small')});
     ($state) = $db->try(q{SELECT pgscale.relocate_index('t_pkey', 'small')});
     is($state, '55006', 'what there is room for is not');
+    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_wide', 'small')});
+    is($state, '53100', 'nor is there room for two');
+    is($db->sql("SELECT pgscale.relocation_cancel($late)"), 't', 'when the first one is cancelled');
+    ($late) = ask(q{relocate_index('t_wide', 'small')});
+    ok($late, 'there is for the other one');
+    $db->sql("SELECT pgscale.relocation_cancel($late)");
+    ($late) = ask(q{relocate_index('t_pkey', 'small')});
     $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 35000) i');
     launching('on');
     job_ok($late, 'state, sqlstate, attempts', 'failed|53100|0', 'there is no room when its turn comes');
