@@ -85,6 +85,8 @@ SELECT * FROM clear();
 -- what cannot be moved
 CREATE TABLE duplicates (id int);
 INSERT INTO duplicates VALUES (1), (1);
+CREATE INDEX duplicates_invalid ON duplicates (id);
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'duplicates_invalid'::regclass;
 CREATE UNIQUE INDEX CONCURRENTLY duplicates_id ON duplicates (id);
 CREATE TABLE excluded (during int4range, EXCLUDE USING gist (during WITH &&));
 CREATE TEMP TABLE temporary (id int PRIMARY KEY);
@@ -95,6 +97,7 @@ SELECT format('toast: %s', toast) AS toast, i.indexrelid::regclass AS toast_inde
   FROM (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass) c (toast), pg_index i WHERE i.indrelid = toast \gset
 SELECT call, answer FROM unnest(ARRAY[
     $$relocate_index('duplicates_id', 'regress_fast')$$,
+    $$relocate_index('duplicates_invalid', 'regress_fast')$$,
     $$relocate_index('excluded_during_excl', 'regress_fast')$$,
     $$relocate_index('temporary_pkey', 'regress_fast')$$,
     $$relocate_index('pg_class_oid_index', 'regress_fast')$$,

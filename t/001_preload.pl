@@ -78,7 +78,7 @@ is($db->sql('SELECT count(*) FROM pgscale.wait_profile()'), 0, 'no worker: an em
 
 # switched off and on
 
-$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->append_conf('postgresql.conf', "max_worker_processes = 12\ncompute_query_id = on");
 $node->restart;
 $db = session($node);
 $db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'the sampler ticks');
@@ -104,6 +104,53 @@ is($db->sql("SELECT pid, observed_ms - $observed < 100 + 1000 * extract(epoch FR
 $db->sql('ALTER SYSTEM SET pgscale.sampler_period = 7');
 $db->sql('SELECT pg_reload_conf()');
 $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'the period follows the setting', 7);
+
+# Its ticks keep a schedule: counted or missed, there is one for each period that has passed, also while the process was stopped. A
+# late one may be missing at the moment, so the next time will do; what drifts is always behind, and what counts one twice beyond.
+$db->set('pgscale.sampler_period', 1);
+$db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'a tick each millisecond', 1);
+my $schedule = q{SELECT ticks + missed_ticks, observed_ms, extract(epoch FROM clock_timestamp()) * 1000 FROM pgscale.sampler_stats};
+my @passed;
+until_ok(sub {
+    my @from = split /\|/, $db->sql($schedule);
+    kill 'STOP', $pid;
+    $db->sql('SELECT pg_sleep(0.1)');
+    kill 'CONT', $pid;
+    $db->sql('SELECT pg_sleep(0.4)');
+    @passed = split /\|/, $db->sql($schedule);
+    $passed[$_] -= $from[$_] for 0 .. 2;
+    return abs($passed[0] - $passed[1]) <= 10 && abs($passed[0] - $passed[2]) <= 10;
+}, 'it ticks when it should') or diag "@passed";
+
+### Processes
+
+# each as pg_stat_activity has it
+$db->sql(q{CREATE TABLE many (i int) WITH (parallel_workers = 2); INSERT INTO many SELECT generate_series(1, 5000);
+    CREATE FUNCTION hold(int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN PERFORM pg_sleep(600); RETURN 1; END'});
+my %session = map { $_ => session($node) } qw(idle open aborted busy parallel pausing);
+$session{open}->sql('BEGIN; SELECT 1');
+$session{aborted}->sql('BEGIN');
+$session{aborted}->try('SELECT 1 / 0');
+$session{busy}->start('SELECT pg_sleep(600)');
+$session{parallel}->sql("SET $_") for 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0';
+$session{parallel}->start('SELECT sum(hold(i)) FROM many');
+$session{pausing}->start('SELECT count(pgscale.relocation_clock(1000)) FROM generate_series(1, 600)');
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'}, 'parallel workers', 2);
+$db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM pg_stat_activity a FULL JOIN pgscale.wait_current w USING (pid)
+    WHERE pid IS DISTINCT FROM pg_backend_pid() AND
+        (a.backend_type, a.state, a.datname, a.usename, a.leader_pid, CASE a.state WHEN 'active' THEN a.query_id END,
+         CASE WHEN a.state LIKE 'idle in%' THEN 'IdleInTransaction' ELSE a.wait_event END)
+        IS DISTINCT FROM (w.backend_type, w.state, w.datname, w.usename, w.leader_pid, w.queryid, w.event)}, 'each process is what pg_stat_activity says', '');
+is($db->sql(q{SELECT DISTINCT queryid FROM pgscale.wait_current WHERE leader_pid = } . $session{parallel}->pid), $db->queryid($session{parallel}),
+    'parallel workers count for the statement of their leader');
+$db->sql('SELECT pgscale.sampler_reset()');
+$db->poll_ok(q{SELECT string_agg(DISTINCT concat_ws(' ', backend_type, regexp_replace(event, '^Pgscale.*', 'Extension'), idle), ', ')
+      FROM pgscale.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
+       AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale relocation')},
+    'idle is who waits for its client or in its main loop', join ', ', 'checkpointer CheckpointerMain t', 'client backend ClientRead t',
+    'client backend Extension f', 'client backend IdleInTransaction f', 'client backend PgSleep f', 'parallel worker PgSleep f',
+    'pgscale relocation Extension t');
+$db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for values %session;
 
 # Switched off it waits for nothing but its latch, and still does not outlive the postmaster.
 $db->sampler('off');
