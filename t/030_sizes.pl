@@ -53,25 +53,24 @@ for my $size (@sizes)
 is(join("\n", @failed), '', 'every size of shared_buffers, with one sweeper up to all: its memory is little, and grows with it');
 note "megabytes that pgscale takes with $_ sweepers: @{ $own{$_} }" for sort keys %own;
 
+# At its least each has little else beside it, at its most the most.
 @failed = ();
 for my $setting (@settings)
 {
-    my ($name, @ends) = @$setting;
-    for my $end (@ends)
+    my ($name, $least, $most) = @$setting;
+
+    for my $options ([ "shared_buffers=$sizes[0]", 'pgscale.sweeper_workers=1', "$name=$least" ],
+        [ "shared_buffers=$sizes[-1]", 'pgscale.sweeper_workers=16', "$name=$most" ])
     {
-        for my $workers ($name eq 'pgscale.sweeper_workers' ? $end : (1, 16))
-        {
-            for my $size ($end == $ends[0] ? $sizes[0] : ($sizes[0], $sizes[-1]))
-            {
-                my @options = ("shared_buffers=$size", "$name=$end", "pgscale.sweeper_workers=$workers", 'pgscale.sampler_nested=on');
-                my $with = takes(@options);
-                push @failed, "@options: $with" unless $with =~ /^\d+$/ && $with > $size / $mb;
-            }
-        }
+        my ($size) = $options->[0] =~ /(\d+)/;
+        my $with = takes(@$options, 'pgscale.sampler_nested=on');
+        push @failed, "@$options: $with" unless $with =~ /^\d+$/ && $with > $size / $mb;
     }
 }
 is(join("\n", @failed), '', 'every number at both ends, with the least and the most of the rest');
 
+my $least = takes("shared_buffers=$sizes[0]", map { "$_->[0]=$_->[1]" } @settings);
+like($least, qr/^\d+\n\z/, 'all at their least');
 my $most = takes("shared_buffers=$sizes[-1]", map { "$_->[0]=$_->[2]" } @settings);
 like($most, qr/^\d+\n\z/, 'all at their most');
 

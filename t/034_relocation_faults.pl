@@ -150,6 +150,8 @@ for my $case ([ 't_n', 'open', 'EIO' ], [ 't_n', 'write', 'ENOSPC' ], [ 't', 'op
             push @wrong, map { "call $n, asked again: $_" } wrong($relation, $was, $to, $again, 0);
             push @wrong, "call $n, asked again: " . end_of($again) if end_of($again) ne 'done';
         }
+        # each failed sync ends in a crash, and none is like the first two
+        last if $kind eq 'sync' && $n == 1 && !$ENV{PGSCALE_TEST_FULL};
         $n = $n < 2 ? $n + 1 : 2 * $n;
     }
     is(join("\n", @wrong), '', "$relation: $kind fails with $error");

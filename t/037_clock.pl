@@ -83,18 +83,16 @@ for (1 .. 5)
 is((sort @complaints)[0], '', 'they are while the clock is set forth');
 
 # A feature that does not tick is broken, though it ticked last at a time that is yet to come.
-for my $feature ('sampler', 'writeback', 'sweeper')
-{
-    my $state = "SELECT state = 'broken' FROM pgscale.health WHERE feature = '$feature'";
-    my $pid = $db->sql(qq{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^pgscale $feature( 1)?\$'});
-
-    kill 'STOP', $pid or die "$feature: $!";
-    set_clock(-$HOURS);
-    $db->poll_ok($state, "the clock set back: $feature, which is stopped, is broken");
-    kill 'CONT', $pid;
-    set_clock(0);
-    $db->poll_ok($state, 'until it goes on', 'f');
-}
+my $broken = q{SELECT string_agg(feature || (reason ~ 'does not tick$'), ' ' ORDER BY feature) FROM pgscale.health
+    WHERE feature IN ('sampler', 'sweeper', 'writeback') AND state = 'broken'};
+my @stopped = split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper 1', 'pgscale writeback')});
+is(scalar @stopped, 3, 'workers');
+kill 'STOP', @stopped;
+set_clock(-$HOURS);
+$db->poll_ok($broken, 'the clock set back: what is stopped is broken', 'samplertrue sweepertrue writebacktrue');
+kill 'CONT', @stopped;
+set_clock(0);
+$db->poll_ok($broken, 'until it goes on', '');
 
 ### The timeline
 
