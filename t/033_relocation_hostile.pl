@@ -196,7 +196,7 @@ sub at_work
     $session->sql('CREATE TABLE large (id int, filler char(1000))');
     $session->sql(q{CREATE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
         $$BEGIN IF $1 = 10 AND current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
-    $session->sql('INSERT INTO large SELECT i FROM generate_series(1, 28) i; SET application_name = here; CREATE INDEX large_slow ON large (slow(id))');
+    $session->sql(q{INSERT INTO large SELECT i, '' FROM generate_series(1, 28) i; SET application_name = here; CREATE INDEX large_slow ON large (slow(id))});
     my ($id) = ask(q{relocate_index('large_slow', 'fast')}, $session);
     job_ok($id, 'state, phase, done_fraction', 'running|building index: scanning table|0.25', "a worker is at a move in $name", $session);
     $session->quit;

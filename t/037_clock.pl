@@ -70,7 +70,9 @@ sub not_well { return $db->sql(q{SELECT coalesce(string_agg(feature || ': ' || r
 $db->set('pgscale.sweeper', 'on');
 $db->set('pgscale.writeback', 'on');
 $db->set('pgscale.relocation', 'on');
-until_ok(sub { not_well() eq '' }, 'all features are well');
+$db->poll_ok(q{SELECT bool_and(enabled AND state <> 'starting') FROM pgscale.health WHERE feature IN ('relocation', 'sampler', 'sweeper', 'writeback')},
+    'features are switched on');
+until_ok(sub { not_well() eq '' }, 'all are well');
 my @complaints;
 for (1 .. 5)
 {
