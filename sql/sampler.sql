@@ -25,11 +25,7 @@ SELECT wait_until($$ count(*) > 3 FROM (SELECT sampled_at - lag(sampled_at) OVER
 -- a reset empties all, and sampling goes on
 SELECT pgscale.sampler_reset();
 SELECT wait_until('ticks >= 5 FROM pgscale.sampler_stats');
-SELECT starts > 0 AS started, period_ms, observed_ms > 0 AS observed, cpu_fraction < 1 AS cpu,
-       entries > 0 AS entries, evictions,
-       (SELECT sum(c) FROM unnest(lateness_classes) c) >= ticks AS classes_complete,
-       stats_reset > now() - interval '1 minute' AS fresh
-  FROM pgscale.sampler_stats;
+SELECT starts > 0 AS started, period_ms, evictions, stats_reset > now() - interval '1 minute' AS fresh FROM pgscale.sampler_stats;
 
 -- a wait of known kind is counted for its statement and its session
 SELECT pg_sleep(0.3);
@@ -46,6 +42,9 @@ SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 seco
 
 -- a running statement that waits for nothing is on CPU
 SELECT event_type, event, state, backend_type FROM pgscale.wait_current(pg_backend_pid());
+SELECT c.datname = a.datname AS datname, c.usename = a.usename AS usename, c.datid = a.datid AS datid, c.userid = a.usesysid AS userid,
+       c.queryid = a.query_id AS queryid, c.leader_pid IS NULL AS no_leader
+  FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE pid = pg_backend_pid();
 SELECT count(*) FROM generate_series(1, 3000000);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event_type = 'CPU' AND backend_type = 'client backend' AND queryid IS NOT NULL) $$);
 
@@ -64,6 +63,54 @@ SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
   FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
+
+SELECT s.entries - count(*) AS entries_beside FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.entries;
+
+-- ticks are a period apart, those that were missed included, and stand for all of the time
+SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,
+       observed_ms < 1000 * extract(epoch FROM clock_timestamp() - stats_reset) AS no_more,
+       (SELECT abs(sum(t.observed_ms) - s.observed_ms) < 1e-3 FROM pgscale.wait_timeline('1 s') t WHERE t.event_type = 'CPU') AS timeline
+  FROM pgscale.sampler_stats() s;
+-- how late they were, once more, by their classes: below 1, 2, 4 ... microseconds
+WITH classes AS (
+    SELECT c, ticks, lateness_max_us AS most, CASE WHEN i = 1 THEN 0 ELSE 2 ^ (i - 2) END AS low, 2 ^ (i - 1) AS high,
+           sum(c) OVER (ORDER BY i) AS upto
+      FROM pgscale.sampler_stats(), unnest(lateness_classes) WITH ORDINALITY l (c, i)),
+quantiles AS (
+    SELECT DISTINCT ON (share) share, least(low + (high - low) * (ticks * share - upto + c) / c, most) AS us
+      FROM classes, (VALUES (0.5), (0.99)) q (share) WHERE c > 0 AND upto >= ticks * share ORDER BY share, upto)
+SELECT (SELECT sum(c) = max(ticks) FROM classes) AS classes,
+       (SELECT lateness_mean_us BETWEEN sum(c * low) / max(ticks) AND sum(c * high) / max(ticks) FROM classes) AS mean,
+       (SELECT lateness_max_us >= max(low) AND lateness_max_us < max(high) FROM classes WHERE c > 0) AS longest,
+       (SELECT abs(lateness_p50_us - us) < 1e-6 FROM quantiles WHERE share = 0.5) AS half,
+       (SELECT abs(lateness_p99_us - us) < 1e-6 FROM quantiles WHERE share = 0.99) AS nearly_all,
+       tick_mean_us BETWEEN 1 AND tick_max_us AS tick, cpu_ms BETWEEN 0.002 * ticks AND observed_ms AS cpu,
+       abs(cpu_fraction - cpu_ms / observed_ms) < 1e-9 AS cpu_fraction
+  FROM pgscale.sampler_stats();
+-- the view has each of them where it says
+SELECT string_agg(v.key, ', ') AS wrong
+  FROM pgscale.sampler_stats view, pgscale.sampler_stats() f, jsonb_each_text(to_jsonb(view)) v JOIN jsonb_each_text(to_jsonb(f)) w USING (key)
+ WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'fraction' THEN 0.00001 ELSE 0.06 END
+            ELSE v.value <> w.value END;
+
+-- what sessions did is in the timeline, and in the totals by event
+SELECT abs(t.ms - p.ms) < 0.01 AS timeline, p.ms > 300 AS waited
+  FROM (SELECT sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s')) t,
+       (SELECT sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p;
+SELECT count(*) AS other_totals
+  FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
+  FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
+SELECT count(*) AS rows, bool_and(t.stats_reset BETWEEN s.stats_reset AND s.stats_reset + interval '10 s') AS reset
+  FROM pgscale.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
+-- longer buckets are made up of seconds
+WITH seconds AS (
+    SELECT timestamptz '2000-01-01 00:00:00+00' + interval '3 s' * floor(extract(epoch FROM bucket_start - timestamptz '2000-01-01 00:00:00+00') / 3) AS bucket_start,
+           event_type, sum(active_sessions * observed_ms) AS ms, sum(sum(observed_ms) FILTER (WHERE event_type = 'CPU')) OVER w AS observed_ms
+      FROM pgscale.wait_timeline('1 s') t GROUP BY 1, 2
+    WINDOW w AS (PARTITION BY timestamptz '2000-01-01 00:00:00+00' + interval '3 s' * floor(extract(epoch FROM bucket_start - timestamptz '2000-01-01 00:00:00+00') / 3)))
+SELECT count(*) AS different, (SELECT count(DISTINCT bucket_start) > 1 FROM pgscale.wait_timeline('1 s')) AS several
+  FROM seconds s FULL JOIN pgscale.wait_timeline('3 s') t USING (bucket_start, event_type)
+ WHERE (abs(s.ms / s.observed_ms - t.active_sessions) < 1e-6 AND abs(s.observed_ms - t.observed_ms) < 1e-3) IS NOT TRUE;
 
 -- so do the parts of a history
 SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) FROM pgscale.wait_history(t))

@@ -99,34 +99,110 @@ $idler->sql('ROLLBACK');
 $db->sql('SELECT pgscale.sampler_reset()');
 $db->poll_ok(q{SELECT ms('idler', '^Client:ClientRead') > 50, ms('idler', 'IdleInTransaction') = 0}, 'after its end the session idles', 't|t');
 
-### Over a restart, and where the kernel's counts cannot be read
+### A session that ends while it runs: what was not split yet is split as it was in the second before.
 
-$burner->sql($loads{burner}[1]);
-$db->poll_ok(q{SELECT ms('burner', '^CPU:Running') > 0}, 'there is something to keep');
+$db->sql('SELECT pgscale.sampler_reset()');
+my $dying = session($node, user => 'burner');
+$dying->start(q{DO 'BEGIN LOOP END LOOP; END'});
+$db->poll_ok(q{SELECT ms('burner', '^CPU:Running') > 0 AND ms('burner', '^CPU:CPU') > 100}, 'a session runs, and some of it is not split yet');
+$db->sql('SELECT pg_terminate_backend(' . $dying->pid . ')');
+$db->poll_ok(q{SELECT ms('burner', '^CPU:CPU')}, 'at its end all of it is', 0);
+
+### Over a restart, and by counts that are known
+
 $_->quit for $burner, $talker, $idler;
-my $library = PostgreSQL::Test::Utils::tempdir() . '/no_schedstat.so';
-my $compiled = system("cc -shared -fPIC -o $library t/lib/no_schedstat.c -ldl >$library.out 2>&1") == 0;
+my $library = PostgreSQL::Test::Utils::tempdir() . '/forged_schedstat.so';
+my $compiled = system("cc -shared -fPIC -o $library t/lib/forged_schedstat.c -ldl >$library.out 2>&1") == 0;
 chmod 0755, $library;
+my $split = $db->sql(q{SELECT ms('burner', '^CPU:Running') > 0});
 $db->quit;
 $node->stop;
+
+# All sessions have the same counts: milliseconds that they ran, and queued.
+my ($ran_ms, $queued_ms) = (1000, 0);
+sub counts
+{
+    my ($more_ran, $more_queued) = @_;
+    my $bytes = sprintf "%020d %020d 1\n", map { $_ * 1_000_000 } $ran_ms += $more_ran, $queued_ms += $more_queued;
+
+    open my $handle, '+<', $node->data_dir . '/schedstat' or die $!;
+    syswrite $handle, $bytes or die $!;
+    close $handle or die $!;
+    return;
+}
+append_to_file($node->data_dir . '/schedstat', '');
+counts(0, 0);
 {
     local $ENV{LD_PRELOAD} = $compiled ? $library : $ENV{LD_PRELOAD} // '';
     $node->start;
 }
 $db = session($node);
-is($db->sql(q{SELECT ms('burner', '^CPU:Running') > 0}), 't', 'what was split is kept over a restart');
+is($db->sql(q{SELECT ms('burner', '^CPU:Running') > 0}), $split, 'what was split is kept over a restart');
+
+sub changes_ok
+{
+    my ($who, $ran, $queued, $expected, $name) = @_;
+    my $sums = 'SELECT ' . join ', ', map { "ms('$who', '^$_->[0]\$')" } @$expected;
+    my @before = split /\|/, $db->sql($sums);
+    my @change;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    counts($ran, $queued);
+    return until_ok(sub {
+        my @after = split /\|/, $db->sql($sums);
+        @change = map { $after[$_] - $before[$_] } 0 .. $#before;
+        return !grep { abs($change[$_] - $expected->[$_][1]) > $expected->[$_][2] } 0 .. $#change;
+    }, $name) || !diag "changed by @change";
+}
+
 SKIP:
 {
-    skip 'no compiler: ' . slurp_file("$library.out"), 3 unless $compiled;
+    skip 'no compiler: ' . slurp_file("$library.out"), 14 unless $compiled;
+
+    # It shows no wait event, and the kernel counts nothing of it. Of that, some may be chance: 1.5 divided by the root of the ticks.
+    my ($burner, $sleeper, $idler) = map { session($node, user => $_) } 'burner', 'talker', 'idler';
     $db->sql('SELECT pgscale.sampler_reset()');
-    $burner = session($node, user => 'burner');
     $burner->start(q{DO 'BEGIN LOOP END LOOP; END'});
-    $db->poll_ok(q{SELECT ms('burner', '^CPU:CPU') > 1500}, 'counts that cannot be read: time on CPU has one row');
+    $sleeper->start('SELECT pg_sleep(600)');
+    $db->poll_ok(q{SELECT ms('burner', '^CPU:(Blocked|Running|Queued)') > 2500}, 'time that the kernel did not count is split');
+    is($db->sql(q{SELECT ms('burner', '^CPU:Blocked') / ms('burner', '^CPU:(Blocked|Running|Queued)') > 0.75}), 't', 'it was Blocked');
+    is($db->sql(q{SELECT ms('burner', '^CPU:Running') BETWEEN 20 AND 500, ms('burner', '^CPU:Queued')}), 't|0', 'but for what may be chance');
+    is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
+    changes_ok('burner', 500, 200, [ [ 'CPU:Running', 500, 150 ], [ 'CPU:Queued', 200, 70 ] ], 'it ran and queued');
+    $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
+    $burner->finish;
+
+    # The same while a wait event is shown; of what sleeps that much is taken.
+    is($db->sql(q{SELECT abs(ms('talker', 'InWait') - 700) < 30}), 't', 'that one and each other session');
+    changes_ok('talker', 150, 400, [ [ 'CPU:RunningInWait', 150, 20 ], [ 'CPU:QueuedInWait', 400, 20 ] ], 'it ran and queued within a wait');
+
+    # One that idles is active then. It is looked at all the time only if its single samples are kept.
+    is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE event = 'ClientRead'}), 0, 'a session that idles has no samples');
+    $db->set('pgscale.sampler_history_idle', 'on');
+    $db->poll_ok(q{SELECT count(*) > 250 FROM pgscale.wait_history WHERE event = 'ClientRead' AND usename = 'idler'}, 'unless they are asked for');
+    is($db->sql(q{SELECT count(*) FROM pgscale.past_waits() WHERE event = 'ClientRead'}), 0, 'which counts for nothing in the past');
+    changes_ok('idler', 100, 250, [ [ 'CPU:RunningInWait', 100, 20 ], [ 'CPU:QueuedInWait', 250, 20 ] ], 'it ran and queued while it seemed to idle');
+    $db->sampler('off');
+    is($db->sql(q{SELECT abs(t.ms - p.ms) < 1 AND p.ms > 5000 FROM (SELECT sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s')) t,
+        (SELECT sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend') p}), 't', 'the timeline has it as time on CPU')
+      or diag $db->sql(q{SELECT event_type, sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s') GROUP BY 1;
+        SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
+    is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
+        FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
+        'the totals are those of the profile');
+    $db->sampler('on');
+
+    # Counts that cannot be read
+    truncate $node->data_dir . '/schedstat', 0 or die $!;
+    $db->sql('SELECT pgscale.sampler_reset()');
+    $burner->start(q{DO 'BEGIN LOOP END LOOP; END'});
+    $db->poll_ok(q{SELECT ms('burner', '^CPU:CPU') > 1200}, 'counts that cannot be read: time on CPU has one row');
     is($db->sql(q{SELECT ms('burner', '^CPU:(Running|Queued|Blocked)')}), 0, 'which is not split');
     $db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'sampler' AND reason ~ 'is not split'}, 'and health says so', 'working');
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
     $burner->finish;
-    $burner->quit;
+    $_->quit for $burner, $idler;
+    $db->sql('SELECT pg_terminate_backend(' . $sleeper->pid . ')');
 }
 $db->quit;
 $node->stop;

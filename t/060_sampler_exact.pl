@@ -9,6 +9,18 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# A clock that can be set
+my $library = PostgreSQL::Test::Utils::tempdir() . '/clock.so';
+my $compiled = system("cc -shared -fPIC -o $library t/lib/clock.c >$library.out 2>&1") == 0;
+local $ENV{PGSCALE_CLOCK} = PostgreSQL::Test::Utils::tempdir() . '/clock';
+sub set_clock
+{
+    open my $handle, '+>', $ENV{PGSCALE_CLOCK} or die $!;
+    syswrite $handle, pack 'q', 1e6 * shift or die $!;
+    close $handle or die $!;
+    return;
+}
+
 my $statements = have_module('pg_stat_statements');
 my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''), conf => <<'EOC');
 pgscale.sampler_period = 1ms
@@ -16,6 +28,7 @@ pgscale.sampler_history_period = 1ms
 pgscale.sampler_history_size = 30
 pgscale.sampler_profile_size = 100
 pgscale.sampler_dimensions = 'application_name'
+pgscale.sampler_timeline_size = 60
 EOC
 my $db = session($node);
 $db->sql('CREATE DATABASE second; CREATE ROLE alice; CREATE ROLE bob LOGIN; CREATE ROLE idler LOGIN');
@@ -232,7 +245,12 @@ write_bytes("${file}_history.stat", history_file(catversion => $catversion, type
 my $reset_at = ($origin - 12345) * 1_000_000;
 write_bytes("$file.stat", profile_file(catversion => $catversion, types => ['forged worker'], entries => \@entries, evictions => 17,
         reset_at => $reset_at));
-$node->start;
+set_clock(0);
+chmod 0755, $library if $compiled;
+{
+    local $ENV{LD_PRELOAD} = $compiled ? $library : $ENV{LD_PRELOAD} // '';
+    $node->start;
+}
 $db = session($node);
 
 is($db->sql(q{SELECT extract(epoch FROM at)::float8 - 946684800 - } . $origin . q{, period_s, source FROM pgscale.past_coverage('-infinity')}),
@@ -317,7 +335,8 @@ is($db->sql('SELECT pid, datname, usename FROM pgscale.wait_history'),
 
 # What the profile kept of it
 my $ms = 'trim_scale(round(wait_ms::numeric, 3))';
-is($db->sql("SELECT queryid, event_type, samples, $ms FROM pgscale.wait_profile() WHERE backend_type = 'client backend' AND queryid < 1000 ORDER BY 1"),
+is($db->sql("SELECT queryid, event_type, samples, $ms || coalesce(application_name, '') || coalesce(client_addr::text, '') || coalesce(plan_id::text, '')
+    FROM pgscale.wait_profile() WHERE backend_type = 'client backend' AND queryid < 1000 ORDER BY 1"),
     join("\n", map { join '|', $_->{queryid}, $event{ $_->{event} }[0], $_->{samples}, rounded($_->{ns} / 1e6) }
         sort { $a->{queryid} <=> $b->{queryid} } grep { $_->{queryid} && $_->{queryid} < 1000 && $_->{queryid} > 0 } @places), 'those stay that weigh most');
 is($db->sql("SELECT event, samples, $ms, datid, userid, queryid FROM pgscale.wait_profile() WHERE backend_type = 'other' ORDER BY 1"),
@@ -380,6 +399,24 @@ cmp_ok($read_samples, '>', 5.5 * $ticks, 'they are counted at each tick');
 cmp_ok($sleep_samples, '<', 1.1 * $ticks, 'and as nothing else');
 is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms - 1) < 1e-9 FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
     GROUP BY s.samples, s.wait_ms'), 't|t', 'and it adds up');
+
+### The timeline's ring: a minute later the same places are used again, and what was in them is gone.
+
+SKIP:
+{
+    skip 'no compiler: ' . slurp_file("$library.out"), 3 unless $compiled;
+
+    my $observed = q{SELECT round(observed_ms::numeric, 3) FROM pgscale.sampler_stats()};
+    my $timeline = q{SELECT round(sum(observed_ms)::numeric, 3) FROM pgscale.wait_timeline('1 s') WHERE event_type = 'CPU'};
+    my $before_ms = $db->sql($observed);
+    is($db->sql($timeline), $before_ms, 'the timeline has all of the time');
+    my ($behind) = $db->sql(q{SELECT extract(epoch FROM clock_timestamp() - max(bucket_start)) FROM pgscale.wait_timeline('1 s')});
+    set_clock(60 - $behind);
+    $db->sampler('on');
+    $db->poll_ok("SELECT observed_ms > $before_ms + 1200 FROM pgscale.sampler_stats", 'a minute later it goes on');
+    $db->sampler('off');
+    is($db->sql("$timeline AND bucket_start > clock_timestamp() - interval '40 s'"), $db->sql("SELECT ($observed) - $before_ms"), 'and has no more than that time');
+}
 
 $db->quit;
 $node->stop;
