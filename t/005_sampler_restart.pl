@@ -1,6 +1,7 @@
 # The profile over a restart: kept by a clean shutdown, and never worth a server that does not start.
 use strict;
 use warnings;
+use PgscaleKept;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -20,16 +21,6 @@ my $totals = 'SELECT samples, wait_ms, evictions, stats_reset FROM pgscale.sampl
 my $reconcile = 'SELECT (SELECT sum(samples) FROM pgscale.wait_profile()) = samples FROM pgscale.sampler_stats';
 
 sub content { return slurp_file($file, 0); }
-
-sub write_file
-{
-    my $bytes = shift;
-
-    open my $handle, '>:raw', $file or die "$file: $!";
-    print $handle $bytes;
-    close $handle or die "$file: $!";
-    return;
-}
 
 sub restart
 {
@@ -56,13 +47,10 @@ my $sleep = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE eve
 cmp_ok($sleep, '>', 100, 'the profile has entries');
 ok(!-e $file, 'no file while the server runs');
 
-restart();
-ok(!-e $file, 'no file after the start');
-is($db->sql($all), $profile, 'a fast restart keeps the profile');
-is($db->sql($totals), $sums, 'and its totals');
-
 restart('smart');
-is($db->sql($all), $profile, 'so does a smart one');
+ok(!-e $file, 'no file after the start');
+is($db->sql($all), $profile, 'a restart keeps the profile');
+is($db->sql($totals), $sums, 'and its totals');
 
 # A file that cannot be used is left out. First, that this way of putting a file in place works.
 $db->quit;
@@ -70,8 +58,8 @@ $node->stop;
 ok(-e $file, 'a file after the shutdown');
 my $good = content();
 # its header begins with six numbers, of which four are of interest, then come the totals
-my ($format, $catversion, $entry_size, $entries) = unpack 'L4', $good;
-cmp_ok($entries * $entry_size, '<', length $good, 'its header is understood here');
+my ($format, $catversion, $entry_size, $nentries) = unpack 'L4', $good;
+cmp_ok($nentries * $entry_size, '<', length $good, 'its header is understood here');
 
 sub changed
 {
@@ -89,8 +77,63 @@ sub flipped
     return changed($at, chr(ord(substr($good, $at, 1)) ^ 1));
 }
 
-for (
-    [ 'the good one' => $good, undef ],
+my $body = substr $good, 0, -4;
+is(with_checksum($body), $good, 'so is its checksum');
+# six numbers; samples, ns, evictions, used and others, reset_at; types; entries of queryid, datid, userid, event, kind, unused,
+# dimension, plan_id, samples, ns, born
+my $ntypes = unpack 'x16 L', $good;
+my $totals_at = 24;
+my $types = $totals_at + 40;
+my $entries_at = $types + 96 * $ntypes;
+is(length $body, $entries_at + $nentries * $entry_size, 'so is its form');
+my ($samples, $ns) = unpack 'QQ', substr $body, $totals_at, 16;
+
+# in the first entry, and the totals with it
+sub in_entry
+{
+    my ($at, $with) = @_;
+    my $bytes = $body;
+
+    substr($bytes, $entries_at + $at, length $with) = $with;
+    return $bytes;
+}
+
+sub at
+{
+    my ($at, $with) = @_;
+    my $bytes = $body;
+
+    substr($bytes, $at, length $with) = $with;
+    return $bytes;
+}
+my ($first_samples, $first_ns) = unpack 'QQ', substr $body, $entries_at + 32, 16;
+my $max = 0x7FFFFFFFFFFFFFFF;
+my %forged = (
+    'a kind that there is not' => [ in_entry(20, pack 'C', 0x3F), qr/entry that cannot be/ ],
+    'a type that there is not' => [ in_entry(20, pack 'C', 0x40 + $ntypes), qr/entry that cannot be/ ],
+    'bytes that are never used' => [ in_entry(21, pack 'C', 1), qr/entry that cannot be/ ],
+    'a class of events that there is not' => [ in_entry(16, pack 'L', 0x02000001), qr/entry that cannot be/ ],
+    'an event that there is not' => [ in_entry(16, pack 'L', 0x0A00FFFF), qr/entry that cannot be/ ],
+    'a lock that there is not' => [ in_entry(16, pack 'L', 0x030000FF), qr/entry that cannot be/ ],
+    'a query of what was evicted' => [ in_entry(0, pack 'qLLLC', 1, 1, 1, 0, 0xFF), qr/entry that cannot be/ ],
+    'a plan of what was evicted' => [ in_entry(0, pack 'qLLLCCSq', 0, 0, 0, 0, 0xFF, 0, 0, 1), qr/entry that cannot be/ ],
+    'no samples and no time' => [ in_entry(32, pack 'QQ', 0, 0), qr/counts that cannot be/ ],
+    'samples below zero' => [ in_entry(32, pack 'q', -1), qr/counts that cannot be/ ],
+    'samples beyond any sum' => [ in_entry(32, pack 'Q', $max), qr/counts that cannot be/ ],
+    'time beyond any sum' => [ in_entry(40, pack 'Q', $max), qr/counts that cannot be/ ],
+    'one sample too many' => [ in_entry(32, pack 'Q', $first_samples + 1), qr/totals are not/ ],
+    'totals of others' => [ at($totals_at, pack 'QQ', $samples + 1, $ns), qr/totals are not/ ],
+    'time of others' => [ at($totals_at, pack 'QQ', $samples, $ns - 1), qr/totals are not/ ],
+    'evictions below zero' => [ at($totals_at + 16, pack 'q', -1), qr/totals cannot be/ ],
+    'a reset that never was' => [ at($totals_at + 32, pack 'q', $max), qr/totals cannot be/ ],
+    'a type without an end' => [ at($types, 'x' x 96), qr/type of process without a name/ ],
+    'a type without a name' => [ at($types, "\0"), qr/type of process without a name/ ],
+    'more entries than there can be' => [ at(12, pack 'L', 0x7FFFFFFF), qr/size is wrong/ ],
+    'more types than there can be' => [ at(16, pack 'L', 129), qr/size is wrong/ ]);
+
+
+my @files = map { [ $_, with_checksum($forged{$_}[0]), $forged{$_}[1] ] } sort keys %forged;
+push @files,
     [ 'a flipped bit in an entry' => flipped(int(length($good) / 2)), qr/checksum/ ],
     [ 'a flipped bit in the totals' => flipped(6 * 4), qr/checksum/ ],
     [ 'a flipped bit in the checksum' => flipped(length($good) - 1), qr/checksum/ ],
@@ -102,44 +145,45 @@ for (
     [ 'a truncated header' => substr($good, 0, 10), qr/short/ ],
     [ 'an empty file' => '', qr/short/ ],
     [ 'garbage at the end' => "$good\0", qr/size/ ],
-    [ 'random bytes' => join('', map { chr(($_ * 7919 + $_ * $_ * 104729) % 251) } 1 .. 10000), qr/format/ ])
+    [ 'random bytes' => join('', map { chr(($_ * 7919 + $_ * $_ * 104729) % 251) } 1 .. 10000), qr/format/ ];
+# the file is gone while a server runs; what there is afterwards is its own
+my $state = q{SELECT concat_ws('|', s.samples, s.wait_ms, s.evictions, (SELECT count(*) FROM pgscale.wait_profile()),
+    (pg_stat_file('pg_stat/pgscale_sampler.stat', true)).size) FROM pgscale.sampler_stats s};
+for (@files)
 {
     my ($name, $bytes, $problem) = @$_;
-    write_file($bytes);
-    my $logged = -s $node->logfile;
 
-    $node->start;
-    $db = session($node);
-    my $log = slurp_file($node->logfile, $logged);
-    if ($problem)
-    {
-        like($log, qr/LOG:  ignoring file "pg_stat\/pgscale_sampler.stat": .*$problem/,
-            "$name: ignored, and the log says why");
-        is($db->sql($totals =~ s/, stats_reset//r), '0|0|0', "$name: the profile is empty");
-    }
-    else
-    {
-        unlike($log, qr/pgscale_sampler/, "$name: nothing in the log");
-        is($db->sql($all), $profile, "$name: the profile is back");
-    }
-    ok(!-e $file, "$name: the file is gone");
-    $db->quit;
-    $node->stop;
+    write_bytes($file, $bytes);
+    my ($left, $log) = alone($node, $state);
+    like($log, qr/LOG:  ignoring file "pg_stat\/pgscale_sampler.stat": .*$problem/, "$name: ignored, and the log says why");
+    is($left, '0|0|0|0', "$name: the profile is empty, and the file is gone");
+}
+write_bytes($file, $good);
+my ($left, $log) = alone($node, $all =~ s/^SELECT (md5\(.*?\)\)) FROM/SELECT $1 FROM/sr);
+unlike($log, qr/pgscale_sampler/, 'the good one: nothing in the log');
+is($left, $profile, 'the profile is back');
+
+# What may be though no server wrote it: a reset that is still to come, a name that is no text
+my $bytes = at($totals_at + 32, pack 'q', 0x7FFFFFFFFFFFF);
+substr($bytes, $types, 3) = "\xff\xfe\0";
+write_bytes($file, with_checksum($bytes));
+($left, $log) = alone($node, q{SELECT concat_ws('|', stats_reset <= clock_timestamp(), samples,
+    (SELECT count(*) FROM pgscale.wait_profile() WHERE backend_type ~ '[^ -~]')) FROM pgscale.sampler_stats});
+unlike($log, qr/ignoring/, 'a profile from a clock that was ahead is taken');
+is($left, "t|$samples|0", 'and has begun by now, without a name that is no text');
+
+# A folder in its place, which can be neither read nor replaced, and a pipe, which never ends
+for my $make (sub { mkdir $file }, sub { require POSIX; POSIX::mkfifo($file, 0600) })
+{
+    unlink $file;
+    $make->() or die "$file: $!";
+    ($left) = alone($node, $state =~ s/,[^,]*pg_stat_file.*?size//sr);
+    is($left, '0|0|0|0', 'no file, but a ' . (-d $file ? 'folder' : 'pipe') . ': the server starts, and ends');
+    rmdir $file if -d $file;
 }
 
-# A folder in its place, which can be neither read nor replaced
-unlink $file;
-mkdir $file;
-$node->start;
-$db = session($node);
-is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'a folder instead of the file: the server starts');
-$db->quit;
-$node->stop;
-ok(-d $file, 'and stops');
-rmdir $file;
-
 # A smaller profile: what has no room is evicted, not lost.
-write_file($good);
+write_bytes($file, $good);
 $node->append_conf('postgresql.conf', 'pgscale.sampler_profile_size = 100');
 $node->start;
 $db = session($node);
