@@ -94,8 +94,11 @@ $db->poll_ok("SELECT pid <> $pid FROM pgscale.sampler_stats", 'a sampler that is
 $db->sampler('on');
 ticks_on('and can be switched on');
 
-# Stopped for a while, with a session that waits
+# Stopped for a while, with a session that waits. What the kernel has counted of the sampler is read before and after.
+sub kernel_ms { return (split / /, slurp_file('/proc/' . sampler_pid() . '/schedstat'))[0] / 1e6; }
+my @kernel_ms = kernel_ms();
 $db->sql('SELECT pgscale.sampler_reset()');
+push @kernel_ms, kernel_ms();
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE event = 'PgSleep'}, 'a session that sleeps');
 $pid = sampler_pid();
@@ -105,6 +108,7 @@ ticks_on('it ticks');
 $db->sql(q{CREATE TABLE pause AS SELECT s.*, p.wait_ms AS slept_ms
     FROM pgscale.sampler_stats s, pgscale.wait_profile p WHERE p.event = 'PgSleep'});
 stop_process($pid);
+push @kernel_ms, kernel_ms();
 $db->sql('CREATE TABLE stopped AS SELECT clock_timestamp() AS at');
 $db->poll_ok(q{SELECT clock_timestamp() > at + interval '1 s' FROM stopped}, 'the sampler is stopped for a while');
 go_on();
@@ -115,6 +119,10 @@ is( $db->sql(q{
            (s.missed_ticks - p.missed_ticks) * s.period_ms BETWEEN 990 - 2 * s.period_ms AND s.observed_ms - p.observed_ms
       FROM pgscale.sampler_stats s, pause p, earlier e}), 't|t|t', 'the pause is observed time and missed ticks')
   or diag $db->sql('SELECT row_to_json(p) FROM pause p; SELECT clock_timestamp(), at, row_to_json(s) FROM pgscale.sampler_stats s, earlier');
+push @kernel_ms, kernel_ms();
+is($db->sql("SELECT cpu_ms BETWEEN $kernel_ms[2] - $kernel_ms[1] - 1 AND $kernel_ms[3] - $kernel_ms[0] + 1 FROM pgscale.sampler_stats"), 't',
+    'its time on CPU since the reset is what the kernel says') or diag "@kernel_ms ", $db->sql('SELECT cpu_ms FROM pgscale.sampler_stats');
+is($db->sql('SELECT s.lateness_max_us / 1000 BETWEEN 980 AND s.observed_ms - p.observed_ms FROM pgscale.sampler_stats s, pause p'), 't', 'nor was any tick later');
 is($db->sql(q{SELECT p.wait_ms - slept_ms > 990 FROM pgscale.wait_profile p, pause WHERE p.event = 'PgSleep'}),
     't', 'the sample behind the pause stands for all of it');
 

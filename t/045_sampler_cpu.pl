@@ -69,7 +69,6 @@ for my $role (sort keys %loads)
 }
 is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'talker' AND event = 'CPU' AND state = 'idle'}), 't',
     'between two statements a session is on CPU as well');
-is($db->sql('SELECT cpu_readings > 0 FROM pgscale.sampler_stats'), 't', 'sampler_stats tells of the readings');
 
 ### All of the time
 
@@ -167,6 +166,8 @@ SKIP:
     $db->poll_ok(q{SELECT ms('burner', '^CPU:(Blocked|Running|Queued)') > 2500}, 'time that the kernel did not count is split');
     is($db->sql(q{SELECT ms('burner', '^CPU:Blocked') / ms('burner', '^CPU:(Blocked|Running|Queued)') > 0.75}), 't', 'it was Blocked');
     is($db->sql(q{SELECT ms('burner', '^CPU:Running') BETWEEN 20 AND 500, ms('burner', '^CPU:Queued')}), 't|0', 'but for what may be chance');
+    is($db->sql('SELECT cpu_readings BETWEEN 1.5 * observed_ms / 1000 - 3 AND 3 * observed_ms / 1000 + 6 FROM pgscale.sampler_stats'), 't',
+        'each session that did anything was read once a second') or diag $db->sql('SELECT cpu_readings, observed_ms FROM pgscale.sampler_stats');
     is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
     changes_ok('burner', 500, 200, [ [ 'CPU:Running', 500, 150 ], [ 'CPU:Queued', 200, 70 ] ], 'it ran and queued');
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');

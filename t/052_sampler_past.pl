@@ -3,6 +3,7 @@ use strict;
 use warnings;
 use PgscaleTest;
 use Test::More;
+use Time::HiRes ();
 
 my $statements = have_module('pg_stat_statements');
 my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''), conf => <<'EOC');
@@ -19,16 +20,32 @@ $db->sql('CREATE TABLE t (i int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)
 my $sleeper = session($node, user => 'sleeper');
 $sleeper->sql(q{SET application_name = 'nightly'});
 
-# One look in twenty ticks is remembered, and stands for the time since the look before.
-until_ok(sub {
-    $db->sql('SELECT pgscale.sampler_reset()');
-    my ($ms) = $sleeper->sql(q{SELECT clock_timestamp() AS began, pg_sleep(1.5), clock_timestamp()}) =~ /(.+)\|\|(.+)/
-      ? $db->sql("SELECT 1000 * extract(epoch FROM '$2'::timestamptz - '$1'::timestamptz)") : 0;
-    return $db->sql("SELECT abs(wait_ms - $ms) < 0.2 * $ms FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'") eq 't'
-      && $db->sql(q{SELECT count(*) > 5 AND count(*) = count(DISTINCT sampled_at)
-          AND count(*) * 10 < (SELECT samples FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND userid = 'sleeper'::regrole)
-          FROM pgscale.wait_history WHERE event = 'PgSleep'}) eq 't';
-}, 'a wait lasts as long as it did, though few of its samples are kept') or diag $db->sql('SELECT * FROM pgscale.top_waits()');
+# One look in twenty ticks is remembered, and stands for the time since the look before. The session sleeps all the while, so that
+# its time is the time that is known. A look long after the one before stands for a period, and what is before it is a gap.
+$sleeper->start('SELECT pg_sleep(600)');
+$db->poll_ok(q{SELECT count(DISTINCT sampled_at) > 6 FROM pgscale.wait_history WHERE event = 'PgSleep'}, 'a session sleeps');
+is($db->sql(q{SELECT count(*) * 10 < (SELECT samples FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND userid = 'sleeper'::regrole)
+    FROM pgscale.wait_history WHERE event = 'PgSleep'}), 't', 'few of its samples are kept');
+my $sampler = $db->sql('SELECT pid FROM pgscale.sampler_stats');
+$db->sql('CREATE TABLE slept AS SELECT max(sampled_at) AS since FROM pgscale.wait_history');
+my $looks_so_far = q{SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history WHERE event = 'PgSleep'};
+my $clock = sub { Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC()) };
+kill 'STOP', $sampler or die "cannot stop the sampler: $!";
+my $stopped = $clock->();
+my $looked = $db->sql($looks_so_far);
+until_true(sub { $clock->() > $stopped + 3.2 });
+$stopped = $clock->() - $stopped;
+kill 'CONT', $sampler;
+$db->poll_ok("SELECT ($looks_so_far) > $looked + 4", 'the sampler was stopped for more than three seconds, and goes on');
+$db->sampler('off');
+is($db->sql(q{SELECT abs(active_sessions - 1) < 0.001 FROM slept, pgscale.top_waits(since) WHERE item = 'Timeout:PgSleep'}), 't', 'its time is the time that is known')
+  or diag $db->sql(q{SELECT t.* FROM slept, pgscale.top_waits(since) t; SELECT * FROM pgscale.past_coverage()});
+is($db->sql(qq{SELECT count(*), bool_and(gap_s IS NULL OR gap_s BETWEEN $stopped - 0.15 AND $stopped + 2) FROM (SELECT extract(epoch FROM at
+    - lag(at + make_interval(secs => period_s)) OVER (ORDER BY at)) AS gap_s FROM pgscale.past_coverage()) g}), '2|t', 'the rest is a gap');
+$db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
+$sleeper->finish;
+$db->sampler('on');
+$sleeper->sql('SELECT clock_timestamp() AS began, pg_sleep(0.3)');
 
 # All kinds of waits, of one that is dropped afterwards as well
 my ($holder, $waiter) = (session($node), session($node));
@@ -52,7 +69,7 @@ $db->sql('DROP ROLE gone');
 
 # Nothing moves while the sampler is off: sums agree, whatever they are made of.
 $db->sampler('off');
-$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$2.2 s$$ FROM pgscale.past_coverage()', 'a gap');
+$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1.1 s$$ FROM pgscale.past_coverage()', 'a gap');
 $db->sql(q{CREATE TABLE span AS SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until, sum(period_s) AS known_s
     FROM pgscale.past_coverage()});
 $db->sql(q{CREATE TABLE whole AS SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE backend_type = 'client backend') AS database_ms
@@ -95,14 +112,15 @@ is($db->sql(q{SELECT event FROM pgscale.top_waits(by => 'application') WHERE ite
 # Of times that the archive has, its rows count, and memory for the rest: nothing is twice, and nothing is missing. What it does
 # not tell apart is other, whatever is asked for.
 $db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS until, extract(epoch FROM (until - since) / 2)::float8 AS s,
-    (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside FROM span;
+    (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside,
+    (SELECT sum(period_s) FROM pgscale.past_coverage(since + (until - since) / 2, until)) AS s_beside FROM span;
     CREATE TABLE partition PARTITION OF pgscale.archive_minute DEFAULT;
     INSERT INTO pgscale.archive_minute (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
         application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT since, s, 1, 1, 1, '{}', '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
         '{batch,NULL,NULL}', '{4711,NULL,NULL}', '{Lock,IO,other}', '{tuple,DataFileSync,other}', '{99 psql,NULL,NULL}', '{4000,200,100}' FROM archived});
 is($db->sql(q{SELECT abs(sum(wait_ms) - 4300 - max(ms_beside)) < 0.01 FROM archived, pgscale.past_waits()}), 't', 'half of it from the archive');
-is($db->sql(q{SELECT string_agg(source, ' '), abs(sum(period_s) - max(known_s)) < 1e-5 FROM span, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');
+is($db->sql(q{SELECT string_agg(source, ' '), abs(sum(period_s) - max(s + s_beside)) < 1e-5 FROM archived, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');
 is($db->sql(q{SELECT round(sum(wait_ms)), abs(sum(period_s) - s / 4 * 3) < 1e-3 FROM archived, pgscale.past_waits(archived.since + make_interval(secs => s / 4),
     archived.since + make_interval(secs => s / 2)) GROUP BY s}), '1075|t', 'a row of the archive counts by its part');
 for (
@@ -208,6 +226,8 @@ $db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s
 $db->sampler('on');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage() WHERE source = 'memory'}, 'is seen as one', 2);
 is($db->sql(q{SELECT max(n) FROM (SELECT count(*) AS n FROM pgscale.past_waits() WHERE event = 'PgSleep' GROUP BY at) a}), 1, 'and nothing is twice');
+is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + lateness_max_us / 1000 FROM pgscale.sampler_stats()'), 't', 'nor has anything been observed then')
+  or diag $db->sql('SELECT ticks, missed_ticks, observed_ms FROM pgscale.sampler_stats');
 
 # A longer period does not wait for the end of the shorter one, nor the other way round.
 $db->set('pgscale.sampler_history_period', '60s');

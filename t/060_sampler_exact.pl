@@ -212,6 +212,8 @@ my @entries = map {
     \%e
 } 1 .. 150;
 $_->{queryid} = $known_query, $_->{datid} = $first, $_->{userid} = $me for @entries[ 148, 149 ];
+# a number of an application, which is not kept with the profile
+$_->{dimension} = 1 for @entries[ 100 .. 140 ];
 $entries[149]{ns} *= 3;
 $entries[149]{event} = $tuple;
 $entries[148]{event} = $relation;
@@ -399,6 +401,14 @@ cmp_ok($read_samples, '>', 5.5 * $ticks, 'they are counted at each tick');
 cmp_ok($sleep_samples, '<', 1.1 * $ticks, 'and as nothing else');
 is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms - 1) < 1e-9 FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
     GROUP BY s.samples, s.wait_ms'), 't|t', 'and it adds up');
+
+# The ring of single samples was full many times over. Of the oldest look that is left some may be gone, so what is known begins with its end.
+is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), 30, 'the history has as many samples as it can');
+is($db->sql(q{SELECT count(*), min(at) = (SELECT min(sampled_at) FROM pgscale.wait_history()),
+    max(at + make_interval(secs => period_s)) >= (SELECT max(sampled_at) FROM pgscale.wait_history()) FROM pgscale.past_coverage('-infinity')}), '1|t|t',
+    'it is known from the oldest of them on');
+is($db->sql(q{SELECT count(*) - (SELECT count(*) FILTER (WHERE sampled_at > (SELECT min(sampled_at) FROM pgscale.wait_history())) FROM pgscale.wait_history() WHERE event <> 'ClientRead')
+    FROM pgscale.past_waits('-infinity')}), 0, 'which counts for nothing itself, as one that is not whole');
 
 ### The timeline's ring: a minute later the same places are used again, and what was in them is gone.
 
