@@ -64,8 +64,6 @@ SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)
        count(*) <= s.entries AS entries
   FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
 
-SELECT s.entries - count(*) AS entries_beside FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.entries;
-
 -- ticks are a period apart, those that were missed included, and stand for all of the time
 SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,
        observed_ms < 1000 * extract(epoch FROM clock_timestamp() - stats_reset) AS no_more,
@@ -134,6 +132,15 @@ SELECT wait_until('period_ms = 1 FROM pgscale.sampler_stats');
 ALTER SYSTEM RESET pgscale.sampler_period;
 SELECT pg_reload_conf();
 SELECT wait_until('period_ms = 10 FROM pgscale.sampler_stats');
+
+-- what health says
+SELECT wait_until($$ state = 'working' FROM pgscale.health WHERE feature = 'sampler' $$);
+SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
+SET track_activities = off;
+SET compute_query_id = off;
+SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
+RESET track_activities;
+RESET compute_query_id;
 
 -- a history of a period
 SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour

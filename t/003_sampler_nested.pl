@@ -9,6 +9,7 @@ my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_nested = on
 pgscale.sampler_period = 2
 max_connections = 8
+max_worker_processes = 16
 EOC
 my $db = session($node);
 my $other = session($node);
@@ -142,6 +143,21 @@ slept_ok('SELECT failing()', '22012: failing', 'an error that is not caught');
 slept_ok('SELECT pg_sleep(0.1), 0, 0, 0, 0, 0, 0', 'itself', 'and the next statement');
 slept_ok('SELECT behind()', 'itself', 'and the one after that');
 slept_ok('SELECT deep()', 'deep, plain', 'and nested ones');
+
+# Parallel workers count for the nested statement that their leader is in.
+$db->sql(q{CREATE FUNCTION nap(int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN PERFORM pg_sleep(0.02); RETURN true; END';
+    CREATE TABLE few (i int, filler text); ALTER TABLE few ALTER filler SET STORAGE PLAIN, SET (parallel_workers = 2);
+    INSERT INTO few SELECT i, repeat('x', 2000) FROM generate_series(1, 40) i;
+    CREATE FUNCTION naps() RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM count(*) FROM few WHERE nap(i); END'});
+$other->sql('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
+$other->sql('SET max_parallel_workers_per_gather = 2');
+my $workers = q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM pgscale.wait_profile() WHERE backend_type = 'parallel worker' AND event = 'PgSleep'};
+until_ok(sub {
+    $db->sql('SELECT pgscale.sampler_reset()');
+    $other->sql('SELECT naps()');
+    return $db->sql($workers) ne '';
+}, 'parallel workers in a nested statement');
+isnt($db->sql($workers), $db->queryid($other), 'their waits do not count for the outer one');
 
 # wait_current tells what is to be seen in pg_stat_activity, in any case
 $other->start('SELECT forever()');

@@ -44,8 +44,8 @@ sub agrees
 
 my %loads = (
     burner => [ $burner, q{DO 'DECLARE began timestamptz := clock_timestamp(); BEGIN
-        WHILE clock_timestamp() < began + interval $$1.5 s$$ LOOP END LOOP; END'} ],
-    talker => [ $talker, join("\n;", ('SELECT 1') x 20_000) ]);
+        WHILE clock_timestamp() < began + interval $$1.1 s$$ LOOP END LOOP; END'} ],
+    talker => [ $talker, join("\n;", ('SELECT 1') x 10_000) ]);
 for my $role (sort keys %loads)
 {
     my ($session, $statements) = @{ $loads{$role} };
@@ -73,8 +73,8 @@ is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'tal
 ### All of the time
 
 $db->sql('SELECT pgscale.sampler_reset()');
-$talker->sql(join "\n;", ('SELECT 1') x 5_000);
-until_ok(sub { $db->sql(q{SELECT observed_ms > 2000 AND abs(ms('talker', '') / observed_ms - 1) < 0.01
+$talker->sql(join "\n;", ('SELECT 1') x 2_000);
+until_ok(sub { $db->sql(q{SELECT observed_ms > 1200 AND abs(ms('talker', '') / observed_ms - 1) < 0.01
     AND abs(ms('burner', '') / observed_ms - 1) < 0.01 FROM pgscale.sampler_stats()}) eq 't' },
     'the rows of a session add up to the clock')
   or diag $db->sql(q{SELECT ms('talker', ''), ms('burner', ''), observed_ms FROM pgscale.sampler_stats()});

@@ -1,6 +1,6 @@
 /*
- * Preloaded into a server after pgscale: logs what each observer of the sampler is told, and has one fail while a setting
- * says so.
+ * Preloaded into a server after pgscale: logs what each observer of the sampler is told, with the time that sessions have slept, and
+ * has one fail while a setting says so.
  */
 #include "postgres.h"
 
@@ -23,10 +23,27 @@ static int	nobservers = 0;
 static PgscaleModule wrapped[MAX_OBSERVERS];
 static const PgscaleModule *original[MAX_OBSERVERS];
 
+/* The class of waits that PgSleep is of, and the others that are no time on CPU. */
+static void
+add_wait(void *arg, uint32 wait_event, uint64 ns)
+{
+	uint64	   *sums = arg;
+
+	if (wait_event >> 24 == 0x09)
+		sums[0] += ns;
+	else if (wait_event >> 24 != 0)
+		sums[1] += ns;
+}
+
 static void
 observe(int i, const PgscaleObservation *observation)
 {
-	ereport(LOG, (errmsg("observer %s is told of %d ms", original[i]->name, (int) (observation->ns / 1000000))));
+	uint64		sums[2] = {0};
+
+	observation->waits(add_wait, sums);
+	ereport(LOG, (errmsg("observer %s is told of %d ms, %s, %.3f active, %d ms of sleep, %d ms of other waits, %d databases", original[i]->name,
+						 (int) (observation->ns / 1000000), observation->anew ? "anew" : "going on", observation->active,
+						 (int) (sums[0] / 1000000), (int) (sums[1] / 1000000), observation->ndatabases)));
 	if (strcmp(failing, original[i]->name) == 0)
 		ereport(ERROR, (errmsg("observer %s fails", original[i]->name)));
 	original[i]->observe(observation);
