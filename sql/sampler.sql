@@ -110,6 +110,8 @@ SELECT count(*) AS different, (SELECT count(DISTINCT bucket_start) > 1 FROM pgsc
   FROM seconds s FULL JOIN pgscale.wait_timeline('3 s') t USING (bucket_start, event_type)
  WHERE (abs(s.ms / s.observed_ms - t.active_sessions) < 1e-6 AND abs(s.observed_ms - t.observed_ms) < 1e-3) IS NOT TRUE;
 
+SELECT count(*) AS not_default FROM (SELECT * FROM pgscale.wait_timeline() EXCEPT SELECT * FROM pgscale.wait_timeline('10 s')) t;
+
 -- so do the parts of a history
 SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) FROM pgscale.wait_history(t))
        = (SELECT count(*) FROM pgscale.wait_history()) AS parts
@@ -152,6 +154,9 @@ SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity');
 SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity');
 ALTER SYSTEM RESET pgscale.sampler_history_period;
 SELECT pg_reload_conf();
+
+-- the settings as they are delivered
+SELECT name, boot_val, unit, min_val, max_val, context FROM pg_settings WHERE name LIKE 'pgscale.sampler%' ORDER BY name COLLATE "C";
 
 -- wrong input: one error each, by its SQLSTATE, and nothing changed
 \set VERBOSITY sqlstate

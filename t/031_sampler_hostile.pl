@@ -20,6 +20,7 @@ my $compiled = system("{ nm -D $libraries/pgscale.so | grep -w pgscale_modules &
 # The smallest profile, so that entries are evicted and made anew within one tick.
 my $node = pgscale_node('main', preload => $compiled ? "pgscale,$library,$round" : 'pgscale', conf => <<'EOC');
 pgscale.sampler_profile_size = 100
+pgscale.sampler_dimensions = 'client_addr'
 max_worker_processes = 20
 EOC
 my $db = session($node);
@@ -101,6 +102,11 @@ $db->sql('SET pgscale.sampler_show_idle = on');
 $db->poll_ok(q{SELECT count(DISTINCT backend_type) FROM pgscale.wait_profile
     WHERE backend_type IN ('pgscale writeback', 'pgscale relocation', 'logical replication launcher')},
     'so does the profile', 3);
+# By the client's address alone: what differs in its application is one row.
+$db->sql("SET application_name = '$_'; SELECT pg_sleep(0.05)") for 'one', 'two';
+is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, datid, userid, queryid, event_type, event)), count(application_name)
+    FROM pgscale.wait_profile()}), '0|0', 'applications are not told apart where they are not asked for');
+$db->sql('RESET application_name');
 # Where the server's list is busy, a worker is just that until the next tick.
 is($db->sql(q{SELECT count(*) > 0, bool_and(idle) FROM pgscale.wait_profile()
     WHERE backend_type IN ('pgscale writeback', 'pgscale relocation') AND event_type IN ('Extension', 'Activity')}), 't|t',

@@ -60,6 +60,7 @@ for my $role (sort keys %loads)
         my @after = kernel_counts($session);
         ($ran, $queued) = map { $after[$_] - $before[$_] } 0, 1;
         # what was sampled last is split a second later
+        local $PostgreSQL::Test::Utils::timeout_default = 4;
         return until_true(sub { agrees($role, '^CPU:Running', $ran) && agrees($role, '^CPU:Queued', $queued) });
     }, "$role: it ran and queued for as long as the kernel says")
       or diag("kernel: $ran, $queued; ", $db->sql("SELECT event_type, event, wait_ms FROM pgscale.wait_profile()

@@ -129,6 +129,14 @@ $db->poll_ok(q{SELECT reason || ', ' || coalesce(action, 'nothing') FROM pgscale
 $one = session($node);
 $one->sql('SET application_name = planned');
 seen_ok($one_sleeps = sub { $one->sql('SELECT pg_sleep(0.3)') }, q{application_name = 'planned' AND plan_id IS NULL}, 'a statement without an identifier');
+my $planned = q{SELECT count(*) FILTER (WHERE event = 'PgSleep'), count(*) - count(DISTINCT (backend_type, datid, userid, queryid, event_type, event, application_name)),
+    count(client_addr) FROM pgscale.wait_profile() WHERE application_name = 'planned' AND queryid IS NOT NULL};
+my $samples = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND application_name = 'planned'});
+until_ok(sub {
+    $node->run_log([ 'psql', '-XAtq', '-h', '127.0.0.1', '-p', $node->port, '-d', 'dbname=postgres application_name=planned', '-c', 'SELECT pg_sleep(0.3)' ]);
+    return $db->sql("SELECT sum(samples) > $samples FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND application_name = 'planned'") eq 't';
+}, 'and one of a client by TCP');
+is($db->sql($planned), '1|0|0', 'which is one row with it where addresses are not asked for');
 
 SKIP:
 {

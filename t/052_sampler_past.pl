@@ -40,6 +40,9 @@ $db->poll_ok("SELECT ($looks_so_far) > $looked + 4", 'the sampler was stopped fo
 $db->sampler('off');
 is($db->sql(q{SELECT abs(active_sessions - 1) < 0.001 FROM slept, pgscale.top_waits(since) WHERE item = 'Timeout:PgSleep'}), 't', 'its time is the time that is known')
   or diag $db->sql(q{SELECT t.* FROM slept, pgscale.top_waits(since) t; SELECT * FROM pgscale.past_coverage()});
+is($db->sql(q{SELECT sum(period_s) / (SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history WHERE sampled_at > since) BETWEEN 0.05 AND 1
+    FROM slept, pgscale.past_coverage(since) GROUP BY since}), 't', 'a look each 100 ms')
+  or diag $db->sql(q{SELECT sum(period_s), (SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history WHERE sampled_at > since) FROM slept, pgscale.past_coverage(since) GROUP BY since});
 is($db->sql(qq{SELECT count(*), bool_and(gap_s IS NULL OR gap_s BETWEEN $stopped - 0.15 AND $stopped + 2) FROM (SELECT extract(epoch FROM at
     - lag(at + make_interval(secs => period_s)) OVER (ORDER BY at)) AS gap_s FROM pgscale.past_coverage()) g}), '2|t', 'the rest is a gap');
 $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
@@ -120,7 +123,7 @@ $db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS
     SELECT since, s, 1, 1, 1, '{}', '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
         '{batch,NULL,NULL}', '{4711,NULL,NULL}', '{Lock,IO,other}', '{tuple,DataFileSync,other}', '{99 psql,NULL,NULL}', '{4000,200,100}' FROM archived});
 is($db->sql(q{SELECT abs(sum(wait_ms) - 4300 - max(ms_beside)) < 0.01 FROM archived, pgscale.past_waits()}), 't', 'half of it from the archive');
-is($db->sql(q{SELECT string_agg(source, ' '), abs(sum(period_s) - max(s + s_beside)) < 1e-5 FROM archived, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');
+is($db->sql(q{SELECT string_agg(DISTINCT source, ' '), abs(sum(period_s) - max(s + s_beside)) < 1e-5 FROM archived, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');
 is($db->sql(q{SELECT round(sum(wait_ms)), abs(sum(period_s) - s / 4 * 3) < 1e-3 FROM archived, pgscale.past_waits(archived.since + make_interval(secs => s / 4),
     archived.since + make_interval(secs => s / 2)) GROUP BY s}), '1075|t', 'a row of the archive counts by its part');
 for (
@@ -230,6 +233,11 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage() WHERE source = 'memo
 is($db->sql(q{SELECT max(n) FROM (SELECT count(*) AS n FROM pgscale.past_waits() WHERE event = 'PgSleep' GROUP BY at) a}), 1, 'and nothing is twice');
 is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + lateness_max_us / 1000 FROM pgscale.sampler_stats()'), 't', 'nor has anything been observed then')
   or diag $db->sql('SELECT ticks, missed_ticks, observed_ms FROM pgscale.sampler_stats');
+
+# What is known after a reset begins with it, not with the look before.
+$db->sql('SELECT pgscale.sampler_reset()');
+$db->poll_ok('SELECT count(*) FROM pgscale.past_coverage()', 'a look after a reset', 1);
+is($db->sql('SELECT min(at) >= max(stats_reset) - interval $$2 ms$$ FROM pgscale.past_coverage(), pgscale.sampler_stats'), 't', 'stands for the time since then');
 
 # A longer period does not wait for the end of the shorter one, nor the other way round.
 $db->set('pgscale.sampler_history_period', '60s');

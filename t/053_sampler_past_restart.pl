@@ -205,4 +205,18 @@ is($db->sql(q{SELECT count(*) FROM pgscale.activity('-infinity', 'infinity') WHE
 $db->quit;
 $node->stop;
 
+# As many spans as there can be: one more takes the place of the oldest.
+my $began = 1e6 * (int(time - 946684800) - 600);
+write_bytes($file, history_file(catversion => $catversion, samples => [], spans => [ map { [ $began + 2e6 * $_, $began + 2e6 * $_ + 1e6 + $_, 0 ] } 0 .. 255 ]));
+$node->start;
+$db = session($node);
+my $ends = q{SELECT count(*), round(1e6 * extract(epoch FROM min(at) - '2000-01-01 00:00:00+00')), round(sum(period_s)::numeric, 6) FROM pgscale.past_coverage('-infinity')};
+is($db->sql($ends), "256|$began|256.032640", 'each span is there');
+$db->sampler('on');
+$db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage(now() - interval '10 s')}, 'one more', 1);
+$db->sampler('off');
+is($db->sql("$ends WHERE at < now() - interval '10 s'"), join('|', 255, $began + 2e6, '255.032640'), 'and the oldest is gone');
+$db->quit;
+$node->stop;
+
 done_testing();
