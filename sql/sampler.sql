@@ -123,6 +123,9 @@ SELECT count(*) FROM pgscale.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
 SELECT count(*) FROM pgscale.wait_timeline();
 SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
+SELECT lateness_max_us, tick_max_us, observed_ms, cpu_ms, evictions, torn_reads, cpu_readings, blocker_looks,
+       (SELECT sum(c) FROM unnest(lateness_classes) c) AS classes
+  FROM pgscale.sampler_stats;
 ALTER SYSTEM RESET pgscale.sampler;
 SELECT pg_reload_conf();
 SELECT wait_until('ticks > 0 FROM pgscale.sampler_stats');

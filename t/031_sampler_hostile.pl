@@ -115,6 +115,28 @@ $db->set('pgscale.sampler_history_idle', 'on');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE backend_type = 'pgscale writeback'}, 'and the history');
 $db->set('pgscale.sampler_history_idle');
 
+# A session that is stopped in the midst of a change of its status is read a hundred times in vain at each tick, and counted on.
+SKIP:
+{
+    my ($hold, $held_file) = (PostgreSQL::Test::Utils::tempdir() . '/hold_status.so', PostgreSQL::Test::Utils::tempdir() . '/held');
+    skip 'no compiler', 3 if system("cc -shared -fPIC -O1 -I $include -o $hold t/lib/hold_status.c >$hold.out 2>&1");
+    chmod 0755, $hold;
+    $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
+    my $held = session($node);
+    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU' AND userid = current_user::regrole) FROM pgscale.sampler_stats()};
+    $held->start("SELECT hold_status('$held_file')");
+    until_true(sub { -e $held_file }) or die 'it is not held';
+    my @from = split /\|/, $db->sql($counts);
+    $db->poll_ok("SELECT ticks > $from[0] + 30 FROM pgscale.sampler_stats", 'ticks go on beside a session that is held');
+    my @to = split /\|/, $db->sql($counts);
+    unlink $held_file;
+    $held->finish;
+    my ($ticks, $torn, $samples) = map { $to[$_] - $from[$_] } 0 .. 2;
+    cmp_ok(abs($torn / $ticks - 100), '<', 10, 'and each tick tries to read it a hundred times') or diag "$torn, $ticks";
+    cmp_ok($samples, '>=', $ticks - 2, 'and counts it as what it was');
+    $held->quit;
+}
+
 # Statements that wait in parse analysis, while others have the entries evicted all the time, some within one tick
 $db->set('pgscale.sampler_period', 1);
 $db->sql('CREATE TABLE locked (i int)');
