@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-my $node = pgscale_node('main');
+my $node = pgscale_node('main', conf => 'pgscale.sampler_history_period = 100ms');
 my $db = session($node);
 my $sleeper = session($node);
 my $stopped;    # a process that is stopped now
@@ -122,6 +122,7 @@ is( $db->sql(q{
 push @kernel_ms, kernel_ms();
 is($db->sql("SELECT cpu_ms BETWEEN $kernel_ms[2] - $kernel_ms[1] - 1 AND $kernel_ms[3] - $kernel_ms[0] + 1 FROM pgscale.sampler_stats"), 't',
     'its time on CPU since the reset is what the kernel says') or diag "@kernel_ms ", $db->sql('SELECT cpu_ms FROM pgscale.sampler_stats');
+is($db->sql('SELECT count(*) FROM pgscale.past_coverage()'), 1, 'it is no gap');
 is($db->sql('SELECT s.lateness_max_us / 1000 BETWEEN 980 AND s.observed_ms - p.observed_ms FROM pgscale.sampler_stats s, pause p'), 't', 'nor was any tick later');
 is($db->sql(q{SELECT p.wait_ms - slept_ms > 990 FROM pgscale.wait_profile p, pause WHERE p.event = 'PgSleep'}),
     't', 'the sample behind the pause stands for all of it');

@@ -410,7 +410,7 @@ is($db->sql(q{SELECT count(*), min(at) = (SELECT min(sampled_at) FROM pgscale.wa
     max(at + make_interval(secs => period_s)) >= (SELECT max(sampled_at) FROM pgscale.wait_history()) FROM pgscale.past_coverage('-infinity')}), '1|t|t',
     'it is known from the oldest of them on');
 is($db->sql(q{SELECT count(*) - (SELECT count(*) FILTER (WHERE sampled_at > (SELECT min(sampled_at) FROM pgscale.wait_history())) FROM pgscale.wait_history() WHERE event <> 'ClientRead')
-    FROM pgscale.past_waits('-infinity')}), 0, 'which counts for nothing itself, as one that is not whole');
+    FROM pgscale.past_waits()}), 0, 'which counts for nothing itself, as one that is not whole');
 
 ### The timeline's ring: a minute later the same places are used again, and what was in them is gone.
 
