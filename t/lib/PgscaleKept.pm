@@ -41,7 +41,7 @@ sub alone
 
     IPC::Run::run([ 'postgres', '--single', '-D', $node->data_dir, '-j', 'postgres' ],
         '<', \"SELECT ($query)::text AS answer;\n\n", '>', \$out, '2>', \$log,
-        IPC::Run::timeout(4 * $PostgreSQL::Test::Utils::timeout_default)) or die "no answer: $out $log";
+        IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default)) or die "no answer: $out $log";
     return ($out =~ /answer = "(.*?)"\t/s ? $1 : '', $log);
 }
 
