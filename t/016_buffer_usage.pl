@@ -303,24 +303,6 @@ $db->churn_end(@churning);
 $db->sql('DELETE FROM come_on');
 is(($looker->finish)[0], '00000', 'nor did it hold up the others');
 
-# On a standby
-my $standby = pgscale_standby($node);
-my $there = session($standby);
-is($there->sql('SELECT pg_is_in_recovery()'), 't', 'a standby');
-$there->sql('BEGIN; DECLARE here CURSOR FOR SELECT FROM pages; FETCH here');
-is($there->sql("SELECT sum(buffers) FROM pgscale.buffer_usage"), $buffers, 'buffer_usage');
-is($there->sql('SELECT count(*) FROM pgscale.buffer_usage_sample()'), 7, 'buffer_usage_sample');
-is($there->sql("SELECT buffers > 0 FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 't',
-    'relation_buffers');
-$there->sql('COMMIT');
-is($there->sql('SELECT stats_reset IS NOT NULL AND reason IS NOT NULL FROM pgscale.clock_sweep'), 't', 'clock_sweep');
-$there->sql('SELECT pgscale.clock_sweep_reset()');
-pages_of($there, 0, 3000);
-$there->poll_ok("SELECT allocations >= $least AND ticks_per_allocation > 0 FROM pgscale.clock_sweep", 'with rates');
-is($there->sql(q{SELECT enabled, state FROM pgscale.health WHERE feature = 'buffer_usage'}), 't|idle', 'and health says so');
-$there->quit;
-$standby->stop;
-
 # Without preload
 $_->quit for $db, $looker;
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});

@@ -312,14 +312,6 @@ SKIP:
     }
 }
 
-# On a standby
-my $standby = pgscale_standby($node, $conf);
-my $there = session($standby);
-my $startup = $there->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'});
-is($there->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($startup, '10 ms')"), 't', 'the startup process of a standby');
-$there->quit;
-$standby->stop;
-
 # The server is shut down.
 begin($tracer, "SELECT count(*) FROM pgscale.trace_summary($checkpointer, '1 h')");
 ok(eval { $node->stop('fast'); 1 }, 'a server stops while a trace runs');

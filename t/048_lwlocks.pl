@@ -192,15 +192,6 @@ $db->sampler('off');
 $db->poll_ok($health, 'it takes the sampler', 't|broken|the sampler, which it lives on, is switched off');
 $db->sampler('on');
 
-my $standby = pgscale_standby($node);
-my $there = session($standby);
-$there->poll_ok($health, 'a standby looks, too', 't|working|looks at the locks of a tranche while processes wait for it');
-$there->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale.lwlock_profile()', 'its profile can be read');
-is($there->sql($quiet), 0, 'and its hot buffers');
-is($there->sql('SELECT pgscale.lwlock_profile_reset()'), '', 'and counts begin anew');
-$there->quit;
-$standby->stop;
-
 ### Over a restart
 
 my $ticks = q{SELECT count(*) FROM pgscale.lwlock_profile() WHERE tranche = 'PredicateLockManager' AND ticks > 0};

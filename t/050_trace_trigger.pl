@@ -1,7 +1,7 @@
 # Traces that nobody asks for: a pile-up is traced once, the right session of it, and kept; and nothing waits for the process that traces.
 #
 # What is usual must be known for half a minute first. Where pgscale shows its features, a library of the test lets the servers know it at
-# once. When a trace begins, and when not, is in t/060_trace_rule.pl.
+# once. When a trace begins, and when not, is in t/066_trace_rule.pl.
 use strict;
 use warnings;
 use PgscaleTest;

@@ -121,17 +121,6 @@ my $stranger = session($primary, user => 'stranger');
 is(($stranger->try('SELECT * FROM pgscale.metrics()'))[0], '42501', 'others may not scrape');
 $_->quit for $scraper, $stranger;
 
-my $standby = pgscale_standby($primary);
-my $on_standby = session($standby, user => 'scraper');
-$on_standby->poll_ok(q{SELECT labels ->> 'role' FROM pgscale.metrics('fleet') WHERE name = 'pgscale_node_info'}, 'a standby', 'standby');
-cmp_ok($on_standby->sql('SELECT count(*) FROM pgscale.metrics()'), '>', 100, 'has all of them');
-$on_standby->poll_ok(q{SELECT count(*) FROM pgscale.metrics('fleet') WHERE name = 'pgscale_node_lag_seconds'}, 'and its lag', 1);
-$on_standby->poll_ok(q{SELECT value > 10 FROM pgscale.metrics('sampler') WHERE name = 'pgscale_sampler_ticks_total'}, 'its sampler ticks');
-$standby->promote;
-$on_standby->poll_ok(q{SELECT labels ->> 'role' FROM pgscale.metrics('fleet') WHERE name = 'pgscale_node_info'}, 'promoted', 'primary');
-$on_standby->quit;
-$standby->stop;
-
 # A restart begins anew, though the profile is kept.
 $_->quit for @workers, $holder, @waiters;
 $primary->restart;
