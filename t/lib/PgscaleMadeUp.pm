@@ -1,0 +1,157 @@
+# PgscaleMadeUp.pm: what the tests of rules, verdicts and measurements share: a server of which evidence is made up, and the
+# functions of t/lib/made_up.c.
+package PgscaleMadeUp;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw($shown $rule %settings %evidence $probe made_up made_up_functions memory_is little_memory evidence_is settings_are finds found
+  told of_mix);
+
+# Whether pgscale shows its features, as it does before 16: then this session can be their sampler.
+our $shown;
+my ($library, $db, $size, %memory);
+
+sub _compiled
+{
+    my ($name) = @_;
+    my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
+
+    system('cc -shared -fPIC -O1 -I ' . server_headers() . " -I src -o $file t/lib/$name.c -ldl >$file.out 2>&1") == 0 or return;
+    chmod 0755, $file or die $!;
+    return $file;
+}
+
+# Is there a compiler? If not, all tests are skipped.
+sub made_up
+{
+    $library = _compiled('made_up') or plan skip_all => 'no compiler, or no headers of the server';
+    return;
+}
+
+# What to preload for a server whose machine has as much memory as memory_is() says.
+sub little_memory
+{
+    $memory{file} = $ENV{PGSCALE_MEMORY} = PostgreSQL::Test::Utils::tempdir() . '/memory';
+    return _compiled('little_memory') // die 'no compiler';
+}
+
+sub memory_is
+{
+    my $mb = shift;
+
+    open my $file, '>', $memory{file} or die $!;
+    print $file $mb;
+    close $file;
+    return;
+}
+
+# The functions, in this session's database
+sub made_up_functions
+{
+    ($db) = @_;
+    $size = $db->sql(q{SELECT size FROM pg_shmem_allocations WHERE name = 'pgscale tuning'});
+    $db->sql(<<"EOQ");
+CREATE FUNCTION made_up_evidence(bigint, text[], timestamptz[]) RETURNS void LANGUAGE C STRICT AS '$library';
+CREATE FUNCTION made_up_setting(text, text) RETURNS void LANGUAGE C STRICT AS '$library';
+CREATE FUNCTION made_up_observation(text, timestamptz, bigint, float8, boolean, oid[], bigint[]) RETURNS void LANGUAGE C STRICT AS '$library';
+CREATE FUNCTION made_up_transactions(oid, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
+EOQ
+    my $libraries = qx(pg_config --pkglibdir) =~ s/\n//r;
+    $shown = system("nm -D $libraries/pgscale.so | grep -qw pgscale_modules") == 0;
+    return;
+}
+
+# A record as made_up_evidence() takes it. In capitals: seconds of sessions' time in a kind of wait; s: the record's seconds;
+# sync_s: those in which the checkpointer synced; else a count. What sessions need to have spent "sessions" seconds in all they
+# were clients'.
+sub record_of
+{
+    my (%record) = @_;
+    my $sessions = delete $record{sessions};
+
+    if (defined $sessions)
+    {
+        $sessions -= $record{$_} for grep { /^[A-Z]/ } keys %record;
+        die "more waits than sessions' time: $sessions" if $sessions < -1e-6;
+        $record{CLIENT} = ($record{CLIENT} // 0) + $sessions if $sessions > 0;
+    }
+    return join ' ', map {
+        /^[A-Z]/ ? "$_=" . $record{$_} * 1e9 : $_ eq 's' ? 'ns=' . $record{s} * 1e9 :
+          $_ eq 'sync_s' ? 'sync_ns=' . $record{sync_s} * 1e9 : "$_=$record{$_}"
+    } sort keys %record;
+}
+
+# The statement after which the evidence is these records, the last of which ended now, or at some other time
+sub evidence_is
+{
+    my ($records, $at) = @_;
+    my $n = @$records;
+    my $texts = join ', ', map { "'" . record_of(%$_) . "'" } @$records;
+
+    $at //= 'clock_timestamp()';
+    return "PERFORM made_up_evidence($size, ARRAY[$texts]::text[], ARRAY(SELECT $at - make_interval(secs => 0.00001 * ($n - i)) FROM generate_series(1, $n) i));";
+}
+
+sub settings_are
+{
+    my (%settings) = @_;
+
+    return join '', map { "PERFORM made_up_setting('$_', '$settings{$_}');" } sort keys %settings;
+}
+
+### What a rule finds: which rule, the settings and the evidence that all of it has, and whether disks may be timed
+
+our ($rule, %settings, %evidence);
+our $probe = 'false';
+
+# A hundred seconds of ten sessions, which wait for everything, for each a time of its own: 0.235 of it for WAL, 0.26 for data
+my %mix = (s => 100, sessions => 1000, CPU => 300, WAL_SYNC => 90, WAL_WRITE => 40, WAL_WRITE_LOCK => 70, WAL_INSERT => 20,
+    WAL_BUFFERS => 10, WAL_INIT => 5, DATA_READ => 110, DATA_WRITE => 80, DATA_EXTEND => 30, DATA_SYNC => 15, BUFFER_IO => 25,
+    TEMP_FILE => 45, SLRU_IO => 55, BUFFER_MAPPING => 35);
+my $columns = q{CASE WHEN verdict = 'advises' THEN concat_ws('|', coalesce(setting, object), recommended, round(gain::numeric, 4), confidence)
+    ELSE verdict || ': ' || reason END};
+
+# What the rule finds in the evidence, with these settings; what is given differs from %settings and %evidence. A list of records
+# is all the evidence.
+sub finds
+{
+    my ($what, $evidence, $settings) = @_;
+    my %session = (%settings, %{ $settings // {} });
+    my @records = ref($evidence) eq 'ARRAY' ? @$evidence : ({ %evidence, %{ $evidence // {} } });
+    my %before = map { $_ => $db->sql("SELECT current_setting('$_')") } keys %session;
+    my $found;
+
+    $db->sql('DO $made_up$ BEGIN ' . settings_are(%session) . evidence_is(\@records) . ' END $made_up$');
+    $found = $db->sql("SELECT string_agg($what, E'\\n') FROM pgscale.tuning_findings('10 min', $probe) WHERE rule = '$rule'");
+    $db->sql('DO $made_up$ BEGIN ' . settings_are(%before) . ' END $made_up$') if %before;
+    return $found;
+}
+
+# found NAME, EXPECTED: a string, or a pattern; then what differs
+sub found
+{
+    my ($name, $expected, $evidence, $settings) = @_;
+    my $found = finds($columns, $evidence, $settings);
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return ref $expected ? like($found, $expected, "$rule: $name") : is($found, $expected, "$rule: $name");
+}
+
+# The numbers that come with the advice, by name, and what else stands there
+sub told
+{
+    my ($expected, $evidence, $settings) = @_;
+    my $numbers = q{concat_ws('|', verdict, current, needs, (SELECT string_agg(key || '=' || round(value::text::numeric, 4)::float8, ' ' ORDER BY key COLLATE "C")
+        FROM jsonb_each(evidence) WHERE jsonb_typeof(value) = 'number' AND key NOT IN ('used_again_fraction')))};
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is(finds($numbers, $evidence, $settings), $expected, "$rule: with its numbers");
+}
+
+sub of_mix { return (%mix, @_) }
+1;
