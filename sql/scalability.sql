@@ -30,6 +30,31 @@ INSERT INTO published VALUES
        9645.37, 9897.24, 10097.6, 10240.5, 10532.39, 10798.52, 11151.43, 11518.63, 11806, 12089.37, 12075.41, 12177.29, 12211.41,
        12158.93, 12155.27, 12118.04, 12140.4, 12074.39}');
 SELECT p.name, s.* FROM published p, short(pgscale.usl_fit(p.concurrency, p.throughput)) s;
+-- The same by normal equations, solved here: rows are X / N, X (N - 1) / N and X (N - 1), which is 0 below one session, and each
+-- is to make 1. The coefficients are all above 0, and no point lies on the law.
+CREATE FUNCTION solved(n double precision[], x double precision[]) RETURNS TABLE (lambda numeric, sigma numeric, kappa numeric)
+LANGUAGE sql AS $$
+    WITH r AS (SELECT x / n AS a, x / n * greatest(n - 1, 0) AS b, x * greatest(n - 1, 0) AS c
+                 FROM (SELECT n::numeric, x::numeric FROM unnest(n, x) u (n, x)) p),
+         s AS (SELECT sum(a*a) aa, sum(a*b) ab, sum(a*c) ac, sum(b*b) bb, sum(b*c) bc, sum(c*c) cc, sum(a) ya, sum(b) yb, sum(c) yc FROM r),
+         d AS (SELECT ya*(bb*cc-bc*bc) - ab*(yb*cc-bc*yc) + ac*(yb*bc-bb*yc) AS c0, aa*(yb*cc-bc*yc) - ya*(ab*cc-bc*ac) + ac*(ab*yc-yb*ac) AS c1,
+                      aa*(bb*yc-yb*bc) - ab*(ab*yc-yb*ac) + ya*(ab*bc-bb*ac) AS c2, aa*(bb*cc-bc*bc) - ab*(ab*cc-bc*ac) + ac*(ab*bc-bb*ac) AS d FROM s)
+    SELECT d / c0, c1 / c0, c2 / c0 FROM d $$;
+INSERT INTO published VALUES ('below one', '{0.25, 0.7, 1, 3, 6, 12, 20, 30}', '{26, 66, 103, 270, 470, 700, 720, 640}');
+SELECT p.name, abs(f.lambda / s.lambda::float8 - 1) < 1e-9 AS lambda, abs(f.sigma / s.sigma::float8 - 1) < 1e-6 AS sigma,
+       abs(f.kappa / s.kappa::float8 - 1) < 1e-6 AS kappa, s.sigma > 0 AND s.kappa > 0 AS inside,
+       abs(f.peak_concurrency / sqrt((1 - s.sigma) / s.kappa)::float8 - 1) < 1e-6 AS peak,
+       abs(f.peak_throughput / law(f.peak_concurrency, f.lambda, f.sigma, f.kappa) - 1) < 1e-9 AS there, abs(f.r2 - r.r2) < 1e-9 AS r2
+  FROM published p, solved(p.concurrency, p.throughput) s, pgscale.usl_fit(p.concurrency, p.throughput) f,
+       LATERAL (SELECT 1 - sum((x - law(greatest(n, 1), f.lambda, f.sigma, f.kappa) * least(n, 1)) ^ 2) / (count(*) * var_pop(x))
+                  FROM unnest(p.concurrency, p.throughput) u (n, x)) r (r2)
+ WHERE p.name <> 'raytracer' ORDER BY 1;
+-- and the intervals
+SELECT p.name, round(f.peak_concurrency_low::numeric, 1) AS low, round(f.peak_concurrency_high::numeric, 1) AS high,
+       round(f.peak_throughput_low::numeric) AS throughput_low, round(f.peak_throughput::numeric) AS throughput, round(f.peak_throughput_high::numeric) AS throughput_high
+  FROM published p, pgscale.usl_fit(p.concurrency, p.throughput) f WHERE p.name <> 'raytracer' ORDER BY 1;
+DELETE FROM published WHERE name = 'below one';
+
 -- the aggregate and the arrays say the same, and so does any order
 SELECT p.name, pgscale.usl_fit(p.concurrency, p.throughput) = pgscale.usl_fit(n, x) AS aggregate,
        pgscale.usl_fit(p.concurrency, p.throughput) = pgscale.usl_fit(n, x ORDER BY x DESC) AS order
@@ -45,7 +70,7 @@ CREATE VIEW noisy AS
     SELECT truth, seed, pgscale.usl_fit(n, law(n, 1000, sigma, kappa) * (1 + 0.05 * noise(seed, 3 * i + j))) AS f,
            sqrt((1 - sigma) / kappa) AS peak
       FROM (VALUES (1, 0.02, 0.01), (2, 0.05, 0.001), (3, 0.03, 0.0005)) t (truth, sigma, kappa),
-           generate_series(1, 50) seed, generate_series(0, 7) i, generate_series(0, 2) j,
+           generate_series(1, 20) seed, generate_series(0, 7) i, generate_series(0, 2) j,
            LATERAL (SELECT least(2 ^ i, 2 * sqrt((1 - sigma) / kappa))) n (n)
      GROUP BY truth, seed, sigma, kappa;
 SELECT truth, count(*) AS fits, count(*) FILTER (WHERE (f).status = 'ok') AS ok,
@@ -72,6 +97,28 @@ SELECT s.status, s.r2, s.peak FROM (VALUES
     (1, '{1, 2, 4, 8, 16, 32, 48, 64}'::double precision[], '{617, 2065, 2543, 5990, 13086, 7426, 5208, 7205}'::double precision[]),
     (2, '{2, 3, 4, 6, 8, 10, 12, 16}', '{2710, 4140, 3812, 2194, 39858, 3575, 3112, 10295}')) v (i, n, x),
     short(pgscale.usl_fit(n, x)) s ORDER BY i;
+
+-- Both sides of what makes the difference. Four concurrencies: those that differ by more than a tenth, all below one being one
+SELECT i, points, status !~ 'differ by more' AS enough FROM (VALUES
+    (1, '{10, 11.1, 12.3, 13.6}'::double precision[]), (2, '{10, 10.9, 12.1, 13.4}'), (3, '{10, 10.9, 11.1, 12.3, 13.6}'),
+    (4, '{0.2, 0.5, 1.2, 1.4, 1.6}'), (5, '{0.2, 0.5, 0.9, 1.2, 1.4}')) v (i, n),
+    LATERAL (SELECT array_agg(law(u, 1000, 0.03, 0.0005)) FROM unnest(n) u) l (x), pgscale.usl_fit(n, x) ORDER BY 1;
+-- exact figures from one concurrency to another: the peak is at 44.05, or there is none and the limit is 10,000
+SELECT i, first, last, s.status, s.peak FROM (VALUES
+    (1, 0.0005, 1, 22.0), (2, 0.0005, 1, 22.1), (3, 0.0005, 44, 90), (4, 0.0005, 44.1, 90), (5, 0, 1, 8.9), (6, 0, 1, 9.1)) v (i, k, first, last),
+    LATERAL (SELECT pgscale.usl_fit(n, law(n, 1000, CASE k WHEN 0 THEN 0.1 ELSE 0.03 END, k)) FROM (SELECT first + (last - first) * n / 10 FROM generate_series(0, 10) n) g (n)) f (f),
+    short(f) s ORDER BY i;
+-- more contention than work: one session is best
+SELECT s.* FROM (SELECT pgscale.usl_fit(n, law(n, 1000, 1.5, 0.01)) FROM generate_series(1, 9) n) f (f), short(f) s;
+-- the more noise the less is told: up to which amplitude, in thousandths, of measurements that end far beyond the peak, beyond it,
+-- just before it, and long before it, and of Amdahl's law
+SELECT what, replace(regexp_replace(s.status, '[0-9.]+', 'N', 'g'), ', too much for N points to tell where a peak is, or if there is one', '') AS status,
+       count(*), min(amplitude) AS from, max(amplitude) AS to
+  FROM (VALUES (1, 0.03, 0.0005, 100), (2, 0.03, 0.0005, 50), (3, 0.03, 0.0005, 40), (4, 0.03, 0.0005, 25), (5, 0.1, 0, 24), (6, 0.1, 0, 40)) v (what, sigma, kappa, last),
+       generate_series(4, 340, 12) amplitude,
+       LATERAL (SELECT pgscale.usl_fit(n, law(n, 1000, sigma, kappa) * exp(amplitude / 1000.0 * noise(what, i))) FROM generate_series(0, 8) i, LATERAL (SELECT last ^ (i / 8.0)) g (n)) f (f),
+       short(f) s
+ GROUP BY 1, 2 ORDER BY 1, 4, 5;
 
 -- figures as far apart as can be: nothing overflows
 SELECT s.status, s.lambda IS NULL OR s.lambda <> 'NaN' AS number FROM (VALUES
@@ -122,6 +169,6 @@ SELECT status, points, buckets, discarded, num_nulls(lambda, sigma, kappa, r2, p
        stats_reset > :'before' AS stats_reset FROM pgscale.scalability;
 SELECT count(*) FROM pgscale.scalability_points();
 DROP VIEW noisy;
-DROP FUNCTION short, law, noise, error_of;
+DROP FUNCTION short, law, noise, error_of, solved;
 DROP TABLE published;
 DROP EXTENSION pgscale;

@@ -229,6 +229,12 @@ change($db, "revert($hopeless)");
     is(journal(q{outcome ->> 'metric', round((outcome ->> 'after')::numeric, 3)}, $id), "sessions' time per transaction|285.714", 'and is what the journal has')
       or diag journal('outcome', $id);
     change($db, "revert($id)");
+    # of two that can tell, too, though the second is of another mind
+    $id = changed('commit_siblings', [ map { { s => 5, sessions => 3, commits => 900 + $_ % 7 } } 1 .. 40 ], [ map { { s => 5, sessions => 2, commits => 800 + $_ % 7 } } 1 .. 40 ]);
+    is($db->sql("SELECT string_agg(concat_ws(' ', metric, verdict, decides), ', ') FROM pgscale.verify($id)"),
+        "sessions' time per transaction better t, transactions worse f", 'the first of two that can tell');
+    is(journal(q{outcome ->> 'verdict'}, $id), 'better', 'and is what the journal has');
+    change($db, "revert($id)");
     # a figure that is not known of all records: of 11 of 20, and of 12
     for my $case ([ 20, 11, '5 s more in which it is known would tell' ], [ 11, 20, 'waiting does not help' ])
     {
