@@ -243,6 +243,23 @@ SELECT max(change) - :last AS more FROM journal();
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 CALL pgscale.set('superuser_reserved_connections', '30', force => true, change => 0) \gset
 CALL pgscale.revert(:change, reverted_by => 0) \gset
+-- what would just do is not: one connection that is not reserved, as many slots as there are, nothing that needs more than minimal WAL
+SELECT FROM pg_create_physical_replication_slot('kept');
+CALL pgscale.set('max_replication_slots', '1', change => 0) \gset
+CALL pgscale.revert(:change, reverted_by => 0) \gset
+SELECT FROM pg_drop_replication_slot('kept');
+CALL pgscale.set('superuser_reserved_connections', '29', change => 0) \gset
+CALL pgscale.revert(:change, reverted_by => 0) \gset
+CALL pgscale.set('max_wal_senders', '0', change => 0) \gset
+CALL pgscale.set('wal_level', 'minimal', change => 0) \gset minimal_
+CALL pgscale.revert(:minimal_change, reverted_by => 0) \gset
+CALL pgscale.set('archive_mode', 'on', change => 0) \gset archive_
+\set VERBOSITY terse
+CALL pgscale.set('wal_level', 'minimal');
+\set VERBOSITY default
+CALL pgscale.revert(:archive_change, reverted_by => 0) \gset
+CALL pgscale.revert(:change, reverted_by => 0) \gset
+SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 -- what the files have is what counts, not what the server has
 CALL pgscale.set('max_connections', '60', change => 0) \gset first_
 CALL pgscale.set('superuser_reserved_connections', '30', change => 0) \gset second_

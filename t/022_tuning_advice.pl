@@ -1,5 +1,5 @@
-# Advice, from the evidence of a server that is set badly, to what is said when there is none: a reset of the statistics, a change
-# of a setting, a restart, a standby, a sampler that is off.
+# Advice, from the evidence of a server that is set badly, to what is said when there is none: a reset of the statistics, a
+# restart, a standby, a sampler that is off. What rules make of evidence is in t/064_tuning_rules.pl.
 use strict;
 use warnings;
 use JSON::PP ();
@@ -95,17 +95,6 @@ $holder->sql('COMMIT');
 $_->finish, $_->quit for @waiters;
 $holder->quit;
 
-### A setting that changes: what was before does not count, for the rules about it
-
-my $changed = $db->sql('SELECT clock_timestamp()');
-$db->set(max_wal_size => '1GB');
-# it is silent for 10 s; a machine may be so slow that it speaks again, of what came after
-in_time_ok(sub { finds('max_wal_size', "verdict, reason, since > '$changed'")
-          =~ /^silent\|\d+ s of evidence since max_wal_size got its value, \d+ s ago: 10 s are needed|\|t$/ },
-    'a change of the setting')
-  or diag finds('max_wal_size', 'reason');
-unlike(finds('wal_buffers', 'reason'), qr/are needed/, 'is none to other rules');
-
 ### Counters that go back
 
 $db->sql(q{SELECT pg_stat_reset_shared('wal'), pg_stat_reset_shared('bgwriter'), pg_stat_reset()});
@@ -133,19 +122,6 @@ $db->set($_) for 'fsync', 'synchronous_commit';
 $load->kill_kill;
 undef $load;
 
-### Another server from here on, so that both loads are not there at a time: its sessions write all pages themselves, to have room
-
-my $small = pgscale_node('small', conf => <<'EOC');
-shared_buffers = 2MB
-bgwriter_lru_maxpages = 0
-checkpoint_timeout = 1h
-synchronous_commit = off
-pgscale.tuning_debug_period = 1s
-EOC
-my $of_small = session($small);
-$of_small->churn_table(20000);
-my @small_load = churn($small, 2);
-
 ### Who asks
 
 my $observer = session($node, user => 'observer');
@@ -166,42 +142,8 @@ in_time_ok(sub { $there->sql('SELECT since IS NOT NULL FROM pgscale.wal_efficien
 is($there->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
 is($there->sql('SELECT num_nulls(rewritten_fraction, segment_switches_per_s), reason IS NOT NULL FROM pgscale.wal_efficiency'), '2|t',
     'nor WAL of its own');
-$standby->append_conf('postgresql.conf', 'fsync = off');
-$standby->reload;
-in_time_ok(sub { $there->sql(q{SELECT num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND reason ~ '^fsync is off'
-    FROM pgscale.wal_efficiency}) eq 't' }, 'flushes that are not made are not counted as none');
 $there->quit;
 $standby->stop;
-
-### A feature that minds a setting, and its rule
-
-my $bgwriter = q{SELECT verdict, setting, current, recommended FROM pgscale.tuning_findings() WHERE rule = 'bgwriter_lru_maxpages' ORDER BY gain DESC LIMIT 1};
-in_time_ok(sub { $of_small->sql($bgwriter) =~ /^advises\|bgwriter_lru_maxpages\|0\|\d{4,}$/ }, 'a background writer that is switched off is found')
-  or diag $of_small->sql('SELECT * FROM pgscale.advice_rules');
-is($of_small->sql('SELECT count(*) FROM pgscale.advice WHERE gain < 0.02'), 0, 'no advice for less than 2 %');
-$of_small->set('pgscale.sweeper' => 'on');
-$of_small->poll_ok($bgwriter, 'but not while the sweeper wants it so', 'silent|||');
-is($of_small->sql(q{SELECT count(*) FROM pgscale.advice WHERE setting ~ '^bgwriter'}), 0, 'nor is it advised otherwise');
-$of_small->sql('CALL pgscale.apply_all(dry_run => false)');
-is($of_small->sql(q{SELECT count(*) FROM pg_file_settings WHERE name = 'bgwriter_lru_maxpages' AND setting <> '0'}), 0, 'nor set');
-$of_small->set('pgscale.sweeper' => 'off');
-
-# Cancelled at any moment while rules ask their questions
-for my $ms (1 .. 40)
-{
-    $of_small->try("SET statement_timeout = '${\($ms / 4)}ms'");
-    $of_small->try('SELECT count(*) FROM pgscale.advice');
-    my $state;
-    # the timeout may strike here, too
-    until_true(sub { ($state) = $of_small->try('SET statement_timeout = 0'); $state ne '57014' });
-    $state eq '00000' or last;
-}
-is(($of_small->try('CREATE TABLE after_cancels ()'))[0], '00000', 'a session whose reads of advice were cancelled works');
-is($small->safe_psql('postgres', 'SELECT state, backend_xmin FROM pg_stat_activity WHERE pid = ' . $of_small->pid), 'idle|', 'and is in no transaction');
-is($small->safe_psql('postgres', q{SELECT to_regclass('after_cancels') IS NOT NULL}), 't', 'what it does is there');
-$of_small->churn_end(@small_load);
-$of_small->quit;
-$small->stop;
 
 ### Off, and after a restart
 

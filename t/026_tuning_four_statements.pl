@@ -28,7 +28,7 @@ my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-R', 300, '-T', 600, $no
 
 my $answer;
 # What it rests on is also what comes before the change: verify wants twelve records of both, which on a slow machine take longer.
-in_time_ok(sub { $db->sql("SELECT until - since >= '20 s' FROM pgscale.advice WHERE setting = '$setting'") eq 't' }, 'evidence')
+in_time_ok(sub { $db->sql("SELECT until - since >= '14 s' FROM pgscale.advice WHERE setting = '$setting'") eq 't' }, 'evidence')
   or diag $db->sql('SELECT * FROM pgscale.advice_rules');
 in_time_ok(sub { ($answer) = grep { /^\Q$setting\E\|/ } split /\n/, $db->sql($advice) }, "advice on $setting");
 like($answer, qr/^\Q$setting\E\|\Q$value\E\|[0-9]+[MG]B\|.+/, 'what it is, what it should be, and why');

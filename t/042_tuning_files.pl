@@ -113,6 +113,43 @@ like($answer, qr/WARNING: .*work_mem.* had, "much", is not one that ALTER SYSTEM
 refused_ok($db, 'revert(' . last_change() . ')', '22023', qr/invalid value/, 'and cannot be put back');
 write_file($before);
 
+# A long value is shown in part
+change($db, "set('cluster_name', '" . 'y' x 60 . "')");
+$db->sql("ALTER SYSTEM SET application_name = '" . 'x' x 101 . "'");
+my $long = change($db, q{set('application_name', 'short')});
+$db->sql("ALTER SYSTEM SET application_name = '" . 'z' x 100 . "'");
+my (undef, $shown) = $db->try("CALL pgscale.revert($long)");
+like($shown, qr/DETAIL: .*"short".*"z{100}"\.$/m, 'a hundred characters are shown');
+like($shown, qr/^HINT: .*"x{100}\.\.\."/m, 'and no more');
+write_file($before);
+
+# What the server needs to start
+SKIP:
+{
+    skip 'the server has no TLS', 20 if $db->sql(q{SELECT coalesce(max(setting), '') = '' FROM pg_settings WHERE name = 'ssl_library'}) eq 't';
+    my $set = q{set('ssl', 'on')};
+    my ($certificate, $key) = map { $node->data_dir . "/server.$_" } qw(crt key);
+
+    refused_ok($db, $set, '22023', qr/"ssl" would be on, and file "server.crt" cannot be read/, 'without a certificate');
+    append_to_file($certificate, "none\n");
+    refused_ok($db, $set, '22023', qr/file "server.key" cannot be read/, 'without its key');
+    append_to_file($key, "none\n");
+    chmod 0640, $key or die $!;
+    refused_ok($db, $set, '22023', qr/has group or world access/, 'a key that others may read');
+    chmod 0600, $key or die $!;
+    change($db, 'revert(' . change($db, $set) . ')');
+    is(file(), $before, 'all is there');
+    unlink $certificate, $key;
+}
+my $sockets = $node->basedir;
+change($db, 'revert(' . change($db, "set('unix_socket_directories', '$_')") . ')') for '@abstract', "/no/such, $sockets", '';
+is(file(), $before, 'one folder is enough for a socket, and none is asked for');
+refused_ok($db, q{set('unix_socket_directories', '/no/such, /proc')}, '22023', qr/no folder in which the server can make a socket/, 'none that will do');
+if (slurp_file('/proc/meminfo') =~ /^HugePages_Total:\s+0$/m && slurp_file('/proc/sys/vm/nr_overcommit_hugepages') =~ /^0$/m)
+{
+    refused_ok($db, q{set('huge_pages', 'on')}, '22023', qr/"huge_pages" would be on: that takes \d+ pages of 2 MB, and the kernel has 0\./, 'huge pages that there are not');
+}
+
 # What takes a restart
 my $restart = change($db, q{set('max_connections', '51', reload => true)});
 $db->poll_ok("SELECT state FROM pgscale.tuning_journal WHERE change = $restart", 'a change that waits for a restart',
@@ -144,7 +181,7 @@ my $quoted = sub { my $v = shift; return 'NULL' unless defined $v; $v =~ s/'/''/
 my $escaped = sub { my $v = shift; $v =~ s/([\\'])/$1$1/g; return $v; };
 
 $line{$_} = undef for keys %values;
-for my $step (1 .. 150)
+for my $step (1 .. ($ENV{PGSCALE_TEST_FULL} ? 150 : 50))
 {
     my $setting = (sort keys %values)[ rand keys %values ];
     my $value = (@{ $values{$setting} }, undef)[ rand @{ $values{$setting} } + 1 ];
