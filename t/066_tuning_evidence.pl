@@ -1,0 +1,154 @@
+# Evidence: what is written down, of which window, for which rules it counts after a change of a setting; and what contention and
+# wal_efficiency make of it.
+use strict;
+use warnings;
+use PgscaleTest;
+use PgscaleMadeUp;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+made_up();
+my $node = pgscale_node('main', conf => <<'EOC');
+pgscale.tuning = off
+pgscale.scalability = off
+EOC
+my $db = session($node);
+made_up_functions($db);
+
+### Contention: of two records, a hundredth of the sessions' time or more, the greatest share first; and which evidence is of the window
+
+sub evidence { my ($records, $at) = @_; $db->sql('DO $$ BEGIN ' . evidence_is($records, $at) . ' END $$'); return; }
+my $contended = q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, waiting_sessions), ', ') FROM pgscale.contention};
+evidence([ { s => 60, sessions => 600, CPU => 200, LOCK_TUPLE => 10, DATA_READ => 300 }, { s => 40, sessions => 400, LOCK_TUPLE => 250, TEMP_FILE => 10, SLRU_IO => 9.9, CPU => 100, OTHER_IPC => 20 } ]);
+is($db->sql($contended), 'data_read 0.3 3, lock_tuple 0.26 2.6, client 0.1001 1, other_ipc 0.02 0.2, temp_file 0.01 0.1', 'contention')
+  or diag $db->sql('SELECT * FROM pgscale.contention');
+my $minutes_ago = q{clock_timestamp() - interval '6 minutes'};
+evidence([ { s => 60, sessions => 600, LOCK_TUPLE => 60 } ], $minutes_ago);
+is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.contention('5 minutes')), (SELECT count(*) FROM pgscale.contention('7 minutes')), (SELECT commits FROM pgscale.wal_efficiency('5 minutes')),
+    (SELECT commits FROM pgscale.wal_efficiency('7 minutes'))}), '0|2||0', 'evidence of the window');
+is($db->sql(q{SELECT count(*) FROM pgscale.contention c, clock_timestamp() n WHERE n - until BETWEEN '6 minutes' AND '6 minutes 20 s' AND until - since BETWEEN '0' AND '1 ms'}), 2, 'and when that was');
+
+### The WAL's efficiency
+
+my %wal = of_mix(commits => 450, wal_syncs => 300, wal_writes => 2000, wal_bytes => 819_200_000, wal_pages => 40_000, wal_buffers_full => 150, wal_sync_us => 600_000,
+    wal_written_bytes => -1, wal_position => 838_860_800);
+my $all = q{commits, commits_per_flush, flush_ms, flush_fraction, page_image_fraction, rewritten_fraction, wal_bytes, written_bytes, written_exact,
+    flushes_per_commit, flush_measured, segment_switches_per_s, buffers_full_per_s};
+sub efficient
+{
+    my ($name, $columns, $expected, $evidence, $session) = @_;
+    my %restore = map { $_ => $db->sql("SELECT current_setting('$_')") } keys %{ $session // {} };
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $db->sql('DO $$ BEGIN ' . settings_are(%{ $session // {} }) . evidence_is([ { %wal, %{ $evidence // {} } } ]) . ' END $$');
+    my $found = $db->sql("SELECT $columns FROM pgscale.wal_efficiency");
+    $db->sql('DO $$ BEGIN ' . settings_are(%restore) . ' END $$') if %restore;
+    return ref $expected ? like($found, $expected, "wal_efficiency: $name") : is($found, $expected, "wal_efficiency: $name");
+}
+# 838,860,800 and 300 blocks: 841,318,400, of which 0.0029 had been written before
+efficient('an estimate', $all, '450|1.5|2|0.2|0.4|0.0029|819200000|841318400|f|0.6667|t|0.5|1.5');
+efficient('that is counted', $all, '450|1.5|300|0.2|0.4|0.1611|819200000|1000000000|t|0.6667|f|0.5|1.5', { wal_written_bytes => 1e9, wal_sync_us => 0 });
+efficient('nothing written again', 'rewritten_fraction', '0', { wal_written_bytes => 1e6 });
+efficient('nor position', 'written_bytes, rewritten_fraction, segment_switches_per_s', '||', { wal_position => -1 });
+efficient('nor commits, flushes or WAL', 'commits, commits_per_flush, flushes_per_commit, flush_ms, page_image_fraction', '0||||', { commits => 0, wal_syncs => 0, wal_bytes => 0 });
+efficient('flushes that are not counted: a block for each write', 'written_bytes, commits_per_flush, flushes_per_commit', '855244800||', { wal_syncs => 0 }, { fsync => 'on', wal_sync_method => 'open_sync' });
+efficient('and why', 'reason', qr/^wal_sync_method flushes WAL as it is written/, { wal_syncs => 0 }, { fsync => 'on', wal_sync_method => 'open_sync' });
+efficient('none with fsync off', 'reason', qr/^fsync is off/, { wal_syncs => 0 }, { fsync => 'off' });
+efficient('none at all', 'reason, flushes_per_commit', 'hardly any WAL was flushed|0', { wal_syncs => 0 }, { fsync => 'on', wal_sync_method => 'fdatasync' });
+efficient('too short', 'reason', qr/^there is too little evidence/, { s => 9.9 });
+efficient('ten seconds', 'reason', qr/^commits wait/, { s => 10 });
+efficient('nine flushes', 'reason', 'hardly any WAL was flushed', { wal_syncs => 9 });
+efficient('ten', 'reason', 'commits wait for 20 % of the sessions\' time; 45.0 of them share a flush of 60.00 ms', { wal_syncs => 10 });
+efficient('alone', 'reason', qr/^commits wait for 20 % of the sessions' time, and hardly two of them share a flush, which takes 2.00 ms/, { commits => 449 });
+efficient('full buffers', 'reason', 'WAL buffers were full 2 times a second: sessions wrote WAL to have room', { WAL_SYNC => 89, wal_buffers_full => 200 });
+efficient('images', 'reason', qr/^up to 30 % of WAL are images/, { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 30_000 });
+efficient('what is written again', 'reason', '30 % of what is written of WAL was written before, as small commits end within a block',
+    { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.2e9 });
+efficient('no burden', 'reason', 'WAL is no burden: commits wait for 20 % of the sessions\' time', { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.19e9 });
+
+### Evidence, as this session writes it down
+
+SKIP:
+{
+    skip 'pgscale does not show its features', 12 unless $shown;
+    my ($cpu, $extend, $tuple, $sleep, $commits) = (0, 0x03000001, 0x03000004, 0x09000002, 5000);
+    my %ns = ($cpu => 100e9, $extend => 50e9, $tuple => 10e9, $sleep => 1e9);
+    my $began = $db->sql(q{SELECT clock_timestamp() - interval '100 s'});
+    my $second = 0;
+    # So many seconds later by the clock and as observed, of so many sessions and commits; with more of these waits, in seconds
+    my $observe = sub {
+        my ($clock, $s, $ended, $more, $anew) = @_;
+
+        $second += $clock;
+        $commits += $ended;
+        $ns{$_} += 1e9 * $more->{$_} for keys %$more;
+        $db->sql("DO \$\$ BEGIN PERFORM made_up_transactions(1, $commits, 9); PERFORM made_up_observation('tuning', '$began'::timestamptz + $second * interval '1 s', "
+          . int($s * 1e9) . ', 2.5, ' . ($anew ? 'true' : 'false') . ', ARRAY[1]::oid[], ARRAY[' . join(', ', map { "$_, " . int $ns{$_} } sort keys %ns) . ']::bigint[]); END $$');
+    };
+    my $seen = q{SELECT (SELECT string_agg(concat_ws(' ', kind, round(fraction::numeric, 4), round(waiting_sessions::numeric, 3)), ', ' ORDER BY kind) FROM pgscale.tuning_waits() WHERE fraction > 0),
+        commits, extract(epoch FROM until - since)::int FROM pgscale.wal_efficiency()};
+
+    $db->sql('DO $$ BEGIN ' . evidence_is([]) . settings_are('pgscale.tuning' => 'on') . ' END $$');
+    $observe->(0, 1, 0, {}, 1);
+    $observe->(4.9, 4.9, 40, { $cpu => 1 });
+    is($db->sql($seen), '||', 'a record that is not full');
+    $observe->(0.1, 0.1, 30, { $cpu => 1, $tuple => 3, $extend => 1, $sleep => 4 });
+    is($db->sql($seen), 'cpu 0.3333 0.400, lock_extend 0.1667 0.200, lock_tuple 0.5000 0.600|70|5', 'one that is: the differences, pg_sleep() left out');
+    $observe->(5, 5, 7, { $cpu => 6 });
+    is($db->sql($seen), 'cpu 0.6667 0.800, lock_extend 0.0833 0.100, lock_tuple 0.2500 0.300|77|10', 'and the next one begins there');
+    $observe->(7.1, 5, 100, { $cpu => 5 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 77, 'a gap of more than two seconds: none');
+    $observe->(6.9, 5, 1, { $cpu => 5 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 78, 'of less');
+    $observe->(2.9, 5, 100, { $cpu => 5 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 78, 'a clock that is set back: none');
+    $observe->(5, 5, 100, { $cpu => 5, $tuple => -1 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 78, 'waits that were reset: none');
+    $observe->(5, 5, -1, { $cpu => 5 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 78, 'commits that were reset: none');
+    $observe->(5, 5, 2, { $cpu => 5 });
+    is($db->sql("SELECT commits FROM ($seen) s"), 80, 'and then again');
+    $observe->(3, 3, 100, {}, 1);
+    $observe->(4, 4, 100, {});
+    $observe->(1, 1, 3, {});
+    is($db->sql("SELECT commits FROM ($seen) s"), 183, 'what was not observed is not in it');
+    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.tuning' => 'off') . ' END $$');
+    $observe->(5, 5, 100, {});
+    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.tuning' => 'on') . ' END $$');
+    $observe->(5, 5, 100, {});
+    is($db->sql("SELECT commits FROM ($seen) s"), 183, 'nor what was when it was off');
+    evidence([ map { { s => 5, commits => 1 } } 1 .. 719 ]);
+    is($db->sql('SELECT commits FROM pgscale.wal_efficiency()'), 719, 'all of 719 records');
+}
+
+### Evidence of before a change of a setting: which rules it is void for
+
+# Of each rule, the settings that it is about
+my %about = (max_wal_size => [qw(max_wal_size checkpoint_timeout checkpoint_completion_target)], commit_delay => [qw(commit_delay commit_siblings)],
+    commit_siblings => [qw(commit_delay commit_siblings)], wal_segment_size => [qw(min_wal_size max_wal_size wal_recycle)],
+    bgwriter_lru_maxpages => [qw(bgwriter_lru_maxpages bgwriter_delay bgwriter_lru_multiplier)], checkpoint_flush_after => [qw(checkpoint_flush_after bgwriter_flush_after)],
+    backend_flush_after => [qw(backend_flush_after bgwriter_lru_maxpages)], checkpoint_timeout => [qw(checkpoint_timeout max_wal_size)],
+    checkpoint_completion_target => ['checkpoint_completion_target'], wal_compression => [qw(wal_compression checkpoint_timeout max_wal_size)],
+    full_page_images => [qw(checkpoint_timeout max_wal_size full_page_writes)], 'vm.dirty_background_bytes' => [qw(checkpoint_flush_after bgwriter_flush_after)],
+    'pgscale.sweeper' => [qw(bgwriter_lru_maxpages bgwriter_delay)], 'pgscale.writeback' => [qw(checkpoint_flush_after bgwriter_flush_after)]);
+for my $round (
+    { max_wal_size => '3GB', commit_delay => 3, bgwriter_lru_maxpages => 200, checkpoint_flush_after => '128kB', backend_flush_after => '64kB', wal_compression => 'on' },
+    { checkpoint_timeout => '7min', commit_siblings => 9, bgwriter_delay => '100ms', bgwriter_flush_after => '256kB', min_wal_size => '96MB' },
+    { checkpoint_completion_target => '0.8', bgwriter_lru_multiplier => 3, wal_recycle => 'off', full_page_writes => 'off' })
+{
+    $db->sql("ALTER SYSTEM SET $_ = '$round->{$_}'") for keys %$round;
+    my %changed;
+    for my $name (keys %about)
+    {
+        my ($first) = grep { exists $round->{$_} } @{ $about{$name} };
+        $changed{$name} = $first if $first;
+    }
+    $db->sql('DO $$ BEGIN ' . evidence_is([ { s => 3000, sessions => 9000 } ], q{clock_timestamp() - interval '1 ms'}) . ' END $$');
+    $db->sql('SELECT pg_reload_conf()');
+    my $expected = join ' ', map { "$_:$changed{$_}" } sort keys %changed;
+    $db->poll_ok(q{SELECT string_agg(rule || ':' || (regexp_match(reason, '^0 s of evidence since (\S+) got its value, \d+ s ago: [35]0 s are needed$'))[1], ' ' ORDER BY rule COLLATE "C")
+        FROM pgscale.tuning_findings()}, 'evidence is void for those rules alone that are about ' . join(', ', sort keys %$round), $expected);
+}
+$db->quit;
+$node->stop('immediate');
+done_testing();
