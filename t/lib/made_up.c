@@ -168,8 +168,13 @@ made_up_transactions(PG_FUNCTION_ARGS)
 	PgStat_EntryRef *entry = pgstat_get_entry_ref_locked(PGSTAT_KIND_DATABASE, PG_GETARG_OID(0), InvalidOid, false);
 	PgStatShared_Database *database = (PgStatShared_Database *) entry->shared_stats;
 
+#if PG_VERSION_NUM >= 160000
+	database->stats.xact_commit = PG_GETARG_INT64(1);
+	database->stats.xact_rollback = PG_GETARG_INT64(2);
+#else
 	database->stats.n_xact_commit = PG_GETARG_INT64(1);
 	database->stats.n_xact_rollback = PG_GETARG_INT64(2);
+#endif
 	pgstat_unlock_entry(entry);
 	PG_RETURN_VOID();
 }
