@@ -1,5 +1,5 @@
 # Advice, from the evidence of a server that is set badly, to what is said when there is none: a reset of the statistics, a
-# restart, a standby, a sampler that is off. What rules make of evidence is in t/064_tuning_rules.pl.
+# restart, a standby, a sampler that is off. What rules make of evidence is in t/067_tuning_rules.pl.
 use strict;
 use warnings;
 use JSON::PP ();

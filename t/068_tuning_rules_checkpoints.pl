@@ -1,4 +1,4 @@
-# Each rule about checkpoints, the kernel, tables and pgscale itself, on evidence that is made up, as in t/064_tuning_rules.pl.
+# Each rule about checkpoints, the kernel, tables and pgscale itself, on evidence that is made up, as in t/067_tuning_rules.pl.
 use strict;
 use warnings;
 use PgscaleTest;
