@@ -407,20 +407,9 @@ like($error, qr/statistics were reset during the window/, 'statistics that were 
 
 ### Elsewhere
 
-# On a standby, in a tablespace that lies within each server's own folder
 $_->quit for $reader, $other, $planner, $builder;
 $db->sql($_) for 'DROP FUNCTION pgscale.tablespace_latency(name)', 'ALTER FUNCTION pgscale.probed(name) RENAME TO tablespace_latency',
   'DROP TABLE there, unknown', 'DROP TABLESPACE other', 'DROP TABLESPACE fast';
-my $standby = pgscale_standby($node);
-$db->sql(q{CREATE TABLESPACE within LOCATION ''});
-my $on_standby = session($standby);
-$on_standby->poll_ok(q{SELECT count(*) FROM pg_tablespace WHERE spcname = 'within'}, 'a standby has caught up', 1);
-like($on_standby->sql("SELECT $sound, reason FROM pgscale.tablespace_latency('within')"), qr/^t\|t\|t\|t\|t\|t\|$of_temporary/, 'an empty tablespace of a standby');
-is($on_standby->sql("SELECT $sound FROM pgscale.tablespace_latency('pg_default')"), 't|t|t|t|t|t', 'and what it has');
-is(($on_standby->try(q{SELECT pgscale.relocation_plan('within', 1, '1 ms')}))[0], '00000', 'a plan for what the standby reads');
-is($on_standby->sql(q{SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE spcname = 'within'}), 0, 'nothing is left');
-$on_standby->quit;
-$standby->stop;
 
 # Without direct I/O
 SKIP:
