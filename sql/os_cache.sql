@@ -47,6 +47,17 @@ SELECT relation, os_cache_bytes > 0 OR relation IN ('pg_class'::regclass, 'pg_da
  WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass, 'pg_class_oid_index'::regclass)
    AND fork = 'main' ORDER BY relation;
 
+-- in another tablespace
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE pgscale_elsewhere LOCATION '';
+CREATE TABLE away TABLESPACE pgscale_elsewhere AS SELECT generate_series(1, 1000) AS x;
+CREATE INDEX away_x ON away (x);
+SELECT dirty_blocks('away') > 0 AS flushed;
+SELECT relation, size_bytes = pg_relation_size(relation) AS size, os_cache_bytes > 0 AS kernel
+  FROM pgscale.relation_os_cache WHERE relation IN ('away'::regclass, 'away_x'::regclass) AND fork = 'main' ORDER BY relation;
+DROP TABLE away;
+DROP TABLESPACE pgscale_elsewhere;
+
 -- an empty relation has a row, which the view leaves out; without a name, or with NULL, all of them
 CREATE TABLE empty ();
 SELECT * FROM pgscale.relation_os_cache('empty');

@@ -62,20 +62,7 @@ $db->poll_ok('SELECT cluster_dirty_bytes = 0 OR requests > 2 FROM pgscale.writeb
 is($db->sql('SELECT errors FROM pgscale.writeback_stats'), 0, 'without errors');
 
 # Each part by itself, step by step, with a clock, buffers and a kernel that are made up: thresholds, sums, ranges, cursors
-SKIP:
-{
-    my $steps = PostgreSQL::Test::Utils::tempdir();
-    my ($include, $lib) = (server_headers(), "$steps/writeback_steps.so");
-    # The tests run in a copy of the tree that may be without the sources, which are in the tree that it was made of.
-    my ($src) = grep { -r "$_/writeback/controller.c" } 'src', map { "$_/src" } $ENV{OLDPWD} // ();
-    skip 'the sources are not here', 1 unless $src;
-    skip 'an extension cannot be compiled here', 1
-      if system("cc -shared -fPIC -O1 -w -Wl,-Bsymbolic -I $include -I $src -o $lib t/lib/writeback_steps.c >$lib.out 2>&1") != 0
-      && diag slurp_file("$lib.out");
-    mkdir "$steps/files" or die $!;
-    $db->sql("CREATE FUNCTION writeback_steps(folder text) RETURNS text AS '$lib' LANGUAGE C");
-    like($_, qr/^ok/, s/^(not )?ok //r) for split /\n/, $db->sql("SELECT writeback_steps('$steps/files')");
-}
+$db->steps_ok('writeback_steps');
 $db->quit;
 $other->quit;
 $node->stop;

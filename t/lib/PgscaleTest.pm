@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node pgscale_standby have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  server_headers session churn until_true until_ok in_time_ok psql_once);
+  server_headers session churn until_true until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -427,6 +427,33 @@ sub quit
 
     $self->{in} .= "\\q\n";
     eval { $self->{psql}->finish };
+    return;
+}
+
+# Runs the checks of t/lib/NAME.c, which includes sources of pgscale and makes up what they ask: a test for each line of its answer.
+sub steps_ok
+{
+    my ($self, $name) = @_;
+    my $dir = PostgreSQL::Test::Utils::tempdir();
+    my ($include, $library) = (server_headers(), "$dir/$name.so");
+    # The tests run in a copy of the tree that may be without sources; they are in the tree that it was made of.
+    my ($src) = grep { -r "$_/pgscale.c" } 'src', map { "$_/src" } $ENV{OLDPWD} // ();
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+  SKIP:
+    {
+        skip "the sources of pgscale are not here: $name", 1 unless $src;
+        skip "the server's headers are not here: $name", 1 unless -r "$include/postgres.h";
+        if (system("cc -shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic -I $include -I $src -o $library t/lib/$name.c >$library.out 2>&1") != 0)
+        {
+            fail("$name can be compiled");
+            diag slurp_file("$library.out");
+            return;
+        }
+        mkdir "$dir/files" or die $!;
+        $self->sql("CREATE FUNCTION $name(folder text) RETURNS text AS '$library' LANGUAGE C");
+        ok($_ =~ /^ok/, $_ =~ s/^(not )?ok //r) for split /\n/, $self->sql("SELECT $name('$dir/files')");
+    }
     return;
 }
 

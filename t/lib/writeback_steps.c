@@ -891,6 +891,21 @@ check_requests(void)
 	is(watch.flying, 60, "they are in flight");
 	is(open_now, 0, "no file stays open");
 
+	finds(7, MAIN_FORKNUM, 63, 1 << 15, 10, 1);
+	finds(7, MAIN_FORKNUM, 64, 1, 10, 1);
+	finds(7, FSM_FORKNUM, 64, 1, 10, 1);
+	finds(7, VISIBILITYMAP_FORKNUM, 64, 1, 10, 1);
+	refuses = true;
+	ask_for(1000, 1, 1);
+	refuses = false;
+	are(" base/5/7@1023.0+1.0 base/5/7.1@0.0+1.0 base/5/7_fsm.1@0.0+1.0 base/5/7_vm.1@0.0+1.0", "each in its own file");
+	for (int i = 0; i < 4; i++)
+	{
+		Flight	   *last = &flights[--flying];
+
+		pgscale_writeback_stretch_landed(&watch.stretches[last->stretch], last->pages);
+	}
+
 	/* landing */
 	kernel_has("base/5/7.1", 19, 0, 8192);
 	kernel_has("base/5/7.1", 31, 0, 0);
