@@ -42,6 +42,9 @@ SELECT r.relation, r.fork, r.datid = d.oid AS here, r.relfilenode = pg_relation_
 SELECT count(*) AS counts, max(abs(s.buffers - u.buffers)) < 60 AS buffers, max(abs(s.dirty - u.dirty)) < 60 AS dirty,
        max(abs(s.pinned - u.pinned)) < 20 AS pinned, sum(u.dirty) > 600 AS some
   FROM pgscale.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
+SELECT count(*) > 1 AS forks, count(*) FILTER (WHERE relation = 'buffer_usage'::regclass) = count(*) AS named
+  FROM pgscale.relation_buffers WHERE relfilenode = pg_relation_filenode('buffer_usage')
+   AND datid = (SELECT oid FROM pg_database WHERE datname = current_database());
 SELECT bool_and(buffers <= before) AS most_first
   FROM (SELECT buffers, lag(buffers) OVER () AS before FROM pgscale.relation_buffers) b;
 CHECKPOINT;

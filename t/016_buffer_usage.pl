@@ -41,9 +41,6 @@ sub reason_ok
       || diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 }
 
-# What it makes of counts, at its thresholds, and what it rests on, step by step
-$db->steps_ok('memory_steps');
-
 # The clock sweep after a start. Whoever asks first sets the base.
 $db->quit;
 $node->restart;

@@ -126,19 +126,23 @@ SKIP:
     if (system("cc -shared -fPIC -o $library t/lib/two_nodes.c >$library.out 2>&1") == 0)
     {
         local $ENV{LD_PRELOAD} = $library;
-        $node->append_conf('postgresql.conf', "pgscale.numa_worker_node = 1");
+        $node->append_conf('postgresql.conf', "pgscale.numa_worker_node = 2");
         $node->start;
         $db = session($node);
         is($db->sql('SELECT * FROM pgscale.numa_nodes'),
-            "0|5|0-3,8|1000000|1000|{10,25}\n1|0||2000000|2000|{26,10}", 'two nodes, the second without CPUs');
+            "0|5|0-3,8|1000000|1000|{10,25}\n2|0||3000000|3000|{27,10}", 'two nodes, the second without CPUs');
         is($db->sql(qq{SELECT count(*), sum(bytes), max(fraction) FILTER (WHERE node IS NOT NULL) < 0.1 FROM pgscale.numa_buffers}),
             "3|$bytes|t", 'three rows');
         $db->sql(q{INSERT INTO filler SELECT i, repeat('x', 7900) FROM generate_series(1, 10000) i});
-        is($db->sql('SELECT abs(a.bytes / b.bytes::float8 - 1) < 0.01, a.fraction > 0.09, a.sampled FROM pgscale.numa_buffers(true) a,
-            pgscale.numa_buffers(true) b WHERE (a.node, b.node) = (0, 1)'), 't|t|f', 'half of the memory on each');
-        is($db->sql('SELECT max(fraction) / min(fraction) < 1.5, sum(fraction_low) < sum(fraction), bool_and(sampled)
-            FROM pgscale.numa_buffers WHERE node IS NOT NULL'), 't|t|t', 'half of the sample on each');
-        $db->poll_ok(q{SELECT state = 'broken' AND reason ~ 'no node 1 with a CPU' FROM pgscale.health WHERE feature = 'numa'},
+        is($db->sql('SELECT abs(a.bytes / b.bytes::float8 - 2) < 0.01, a.fraction > 0.13, a.sampled FROM pgscale.numa_buffers(true) a,
+            pgscale.numa_buffers(true) b WHERE (a.node, b.node) = (0, 2)'), 't|t|f', 'two thirds of the memory on the first');
+        is($db->sql('SELECT max(fraction) FILTER (WHERE node = 0) / max(fraction) FILTER (WHERE node = 2) BETWEEN 1.4 AND 2.8,
+            bool_and(sampled), bool_and(fraction_low < fraction AND fraction < fraction_high),
+            -- at its ends the fraction seen is off by 1.96 standard deviations of a sample of 4096
+            bool_and(abs((f.fraction - fraction_low) / sqrt(fraction_low * (1 - fraction_low) / 4096) - 1.96) < 0.001
+                AND abs((fraction_high - f.fraction) / sqrt(fraction_high * (1 - fraction_high) / 4096) - 1.96) < 0.001)
+            FROM pgscale.numa_buffers() f WHERE node IS NOT NULL'), 't|t|t|t', 'two thirds of the sample, too');
+        $db->poll_ok(q{SELECT state = 'broken' AND reason ~ 'no node 2 with a CPU' FROM pgscale.health WHERE feature = 'numa'},
             'workers cannot be bound to memory alone');
         like(slurp_file($node->logfile), qr/pgscale interleaves \d+ MB of shared memory over 2 NUMA nodes/, 'interleaving is in the log');
         $node->append_conf('postgresql.conf', 'pgscale.numa_worker_node = 0');

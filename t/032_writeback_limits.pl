@@ -63,6 +63,9 @@ is($db->sql('SELECT errors FROM pgscale.writeback_stats'), 0, 'without errors');
 
 # Each part by itself, step by step, with a clock, buffers and a kernel that are made up: thresholds, sums, ranges, cursors
 $db->steps_ok('writeback_steps');
+
+# What that and others rest on: the kernel's files, intervals, the clock sweep's thresholds, the nodes of pages
+$db->steps_ok('memory_steps');
 $db->quit;
 $other->quit;
 $node->stop;
