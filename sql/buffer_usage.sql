@@ -48,7 +48,8 @@ SELECT count(*) > 1 AS forks, count(*) FILTER (WHERE relation = 'buffer_usage'::
 SELECT bool_and(buffers <= before) AS most_first
   FROM (SELECT buffers, lag(buffers) OVER () AS before FROM pgscale.relation_buffers) b;
 CHECKPOINT;
-SELECT relation, fork, dirty FROM pgscale.relation_buffers WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
+SELECT relation, fork, dirty, mean_usage BETWEEN 1 AND 5 AS mean_usage FROM pgscale.relation_buffers
+ WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
 -- each scan adds one to each count, up to five
 SELECT count(*) > 0 AS rows FROM buffer_usage;
 SELECT count(*) > 0 AS rows FROM buffer_usage;

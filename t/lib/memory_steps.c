@@ -155,7 +155,7 @@ check_counts(void)
 	PgscaleKernelCounts counts;
 	PgscaleKernelSchedule schedule;
 	PgscaleDisk disk;
-	char		text[16];
+	char text[	16];
 	int			fd;
 
 	pgscale_kernel_memory(&memory);

@@ -67,7 +67,7 @@ numa_get_mems_allowed(void)
 int
 numa_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags)
 {
-	static int asked = 0;
+	static int	asked = 0;
 
 	for (unsigned long i = 0; i < count; i++)
 		status[i] = nodes ? nodes[i] : asked++ % 3 == 2 ? 2 : 0;

@@ -390,9 +390,9 @@ typedef struct Held
 	bool		tagged;
 	bool		dirty;
 	bool		checkpoint;
-} Held;
+}			Held;
 
-static Held *held;
+static Held * held;
 static uint64 hand;
 static bool locked;				/* headers cannot be read for now */
 
@@ -742,7 +742,7 @@ typedef struct Dirty
 	int			piece;			/* of the file */
 	int64		dirty;
 	int64		writeback;
-} Dirty;
+}			Dirty;
 
 static Dirty kernel[200];
 static int	kernel_used = 0;
@@ -781,7 +781,7 @@ pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached)
 		cached->dirty = cached->writeback = -1;
 		return true;
 	}
-	for (Dirty *d = kernel; d < kernel + kernel_used; d++)
+	for (Dirty * d = kernel; d < kernel + kernel_used; d++)
 		if (strcmp(d->path, opened) == 0 && d->piece * MB >= offset && (length == 0 || d->piece * MB < offset + length))
 		{
 			cached->dirty += d->dirty;
