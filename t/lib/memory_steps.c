@@ -160,8 +160,8 @@ check_counts(void)
 
 	pgscale_kernel_memory(&memory);
 	is(memory.dirty, -1, "no vmstat: nothing is known");
-	put("/proc/vmstat", "nr_dirtied 9\nnr_dirty 11\nnr_writeback 13\nnr_writeback_temp 8\nnr_dirty_threshold 19\n"
-		"nr_dirty_background_threshold 17\npswpin 100\npswpout 23\ncompact_stall 7\n");
+	put("/proc/vmstat", "nr_dirty_threshold 19\nnr_dirty_background_threshold 17\nnr_writeback_temp 8\nnr_dirty 11\n"
+		"nr_writeback 13\npswpin 100\npswpout 23\ncompact_stall 7\n");
 	pgscale_kernel_memory(&memory);
 	is(memory.dirty, 11 * page, "vmstat: dirty");
 	is(memory.writeback, 13 * page, "vmstat: writeback");
@@ -251,6 +251,17 @@ check_cached(void)
 	is(cached.cached, 3 * page, "mincore: a range");
 	ask_mincore(fd, 9 * page, page, &cached);
 	is(cached.cached, page, "mincore: the last page");
+	CloseTransientFile(fd);
+	path = psprintf("%s/holes", folder);
+	fd = OpenTransientFile(path, O_CREAT | O_RDWR);
+	if (fd < 0 || ftruncate(fd, 20 * page) != 0 || pwrite(fd, pages, page, 17 * page) != page)
+		elog(ERROR, "could not write %s: %m", path);
+	ask_mincore(fd, 0, 2 * page, &cached);
+	is(cached.cached, 0, "mincore: nothing of a hole");
+	ask_mincore(fd, 17 * page, 2 * page, &cached);
+	is(cached.cached, page, "mincore: what is behind it");
+	CloseTransientFile(fd);
+	fd = OpenTransientFile(psprintf("%s/cached", folder), O_RDWR);
 	if (pgscale_kernel_tells_dirty(&why) && !on_overlay(fd))
 	{
 		is(pgscale_kernel_cached(fd, 0, 0, &cached), true, "cachestat");
