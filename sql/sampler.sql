@@ -56,7 +56,8 @@ SELECT count(*) > 0 AS shown FROM pgscale.wait_profile WHERE event_type = 'Activ
 RESET pgscale.sampler_show_idle;
 SELECT count(*) FROM pgscale.wait_history WHERE event_type = 'Activity';
 
--- the rows add up to the totals: exactly, when nothing moves
+-- the rows add up to the totals: exactly, when nothing moves; over a few seconds of the timeline
+SELECT wait_until('observed_ms > 2500 AND cpu_ms > 0 FROM pgscale.sampler_stats');
 ALTER SYSTEM SET pgscale.sampler = off;
 SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');

@@ -1,6 +1,7 @@
 # The profile over a restart: kept by a clean shutdown, and never worth a server that does not start.
 use strict;
 use warnings;
+no warnings 'portable';
 use PgscaleKept;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;

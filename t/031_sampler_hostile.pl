@@ -124,7 +124,8 @@ SKIP:
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
     my $held = session($node);
     my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU') FROM pgscale.sampler_stats()};
-    $held->start("SELECT hold_status('$held_file')");
+    # it is seen at work before: what it was when it was read last is what it counts as
+    $held->start("SELECT pg_sleep(0.5), hold_status('$held_file')");
     until_true(sub { -e $held_file }) or die 'it is not held';
     my @from = split /\|/, $db->sql($counts);
     $db->poll_ok("SELECT ticks > $from[0] + 30 FROM pgscale.sampler_stats", 'ticks go on beside a session that is held');

@@ -2,6 +2,7 @@
 # says, what is taken from it is a history.
 use strict;
 use warnings;
+no warnings 'portable';
 use PgscaleKept;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;

@@ -33,6 +33,7 @@ EOC
 my $db = session($node);
 $db->sql('CREATE DATABASE second; CREATE ROLE alice; CREATE ROLE bob LOGIN; CREATE ROLE idler LOGIN');
 $db->sql('CREATE EXTENSION pg_stat_statements; SELECT pg_stat_statements_reset()') if $statements;
+my $active = $db->sql('SHOW server_version_num') >= 180000 ? 3 : 2;    # 18 has one more state before it
 my ($catversion, $first, $second, $alice, $bob, $me, $my_name) = split /\|/, $db->sql(q{SELECT catalog_version_no,
     (SELECT oid FROM pg_database WHERE datname = 'postgres'), (SELECT oid FROM pg_database WHERE datname = 'second'),
     'alice'::regrole::oid, 'bob'::regrole::oid, current_user::regrole::oid, current_user FROM pg_control_system()});
@@ -73,7 +74,7 @@ my @samples = map {
     @s{qw(end s pid kind datid userid name queryid event blocker root)} = @$_;
     $s{at} = ($origin + $s{end}) * 1e6;
     $s{us} = $s{s} * 1e6;
-    $s{state} = 2;
+    $s{state} = $active;
     \%s
 } (
     [ 12, 2, 101, $client, $first, $alice, 1, 11, $relation, 201, 201 ],
