@@ -39,9 +39,11 @@ SELECT r.relation, r.fork, r.datid = d.oid AS here, r.relfilenode = pg_relation_
   LEFT JOIN pg_tablespace t ON t.oid = r.reltablespace
  WHERE r.relation::text ~* 'buffer_usage|unlogged|temporary' AND r.fork <> 'fsm' ORDER BY r.relation::text COLLATE "C", r.fork;
 -- a large sample comes close to the truth, in each of its columns; to be off by more is one chance in a million
+CREATE TABLE dirtied AS SELECT i, repeat('x', 1000) FROM generate_series(1, 6000) i;
 SELECT count(*) AS counts, max(abs(s.buffers - u.buffers)) < 60 AS buffers, max(abs(s.dirty - u.dirty)) < 60 AS dirty,
        max(abs(s.pinned - u.pinned)) < 20 AS pinned, sum(u.dirty) > 600 AS some
   FROM pgscale.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
+DROP TABLE dirtied;
 SELECT count(*) > 1 AS forks, count(*) FILTER (WHERE relation = 'buffer_usage'::regclass) = count(*) AS named
   FROM pgscale.relation_buffers WHERE relfilenode = pg_relation_filenode('buffer_usage')
    AND datid = (SELECT oid FROM pg_database WHERE datname = current_database());

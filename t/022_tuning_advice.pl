@@ -46,7 +46,7 @@ $db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
     INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
 my $script = $node->basedir . '/load.sql';
 append_to_file($script, "UPDATE load SET n = n + 1 WHERE id = (random() * 19999)::int;\n" x 5);
-my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>&', \my $said);
+my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 3, '-R', 200, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>&', \my $said);
 
 END { $load->kill_kill if $load }
 

@@ -142,7 +142,7 @@ tap() {
 # Most of their time they wait for something to happen, so more of them run at a time than there are processors.
 at_once=${JOBS:-$(($(nproc) * 2))}
 # Those that take longest first, by their numbers, so that none of them is left alone at the end.
-longest='034 018 014 022 026 013 033 035 021 011 024 020 036 010 037 012 017 029 016 044 027 019 023 045 039 040 041'
+longest='018 055 007 034 054 026 013 021 022 051 031 011 047 010 061 065 037 006 045 029 015 056 039 062 050 033 020'
 scheduled=()
 for number in $longest ''; do
     for test in $TAP; do
