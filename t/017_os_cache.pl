@@ -201,6 +201,7 @@ SKIP:
         is($db->sql(q{SELECT pgscale.os_cache_flush('t', true)}), 0, "error $errno: flushing works");
     }
 }
+$db->sql('VACUUM t');
 restart(sub { $node->start });
 
 # Shared buffers, side by side with pg_buffercache; they are all but empty, so that nothing leaves them meanwhile
@@ -209,8 +210,8 @@ SKIP:
     skip 'this server has no pg_buffercache', 1 unless have_module('pg_buffercache');
 
     $db->sql('CREATE EXTENSION pg_buffercache');
+    # which reads the table, and leaves its other forks where they are: on disk
     $db->sql('CREATE INDEX t_i ON t (i)');
-    $db->sql('VACUUM t');
     buffer_blocks('large', 3 .. 5, $segment + 3);
     my $theirs = 'SELECT c.oid::regclass AS relation, b.relforknumber AS fork, count(*) AS n FROM pg_buffercache b JOIN pg_class c
         ON b.relfilenode = pg_relation_filenode(c.oid) AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
