@@ -210,7 +210,7 @@ SKIP:
     skip 'this server has no pg_buffercache', 1 unless have_module('pg_buffercache');
 
     $db->sql('CREATE EXTENSION pg_buffercache');
-    # which reads the table, and leaves its other forks where they are: on disk
+    # which reads the table, and leaves its other forks where they are: on disk; from 17 on an index is written past the buffers
     $db->sql('CREATE INDEX t_i ON t (i)');
     buffer_blocks('large', 3 .. 5, $segment + 3);
     my $theirs = 'SELECT c.oid::regclass AS relation, b.relforknumber AS fork, count(*) AS n FROM pg_buffercache b JOIN pg_class c
@@ -218,7 +218,7 @@ SKIP:
         WHERE c.oid > 16383 GROUP BY 1, 2';
     my $ours = "SELECT relation, array_position('{main,fsm,vm,init}', fork) - 1 AS fork, buffers_bytes / $block AS n
         FROM pgscale.relation_os_cache WHERE buffers_bytes > 0 AND relation > 16383";
-    is($db->sql("SELECT count(*) > 2, string_agg(o::text || t::text, ', ') FILTER (WHERE o.n IS DISTINCT FROM t.n)
+    is($db->sql("SELECT count(*) > 1, string_agg(concat(o, t), ', ') FILTER (WHERE o.n IS DISTINCT FROM t.n)
         FROM ($ours) o FULL JOIN ($theirs) t USING (relation, fork)"), 't|', 'as pg_buffercache sees them');
 }
 
