@@ -116,7 +116,9 @@ silent_ok('a minute of rest', sub { observes([ 30, 0, 0 ], [ 120, 0, 1 ], [ 3, 9
 traced_ok('of both figures it is lock waits', 'lock waits 4 0 2', sub { anew([ 33, 0, 0 ], [ 3, 4, 30 ]) });
 traced_ok('which may be as they were', 'active sessions 9 1 3', sub { anew([ 33, 2, 1 ], [ 3, 2, 9 ]) });
 is($made->sql(q{SELECT pid FROM pgscale.trace_history() ORDER BY trace DESC LIMIT 1}), $waiting[1]->pid,
-    'then it is a session that began since, and not the report');
+    'then it is a session that began since, and not the report')
+  or diag 'the report is ' . $long->pid . ', those that wait are ' . join(', ', map { $_->pid } @waiting) . "; since $since, "
+  . $made->sql('SELECT string_agg(format($$%s %s$$, pid, query_start), $$, $$) FROM pg_stat_activity WHERE query ~ $$advisory|report$$');
 traced_ok('two peaks in thirty seconds are forgiven, unless there are more', 'lock waits 9 1 3', sub { anew([ 29, 1, 0 ], [ 1, 7, 0 ], [ 1, 8, 0 ], [ 1, 9, 0 ], [ 1, 10, 0 ]) });
 silent_ok('two in thirty seconds are usual', sub { anew([ 28, 1, 0 ], [ 2, 7, 0 ], [ 1, 8, 0 ], [ 1, 9, 0 ], [ 1, 10, 0 ]) });
 traced_ok('two in forty are not', 'lock waits 9 1 3', sub { anew([ 37, 1, 0 ], [ 2, 7, 0 ], [ 1, 0, 0 ], [ 1, 8, 0 ], [ 1, 9, 0 ], [ 1, 10, 0 ]) });
