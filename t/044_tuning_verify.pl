@@ -130,6 +130,8 @@ sub changed
     $id = change($db, "set('$setting', '$value{$setting}')");
     # as if it was so
     $db->sql("UPDATE pgscale.tuning_change SET effective_at = clock_timestamp() WHERE change = $id");
+    # the first of what follows lies as many times ten microseconds back as there are records
+    until_true(sub { $db->sql("SELECT clock_timestamp() > effective_at + interval '10 ms' FROM pgscale.tuning_change WHERE change = $id") eq 't' });
     evidence($then) if $then;
     return $id;
 }
