@@ -15,7 +15,7 @@ SELECT (SELECT count(*) FROM pgscale.archive_waits), (SELECT count(*) FROM pgsca
 SELECT string_agg(concat_ws(' ', attname, atttypid::regtype), ', ' ORDER BY attnum)
   FROM pg_attribute WHERE attrelid = 'pgscale.archive_waits'::regclass AND attnum > 0;
 
--- partitions: of days in UTC, members of the extension, for nobody but their owner
+-- partitions: each is a day in UTC, belongs to the extension, and grants nothing to other roles
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC;
 SELECT pgscale.archive_partition('archive_minute', '2020-03-01'), pgscale.archive_partition('archive_query', '2020-02-29');
 SELECT pgscale.archive_partition('archive_minute', '2020-03-01');
