@@ -33,6 +33,7 @@
 #include "utils/guc.h"
 #include "utils/tuplestore.h"
 
+#include "base/extension_function.h"
 #include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -242,11 +243,22 @@ pgscale_claimant(const char *setting, PgscaleHealth *health, PgscaleClaim *claim
 	return NULL;
 }
 
+/* That the feature's tables may be on their way to other servers. */
+static void
+tell_published(PgscaleHealth *health, const char *published)
+{
+	const char *action = "see \"Logical replication\" in doc/operations.md";
+
+	health->reason = psprintf("%s; %s", health->reason, published);
+	health->action = health->action ? psprintf("%s; %s", health->action, action) : action;
+}
+
 /* pgscale.health(): works without preload, where that is the finding. */
 Datum
 pgscale_health(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *published = pgscale_extension_own_text("published", 0, NULL, NULL);
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; pgscale_modules[i]; i++)
@@ -258,6 +270,8 @@ pgscale_health(PG_FUNCTION_ARGS)
 		if (!pgscale_modules[i]->health)
 			continue;
 		pgscale_health_of(pgscale_modules[i], &health);
+		if (published && pgscale_modules[i]->has_tables)
+			tell_published(&health, published);
 
 		values[0] = CStringGetTextDatum(pgscale_modules[i]->name);
 		values[1] = BoolGetDatum(health.state != PGSCALE_HEALTH_OFF);

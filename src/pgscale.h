@@ -113,6 +113,7 @@ typedef struct PgscaleModule
 	void		(*observe) (const PgscaleObservation *observation);
 	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
+	bool		has_tables;		/* which a publication may include */
 	const char *const *asks;	/* NULL-terminated: functions of other
 								 * features that its SQL calls */
 } PgscaleModule;

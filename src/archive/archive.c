@@ -183,5 +183,6 @@ const PgscaleModule pgscale_archive_module = {
 	.shmem_startup = pgscale_archive_share_startup,
 	.register_workers = pgscale_archive_launcher_register,
 	.health = archive_health,
+	.has_tables = true,
 	.asks = asks,
 };

@@ -150,6 +150,7 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
 	settings = pgscale_sql_names();
+	(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	plan = SPI_prepare(statement, parameters->n, parameters->types);
 	if (!plan)
 		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));

@@ -138,5 +138,6 @@ const PgscaleModule pgscale_relocation_module = {
 	.shmem_startup = relocation_shmem_startup,
 	.register_workers = pgscale_relocation_launcher_register,
 	.health = relocation_health,
+	.has_tables = true,
 	.asks = asks,
 };

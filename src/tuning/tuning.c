@@ -121,5 +121,6 @@ const PgscaleModule pgscale_tuning_module = {
 	.shmem_startup = pgscale_tuning_evidence_startup,
 	.observe = tuning_observe,
 	.health = tuning_health,
+	.has_tables = true,
 	.asks = asks,
 };
