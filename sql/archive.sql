@@ -302,6 +302,29 @@ DROP ROLE regress_archive;
 ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM PUBLIC;
 DROP VIEW days, partitions;
 DROP TABLE worked, marked, before;
+
+-- what DROP EXTENSION drops; and the lines of doc/operations.md that keep it
+DELETE FROM pgscale.archive_minute;
+SELECT count(pgscale.archive_partition('archive_minute', day)) FROM unnest('{2020-05-01,2020-05-02}'::date[]) day;
+SELECT minute('2020-05-01 10:00+00', 60, 1, 0, '[{"t":"IO","e":"DataFileRead","ms":1000}]');
+SELECT minute('2020-05-02 23:59+00', 60, 1, 0, '[{"t":"IO","e":"DataFileRead","ms":2000}]');
 DROP FUNCTION minute, short, today;
+CREATE TABLE kept_minutes AS TABLE pgscale.archive_minute;
+CREATE TABLE kept_queries AS TABLE pgscale.archive_query;
+CREATE TABLE kept_changes AS TABLE pgscale.archive_change;
+DROP EXTENSION pgscale;
+CREATE EXTENSION pgscale;
+SELECT count(pgscale.archive_partition('archive_minute', day)) FROM (SELECT DISTINCT (at AT TIME ZONE 'UTC')::date FROM kept_minutes) m(day);
+SELECT count(pgscale.archive_partition('archive_query', day)) > 0 AS days FROM (SELECT DISTINCT day FROM kept_queries) q;
+INSERT INTO pgscale.archive_minute TABLE kept_minutes;
+INSERT INTO pgscale.archive_query TABLE kept_queries ON CONFLICT DO NOTHING;
+INSERT INTO pgscale.archive_change TABLE kept_changes ON CONFLICT DO NOTHING;
+SELECT (SELECT count(*) FROM pgscale.archive_minutes), (SELECT sum(wait_ms) FROM pgscale.archive_waits),
+       (SELECT count(*) FROM pgscale.archive_query) = (SELECT count(*) FROM kept_queries) AS queries,
+       (SELECT count(*) FROM pgscale.archive_changes) = (SELECT count(*) FROM kept_changes) AS changes;
+DROP TABLE kept_minutes, kept_queries, kept_changes;
+
+-- a table that was changed does not keep the extension from being dropped
+ALTER TABLE pgscale.archive_minute RENAME COLUMN at TO since;
 DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_class WHERE relname ~ '^archive_';

@@ -65,6 +65,7 @@ archive_define_gucs(void)
 							NULL,
 							&pgscale_archive_texts, 1000, 0, 100000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	pgscale_archive_drop_notice_install();
 }
 
 /* What to do about an error of a round, by its class. */

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * extension_drop.c
+ *	  What is said before the extension is dropped.
+ *
+ * It comes from the hook of utility statements, which are no queries: of all
+ * others but DROP it costs one comparison.  An event trigger would have to find
+ * the library whenever any extension is dropped, even once its file is gone; the
+ * object access hook is called for each function that a query uses, and comes when
+ * the tables are gone.  DROP OWNED and DROP DATABASE are not told.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+
+#include "base/attempt.h"
+#include "base/extension_drop.h"
+
+#define TELLERS	4
+
+static void (*tellers[TELLERS]) (void);
+static int	ntellers = 0;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+static bool
+drops_extension(const DropStmt *statement)
+{
+	ListCell   *cell;
+
+	if (statement->removeType == OBJECT_EXTENSION)
+		foreach(cell, statement->objects)
+			if (strcmp(strVal(lfirst(cell)), "pgscale") == 0)
+			return true;
+	return false;
+}
+
+static void
+call_teller(void *teller)
+{
+	tellers[*(int *) teller] ();
+}
+
+static void
+tell_all(void)
+{
+	for (int i = 0; i < ntellers; i++)
+	{
+		ErrorData  *error = pgscale_attempt(call_teller, &i);
+
+		if (error && pgscale_attempt_is_grave(error))
+			ReThrowError(error);
+	}
+}
+
+static void
+tell_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, ProcessUtilityContext context,
+					ParamListInfo params, QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	/* Others than superusers cannot drop it; them the server will tell so. */
+	if (IsA(pstmt->utilityStmt, DropStmt) && drops_extension((DropStmt *) pstmt->utilityStmt) && superuser())
+		tell_all();
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+}
+
+void
+pgscale_extension_drop_tell(void (*tell) (void))
+{
+	Assert(ntellers < TELLERS);
+	if (ntellers == 0)
+	{
+		prev_ProcessUtility = ProcessUtility_hook;
+		ProcessUtility_hook = tell_ProcessUtility;
+	}
+	tellers[ntellers++] = tell;
+}
