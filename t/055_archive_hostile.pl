@@ -141,7 +141,7 @@ $locker->sql(qq{CREATE ROLE mallory; GRANT TRIGGER ON pgscale.archive_minute_$da
     GRANT INSERT ON public.ran TO mallory; SET ROLE mallory;
     CREATE FUNCTION public.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.ran VALUES (current_user); RETURN NEW; END';
     CREATE TRIGGER trap BEFORE INSERT ON pgscale.archive_minute_$day FOR EACH ROW EXECUTE FUNCTION public.trap(); RESET ROLE});
-broken_ok('trigger', 'a trigger', 'in database "a": CREATE EXTENSION');
+broken_ok('trigger', 'a trigger', 'in database "a": drop the trigger');
 is($locker->sql('SELECT count(*) FROM public.ran'), 0, 'has not run');
 $locker->sql("DROP TRIGGER trap ON pgscale.archive_minute_$day");
 works_ok('without the trigger');
@@ -152,6 +152,23 @@ works_ok('the table is the extension\'s again');
 $locker->sql('CREATE PUBLICATION all_tables FOR ALL TABLES');
 works_ok('published', 'a', 2);
 $locker->sql(q{DROP PUBLICATION all_tables});
+
+# An event trigger of others, which fails when a partition is made
+my $next = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')});
+$locker->sql(q{CREATE FUNCTION public.audited() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.nowhere VALUES (1); END'});
+$locker->sql("SELECT pgscale.archive_drop('archive_minute_$next')");
+$locker->sql('CREATE EVENT TRIGGER audited ON ddl_command_start EXECUTE FUNCTION public.audited()');
+broken_ok('relation "public.nowhere" does not exist', 'an event trigger that fails',
+    'in database "a": mend the function public.audited\(\), which is not a part of pgscale, or ALTER EVENT TRIGGER');
+$locker->sql('DROP EVENT TRIGGER audited');
+works_ok('without the event trigger');
+
+# Its schema with another name
+$locker->sql('ALTER SCHEMA pgscale RENAME TO elsewhere');
+broken_ok('another name', 'the schema is renamed', 'in database "a": ALTER SCHEMA ... RENAME TO pgscale');
+like(($locker->try(q{CALL elsewhere.set('work_mem', '1MB')}))[1], qr/3F000.*another name.*RENAME TO pgscale/s, 'who sets a setting is told so');
+$locker->sql('ALTER SCHEMA elsewhere RENAME TO pgscale');
+works_ok('the name is back');
 
 # Rows of the time that it is, as there are when the clock was set back
 my $says = 'the archive already has rows of this time';

@@ -68,30 +68,41 @@ archive_define_gucs(void)
 	pgscale_archive_drop_notice_install();
 }
 
-/* What to do about an error of a round, by its class. */
+/* What to do about an error of a round: by whose function raised it, and by its class. */
 static const char *
-action_about(int sqlstate)
+action_about(const PgscaleArchiveError *error)
 {
-	switch (sqlstate)
+	switch (error->sqlstate)
 	{
 		case ERRCODE_DISK_FULL:
 			return "free disk space, or lower pgscale.archive_retention; the archive goes on by itself";
+		case ERRCODE_ADMIN_SHUTDOWN:
+		case ERRCODE_QUERY_CANCELED:
+			return "nothing, unless it lasts; then see the server log";
+	}
+	if (error->function[0] != '\0')
+		return psprintf("in database \"%s\": mend the function %s, which is not a part of pgscale, or ALTER EVENT TRIGGER ... DISABLE if"
+						" it is called by one; the archive goes on by itself when that is cured",
+						pgscale_archive_database, error->function);
+	switch (error->sqlstate)
+	{
+		case ERRCODE_UNDEFINED_SCHEMA:
+			return psprintf("in database \"%s\": ALTER SCHEMA ... RENAME TO pgscale", pgscale_archive_database);
+		case ERRCODE_WRONG_OBJECT_TYPE:
+			return psprintf("in database \"%s\": drop the trigger or rule on this table, or give the table back to a superuser",
+							pgscale_archive_database);
 		case ERRCODE_UNDEFINED_TABLE:
 		case ERRCODE_UNDEFINED_COLUMN:
 		case ERRCODE_UNDEFINED_FUNCTION:
 		case ERRCODE_UNDEFINED_OBJECT:
 		case ERRCODE_DATATYPE_MISMATCH:
-		case ERRCODE_WRONG_OBJECT_TYPE:
 		case ERRCODE_CANNOT_COERCE:
-			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or drop it, which "
-							"drops the archive, and create it again", pgscale_archive_database);
+			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or undo what has"
+							" changed its tables and functions", pgscale_archive_database);
 		case ERRCODE_UNIQUE_VIOLATION:
 			return "nothing: it goes on by itself when the clock has passed these rows; see that the clock is right";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
 			return "end the session that has locked pgscale.archive_minute or one of its partitions";
-		case ERRCODE_ADMIN_SHUTDOWN:
-		case ERRCODE_QUERY_CANCELED:
-			return "nothing, unless it lasts; then see the server log";
 		default:
 			return "see the server log; the archive goes on by itself when that is cured";
 	}
@@ -109,10 +120,10 @@ static void
 tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 {
 	if (state->error.sqlstate != 0)
-		tell_broken(health, psprintf("the latest round failed: %s", state->error.message), action_about(state->error.sqlstate));
+		tell_broken(health, psprintf("the latest round failed: %s", state->error.message), action_about(&state->error));
 	else if (state->upkeep.sqlstate != 0)
 		tell_broken(health, psprintf("rows are written, but partitions are not made, rolled up or dropped: %s", state->upkeep.message),
-					action_about(state->upkeep.sqlstate));
+					action_about(&state->upkeep));
 	else if (state->written_at == 0)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;

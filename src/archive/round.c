@@ -87,6 +87,7 @@ round_override_settings(void)
 		{"default_tablespace", ""},
 		{"temp_tablespaces", ""},
 		{"default_table_access_method", "heap"},
+		{"lc_messages", "C"},	/* find_culprit() */
 		{"TimeZone", "UTC"},
 		{"DateStyle", "ISO, MDY"},
 		{"IntervalStyle", "postgres"},
@@ -119,6 +120,7 @@ take_tables(void)
 {
 	Oid			owner = InvalidOid;
 
+	pgscale_own_refuse_renamed();
 	for (int i = 0; i < lengthof(tables); i++)
 	{
 		Oid			relation = pgscale_own_table(&tables[i], &owner);
@@ -182,11 +184,37 @@ keep_up(void)
 	CommitTransactionCommand();
 }
 
+/*
+ * The innermost function of a procedural language in an error's context, unless it
+ * is our own: DDL fires event triggers, and those are of others.
+ */
+static void
+find_culprit(const char *context, char *function, size_t size)
+{
+	const char *line = context;
+
+	function[0] = '\0';
+	while (line && strncmp(line, "PL/", 3) != 0)
+	{
+		line = strchr(line, '\n');
+		if (line)
+			line++;
+	}
+	if (line && (line = strstr(line, " function ")) != NULL)
+	{
+		const char *name = line + strlen(" function ");
+
+		if (strncmp(name, "pgscale.", 8) != 0)
+			strlcpy(function, name, Min(size, strcspn(name, ")\n") + 2));
+	}
+}
+
 static void
 note_error(bool upkeep, const ErrorData *data)
 {
 	PgscaleArchiveError error;
 
+	find_culprit(data->context, error.function, sizeof(error.function));
 	error.sqlstate = data->sqlerrcode;
 	strlcpy(error.message, data->message ? data->message : "unknown error", sizeof(error.message));
 	if (pgscale_archive_note(upkeep, &error))

@@ -27,6 +27,7 @@ typedef enum PgscaleArchiveObstacle
 } PgscaleArchiveObstacle;
 
 #define PGSCALE_ARCHIVE_MESSAGE	256
+#define PGSCALE_ARCHIVE_FUNCTION	160
 #define PGSCALE_ARCHIVE_COUNTERS 64
 
 /* What is wrong with the rounds. */
@@ -34,6 +35,8 @@ typedef struct PgscaleArchiveError
 {
 	int			sqlstate;		/* 0: nothing */
 	char		message[PGSCALE_ARCHIVE_MESSAGE];
+	char		function[PGSCALE_ARCHIVE_FUNCTION]; /* of others, which raised
+													 * it; "": none */
 } PgscaleArchiveError;
 
 typedef struct PgscaleArchiveState

@@ -123,6 +123,16 @@ pgscale_own_table(const PgscaleOwnTable *table, Oid *owner)
 	return relation;
 }
 
+void
+pgscale_own_refuse_renamed(void)
+{
+	if (OidIsValid(get_extension_oid("pgscale", true)) && !OidIsValid(get_namespace_oid("pgscale", true)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_SCHEMA),
+				 errmsg("the schema of the extension \"pgscale\" has another name here"),
+				 errhint("ALTER SCHEMA ... RENAME TO pgscale.")));
+}
+
 uint64
 pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
 {
@@ -138,6 +148,7 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	 * locked, and looked at again: another one must not come in its place
 	 * before the statement is parsed
 	 */
+	pgscale_own_refuse_renamed();
 	relation = pgscale_own_table(table, &owner);
 	if (OidIsValid(relation))
 		LockRelationOid(relation, AccessShareLock);

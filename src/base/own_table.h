@@ -57,6 +57,12 @@ extern const char *pgscale_own_origin(int64 cluster, Oid database);
 extern Oid	pgscale_own_table(const PgscaleOwnTable *table, Oid *owner);
 
 /*
+ * Raises an error if the extension is here and its schema has another name: then no
+ * table is missing, and a hint to make one would have it dropped.
+ */
+extern void pgscale_own_refuse_renamed(void);
+
+/*
  * Executes a statement as the table's owner, of which SPI_tuptable keeps the
  * rows until SPI_finish(), which is the caller's to call.  latest: as of now, not
  * of this transaction's snapshot.  Raises an error where there is no such table.
