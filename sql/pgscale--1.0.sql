@@ -5015,7 +5015,7 @@ AS $$
      WHERE c.relrewrite = 0 AND c.oid IN (SELECT o.oid FROM own o UNION ALL SELECT o.reltoastrelid FROM own o)
 $$;
 COMMENT ON FUNCTION pgscale.keep_local() IS
-'marks the tables of pgscale so that logical decoding skips their rows; pg_upgrade loses the marks';
+'marks the tables of pgscale so that logical decoding skips their rows';
 
 -- Asked by health, whoever calls that: so it calls no function of pgscale.
 CREATE FUNCTION pgscale.published()
@@ -5023,8 +5023,7 @@ RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format(CASE WHEN c.relrewrite = 0 THEN 'publication "%s" sends the rows of its tables'
-                       ELSE 'publication "%s" includes its tables' END, p.pubname)
+    SELECT format('publication "%s" includes its tables', p.pubname)
       FROM pg_extension e
       JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
            AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
@@ -5036,7 +5035,7 @@ AS $$
        AND CASE WHEN r.oid IS NOT NULL THEN (to_jsonb(r) ->> 'prexcept') IS DISTINCT FROM 'true'
                 ELSE p.puballtables OR EXISTS (SELECT FROM pg_publication_namespace n
                                                 WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace) END
-     ORDER BY c.relrewrite <> 0, p.pubname LIMIT 1
+     ORDER BY p.pubname LIMIT 1
 $$;
 COMMENT ON FUNCTION pgscale.published() IS
 'a publication of this database that includes tables of pgscale, in a sentence; NULL if there is none';

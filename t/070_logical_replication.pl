@@ -50,9 +50,15 @@ $p->sql(q{BEGIN; INSERT INTO t VALUES (0);
     UPDATE pgscale.archive_change SET new = 'x'; DELETE FROM pgscale.archive_change; COMMIT});
 replicates_ok('values out of line');
 
+# After pg_upgrade, which loses the marks
+my $forget = q{UPDATE pg_class SET relrewrite = 0 WHERE relrewrite <> 0};
+$p->sql($forget);
+$p->sql(q{CALL pgscale.set('commit_delay', '11')});
+replicates_ok('a change when the marks are lost');
+
 # In a session of a replica, where triggers are others
-like($p->sql(q{SET session_replication_role = replica; CALL pgscale.set('work_mem', '6MB')}), qr/3/, 'as a replica');
-is($p->sql(q{RESET session_replication_role; SELECT new_value FROM pgscale.tuning_journal WHERE change = 3}), '6MB', 'is in the journal');
+like($p->sql(q{SET session_replication_role = replica; CALL pgscale.set('work_mem', '6MB')}), qr/4/, 'as a replica');
+is($p->sql(q{RESET session_replication_role; SELECT new_value FROM pgscale.tuning_journal WHERE change = 4}), '6MB', 'is in the journal');
 
 # One with pgscale, and rows of the same keys
 $s->sql('CREATE EXTENSION pgscale');
@@ -78,6 +84,9 @@ is($p->sql(q{SELECT count(*) FROM pgscale.archive_minutes WHERE at < '2020-03-02
 replicates_ok('an archive');
 is($p->sql(q{SELECT count(*) FROM pgscale.health WHERE feature IN ('archive', 'relocation', 'tuning') AND reason ~ 'everything'}), 3,
     'health says which features');
+my $rounds = $p->sql("$forget; SELECT count(*) FROM pgscale.archive_minutes");
+$p->poll_ok("SELECT count(*) > $rounds + 1 FROM pgscale.archive_minutes", 'more rows');
+replicates_ok('an archive when the marks are lost');
 $p->set('pgscale.archive_database' => undef);
 
 # What others decode

@@ -119,12 +119,12 @@ static void
 take_tables(void)
 {
 	Oid			owner = InvalidOid;
+	Oid			relation = InvalidOid;
 
 	pgscale_own_refuse_renamed();
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		Oid			relation = pgscale_own_table(&tables[i], &owner);
-
+		relation = pgscale_own_table(&tables[i], &owner);
 		if (OidIsValid(relation))
 			LockRelationOid(relation, RowExclusiveLock);
 		if (!OidIsValid(relation) || pgscale_own_table(&tables[i], &owner) != relation)
@@ -135,6 +135,7 @@ take_tables(void)
 	}
 	GetUserIdAndSecContext(&round_user, &round_security);
 	SetUserIdAndSecContext(owner, round_security | SECURITY_LOCAL_USERID_CHANGE);
+	pgscale_own_keep_local(relation);
 }
 
 /* Ends the transaction's work as itself. */

@@ -36,6 +36,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "base/extension_function.h"
 #include "base/own_table.h"
 #include "base/pg_compat.h"
 #include "base/sql.h"
@@ -133,6 +134,24 @@ pgscale_own_refuse_renamed(void)
 				 errhint("ALTER SCHEMA ... RENAME TO pgscale.")));
 }
 
+void
+pgscale_own_keep_local(Oid relation)
+{
+	HeapTuple	tuple;
+	bool		marked;
+
+	if (!XLogLogicalInfoActive() || XactReadOnly)
+		return;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	marked = HeapTupleIsValid(tuple) && OidIsValid(((Form_pg_class) GETSTRUCT(tuple))->relrewrite);
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (marked)
+		return;
+	(void) pgscale_extension_own_text("keep_local", 0, NULL, NULL);
+	CommandCounterIncrement();
+}
+
 uint64
 pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
 {
@@ -162,6 +181,7 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
 	settings = pgscale_sql_names();
 	(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	pgscale_own_keep_local(relation);
 	plan = SPI_prepare(statement, parameters->n, parameters->types);
 	if (!plan)
 		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));

@@ -63,6 +63,12 @@ extern Oid	pgscale_own_table(const PgscaleOwnTable *table, Oid *owner);
 extern void pgscale_own_refuse_renamed(void);
 
 /*
+ * To be called as its owner before a table is written.  pg_upgrade loses the marks
+ * by which logical decoding skips its rows: sets them again.
+ */
+extern void pgscale_own_keep_local(Oid relation);
+
+/*
  * Executes a statement as the table's owner, of which SPI_tuptable keeps the
  * rows until SPI_finish(), which is the caller's to call.  latest: as of now, not
  * of this transaction's snapshot.  Raises an error where there is no such table.
