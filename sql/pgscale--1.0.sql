@@ -5033,6 +5033,8 @@ AS $$
      WHERE e.extname = 'pgscale'
        -- 19 knows tables that a publication leaves out
        AND CASE WHEN r.oid IS NOT NULL THEN (to_jsonb(r) ->> 'prexcept') IS DISTINCT FROM 'true'
+                -- a day of the archive is included with its parent
+                WHEN c.relispartition THEN false
                 ELSE p.puballtables OR EXISTS (SELECT FROM pg_publication_namespace n
                                                 WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace) END
      ORDER BY p.pubname LIMIT 1
