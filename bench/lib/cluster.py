@@ -12,6 +12,7 @@ import pwd
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,12 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -132,6 +139,32 @@ class Place:
             sys.exit(f"{command[0]} failed:\n{output}")
         return output
 
+    def create_pgscale(self, connection):
+        """What CREATE EXTENSION would do if the tree's build were installed."""
+        script = (self.folder / "sql" / "pgscale--1.0.sql").read_text()
+        # nor may a script say so that is not an extension's
+        lines = [line for line in script.splitlines() if not line.startswith(("\\", "SELECT pg_extension_config_dump("))]
+        run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
+        # the library trusts its tables only as the extension's
+        run(connection, """
+            SET allow_system_table_mods = on;
+            INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+                SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
+            -- no command can add the extension's own schema
+            INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
+                SELECT 'pg_namespace'::regclass, 'pgscale'::regnamespace, 0, 'pg_extension'::regclass, 16383, 0, 'e';
+            RESET allow_system_table_mods""")
+        for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p')"
+                                      " AND relnamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
+        for view, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'v'"
+                                     " AND relnamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD VIEW {view}")
+        # and calls functions of its own only
+        for function, in run(connection, "SELECT oid::regprocedure FROM pg_proc WHERE prokind = 'f'"
+                                         " AND pronamespace = 'pgscale'::regnamespace"):
+            run(connection, f"ALTER EXTENSION pgscale ADD FUNCTION {function}")
+
     def cluster(self, name, data=None, wal=None, initdb=(), **settings):
         self.clusters.append(Cluster(self, name, data, wal, initdb, settings))
         return self.clusters[-1]
@@ -143,6 +176,8 @@ class Cluster:
     Data and WAL lie in the place's folder, or in the new folders "data" and "wal". A setting of None is left to the
     configuration files, which what is given here overrides.
     """
+
+    port = 5432
 
     # quick to start, and nothing in the background that could be mistaken for what is measured
     SETTINGS = {
@@ -215,27 +250,7 @@ class Cluster:
         return connection
 
     def create_pgscale(self, connection):
-        """What CREATE EXTENSION would do if the tree's build were installed."""
-        script = (self.place.folder / "sql" / "pgscale--1.0.sql").read_text()
-        # nor may a script say so that is not an extension's
-        lines = [line for line in script.splitlines() if not line.startswith(("\\", "SELECT pg_extension_config_dump("))]
-        run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
-        # the library trusts its tables only as the extension's
-        run(connection, """
-            SET allow_system_table_mods = on;
-            INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
-                SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
-            RESET allow_system_table_mods""")
-        for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p')"
-                                      " AND relnamespace = 'pgscale'::regnamespace"):
-            run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
-        for view, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'v'"
-                                     " AND relnamespace = 'pgscale'::regnamespace"):
-            run(connection, f"ALTER EXTENSION pgscale ADD VIEW {view}")
-        # and calls functions of its own only
-        for function, in run(connection, "SELECT oid::regprocedure FROM pg_proc WHERE prokind = 'f'"
-                                         " AND pronamespace = 'pgscale'::regnamespace"):
-            run(connection, f"ALTER EXTENSION pgscale ADD FUNCTION {function}")
+        self.place.create_pgscale(connection)
 
     def pgbench(self, *options):
         """Runs pgbench and returns its transactions per second, without the time of connecting."""

@@ -96,7 +96,8 @@ class Job:
             given = first.quick_arguments if options.quick else first.arguments
             return [*first.command, *(arguments if arguments is not None else given)]
         quick = ["--quick"] if options.quick else []
-        return ["t/lib/setup.sh", "demo", "bench/lib/start", f"bench/{first.folder}/main.py", first.packages, *quick,
+        packages = dict.fromkeys(package for part in self.parts for package in part.packages.split())
+        return ["t/lib/setup.sh", "demo", "bench/lib/start", f"bench/{first.folder}/main.py", " ".join(packages), *quick,
                 *(part.name for part in self.parts)]
 
     @property

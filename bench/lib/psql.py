@@ -10,7 +10,8 @@ class Session:
 
     def __init__(self, server, application_name, user="postgres"):
         self.process = server.place.popen(
-            ["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-P", "footer=off", "-h", server.folder, "-U", user, "postgres"],
+            ["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-P", "footer=off", "-h", server.folder, "-p", server.port, "-U", user,
+             "postgres"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "PGAPPNAME": application_name})
         self.ask("")

@@ -4,23 +4,16 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
-from cluster import end
+from cluster import end, free_port
 
 FILES = pathlib.Path(__file__).with_name("scrape")
 INTERVAL = "2s"         # between two scrapes, to save time
 QUICK = {r"for: (30s|\dm)": "for: 2s", r"> 30\b": "> 3", r"\[[15]m\]": "[8s]"}
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class Prometheus:
