@@ -6,8 +6,9 @@ import experiment
 import cost
 import day
 import incident
+import rows
 
-PARTS = {"incident": incident, "day": day, "cost": cost}
+PARTS = {"incident": incident, "day": day, "cost": cost, "rows": rows}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))
