@@ -1,5 +1,7 @@
 """An experiment of several parts: one command measures them, keeps the figures, fills in the tables and draws."""
 import argparse
+import contextlib
+import hashlib
 import importlib
 import json
 import pathlib
@@ -18,6 +20,10 @@ def run(program, parts):
     (results) -> (what, measured, limit, met) for each. It may have published (results) -> (name, text), the figures
     that doc/ takes, and say how its results are summarised: see digest. Tables, plots and figures come from the summary alone. The folder's plot.py, if
     there is one, has draw (results, folder).
+
+    A part that takes long may have pieces (quick), names in any order. Then its measure (place, quick, names) yields (name,
+    result) of each as it ends, and whole (results by name) makes the results. What was measured is kept: after an interruption
+    the next run goes on with the rest, if tree and machine are the same.
     """
     here = pathlib.Path(program).resolve().parent
     arguments = _arguments(here, parts)
@@ -32,7 +38,7 @@ def run(program, parts):
     folder = output if arguments.quick else here
     kept = {} if arguments.quick else digest.read(here)
     if not arguments.redraw:
-        _measure_all(parts, arguments, output, folder, kept)
+        _measure_all(parts, arguments, output, here, folder, kept)
     results, blocks, verdicts = _shown(parts, kept)
     for name, block in blocks.items():
         print(f"\n{name}\n{block}")
@@ -58,12 +64,12 @@ def _arguments(here, parts):
     return arguments
 
 
-def _measure_all(parts, arguments, output, folder, kept):
+def _measure_all(parts, arguments, output, here, folder, kept):
     raw = output / "results.json"
     results = json.loads(raw.read_text()) if raw.exists() else {}
     with Place() as place:
         for name in arguments.parts or parts:
-            results[name] = _measure(place, name, parts[name], arguments.quick)
+            results[name] = _measure(place, name, parts[name], arguments.quick, here, output)
             raw.write_text(json.dumps(results, indent=1) + "\n")
             # as JSON has it, like what is kept
             kept[name] = json.loads(json.dumps(results[name]))
@@ -72,15 +78,48 @@ def _measure_all(parts, arguments, output, folder, kept):
             digest.write(folder, {part: kept[part] for part in dict.fromkeys([*parts, *kept]) if part in kept})
 
 
-def _measure(place, name, part, quick):
+def _measure(place, name, part, quick, here, output):
     since = time.monotonic()
     say(f"{name} ...")
     load = machine.load()
     if load > 0.7 and not quick:
         say(f"this machine is busy, or was just now: in the last minute {load:.1f} processes wanted a CPU")
-    measured = part.measure(place, quick)
+    described = machine.describe(place)
+    if hasattr(part, "pieces"):
+        of = {"tree": _tree(here), **{what: words for what, words in described.items() if what != "date"}}
+        load, measured = _pieces(place, name, part, quick, load, of, output / f"{name}.pieces.json")
+    else:
+        measured = part.measure(place, quick)
     say(f"{name}: {time.monotonic() - since:.0f} s")
-    return {"machine": machine.describe(place), "load before": load, "results": measured}
+    return {"machine": described, "load before": load, "results": measured}
+
+
+def _tree(here):
+    """A digest of all that is measured, and of the programs that measure."""
+    tree = hashlib.sha256()
+    for folder in (TREE / "src", TREE / "sql", TREE / "bench" / "lib", here):
+        for file in sorted(each for each in folder.rglob("*") if each.suffix in (".c", ".h", ".sql", ".py")):
+            tree.update(file.read_bytes())
+    return tree.hexdigest()
+
+
+def _pieces(place, name, part, quick, load, of, file):
+    """All pieces of a part, those of an interrupted run too. Returns the greatest load before, and the results."""
+    kept = json.loads(file.read_text()) if file.exists() and not quick else {}
+    if kept.get("of") != of:
+        kept = {"of": of, "load": load, "found": {}}
+    kept["load"] = max(kept["load"], load)
+    wanted = part.pieces(quick)
+    rest = [piece for piece in wanted if piece not in kept["found"]]
+    if len(rest) < len(wanted):
+        say(f"{name}: {len(wanted) - len(rest)} of {len(wanted)} pieces were measured before")
+    if rest:
+        with contextlib.closing(part.measure(place, quick, rest)) as measured:
+            for piece, result in measured:
+                kept["found"][piece] = json.loads(json.dumps(result))
+                file.write_text(json.dumps(kept) + "\n")
+    file.unlink(missing_ok=True)
+    return kept["load"], part.whole({piece: kept["found"][piece] for piece in wanted})
 
 
 def _restored(parts, kept):

@@ -123,17 +123,24 @@ def one(bed, workload, quick):
 RECORDS = {"": ("name", "on")}
 
 
-def measure(place, quick):
-    results = []
-    fast = Bed(place, "elsewhere")
-    for workload in WORKLOADS:
-        if not workload.slow:
-            results += one(fast, workload, quick)
-    with slow_bed(place, "elsewhere-slow") as bed:
-        for workload in WORKLOADS:
-            if workload.slow:
-                results += one(bed, workload, quick)
-    return results
+def pieces(quick):
+    return [workload.name for workload in WORKLOADS]
+
+
+def measure(place, quick, names):
+    fast, slow = ([workload for workload in WORKLOADS if workload.name in names and workload.slow == is_slow] for is_slow in (False, True))
+    if fast:
+        bed = Bed(place, "elsewhere")
+        for workload in fast:
+            yield workload.name, one(bed, workload, quick)
+    if slow:
+        with slow_bed(place, "elsewhere-slow") as bed:
+            for workload in slow:
+                yield workload.name, one(bed, workload, quick)
+
+
+def whole(found):
+    return [record for records in found.values() for record in records]
 
 
 def ratios(results, name):

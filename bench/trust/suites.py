@@ -252,7 +252,8 @@ def main():
             since = time.monotonic()
             getattr(experiment, kind)()
             say(f"{kind}: {time.monotonic() - since:.0f} s")
-        record(f"suites {place.major}", {
+        some = "" if arguments.only == ",".join(kinds) else f" {arguments.only.replace(',', ' ')}"
+        record(f"suites{some} {place.major}", {
             **machine.describe(place), "table": experiment.table, "wrong": experiment.wrong,
             "found": {" ".join(key): value for key, value in experiment.found.items()}})
         experiment.keep()

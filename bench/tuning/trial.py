@@ -22,7 +22,6 @@ BAD, APPLIED, PGTUNE = LEGS = ("bad", "applied", "pgtune")
 FULL = (1, 66)
 # enough for most rules to speak
 QUICK = (1, 36)
-STARTING = 8                # seconds, for the time that it will take
 # what verify may claim beside what pgbench has measured of the same minutes: points of per cent
 TOLERANCE = 0.10
 GAINS = 1.1
@@ -125,21 +124,22 @@ def one(place, number, case, rounds, seconds):
     return found
 
 
-def minutes(rounds, seconds):
-    total = 0
-    for case in CASES:
-        total += 20 + 2 * (STARTING + case.settle + seconds + (case.longer if seconds == FULL[1] else 0))
-        total += (len(LEGS) * (rounds - 1) + 1) * (STARTING + case.settle + case.short)
-    return total / 60
-
-
 LEFT_OUT = ("rules",)
 
 
-def measure(place, quick):
+def pieces(quick):
+    return [case.name for case in CASES]
+
+
+def measure(place, quick, names):
     rounds, seconds = QUICK if quick else FULL
-    say(f"about {minutes(rounds, seconds):.0f} minutes")
-    return [one(place, number, case, rounds, seconds) for number, case in enumerate(CASES)]
+    for number, case in enumerate(CASES):
+        if case.name in names:
+            yield case.name, one(place, number, case, rounds, seconds)
+
+
+def whole(found):
+    return list(found.values())
 
 
 def case_of(found):
