@@ -65,6 +65,9 @@ class Suites:
         folder = self.folder(name)
         programs = folder / "recovery" / "t"
         programs.mkdir(parents=True)
+        # otherwise they take the folder of the source, which is not the user's
+        ports = folder / "ports"
+        ports.mkdir()
         # some of them use the regress suite by ../regress
         (folder / "regress").symlink_to(self.tests / "regress")
         for program in (self.tests / "recovery" / "t").iterdir():
@@ -79,7 +82,7 @@ class Suites:
                             TEMP_CONFIG=config, TESTDIR=check, TESTDATADIR=check / "tmp_check",
                             TESTLOGDIR=check / "tmp_check" / "log", PG_REGRESS=self.tests / "regress" / "pg_regress",
                             REGRESS_SHLIB=self.tests / "regress" / "regress.so", top_builddir=self.tests.parents[1],
-                            enable_injection_points="yes", with_icu="no", PG_TEST_TIMEOUT_DEFAULT=180)
+                            PG_TEST_PORT_DIR=ports, enable_injection_points="yes", with_icu="no", PG_TEST_TIMEOUT_DEFAULT=180)
             output = (check / "out").read_text(errors="replace")
             if re.search(r"^Result: NOTESTS", output, re.MULTILINE):
                 return program.name, "skipped", 0
