@@ -196,9 +196,7 @@ def show(results):
 
 
 def published(results):
-    yield "fleet, meanwhile", psql.fences(FLEET, results["looks"]["meanwhile"])
     yield "promoted", spread(each(results, "promoted_s"), "{:.0f}", " s")
-    yield "outage", spread(each(results, "outage_s"), "{:.0f}", " s")
     yield "gap", spread(each(results, "gap_s"), "{:.0f}", " s")
 
 
