@@ -115,7 +115,12 @@ class SlowDisk:
         self._bdi = pathlib.Path("/sys/class/bdi") / self._number
         if not (self._bdi / "strict_limit").exists():
             sys.exit("this kernel cannot limit the dirty pages of one device: strict_limit came with Linux 6.2")
-        self._debug = pathlib.Path("/sys/kernel/debug/bdi") / self._number
+        # a container may have none at /sys/kernel/debug
+        debug = self.folder / "debug"
+        debug.mkdir()
+        undo.callback(_umount, debug)
+        _run("mount", "-t", "debugfs", "debugfs", debug)
+        self._debug = debug / "bdi" / self._number
         # nothing left for the kernel to initialise later, while something is measured
         _run("mkfs.ext4", "-q", "-m", 0, "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
         undo.callback(_umount, self.path)
