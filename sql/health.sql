@@ -46,13 +46,72 @@ END $$;
 -- what os_cache, numa and trace say depends on the machine
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY feature;
 
--- what a session's own settings take away
+-- it is the server's, not that of the asking session: neither its own settings change it, nor those of its database, nor its role
+CREATE TABLE health AS SELECT * FROM pgscale.health;
+GRANT SELECT ON health TO pg_monitor;
 SET track_activities = off;
-SELECT * FROM pgscale.health WHERE feature IN ('blockers', 'lwlocks', 'sampler', 'scalability', 'tuning') ORDER BY feature;
-RESET track_activities;
 SET track_counts = off;
-SELECT * FROM pgscale.health WHERE feature IN ('sampler', 'scalability', 'tuning') ORDER BY feature;
-RESET track_counts;
+SET compute_query_id = off;
+SET track_io_timing = on;
+SET backend_flush_after = 256;
+SET pg_stat_statements.max = 100;
+SET pgscale.fleet_timeout = 100;
+SET pgscale.sampler_show_idle = on;
+SET search_path = '';
+SET DateStyle = German;
+SET IntervalStyle = iso_8601;
+SET standard_conforming_strings = off;
+SET ROLE pg_monitor;
+SELECT 'before' AS which, h.* FROM (TABLE public.health EXCEPT TABLE pgscale.health) h
+UNION ALL SELECT 'with odd settings', h.* FROM (TABLE pgscale.health EXCEPT TABLE public.health) h;
+SELECT * FROM pgscale.query_waits();
+RESET ROLE;
+RESET ALL;
+DO $$
+BEGIN
+    EXECUTE format('ALTER DATABASE %I SET track_activities = off', current_database());
+    EXECUTE format('ALTER DATABASE %I SET compute_query_id = off', current_database());
+    EXECUTE format('ALTER DATABASE %I SET track_counts = off', current_database());
+END $$;
+\c -
+SELECT 'before' AS which, h.* FROM (TABLE health EXCEPT TABLE pgscale.health) h
+UNION ALL SELECT 'in an odd database', h.* FROM (TABLE pgscale.health EXCEPT TABLE health) h;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database()); END $$;
+\c -
+DROP TABLE health;
+
+-- what the server's settings take away
+ALTER SYSTEM SET track_activities = off;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT state = 'broken' FROM pgscale.health WHERE feature = 'scalability');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+-- a session that counts for itself does not change that
+SET track_activities = on;
+\x
+SELECT * FROM pgscale.health WHERE feature IN ('blockers', 'lwlocks', 'query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
+\x
+RESET track_activities;
+ALTER SYSTEM RESET track_activities;
+ALTER SYSTEM SET track_counts = off;
+ALTER SYSTEM SET compute_query_id = off;
+SELECT pg_reload_conf();
+DO $$
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXIT WHEN (SELECT count(*) = 2 FROM pgscale.health
+                    WHERE (feature, action) IN (('scalability', 'set track_counts to on and reload'),
+                                                ('query_waits', 'set compute_query_id to auto or on, and reload')));
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT * FROM pgscale.health WHERE feature IN ('query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
+ALTER SYSTEM RESET track_counts;
+ALTER SYSTEM RESET compute_query_id;
 
 -- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on
 ALTER SYSTEM SET pgscale.sampler = off;

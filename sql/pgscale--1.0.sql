@@ -441,7 +441,7 @@ $$;
 COMMENT ON FUNCTION pgscale.past_totals(timestamptz, timestamptz, text) IS
 'what compare_waits compares: time by item, in active sessions and as a fraction of database time';
 
--- By what belongs to the extension, since anybody could have planted the name; with its own rules for other users' texts.
+-- With pg_stat_statements' own rules for other users' texts.
 CREATE FUNCTION pgscale.past_queries(queryids bigint[])
 RETURNS TABLE (queryid bigint, query text)
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
@@ -449,22 +449,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    statements regclass;
+    statements regclass := pgscale.query_waits_statements(false);
     archived regclass;
     live text;
     kept text;
 BEGIN
-    SELECT c.oid INTO statements
-      FROM pg_extension e
-      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
-      JOIN pg_class c ON c.oid = d.objid
-     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v'
-       AND has_table_privilege(c.oid, 'SELECT')
-       -- it is loaded, so that it does not fail
-       AND current_setting('pg_stat_statements.max', true) IS NOT NULL;
     SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
-    IF statements IS NOT NULL THEN
+    IF has_table_privilege(statements, 'SELECT') THEN
         live := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', statements);
         BEGIN
             RETURN QUERY EXECUTE live USING $1;
@@ -747,6 +738,14 @@ COMMENT ON FUNCTION pgscale.sampler_reset() IS
 
 ---- query_waits
 
+-- By what belongs to the extension, because any role could have planted the name.
+CREATE FUNCTION pgscale.query_waits_statements(needed boolean)
+RETURNS regclass
+AS 'MODULE_PATHNAME', 'pgscale_query_waits_statements'
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.query_waits_statements(boolean) IS
+'the view pg_stat_statements; if it cannot be read, an error with a hint, or NULL where it is not needed';
+
 -- Dynamic, since pg_stat_statements may be in any schema, or not there at all.
 CREATE FUNCTION pgscale.query_waits(
     OUT datid oid, OUT userid oid, OUT queryid bigint,
@@ -758,27 +757,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    statements regclass;
+    statements regclass := pgscale.query_waits_statements(true);
 BEGIN
-    -- by what belongs to the extension: anybody could have planted the name
-    SELECT c.oid INTO statements
-      FROM pg_extension e
-      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
-      JOIN pg_class c ON c.oid = d.objid
-     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v';
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'pg_stat_statements is not installed in this database'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Preload pg_stat_statements and run CREATE EXTENSION pg_stat_statements; '
-                         'without it, pgscale.wait_profile has the waits by queryid.';
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_attribute
-                    WHERE attrelid = statements AND attname = 'total_exec_time' AND NOT attisdropped) THEN
-        RAISE EXCEPTION 'pg_stat_statements is of an old version in this database'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Run ALTER EXTENSION pg_stat_statements UPDATE.';
-    END IF;
     -- A statement is one row there for each level it was run at; here it is one.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
     RETURN QUERY EXECUTE format($q$
@@ -5120,6 +5100,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.past_totals(timestamptz, timestamptz, text),
     pgscale.past_waits(timestamptz, timestamptz, double precision),
     pgscale.query_waits(),
+    pgscale.query_waits_statements(boolean),
     pgscale.relation_buffers(),
     pgscale.relation_os_cache(regclass),
     pgscale.relocation_clock(double precision),

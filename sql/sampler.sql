@@ -142,11 +142,6 @@ SELECT wait_until('period_ms = 10 FROM pgscale.sampler_stats');
 -- what health says
 SELECT wait_until($$ state = 'working' FROM pgscale.health WHERE feature = 'sampler' $$);
 SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
-SET track_activities = off;
-SET compute_query_id = off;
-SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
-RESET track_activities;
-RESET compute_query_id;
 
 -- a history of a period
 SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour

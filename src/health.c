@@ -35,6 +35,7 @@
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
+#include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
@@ -64,6 +65,7 @@ void
 pgscale_health_shmem_request(void)
 {
 	RequestAddinShmemSpace(sizeof(*missed_at));
+	RequestAddinShmemSpace(pgscale_server_settings_size());
 }
 
 void
@@ -76,6 +78,7 @@ pgscale_health_shmem_startup(void)
 	missed_at = ShmemInitStruct("pgscale health", sizeof(*missed_at), &found);
 	if (!found)
 		pg_atomic_init_u64(missed_at, 0);
+	pgscale_server_settings_startup();
 }
 
 bool
@@ -208,7 +211,7 @@ pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms)
 static bool
 is_so(const PgscaleClaim *claim)
 {
-	return !claim->wanted || strcmp(GetConfigOptionByName(claim->setting, NULL, false), claim->wanted) == 0;
+	return !claim->wanted || strcmp(pgscale_server_setting(claim->setting), claim->wanted) == 0;
 }
 
 void

@@ -38,7 +38,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
-                       'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'tuning_journal', 'row_origin',
+                       'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top')
    AND proname !~ '^(archive_|fleet|usl_|report|trace_(waits|summary|query|coverage))'
  ORDER BY 1
@@ -55,7 +55,12 @@ is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 's
     join("\n", 'archive|f|off|t|t', 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : /report/ ? "$_|t|idle|t|t" : "$_|t|broken|t|t" }
           qw(lwlocks metrics query_waits relocation report sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
-is(($db->try('SELECT * FROM pgscale.query_waits'))[0], '55000', 'query_waits without preload');
+$db->sql('CREATE EXTENSION pg_stat_statements') if have_module('pg_stat_statements');
+my ($state, $text) = $db->try('SELECT * FROM pgscale.query_waits');
+is($state, '55000', 'query_waits without preload, pg_stat_statements created or not');
+like($text, qr/ERROR: +55000: pg_stat_statements is not loaded.*\nHINT: .*shared_preload_libraries.*\nCONTEXT: +PL\/pgSQL function .*\nLOCATION: .*\z/,
+    'says what to do, in few lines');
+$db->sql('DROP EXTENSION IF EXISTS pg_stat_statements');
 is($db->sql(q{SELECT num_nulls(state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
     redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes, requests,
     requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors, cpu_ms, stats_reset), dirty_bytes >= 0

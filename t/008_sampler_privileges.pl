@@ -111,10 +111,10 @@ for my $function (grep { !$inner{$_} } sort keys %acting)
 # One who was granted just what it takes to read query_waits. The text of queries is another matter.
 SKIP:
 {
-    skip 'this server has no pg_stat_statements', 7 unless $statements;
+    skip 'this server has no pg_stat_statements', 12 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits() TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean) TO granted');
     my $granted = $session{granted};
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
@@ -138,6 +138,17 @@ SKIP:
         'the view shows the beginning of a text');
     is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
         AND fraction > 0.5 AND query LIKE '%secret%'}), 't', 'with what pg_stat_statements knows of it');
+
+    # of an old version: the view cannot use it, and says so as health does
+    my $health = q{SELECT state, reason, action FROM pgscale.health WHERE feature = 'query_waits'};
+    is($db->sql($health), 'working|waits are told by query|', 'health says that it works');
+    $db->sql(q{DROP EXTENSION pg_stat_statements; CREATE EXTENSION pg_stat_statements VERSION '1.4'});
+    my ($state, $text) = $db->try('SELECT * FROM pgscale.query_waits');
+    is($state, '55000', 'pg_stat_statements of an old version');
+    like($text, qr/HINT: .*run ALTER EXTENSION pg_stat_statements UPDATE/, 'gets a hint');
+    is($db->sql($health), 'off|pg_stat_statements is of an old version in this database|run ALTER EXTENSION pg_stat_statements UPDATE',
+        'that health has, too');
+    is($db->sql(q{SELECT count(*) > 0 FROM pgscale.top_waits(by => 'query') WHERE query LIKE '%secret%'}), 't', 'its texts are of use to top_waits');
 }
 
 $node->stop;

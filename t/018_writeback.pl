@@ -276,6 +276,9 @@ is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|standing down
 $db->set(backend_flush_after => '512kB');
 $db->poll_ok(q{SELECT action ~ '; set backend_flush_after to 0 and reload: it has the kernel write at once' FROM pgscale.health WHERE feature = 'writeback'},
     'which asks for what would have the kernel write at once, too');
+is($db->sql(q{SET backend_flush_after = 0; SELECT action ~ 'set backend_flush_after to 0' FROM pgscale.health WHERE feature = 'writeback'}), 't',
+    'whatever the asking session has set it to');
+$db->sql('RESET backend_flush_after');
 $db->set('backend_flush_after');
 is($db->sql(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and minds'}),
     'backend_flush_after checkpoint_flush_after vm.dirty_background_bytes', 'and no rule advises that');

@@ -91,16 +91,6 @@ SKIP:
     ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
     job_ok($job, 'state, sqlstate', 'done|', 'the right one is');
 }
-SKIP:
-{
-    skip 'this server has no pg_stat_statements', 2 unless have_module('pg_stat_statements');
-
-    $db->sql(q{CREATE EXTENSION pg_stat_statements VERSION '1.4'});
-    my ($state, $text) = $db->try('SELECT * FROM pgscale.query_waits');
-    is($state, '55000', 'pg_stat_statements of an old version');
-    like($text, qr/HINT:  Run ALTER EXTENSION pg_stat_statements UPDATE/, 'gets a hint');
-    $db->sql('DROP EXTENSION pg_stat_statements');
-}
 $mallory->quit;
 
 ### What is told to whom

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * extension_function.c
- *	  Functions of extensions, by OID.
+ *	  Functions and views of extensions, by OID.
  *
  * A name says little: whoever may create something in the schema of an extension
  * can make a function of the name that we look for, and an old version of the
@@ -20,6 +20,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/dependency.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_language_d.h"
 #include "catalog/pg_proc.h"
 #include "commands/extension.h"
@@ -78,6 +79,24 @@ pgscale_extension_function(const char *extension, const char *function, int narg
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes a newer version of the extension \"%s\" than is installed here", option, extension),
 				 errhint("ALTER EXTENSION %s UPDATE.", extension)));
+	return found;
+}
+
+Oid
+pgscale_extension_view(const char *extension, const char *view)
+{
+	const Oid	oid = get_extension_oid(extension, true);
+	CatCList   *relations = SearchSysCacheList1(RELNAMENSP, CStringGetDatum(view));
+	Oid			found = InvalidOid;
+
+	for (int i = 0; OidIsValid(oid) && i < relations->n_members; i++)
+	{
+		Form_pg_class relation = (Form_pg_class) GETSTRUCT(&relations->members[i]->tuple);
+
+		if (relation->relkind == RELKIND_VIEW && getExtensionOfObject(RelationRelationId, relation->oid) == oid)
+			found = relation->oid;
+	}
+	ReleaseSysCacheList(relations);
 	return found;
 }
 

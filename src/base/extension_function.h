@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * extension_function.h
- *	  Functions of extensions.
+ *	  Functions and views of extensions.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -20,6 +20,9 @@
  */
 extern Oid	pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
 									   const char *option);
+
+/* The view of that name that belongs to the extension, wherever that is installed; or InvalidOid. */
+extern Oid	pgscale_extension_view(const char *extension, const char *view);
 
 /*
  * Calls a function of our own script, which returns text, and whose arguments are

@@ -50,6 +50,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -128,6 +129,7 @@ pgscale_worker_start(const char *wait_event_name)
 	BackgroundWorkerUnblockSignals();
 
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgscale_server_settings_store();
 
 	pgscale_timer_wait_event(pgscale_compat_wait_event_new(wait_event_name));
 
@@ -176,6 +178,7 @@ pgscale_worker_interrupts(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
+		pgscale_server_settings_store();
 		return true;
 	}
 	return false;

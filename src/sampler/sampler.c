@@ -55,6 +55,7 @@
 
 #include "base/pg_compat.h"
 #include "base/processes.h"
+#include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
@@ -733,23 +734,22 @@ sampler_health(PgscaleHealth *health)
 	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_ns,
 									Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS)))
 		return;
-	else if (!pgstat_track_activities)
-	{
-		health->state = PGSCALE_HEALTH_BROKEN;
-		health->reason = "track_activities is off, so time on CPU and queries are unknown";
-		health->action = "set track_activities to on";
-	}
 	else
 	{
+		const bool	blind = strcmp(pgscale_server_setting("track_activities"), "off") == 0;
+
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->since_ns = stats->on_since_ns;
-		health->reason = psprintf("samples every %d ms%s%s", (int) (stats->period_ns / NS_PER_MS),
+		health->reason = psprintf("samples every %d ms%s%s%s", (int) (stats->period_ns / NS_PER_MS),
+								  blind ? "; queries and idle transactions are unknown, because track_activities is off" : "",
 								  stats->unreadable < UNREADABLE ? "" :
 								  "; time on CPU is not split into running and queued, since "
 								  "/proc/PID/schedstat cannot be read",
 								  pgscale_sampler_plan_id_unknown() ?
 								  "; plan_id is always NULL, since this server has no plan identifiers" : "");
-		if (pgscale_sampler_plan_id_unknown())
+		if (blind)
+			health->action = "set track_activities to on and reload";
+		else if (pgscale_sampler_plan_id_unknown())
 			health->action = "use PostgreSQL 18 or later, or take plan_id out of pgscale.sampler_dimensions";
 	}
 }

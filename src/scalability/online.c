@@ -36,7 +36,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -48,6 +47,7 @@
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
+#include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "scalability/scalability.h"
@@ -400,11 +400,17 @@ scalability_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.scalability to on and reload";
 	}
-	else if (!pgstat_track_counts)
+	else if (strcmp(pgscale_server_setting("track_counts"), "off") == 0)
 	{
 		health->state = PGSCALE_HEALTH_BROKEN;
-		health->reason = "transactions are not counted, since track_counts is off";
+		health->reason = "transactions are not counted, because track_counts is off";
 		health->action = "set track_counts to on and reload";
+	}
+	else if (strcmp(pgscale_server_setting("track_activities"), "off") == 0)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = "active sessions are not counted, because track_activities is off";
+		health->action = "set track_activities to on and reload";
 	}
 	else if (pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
 	{

@@ -78,6 +78,7 @@ our %arguments = (
     past_waits => [ '', q{'-infinity', NULL, 10} ],
     published => [''],
     query_waits => [''],
+    query_waits_statements => ['true'],
     relation_buffers => [''],
     relation_os_cache => [ '', q{'t'} ],
     relocate_all_indexes => [q{'pg_default', 'there'}],

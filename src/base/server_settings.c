@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_settings.c
+ *	  The server's values of settings that a session can change for itself.
+ *
+ * A session knows its own value only: the reset value is that of its role, its
+ * database or its client, too.  So the postmaster stores the values at its start, and
+ * each worker without a database stores them whenever it has read the
+ * configuration.  All of them store the same values, in any order.  A value is one
+ * atomic word, so no reader finds half of it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+
+#include "base/server_settings.h"
+
+/* None has a value longer than a word. */
+static const char *const names[] = {"backend_flush_after", "compute_query_id", "track_activities", "track_counts"};
+
+static pg_atomic_uint64 *words = NULL;
+
+Size
+pgscale_server_settings_size(void)
+{
+	return lengthof(names) * sizeof(*words);
+}
+
+void
+pgscale_server_settings_startup(void)
+{
+	bool		found;
+
+	words = ShmemInitStruct("pgscale server settings", pgscale_server_settings_size(), &found);
+	if (found)
+		return;
+	for (int i = 0; i < lengthof(names); i++)
+		pg_atomic_init_u64(&words[i], 0);
+	pgscale_server_settings_store();
+}
+
+void
+pgscale_server_settings_store(void)
+{
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		char	   *value = GetConfigOptionByName(names[i], NULL, false);
+		uint64		word = 0;
+
+		Assert(strlen(value) < sizeof(word));
+		strlcpy((char *) &word, value, sizeof(word));
+		pg_atomic_write_u64(&words[i], word);
+		pfree(value);
+	}
+}
+
+const char *
+pgscale_server_setting(const char *name)
+{
+	for (int i = 0; i < lengthof(names); i++)
+		if (words && strcmp(names[i], name) == 0)
+		{
+			const uint64 word = pg_atomic_read_u64(&words[i]);
+
+			return pstrdup((const char *) &word);
+		}
+	return GetConfigOptionByName(name, NULL, false);
+}
