@@ -315,7 +315,7 @@ BEGIN
     SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;
     IF minutes IS NOT NULL THEN
         EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
-             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2', minutes) INTO archived USING $1, $2;
+             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2 AND m.observed_ms IS DISTINCT FROM 0', minutes) INTO archived USING $1, $2;
     END IF;
     archived := coalesce(archived, '{}') * wanted;
     RETURN QUERY
@@ -1327,9 +1327,9 @@ COMMENT ON COLUMN pgscale.archive_minutes.rounds IS
 COMMENT ON COLUMN pgscale.archive_minutes.node IS
 'the server that it is of';
 COMMENT ON COLUMN pgscale.archive_minutes.active_sessions IS
-'client backends and their parallel workers that were not idle, on average';
+'client backends and their parallel workers that were not idle, on average while the sampler observed; NULL if it did not';
 COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS
-'time that the sampler was at work meanwhile, in milliseconds; NULL if it was reset';
+'time of the row that the sampler has observed, in milliseconds; 0 if it was off';
 COMMENT ON COLUMN pgscale.archive_minutes.commits IS
 'transactions committed';
 COMMENT ON COLUMN pgscale.archive_minutes.rollbacks IS
@@ -1753,6 +1753,7 @@ DECLARE
     waits record;
     counters record;
     growth double precision[];
+    observed_ms double precision;
 BEGIN
     -- again, if the profile was reset before it was read
     LOOP
@@ -1829,6 +1830,13 @@ BEGIN
         RETURN 'first';
     END IF;
 
+    -- After a reset all that the sampler has observed is new. After a pause its first tick stands for time before this row, too.
+    observed_ms := coalesce(growth[53], counters."values"[53], 0);
+    growth[53] := least(observed_ms, period_s * 1000);
+    IF observed_ms > period_s * 1000 + 100 THEN
+        waits.ms := ARRAY(SELECT (w.ms * growth[53] / observed_ms)::real FROM unnest(waits.ms) WITH ORDINALITY w(ms, n) ORDER BY w.n);
+    END IF;
+
     PERFORM pgscale.archive_partition('archive_minute'::text, (since AT TIME ZONE 'UTC')::date);
     PERFORM pgscale.archive_partition('archive_query'::text, (until AT TIME ZONE 'UTC')::date);
     IF EXISTS (SELECT FROM pgscale.archive_minute m
@@ -1841,7 +1849,7 @@ BEGIN
     END IF;
     INSERT INTO pgscale.archive_minute (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
                                         datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
-    SELECT since, period_s, 1, coalesce(waits.sessions_ms, 0) / 1000 / period_s, n.node,
+    SELECT since, period_s, 1, coalesce(waits.sessions_ms, 0) / nullif(observed_ms, 0), n.node,
            n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
            waits.application_names, waits.queryids, waits.event_types, waits.events, waits.blockers, waits.ms
       FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database();
@@ -1926,7 +1934,7 @@ BEGIN
           FROM (SELECT m.stretch, min(m.at) AS at,
                        extract(epoch FROM max(m.at + make_interval(secs => m.period_s)) - min(m.at))::double precision AS period_s,
                        sum(m.rounds)::integer AS rounds,
-                       sum(m.active_sessions * m.period_s) / sum(m.period_s) AS active_sessions,
+                       sum(m.active_sessions * m.counters[53]) / nullif(sum(m.counters[53]), 0) AS active_sessions,
                        min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database
                   FROM minutes m GROUP BY m.stretch) h
           JOIN counts c USING (stretch)
