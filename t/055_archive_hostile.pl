@@ -50,6 +50,12 @@ broken_ok('archive_minute', 'no extension there', 'in database "a": CREATE EXTEN
 in_archive('CREATE EXTENSION pgscale');
 works_ok('there it is');
 
+# What its owner has set there to be logged is not
+$db->sql('ALTER DATABASE a SET debug_print_plan = on; ALTER DATABASE a SET log_statement_stats = on; ALTER DATABASE a SET log_min_duration_statement = 0');
+works_ok('noisy', 'a', 3);
+unlike(slurp_file($node->logfile), qr/pgscale archive round LOG:  (?:00000: )?(?:plan|duration|QUERY STATISTICS)/, 'its rounds are quiet');
+$db->sql('ALTER DATABASE a RESET ALL');
+
 # Dropped while it works, by who waits for nobody; made again
 for my $round (1 .. 2)
 {
