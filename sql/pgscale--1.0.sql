@@ -444,7 +444,7 @@ COMMENT ON FUNCTION pgscale.past_totals(timestamptz, timestamptz, text) IS
 -- With pg_stat_statements' own rules for other users' texts.
 CREATE FUNCTION pgscale.past_queries(queryids bigint[])
 RETURNS TABLE (queryid bigint, query text)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -494,7 +494,7 @@ CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
 RETURNS TABLE (rank integer, item text, event_type text, event text, active_sessions double precision,
     fraction double precision, wait_ms double precision, queryid bigint, query text)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -621,7 +621,7 @@ CREATE FUNCTION pgscale.compare_waits(
     since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
 RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
     difference double precision, fraction_1 double precision, fraction_2 double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -786,7 +786,7 @@ COMMENT ON FUNCTION pgscale.query_waits() IS
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
-           left(regexp_replace(left(q.query, 200), '\s+', ' ', 'g'), 28) AS query, d.datname, q.queryid
+           left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28) AS query, d.datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
@@ -1871,7 +1871,7 @@ DECLARE
     bound text := (SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_class c WHERE c.oid = to_regclass(format('pgscale.%I', minutes)));
     granted record;
 BEGIN
-    IF bound IS NULL OR minutes !~ '^archive_minute_\d{8}$' THEN
+    IF bound IS NULL OR minutes !~ '^archive_minute_[0-9]{8}$' THEN
         RAISE EXCEPTION 'there is no such partition of minutes' USING ERRCODE = 'invalid_parameter_value',
               HINT = 'The archive''s worker rolls up what is old: see pgscale.archive_detail.';
     END IF;
@@ -1983,7 +1983,7 @@ BEGIN
     SELECT c.relname INTO partition
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)
-       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_(minute|hour|query)_\d{8}$'
+       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_(minute|hour|query)_[0-9]{8}$'
        AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > retention
      ORDER BY right(c.relname, 8) LIMIT 1;
     IF FOUND THEN
@@ -1994,7 +1994,7 @@ BEGIN
     SELECT c.relname INTO partition
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'pgscale.archive_minute'::regclass
-       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_minute_\d{8}$'
+       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_minute_[0-9]{8}$'
        AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > current_setting('pgscale.archive_detail')::integer
      ORDER BY right(c.relname, 8) LIMIT 1;
     IF FOUND THEN
@@ -2131,6 +2131,7 @@ CREATE FUNCTION pgscale.metrics(
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 250
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -3768,8 +3769,8 @@ AS $$
       FROM pgscale.advice a
       LEFT JOIN pg_settings s ON s.name = a.setting
      -- as a shell takes it
-     CROSS JOIN LATERAL (SELECT concat('''', replace(concat(a.setting, '=', a.recommended), '''', '''\'''''), '''') AS change,
-                                concat('''', replace(current_setting('cluster_name'), '''', '''\'''''), '''') AS cluster) quoted;
+     CROSS JOIN LATERAL (SELECT concat('''', replace(concat(a.setting, '=', a.recommended), '''', E'''\\'''''), '''') AS change,
+                                concat('''', replace(current_setting('cluster_name'), '''', E'''\\'''''), '''') AS cluster) quoted;
 $$;
 COMMENT ON FUNCTION pgscale.node_advice() IS
 'the rows of pgscale.advice, and where Patroni sets the settings the command that takes the advice';
@@ -4257,7 +4258,7 @@ RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT regexp_replace(pgscale.report_clean(query, 2000), '(\mpassword\M).*', '\1 ... (the rest is hidden)', 'i')
+    SELECT regexp_replace(pgscale.report_clean(query, 2000), E'(\\mpassword\\M).*', E'\\1 ... (the rest is hidden)', 'i')
 $$;
 COMMENT ON FUNCTION pgscale.report_statement(text) IS
 'part of report: a statement, cut behind the word password';
@@ -4372,6 +4373,7 @@ CREATE FUNCTION pgscale.report_part(
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4419,7 +4421,7 @@ BEGIN
                                   CASE wait.what WHEN '(running, or ready to run)' THEN 'they ran, or were ready to run' ELSE 'they waited for ' || wait.what END)
                       FROM wait),
                    (SELECT format('The statement that took most of it, %s %%, is: %s', round((100 * query.fraction)::numeric),
-                                  regexp_replace(left(pgscale.report_statement(query.query), 100), '\s+', ' ', 'g'))
+                                  regexp_replace(left(pgscale.report_statement(query.query), 100), '[[:space:]]+', ' ', 'g'))
                       FROM query)), ''::text)
           INTO body
          WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);

@@ -38,7 +38,7 @@ BEGIN
         SELECT relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE nspname = target
         UNION ALL
         SELECT typname FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = typnamespace WHERE nspname = target) o (name)
-     WHERE name LIKE 'pg\_wait\_sampling\_%' ESCAPE '\';
+     WHERE name LIKE 'pg!_wait!_sampling!_%' ESCAPE '!';
     IF found IS NOT NULL THEN
         RAISE EXCEPTION 'there is an object "%" in schema "%" already', found, target
             USING HINT = 'Look at what it is and drop it, or choose another schema with -v schema=NAME.';
