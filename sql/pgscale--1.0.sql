@@ -1161,6 +1161,31 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.trace_history_reset() IS
 'empties pgscale.trace_history';
 
+---- texts of others, as far as they are kept or put on a page
+
+CREATE FUNCTION pgscale.clean_text(value text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_clean_text'
+LANGUAGE C STRICT STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.clean_text(text) IS
+'a text, which may be of a database of another encoding, without control characters and bytes that are no characters here';
+
+CREATE FUNCTION pgscale.clean_statement(query text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_clean_statement'
+LANGUAGE C STRICT STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.clean_statement(text) IS
+'a statement as a clean text, its first 2,000 characters, and without constants if it seems to have a password or a key';
+
+CREATE FUNCTION pgscale.is_secret(setting text, value text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_is_secret'
+LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.is_secret(text, text) IS
+'whether a setting is for superusers only, or its name or this value of it (NULL: any) seems to have a password, a key, a command or a connection';
+
 ---- tables of the library's own
 
 CREATE FUNCTION pgscale.row_origin(cluster bigint, database oid)
@@ -1480,20 +1505,6 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.archive_counter_growth(double precision[], bigint[]) IS
 'by how much counters have grown since the latest row of the archive; for its worker';
 
-CREATE FUNCTION pgscale.archive_clean_text(value text, encoding integer)
-RETURNS text
-AS 'MODULE_PATHNAME', 'pgscale_archive_clean_text'
-LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.archive_clean_text(text, integer) IS
-'a text of a database of that encoding, without bytes that are no characters in this one';
-
-CREATE FUNCTION pgscale.archive_hides_setting(name text)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'pgscale_archive_hides_setting'
-LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.archive_hides_setting(text) IS
-'whether the value of a setting may be a secret, so that the archive does not keep it';
-
 -- The server's counters, in the order in which archive_minutes has them, and of each a hash of what it was counted since;
 -- NULL for a value of the moment.  Majors have them in different views, so rows are taken as JSON.
 CREATE FUNCTION pgscale.archive_counters(OUT "values" double precision[], OUT markers bigint[])
@@ -1646,7 +1657,6 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     today date := (seen_at AT TIME ZONE 'UTC')::date;
-    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
     missing bigint[];
     room integer;
     statements regclass;
@@ -1672,9 +1682,9 @@ BEGIN
         BEGIN
             EXECUTE format($q$
                 INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
-                SELECT $2, t.queryid, $3, $3, pgscale.report_statement(pgscale.archive_clean_text(left(max(t.query), 2000), $4))
-                  FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $5
-                ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, own, room;
+                SELECT $2, t.queryid, $3, $3, pgscale.clean_statement(max(t.query))
+                  FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $4
+                ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, room;
             RETURN;
         EXCEPTION
             -- it is not preloaded, or a text is of another encoding
@@ -1685,8 +1695,8 @@ BEGIN
     END IF;
     INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
-           pgscale.report_statement(pgscale.archive_clean_text(a.query, coalesce(d.encoding, -1)))
-      FROM pg_stat_activity a LEFT JOIN pg_database d ON d.oid = a.datid
+           pgscale.clean_statement(a.query)
+      FROM pg_stat_activity a
      WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
      LIMIT room
     ON CONFLICT DO NOTHING;
@@ -1702,17 +1712,15 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     anew boolean := NOT EXISTS (SELECT FROM pgscale.archive_setting);
-    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
     changed record;
 BEGIN
     FOR changed IN
         SELECT coalesce(s.name, o.setting) AS setting, o.setting IS NOT NULL AS known, s.name IS NOT NULL AS there,
-               o.value AS old, s.value AS new, coalesce(s.hidden, pgscale.archive_hides_setting(o.setting)) AS hidden
+               o.value AS old, s.value AS new, coalesce(s.hidden, pgscale.is_secret(o.setting, o.value)) AS hidden
           FROM (SELECT h.name, h.hidden,
                        CASE WHEN h.hidden THEN encode(sha256(textsend(h.reset_val)), 'hex')
-                            ELSE pgscale.archive_clean_text(h.reset_val, own) END AS value
-                  FROM (SELECT p.name, p.reset_val,
-                               pgscale.archive_hides_setting(p.name) OR coalesce(pgscale.report_secret(p.name, p.reset_val), false) AS hidden
+                            ELSE pgscale.clean_text(h.reset_val) END AS value
+                  FROM (SELECT p.name, p.reset_val, pgscale.is_secret(p.name, p.reset_val) AS hidden
                           FROM pg_settings p WHERE p.context <> 'internal'
                            AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
           FULL JOIN pgscale.archive_setting o ON o.setting = s.name
@@ -1748,7 +1756,6 @@ DECLARE
     until timestamptz := since + period;
     period_s double precision := extract(epoch FROM period);
     top integer := current_setting('pgscale.archive_top');
-    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
     reset_at timestamptz;
     waits record;
     counters record;
@@ -1798,8 +1805,8 @@ BEGIN
                        AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                      GROUP BY 1, 2) r),
         named AS MATERIALIZED (
-            SELECT c.backend_type, c.datid, pgscale.archive_clean_text(d.datname::text, own) AS datname,
-                   pgscale.archive_clean_text(u.rolname::text, own) AS usename, c.application_name, c.queryid, c.event_type, c.event,
+            SELECT c.backend_type, c.datid, pgscale.clean_text(d.datname::text) AS datname,
+                   pgscale.clean_text(u.rolname::text) AS usename, c.application_name, c.queryid, c.event_type, c.event,
                    r.blocker, c.grown * coalesce(r.part, 1) AS ms
               FROM changed c
               LEFT JOIN roots r USING (lock_key)
@@ -3740,7 +3747,9 @@ LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT i.*, current_setting('server_version'), pg_postmaster_start_time(), pgscale.node_manager(),
-           (SELECT jsonb_object_agg(name, current_setting(name)) FROM pg_settings
+           (SELECT jsonb_object_agg(name, CASE WHEN pgscale.is_secret(name, setting)
+                                               THEN '(hidden) ' || left(encode(sha256(textsend(setting)), 'hex'), 8)
+                                               ELSE current_setting(name) END) FROM pg_settings
              WHERE category NOT IN ('Preset Options', 'Customized Options', 'File Locations') AND name NOT IN
                    -- what is of one server
                    ('cluster_name', 'port', 'listen_addresses', 'unix_socket_directories', 'external_pid_file',
@@ -4209,21 +4218,6 @@ COMMENT ON FUNCTION pgscale.scalability_reset() IS
 ---- report
 
 -- How a report looks is C: each of these has a text for psql and one for a browser.
-CREATE FUNCTION pgscale.report_clean(value text, most integer)
-RETURNS text
-AS 'MODULE_PATHNAME', 'pgscale_report_clean'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.report_clean(text, integer) IS
-'part of report: a text that may be none, as one of at most so many characters in this database''s encoding';
-
-CREATE FUNCTION pgscale.report_secret(setting text, value text)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'pgscale_report_secret'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.report_secret(text, text) IS
-'part of report: whether this value of a setting is not for everybody''s eyes';
-
 CREATE FUNCTION pgscale.report_paragraph(format text, value text, style text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_paragraph'
@@ -4252,17 +4246,6 @@ COMMENT ON FUNCTION pgscale.report_chart(text, timestamptz, timestamptz, double 
     double precision[], double precision[], timestamptz[], text[], double precision) IS
 'part of report: active sessions over time by class of wait event, as activity() has them, with marks';
 
--- A statement without what may be a password, and without most of a very long one.
-CREATE FUNCTION pgscale.report_statement(query text)
-RETURNS text
-LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT regexp_replace(pgscale.report_clean(query, 2000), E'(\\mpassword\\M).*', E'\\1 ... (the rest is hidden)', 'i')
-$$;
-COMMENT ON FUNCTION pgscale.report_statement(text) IS
-'part of report: a statement, cut behind the word password';
-
 -- What happened in the period that may explain a change in it. What cannot be asked here is left out.
 CREATE FUNCTION pgscale.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
 RETURNS SETOF record
@@ -4282,11 +4265,11 @@ BEGIN
                   format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(j.old_value, 40), '(not set)'),
                          coalesce(left(j.new_value, 40), '(not set)'), j.change, j.state)
              FROM pgscale.tuning_journal() j
-            WHERE NOT pgscale.report_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
+            WHERE NOT pgscale.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
         $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(c.old, 40), '(not set)'),
                                           coalesce(left(c.new, 40), '(not set)'))
              FROM pgscale.archive_changes c
-            WHERE c.at BETWEEN $1 AND $2 AND NOT pgscale.report_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+            WHERE c.at BETWEEN $1 AND $2 AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
             WHERE m.at BETWEEN $1 AND $2 AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
@@ -4421,7 +4404,7 @@ BEGIN
                                   CASE wait.what WHEN '(running, or ready to run)' THEN 'they ran, or were ready to run' ELSE 'they waited for ' || wait.what END)
                       FROM wait),
                    (SELECT format('The statement that took most of it, %s %%, is: %s', round((100 * query.fraction)::numeric),
-                                  regexp_replace(left(pgscale.report_statement(query.query), 100), '[[:space:]]+', ' ', 'g'))
+                                  regexp_replace(left(pgscale.clean_statement(query.query), 100), '[[:space:]]+', ' ', 'g'))
                       FROM query)), ''::text)
           INTO body
          WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
@@ -4476,7 +4459,7 @@ BEGIN
                                            k.cells), '' ORDER BY k.n)
           INTO body
           FROM (SELECT k.kind, k.n, array_agg(ARRAY[
-                           CASE k.kind WHEN 'query' THEN coalesce(pgscale.report_statement(q.query), w.item) ELSE w.item END,
+                           CASE k.kind WHEN 'query' THEN coalesce(pgscale.clean_statement(q.query), w.item) ELSE w.item END,
                            w.active_sessions_1::text, w.active_sessions_2::text, w.difference::text, w.fraction_1::text, w.fraction_2::text]
                            ORDER BY w.ordinality) AS cells
                   FROM unnest('{event,query,application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
@@ -4543,7 +4526,7 @@ BEGIN
              GROUP BY queryid)
         SELECT pgscale.report_table(format, '{query,sessions,share,time,"its waits"}'::text[], '{query,number,share,ms,prose}'::text[],
                    array_agg(ARRAY[
-                       CASE WHEN q.query IS NOT NULL THEN pgscale.report_statement(q.query)
+                       CASE WHEN q.query IS NOT NULL THEN pgscale.clean_statement(q.query)
                             WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
                             WHEN q.item = 'other' THEN '(all others)'
                             ELSE '(no query: between statements, or before a statement has its identifier)' END,
@@ -4573,9 +4556,9 @@ BEGIN
                                             '{prose,count,ms,prose,name,query}'::text[], array_agg(b.row ORDER BY b.n)) AS now,
                count(*) AS rows
           INTO item
-          FROM (SELECT ARRAY[repeat('> ', least(b.depth, 8)) || coalesce(b.pid::text, 'prepared ' || pgscale.report_clean(b.gid, 40)),
+          FROM (SELECT ARRAY[repeat('> ', least(b.depth, 8)) || coalesce(b.pid::text, 'prepared ' || b.gid),
                              b.waiters::text, b.waited_ms::text, coalesce('waits for ' || b.waits_for, b.state),
-                             b.application_name, pgscale.report_statement(b.query)] AS row, row_number() OVER () AS n
+                             b.application_name, pgscale.clean_statement(b.query)] AS row, row_number() OVER () AS n
                   FROM pgscale.blockers() b LIMIT 30) b;
         RETURN CASE WHEN item.rows > 0 THEN item.now
                     ELSE body || pgscale.report_paragraph(format, 'At this moment nobody waits for a lock.', 'note'::text) END;
@@ -4658,7 +4641,7 @@ BEGIN
         SELECT pgscale.report_table(format, '{advice,"may gain",now,recommended,why,risk}'::text[],
                    '{name,share,name,prose,prose,prose}'::text[],
                    array_agg(ARRAY[coalesce(a.setting, a.object, a.rule), a.gain::text,
-                                   CASE WHEN a.setting IS NULL OR NOT pgscale.report_secret(a.setting, a.current) THEN a.current
+                                   CASE WHEN a.setting IS NULL OR NOT pgscale.is_secret(a.setting, a.current) THEN a.current
                                         ELSE '(hidden)' END,
                                    a.recommended, concat_ws('; ', a.reason, 'confidence ' || a.confidence, 'needs ' || a.needs), a.risk]
                              ORDER BY a.gain DESC NULLS LAST))
@@ -4693,7 +4676,7 @@ BEGIN
                                    s.source] ORDER BY s.name))
           INTO body
           FROM (SELECT s.name, left(concat(s.setting, ' ' || s.unit), 200) AS value, left(concat(s.boot_val, ' ' || s.unit), 200) AS boot, s.source,
-                       coalesce(pgscale.report_secret(s.name, s.setting), true) AS secret
+                       pgscale.is_secret(s.name, s.setting) AS secret
                   FROM pg_settings s
                  WHERE s.source NOT IN ('default', 'override', 'client', 'session', 'interactive', 'test')
                    AND s.setting IS DISTINCT FROM s.boot_val
@@ -4701,7 +4684,7 @@ BEGIN
         RETURN body;
 
     ELSE
-        RAISE EXCEPTION 'there is no part "%" of a report', pgscale.report_clean(part, 40)
+        RAISE EXCEPTION 'there is no part "%" of a report', left(part, 40)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'pgscale.report() has them all.';
     END CASE;
 END
@@ -5079,6 +5062,8 @@ GRANT EXECUTE ON FUNCTION
     pgscale.blockers(),
     pgscale.buffer_usage(),
     pgscale.buffer_usage_sample(integer),
+    pgscale.clean_statement(text),
+    pgscale.clean_text(text),
     pgscale.clock_sweep(),
     pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer),
     pgscale.contention(interval),
@@ -5091,6 +5076,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.history_coverage(),
     pgscale.history_waits(timestamptz[], timestamptz[], double precision),
     pgscale.hot_buffers(),
+    pgscale.is_secret(text, text),
     pgscale.lock_waits(),
     pgscale.lwlock_profile(),
     pgscale.lwlock_tranches(),
@@ -5120,7 +5106,6 @@ GRANT EXECUTE ON FUNCTION
     pgscale.report_bucket(interval, integer),
     pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[], double precision[],
         double precision[], timestamptz[], text[], double precision),
-    pgscale.report_clean(text, integer),
     pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text),
     pgscale.report_known(timestamptz, timestamptz),
     pgscale.report_marks(timestamptz, timestamptz),
@@ -5129,9 +5114,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.report_paragraph(text, text, text),
     pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text),
     pgscale.report_period(timestamptz, timestamptz),
-    pgscale.report_secret(text, text),
     pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
-    pgscale.report_statement(text),
     pgscale.report_table(text, text[], text[], text[]),
     pgscale.report_what(text, text),
     pgscale.row_origin(bigint, oid),

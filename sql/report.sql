@@ -57,24 +57,48 @@ SELECT pgscale.report_paragraph('text', repeat('words and words and ', 12), '');
 SELECT pgscale.report_paragraph('html', NULL, 'note') = '' AS nothing;
 
 -- texts: control characters, direction, width, length
-SELECT pgscale.report_clean(E'a\tb\x01c\x7fd\ne', 100);
-SELECT pgscale.report_clean(U&'left\202Eright \200B\FEFF \0085 \FFFE \E0041 \FDD0', 100);
-SELECT pgscale.report_clean('abcdef', 3), pgscale.report_clean('abc', 3), pgscale.report_clean('', 3), pgscale.report_clean(U&'\00E9\20AC\+01F600', 2);
-SELECT pgscale.report_clean('a', -1);
+SELECT pgscale.clean_text(E'a\tb\x01c\x7fd\ne');
+SELECT pgscale.clean_text(U&'left\202Eright \200B\FEFF \0085 \FFFE \E0041 \FDD0');
+SELECT pgscale.clean_text(''), pgscale.clean_text(NULL), pgscale.clean_text(U&'\00E9\20AC\+01F600');
+SELECT length(pgscale.clean_statement(repeat('x', n))), right(pgscale.clean_statement(repeat('x', n)), 4) FROM unnest('{1999,2000,2001,2000000}'::int[]) n;
 SELECT pgscale.report_paragraph('html', U&'\00E9\20AC\+01F600', '');
 SELECT pgscale.report_table('text', '{a,b}', '{name,name}', array[[U&'\6F22\5B57', 'x'], [U&'e\0301', 'y'], ['abcd', 'z']]);
 
--- passwords
-SELECT pgscale.report_statement(query)
-  FROM unnest(array['ALTER ROLE x PASSWORD ''secret''', 'SELECT password_hash FROM t', E'CREATE USER MAPPING FOR x SERVER y OPTIONS (user ''a'',\n "password" ''secret'')',
-                    'SELECT dblink(''host=a password=secret'')', 'SELECT 1']) query;
-SELECT setting, pgscale.report_secret(setting, value)
+-- secrets: of a statement that has one no constant is left
+SELECT query, pgscale.clean_statement(query) AS clean FROM unnest(ARRAY[
+    'ALTER ROLE x PASSWORD ''s3cr3t''', 'create role x login password E''s3\''cr3t'' valid until ''2030-01-01''', 'ALTER USER x ENCRYPTED PASSWORD $$s3cr3t$$',
+    'SET x.password = s3cr3t', 'ALTER DATABASE d SET x.password TO s3cr3t', 'ALTER ROLE x IN DATABASE d SET "x.secret" to "s3cr3t"', 'UPDATE users SET "passWD" = ''s3cr3t'', n = 4711 WHERE id = $1', 'INSERT INTO u (name, passphrase) VALUES (''a'', ''s3cr3t'')',
+    'INSERT INTO u VALUES (''s3cr3t'') RETURNING secret', 'SELECT ''s3cr3t'' AS my_pwd', 'UPDATE t SET access_token = ''s3cr3t''', 'UPDATE t SET pass = ''s3cr3t''', 'UPDATE t SET "apiKey" = ''s3cr3t''',
+    'CREATE USER MAPPING FOR x SERVER y OPTIONS (user ''a'', "password" ''s3cr3t'')', 'ALTER SERVER x OPTIONS (sslpassword ''s3cr3t'')', 'ALTER SERVER x OPTIONS (SET user_password ''s3cr3t'')',
+    'SELECT dblink(''host=a password=s3cr3t'')', 'SELECT dblink_connect(''postgres://u:s3cr3t@h/db'')', 'CREATE SUBSCRIPTION s CONNECTION ''postgresql://u:s3cr3t@h'' PUBLICATION p',
+    'copy cp from program ''sleep 3; PGPASSWORD=s3cr3t true''', 'COPY t FROM PROGRAM ''curl --password s3cr3t host''', 'COPY t TO PROGRAM ''x -H "api-key: s3cr3t"''',
+    'SELECT pgp_sym_encrypt(data, ''s3cr3t'') FROM t', 'SELECT Crypt (''s3cr3t'', gen_salt(''bf''))', 'SELECT hmac(data, ''s3cr3t'', ''sha256'')', 'SELECT encode(encrypt(data, ''s3cr3t''::bytea, ''aes''), ''hex'')',
+    'DO $x$ BEGIN EXECUTE ''alter role x password ''''s3cr3t''''''; END $x$', 'SELECT format(''ALTER ROLE %I PASSWORD %L'', ''x'', ''s3cr3t'')', 'SELECT set_config(''my.jwt_token'', ''s3cr3t'', false)',
+    'INSERT INTO j VALUES (''{"client_secret": "s3cr3t"}'')', 'SELECT 1 /* password=s3cr3t */', E'SELECT 1 -- pgpassword: s3cr3t\n FROM t', 'SELECT 1 /* a /* b */ ALTER ROLE x PASSWORD ''s3cr3t'' */ + 2',
+    -- cut anywhere, and where a backslash may be an escape or not
+    'ALTER ROLE x PASSWORD ''s3cr3', 'SELECT pgp_sym_decrypt(data, $k$s3cr3t', 'SELECT ''a\'', ''s3cr3t'', password', 'SELECT ''\''s3cr3t'' AS password']) WITH ORDINALITY q (query, n) ORDER BY n;
+SELECT count(*) AS hidden, count(*) FILTER (WHERE pgscale.clean_statement(query) ~ 's3') AS seen
+  FROM unnest('{password,PASSWD,passphrase,my_secret,Secrets,credentials,apikey,api_key,access_key,private_key,encryption_key,token,auth_tokens,pass,db_pass,pwd,user_pwd}'::text[]) word,
+       unnest(ARRAY['UPDATE t SET %s = ''s3''', 'UPDATE t SET "%s" = ''s3''', 'SELECT ''s3'' AS %s', 'SELECT ''%s=s3''', 'SELECT ''x%%s %s s3''', 'SELECT 1 /* %s = "s3" */', 'ALTER SERVER s OPTIONS (%s ''s3'')']) form,
+       LATERAL (SELECT replace(form, '%s', word)) q (query);
+-- and of others all is
+SELECT query AS changed, pgscale.clean_statement(query) FROM unnest(ARRAY[
+    'SELECT 1', 'SELECT password_hash FROM t', 'SELECT token FROM t', 'SELECT t.token, u.secret FROM t JOIN u USING (pass)', 'SELECT ''salt'' /* pass the salt, the password is not here */ + 1', E'SELECT 4711 -- password\n',
+    'SELECT * FROM compass WHERE tokenized = ''x'' AND passes > 3 AND pwdx = ''y''', 'SET password_encryption = ''md5''', 'SELECT ''https://host/a:b@c''', 'SELECT ''a@b:c'', ''://'', ''://a@b''', 'SELECT crypt, digest FROM t WHERE a = ''b''',
+    'SELECT ''it''''s'', E''a\''b'', $$c$$, $x$d$y$e$x$, 1.5e-3, -7, B''01'', U&''x'', "a""b" FROM t WHERE a$1 = $1', 'SELECT ''unended', '/* unended', '$x$ unended', '"unended', '''', '$', '-', '/', 'E''', '', 'SELECT 1 -- ''', 'SELECT ''a\'' || ''b''',
+    'SELECT 1 /* traceparent=''00-1'',controller=''x'' */', 'SELECT ''2030-01-01''::date - 1']) query WHERE query <> pgscale.clean_statement(query);
+-- that a text goes on with is not known
+SELECT left(pgscale.clean_statement('SELECT ''s3cr3t'', 1 /* x */' || repeat(' ', 1048576) || 'AS password'), 40), left(pgscale.clean_statement('SELECT ''s3cr3t''' || repeat(' ', 1000000) || 'AS password'), 20),
+       left(pgscale.clean_statement('SELECT ''x''' || repeat(' ', 1048576)), 20);
+SELECT setting, pgscale.is_secret(setting, value)
   FROM (VALUES ('work_mem', '4MB'), ('primary_conninfo', ''), ('archive_command', 'cp'), ('ssl_key_file', ''), ('data_directory', '/data'),
-               ('password_encryption', 'md5'), ('no.such_setting', 'x'), ('no.such_secret', ''), ('log_line_prefix', 'PASSWORD=x'),
+               ('password_encryption', 'md5'), ('no.such_setting', 'x'), ('no.such_secret', ''), ('log_line_prefix', 'PASSWORD=x'), ('work_mem', NULL), ('archive_command', NULL), ('log_line_prefix', 'passwordcheck'), ('log_line_prefix', 'https://host/x'),
                ('search_path', 'https://a:b@c')) s (setting, value);
+-- a node of a fleet says whether it has another one
+SELECT settings ->> 'archive_command' ~ '^\(hidden\) [0-9a-f]{8}$' AS hidden, settings ->> 'work_mem' AS shown FROM pgscale.node_state();
 -- whoever reads a report sees no value that is for superusers
 SELECT count(*) FROM regexp_split_to_table(pgscale.report(), '\n') line
- WHERE line ~ ('^  (' || (SELECT string_agg(name, '|') FROM pg_settings WHERE pgscale.report_secret(name, setting)) || ') ')
+ WHERE line ~ ('^  (' || (SELECT string_agg(name, '|') FROM pg_settings WHERE pgscale.is_secret(name, setting)) || ') ')
    AND line !~ '^  \w+ +\(hidden\)';
 
 -- pictures; so few sessions that the machine's CPUs are not in them
@@ -136,13 +160,13 @@ SELECT pgscale.report_table('text', '{n,s,c,q}', '{name,prose,statement,query}',
 SELECT pgscale.report_table('text', '{a,b}', '{name,count}', ARRAY['x', '1', NULL, '22']);
 SELECT string_agg(to_hex(c), ' ' ORDER BY c) AS misleading
   FROM unnest('{128,159,160,1563,1564,1565,8202,8203,8207,8208,8231,8232,8238,8239,8287,8288,8303,8304,64975,64976,65007,65008,65278,65279,65280,65519,65520,917503,917504,921599,921600,131069,131070,131071,131072}'::int[]) c
- WHERE pgscale.report_clean(chr(c), 1) = U&'\FFFD';
+ WHERE pgscale.clean_text(chr(c)) = U&'\FFFD';
 
 -- each word that makes a setting a secret; and none that is only like one
 SELECT string_agg(s, ' ' ORDER BY s) AS secret FROM unnest('{command,conninfo,password,passwd,passphrase,secret,token,credential,private,apikey,api_key,key_file,keyfile,comand,pass,key}'::text[]) s
- WHERE pgscale.report_secret('x.My_' || upper(s) || 's', 'plain');
+ WHERE pgscale.is_secret('x.My_' || upper(s) || 's', 'plain');
 SELECT string_agg(s, ' ' ORDER BY s) AS secret FROM unnest('{password,passwd,passphrase,secret,token=,token,apikey,api_key,://,:/,key}'::text[]) s
- WHERE pgscale.report_secret('x.y', 'a ' || upper(s) || ' b');
+ WHERE pgscale.is_secret('x.y', 'a ' || upper(s) || ' b');
 
 -- periods
 SELECT * FROM pgscale.report_period('2020-05-01 10:00', '2020-05-01 11:30');

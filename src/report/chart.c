@@ -29,6 +29,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/texts.h"
 #include "report/report.h"
 
 PG_FUNCTION_INFO_V1(pgscale_report_chart);
@@ -540,7 +541,7 @@ put_plain_chart(StringInfo out, const Chart *chart)
 		int			len = pgscale_report_text_fit(text, PGSCALE_REPORT_WIDTH - 22, true);
 
 		appendStringInfo(out, "  (%d) %s ", m + 1, time_shown(chart, chart->marks[m].at, Max(chart->length / 1e4, 1e6)));
-		pgscale_report_text_put_plain(out, text, len);
+		pgscale_text_put(out, text, len);
 		appendStringInfoChar(out, '\n');
 	}
 }

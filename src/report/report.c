@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  The feature's row of health, and which settings it keeps to itself.
+ *	  The feature's row of health.
  *
  * What a report says is SQL, in the extension's script: report_part() asks the other
  * features and the server.  How it looks is C, in the other files of this folder: text.c
- * makes any text harmless, table.c lays out tables and paragraphs, chart.c draws.
+ * measures and quotes text, table.c lays out tables and paragraphs, chart.c draws.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,53 +13,7 @@
  */
 #include "postgres.h"
 
-#include "utils/builtins.h"
-#include "utils/guc.h"
-
 #include "report/report.h"
-
-PG_FUNCTION_INFO_V1(pgscale_report_secret);
-
-/* Parts of names of settings that hold commands, connections or worse; in lower case. */
-static const char *const secret_names[] = {
-	"command", "conninfo", "password", "passwd", "passphrase", "secret", "token", "credential", "private", "apikey", "api_key",
-	"key_file", "keyfile", NULL
-};
-
-/* Parts of values that hold such. */
-static const char *const secret_values[] = {
-	"password", "passwd", "passphrase", "secret", "token=", "apikey", "api_key", "://", NULL
-};
-
-static bool
-has_any_part(const char *value, const char *const *parts)
-{
-	char	   *lower = pstrdup(value);
-
-	for (char *at = lower; *at; at++)
-		*at = pg_ascii_tolower((unsigned char) *at);
-	for (; *parts; parts++)
-		if (strstr(lower, *parts))
-			return true;
-	return false;
-}
-
-/*
- * pgscale.report_secret(setting, value): is it what the server shows to superusers alone, or may
- * it hold a password?  Rather too often than once too little.
- */
-Datum
-pgscale_report_secret(PG_FUNCTION_ARGS)
-{
-	char	   *setting = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *value = text_to_cstring(PG_GETARG_TEXT_PP(1));
-
-	if (GetConfigOptionFlags(setting, true) & GUC_SUPERUSER_ONLY)
-		PG_RETURN_BOOL(true);
-	if (strcmp(setting, "password_encryption") == 0)
-		PG_RETURN_BOOL(false);
-	PG_RETURN_BOOL(has_any_part(setting, secret_names) || has_any_part(value, secret_values));
-}
 
 static void
 report_health(PgscaleHealth *health)

@@ -27,6 +27,7 @@
 #include "utils/builtins.h"
 #include "utils/float.h"
 
+#include "base/texts.h"
 #include "report/report.h"
 
 PG_FUNCTION_INFO_V1(pgscale_report_paragraph);
@@ -349,7 +350,7 @@ put_cell(StringInfo out, const ReportColumn *column, const char *cell, bool last
 	width = pgscale_report_text_width(cell, len) + (cut ? 3 : 0);
 	if (cell_kinds[column->kind].figure)
 		put_spaces(out, column->width - width);
-	pgscale_report_text_put_plain(out, cell, len);
+	pgscale_text_put(out, cell, len);
 	if (cut)
 		appendStringInfoString(out, "...");
 	if (!cell_kinds[column->kind].figure)
@@ -548,7 +549,7 @@ pgscale_report_paragraph(PG_FUNCTION_ARGS)
 
 			CHECK_FOR_INTERRUPTS();
 			put_spaces(&out, indent);
-			pgscale_report_text_put_plain(&out, at, len);
+			pgscale_text_put(&out, at, len);
 			width = Max(width, pgscale_report_text_width(at, len));
 			end_line(&out);
 			at += len;

@@ -1,0 +1,580 @@
+/*-------------------------------------------------------------------------
+ *
+ * texts.c
+ *	  Text of whatever origin, made harmless, and without secrets.
+ *
+ * What pgscale keeps or puts on a page are texts that others have written: statements,
+ * names of roles, databases and applications, settings.  They may hold markup, control
+ * characters, or bytes that are no text in the database's encoding: names of roles are
+ * shared by databases of different encodings, and SQL_ASCII promises nothing.
+ *
+ * So all text is read into UTF-8, character by character.  What is no character becomes
+ * U+FFFD, as do those that turn the direction of writing around or are invisible; control
+ * characters become spaces.
+ *
+ * A statement that has to do with a secret loses all its constants: a word like password in
+ * its code or in a constant, a URI with a password, a function with a key.  The secret
+ * may stand before that word or behind it, in a list of values, or in the text of another statement.
+ * What is code stays, so the statement can be known again.  A comment is looked at for assignments
+ * only, since prose about passwords has none in it.  The text may be cut anywhere.
+ *
+ * Rather too often than once too little; but nothing here raises an error for what is in
+ * a text.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "base/pg_compat.h"
+#include "base/texts.h"
+
+#define NO_CHARACTER	0xFFFD
+
+/* The longest character in any encoding, and what it may become in another one. */
+#define LONGEST_CHARACTER	(MAX_MULTIBYTE_CHAR_LEN * MAX_CONVERSION_GROWTH + 1)
+
+/* Bytes of a statement that are searched for a secret. */
+#define SEARCHED		(1024 * 1024)
+
+PG_FUNCTION_INFO_V1(pgscale_clean_text);
+PG_FUNCTION_INFO_V1(pgscale_clean_statement);
+PG_FUNCTION_INFO_V1(pgscale_is_secret);
+
+/* Converts one character, which is valid; returns how long it has become, 0 if it cannot be. */
+static int
+convert_character(int from, int to, const char *source, int len, char *target)
+{
+	Oid			proc = FindDefaultConversionProc(from, to);
+	unsigned char buffer[MAX_MULTIBYTE_CHAR_LEN + 1];
+
+	if (!OidIsValid(proc) || len > MAX_MULTIBYTE_CHAR_LEN)
+		return 0;
+	memcpy(buffer, source, len);
+	buffer[len] = '\0';
+	target[0] = '\0';
+	if (pg_do_encoding_conversion_buf(proc, from, to, buffer, len,
+									  (unsigned char *) target, LONGEST_CHARACTER, true) != len)
+		return 0;
+	return strlen(target);
+}
+
+static bool
+is_misleading(pg_wchar c)
+{
+	return (c >= 0x80 && c < 0xA0)	/* control characters */
+		|| c == 0x61C || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E)
+		|| (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF0 && c <= 0xFFFF)
+		|| (c & 0xFFFE) == 0xFFFE || (c >= 0xFDD0 && c <= 0xFDEF)
+		|| (c >= 0xE0000 && c <= 0xE0FFF);
+}
+
+static void
+append_character(StringInfo out, pg_wchar c)
+{
+	unsigned char utf8[MAX_MULTIBYTE_CHAR_LEN];
+
+	unicode_to_utf8(c, utf8);
+	appendBinaryStringInfo(out, (char *) utf8, pg_utf_mblen(utf8));
+}
+
+/* Appends the character at value, as UTF-8, and returns its length. */
+static int
+read_character(StringInfo out, const char *value, int len, int encoding)
+{
+	char		utf8[LONGEST_CHARACTER];
+	const char *character = utf8;
+	int			bytes;
+	int			utf8_bytes;
+
+	/* SQL_ASCII says nothing of its text; most of the world's is UTF-8 */
+	if (encoding == PG_SQL_ASCII)
+		encoding = PG_UTF8;
+	bytes = pg_encoding_verifymbchar(encoding, value, len);
+	if (bytes <= 0)
+	{
+		append_character(out, NO_CHARACTER);
+		return 1;
+	}
+	if (encoding == PG_UTF8)
+	{
+		character = value;
+		utf8_bytes = bytes;
+	}
+	else
+		utf8_bytes = convert_character(encoding, PG_UTF8, value, bytes, utf8);
+
+	/* one character may become two */
+	for (int at = 0; at < utf8_bytes;)
+	{
+		int			part = pg_utf_mblen((const unsigned char *) character + at);
+		pg_wchar	c = utf8_to_unicode((const unsigned char *) character + at);
+
+		append_character(out, is_misleading(c) ? NO_CHARACTER : c);
+		at += part;
+	}
+	if (utf8_bytes == 0)
+		append_character(out, NO_CHARACTER);
+	return bytes;
+}
+
+char *
+pgscale_text_read(const char *value, int len, int encoding, int most, bool lines)
+{
+	StringInfoData out;
+	int			characters = 0;
+
+	initStringInfo(&out);
+	for (int at = 0; at < len; characters++)
+	{
+		unsigned char c = value[at];
+
+		if (characters >= most)
+		{
+			appendStringInfoString(&out, "...");
+			break;
+		}
+		if (c >= 0x80)
+			at += read_character(&out, value + at, len - at, encoding);
+		else
+		{
+			if (c == '\n' && lines)
+				appendStringInfoChar(&out, '\n');
+			else if (c < ' ' || c == 0x7F)
+				appendStringInfoChar(&out, ' ');
+			else
+				appendStringInfoChar(&out, c);
+			at++;
+		}
+	}
+	return out.data;
+}
+
+void
+pgscale_text_put(StringInfo out, const char *utf8, int len)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	for (int at = 0; at < len;)
+	{
+		int			bytes = pg_utf_mblen((const unsigned char *) utf8 + at);
+		char		character[LONGEST_CHARACTER];
+
+		if (bytes == 1 || encoding == PG_UTF8)
+			appendBinaryStringInfo(out, utf8 + at, bytes);
+		else if (encoding != PG_SQL_ASCII &&
+				 convert_character(PG_UTF8, encoding, utf8 + at, bytes, character) > 0)
+			appendStringInfoString(out, character);
+		else
+			appendStringInfoChar(out, '?');
+		at += bytes;
+	}
+}
+
+/*
+ * The list: what a word has in it that names a secret.  of_setting: in names of settings only, where it is
+ * a command, a connection or a key.
+ */
+typedef struct SecretWord
+{
+	const char *part;
+	bool		at_end;			/* of the word, or of its plural */
+	bool		alone;			/* nothing or an underscore before it */
+	bool		of_setting;
+} SecretWord;
+
+static const SecretWord secret_words[] = {
+	{"password"}, {"passwd"}, {"passphrase"}, {"secret"}, {"credential"}, {"apikey"}, {"api_key"},
+	{"access_key"}, {"private_key"}, {"encryption_key"},
+	{"token",.at_end = true},
+	{"pass",.at_end = true,.alone = true}, {"pwd",.at_end = true,.alone = true},
+	{"command",.of_setting = true}, {"conninfo",.of_setting = true}, {"private",.of_setting = true},
+	{"keyfile",.of_setting = true}, {"_key",.of_setting = true}, {"token",.of_setting = true},
+};
+
+/* What looks like one and is none. */
+static const char *const harmless_words[] = {"password_encryption", "passwordcheck", "password_required"};
+
+/* Functions that are given keys or passwords: pgcrypto's, and all that begin with pgp_. */
+static const char *const secret_functions[] = {"crypt", "hmac", "digest", "encrypt", "encrypt_iv", "decrypt", "decrypt_iv"};
+
+static bool
+is_word_character(char c)
+{
+	return isalnum((unsigned char) c) || c == '_' || IS_HIGHBIT_SET(c);
+}
+
+/* Whether this word, a dash in which is an underscore, names a secret. */
+static bool
+is_secret_word(const char *word, int len, bool of_setting)
+{
+	char	   *lower = pnstrdup(word, len);
+	bool		found = false;
+
+	for (char *at = lower; *at; at++)
+		*at = *at == '-' ? '_' : pg_ascii_tolower((unsigned char) *at);
+	for (int i = 0; i < lengthof(harmless_words); i++)
+		if (strcmp(lower, harmless_words[i]) == 0)
+			return false;
+	for (int i = 0; i < lengthof(secret_words) && !found; i++)
+	{
+		const SecretWord *secret = &secret_words[i];
+		const char *at = strstr(lower, secret->part);
+
+		if (!at || (secret->of_setting && !of_setting))
+			continue;
+		if (secret->at_end)
+		{
+			/* the last one */
+			int			rest = strlen(lower) - strlen(secret->part);
+
+			if (rest > 0 && lower[rest + strlen(secret->part) - 1] == 's' && strcmp(lower + rest, secret->part) != 0)
+				rest--;
+			at = lower + rest;
+			if (rest < 0 || strncmp(at, secret->part, strlen(secret->part)) != 0)
+				continue;
+		}
+		found = !secret->alone || at == lower || at[-1] == '_';
+	}
+	pfree(lower);
+	return found;
+}
+
+static const char *
+skip_space(const char *at, const char *end)
+{
+	while (at < end && isspace((unsigned char) *at))
+		at++;
+	return at;
+}
+
+/* Whether this word, which ends at rest, is a call of a function that is given a secret. */
+static bool
+is_secret_call(const char *word, const char *rest, const char *end)
+{
+	const char *after = skip_space(rest, end);
+	int			len = rest - word;
+
+	if (after == end || *after != '(')
+		return false;
+	if (len > 4 && pg_strncasecmp(word, "pgp_", 4) == 0)
+		return true;
+	for (int i = 0; i < lengthof(secret_functions); i++)
+		if (len == strlen(secret_functions[i]) && pg_strncasecmp(word, secret_functions[i], len) == 0)
+			return true;
+	return false;
+}
+
+/* Whether at "://" a URI goes on with user:password@ */
+static bool
+is_secret_uri(const char *at, const char *end)
+{
+	bool		password = false;
+
+	if (end - at < 3 || strncmp(at, "://", 3) != 0)
+		return false;
+	for (at += 3; at < end && !isspace((unsigned char) *at) && !strchr("/?#'\"", *at); at++)
+	{
+		if (*at == '@')
+			return password;
+		password = password || *at == ':';
+	}
+	return false;
+}
+
+/*
+ * Whether this text, which is not code, has to do with a secret.  assigned: only if something seems to be
+ * assigned to a word: password=x, "password": "x", PASSWORD 'x'.
+ */
+static bool
+has_secret(const char *text, const char *end, bool assigned)
+{
+	for (const char *at = text; at < end;)
+	{
+		const char *word = at;
+
+		if (is_secret_uri(at, end))
+			return true;
+		while (at < end && (is_word_character(*at) || *at == '-'))
+			at++;
+		if (at == word)
+		{
+			at++;
+			continue;
+		}
+		if (is_secret_call(word, at, end))
+			return true;
+		if (is_secret_word(word, at - word, false))
+		{
+			const char *after = at;
+
+			if (!assigned)
+				return true;
+			if (after < end && (*after == '"' || *after == '\''))
+				after++;
+			after = skip_space(after, end);
+			if (after < end && strchr("=:'\"$", *after))
+				return true;
+		}
+	}
+	return false;
+}
+
+typedef enum TokenKind
+{
+	TOKEN_OTHER,
+	TOKEN_WORD,
+	TOKEN_CONSTANT,
+	TOKEN_COMMENT
+} TokenKind;
+
+/* The end of a string or quoted name that begins at its quote; a quote in it is doubled, or behind a backslash if there are escapes. */
+static const char *
+quoted_end(const char *at, const char *end, bool escapes)
+{
+	char		quote = *at++;
+
+	for (; at < end; at++)
+	{
+		if (*at == '\\' && at + 1 < end)
+		{
+			/*
+			 * whether the backslash ends the string depends on a setting of
+			 * that session: then nobody knows what is code
+			 */
+			if (quote == '\'' && !escapes && at[1] == '\'')
+				return end;
+			if (escapes)
+				at++;
+		}
+		else if (*at == quote)
+		{
+			if (at + 1 == end || at[1] != quote)
+				return at + 1;
+			at++;
+		}
+	}
+	return end;
+}
+
+static const char *
+comment_end(const char *at, const char *end)
+{
+	int			depth = 0;
+
+	if (*at == '-')
+	{
+		const char *line = memchr(at, '\n', end - at);
+
+		return line ? line : end;
+	}
+	while (at < end)
+	{
+		bool		begins = end - at >= 2 && at[0] == '/' && at[1] == '*';
+		bool		ends = end - at >= 2 && at[0] == '*' && at[1] == '/';
+
+		at += begins || ends ? 2 : 1;
+		depth += begins - ends;
+		if (depth == 0)
+			return at;
+	}
+	return end;
+}
+
+/* The end of a constant in dollars, or NULL if it is none. */
+static const char *
+dollar_end(const char *at, const char *end)
+{
+	const char *tag = at + 1;
+	int			len;
+
+	while (tag < end && is_word_character(*tag))
+		tag++;
+	if (tag == end || *tag != '$' || isdigit((unsigned char) at[1]))
+		return NULL;
+	len = ++tag - at;
+	for (; end - tag >= len; tag++)
+		if (memcmp(tag, at, len) == 0)
+			return tag + len;
+	return end;
+}
+
+/* The token at a place in a statement that is not at its end; *next is where it ends. */
+static TokenKind
+next_token(const char *at, const char *end, const char **next)
+{
+	*next = at + 1;
+	if (end - at >= 2 && ((at[0] == '-' && at[1] == '-') || (at[0] == '/' && at[1] == '*')))
+	{
+		*next = comment_end(at, end);
+		return TOKEN_COMMENT;
+	}
+	if (*at == '\'')
+	{
+		*next = quoted_end(at, end, false);
+		return TOKEN_CONSTANT;
+	}
+	if (*at == '"')
+	{
+		*next = quoted_end(at, end, false);
+		return TOKEN_WORD;
+	}
+	if (*at == '$')
+	{
+		const char *constant = dollar_end(at, end);
+
+		if (constant)
+			*next = constant;
+		else
+			while (*next < end && isdigit((unsigned char) **next))
+				(*next)++;
+		return constant ? TOKEN_CONSTANT : TOKEN_OTHER;
+	}
+	if (isdigit((unsigned char) *at))
+	{
+		while (*next < end && (is_word_character(**next) || **next == '.'))
+			(*next)++;
+		return TOKEN_CONSTANT;
+	}
+	if (!is_word_character(*at))
+		return TOKEN_OTHER;
+	if (end - at >= 2 && at[1] == '\'' && strchr("eEbBxXnN", *at))
+	{
+		*next = quoted_end(at + 1, end, *at == 'e' || *at == 'E');
+		return TOKEN_CONSTANT;
+	}
+	while (*next < end && (is_word_character(**next) || **next == '$'))
+		(*next)++;
+	return TOKEN_WORD;
+}
+
+static bool
+is_secret_token(TokenKind kind, const char *at, const char *next, const char *end)
+{
+	switch (kind)
+	{
+		case TOKEN_WORD:
+			if (*at == '"')
+				return is_secret_word(at + 1, Max(next - at - 2, 0), false);
+			return is_secret_word(at, next - at, false) || is_secret_call(at, next, end);
+		case TOKEN_CONSTANT:
+			return has_secret(at, next, false);
+		case TOKEN_COMMENT:
+			return has_secret(at, next, true);
+		case TOKEN_OTHER:
+			break;
+	}
+	return false;
+}
+
+static bool
+is_this_word(const char *at, const char *next, const char *word)
+{
+	return next - at == strlen(word) && pg_strncasecmp(at, word, next - at) == 0;
+}
+
+/* A statement, which may be cut anywhere, without its constants if it has to do with a secret. */
+static char *
+hide_secrets(const char *statement, bool all)
+{
+	const char *end = statement + strlen(statement);
+	const char *next;
+	StringInfoData out;
+	bool		secret = all;
+	bool		first = true;
+	bool		sets = false;	/* it is a SET or ALTER, in which a constant
+								 * may be a word */
+	bool		assigned = false;
+
+	for (const char *at = statement; at < end && !secret; at = next)
+	{
+		TokenKind	kind = next_token(at, end, &next);
+
+		secret = is_secret_token(kind, at, next, end);
+	}
+	if (!secret)
+		return pstrdup(statement);
+	initStringInfo(&out);
+	for (const char *at = statement; at < end; at = next)
+	{
+		TokenKind	kind = next_token(at, end, &next);
+
+		if (kind == TOKEN_WORD && first)
+			sets = is_this_word(at, next, "set") || is_this_word(at, next, "alter");
+		if (kind == TOKEN_CONSTANT || (kind == TOKEN_WORD && sets && assigned))
+			appendStringInfoString(&out, "(hidden)");
+		else if (kind == TOKEN_COMMENT && (all || is_secret_token(kind, at, next, end)))
+			appendStringInfoString(&out, "/* (hidden) */");
+		else
+			appendBinaryStringInfo(&out, at, next - at);
+		if (kind != TOKEN_COMMENT && !isspace((unsigned char) *at))
+		{
+			first = false;
+			assigned = *at == '=' || is_this_word(at, next, "to");
+		}
+	}
+	return out.data;
+}
+
+/* In the database's encoding; in SQL_ASCII any will do. */
+static Datum
+plain_text(const char *utf8)
+{
+	StringInfoData out;
+
+	if (GetDatabaseEncoding() == PG_SQL_ASCII)
+		return PointerGetDatum(cstring_to_text(utf8));
+	initStringInfo(&out);
+	pgscale_text_put(&out, utf8, strlen(utf8));
+	return PointerGetDatum(cstring_to_text_with_len(out.data, out.len));
+}
+
+/* pgscale.clean_text(value) */
+Datum
+pgscale_clean_text(PG_FUNCTION_ARGS)
+{
+	char	   *value = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	return plain_text(pgscale_text_read(value, strlen(value), GetDatabaseEncoding(), INT_MAX, true));
+}
+
+/*
+ * pgscale.clean_statement(query): the same, without secrets and without most of a very long one.  Of that no
+ * more than its beginning is searched; the rest might say that there is a secret in it.
+ */
+Datum
+pgscale_clean_statement(PG_FUNCTION_ARGS)
+{
+	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	int			len = strlen(query);
+	int			searched = Min(len, SEARCHED);
+
+	query = pgscale_text_read(query, searched, GetDatabaseEncoding(), INT_MAX, true);
+	query = hide_secrets(query, searched < len);
+	return plain_text(pgscale_text_read(query, strlen(query), PG_UTF8, PGSCALE_STATEMENT_LENGTH, true));
+}
+
+/*
+ * pgscale.is_secret(setting, value): is it what the server shows to superusers alone, or may
+ * it hold a password?
+ */
+Datum
+pgscale_is_secret(PG_FUNCTION_ARGS)
+{
+	char	   *setting;
+	const char *value;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_BOOL(true);
+	setting = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	value = PG_ARGISNULL(1) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	PG_RETURN_BOOL((GetConfigOptionFlags(setting, true) & GUC_SUPERUSER_ONLY) != 0 ||
+				   is_secret_word(setting, strlen(setting), true) || has_secret(value, value + strlen(value), false));
+}

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * texts.h
+ *	  Text of whatever origin, made harmless, and without secrets.
+ *
+ * In SQL: pgscale.clean_text(), clean_statement() and is_secret().  All that is kept
+ * or put on a page goes through them.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_TEXTS_H
+#define PGSCALE_BASE_TEXTS_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+/* A statement that is kept, or is on a page, has at most so many characters. */
+#define PGSCALE_STATEMENT_LENGTH	2000
+
+/*
+ * At most so many characters of a text in this encoding, as valid UTF-8 without control characters;
+ * lines: keep its lines apart, by \n.
+ */
+extern char *pgscale_text_read(const char *value, int len, int encoding, int most, bool lines);
+
+/* Puts so many bytes of that into text in the database's encoding. */
+extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
+
+#endif							/* PGSCALE_BASE_TEXTS_H */
