@@ -80,7 +80,7 @@ CREATE FUNCTION pgscale.wait_history(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
-    OUT event_type text, OUT event text, OUT blocker_pid integer, OUT root_pid integer)
+    OUT event_type text, OUT event text, OUT blocker_pid integer, OUT root_pid integer, OUT root_application_name text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_history'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 50000;
@@ -89,7 +89,7 @@ COMMENT ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) IS
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
-           d.datname, u.rolname AS usename, h.queryid, h.datid, h.userid
+           h.root_application_name, d.datname, u.rolname AS usename, h.queryid, h.datid, h.userid
       FROM pgscale.wait_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
@@ -112,6 +112,8 @@ COMMENT ON COLUMN pgscale.wait_history.blocker_pid IS
 'process ID of the first in its way, of a wait for a lock that lasts for long; 0 for a prepared transaction';
 COMMENT ON COLUMN pgscale.wait_history.root_pid IS
 'process ID of the root: who is in the way of all of them and does not wait; 0 for a prepared transaction';
+COMMENT ON COLUMN pgscale.wait_history.root_application_name IS
+'name of the root''s application then; NULL for other users'' sessions without pg_read_all_stats, and after a restart';
 COMMENT ON COLUMN pgscale.wait_history.datname IS
 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_history.usename IS
@@ -132,7 +134,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
 COMMENT ON FUNCTION pgscale.blocker_profile() IS
-'accumulated time that processes waited for locks, by root: who was in the way of all of them and did not wait';
+'accumulated time that processes waited for locks, by process and application of the root, which was in the way of all of them and did not wait';
 
 CREATE VIEW pgscale.blocker_profile AS
     SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
@@ -150,7 +152,7 @@ COMMENT ON VIEW pgscale.blocker_profile IS
 COMMENT ON COLUMN pgscale.blocker_profile.root IS
 'process ID, or the transaction ID of a prepared transaction; not looked up: no root is known; other: folded roots';
 COMMENT ON COLUMN pgscale.blocker_profile.application_name IS
-'name of the application; NULL for other users'' sessions without pg_read_all_stats';
+'name of the application then: a connection of a pooler has a row for each; NULL for other users'' sessions without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.blocker_profile.usename IS
 'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.blocker_profile.datname IS
@@ -234,7 +236,7 @@ CREATE FUNCTION pgscale.history_waits(
     begins timestamptz[], ends timestamptz[], resolution_s double precision,
     OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT userid oid,
     OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT root_pid integer,
-    OUT this_run boolean, OUT wait_ms double precision)
+    OUT root_application_name text, OUT wait_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_history_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1000;
@@ -366,16 +368,13 @@ BEGIN
         SELECT h.at, h.period_s, h.backend_type, h.datid, d.datname, u.rolname, h.application_name, h.queryid,
                h.event_type, h.event,
                CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
-                    ELSE h.root_pid || coalesce(' ' || nullif(b.application_name, ''), '') END,
+                    ELSE h.root_pid || coalesce(' ' || nullif(h.root_application_name, ''), '') END,
                h.wait_ms
           FROM pgscale.history_waits(
                    ARRAY(SELECT lower(r) FROM unnest(wanted - coalesce(archived, '{}')) r),
                    ARRAY(SELECT upper(r) FROM unnest(wanted - coalesce(archived, '{}')) r), $3) h
           LEFT JOIN pg_database d ON d.oid = h.datid
-          LEFT JOIN pg_roles u ON u.oid = h.userid
-          LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
-                       FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b
-            ON b.root_pid = h.root_pid AND h.this_run;
+          LEFT JOIN pg_roles u ON u.oid = h.userid;
 END
 $$;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
@@ -1796,11 +1795,9 @@ BEGIN
             SELECT r.lock_key, r.blocker, r.samples / sum(r.samples) OVER (PARTITION BY r.lock_key) AS part
               FROM (SELECT hash_record_extended(ROW(h.backend_type, h.datid, h.userid, h.queryid, h.event), 0) AS lock_key,
                            CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
-                                ELSE h.root_pid || coalesce(' ' || nullif(b.application_name, ''), '') END AS blocker,
+                                ELSE h.root_pid || coalesce(' ' || nullif(h.root_application_name, ''), '') END AS blocker,
                            count(*)::double precision AS samples
                       FROM pgscale.wait_history(since, NULL::timestamptz) h
-                      LEFT JOIN (SELECT DISTINCT ON (p.root_pid) p.root_pid, p.application_name
-                                   FROM pgscale.blocker_profile() p ORDER BY p.root_pid, p.last_seen DESC) b USING (root_pid)
                      WHERE h.event_type = 'Lock'
                        AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                      GROUP BY 1, 2) r),

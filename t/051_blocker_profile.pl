@@ -88,6 +88,30 @@ cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale.blocker_profile
     '<', 0.1, 'all of it is the time of locks that the wait profile has');
 $db->sampler('on');
 
+# A connection of a pooler: what others waited for is its application's of that time
+$pid{p} = of('p')->pid;
+my $of_pooler = "SELECT application_name, waited_ms FROM pgscale.blocker_profile() WHERE root_pid = $pid{p} ORDER BY application_name";
+of('p')->sql('SET application_name = nightly_report; BEGIN; UPDATE t SET v = 1 WHERE id = 4');
+waits('q', 'UPDATE t SET v = 2 WHERE id = 4');
+seen_ok(q{application_name = 'nightly_report'}, 1500, 'an application of a pooler');
+of('p')->sql('COMMIT');
+of('q')->finish;
+my $nightly = $db->sql($of_pooler);
+like($nightly, qr/^nightly_report\|[\d.]+$/, 'is one row');
+of('p')->sql('SET application_name = web; BEGIN; UPDATE t SET v = 1 WHERE id = 4');
+waits('q', 'UPDATE t SET v = 2 WHERE id = 4');
+my $web = $db->sql('SELECT clock_timestamp()');
+seen_ok(q{application_name = 'web'}, 500, 'its next application');
+$db->poll_ok("SELECT count(*) > 3 FROM pgscale.wait_history WHERE root_pid = $pid{p} AND root_application_name = 'web'", 'has samples');
+of('p')->sql('COMMIT');
+of('q')->finish;
+like($db->sql($of_pooler), qr/^\Q$nightly\E\nweb\|[\d.]+$/, 'and a row of its own, which takes nothing from the first');
+is($db->sql("SELECT root_application_name, min(sampled_at) > '$web', max(sampled_at) > '$web' FROM pgscale.wait_history
+    WHERE root_pid = $pid{p} GROUP BY 1 ORDER BY 1"), "nightly_report|f|f\nweb|t|t", 'the history has the application of each moment');
+is($db->sql("SELECT item, wait_ms > 0, abs(b.waited_ms - wait_ms) < 0.9 * b.waited_ms FROM pgscale.top_waits(by => 'blocker')
+    JOIN pgscale.blocker_profile() b ON item = b.root_pid || ' ' || b.application_name WHERE b.root_pid = $pid{p} ORDER BY 1"),
+    "$pid{p} nightly_report|t|t\n$pid{p} web|t|t", 'and so have the longest waits by blocker');
+
 # A reset forgets what was before, not who waits
 of('a')->sql('SET application_name = again; BEGIN; UPDATE t SET v = 1 WHERE id = 1');
 waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
@@ -125,7 +149,7 @@ seen_ok(q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 0, 'a clie
 # What roles see of others
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; CREATE ROLE stranger LOGIN;
     GRANT USAGE ON SCHEMA pgscale TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
-    GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO reader; GRANT ALL ON t TO reader});
+    GRANT EXECUTE ON FUNCTION pgscale.blocker_profile(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
 $session{c} = session($node, user => 'reader');
 of('c')->sql('SET application_name = own; BEGIN; UPDATE t SET v = 1 WHERE id = 2');
 waits('d', 'UPDATE t SET v = 2 WHERE id = 2');
@@ -133,6 +157,8 @@ seen_ok(q{application_name = 'own'}, 0, 'a root of the reader');
 my $named = 'SELECT application_name FROM pgscale.blocker_profile WHERE application_name IS NOT NULL ORDER BY 1';
 is(session($node, user => 'monitoring')->sql($named), "again\nown\nremote", 'pg_monitor');
 is(session($node, user => 'reader')->sql($named), 'own', 'one without pg_read_all_stats');
+session($node, user => 'reader')->poll_ok(q{SELECT string_agg(DISTINCT root_application_name, ' ') FROM pgscale.wait_history()},
+    'nor has the history the others', 'own');
 is(session($node, user => 'reader')->sql('SELECT count(client_addr) FROM pgscale.blocker_profile()'), 0, 'nor addresses');
 is((session($node, user => 'stranger')->try("SELECT * FROM pgscale.$_"))[0], '42501', "a stranger: $_") for 'blocker_profile', 'blocker_profile()';
 all_end();

@@ -23,7 +23,7 @@ my $all = q{SELECT count(*), md5(string_agg(p::text, ' ' ORDER BY n)) FROM
     (SELECT n, sampled_at, pid, backend_type, datid, userid, queryid, state, event_type, blocker_pid, root_pid,
             CASE WHEN event_type = 'Extension' OR event ~ '^(pgscale|extension$)' THEN '' ELSE event END
        FROM pgscale.wait_history() WITH ORDINALITY h (sampled_at, pid, backend_type, datid, userid, queryid, state, event_type,
-            event, blocker_pid, root_pid, n)) p};
+            event, blocker_pid, root_pid, root_application_name, n)) p};
 my $sums = q{SELECT application_name, event_type, round(sum(wait_ms)::numeric, 3) FROM pgscale.past_waits('-infinity')
     WHERE event_type <> 'Extension' AND event !~ '^(pgscale|extension$)' GROUP BY 1, 2 ORDER BY 1, 2};
 my $times = q{SELECT at, round(period_s::numeric, 6) FROM pgscale.past_coverage('-infinity')};
@@ -88,7 +88,7 @@ sub with
 my $some = $db->sql('SELECT count(*) FROM pgscale.wait_history()');
 my $less = int($some / 2);
 my $newest = "SELECT md5(string_agg(sampled_at || ' ' || pid, ' ' ORDER BY n)) FROM (SELECT * FROM (SELECT n, sampled_at, pid
-    FROM pgscale.wait_history() WITH ORDINALITY h (sampled_at, pid, a, b, c, d, e, f, g, i, j, n) ORDER BY n DESC LIMIT $less) l) m";
+    FROM pgscale.wait_history() WITH ORDINALITY h (sampled_at, pid, a, b, c, d, e, f, g, i, j, k, n) ORDER BY n DESC LIMIT $less) l) m";
 my $half = $db->sql($newest);
 with("pgscale.sampler_history_size = $less");
 is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), $less, 'a smaller history has as many as it can');
@@ -148,7 +148,7 @@ my $far = 0x7FFFFFFFFFFFFFFF;
 my %forged = (
     'another format' => [ at(0, pack 'L', $format + 1), qr/format/ ],
     'another major version' => [ at(4, pack 'L', $catversion + 1), qr/another major version/ ],
-    'another size of samples' => [ at(8, pack 'L', 56), qr/format/ ],
+    'another size of samples' => [ at(8, pack 'L', 48), qr/format/ ],
     'more samples than there can be' => [ at(12, pack 'L', 0x7FFFFFFF), qr/size is wrong/ ],
     'more samples than there are' => [ at(12, pack 'L', $nsamples + 1), qr/size is wrong/ ],
     'more types than there can be' => [ at(16, pack 'L', 129), qr/size is wrong/ ],

@@ -113,7 +113,7 @@ CREATE TABLE step (now int, reset timestamptz);
 INSERT INTO step VALUES (1, '2020-01-01');
 CREATE TABLE profile (step int, backend_type text, queryid bigint, event_type text, event text, ms float8, idle boolean DEFAULT false);
 CREATE TABLE counters (step int, "values" float8[], markers bigint[]);
-CREATE TABLE history (step int, sampled_at timestamptz, queryid bigint, event text, root_pid int, event_type text DEFAULT 'Lock');
+CREATE TABLE history (step int, sampled_at timestamptz, queryid bigint, event text, root_pid int, application text, event_type text DEFAULT 'Lock');
 DO $do$
 BEGIN
     EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION pgscale.sampler_stats(%s) RETURNS record LANGUAGE sql AS $f$SELECT %s FROM public.step$f$',
@@ -123,12 +123,9 @@ BEGIN
         SELECT p.backend_type, CASE WHEN p.backend_type ~ ''client|parallel'' THEN 1::oid END, 10::oid, p.queryid, p.event_type, p.event, p.idle, 1::bigint, p.ms * part, NULL::text, addr, NULL::bigint
           FROM public.profile p, public.step s, (VALUES (0.25, inet ''10.0.0.1''), (0.75, ''10.0.0.2'')) a (part, addr) WHERE p.step = s.now$f$', pg_get_function_arguments('pgscale.wait_profile'::regproc));
     EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.wait_history(%s) RETURNS SETOF record LANGUAGE sql AS $f$
-        SELECT h.sampled_at, 1, ''client backend'', 1::oid, 10::oid, h.queryid, ''active'', h.event_type, h.event, 1, h.root_pid
+        SELECT h.sampled_at, 1, ''client backend'', 1::oid, 10::oid, h.queryid, ''active'', h.event_type, h.event, 1, h.root_pid, h.application
           FROM public.history h, public.step s WHERE h.step = s.now AND h.sampled_at >= coalesce($1, ''-infinity'') AND h.sampled_at <= coalesce($2, ''infinity'')$f$',
         pg_get_function_arguments('pgscale.wait_history(timestamptz, timestamptz)'::regprocedure));
-    EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.blocker_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$
-        SELECT 11, now(), NULL::xid, 1::oid, 10::oid, name, NULL::inet, NULL::text, NULL::bigint, NULL::text, 1::float8, 1::float8, 1, now(), seen
-          FROM (VALUES (''before'', timestamptz ''2020-01-01''), (''nightly'', ''2020-01-03''), (''between'', ''2020-01-02'')) b (name, seen)$f$', pg_get_function_arguments('pgscale.blocker_profile()'::regprocedure));
 END
 $do$;
 CREATE OR REPLACE FUNCTION pgscale.archive_counters(OUT "values" double precision[], OUT markers bigint[]) LANGUAGE sql AS
@@ -157,9 +154,9 @@ INSERT INTO counters VALUES (3, '{160,31,900,65,8,8,3,1001}', '{1,22,33,4,NULL,6
 -- 6: after a reset all is new, whatever it was; in whose way was whose, by samples of this row
 INSERT INTO profile VALUES (6, 'client backend', 1, 'IO', 'Read', 40), (6, 'client backend', 4, 'Lock', 'Y', 420), (6, 'client backend', 8, 'Lock', 'Y', 7), (6, 'checkpointer', NULL, 'IO', 'Sync', 500);
 INSERT INTO counters VALUES (6, '{161,31,900,65,8,8,3,1010}', '{1,22,33,4,NULL,6,NULL,8}');
-INSERT INTO history SELECT 6, 'infinity', 4, 'Y', r FROM unnest('{11,11,11,0}'::int[]) r;
+INSERT INTO history SELECT 6, 'infinity', 4, 'Y', r, a FROM unnest('{11,11,11,11,11,0}'::int[], '{nightly,nightly,nightly,web,web}'::text[]) u (r, a);
 INSERT INTO history VALUES (6, '2020-01-01', 4, 'Y', 99), (6, 'infinity', 4, 'Z', 98);
-INSERT INTO history VALUES (6, 'infinity', 8, 'Y', 97, 'LWLock');
+INSERT INTO history VALUES (6, 'infinity', 8, 'Y', 97, '', 'LWLock');
 -- 7: more than it has room for
 INSERT INTO profile VALUES (7, 'client backend', 1, 'IO', 'Read', 90), (7, 'client backend', 4, 'Lock', 'Y', 460), (7, 'client backend', 8, 'Lock', 'Y', 37), (7, 'client backend', 9, 'IO', 'Read', 20), (7, 'checkpointer', NULL, 'IO', 'Sync', 500);
 INSERT INTO counters SELECT 7, "values", markers FROM counters WHERE step = 6;
@@ -193,16 +190,16 @@ step_ok(4, 'client backend 1 IO:Read 700, client backend 3 CPU:CPU 20, client ba
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, parallel worker 3 CPU:CPU 50', '60, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');
 step_ok(5, 'client backend 1 IO:Read 700, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 40, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, '
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, other other:other 15, parallel worker 3 CPU:CPU 50', '60, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');
-step_ok(6, 'checkpointer IO:Sync 500, client backend 1 IO:Read 740, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 11 nightly 315, '
-      . 'client backend 4 Lock:Y prepared transaction 105, client backend 4 Lock:Y 40, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
+step_ok(6, 'checkpointer IO:Sync 500, client backend 1 IO:Read 740, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 11 nightly 210, '
+      . 'client backend 4 Lock:Y 11 web 140, client backend 4 Lock:Y prepared transaction 70, client backend 4 Lock:Y 40, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, other other:other 15, parallel worker 3 CPU:CPU 50', '61, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');
 $db->set('pgscale.archive_top' => 2);
 $db->set('pgscale.archive_period' => 2);
 $in->poll_ok(q{SELECT count(*) > 0 FROM pgscale.archive_minutes WHERE period_s BETWEEN 1.8 AND 2.2 AND floor(extract(epoch FROM at) + period_s)::bigint % 2 = 0},
     'rows of two seconds end with even ones');
 $db->set('pgscale.archive_period' => 1);
-step_ok(7, 'checkpointer IO:Sync 500, client backend 1 IO:Read 790, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 11 nightly 315, '
-      . 'client backend 4 Lock:Y prepared transaction 105, client backend 4 Lock:Y 80, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
+step_ok(7, 'checkpointer IO:Sync 500, client backend 1 IO:Read 790, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 11 nightly 210, '
+      . 'client backend 4 Lock:Y 11 web 140, client backend 4 Lock:Y 80, client backend 4 Lock:Y prepared transaction 70, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, other other:other 65, parallel worker 3 CPU:CPU 50', '61, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');
 is($in->sql('SELECT round(sum(active_sessions * 100)) FROM pgscale.archive_minutes'), 1530, 'active sessions are those, the rest, too');
 

@@ -52,8 +52,8 @@ $db->quit;
 $node->stop;
 my $saved = slurp_file("${file}_history.stat", 0);
 my ($nsamples, $ntypes, $nnames) = (unpack 'L6', $saved)[ 3, 4, 5 ];
-my ($client) = map { $_->[1] } grep { $_->[0] == $me } map { [ unpack 'x24 L x18 C', substr $saved, $_, 48 ] }
-  map { 24 + 16 + 256 * 24 + 96 * $ntypes + 64 * $nnames + 48 * $_ } 0 .. $nsamples - 1;
+my ($client) = map { $_->[1] } grep { $_->[0] == $me } map { [ unpack 'x24 L x18 C', substr $saved, $_, 56 ] }
+  map { 24 + 16 + 256 * 24 + 96 * $ntypes + 64 * $nnames + 56 * $_ } 0 .. $nsamples - 1;
 my ($worker, $parallel) = (0x40, 0xFE);
 my ($relation, $tuple, $transaction, $advisory, $pin, $read, $in_transaction, $running) =
   (0x03000000, 0x03000004, 0x03000005, 0x0300000A, 0x04000000, 0x06000000, 0x0600FFFF, 1);

@@ -32,12 +32,11 @@ ASKED = {
     "now": "SELECT * FROM pgscale.blockers;",
     "whom": "SELECT * FROM pgscale.blocker_profile LIMIT 10;",
     "when": """
-SELECT w.root_pid, b.application_name AS root_application, r.state AS root_state, r.usename AS root_usename,
+SELECT w.root_pid, w.root_application_name AS root_application, r.state AS root_state, r.usename AS root_usename,
        count(DISTINCT w.pid) AS waiting,
        min(w.sampled_at)::timestamptz(0) AS since, max(w.sampled_at)::timestamptz(0) AS until
   FROM pgscale.wait_history w
   LEFT JOIN pgscale.wait_history r ON r.pid = w.root_pid AND r.sampled_at = w.sampled_at
-  LEFT JOIN pgscale.blocker_profile() b ON b.root_pid = w.root_pid AND w.sampled_at BETWEEN b.first_seen AND b.last_seen
  WHERE w.root_pid IS NOT NULL AND w.sampled_at BETWEEN now() - interval '1 day' AND now()
  GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC;""".strip(),
 }

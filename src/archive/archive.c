@@ -184,7 +184,7 @@ archive_health(PgscaleHealth *health)
 
 /* What a row is made of. */
 static const char *const asks[] = {
-	"pgscale.blocker_profile", "pgscale.node_identity", "pgscale.sampler_stats", "pgscale.sweeper_stats",
+	"pgscale.node_identity", "pgscale.sampler_stats", "pgscale.sweeper_stats",
 	"pgscale.wait_history", "pgscale.wait_profile", "pgscale.writeback_stats", NULL
 };
 

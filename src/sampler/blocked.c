@@ -47,8 +47,8 @@ typedef struct LockWait
 	uint64		began;			/* as the process shows it: which wait it is */
 	int64		seen_ns;		/* when a tick saw it first */
 	uint64		found;			/* the wait that the last look saw, or 0 */
-	PgscaleSamplerBlocked by;	/* and in whose way it saw it */
-	PgscaleSamplerRoot root;	/* and whose entry its time goes to */
+	PgscaleSamplerBlocked by;	/* and in whose way it saw it; to this root's
+								 * entry goes its time */
 	uint32		wait_event;
 	uint64		pending_ns;		/* its time that no root is known of yet */
 } LockWait;
@@ -72,7 +72,7 @@ void
 pgscale_sampler_blocked_reset(void)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-		lock_waits[slot].pending_ns = 0;
+		lock_waits[slot].pending_ns = lock_waits[slot].found = 0;
 	pgscale_sampler_blockers_reset();
 }
 
@@ -97,7 +97,7 @@ pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 n
 		wait->wait_event = proc->wait_event;
 		wait->pending_ns = 0;
 	}
-	if (wait->found != began || !pgscale_sampler_blockers_add(&wait->root, proc->wait_event, ns))
+	if (wait->found != began || !pgscale_sampler_blockers_add(&wait->by.entry, proc->wait_event, ns))
 	{
 		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
 		wait->pending_ns += ns;
@@ -115,7 +115,7 @@ add_to_root(const PgscaleLockWaiter *waiter, const PgscaleSamplerRoot *root)
 	LockWait   *wait = &lock_waits[waiter->slot];
 	const bool	same = wait->began == (uint64) waiter->since && wait->pid == waiter->pid;
 
-	wait->root = *root;
+	wait->by.entry = *root;
 	if (root->born == 0)
 		return;
 	pgscale_sampler_blockers_move(root, wait->wait_event, same ? wait->pending_ns : 0);

@@ -4,9 +4,11 @@
  *	  For whom the waits for locks were: time by root, in shared memory of fixed size.
  *
  * The root is who is in the way of all others and does not wait himself (blocked.c).
- * An entry is a transaction's process, told from a later one with the same pid by
- * when it started, or a prepared transaction.  It keeps what was seen of it last, so
- * it still says who it was when the process has gone.
+ * An entry is a process under one application name, or a prepared transaction.  The
+ * time when it started tells a process from a later one with the same pid.  A pooler
+ * runs the transactions of many applications in one process, each under its own name.
+ * An entry keeps what was seen of it last, so it still says who it was when the process
+ * has gone.
  *
  * Two more entries make the sums whole: what was waited without a root that is known,
  * and what was folded.  All samples of waits for locks come to the first of these
@@ -60,7 +62,8 @@ typedef struct BlockerEntry
 	int			pid;			/* 0: a prepared transaction */
 	TransactionId xid;			/* of a prepared transaction */
 	TimestampTz proc_start;		/* of a process */
-	uint64		born;			/* no other entry was made with this number */
+	PgscaleProcClient client;	/* of a process, when it was found */
+	uint32		born;			/* no other entry has this number */
 
 	/* As it was last seen. */
 	Oid			datid;
@@ -68,7 +71,6 @@ typedef struct BlockerEntry
 	int64		queryid;
 	PgscaleProcKind kind;
 	uint8		state;
-	PgscaleProcClient client;
 
 	/* Of those who waited. */
 	uint64		ns;
@@ -82,7 +84,7 @@ typedef struct BlockerEntry
 typedef struct BlockerProfile
 {
 	PgscaleChangeCount changes; /* of all that follows */
-	uint64		births;
+	uint32		births;
 	int32		used;			/* roots */
 	BlockerEntry entries[ENTRIES];
 } BlockerProfile;
@@ -95,6 +97,13 @@ typedef struct RootState
 	uint64		round;			/* the one in which it was read */
 	int			waiters;		/* in that one */
 } RootState;
+
+/* A reader's copy. */
+struct PgscaleSamplerRoots
+{
+	bool		reads_all;		/* of all users' sessions */
+	BlockerEntry entries[ENTRIES];
+};
 
 static BlockerProfile *blockers = NULL;
 static RootState roots[MAX_ROOTS];
@@ -211,7 +220,6 @@ look_at_root(int i)
 	entry->queryid = proc->queryid;
 	entry->kind = proc->kind;
 	entry->state = proc->state;
-	(void) pgscale_procs_read_client(roots[i].slot, &entry->client);
 }
 
 /* Frees an entry by folding it, and returns its number. */
@@ -239,7 +247,7 @@ fold_least(void)
 }
 
 static int
-make_entry(const PgscaleLockNode *node, TimestampTz proc_start)
+make_entry(const PgscaleLockNode *node, TimestampTz proc_start, const PgscaleProcClient *client)
 {
 	const int	i = blockers->used < MAX_ROOTS ? blockers->used++ : fold_least();
 	BlockerEntry *entry = &blockers->entries[i];
@@ -248,7 +256,10 @@ make_entry(const PgscaleLockNode *node, TimestampTz proc_start)
 	entry->pid = node->pid;
 	entry->xid = node->xid;
 	entry->proc_start = proc_start;
-	entry->born = ++blockers->births;
+	entry->client = *client;
+	if (++blockers->births == 0)
+		blockers->births = 1;
+	entry->born = blockers->births;
 	entry->kind = (PgscaleProcKind) B_INVALID;
 	if (node->pid == 0)
 	{
@@ -269,13 +280,18 @@ bool
 pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
 {
 	PgscaleProc proc = {0};
+	PgscaleProcClient client = {0};
 	uint64		retries = 0;
 	bool		changed;
 	int			i;
 
-	/* It may have ended since it was seen, and another one be there. */
+	/*
+	 * It may have ended since it was seen, and another one be there.  If it
+	 * is still there after its client was read, the client is its own.
+	 */
 	if (node->pid != 0 &&
-		(!pgscale_procs_read(node->slot, &proc, &changed, &retries) || proc.pid != node->pid || proc.proc_start == 0))
+		(!pgscale_procs_read_client(node->slot, &client) ||
+		 !pgscale_procs_read(node->slot, &proc, &changed, &retries) || proc.pid != node->pid || proc.proc_start == 0))
 		return false;
 
 	blockers_change();
@@ -283,11 +299,12 @@ pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *r
 	{
 		const BlockerEntry *entry = &blockers->entries[i];
 
-		if (entry->pid == node->pid && entry->xid == node->xid && entry->proc_start == proc.proc_start)
+		if (entry->pid == node->pid && entry->xid == node->xid && entry->proc_start == proc.proc_start &&
+			strcmp(entry->client.application_name, client.application_name) == 0)
 			break;
 	}
 	if (i == blockers->used)
-		i = make_entry(node, proc.proc_start);
+		i = make_entry(node, proc.proc_start, &client);
 	if (roots[i].slot < 0)
 	{
 		memset(&roots[i], 0, sizeof(roots[i]));
@@ -355,12 +372,38 @@ state_text(const BlockerEntry *entry, int i)
 	return state ? state : pgscale_sampler_type_name(entry->kind);
 }
 
-static void
-put_entry(ReturnSetInfo *rsinfo, const BlockerEntry *entry, int i, bool reads_all)
+PgscaleSamplerRoots *
+pgscale_sampler_roots_copy(void)
 {
+	PgscaleSamplerRoots *copy = palloc(sizeof(PgscaleSamplerRoots));
+
+	copy->reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	pgscale_change_copy(&blockers->changes, copy->entries, blockers->entries, sizeof(blockers->entries));
+	return copy;
+}
+
+/* Of a process: the name of its application, for the role that asks. */
+static const char *
+application_of(const PgscaleSamplerRoots *copy, const BlockerEntry *entry)
+{
+	return entry->pid != 0 && (copy->reads_all || entry->userid == GetUserId()) ? entry->client.application_name : NULL;
+}
+
+const char *
+pgscale_sampler_root_application(const PgscaleSamplerRoots *copy, const PgscaleSamplerRoot *root)
+{
+	const BlockerEntry *entry = &copy->entries[root->entry];
+
+	return root->born != 0 && entry->born == root->born ? application_of(copy, entry) : NULL;
+}
+
+static void
+put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
+{
+	const BlockerEntry *entry = &copy->entries[i];
 	const bool	root = i < MAX_ROOTS;
 	const bool	process = root && entry->pid != 0;
-	const bool	readable = process && (reads_all || entry->userid == GetUserId());
+	const char *application_name = application_of(copy, entry);
 	Datum		values[15] = {0};
 	bool		nulls[15] = {0};
 
@@ -374,10 +417,10 @@ put_entry(ReturnSetInfo *rsinfo, const BlockerEntry *entry, int i, bool reads_al
 	nulls[3] = !OidIsValid(entry->datid);
 	values[4] = ObjectIdGetDatum(entry->userid);
 	nulls[4] = !OidIsValid(entry->userid);
-	nulls[5] = !readable;
-	if (readable)
-		values[5] = CStringGetTextDatum(entry->client.application_name);
-	nulls[6] = !readable || entry->client.address[0] == '\0';
+	nulls[5] = application_name == NULL;
+	if (application_name)
+		values[5] = CStringGetTextDatum(application_name);
+	nulls[6] = application_name == NULL || entry->client.address[0] == '\0';
 	if (!nulls[6])
 		values[6] = DirectFunctionCall1(inet_in, CStringGetDatum(entry->client.address));
 	values[7] = CStringGetTextDatum(state_text(entry, i));
@@ -399,16 +442,14 @@ Datum
 pgscale_blocker_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	BlockerEntry *copy;
+	PgscaleSamplerRoots *copy;
 
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 
-	copy = palloc(sizeof(blockers->entries));
-	pgscale_change_copy(&blockers->changes, copy, blockers->entries, sizeof(blockers->entries));
+	copy = pgscale_sampler_roots_copy();
 	for (int i = 0; i < ENTRIES; i++)
-		if (copy[i].ns > 0)
-			put_entry(rsinfo, &copy[i], i, reads_all);
+		if (copy->entries[i].ns > 0)
+			put_entry(rsinfo, copy, i);
 	return (Datum) 0;
 }

@@ -31,8 +31,8 @@ extern void pgscale_sampler_blockers_reset(void);
 /* An entry; zeroes: none. */
 typedef struct PgscaleSamplerRoot
 {
-	int			entry;
-	uint64		born;
+	uint32		entry;
+	uint32		born;
 } PgscaleSamplerRoot;
 
 /* The entry of a root, made if need be.  Returns false if that cannot be told who it is. */
@@ -44,5 +44,14 @@ extern bool pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 
 /* The same of one whose root is not known; and what of that was because of a root, as it is known now. */
 extern void pgscale_sampler_blockers_add_unknown(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_blockers_move(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns);
+
+/*
+ * The readers' side: a copy of the entries, and the name of the application of a sample's
+ * root; NULL if its entry has gone, or is not for the role that asks.
+ */
+typedef struct PgscaleSamplerRoots PgscaleSamplerRoots;
+
+extern PgscaleSamplerRoots *pgscale_sampler_roots_copy(void);
+extern const char *pgscale_sampler_root_application(const PgscaleSamplerRoots *copy, const PgscaleSamplerRoot *root);
 
 #endif							/* PGSCALE_SAMPLER_BLOCKER_PROFILE_H */

@@ -42,6 +42,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
+#include "sampler/blocker_profile.h"
 #include "sampler/history.h"
 #include "sampler/sampler.h"
 
@@ -146,10 +147,13 @@ void
 pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
 							int64 queryid, const PgscaleSamplerBlocked *blocked)
 {
+	static const PgscaleSamplerBlocked unknown = {PGSCALE_SAMPLER_NO_PID, PGSCALE_SAMPLER_NO_PID};
 	PgscaleSamplerSample *sample;
 
 	if (!looking)
 		return;
+	if (blocked == NULL)
+		blocked = &unknown;
 
 	if (!writing)
 	{
@@ -164,8 +168,9 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint1
 	sample->datid = proc->datid;
 	sample->userid = proc->userid;
 	sample->wait_event = wait_event;
-	sample->blocker_pid = blocked ? blocked->blocker : PGSCALE_SAMPLER_NO_PID;
-	sample->root_pid = blocked ? blocked->root : PGSCALE_SAMPLER_NO_PID;
+	sample->blocker_pid = blocked->blocker;
+	sample->root_pid = blocked->root;
+	sample->root = blocked->entry;
 	sample->period_us = look_us;
 	sample->dimension = dimension;
 	sample->kind = kind;
@@ -454,6 +459,7 @@ Datum
 pgscale_wait_history(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleSamplerRoots *roots;
 	Found		found = {.since = DT_NOBEGIN,.until = DT_NOEND};
 	uint64		first,
 				end;
@@ -478,13 +484,15 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	pgscale_sampler_history_bounds(&first, &end);
 	if (!pgscale_sampler_history_visit(first, end, visit_found, &found))
 		found.n = 0;
+	roots = pgscale_sampler_roots_copy();
 
 	for (uint64 n = 0; n < found.n; n++)
 	{
 		PgscaleSamplerSample *sample = &found.samples[n];
 		const char *state = pgscale_proc_state_name(sample->state);
-		Datum		values[11] = {0};
-		bool		nulls[11] = {0};
+		const char *root_application = pgscale_sampler_root_application(roots, &sample->root);
+		Datum		values[12] = {0};
+		bool		nulls[12] = {0};
 
 		CHECK_FOR_INTERRUPTS();
 
@@ -507,6 +515,9 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 		nulls[9] = sample->blocker_pid == PGSCALE_SAMPLER_NO_PID;
 		values[10] = Int32GetDatum(sample->root_pid);
 		nulls[10] = sample->root_pid == PGSCALE_SAMPLER_NO_PID;
+		nulls[11] = root_application == NULL;
+		if (root_application)
+			values[11] = CStringGetTextDatum(root_application);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -16,6 +16,7 @@
 #include "datatype/timestamp.h"
 
 #include "base/processes.h"
+#include "sampler/blocker_profile.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
 #define PGSCALE_SAMPLER_NO_PID	(-1)
@@ -36,6 +37,8 @@ typedef struct PgscaleSamplerSample
 	uint16		dimension;		/* see dimensions.c */
 	PgscaleProcKind kind;
 	uint8		state;
+	PgscaleSamplerRoot root;	/* the root's entry of the blocker profile;
+								 * zeroes: not known */
 } PgscaleSamplerSample;
 
 /* A time without a gap between looks.  Also where nobody was active there were looks. */

@@ -35,7 +35,7 @@
 #define HISTORY_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler_history.stat"
 #define HISTORY_TEMP	HISTORY_FILE ".tmp"
 
-/* More would make a shutdown long: 48 MB. */
+/* More would make a shutdown long: 56 MB. */
 #define MAX_SAMPLES		1000000
 
 /* There are no more numbers. */
@@ -49,7 +49,7 @@
 #define TIME_MAX		(END_TIMESTAMP - INT64CONST(10000000000000000))
 
 /* To be changed with the format of the header, of a span or of a sample. */
-#define HISTORY_FORMAT	0x70677368
+#define HISTORY_FORMAT	0x70677369
 
 typedef struct HistoryHeader
 {
@@ -208,7 +208,10 @@ read_history(FILE *file, HistoryStore *store)
 	return check_history(store);
 }
 
-/* Types, applications and some wait events have other numbers in this server. */
+/*
+ * Types, applications and some wait events have other numbers in this server.  The roots'
+ * entries are not kept.
+ */
 static void
 history_file_restore(HistoryStore *store)
 {
@@ -228,6 +231,7 @@ history_file_restore(HistoryStore *store)
 		if (type >= 0 && type < header->ntypes)
 			sample->kind = kinds[type];
 		sample->wait_event = pgscale_wait_event_durable(sample->wait_event);
+		memset(&sample->root, 0, sizeof(sample->root));
 		if (sample->dimension <= header->nnames)
 			sample->dimension = dimensions[sample->dimension];
 	}

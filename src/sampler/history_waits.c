@@ -30,6 +30,7 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 #include "pgscale.h"
+#include "sampler/blocker_profile.h"
 #include "sampler/history.h"
 #include "sampler/sampler.h"
 
@@ -47,10 +48,10 @@ typedef struct HistoryWaitKey
 	Oid			userid;
 	uint32		wait_event;
 	int			root_pid;
+	PgscaleSamplerRoot root;
 	uint16		dimension;
 	PgscaleProcKind kind;
-	bool		this_run;		/* since the server's start */
-	uint8		unused[4];
+	uint8		unused[5];
 } HistoryWaitKey;
 
 typedef struct HistoryWait
@@ -106,9 +107,9 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begi
 	key.userid = sample->userid;
 	key.wait_event = sample->wait_event;
 	key.root_pid = sample->root_pid;
+	key.root = sample->root;
 	key.dimension = sample->dimension;
 	key.kind = sample->kind;
-	key.this_run = sample->sampled_at >= PgStartTime;
 	wait = history_sums_insert(sums->hash, key, &found);
 	wait->us = (found ? wait->us : 0) + us;
 }
@@ -259,6 +260,7 @@ pgscale_history_waits(PG_FUNCTION_ARGS)
 	const double resolution_s = PG_GETARG_FLOAT8(2);
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	PgscaleSamplerDimensions *dimensions;
+	PgscaleSamplerRoots *roots;
 	HistorySums sums = {0};
 	history_sums_iterator it;
 	HistoryWait *wait;
@@ -276,12 +278,14 @@ pgscale_history_waits(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	dimensions = sum_with_dimensions(&sums);
+	roots = pgscale_sampler_roots_copy();
 	history_sums_start_iterate(sums.hash, &it);
 	while ((wait = history_sums_iterate(sums.hash, &it)) != NULL)
 	{
 		const HistoryWaitKey *key = &wait->key;
 		const char *application_name = NULL;
 		const char *address = NULL;
+		const char *root_application = pgscale_sampler_root_application(roots, &key->root);
 		Datum		values[12] = {0};
 		bool		nulls[12] = {0};
 
@@ -305,7 +309,9 @@ pgscale_history_waits(PG_FUNCTION_ARGS)
 		values[8] = CStringGetTextDatum(pgscale_wait_event_name(key->wait_event));
 		values[9] = Int32GetDatum(key->root_pid);
 		nulls[9] = key->root_pid == PGSCALE_SAMPLER_NO_PID;
-		values[10] = BoolGetDatum(key->this_run);
+		nulls[10] = root_application == NULL;
+		if (root_application)
+			values[10] = CStringGetTextDatum(root_application);
 		values[11] = Float8GetDatum(wait->us / 1000.0);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

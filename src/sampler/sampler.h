@@ -17,6 +17,7 @@
 
 #include "base/processes.h"
 #include "pgscale.h"
+#include "sampler/blocker_profile.h"
 
 extern const PgscaleModule pgscale_sampler_module;
 
@@ -51,11 +52,12 @@ extern int	pgscale_sampler_types(const PgscaleSamplerTypeName * *names);
 
 /* blocked.c: who is in the way of those that have waited long for a lock */
 
-/* Process IDs; 0: a prepared transaction, which has none. */
+/* Process IDs; 0: a prepared transaction, which has none.  And the root's entry. */
 typedef struct PgscaleSamplerBlocked
 {
 	int			blocker;
 	int			root;
+	PgscaleSamplerRoot entry;
 } PgscaleSamplerBlocked;
 
 /* In the sampler: before the first tick. */

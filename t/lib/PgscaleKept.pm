@@ -73,12 +73,12 @@ sub history_file
     my %o = @_;
     my $n = @{ $o{samples} };
     my $samples = join '', map {
-        pack 'qqlLLLllLSCC', (map { $_ // 0 } @$_{qw(at queryid pid datid userid event)}), $_->{blocker} // -1, $_->{root} // -1,
+        pack 'qqlLLLllLSCCx8', (map { $_ // 0 } @$_{qw(at queryid pid datid userid event)}), $_->{blocker} // -1, $_->{root} // -1,
           (map { $_ // 0 } @$_{qw(us name kind state)})
     } @{ $o{samples} };
     my $spans = join '', map { pack 'qqQ', @$_ } @{ $o{spans} };
 
-    return with_checksum(pack('L6', 0x70677368, $o{catversion}, 48, $n, scalar @{ $o{types} // [] }, scalar @{ $o{names} // [] })
+    return with_checksum(pack('L6', 0x70677369, $o{catversion}, 56, $n, scalar @{ $o{types} // [] }, scalar @{ $o{names} // [] })
           . pack('Qlx4', $n, scalar @{ $o{spans} }) . $spans . "\0" x (24 * 256 - length $spans)
           . _types(@{ $o{types} // [] }) . join('', map { pack 'a64', $_ } @{ $o{names} // [] }) . $samples);
 }

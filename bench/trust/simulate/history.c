@@ -111,6 +111,18 @@ pgscale_require_preload(void)
 {
 }
 
+PgscaleSamplerRoots *
+pgscale_sampler_roots_copy(void)
+{
+	return NULL;
+}
+
+const char *
+pgscale_sampler_root_application(const PgscaleSamplerRoots *roots, const PgscaleSamplerRoot *root)
+{
+	return NULL;
+}
+
 const char *
 pgscale_proc_state_name(uint8 state)
 {
