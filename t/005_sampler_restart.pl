@@ -204,6 +204,26 @@ restart('immediate');
 is($db->sql('SELECT samples, (SELECT count(*) FROM pgscale.wait_profile()) FROM pgscale.sampler_stats'), '0|0',
     'after a crash the profile is empty');
 
+# A sampler that ended in the middle of a change: the postmaster neither waits for it nor fails. Only a library that comes between
+# can leave a change, and from 16 on a library shows nothing but what the server calls.
+SKIP:
+{
+    my $library = PostgreSQL::Test::Utils::tempdir() . '/unfinished_change.so';
+    my ($include, $libraries) = (server_headers(), qx(pg_config --pkglibdir) =~ s/\n//r);
+
+    skip 'the library that leaves a change cannot be compiled here', 3
+      if system("{ nm -D $libraries/pgscale.so | grep -w pgscale_sampler_profile_begin &&"
+          . " cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/unfinished_change.c; } >$library.out 2>&1") != 0;
+    chmod 0755, $library or die $!;
+    my $from = -s $node->logfile;
+    $db->sql("CREATE FUNCTION begin_change() RETURNS void LANGUAGE C AS '$library'; SELECT begin_change()");
+    restart();
+    my $log = substr slurp_file($node->logfile), $from;
+    like($log, qr/LOG:  the wait profile is not kept over the restart/, 'a change that nobody ends: it is not kept');
+    unlike($log, qr/FATAL|ERROR/, 'and the postmaster ends without an error');
+    is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'the profile starts empty');
+}
+
 # It is not kept when it is not to be.
 $db->sampler('on');
 $db->poll_ok('SELECT samples > 10 FROM pgscale.sampler_stats', 'it goes on');

@@ -83,6 +83,13 @@ pgscale_change_is_unchanged(PgscaleChangeCount *count, uint64 before)
 	return before % 2 == 0 && pg_atomic_read_u64(&count->value) == before;
 }
 
+/* Is it being changed?  Of a writer that has ended: has it ended within a change? */
+static inline bool
+pgscale_change_is_under_way(PgscaleChangeCount *count)
+{
+	return pgscale_change_begin_read(count) % 2 != 0;
+}
+
 /* As begin_read, once the data is not being changed. */
 extern uint64 pgscale_change_wait(PgscaleChangeCount *count);
 

@@ -287,13 +287,12 @@ pgscale_sampler_dimension(const PgscaleSamplerDimensions *copy, uint16 number,
 }
 
 int
-pgscale_sampler_dimension_names(const PgscaleSamplerDimensions *copy, PgscaleSamplerName * *names)
+pgscale_sampler_dimension_names(PgscaleSamplerName * names, int most)
 {
-	const int	n = copy ? copy->used : 0;
+	const int	n = dimensions ? Min(pg_atomic_read_u32(&dimensions->used), most) : 0;
 
-	*names = palloc0(Max(n, 1) * sizeof(PgscaleSamplerName));
 	for (int i = 0; i < n; i++)
-		memcpy((*names)[i], copy->values[i].application_name, NAMEDATALEN);
+		memcpy(names[i], dimensions->values[i].application_name, NAMEDATALEN);
 	return n;
 }
 

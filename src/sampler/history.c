@@ -371,7 +371,7 @@ pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
 	}
 }
 
-void
+bool
 pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 {
 	uint64		first,
@@ -380,7 +380,9 @@ pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 
 	memset(parts, 0, sizeof(*parts));
 	if (history->capacity == 0)
-		return;
+		return true;
+	if (pgscale_change_is_under_way(&history->changes) || pgscale_change_is_under_way(&history->resets))
+		return false;
 
 	pgscale_sampler_history_spans(&parts->spans, &first);
 	end = parts->spans.end;
@@ -399,6 +401,7 @@ pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 		span->first = span->first > first ? span->first - first : 0;
 	}
 	parts->spans.end = end - first;
+	return true;
 }
 
 void

@@ -90,7 +90,8 @@ extern bool pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSampl
 
 /*
  * While there is no other process: the newest samples, at most so many, in two parts,
- * either of which may be empty, with the spans numbered from 0; and the same from an
+ * either of which may be empty, with the spans numbered from 0, without a wait and
+ * without an error (false if the sampler ended within a change); and the same from an
  * earlier server.
  */
 typedef struct PgscaleSamplerHistoryParts
@@ -100,7 +101,7 @@ typedef struct PgscaleSamplerHistoryParts
 	PgscaleSamplerSpans spans;
 } PgscaleSamplerHistoryParts;
 
-extern void pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts);
+extern bool pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts);
 extern void pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans);
 
 /* history_file.c: keeps them over a restart, in the postmaster */

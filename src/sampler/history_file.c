@@ -91,14 +91,17 @@ void
 pgscale_sampler_history_save(void)
 {
 	PgscaleSamplerHistoryParts parts;
-	PgscaleSamplerDimensions *dimensions = pgscale_sampler_dimensions_copy();
 	const		PgscaleSamplerTypeName *types;
-	PgscaleSamplerName *names;
+	PgscaleSamplerName names[MAX_NAMES];
 	HistoryHeader header;
 	pg_crc32c	crc;
 	FILE	   *file;
 
-	pgscale_sampler_history_parts(MAX_SAMPLES, &parts);
+	if (!pgscale_sampler_history_parts(MAX_SAMPLES, &parts))
+	{
+		pgscale_sampler_file_not_kept("the wait history");
+		return;
+	}
 	if (parts.spans.n == 0)
 		return;
 
@@ -108,7 +111,7 @@ pgscale_sampler_history_save(void)
 	header.sample_size = sizeof(PgscaleSamplerSample);
 	header.nsamples = parts.n[0] + parts.n[1];
 	header.ntypes = pgscale_sampler_types(&types);
-	header.nnames = pgscale_sampler_dimension_names(dimensions, &names);
+	header.nnames = pgscale_sampler_dimension_names(names, MAX_NAMES);
 	header.spans = parts.spans;
 	crc = history_checksum(&header, types, names, parts.samples[0], parts.n[0], parts.samples[1], parts.n[1]);
 

@@ -8,7 +8,9 @@
  * brings back an old one.
  *
  * One that cannot be written or read, or is of no use, is a LOG message; it is
- * statistics, and never worth a server that does not start.
+ * statistics, and never worth a server that does not start.  While the postmaster ends, an
+ * error would be FATAL, and a wait would be for a process that is gone.  So writing does
+ * neither: it takes what lies in shared memory if no change of it is under way.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -37,6 +39,15 @@ bool
 pgscale_sampler_file_get(FILE *file, void *items, Size size, Size count)
 {
 	return count == 0 || fread(items, size, count, file) == count;
+}
+
+void
+pgscale_sampler_file_not_kept(const char *what)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%s is not kept over the restart", what),
+			 errdetail("The sampler ended in the middle of a change, or there is no memory.")));
 }
 
 void

@@ -19,6 +19,9 @@
 extern bool pgscale_sampler_file_put(FILE *file, const void *items, Size size, Size count);
 extern bool pgscale_sampler_file_get(FILE *file, void *items, Size size, Size count);
 
+/* In place of writing: logs that there is nothing to keep. */
+extern void pgscale_sampler_file_not_kept(const char *what);
+
 /*
  * The end of writing: gives the temporary file its name, or logs why there is none; file
  * may be NULL if it could not be opened.

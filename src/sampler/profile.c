@@ -359,14 +359,41 @@ pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
 	pgscale_change_copy(&profile->changes, totals, &profile->totals, sizeof(*totals));
 }
 
+/*
+ * The entries in use of a profile with these totals, without the gaps.  False if there is
+ * no memory for them and flags say that this is no error.
+ */
+static bool
+pack_entries(Chunk *chunks, PgscaleSamplerProfileSnapshot *snapshot, int flags)
+{
+	const int	capacity = profile->capacity;
+	const Size	most = Max(1, snapshot->totals.used + snapshot->totals.others);
+	int			n = 0;
+
+	snapshot->entries = palloc_extended(mul_size(most, sizeof(PgscaleSamplerProfileEntry)), MCXT_ALLOC_HUGE | flags);
+	if (snapshot->entries == NULL)
+		return false;
+	for (int i = 0; i < capacity + MAX_OTHERS; i++)
+	{
+		PgscaleSamplerProfileEntry *e = &chunks[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
+
+		if (i >= snapshot->totals.used && i < capacity)
+			continue;
+		if (i >= capacity + snapshot->totals.others)
+			break;
+		if (e->samples > 0 || e->ns > 0)
+			snapshot->entries[n++] = *e;
+	}
+	snapshot->nentries = n;
+	return true;
+}
+
 void
 pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 {
-	int			capacity = profile->capacity;
 	Chunk	   *copy;
 	uint64		before;
 	uint64		copied = 0;		/* a chunk never changed has nothing to copy */
-	int			n = 0;
 
 	copy = palloc_extended(mul_size(profile->nchunks, sizeof(Chunk)), MCXT_ALLOC_HUGE);
 
@@ -383,24 +410,16 @@ pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	/* What is in use of both parts, without the gaps. */
-	snapshot->entries = palloc_extended(mul_size(Max(1, snapshot->totals.used +
-													 snapshot->totals.others),
-												 sizeof(PgscaleSamplerProfileEntry)),
-										MCXT_ALLOC_HUGE);
-	for (int i = 0; i < capacity + MAX_OTHERS; i++)
-	{
-		PgscaleSamplerProfileEntry *e = &copy[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
-
-		if (i >= snapshot->totals.used && i < capacity)
-			continue;
-		if (i >= capacity + snapshot->totals.others)
-			break;
-		if (e->samples > 0 || e->ns > 0)
-			snapshot->entries[n++] = *e;
-	}
-	snapshot->nentries = n;
+	(void) pack_entries(copy, snapshot, 0);
 	pfree(copy);
+}
+
+bool
+pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot)
+{
+	snapshot->totals = profile->totals;
+	return !pgscale_change_is_under_way(&profile->changes) &&
+		pack_entries(profile->chunks, snapshot, MCXT_ALLOC_NO_OOM);
 }
 
 void

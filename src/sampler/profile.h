@@ -102,6 +102,12 @@ extern void pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snap
 extern void pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals);
 
 /*
+ * The same when there is no writer any more, without a wait and without an error: false
+ * if the last one ended within a change, or there is no memory.
+ */
+extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot);
+
+/*
  * Before there is any writer: adds what an earlier server had.  Its profile
  * may have been larger, and its wait events beyond the server's own are
  * known under other numbers now.

@@ -79,7 +79,11 @@ pgscale_sampler_save(void)
 	pg_crc32c	crc;
 	FILE	   *file;
 
-	pgscale_sampler_profile_snapshot(&snapshot);
+	if (!pgscale_sampler_profile_at_rest(&snapshot))
+	{
+		pgscale_sampler_file_not_kept("the wait profile");
+		return;
+	}
 
 	memset(&header, 0, sizeof(header));
 	header.format = STORE_FORMAT;

@@ -164,13 +164,13 @@ extern void pgscale_sampler_dimension(const PgscaleSamplerDimensions *dimensions
 									  const char **application_name, const char **address);
 
 /*
- * For the file: the applications of a copy, the first of number 1, and how many; whether a
- * number stands for all further ones; and the number of an application in this server,
- * made if need be, while there is no other process.
+ * For the file, while there is no other process: copies the applications, the first of
+ * number 1, and returns how many; whether a number stands for all further ones; and the
+ * number of an application in this server, made if need be.
  */
 typedef char PgscaleSamplerName[NAMEDATALEN];
 
-extern int	pgscale_sampler_dimension_names(const PgscaleSamplerDimensions *copy, PgscaleSamplerName * *names);
+extern int	pgscale_sampler_dimension_names(PgscaleSamplerName * names, int most);
 extern bool pgscale_sampler_dimension_is_other(uint16 number);
 extern uint16 pgscale_sampler_dimension_of_name(const char *application_name);
 
