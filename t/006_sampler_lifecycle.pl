@@ -161,6 +161,23 @@ sub shutdown_ok
     limited();
     return;
 }
+# A tick is one wake-up, whatever the period: the kernel counts how often the process has waited.
+sub counts
+{
+    my ($waits) = slurp_file('/proc/' . sampler_pid() . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+
+    return ($waits, $db->sql('SELECT ticks FROM pgscale.sampler_stats'));
+}
+for my $period (10, 25)
+{
+    $db->set('pgscale.sampler_period', $period);
+    $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', "a period of $period ms", $period);
+    my ($waits, $ticks) = counts();
+    $db->poll_ok("SELECT ticks >= $ticks + 30 FROM pgscale.sampler_stats", 'it ticks');
+    my @now = counts();
+    cmp_ok($now[0] - $waits, '<', 1.3 * ($now[1] - $ticks) + 5, 'and wakes up as often');
+}
+
 $db->sql('ALTER SYSTEM SET pgscale.sampler_period = 1000');
 $db->sql('SELECT pg_reload_conf()');
 $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'a period of one second', 1000);

@@ -9,8 +9,9 @@
  * which could, it takes half as much again of a tick's cost, nearly all of
  * which is code that the cache has forgotten since the tick before.  Signals
  * end the sleep; what arrives just before it, and a latch that another process
- * sets, waits until it ends.  So it only ever is the last milliseconds: before
- * those, it is the latch that is waited for.
+ * sets, waits until it ends.  So no sleep is longer than some milliseconds: with a
+ * longer period it is the latch that is waited for, and an expiration is noticed up
+ * to a millisecond late, so that it takes one wake-up and not two.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -36,9 +37,8 @@
 /* The least that Linux grants. */
 #define SHORT_SLICE_NS	100000
 
-/* Up to the first, sleep; of longer waits, leave the second to a sleep. */
+/* Up to this, sleep. */
 #define SLEEP_MAX_NS	(20 * NS_PER_MS)
-#define SLEEP_LAST_NS	(5 * NS_PER_MS)
 
 static uint32 wait_event = 0;
 
@@ -145,17 +145,15 @@ pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
 		pgscale_timer_wait_latch(-1);
 		return 0;
 	}
-	if (left > SLEEP_MAX_NS)
-	{
-		pgscale_timer_wait_latch((left - SLEEP_LAST_NS) / NS_PER_MS);
-		return 0;
-	}
 	if (left > 0)
 	{
-		sleep_until(timer->next_ns);
+		if (left > SLEEP_MAX_NS)
+			pgscale_timer_wait_latch((left + NS_PER_MS - 1) / NS_PER_MS);
+		else
+			sleep_until(timer->next_ns);
 		left = timer->next_ns - pgscale_timer_clock();
 		if (left > 0)
-			return 0;			/* a signal */
+			return 0;			/* a signal, or the latch */
 	}
 
 	expired = -left / timer->period_ns + 1;

@@ -130,7 +130,7 @@ static int	naccounts = 0;
 static int *busy = NULL;		/* accounts with parts, nbusy of them */
 static int	nbusy = 0;
 static int	all_seen_after;		/* ticks */
-static int	ticks = 0;			/* since then all that was counted is split */
+static int	ticks_left;			/* until all that is counted is split */
 static uint64 found_active_ns;	/* that seemed to be idle */
 static PgscaleSamplerStats *stats = NULL;
 
@@ -140,6 +140,7 @@ pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSamplerStats *sha
 	stats = shared;
 	naccounts = nslots;
 	all_seen_after = after_ticks;
+	ticks_left = all_seen_after + 1;
 	accounts = MemoryContextAllocExtended(TopMemoryContext, nslots * sizeof(CpuAccount), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	busy = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(int));
 	for (int slot = 0; slot < nslots; slot++)
@@ -168,7 +169,7 @@ cpu_close(CpuAccount *account)
 void
 pgscale_sampler_cpu_forget(void)
 {
-	ticks = 0;
+	ticks_left = all_seen_after + 1;
 	for (int slot = 0; slot < naccounts; slot++)
 	{
 		CpuAccount *account = &accounts[slot];
@@ -391,7 +392,7 @@ static void
 cpu_arrive(int slot, int pid)
 {
 	CpuAccount *account = &accounts[slot];
-	const bool	just_started = ticks > all_seen_after;
+	const bool	just_started = ticks_left == 0;
 
 	pgscale_sampler_cpu_leave(slot);
 	account->pid = pid;
@@ -527,7 +528,7 @@ pgscale_sampler_cpu_settle(int64 now, int64 ns)
 	int64		left = Max(MAX_READINGS, (int64) ((double) nbusy * ns / SETTLE_NS * SPARE_READINGS));
 	int			nread;
 
-	ticks++;
+	ticks_left = Max(ticks_left - 1, 0);
 	found_active_ns = 0;
 	do
 	{

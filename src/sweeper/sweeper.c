@@ -52,15 +52,16 @@
 #include "sweeper/sweeper.h"
 
 
-/* Between two ticks: while the sweep works, and otherwise. */
+/* Between two ticks: while the sweep works, while nothing is taken then, and otherwise. */
 #define WORK_PERIOD_NS	(4 * NS_PER_MS)
-#define WATCH_PERIOD_NS	(50 * NS_PER_MS)
+#define IDLE_PERIOD_NS	(50 * NS_PER_MS)
+#define WATCH_PERIOD_NS (100 * NS_PER_MS)
 
-/* After so many ticks without demand, the longer period will do. */
+/* After so many ticks without demand, the second of them will do. */
 #define IDLE_TICKS		250
 
 /* So long after the freelist first was empty autoprewarm has seen it. */
-#define WARM_TICKS		20
+#define WARM_TICKS		10
 
 /* Without a tick for so long, something is wrong. */
 #define STALLED_MS		5000
@@ -405,8 +406,8 @@ adapt_period(void)
 	/* Worker 1 may come later to a reload: its state is off until then. */
 	if (!pgscale_sweeper_settings.enabled)
 		period = 0;
-	else if (share->state == PGSCALE_SWEEPER_WORKING && idle_ticks < IDLE_TICKS)
-		period = WORK_PERIOD_NS;
+	else if (share->state == PGSCALE_SWEEPER_WORKING)
+		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
 }
@@ -438,7 +439,7 @@ sweep_round(void)
 			launch_writers(now);
 			wake_writers();
 		}
-		idle_ticks = demand ? 0 : idle_ticks + 1;
+		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		pgscale_sweeper_rest(share);
