@@ -2070,9 +2070,9 @@ COMMENT ON COLUMN pgscale.sweeper_stats.writers IS
 COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS
 'number of buffers that it is responsible for';
 COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS
-'number of ready buffers below which it refills';
+'number of ready buffers below which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS
-'number of ready buffers up to which it refills';
+'number of ready buffers up to which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS
 'number of rounds';
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
@@ -2112,7 +2112,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.writer_cpu_ms IS
 COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS
 'number of runs of 1, 2, up to 4, 8, 16, 32, 64 and more pages';
 COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS
-'time when state or reason last changed';
+'time when state or reason last changed; NULL if it was never on';
 COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.sweeper_stats.reason IS
@@ -2633,7 +2633,7 @@ COMMENT ON COLUMN pgscale.writeback_stats.threshold_bytes IS
 COMMENT ON COLUMN pgscale.writeback_stats.io_pressure_fraction IS
 'fraction of the last 10 s in which some process waited for I/O, 0 to 1; NULL if the kernel does not report it';
 COMMENT ON COLUMN pgscale.writeback_stats.state_change IS
-'time when state or reason last changed';
+'time when state or reason last changed; NULL if it was never on';
 COMMENT ON COLUMN pgscale.writeback_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.writeback_stats.reason IS

@@ -16,14 +16,7 @@ SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('reset', obj_description('pgscale.writeback_reset()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT state_change IS NOT NULL FROM pgscale.writeback_stats);
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
-SELECT state, reason, state_change IS NOT NULL AS decided, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
+SELECT state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
        redirty_fraction, server_bytes_per_s, disk_bytes_per_s, window_bytes, written_bytes, found_bytes, unseen_bytes,
        requests, requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors, cpu_ms >= 0 AS cpu,
        stats_reset IS NOT NULL AS reset

@@ -118,8 +118,42 @@ missed_lately(void)
 	return (int64) (now - first) < STARTING_MS * NS_PER_MS;
 }
 
+/* Of a worker that the sampler's process starts, and that is not there. */
+static void
+health_of_start(PgscaleHealth *health, const PgscaleModule *module, bool worked_lately)
+{
+	switch (pgscale_workers_start_of(module))
+	{
+		case PGSCALE_WORKER_NO_SLOT:
+			health->reason = psprintf("the server has no slot for its background worker; max_worker_processes is %d",
+									  max_worker_processes);
+			health->action = "raise max_worker_processes and restart";
+			health->no_slot = true;
+			break;
+		case PGSCALE_WORKER_STARTING:
+			health->state = PGSCALE_HEALTH_STARTING;
+			health->reason = "its background worker is being started";
+			break;
+		case PGSCALE_WORKER_ENDED:
+			if (worked_lately)
+				health->state = PGSCALE_HEALTH_STARTING;
+			health->reason = "its background worker ended and is started again within a second";
+			health->action = "if this lasts, see the server log";
+			break;
+		case PGSCALE_WORKER_FAILING:
+			health->reason = "its background worker does not start";
+			health->action = "see the server log";
+			break;
+		case PGSCALE_WORKER_UNASKED:
+			health->reason = "the sampler's process, which starts its background worker, is not there or is stopped";
+			health->action = "see the row of the sampler";
+			break;
+	}
+}
+
 bool
-pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_ns, int64 stalled_ms)
+pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pid, uint64 starts, int64 last_ns,
+					  int64 stalled_ms)
 {
 	if (pid != 0 && is_recent(last_ns, stalled_ms))
 		return true;
@@ -140,6 +174,8 @@ pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_
 		health->state = PGSCALE_HEALTH_STARTING;
 		health->reason = "the server has just started";
 	}
+	else if (module->worker)
+		health_of_start(health, module, is_recent(last_ns, stalled_ms));
 	else if (starts > 0)
 	{
 		if (is_recent(last_ns, stalled_ms))

@@ -83,6 +83,7 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	pgscale_health_shmem_request();
+	pgscale_workers_shmem_request();
 	for (int i = 0; pgscale_modules[i]; i++)
 		if (pgscale_modules[i]->shmem_request)
 			pgscale_modules[i]->shmem_request();
@@ -96,6 +97,7 @@ startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	pgscale_health_shmem_startup();
+	pgscale_workers_shmem_startup();
 	for (int i = 0; pgscale_modules[i]; i++)
 		if (pgscale_modules[i]->shmem_startup)
 			pgscale_modules[i]->shmem_startup();

@@ -97,6 +97,23 @@ typedef struct PgscaleLwlockWaits
 } PgscaleLwlockWaits;
 
 /*
+ * A background worker of a feature, which takes a slot of the server's only while it is
+ * wanted: the sampler's process starts it then (workers.c).  wanted is asked in any process,
+ * once a second in the sampler's, so it waits for nothing and raises no error; what is about
+ * to change is right at the next look.  The worker ends with exit code 0 when it is not
+ * wanted any more, and is started again when it ended otherwise.
+ */
+typedef struct PgscaleWorker
+{
+	const char *name;			/* in pg_stat_activity, followed by a number
+								 * from 1 if there is a count */
+	int			(*count) (void);	/* how many there are, as of the server's
+									 * start; NULL: one */
+	bool		(*wanted) (void);
+	void		(*main) (int number);	/* from 0 */
+} PgscaleWorker;
+
+/*
  * A feature.  Any member may be NULL, and all but health are called only when
  * the library is preloaded: the first four in this order in the postmaster,
  * observe once a second in the sampler's process, outside of a transaction.
@@ -110,6 +127,7 @@ typedef struct PgscaleModule
 	void		(*shmem_request) (void);	/* asks for space and locks */
 	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */
 	void		(*register_workers) (void);
+	const PgscaleWorker *worker;
 	void		(*observe) (const PgscaleObservation *observation);
 	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
@@ -131,12 +149,44 @@ extern bool pgscale_preloaded(void);
 extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default);
 
 /*
- * If something keeps a feature's worker from working, says so and returns false.
- * The worker shows its process id (0: none), how often it was started, and when it
- * last was seen at work, which must be less than so long ago: by pgscale_timer_clock(),
- * as nobody sets that one.
+ * If something keeps a feature's worker, which is wanted, from working, says so and
+ * returns false.  The worker shows its process id (0: none), how often it was started,
+ * and when it last was seen at work, which must be less than so long ago: by
+ * pgscale_timer_clock(), as nobody sets that one.
  */
-extern bool pgscale_health_worker(PgscaleHealth *health, int pid, uint64 starts, int64 last_ns, int64 stalled_ms);
+extern bool pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pid, uint64 starts,
+								  int64 last_ns, int64 stalled_ms);
+
+/* workers.c: the features' workers */
+
+extern void pgscale_workers_shmem_request(void);
+extern void pgscale_workers_shmem_startup(void);
+
+/*
+ * In the sampler's process, as often as that likes: starts what is wanted and does not run,
+ * at once if something may have changed (settings, for one) and else once a second.
+ */
+extern void pgscale_workers_start(bool changed);
+
+/* In any process: has the sampler's look at once.  Raises no error. */
+extern void pgscale_workers_wake(void);
+
+/*
+ * How it is with the worker of a feature that is wanted and not there: the server has no
+ * slot for it; it was asked for a moment ago, or will be; that, after the one before ended by
+ * an error or a signal; it should have started long ago, but did not; or nothing has asked
+ * for it, since the sampler's process is not there or is stopped.
+ */
+typedef enum PgscaleWorkerStart
+{
+	PGSCALE_WORKER_NO_SLOT,
+	PGSCALE_WORKER_STARTING,
+	PGSCALE_WORKER_ENDED,
+	PGSCALE_WORKER_FAILING,
+	PGSCALE_WORKER_UNASKED
+} PgscaleWorkerStart;
+
+extern PgscaleWorkerStart pgscale_workers_start_of(const PgscaleModule *module);
 
 /*
  * The same of a feature whose observe() the sampler calls, by when it last did; and

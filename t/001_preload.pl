@@ -148,13 +148,14 @@ $db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM 
         IS DISTINCT FROM (w.backend_type, w.state, w.datname, w.usename, w.leader_pid, w.queryid, w.event)}, 'each process is what pg_stat_activity says', '');
 is($db->sql(q{SELECT DISTINCT queryid FROM pgscale.wait_current WHERE leader_pid = } . $session{parallel}->pid), $db->queryid($session{parallel}),
     'parallel workers count for the statement of their leader');
+$db->set('pgscale.writeback', 'on');
 $db->sql('SELECT pgscale.sampler_reset()');
 $db->poll_ok(q{SELECT string_agg(DISTINCT concat_ws(' ', backend_type, regexp_replace(event, '^Pgscale.*', 'Extension'), idle), ', ')
       FROM pgscale.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
-       AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale relocation')},
+       AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale writeback')},
     'idle is who waits for its client or in its main loop', join ', ', 'checkpointer CheckpointerMain t', 'client backend ClientRead t',
     'client backend Extension f', 'client backend IdleInTransaction f', 'client backend PgSleep f', 'parallel worker PgSleep f',
-    'pgscale relocation Extension t');
+    'pgscale writeback Extension t');
 $db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for values %session;
 
 # Switched off it waits for nothing but its latch, and still does not outlive the postmaster.

@@ -79,14 +79,14 @@ $db->churn_right('the data is right');
 
 # No room for all writers; other workers come and go
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
-$node->append_conf('postgresql.conf', 'max_worker_processes = 8');    # six static ones
+$node->append_conf('postgresql.conf', 'max_worker_processes = 5');    # of which the sampler, the sweeper and logical replication's launcher have three
 $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('with two writers instead of three it works');
 $db->poll_ok($health, 'health says that there is no room for the third',
-    't|working|the server has no slot for all its writers; max_worker_processes is 8|raise max_worker_processes and restart');
+    't|working|the server has no slot for all its writers; max_worker_processes is 5|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
 $db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');
@@ -94,7 +94,7 @@ $db->sweeps_on('it goes on');
 $db->churn_end(@churning);
 
 # No room for any writer, until there is
-$node->append_conf('postgresql.conf', 'max_worker_processes = 7');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 4');
 $db->set('pgscale.sweeper', 'off');
 $db->quit;
 $node->restart;
@@ -105,11 +105,11 @@ $other->sql('SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; 
 $other->sql(q{CREATE FUNCTION nap(bigint) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS
     'BEGIN PERFORM pg_sleep(600); RETURN true; END'});
 $other->start('SELECT count(*) FROM churn WHERE nap(n)');
-$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}, 'another worker has the only slot', 1);
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}, 'another worker has all slots but one', 1);
 @churning = churn($node, 4);
 $db->set('pgscale.sweeper', 'on');
 $db->poll_ok($health, 'health says that there is no room',
-    't|broken|the server has no slot for all its writers; max_worker_processes is 7|raise max_worker_processes and restart');
+    't|broken|the server has no slot for all its writers; max_worker_processes is 4|raise max_worker_processes and restart');
 my $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'backends do without');
 $db->sql('SELECT pg_cancel_backend(' . $other->pid . ')');
@@ -124,7 +124,7 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 3\npgscale.sweeper
 $_->quit for $db, $other;
 $node->restart;
 $db = session($node);
-$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'never started; max_worker_processes is 3'
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'no slot for its background worker; max_worker_processes is 3'
     AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'sweeper'},
     'no room for the sweeper: health names max_worker_processes');
 @churning = churn($node, 4);

@@ -121,8 +121,10 @@ for my $how (qw(fast immediate))
         $db->sql(q{SELECT bool_and(state IN ('off', 'idle', 'working')) FROM pgscale.health}) eq 't' });
     is(join('', @seen), '', "nothing is broken after a $how stop and a start");
 }
-for my $type ('pgscale sampler', 'pgscale relocation', 'pgscale writeback')
+$db->set('pgscale.writeback' => 'on');
+for my $type ('pgscale sampler', 'pgscale writeback')
 {
+    $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = '$type'", $type, 1);
     $db->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = '$type'");
     my @seen;
     until_true(sub { push @seen, $db->sql($broken); $db->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = '$type'") eq '1' });

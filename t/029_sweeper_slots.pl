@@ -104,7 +104,7 @@ ok($node->stop('fast', fail_ok => 1), 'fast shutdown soon after') or BAIL_OUT('t
 $_->quit for $db, @churning;
 
 # No writer can start: clean buffers are supplied nevertheless, though the queue is full of dirty pages.
-$node->append_conf('postgresql.conf', "max_worker_processes = 5\npgscale.sampler = on\n");
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\npgscale.sampler = on\n");
 $node->start;
 $db = session($node);
 $db->sql('UPDATE churn SET n = n WHERE id < 8000');

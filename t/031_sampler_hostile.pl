@@ -80,9 +80,10 @@ SKIP:
 # A cancel does nothing to what is no user's statement.
 my $workers = q{SELECT string_agg(format('%s %s', pid, backend_type), ', ' ORDER BY pid) FROM pg_stat_activity
     WHERE backend_type LIKE 'pgscale %' AND backend_type NOT LIKE 'pgscale relocation worker%'};
-my $all = q{'sampler', 'sweeper 1', 'writeback', 'relocation'};
+my $all = q{'sampler', 'sweeper 1', 'writeback'};
+$db->set("pgscale.$_", 'on') for 'sweeper', 'writeback';
 $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = ANY (SELECT 'pgscale ' || w FROM unnest(ARRAY[$all]) w)",
-    'workers', 4);
+    'workers', 3);
 my $before = $db->sql($workers);
 my $log = -s $node->logfile;
 for (1 .. 2)
@@ -100,7 +101,7 @@ $db->poll_ok(q{SELECT string_agg(format('%s: %s, %s', pid, c.backend_type, a.bac
     'wait_current calls all processes as pg_stat_activity does', '');
 $db->sql('SET pgscale.sampler_show_idle = on');
 $db->poll_ok(q{SELECT count(DISTINCT backend_type) FROM pgscale.wait_profile
-    WHERE backend_type IN ('pgscale writeback', 'pgscale relocation', 'logical replication launcher')},
+    WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1', 'logical replication launcher')},
     'so does the profile', 3);
 # By the client's address alone: what differs in its application is one row.
 $db->sql("SET application_name = '$_'; SELECT pg_sleep(0.05)") for 'one', 'two';
@@ -109,7 +110,7 @@ is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, datid, userid, que
 $db->sql('RESET application_name');
 # Where the server's list is busy, a worker is just that until the next tick.
 is($db->sql(q{SELECT count(*) > 0, bool_and(idle) FROM pgscale.wait_profile()
-    WHERE backend_type IN ('pgscale writeback', 'pgscale relocation') AND event_type IN ('Extension', 'Activity')}), 't|t',
+    WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1') AND event_type IN ('Extension', 'Activity')}), 't|t',
     'and knows when they idle');
 $db->set('pgscale.sampler_history_idle', 'on');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE backend_type = 'pgscale writeback'}, 'and the history');

@@ -21,7 +21,7 @@ is(($there->try("SELECT * FROM pgscale.$_"))[0], '25006', "on a standby: $_")
   for q{relocate_index('t_hash', 'other')}, q{relocate_indexes('t', 'other')}, q{relocate_all_indexes('pg_default', 'other')},
   q{relocate_table('t', 'other', 'lock')}, 'relocation_cancel(1)', 'relocation_undo(1)';
 is($there->sql('CALL pgscale.relocation_wait(1)'), 'done', 'on a standby: relocation_wait tells');
-is($there->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale relocation%'}), 1, 'on a standby there is no worker');
+is($there->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale relocation%'}), 0, 'on a standby there is no worker');
 is($there->sql(q{SELECT enabled FROM pgscale.health WHERE feature = 'relocation'}), 't', 'health answers');
 
 $db->set('pgscale.relocation_max_lag', 0);

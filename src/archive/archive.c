@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "utils/guc.h"
 
 #include "archive/archive.h"
@@ -151,7 +152,13 @@ archive_health(PgscaleHealth *health)
 		health->action = "set pgscale.archive_database to one that has the extension, and reload";
 		return;
 	}
-	if (!pgscale_health_worker(health, state.launcher_pid, state.starts, state.last_ns, STALLED_MS))
+	if (RecoveryInProgress())
+	{
+		health->state = PGSCALE_HEALTH_IDLE;
+		health->reason = "this is a standby: its primary archives, and it does so itself once it is promoted";
+		return;
+	}
+	if (!pgscale_health_worker(health, &pgscale_archive_module, state.launcher_pid, state.starts, state.last_ns, STALLED_MS))
 		return;
 	switch (state.obstacle)
 	{
@@ -159,10 +166,6 @@ archive_health(PgscaleHealth *health)
 									 * yet */
 			health->state = PGSCALE_HEALTH_STARTING;
 			health->reason = "it was switched on a moment ago";
-			break;
-		case PGSCALE_ARCHIVE_STANDBY:
-			health->state = PGSCALE_HEALTH_IDLE;
-			health->reason = "this is a standby: its primary archives, and it does so itself once it is promoted";
 			break;
 		case PGSCALE_ARCHIVE_NO_DATABASE:
 			tell_broken(health, psprintf("database \"%s\" does not exist", pgscale_archive_database),
@@ -193,7 +196,7 @@ const PgscaleModule pgscale_archive_module = {
 	.define_gucs = archive_define_gucs,
 	.shmem_request = pgscale_archive_share_request,
 	.shmem_startup = pgscale_archive_share_startup,
-	.register_workers = pgscale_archive_launcher_register,
+	.worker = &pgscale_archive_launcher,
 	.health = archive_health,
 	.has_tables = true,
 	.asks = asks,

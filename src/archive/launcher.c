@@ -16,8 +16,10 @@
  * What is old is not dropped for a day after the clock was set by more than an
  * hour: a clock that goes wrong for a moment must not cost the archive.
  *
- * Failure: an error ends it, and the postmaster starts it again; a round that is
- * under way goes on meanwhile, and no other one can attach before it has ended.
+ * It is there only while a database is named, and not on a standby.
+ *
+ * Failure: an error ends it, and it is started again; a round that is under way goes on
+ * meanwhile, and no other one can attach before it has ended.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -43,9 +45,8 @@
 #include "base/units.h"
 #include "base/worker.h"
 
-/* The longest between two looks; on a standby; while a round is under way. */
+/* The longest between two looks; while a round is under way. */
 #define LOOK_MS		5000
-#define STANDBY_MS	1000
 #define WATCH_MS	100
 
 /* When to try again where a round cannot begin now. */
@@ -62,15 +63,6 @@ static BackgroundWorkerHandle *round_handle = NULL;
 static Oid	round_database;
 static int64 round_began_ns;
 static int64 last_minute = -1;	/* that of the latest round, by the period */
-
-PGDLLEXPORT void pgscale_archive_launcher_main(Datum arg);
-
-void
-pgscale_archive_launcher_register(void)
-{
-	if (!IsBinaryUpgrade)
-		pgscale_worker_register("pgscale archive", "pgscale_archive_launcher_main", 0);
-}
 
 /* Read row by row: a process without a database may know no index. */
 static PgscaleArchiveObstacle
@@ -203,11 +195,18 @@ log_obstacle(PgscaleArchiveObstacle obstacle)
 	logged = obstacle;
 }
 
-/* Returns in how many milliseconds to look again. */
+/* On a standby, the primary archives. */
+static bool
+launcher_wanted(void)
+{
+	return pgscale_archive_database[0] != '\0' && !RecoveryInProgress();
+}
+
+/* Returns in how many milliseconds to look again; ends if there is nothing to look for. */
 static int64
 launcher_look(void)
 {
-	PgscaleArchiveObstacle obstacle = PGSCALE_ARCHIVE_READY;
+	PgscaleArchiveObstacle obstacle;
 	Oid			database = InvalidOid;
 	int64		left_ms;
 	int64		minute = this_minute(&left_ms);
@@ -217,19 +216,15 @@ launcher_look(void)
 		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_READY);
 		return WATCH_MS;
 	}
-	if (pgscale_archive_database[0] == '\0')
-		obstacle = PGSCALE_ARCHIVE_OFF;
-	else if (RecoveryInProgress())
-		obstacle = PGSCALE_ARCHIVE_STANDBY;
-	else
-		obstacle = find_database(&database);
-	if (obstacle == PGSCALE_ARCHIVE_OFF || obstacle == PGSCALE_ARCHIVE_STANDBY)
+	if (!launcher_wanted())
 	{
 		pgscale_archive_baseline_forget();
 		(void) pgscale_archive_note(false, NULL);
 		(void) pgscale_archive_note(true, NULL);
-		last_minute = -1;
+		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_OFF);
+		proc_exit(0);
 	}
+	obstacle = find_database(&database);
 	if (obstacle == PGSCALE_ARCHIVE_READY && minute != last_minute)
 	{
 		if (pgscale_worker_database_locked(database))
@@ -243,11 +238,11 @@ launcher_look(void)
 	}
 	log_obstacle(obstacle);
 	pgscale_archive_launcher_alive(obstacle);
-	return obstacle == PGSCALE_ARCHIVE_STANDBY ? STANDBY_MS : left_ms;
+	return left_ms;
 }
 
-void
-pgscale_archive_launcher_main(Datum arg)
+static void
+archive_launcher_main(int number)
 {
 	pgscale_worker_start("PgscaleArchiveMain");
 	pgscale_archive_launcher_started();
@@ -260,3 +255,9 @@ pgscale_archive_launcher_main(Datum arg)
 		pgscale_worker_wait((long) Min(wait, LOOK_MS));
 	}
 }
+
+const PgscaleWorker pgscale_archive_launcher = {
+	.name = "pgscale archive",
+	.wanted = launcher_wanted,
+	.main = archive_launcher_main,
+};

@@ -10,6 +10,8 @@
 #ifndef PGSCALE_ARCHIVE_LAUNCHER_H
 #define PGSCALE_ARCHIVE_LAUNCHER_H
 
-extern void pgscale_archive_launcher_register(void);
+#include "pgscale.h"
+
+extern const PgscaleWorker pgscale_archive_launcher;
 
 #endif							/* PGSCALE_ARCHIVE_LAUNCHER_H */

@@ -20,7 +20,6 @@ typedef enum PgscaleArchiveObstacle
 {
 	PGSCALE_ARCHIVE_READY,		/* nothing does */
 	PGSCALE_ARCHIVE_OFF,
-	PGSCALE_ARCHIVE_STANDBY,
 	PGSCALE_ARCHIVE_NO_DATABASE,
 	PGSCALE_ARCHIVE_CLOSED,		/* the database takes no connections */
 	PGSCALE_ARCHIVE_NO_SLOT

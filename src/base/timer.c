@@ -37,6 +37,9 @@
 /* The least that Linux grants. */
 #define SHORT_SLICE_NS	100000
 
+/* The longest wait without a period. */
+#define STOPPED_MS		1000
+
 /* Up to this, sleep. */
 #define SLEEP_MAX_NS	(20 * NS_PER_MS)
 
@@ -142,7 +145,7 @@ pgscale_timer_wait(PgscaleTimer *timer, int64 *due)
 
 	if (timer->period_ns == 0)
 	{
-		pgscale_timer_wait_latch(-1);
+		pgscale_timer_wait_latch(STOPPED_MS);
 		return 0;
 	}
 	if (left > 0)

@@ -32,7 +32,8 @@ typedef struct PgscaleTimer
 extern void pgscale_timer_set(PgscaleTimer *timer, int64 period_ns);
 
 /*
- * Wait for the next expiration, or for a request to serve.  Returns how many
+ * Wait for the next expiration, or for a request to serve; if the timer is stopped, for a
+ * second at most.  Returns how many
  * periods expired since the last call (0: there may be a request) and, if any
  * did, in *due when the first of them was due.
  */

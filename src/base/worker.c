@@ -13,8 +13,8 @@
  *
  * Signals: the handlers of the server's own workers, which only set flags.
  * SIGTERM ends a worker with exit code 1, from pgscale_worker_interrupts(), so
- * that the postmaster starts it again a second later unless the server itself
- * is shutting down.  An ERROR ends it the same way: whatever outlives a worker
+ * that it is started again a second later unless the server itself is shutting
+ * down.  An ERROR ends it the same way: whatever outlives a worker
  * is in shared memory, and starting again is the one path of recovery.  Not so
  * where errors are to be expected, as in writing to a disk that is full: rounds
  * (pgscale_worker_rounds) go on after them, as bgwriter does.  The postmaster's

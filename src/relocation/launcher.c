@@ -10,6 +10,9 @@
  * have.  After its own start it is told nothing, and so it has a worker look
  * into each database that has open jobs (open_jobs.c), once.
  *
+ * It is there only while there is a job or a worker: whether there may be a job is known
+ * without it (open_jobs.c), after a start of the server, too.
+ *
  * A worker that ended without a word, say because its connection was refused,
  * has its database looked into again a little later, as long as that exists.
  *
@@ -19,8 +22,8 @@
  * ends only autovacuum's workers for them.  So the launcher looks for such locks
  * where its workers are, and has them leave, which puts their jobs back.
  *
- * Failure: an error ends it, and the postmaster starts it again; workers that
- * are at work go on meanwhile.
+ * Failure: an error ends it, and it is started again; workers that are
+ * at work go on meanwhile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -48,9 +51,11 @@
 #include "relocation/relocation.h"
 #include "relocation/shared_state.h"
 
-/* The longest between two rounds, and on a standby. */
+/*
+ * The longest between two rounds; and when to look again into databases that may have open
+ * jobs and nothing due, as after a transaction that failed while it committed one.
+ */
 #define ROUND_MS	5000
-#define STANDBY_MS	1000
 
 /* When to try again where a worker could not be started, or is not wanted now. */
 #define AGAIN_MS	5000
@@ -71,16 +76,9 @@ static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
 static Oid	databases[PGSCALE_RELOCATION_SLOTS];
 static bool no_slot = false;
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
+static int64 listed_ns;			/* when it last saw which databases have open
+								 * jobs */
 static int64 asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
-
-PGDLLEXPORT void pgscale_relocation_launcher_main(Datum arg);
-
-void
-pgscale_relocation_launcher_register(void)
-{
-	if (!IsBinaryUpgrade)
-		pgscale_worker_register("pgscale relocation", "pgscale_relocation_launcher_main", 0);
-}
 
 static bool
 is_connectable(HeapTuple tuple)
@@ -128,6 +126,7 @@ list_databases(void)
 	to_visit = list_concat_unique_oid(to_visit, open);
 	list_free(open);
 	MemoryContextSwitchTo(context);
+	listed_ns = pgscale_timer_clock();
 }
 
 static void
@@ -247,6 +246,9 @@ launch_due(void)
 			list_databases();
 		if (!due)
 		{
+			if (to_visit == NIL && next == PG_INT64_MAX && pgscale_relocation_workers_now(&jobs) == 0 &&
+				pgscale_timer_clock() - listed_ns >= ROUND_MS * NS_PER_MS)
+				list_databases();
 			if (to_visit == NIL)
 				break;
 			database = linitial_oid(to_visit);
@@ -258,8 +260,19 @@ launch_due(void)
 	return next;
 }
 
-void
-pgscale_relocation_launcher_main(Datum arg)
+bool
+pgscale_relocation_launcher_wanted(void)
+{
+	if (RecoveryInProgress())
+		return false;
+	if (pgscale_relocation_is_any_slot_taken())
+		return true;
+	return pgscale_relocation_enabled && pgscale_relocation_workers > 0 &&
+		(pgscale_relocation_is_any_due() || pgscale_relocation_is_any_open());
+}
+
+static void
+relocation_launcher_main(int number)
 {
 	pgscale_worker_start("PgscaleRelocationMain");
 	/* pgscale.health reads it as soon as there is a process */
@@ -268,24 +281,29 @@ pgscale_relocation_launcher_main(Datum arg)
 
 	for (;;)
 	{
-		long		wait = STANDBY_MS;
+		int64		next;
+		long		wait;
 		long		flush;
+		int			jobs;
 
 		(void) pgscale_worker_interrupts();
 		pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, no_slot);
-		if (!RecoveryInProgress())
-		{
-			int64		next = pgscale_relocation_enabled ? launch_due() : PG_INT64_MAX;
-			int			jobs;
-
-			make_way();
-			wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
-			if (next < wait)
-				wait = (long) next + 1;
-			flush = pgscale_relocation_flush();
-			if (flush >= 0)
-				wait = Min(wait, flush);
-		}
+		if (!pgscale_relocation_launcher_wanted())
+			proc_exit(0);
+		next = pgscale_relocation_enabled ? launch_due() : PG_INT64_MAX;
+		make_way();
+		wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
+		if (next < wait)
+			wait = (long) next + 1;
+		flush = pgscale_relocation_flush();
+		if (flush >= 0)
+			wait = Min(wait, flush);
 		pgscale_worker_wait(wait);
 	}
 }
+
+const PgscaleWorker pgscale_relocation_launcher = {
+	.name = "pgscale relocation",
+	.wanted = pgscale_relocation_launcher_wanted,
+	.main = relocation_launcher_main,
+};

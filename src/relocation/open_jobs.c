@@ -364,3 +364,9 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 	LWLockRelease(shared->lock);
 	return databases;
 }
+
+bool
+pgscale_relocation_is_any_open(void)
+{
+	return shared->n > 0 || shared->too_many || shared->timeline != GetWALInsertionTimeLine();
+}

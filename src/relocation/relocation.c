@@ -24,6 +24,7 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
@@ -82,11 +83,15 @@ relocation_health(PgscaleHealth *health)
 	if (!pgscale_health_preloaded(health, "pgscale.relocation", true))
 		return;
 
-	/* The launcher may know of a reload before this backend does. */
+	/*
+	 * The launcher may know of a reload before this backend does.  Where
+	 * there is nothing to do it is not there, and that is right.
+	 */
 	pgscale_relocation_launcher_state(&pid, &starts, &last_round_ns, &enabled, &no_slot);
 	if (pid == 0)
 		enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
-	if (enabled && !pgscale_health_worker(health, pid, starts, last_round_ns, STALLED_MS))
+	if (enabled && (pid != 0 || !IsUnderPostmaster || pgscale_relocation_launcher_wanted()) &&
+		!pgscale_health_worker(health, &pgscale_relocation_module, pid, starts, last_round_ns, STALLED_MS))
 		return;
 	(void) pgscale_relocation_workers_now(&jobs);
 	if (!enabled)
@@ -136,7 +141,7 @@ const PgscaleModule pgscale_relocation_module = {
 	.define_gucs = relocation_define_gucs,
 	.shmem_request = relocation_shmem_request,
 	.shmem_startup = relocation_shmem_startup,
-	.register_workers = pgscale_relocation_launcher_register,
+	.worker = &pgscale_relocation_launcher,
 	.health = relocation_health,
 	.has_tables = true,
 	.asks = asks,

@@ -57,10 +57,19 @@ extern List *pgscale_relocation_open_list(List *(*every_one) (void));
 extern void pgscale_relocation_open_gone(Oid database);
 
 /*
+ * In any process: may there be a job that has not ended, in any database?  Not in
+ * recovery.  Takes no lock, so what changes now may be seen only at the next call.
+ */
+extern bool pgscale_relocation_is_any_open(void);
+
+/*
  * launcher.c: the process that starts workers where there is something to relocate.
  */
 
-extern void pgscale_relocation_launcher_register(void);
+extern const PgscaleWorker pgscale_relocation_launcher;
+
+/* Is there anything that it is for? */
+extern bool pgscale_relocation_launcher_wanted(void);
 
 /* move.c: one move, and what it leaves behind where it fails */
 

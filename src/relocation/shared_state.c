@@ -27,6 +27,7 @@
 
 #include "base/timer.h"
 #include "base/units.h"
+#include "pgscale.h"
 #include "relocation/shared_state.h"
 
 #define LOCK_TRANCHE	"pgscale relocation"
@@ -157,6 +158,24 @@ pgscale_relocation_workers_now(int *jobs)
 	return workers;
 }
 
+bool
+pgscale_relocation_is_any_due(void)
+{
+	for (int i = 0; i < DUE_MAX; i++)
+		if (OidIsValid(shared->due[i].database))
+			return true;
+	return shared->all;
+}
+
+bool
+pgscale_relocation_is_any_slot_taken(void)
+{
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (OidIsValid(shared->slots[i].database))
+			return true;
+	return false;
+}
+
 /* The lock must be held. */
 static void
 add_due(Oid database, int64 ms)
@@ -186,7 +205,7 @@ add_due(Oid database, int64 ms)
 		shared->all = true;
 }
 
-/* Lets go of the lock and wakes the launcher, which else would wait for it. */
+/* Lets go of the lock and wakes the launcher, which else would wait for it, or has it started. */
 static void
 release_and_wake(void)
 {
@@ -195,6 +214,8 @@ release_and_wake(void)
 	LWLockRelease(shared->lock);
 	if (launcher)
 		SetLatch(launcher);
+	else
+		pgscale_workers_wake();
 }
 
 void

@@ -32,6 +32,13 @@ extern void pgscale_relocation_launcher_alive(bool enabled, bool no_slot);
 extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
 											  bool *enabled, bool *no_slot);
 
+/*
+ * Is there, or will there be, something to do in any database; and is any slot taken?  Takes
+ * no lock, so what changes now may be seen only at the next call.
+ */
+extern bool pgscale_relocation_is_any_due(void);
+extern bool pgscale_relocation_is_any_slot_taken(void);
+
 /* How many slots are taken; *jobs of them by workers that are at a job. */
 extern int	pgscale_relocation_workers_now(int *jobs);
 

@@ -674,8 +674,11 @@ pgscale_sampler_main(Datum arg)
 		int64		due;
 		int64		expired = pgscale_timer_wait(&timer, &due);
 
-		if (pgscale_worker_interrupts())
+		bool		reloaded = pgscale_worker_interrupts();
+
+		if (reloaded)
 			sampler_apply_settings();
+		pgscale_workers_start(reloaded);
 		serve_resets();
 		if (expired > 0 && stats->period_ns > 0)
 		{
@@ -731,7 +734,7 @@ sampler_health(PgscaleHealth *health)
 		health->reason = "it is switched off";
 		health->action = "set pgscale.sampler to on and reload";
 	}
-	else if (!pgscale_health_worker(health, stats->pid, stats->starts, stats->last_tick_ns,
+	else if (!pgscale_health_worker(health, &pgscale_sampler_module, stats->pid, stats->starts, stats->last_tick_ns,
 									Max(STALLED_MS, 10 * stats->period_ns / NS_PER_MS)))
 		return;
 	else

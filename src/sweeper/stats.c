@@ -19,6 +19,7 @@
 #include "pgscale.h"
 #include "sweeper/controller.h"
 #include "sweeper/shared_state.h"
+#include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);
 
@@ -45,6 +46,8 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 	pgscale_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
 
+	/* Where the sweeper never was on, nothing has been counted yet. */
+	pgscale_sweeper_base_init();
 	pgscale_sweeper_base(&base);
 	/* 15's counts are a second behind the writers'. */
 	backend_writes = pgscale_compat_backend_writes(pgscale_sweeper_written()) - base.backend_writes;
@@ -58,6 +61,13 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		const PgscaleSweeperWriteCounts write_counts = pgscale_sweeper_write_counts(s);
 		const PgscaleSweeperWriteCounts *write = &write_counts;
 		const PgscaleSweeperWriteCounts *write_base = &base.write[n];
+
+		/*
+		 * A process that was ended, and is not wanted any more, did not put
+		 * that down.
+		 */
+		const bool	off = s->state == PGSCALE_SWEEPER_OFF ||
+			(pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_settings.enabled);
 		Datum		classes[PGSCALE_RUN_CLASSES];
 		Datum		values[36] = {0};
 		bool		nulls[36] = {0};
@@ -68,13 +78,16 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 
 		values[i++] = Int32GetDatum(n + 1);
 		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
-		values[i++] = CStringGetTextDatum(modes[s->mode]);
-		values[i++] = CStringGetTextDatum(states[s->state]);
-		values[i++] = CStringGetTextDatum(pgscale_sweeper_reason(s->reason, s->reason_number));
+		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
+		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
+		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0) :
+										  pgscale_sweeper_reason(s->reason, s->reason_number));
 		nulls[i] = s->state_change == 0;
 		values[i++] = TimestampTzGetDatum(s->state_change);
 		values[i++] = Int32GetDatum(s->buffers);
+		nulls[i] = off;
 		values[i++] = Int32GetDatum(s->low);
+		nulls[i] = off;
 		values[i++] = Int32GetDatum(s->high);
 		values[i++] = Int32GetDatum(s->ready);
 

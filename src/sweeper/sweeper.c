@@ -108,8 +108,6 @@ typedef struct Request
 
 static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 
-PGDLLEXPORT void pgscale_sweeper_main(Datum arg);
-
 PG_FUNCTION_INFO_V1(pgscale_sweeper_reset);
 
 static void
@@ -122,18 +120,6 @@ static void
 sweeper_shmem_startup(void)
 {
 	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
-}
-
-static void
-sweeper_register_workers(void)
-{
-	for (int i = 0; i < pgscale_sweeper_settings.workers; i++)
-	{
-		char		name[BGW_MAXLEN];
-
-		snprintf(name, sizeof(name), "pgscale sweeper %d", i + 1);
-		pgscale_worker_register(name, "pgscale_sweeper_main", i);
-	}
 }
 
 static int
@@ -403,10 +389,7 @@ adapt_period(void)
 {
 	int64		period = WATCH_PERIOD_NS;
 
-	/* Worker 1 may come later to a reload: its state is off until then. */
-	if (!pgscale_sweeper_settings.enabled)
-		period = 0;
-	else if (share->state == PGSCALE_SWEEPER_WORKING)
+	if (share->state == PGSCALE_SWEEPER_WORKING)
 		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
@@ -423,6 +406,7 @@ sweep_round(void)
 		sweeper_apply_settings();
 
 	now = pgscale_timer_clock();
+	/* Worker 1 may come later: its state is off until then. */
 	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
 		now - watched >= WATCH_PERIOD_NS)
 	{
@@ -443,6 +427,8 @@ sweep_round(void)
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		pgscale_sweeper_rest(share);
+	if (!pgscale_sweeper_settings.enabled)
+		proc_exit(0);
 
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
 	{
@@ -472,10 +458,10 @@ sweeper_detach(int code, Datum arg)
 	pgscale_sweeper_release(&share->pid);
 }
 
-void
-pgscale_sweeper_main(Datum arg)
+static void
+sweeper_main(int number)
 {
-	share = pgscale_sweeper_share(DatumGetInt32(arg));
+	share = pgscale_sweeper_share(number);
 	if (!pgscale_sweeper_claim(&share->pid))
 		proc_exit(1);
 	before_shmem_exit(sweeper_detach, (Datum) 0);
@@ -512,7 +498,7 @@ static bool
 can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 {
 	/* Switched on, it ticks a moment later. */
-	if (!pgscale_health_worker(health, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
+	if (!pgscale_health_worker(health, &pgscale_sweeper_module, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
 		return false;
 	if (s->state != PGSCALE_SWEEPER_WORKING || !(s->no_slots || (s->stuck && pgscale_sweeper_writers_wanted(s) > 0)))
 		return true;
@@ -600,11 +586,30 @@ sweeper_health(PgscaleHealth *health)
 		health->action = "if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions";
 }
 
+static bool
+sweeper_wanted(void)
+{
+	return pgscale_sweeper_settings.enabled;
+}
+
+static int
+sweeper_workers(void)
+{
+	return pgscale_sweeper_settings.workers;
+}
+
+static const PgscaleWorker sweeper_worker = {
+	.name = "pgscale sweeper",
+	.count = sweeper_workers,
+	.wanted = sweeper_wanted,
+	.main = sweeper_main,
+};
+
 const PgscaleModule pgscale_sweeper_module = {
 	.name = "sweeper",
 	.define_gucs = pgscale_sweeper_define_gucs,
 	.shmem_request = sweeper_shmem_request,
 	.shmem_startup = sweeper_shmem_startup,
-	.register_workers = sweeper_register_workers,
+	.worker = &sweeper_worker,
 	.health = sweeper_health,
 };

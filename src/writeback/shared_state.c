@@ -69,6 +69,7 @@ pgscale_writeback_share_startup(void)
 		shared->share.cap = shared->share.window = -1;
 		shared->share.server_rate = shared->share.disk_rate = shared->share.rewritten = -1;
 		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+		shared->reset_at = GetCurrentTimestamp();
 	}
 }
 
@@ -79,15 +80,12 @@ pgscale_writeback_share(void)
 }
 
 void
-pgscale_writeback_rebase(bool once)
+pgscale_writeback_rebase(void)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	if (!once || shared->reset_at == 0)
-	{
-		shared->base = shared->share.counts;
-		shared->reset_at = GetCurrentTimestamp();
-		shared->share.reset_peak = true;
-	}
+	shared->base = shared->share.counts;
+	shared->reset_at = GetCurrentTimestamp();
+	shared->share.reset_peak = true;
 	LWLockRelease(shared->lock);
 }
 
@@ -135,6 +133,16 @@ add_ours(Row *row, bool preloaded)
 		reset_at = shared->reset_at;
 		LWLockRelease(shared->lock);
 		s = shared->share;		/* after it: counts only grow */
+
+		/*
+		 * One that was ended, and is not wanted any more, did not put that
+		 * down.
+		 */
+		if (s.pid == 0 && !pgscale_writeback_enabled)
+		{
+			s.state = PGSCALE_WRITEBACK_OFF;
+			s.reason = PGSCALE_WRITEBACK_IS_OFF;
+		}
 	}
 	on = preloaded && s.state != PGSCALE_WRITEBACK_OFF;
 

@@ -59,12 +59,15 @@ typedef struct PgscaleWritebackShare
 	PgscaleWritebackCounts counts;
 } PgscaleWritebackShare;
 
+/* setting */
+extern bool pgscale_writeback_enabled;
+
 extern void pgscale_writeback_share_request(void);
 extern void pgscale_writeback_share_startup(void);
 
 extern PgscaleWritebackShare *pgscale_writeback_share(void);
 
-/* Counts from now on; if once, then only if nothing has been counted yet. */
-extern void pgscale_writeback_rebase(bool once);
+/* Counts from now on. */
+extern void pgscale_writeback_rebase(void);
 
 #endif							/* PGSCALE_WRITEBACK_SHARED_STATE_H */

@@ -58,7 +58,7 @@
 #define STALLED_MS		5000
 
 
-static bool writeback_enabled;
+bool		pgscale_writeback_enabled;
 static int	writeback_cap;		/* kB; -1: to be found */
 static double redirty_limit;
 
@@ -75,8 +75,6 @@ static uint64 counted_unseen;
 static int64 rate_since_ns;
 static uint64 rate_written;
 
-PGDLLEXPORT void pgscale_writeback_main(Datum arg);
-
 PG_FUNCTION_INFO_V1(pgscale_writeback_reset);
 
 static void
@@ -85,7 +83,7 @@ writeback_define_gucs(void)
 	DefineCustomBoolVariable("pgscale.writeback",
 							 "Has the kernel write all the time, so that little is left for a checkpoint's fsync.",
 							 NULL,
-							 &writeback_enabled, false,
+							 &pgscale_writeback_enabled, false,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.writeback_cap",
 							"The most that the kernel should have yet to write for this cluster.",
@@ -97,12 +95,6 @@ writeback_define_gucs(void)
 							 "With 1 it is never left alone.",
 							 &redirty_limit, 0.3, 0, 1,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-}
-
-static void
-writeback_register_workers(void)
-{
-	pgscale_worker_register("pgscale writeback", "pgscale_writeback_main", 0);
 }
 
 static void
@@ -255,24 +247,21 @@ writeback_round(void)
 	int64		due;
 	int64		expired = pgscale_timer_wait(&timer, &due);
 	int64		now = pgscale_timer_clock();
-	int64		period = 0;
+	int64		period = timer.period_ns;
 
 	(void) pgscale_worker_interrupts();
 
-	if (!writeback_enabled)
+	if (!pgscale_writeback_enabled)
 	{
 		if (on)
 			switch_off();
 		writeback_decided(PGSCALE_WRITEBACK_OFF, PGSCALE_WRITEBACK_IS_OFF, 0);
+		proc_exit(0);
 	}
-	else
-	{
-		if (!on)
-			switch_on(now);
-		period = timer.period_ns == 0 ? WORK_PERIOD_NS : timer.period_ns;
-		if (expired > 0)
-			period = writeback_work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
-	}
+	if (!on)
+		switch_on(now);
+	if (expired > 0)
+		period = writeback_work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
 	share->last_round_ns = pgscale_timer_clock();
@@ -294,8 +283,8 @@ writeback_detach(int code, Datum arg)
 	share->pid = 0;
 }
 
-void
-pgscale_writeback_main(Datum arg)
+static void
+writeback_main(int number)
 {
 	share = pgscale_writeback_share();
 	pgscale_worker_start("PgscaleWritebackMain");
@@ -303,7 +292,6 @@ pgscale_writeback_main(Datum arg)
 	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();
 	before_shmem_exit(writeback_detach, (Datum) 0);
 	share->starts++;
-	pgscale_writeback_rebase(true);
 	share->pid = MyProcPid;
 
 	/* The first round decides what the next one waits for. */
@@ -316,7 +304,7 @@ Datum
 pgscale_writeback_reset(PG_FUNCTION_ARGS)
 {
 	pgscale_require_preload();
-	pgscale_writeback_rebase(false);
+	pgscale_writeback_rebase();
 	PG_RETURN_VOID();
 }
 
@@ -383,7 +371,7 @@ writeback_health(PgscaleHealth *health)
 
 	/* The worker may know of a reload before this backend does. */
 	s = pgscale_writeback_share();
-	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : !writeback_enabled)
+	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : !pgscale_writeback_enabled)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = pgscale_writeback_reason(PGSCALE_WRITEBACK_IS_OFF, 0);
@@ -391,7 +379,7 @@ writeback_health(PgscaleHealth *health)
 		return;
 	}
 	/* Switched on, its first round ends a moment later. */
-	if (!pgscale_health_worker(health, s->pid, s->starts, Max(s->last_round_ns, s->decided_ns), STALLED_MS))
+	if (!pgscale_health_worker(health, &pgscale_writeback_module, s->pid, s->starts, Max(s->last_round_ns, s->decided_ns), STALLED_MS))
 		return;
 	health->state = writeback_state_of(s);
 	health->reason = pgscale_writeback_reason(s->reason, s->reason_number);
@@ -402,11 +390,23 @@ writeback_health(PgscaleHealth *health)
 		health->action = "raise shared_buffers, so that pages which change often stay in them";
 }
 
+static bool
+writeback_wanted(void)
+{
+	return pgscale_writeback_enabled;
+}
+
+static const PgscaleWorker writeback_worker = {
+	.name = "pgscale writeback",
+	.wanted = writeback_wanted,
+	.main = writeback_main,
+};
+
 const PgscaleModule pgscale_writeback_module = {
 	.name = "writeback",
 	.define_gucs = writeback_define_gucs,
 	.shmem_request = pgscale_writeback_share_request,
 	.shmem_startup = pgscale_writeback_share_startup,
-	.register_workers = writeback_register_workers,
+	.worker = &writeback_worker,
 	.health = writeback_health,
 };

@@ -1,5 +1,5 @@
 /*
- * Calls the sweeper's parts one by one, for tests that expect exact answers. While pgscale.sweeper is off its process sleeps, so a
+ * Calls the sweeper's parts one by one, for tests that expect exact answers. While pgscale.sweeper is off it has no process, so a
  * session can do its ticks instead of it, on its share, and puts into its shared memory what is to be shown.
  */
 #include "postgres.h"
@@ -326,6 +326,8 @@ step_state(PG_FUNCTION_ARGS)
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 	{
 		share = pgscale_sweeper_share(i);
+		/* whom health takes for the sweeper */
+		pg_atomic_write_u32(&share->pid, PG_GETARG_INT32(0) == PGSCALE_SWEEPER_OFF ? 0 : MyProcPid);
 		share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(8) * INT64CONST(1000000000);
 	}
 	PG_RETURN_VOID();

@@ -11,6 +11,7 @@
 
 #include "miscadmin.h"
 
+#include "base/processes.h"
 #include "tuning/findings.h"
 
 /*
@@ -98,13 +99,34 @@ find_writeback(const PgscaleTuningRuleInput *input)
 								 100 * pgscale_tuning_sync_fraction(e));
 }
 
+/* Background workers that run now, without parallel ones. */
+static int
+count_workers(void)
+{
+	int			workers = 0;
+	uint64		retries = 0;
+
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
+		PgscaleProc proc = {0};
+		bool		changed;
+
+		workers += pgscale_procs_read(slot, &proc, &changed, &retries) && pgscale_proc_is_worker(proc.kind);
+	}
+	return workers;
+}
+
 /*
  * max_worker_processes.  Window: none.  Threshold: a feature of pgscale is on and
- * the server has no slot for a worker of it, as it says in pgscale.health.  Value: four more.  Gain: none by itself.
+ * the server has no slot for a worker of it, as it says in pgscale.health.  Value: four more.
+ * Gain: none by itself.  Where background workers leave fewer slots than parallel workers may
+ * have, that is said: whether queries miss them is not known.
  */
 static PgscaleTuningFinding *
 find_worker_processes(const PgscaleTuningRuleInput *input)
 {
+	int			left;
+
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
 		PgscaleHealth health;
@@ -117,7 +139,12 @@ find_worker_processes(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_advise(psprintf("%d", max_worker_processes + 4), 0, NULL,
 									 "%s is short of workers: %s (pgscale.health)", pgscale_modules[i]->name, health.reason);
 	}
-	return pgscale_tuning_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots");
+	left = max_worker_processes - count_workers();
+	if (left < max_parallel_workers)
+		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale's workers have their slots, but other background workers leave %d of the "
+									  "%d to parallel workers, of which max_parallel_workers allows %d",
+									  Max(left, 0), max_worker_processes, max_parallel_workers);
+	return pgscale_tuning_finding(PGSCALE_SATISFIED, "pgscale's workers have their slots, and parallel workers theirs");
 }
 
 const PgscaleTuningRule pgscale_tuning_features_rules[] = {

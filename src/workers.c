@@ -1,0 +1,266 @@
+/*-------------------------------------------------------------------------
+ *
+ * workers.c
+ *	  The background workers of the features: each is there while it is wanted.
+ *
+ * The server's slots for background workers are few, and parallel queries and logical
+ * replication need them, too.  So the sampler's process is the only one that pgscale
+ * registers for good.  It looks what else is wanted (PgscaleWorker): once a second, after a
+ * reload, and when another process asks for it; and has the postmaster start that.  Nothing
+ * has to be told apart: a feature that is switched on, a worker that crashed, a standby that
+ * is promoted and a slot that is free at last are the same finding, that something is wanted
+ * and not there.
+ *
+ * A worker that is there has claimed its place in shared memory, where its successor and
+ * the next look find it.  The postmaster may be late, and the sampler's process may have been
+ * another one when it asked: then a worker starts twice, and the second one leaves.
+ *
+ * Failure: without the sampler's process, which the postmaster starts again, workers go on
+ * and none is started.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/worker.h"
+#include "pgscale.h"
+
+/* Between two looks, and so between two starts of the same worker at least. */
+#define LOOK_NS			NS_PER_S
+
+/* How long a worker may take to start, and a look to be due. */
+#define STARTING_NS		(5 * NS_PER_S)
+
+typedef struct WorkerPlace
+{
+	/* written by the worker */
+	pg_atomic_uint32 pid;		/* 0: not there */
+	bool		failed;			/* the latest one ended by an error or a
+								 * signal */
+
+	/* ... and by the sampler's process */
+	bool		no_slot;		/* when it was asked for */
+	int64		missing_ns;		/* wanted and not there since; 0: it is not so */
+} WorkerPlace;
+
+typedef struct WorkersShared
+{
+	pg_atomic_uint32 changed;	/* has anything asked for a look? */
+	Latch	   *volatile latch; /* of the process that looks, or NULL */
+	int64		looked_ns;
+	WorkerPlace places[FLEXIBLE_ARRAY_MEMBER];
+} WorkersShared;
+
+static WorkersShared *shared = NULL;
+
+/* In the process that looks: what it has asked the postmaster for. */
+static BackgroundWorkerHandle **handles = NULL;
+
+PGDLLEXPORT void pgscale_workers_main(Datum arg);
+
+static int
+count_of(const PgscaleModule *module)
+{
+	if (!module->worker)
+		return 0;
+	return module->worker->count ? module->worker->count() : 1;
+}
+
+static int
+count_places(void)
+{
+	int			n = 0;
+
+	for (int i = 0; pgscale_modules[i]; i++)
+		n += count_of(pgscale_modules[i]);
+	return n;
+}
+
+static Size
+workers_size(void)
+{
+	return add_size(offsetof(WorkersShared, places), mul_size(count_places(), sizeof(WorkerPlace)));
+}
+
+void
+pgscale_workers_shmem_request(void)
+{
+	RequestAddinShmemSpace(workers_size());
+}
+
+void
+pgscale_workers_shmem_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale workers", workers_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, workers_size());
+	pg_atomic_init_u32(&shared->changed, 0);
+	for (int i = 0; i < count_places(); i++)
+		pg_atomic_init_u32(&shared->places[i].pid, 0);
+}
+
+void
+pgscale_workers_wake(void)
+{
+	Latch	   *latch;
+
+	pg_atomic_exchange_u32(&shared->changed, 1);
+	latch = shared->latch;
+	if (latch)
+		SetLatch(latch);
+}
+
+static void
+workers_detach(int code, Datum arg)
+{
+	shared->latch = NULL;
+}
+
+/* Is the worker there, or about to be by an earlier request? */
+static bool
+is_there(int place)
+{
+	pid_t		pid;
+
+	if (pg_atomic_read_u32(&shared->places[place].pid) != 0)
+		return true;
+	if (!handles[place])
+		return false;
+	if (GetBackgroundWorkerPid(handles[place], &pid) != BGWH_STOPPED)
+		return true;
+	pfree(handles[place]);
+	handles[place] = NULL;
+	return false;
+}
+
+static void
+start_worker(const PgscaleWorker *worker, int number, int place)
+{
+	WorkerPlace *p = &shared->places[place];
+	char		name[BGW_MAXLEN];
+	bool		started;
+
+	if (worker->count)
+		snprintf(name, sizeof(name), "%s %d", worker->name, number + 1);
+	else
+		strlcpy(name, worker->name, sizeof(name));
+	started = pgscale_worker_launch(name, "pgscale_workers_main", place, &handles[place]);
+	if (!started)
+		handles[place] = NULL;
+	if (!started && !p->no_slot)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("the server has no slot for background worker \"%s\"", name),
+				 errhint("Raise max_worker_processes, which is %d, and restart the server.", max_worker_processes)));
+	p->no_slot = !started;
+}
+
+void
+pgscale_workers_start(bool changed)
+{
+	const int64 now = pgscale_timer_clock();
+	MemoryContext context;
+	int			place = 0;
+
+	if (!handles)
+	{
+		handles = MemoryContextAllocZero(TopMemoryContext, Max(count_places(), 1) * sizeof(*handles));
+		before_shmem_exit(workers_detach, (Datum) 0);
+		shared->latch = MyLatch;
+	}
+	if (pg_atomic_read_u32(&shared->changed) != 0)
+		changed = pg_atomic_exchange_u32(&shared->changed, 0) != 0;
+	if ((!changed && now - shared->looked_ns < LOOK_NS) || IsBinaryUpgrade)
+		return;
+	shared->looked_ns = now;
+
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	for (int i = 0; pgscale_modules[i]; i++)
+	{
+		const PgscaleModule *module = pgscale_modules[i];
+		const int	count = count_of(module);
+		const bool	wanted = count > 0 && module->worker->wanted();
+
+		for (int number = 0; number < count; number++, place++)
+		{
+			WorkerPlace *p = &shared->places[place];
+
+			if (!wanted || pg_atomic_read_u32(&p->pid) != 0)
+			{
+				p->missing_ns = 0;
+				p->no_slot = false;
+			}
+			else if (p->missing_ns == 0)
+				p->missing_ns = now;
+			if (wanted && !is_there(place))
+				start_worker(module->worker, number, place);
+		}
+	}
+	MemoryContextSwitchTo(context);
+}
+
+static void
+worker_leaves(int code, Datum arg)
+{
+	WorkerPlace *p = &shared->places[DatumGetInt32(arg)];
+
+	p->failed = code != 0;
+	pg_atomic_write_u32(&p->pid, 0);
+}
+
+/* Any of the workers. */
+void
+pgscale_workers_main(Datum arg)
+{
+	const int	place = DatumGetInt32(arg);
+	int			number = place;
+	uint32		nobody = 0;
+	int			i = 0;
+
+	if (!pg_atomic_compare_exchange_u32(&shared->places[place].pid, &nobody, MyProcPid))
+		proc_exit(0);
+	before_shmem_exit(worker_leaves, arg);
+	for (; number >= count_of(pgscale_modules[i]); i++)
+		number -= count_of(pgscale_modules[i]);
+	pgscale_modules[i]->worker->main(number);
+}
+
+PgscaleWorkerStart
+pgscale_workers_start_of(const PgscaleModule *module)
+{
+	const int64 now = pgscale_timer_clock();
+	bool		late = false;
+	bool		failed = false;
+	int			place = 0;
+
+	for (int i = 0; pgscale_modules[i] != module; i++)
+		place += count_of(pgscale_modules[i]);
+	for (int number = 0; number < count_of(module); number++)
+	{
+		const WorkerPlace *p = &shared->places[place + number];
+
+		if (p->no_slot)
+			return PGSCALE_WORKER_NO_SLOT;
+		failed |= p->failed;
+		late |= p->missing_ns != 0 && now - p->missing_ns >= STARTING_NS;
+	}
+	if (!shared->latch || now - shared->looked_ns >= STARTING_NS)
+		return PGSCALE_WORKER_UNASKED;
+	if (late)
+		return PGSCALE_WORKER_FAILING;
+	return failed ? PGSCALE_WORKER_ENDED : PGSCALE_WORKER_STARTING;
+}
