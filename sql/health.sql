@@ -76,7 +76,12 @@ END $$;
 \c -
 SELECT 'before' AS which, h.* FROM (TABLE health EXCEPT TABLE pgscale.health) h
 UNION ALL SELECT 'in an odd database', h.* FROM (TABLE pgscale.health EXCEPT TABLE health) h;
-DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET ALL', current_database()); END $$;
+DO $$
+BEGIN
+    EXECUTE format('ALTER DATABASE %I RESET track_activities', current_database());
+    EXECUTE format('ALTER DATABASE %I RESET compute_query_id', current_database());
+    EXECUTE format('ALTER DATABASE %I RESET track_counts', current_database());
+END $$;
 \c -
 DROP TABLE health;
 
