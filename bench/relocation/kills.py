@@ -344,7 +344,11 @@ class Experiment:
             server.kill(pid)
             server.wait_ready(died)
         elif way == LAUNCHER:
-            server.kill(server.child("pgscale relocation"))
+            wait_for("a launcher", lambda: server.child("pgscale relocation") or self.look(connection, job)[0] == ENDED, 20)
+            pid = server.child("pgscale relocation")
+            if not pid:
+                return False
+            server.kill(pid)
             server.wait_ready(died)
         elif way == TERMINATE:
             run(connection, "SELECT pg_terminate_backend(%s)", pid)

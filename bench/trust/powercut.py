@@ -258,9 +258,10 @@ class Experiment:
         elif death == ALL:
             server.kill_all()
         else:
-            # the sweeper has its writers only while there is something to write
-            wait_for(f"a {death}", lambda: server.child(death), 20)
-            server.kill(server.child(death))
+            # the sweeper has its writers only while there is something to write, and what is switched off has no process
+            title = "pgscale sampler" if death == "pgscale writeback" and not server.child(death) else death
+            wait_for(f"a {title}", lambda: server.child(title), 20)
+            server.kill(server.child(title))
 
     def check(self, load, churn, durable, thorough):
         server = self.server

@@ -52,7 +52,7 @@ SETTINGS = {
 # An hour may add so much to a process at most, surely. 1 byte at each of the sampler's ticks would be 350 kB.
 MOST = {"kB": 256.0, "descriptors": 1.5, "files": 60.0}
 # These are there from the first second to the last; those of the server itself are watched for comparison.
-WORKERS = ("pgscale sampler", "pgscale sweeper 1", "pgscale sweeper 2", "pgscale writeback", "pgscale relocation")
+WORKERS = ("pgscale sampler", "pgscale sweeper 1", "pgscale sweeper 2", "pgscale writeback")
 SERVERS = ("checkpointer", "background writer", "walwriter", "autovacuum launcher")
 # What is asked of each, besides a look at all of it.
 QUESTIONS = (

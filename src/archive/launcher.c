@@ -36,6 +36,7 @@
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/ipc.h"
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
