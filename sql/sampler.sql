@@ -144,6 +144,7 @@ SELECT wait_until($$ state = 'working' FROM pgscale.health WHERE feature = 'samp
 SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
 
 -- a history of a period
+SELECT wait_until($$ count(*) > 0 FROM pgscale.wait_history(now() - interval '1 hour') $$);
 SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour
   FROM pgscale.wait_history(now() - interval '1 hour');
 SELECT count(*) FROM pgscale.wait_history('-infinity', now() - interval '1 day');
