@@ -88,6 +88,7 @@ DROP TABLE health;
 -- what the server's settings take away
 ALTER SYSTEM SET track_activities = off;
 SELECT pg_reload_conf();
+\c -
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
@@ -105,6 +106,7 @@ ALTER SYSTEM RESET track_activities;
 ALTER SYSTEM SET track_counts = off;
 ALTER SYSTEM SET compute_query_id = off;
 SELECT pg_reload_conf();
+\c -
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
@@ -122,6 +124,7 @@ ALTER SYSTEM RESET compute_query_id;
 ALTER SYSTEM SET pgscale.sampler = off;
 ALTER SYSTEM SET pgscale.relocation = off;
 SELECT pg_reload_conf();
+\c -
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
@@ -138,6 +141,7 @@ ALTER SYSTEM SET pgscale.lwlocks = off;
 ALTER SYSTEM SET pgscale.scalability = off;
 ALTER SYSTEM SET pgscale.tuning = off;
 SELECT pg_reload_conf();
+\c -
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
