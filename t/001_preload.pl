@@ -170,9 +170,9 @@ until_ok(sub { process_state($pid) =~ /^[ZX]?$/ }, 'switched off, the sampler en
 
 my ($folder, $installed) = (PostgreSQL::Test::Utils::tempdir_short(), qx(pg_config --pkglibdir) =~ s/\n//r);
 system("cp '$installed/pgscale.so' '$folder/other.so'") == 0 or die 'the library cannot be copied';
-my $other = pgscale_node('other', preload => "$folder/other", create => 0);
+my $other = pgscale_node('other', preload => "$folder/other", create => 0, conf => 'pgscale.writeback = on');
 my $there = session($other);
-$there->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sampler'}, 'its workers run', 1);
+$there->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale writeback')}, 'its workers run', 2);
 unlike(slurp_file($other->logfile), qr/terminated by signal|reinitializing/, 'and none has crashed');
 # before 16 it cannot even be loaded
 my ($refused) = $there->try('CREATE EXTENSION pgscale');
