@@ -450,28 +450,37 @@ AS $$
 DECLARE
     statements regclass := pgscale.query_waits_statements(false);
     archived regclass;
-    live text;
-    kept text;
 BEGIN
     SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
     IF has_table_privilege(statements, 'SELECT') THEN
-        live := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', statements);
         BEGIN
-            RETURN QUERY EXECUTE live USING $1;
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL
+                     GROUP BY 1', statements) USING $1 LOOP
+                $1 := array_remove($1, queryid);
+                RETURN NEXT;
+            END LOOP;
         EXCEPTION
             -- one text that is none in this database's encoding, and it shows nothing at all
             WHEN untranslatable_character OR character_not_in_repertoire THEN
-                live := NULL;
+                NULL;
         END;
     END IF;
-    IF archived IS NOT NULL THEN
-        kept := format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived);
-        RETURN QUERY EXECUTE kept || coalesce(' HAVING s.queryid NOT IN (SELECT l.queryid FROM (' || live || ') l)', '') USING $1;
+    IF archived IS NOT NULL AND $1 <> '{}' THEN
+        FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
+            $1 := array_remove($1, queryid);
+            RETURN NEXT;
+        END LOOP;
+    END IF;
+    -- it has not ended yet, or the statistics were reset
+    IF $1 <> '{}' THEN
+        RETURN QUERY
+            SELECT a.query_id, pgscale.clean_text(min(a.query))
+              FROM pg_stat_activity a WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
-'texts of queries, from pg_stat_statements if it is installed, else from the archive; other users'' only with pg_read_all_stats';
+'texts of queries, from pg_stat_statements if it is installed, else from the archive, else from pg_stat_activity; other users'' only with pg_read_all_stats';
 
 CREATE FUNCTION pgscale.past_top(top integer)
 RETURNS integer
@@ -3627,7 +3636,11 @@ BEGIN ATOMIC
     SELECT m.event_type, m.event, w.fraction, w.waiting_sessions,
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
            CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
-           m.remedy, w.since, w.until
+           CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
+                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= w.since)
+                THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
+                     'of the application between their statements; idle_in_transaction_session_timeout'
+                ELSE m.remedy END, w.since, w.until
       FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
            (SELECT current_setting('server_version_num')::integer / 10000 AS major) v
      WHERE w.fraction >= 0.01 AND kind <> 'cpu';
@@ -4323,11 +4336,96 @@ RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN $2 = 'IdleInTransaction' THEN 'its client, within a transaction'
+    SELECT CASE WHEN $2 = 'IdleInTransaction' THEN '(idle in a transaction)'
                 ELSE (SELECT m.what FROM pgscale.wait_meanings m WHERE m.kind = pgscale.wait_kind($1, $2) LIMIT 1) END
 $$;
 COMMENT ON FUNCTION pgscale.report_what(text, text) IS
 'part of report: what a session waits for in this wait event';
+
+-- The begin of a statement, on one line.
+CREATE FUNCTION pgscale.report_line(query text)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT regexp_replace(left(pgscale.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
+$$;
+COMMENT ON FUNCTION pgscale.report_line(text) IS
+'part of report: the begin of a statement, on one line';
+
+-- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
+-- period, so of its idle time the part is taken.
+CREATE FUNCTION pgscale.report_roots(since timestamptz, until timestamptz)
+RETURNS TABLE (rank integer, item text, active_sessions double precision, fraction double precision, wait_ms double precision,
+    idle_fraction double precision, usename text, application_name text, state text, first_seen timestamptz, last_seen timestamptz,
+    query text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH waited AS MATERIALIZED (
+        SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms
+          FROM pgscale.top_waits($1, $2, 'blocker'::text, 10) w
+         WHERE w.item IS NOT NULL AND w.wait_ms > 0),
+    roots AS MATERIALIZED (
+        SELECT DISTINCT ON (b.item) b.*
+          FROM (SELECT p.root_pid, p.backend_start, p.userid, p.application_name, p.root_state, p.queryid, p.waited_ms,
+                       p.idle_in_transaction_ms, greatest(p.first_seen, $1) AS first_seen, least(p.last_seen, $2) AS last_seen,
+                       CASE p.root_pid WHEN 0 THEN 'prepared transaction'
+                                 ELSE p.root_pid || coalesce(' ' || nullif(p.application_name, ''), '') END AS item
+                  FROM pgscale.blocker_profile() p
+                 WHERE p.first_seen <= $2 AND p.last_seen >= $1) b
+          JOIN waited w USING (item)
+         ORDER BY b.item, b.last_seen - b.first_seen DESC)
+    SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms, r.idle_in_transaction_ms / nullif(r.waited_ms, 0),
+           u.rolname::text, r.application_name, r.root_state, r.first_seen, r.last_seen,
+           coalesce(q.query, CASE WHEN r.queryid IS NULL THEN nullif(a.query, '<insufficient privilege>') END)
+      FROM waited w
+      LEFT JOIN roots r USING (item)
+      LEFT JOIN pg_roles u ON u.oid = r.userid
+      LEFT JOIN pgscale.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
+      LEFT JOIN pg_stat_activity a ON a.pid = r.root_pid AND a.backend_start = r.backend_start
+     ORDER BY w.rank
+$$;
+COMMENT ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) IS
+'part of report: who was in the way of waits for locks in a period, and what it did meanwhile';
+
+-- Whether waits for locks were a real share of a period, and one root or idle transactions the cause of them: then the root is to
+-- blame, and not the statements that waited.
+CREATE FUNCTION pgscale.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH roots AS MATERIALIZED (
+        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale.report_roots($1, $2) r WHERE r.item <> 'other'),
+    total AS (
+        SELECT sum(w.wait_ms) FILTER (WHERE w.event IS DISTINCT FROM 'IdleInTransaction') AS active_ms,
+               sum(w.wait_ms) FILTER (WHERE w.event_type = 'Lock') AS lock_ms
+          FROM pgscale.top_waits($1, $2, 'event'::text, 1000) w),
+    sums AS (
+        SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
+    -- the first of those that were idle, or of all
+    root AS (
+        SELECT r.idle_ms, r.wait_ms, r.state, pgscale.report_line(r.query) AS statement, i.idle,
+               coalesce('process ' || substring(r.item FROM '^[0-9]+'), 'a ' || r.item)
+                   || coalesce(' (' || nullif(concat_ws(', ', 'user ' || r.usename, 'application ' || nullif(coalesce(
+                          r.application_name, substring(r.item FROM '^[0-9]+ (.*)')), '')), '') || ')', '') AS who
+          FROM roots r CROSS JOIN total t CROSS JOIN sums s CROSS JOIN LATERAL (SELECT s.idle_ms >= t.lock_ms / 2) i (idle)
+         WHERE t.lock_ms >= 0.05 * t.active_ms AND (i.idle OR r.wait_ms >= t.lock_ms / 4)
+         ORDER BY CASE WHEN i.idle THEN r.idle_ms ELSE r.wait_ms END DESC LIMIT 1),
+    told AS (
+        SELECT CASE WHEN NOT r.idle
+                    THEN format('%s held others up for %s s in all%s.', r.who, round(r.wait_ms / 1000),
+                                ' (' || nullif(concat_ws(', ', r.state, 'statement: ' || r.statement), '') || ')')
+                    WHEN s.idle_roots > 1 AND r.idle_ms < 0.9 * s.idle_ms
+                    THEN format('%s processes held others up for %s s in all while they were idle in transactions, most of it %s, for %s s%s.',
+                                s.idle_roots, round(s.idle_ms / 1000), r.who, round(r.idle_ms / 1000), ' (last statement: ' || r.statement || ')')
+                    ELSE format('%s held others up for %s s in all while it was idle in a transaction%s.', r.who, round(r.idle_ms / 1000),
+                                ' (last statement: ' || r.statement || ')') END AS sentence
+          FROM root r CROSS JOIN sums s)
+    SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)
+$$;
+COMMENT ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) IS
+'part of report: who was the cause of waits for locks, and whether it was idle in its transaction meanwhile';
 
 -- The chart of a period. Its buckets begin where those of activity() do.
 CREATE FUNCTION pgscale.report_activity(since timestamptz, until timestamptz, most double precision, format text)
@@ -4388,22 +4486,33 @@ BEGIN
 
     WHEN 'summary' THEN
         WITH waits AS MATERIALIZED (
-            SELECT t.*, pgscale.report_what(t.event_type, t.event) AS what FROM pgscale.top_waits(since, until, 'event'::text, 10) t),
+            SELECT t.*, pgscale.report_what(t.event_type, t.event) AS what, t.event IS NOT DISTINCT FROM 'IdleInTransaction' AS idle
+              FROM pgscale.top_waits(since, until, 'event'::text, 1000) t),
+        total AS (
+            SELECT sum(w.wait_ms) FILTER (WHERE NOT w.idle) AS ms, sum(w.active_sessions) FILTER (WHERE NOT w.idle) AS active,
+                   sum(w.active_sessions) FILTER (WHERE w.idle) AS idle
+              FROM waits w),
         wait AS (
-            SELECT coalesce(w.what, w.item) AS what, sum(w.fraction) AS fraction FROM waits w
-             WHERE w.item <> 'other' GROUP BY 1 ORDER BY 2 DESC LIMIT 1),
+            SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
+                            CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
+              FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1),
         query AS (
-            SELECT * FROM pgscale.top_waits(since, until, 'query'::text, 3) q
-             WHERE q.queryid IS NOT NULL AND q.query IS NOT NULL ORDER BY q.rank LIMIT 1)
+            SELECT i.queryid, sum(i.wait_ms) AS ms
+              FROM pgscale.past_items(since, until, 'query'::text) i
+             WHERE i.database_time AND i.queryid IS NOT NULL AND i.event <> 'IdleInTransaction'
+             GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1)
         SELECT pgscale.report_paragraph(format, concat_ws(' ',
-                   format('On average %s sessions were active.', (SELECT round(sum(w.active_sessions)::numeric, 1) FROM waits w)),
-                   (SELECT format('They spent %s %% of their time on this: %s.', round((100 * wait.fraction)::numeric),
-                                  CASE wait.what WHEN '(running, or ready to run)' THEN 'they ran, or were ready to run' ELSE 'they waited for ' || wait.what END)
+                   (SELECT r.sentence FROM pgscale.report_blame(since, until) r),
+                   format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
+                          ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
+                   (SELECT format('Those that were active spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                       FROM wait),
-                   (SELECT format('The statement that took most of it, %s %%, is: %s', round((100 * query.fraction)::numeric),
-                                  regexp_replace(left(pgscale.clean_statement(query.query), 100), '[[:space:]]+', ' ', 'g'))
-                      FROM query)), ''::text)
+                   (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.ms / total.ms)::numeric),
+                                  coalesce(': ' || pgscale.report_line(x.query),
+                                           format(' the one with queryid %s, whose text is not known.', q.queryid)))
+                      FROM query q LEFT JOIN pgscale.past_queries(ARRAY[q.queryid]) x ON true)), ''::text)
           INTO body
+          FROM total
          WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
         RETURN coalesce(body, pgscale.report_paragraph(format, 'No session was active, as far as is known.', ''::text));
 
@@ -4478,23 +4587,26 @@ BEGIN
     WHEN 'waits' THEN
         WITH w AS MATERIALIZED (
             SELECT t.rank, t.item, t.active_sessions, t.fraction, t.wait_ms, pgscale.report_what(t.event_type, t.event) AS what,
-                   pgscale.wait_kind(t.event_type, t.event) AS kind, t.event
+                   pgscale.wait_kind(t.event_type, t.event) AS kind, t.event_type, t.event
               FROM pgscale.top_waits(since, until, 'event'::text, 12) t),
+        blame AS MATERIALIZED (SELECT b.idle FROM pgscale.report_blame(since, until) b WHERE EXISTS (SELECT FROM w WHERE w.event_type = 'Lock')),
         help AS (
             SELECT w.what, sum(w.fraction) AS fraction, (array_agg(m.meaning ORDER BY w.rank))[1] AS meaning,
                    (array_agg(m.remedy ORDER BY w.rank))[1] AS remedy
-              FROM w
+              FROM (SELECT w.*, w.event = 'IdleInTransaction' AS idle, w.event_type = 'Lock' AND w.kind <> 'lock_extend' AND b.idle AS blocked
+                      FROM w LEFT JOIN blame b ON true) w
               CROSS JOIN LATERAL (
-                   SELECT 'a session has a transaction open and waits for its client''s next statement' AS meaning,
+                   SELECT CASE WHEN w.idle THEN 'a session has a transaction open and waits for its client''s next statement'
+                               ELSE 'a session waits for a transaction that is idle: see who was in the way' END AS meaning,
                           'shorter transactions, with no work of the application between their statements; '
                           'idle_in_transaction_session_timeout' AS remedy
-                    WHERE w.event = 'IdleInTransaction'
+                    WHERE w.idle OR w.blocked
                    UNION ALL
                    (SELECT CASE WHEN k.cured_in <= current_setting('server_version_num')::integer / 10000 THEN k.cured_meaning
                                 ELSE k.meaning END, k.remedy
                       FROM pgscale.wait_meanings k
-                     WHERE k.kind = w.kind AND w.event <> 'IdleInTransaction' LIMIT 1)) m
-             WHERE w.kind <> 'other' OR w.event = 'IdleInTransaction'
+                     WHERE k.kind = w.kind AND NOT w.idle AND NOT w.blocked LIMIT 1)) m
+             WHERE w.kind <> 'other' OR w.idle
              GROUP BY w.what
             HAVING sum(w.fraction) >= 0.05)
         SELECT pgscale.report_table(format, '{wait,sessions,share,time,"it waits for"}'::text[], '{name,number,share,ms,prose}'::text[],
@@ -4542,12 +4654,13 @@ BEGIN
         RETURN body;
 
     WHEN 'blockers' THEN
-        SELECT pgscale.report_table(format, '{"in the way",sessions,share,"time waited"}'::text[],
-                   '{name,number,share,ms}'::text[],
-                   array_agg(ARRAY[w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text] ORDER BY w.rank))
+        SELECT pgscale.report_table(format, '{"in the way",user,state,share,"time waited","while idle","from","to",statement}'::text[],
+                   '{name,name,prose,share,ms,share,name,name,query}'::text[],
+                   array_agg(ARRAY[r.item, r.usename, r.state, r.fraction::text, r.wait_ms::text, r.idle_fraction::text,
+                                   to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), pgscale.clean_statement(r.query)]
+                             ORDER BY r.rank))
           INTO body
-          FROM pgscale.top_waits(since, until, 'blocker'::text, 10) w
-         WHERE w.item IS NOT NULL AND w.wait_ms > 0;
+          FROM pgscale.report_roots(since, until) r, (SELECT CASE WHEN until - since < interval '1 day' THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);
         SELECT body || pgscale.report_paragraph(format, 'At this moment', 'list'::text)
                     || pgscale.report_table(format, '{process,waiters,waited,activity,application,query}'::text[],
                                             '{prose,count,ms,prose,name,query}'::text[], array_agg(b.row ORDER BY b.n)) AS now,
@@ -5100,17 +5213,20 @@ GRANT EXECUTE ON FUNCTION
     pgscale.relocation_reads(),
     pgscale.report(timestamptz, timestamptz, text),
     pgscale.report_activity(timestamptz, timestamptz, double precision, text),
+    pgscale.report_blame(timestamptz, timestamptz),
     pgscale.report_bucket(interval, integer),
     pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[], double precision[],
         double precision[], timestamptz[], text[], double precision),
     pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text),
     pgscale.report_known(timestamptz, timestamptz),
+    pgscale.report_line(text),
     pgscale.report_marks(timestamptz, timestamptz),
     pgscale.report_node(),
     pgscale.report_page(text, text),
     pgscale.report_paragraph(text, text, text),
     pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text),
     pgscale.report_period(timestamptz, timestamptz),
+    pgscale.report_roots(timestamptz, timestamptz),
     pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
     pgscale.report_table(text, text[], text[], text[]),
     pgscale.report_what(text, text),

@@ -221,6 +221,39 @@ SELECT pgscale.report_part('load', '2020-05-01 10:00:01', '2020-05-01 10:01', :n
 SELECT pgscale.report_section(part, upper(part), NULL, :one, :two, 'text') FROM unnest('{periods,differences,changes}'::text[]) part;
 SELECT pgscale.report_section('differences', 'And back', NULL, :two, :one, 'text') ~ 'LWLock:WALWrite +1.50 +0.05 +-1.45 +21.1 % +1.2 %' AS back;
 SELECT pgscale.report_part('changes', :two, :one, 'text') = pgscale.report_part('changes', :one, :two, 'text') AS whichever_is_earlier;
+-- who is to blame: one that was idle in its transaction, several, one that worked, one without a process, none; and of those that are known
+-- now, none that was in the way at another time
+CREATE FUNCTION root(pid int, app text, state text, q bigint, waited float8, idle float8, first text, last text) RETURNS text LANGUAGE sql AS $$
+    SELECT format('(%L::int, now(), %s::xid, 5::oid, 3373::oid, %L::text, NULL::inet, %L::text, %L::bigint, %L::text, %L::float8, %L::float8, 3, %L::timestamptz, %L::timestamptz)',
+        pid, CASE pid WHEN 0 THEN '''99''' ELSE 'NULL' END, app, state, q, 'tuple', waited, idle, first, last)
+$$;
+SELECT format('CREATE OR REPLACE FUNCTION pgscale.blocker_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$VALUES %s$f$', pg_get_function_arguments('pgscale.blocker_profile'::regproc),
+    concat_ws(', ', root(11, 'batch', 'idle in transaction', -3, 2000, 1800, '2020-06-01 09:58', '2020-06-01 10:03'), root(11, 'batch', 'active', 1, 1e9, 0, '2020-06-01 09:00', '2020-06-01 09:59:59'),
+        root(11, 'batch', 'active', 1, 10, 0, '2020-06-01 10:05:01', '2020-06-01 11:00'), root(12, 'web', 'idle in transaction', NULL, 100, 60, '2020-06-01 10:06', '2020-06-01 10:09'),
+        root(13, '', 'idle in transaction', 1, 100, 90, '2020-06-01 10:06', '2020-06-01 10:08'), root(14, 'app', 'active', 2, 100, 10, '2020-06-01 10:10', '2020-06-01 10:14'),
+        root(15, 'x', 'idle in transaction', 1, 1, 1, '2020-06-01 12:00', '2020-06-01 13:00'), root(0, NULL, 'prepared', NULL, 100, NULL, '2020-06-01 10:15', '2020-06-01 10:19'))) \gexec
+SELECT pgscale.archive_partition('archive_minute', '2020-06-01'), pgscale.archive_partition('archive_query', '2020-06-01');
+INSERT INTO pgscale.archive_query VALUES ('2020-06-01', -3, '2020-06-01', '2020-06-01', E'UPDATE held\n   SET pin = 4711 /* password=x */'), ('2020-06-01', 2, '2020-06-01', '2020-06-01', 'UPDATE stock SET n = n - 1');
+SELECT minute('2020-06-01 10:00', 300, 1, '[{"q":5,"t":"Lock","e":"transactionid","r":"11 batch","ms":700000}, {"q":6,"t":"Lock","e":"tuple","ms":20000}, {"q":6,"t":"CPU","e":"CPU","ms":280000}, {"q":-3,"t":"Client","e":"IdleInTransaction","ms":900000}]'),
+       minute('2020-06-01 10:05', 300, 1, '[{"q":6,"t":"Lock","e":"tuple","r":"12 web","ms":100000}, {"q":6,"t":"Lock","e":"tuple","r":"13","ms":200000}]'),
+       minute('2020-06-01 10:10', 300, 1, '[{"q":2,"t":"Lock","e":"tuple","r":"14 app","ms":100000}, {"q":6,"t":"Lock","e":"tuple","r":"15 x","ms":90000}, {"q":6,"t":"CPU","e":"CPU","ms":2000}]'),
+       minute('2020-06-01 10:15', 300, 1, '[{"q":6,"t":"Lock","e":"relation","r":"prepared transaction","ms":5000}, {"q":6,"t":"IO","e":"DataFileRead","ms":95000}]'),
+       minute('2020-06-01 10:20', 300, 1, '[{"q":6,"t":"Lock","e":"relation","r":"16 x","ms":4900}, {"q":6,"t":"Extension","e":"Mine","ms":95100}]'),
+       minute('2020-06-01 10:25', 300, 1, '[{"q":6,"t":"Lock","e":"tuple","r":"17 x","ms":24000}, {"q":6,"t":"Lock","e":"tuple","r":"18 x","ms":24000}, {"q":6,"t":"Lock","e":"tuple","ms":52000}]'),
+       minute('2020-06-01 10:30', 300, 1, '[{"t":"Client","e":"IdleInTransaction","ms":600000}]');
+SELECT pgscale.report_part('summary', at, at + interval '5 min', :none) FROM generate_series('2020-06-01 10:00'::timestamptz, '2020-06-01 10:30', '5 min') at;
+SELECT * FROM pgscale.report_blame('2020-06-01 10:00', '2020-06-01 10:05');
+SELECT pgscale.report_part('blockers', '2020-06-01 10:00', '2020-06-01 10:10', :none);
+SELECT * FROM pgscale.report_roots('2020-05-31', '2020-06-02') WHERE item = '14 app';
+SELECT item, state, idle_fraction FROM pgscale.report_roots('2020-06-01 10:10', '2020-06-01 10:15');
+-- and what helps is not for rows that many change
+SELECT (regexp_split_to_array(pgscale.report_part('waits', at, at + interval '5 min', :none), '\n  What helps'))[2] FROM unnest('{2020-06-01 10:00,2020-06-01 10:10}'::timestamptz[]) at;
+SELECT format('CREATE OR REPLACE FUNCTION pgscale.tuning_waits(%s) RETURNS SETOF record LANGUAGE sql AS $f$SELECT k, 0.3::float8, 2::float8, current_setting(%L)::timestamptz, now() FROM unnest(%L::text[]) k$f$',
+    pg_get_function_arguments('pgscale.tuning_waits'::regproc), 'report.since', '{lock_tuple,lock_relation,lock_extend,wal_sync}') \gexec
+SET report.since = '2020-06-01 10:00';
+SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention ORDER BY 1;
+SET report.since = '2020-06-01 10:07:30';
+SELECT event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
 -- a part that there is not, one that fails, one that has nothing: a sentence in its place
 SELECT pgscale.report_section('moon', 'Moon', 'about it', :one, :none);
 SELECT pgscale.report_section('waits', 'Waits', 'about it', '2020-05-03', '2020-05-04', NULL, NULL, 'html');
@@ -292,4 +325,5 @@ SELECT string_agg(name, ' ' ORDER BY name) AS missing FROM pg_settings s
  WHERE name IN ('work_mem', 'shared_buffers', 'autovacuum', 'max_connections', 'archive_command') AND setting IS DISTINCT FROM boot_val AND source NOT IN ('default', 'override', 'client', 'session')
    AND pgscale.report_part('settings', :one, :none) !~ ('\n  ' || name || ' +' || setting || '( ' || unit || ')? +' || boot_val);
 DROP FUNCTION minute;
+DROP FUNCTION root;
 DROP EXTENSION pgscale;

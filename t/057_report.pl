@@ -70,8 +70,14 @@ $db->sees_waiting($_, $statement) for @victims;
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'blocker', 10) WHERE item <> 'other'}, 'waits are in the history');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 10) WHERE wait_ms > 1000}, 'for some time');
 
+my ($seen) = $db->sql('SELECT idle_in_transaction_ms FROM pgscale.blocker_profile() WHERE root_pid = ' . $culprit->pid);
 my $page = report($db, q{now() - interval '1 min', NULL, 'html'});
 page_ok($page, 'a page with hostile texts');
+my ($held_up) = section($page, 'summary') =~ /Process @{[ $culprit->pid ]} \(user .*?, application &lt;h1&gt;.*?\) held others up for (\d+) s in all while it was idle in a transaction \(last statement: [^()]*UPDATE held SET id = /;
+cmp_ok($held_up // 0, '>', $seen / 1000 - 8, 'the one that idles is named before its victims, with the time of theirs that the profile has');
+cmp_ok($held_up // 0, '<', $db->sql('SELECT waited_ms FROM pgscale.blocker_profile() WHERE root_pid = ' . $culprit->pid) / 1000 + 8, 'and no more');
+unlike(section($page, 'waits'), qr/hot row/, 'and what helps is that it ends');
+like(section($page, 'blockers'), qr{<td[^>]*>@{[ $culprit->pid ]} &lt;h1&gt;.*?idle in transaction.*?UPDATE held SET id = }s, 'its state and its statement');
 unlike($page, qr/<script|<h1>"x|<i>"/, 'no markup of others');
 cmp_ok(length $page, '<', 1_000_000, 'at most a megabyte');
 like($page, qr{<title>pgscale report: main@}, 'the node in the title');
@@ -94,6 +100,17 @@ $page = $db->sql(q{SELECT pgscale.report_diff(now() - interval '2 min', now() - 
 page_ok($page, 'two periods');
 is(scalar(() = $page =~ /<svg/g), 2, 'two charts');
 like(section($page, 'differences'), qr/Lock:transactionid/, 'and what differs');
+
+# A statement that has not ended, and of which the statistics know nothing
+$db->sql('SELECT pg_stat_statements_reset()') if $statements;
+push @victims, session($node);
+$db->sees_waiting($victims[-1], 'UPDATE held SET id = id');
+my $its = 'SELECT query_id FROM pg_stat_activity WHERE pid = ' . $victims[-1]->pid;
+$db->poll_ok("SELECT count(*) = 1 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 1000) WHERE item = ($its)::text AND query ~ '^UPDATE held SET id = id\\W*\$'", 'is known while it runs');
+$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale.past_queries, pgscale.past_archive, pgscale.clean_text, pgscale.query_waits_statements TO stranger');
+my $queryid = $db->sql($its);
+like($db->sql("SELECT query FROM pgscale.past_queries('{$queryid}')"), qr/^UPDATE held SET id = id\W*$/, 'to a role that may read all statistics');
+is($db->sql("BEGIN; SET LOCAL ROLE stranger; SELECT count(*) FROM pgscale.past_queries('{$queryid}'); COMMIT"), '0', 'and to no other role');
 
 # What the archive keeps of a statement is what pg_stat_statements has, where it is installed
 SKIP:

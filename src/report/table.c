@@ -318,9 +318,14 @@ fit_columns(ReportTable *table)
 		ReportColumn *widest = NULL;
 
 		for (int c = 0; c < table->ncolumns; c++)
-			if (!cell_kinds[table->columns[c].kind].figure && (!widest || column_claim(&table->columns[c]) > column_claim(widest)))
-				widest = &table->columns[c];
-		if (!widest || widest->width <= LEAST_WIDTH)
+		{
+			ReportColumn *column = &table->columns[c];
+
+			if (!cell_kinds[column->kind].figure && column->width > LEAST_WIDTH &&
+				(!widest || column_claim(column) > column_claim(widest)))
+				widest = column;
+		}
+		if (!widest)
 			break;
 		widest->width--;
 		room++;
