@@ -254,6 +254,11 @@ SET report.since = '2020-06-01 10:00';
 SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention ORDER BY 1;
 SET report.since = '2020-06-01 10:07:30';
 SELECT event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
+-- the averages of a chart are those of the table beside it, also where the period has a part of its first bucket and of its last, or is not known in part
+SELECT since, until, c.event_type, c.sessions AS chart, round(w.active_sessions::numeric, 1) AS "table", abs(c.sessions - w.active_sessions) <= 0.0501 AS the_same
+  FROM (VALUES ('2020-06-01 10:03:30'::timestamptz, '2020-06-01 10:31:15'::timestamptz), ('2020-06-01 10:04:59', '2020-06-01 10:20:20'), ('2020-06-01 09:30', '2020-06-01 10:07:30')) p (since, until),
+       LATERAL (SELECT m[1], m[2]::float8 FROM regexp_matches(substring(pgscale.report_part('activity', since, until, :none) FROM 'average: [^;\n]*'), '[A-Zo] (\w+) ([0-9.]+)', 'g') m) c (event_type, sessions)
+  LEFT JOIN LATERAL (SELECT * FROM pgscale.top_waits(since, until, 'class')) w ON w.item = c.event_type ORDER BY 1, 2, 3;
 -- a part that there is not, one that fails, one that has nothing: a sentence in its place
 SELECT pgscale.report_section('moon', 'Moon', 'about it', :one, :none);
 SELECT pgscale.report_section('waits', 'Waits', 'about it', '2020-05-03', '2020-05-04', NULL, NULL, 'html');

@@ -66,7 +66,7 @@ static const struct
 
 typedef struct ChartBucket
 {
-	bool		known;
+	double		known;			/* part of it, 0 to 1 */
 	double		sessions[CLASSES];
 	double		total;
 } ChartBucket;
@@ -85,7 +85,7 @@ typedef struct Chart
 	int			nbuckets;
 	int			nknown;
 	ChartBucket *buckets;
-	double		mean[CLASSES];	/* over the buckets that are known */
+	double		mean[CLASSES];	/* over the time that is known */
 	double		most;			/* top of the scale */
 	double		step;			/* from one line of the scale to the next */
 	int			cpus;			/* 0: not to be shown */
@@ -139,6 +139,7 @@ read_buckets(FunctionCallInfo fcinfo, Chart *chart)
 	int			ntypes;
 	int			nsessions;
 	int			ncovered;
+	double		known = 0;		/* buckets */
 	bool	   *at_nulls;
 	bool	   *type_nulls;
 	bool	   *session_nulls;
@@ -168,21 +169,23 @@ read_buckets(FunctionCallInfo fcinfo, Chart *chart)
 		bucket = &chart->buckets[Min((int) (Max(from, 0) / chart->bucket + 1e-6), chart->nbuckets - 1)];
 		if (covered_nulls[i] || !(DatumGetFloat8(covered[i]) > 0))
 			continue;
-		bucket->known = true;
+		bucket->known = Min(DatumGetFloat8(covered[i]), 1);
 		if (type_nulls[i] || !(value > 0 && value < MOST_SESSIONS))
 			continue;
 		bucket->sessions[chart_class_of(DatumGetTextPP(types[i]))] += value;
 		bucket->total += value;
 	}
 	for (int i = 0; i < chart->nbuckets; i++)
-		if (chart->buckets[i].known)
-		{
-			chart->nknown++;
-			for (int c = 0; c < CLASSES; c++)
-				chart->mean[c] += chart->buckets[i].sessions[c];
-		}
-	for (int c = 0; c < CLASSES; c++)
-		chart->mean[c] /= Max(chart->nknown, 1);
+	{
+		const ChartBucket *bucket = &chart->buckets[i];
+
+		known += bucket->known;
+		chart->nknown += bucket->known > 0;
+		for (int c = 0; c < CLASSES; c++)
+			chart->mean[c] += bucket->sessions[c] * bucket->known;
+	}
+	for (int c = 0; c < CLASSES && known > 0; c++)
+		chart->mean[c] /= known;
 }
 
 static void
