@@ -29,7 +29,7 @@ CREATE TEMP TABLE profile AS
            CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event
                 WHEN p.event ~ '^Queued' THEN 'CPU queue' ELSE 'CPU' END AS wait,
            CASE WHEN p.event = 'IdleInTransaction' THEN 'idle' ELSE coalesce(m.kind, 'pause') END AS kind,
-           CASE WHEN p.event = 'IdleInTransaction' THEN 'its client, within a transaction'
+           CASE WHEN p.event = 'IdleInTransaction' THEN '(idle in a transaction)'
                 WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
                 WHEN p.event ~ '^Queued' THEN 'a CPU to run on' ELSE '(running)' END AS what, m.remedy
       FROM pgscale.wait_profile p

@@ -291,6 +291,8 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 	part->samples -= samples;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
 		found_active_ns += ns;
+	else
+		pgscale_sampler_timeline_to_cpu(part->wait_event, ns);
 }
 
 /* Moves fractions of the part as it was: each is of what the former have left. */

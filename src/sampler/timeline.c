@@ -150,6 +150,41 @@ pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns)
 	pgscale_change_end_write(&s->changes);
 }
 
+/* Moves at most so much of a class in a second to the class CPU; returns how much it was. */
+static uint64
+timeline_move(int64 second, uint32 class, uint64 ns)
+{
+	Second	   *s = place_of(second);
+
+	if (s->second != second)
+		return 0;
+	ns = Min(ns, s->class_ns[class]);
+	pgscale_change_begin_write(&s->changes);
+	s->class_ns[class] -= ns;
+	s->class_ns[PGSCALE_WAIT_CPU >> CLASS_SHIFT] += ns;
+	pgscale_change_end_write(&s->changes);
+	return ns;
+}
+
+/*
+ * The samples of the last second lie in two seconds of the timeline, and each of
+ * them gives its part of what was on CPU; the seconds before give what these do not have.
+ */
+void
+pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns)
+{
+	const uint32 class = Min(wait_event >> CLASS_SHIFT, NCLASSES - 1);
+	const int64 second = timeline_floor(tick_at, USECS_PER_SEC);
+	const double part = (double) (tick_at - second * USECS_PER_SEC) / USECS_PER_SEC;
+
+	if (class == PGSCALE_WAIT_CPU >> CLASS_SHIFT)
+		return;
+	ns -= timeline_move(second, class, ns * part);
+	for (int back = 1; back <= 4 && ns > 0; back++)
+		ns -= timeline_move(second - back, class, ns);
+	(void) timeline_move(second, class, ns);
+}
+
 void
 pgscale_sampler_timeline_reset(void)
 {
