@@ -4312,23 +4312,36 @@ $$;
 COMMENT ON FUNCTION pgscale.report_bucket(interval, integer) IS
 'part of report: the shortest round bucket of which a period has at most so many, in seconds';
 
--- How much of a period is known.
+-- How much of a period is known, 100 % only if that is all of it, and the longest gaps of a second or more.
 CREATE FUNCTION pgscale.report_known(since timestamptz, until timestamptz)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH known AS MATERIALIZED (
+        SELECT k.source, tstzrange(k.a, k.b) AS span, extract(epoch FROM k.b - k.a)::float8 AS s
+          FROM (SELECT c.source, greatest(c.at, since) AS a, least(c.at + c.period_s * interval '1 s', until) AS b
+                  FROM pgscale.past_coverage(since, until) c) k
+         WHERE k.a < k.b),
+    gap AS (
+        SELECT g.a, g.b, row_number() OVER (ORDER BY g.b - g.a DESC, g.a) AS n
+          FROM (SELECT lower(m), upper(m) FROM unnest(tstzmultirange(tstzrange(since, until)) - (SELECT range_agg(k.span) FROM known k)) m) g (a, b)
+         WHERE g.b - g.a >= interval '1 s'),
+    gaps AS (
+        SELECT string_agg(concat(to_char(g.a, t.form), ' to ', to_char(g.b, t.form)), ', ' ORDER BY g.a) FILTER (WHERE g.n <= 3)
+               || CASE WHEN count(*) > 3 THEN format(', and %s shorter gap%s', count(*) - 3, CASE WHEN count(*) > 4 THEN 's' END) ELSE '' END AS text
+          FROM gap g, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'YYYY-MM-DD HH24:MI' END) t (form))
     SELECT CASE WHEN coalesce(sum(k.s), 0) = 0
                 THEN 'Nothing is known of the waits in this period: pgscale''s memory does not reach back to it, and no archive has it.'
-                ELSE format('%s %% of the period is known, from %s.',
-                            round((100 * least(sum(k.s) / extract(epoch FROM until - since)::float8, 1))::numeric, 1),
-                            string_agg(DISTINCT k.source, ' and ')) END
-      FROM (SELECT c.source, extract(epoch FROM least(c.at + c.period_s * interval '1 s', until) - greatest(c.at, since))::float8 AS s
-              FROM pgscale.past_coverage(since, until) c) k
-     WHERE k.s > 0
+                ELSE format('%s of the period is known, from %s.%s',
+                            coalesce(nullif(CASE WHEN sum(k.s) < extract(epoch FROM until - since)::float8 - 1e-6
+                                                 THEN least(round((100 * sum(k.s) / extract(epoch FROM until - since)::float8)::numeric, 1), 99.9)
+                                                 ELSE 100.0 END, 0) || ' %', 'Less than 0.1 %'),
+                            string_agg(DISTINCT k.source, ' and '), ' Nothing is known from ' || (SELECT g.text FROM gaps g) || '.') END
+      FROM known k
 $$;
 COMMENT ON FUNCTION pgscale.report_known(timestamptz, timestamptz) IS
-'part of report: how much of a period is known, in one sentence';
+'part of report: how much of a period is known, and of which times nothing is';
 
 -- What a session waits for, in a few words.
 CREATE FUNCTION pgscale.report_what(event_type text, event text)
@@ -4662,7 +4675,7 @@ BEGIN
                                    to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), pgscale.clean_statement(r.query)]
                              ORDER BY r.rank))
           INTO body
-          FROM pgscale.report_roots(since, until) r, (SELECT CASE WHEN until - since < interval '1 day' THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);
+          FROM pgscale.report_roots(since, until) r, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);
         SELECT body || pgscale.report_paragraph(format, 'At this moment', 'list'::text)
                     || pgscale.report_table(format, '{process,waiters,waited,activity,application,query}'::text[],
                                             '{prose,count,ms,prose,name,query}'::text[], array_agg(b.row ORDER BY b.n)) AS now,

@@ -200,6 +200,13 @@ INSERT INTO pgscale.archive_change VALUES ('2020-05-01 09:59:59', 'work_mem', 't
 \set two '''2020-05-02 10:00'', ''2020-05-02 10:05'''
 \set none 'NULL, NULL, ''text'''
 SELECT pgscale.report_known('2020-05-01 09:55', '2020-05-01 10:10'), pgscale.report_known('2020-05-01 10:05', '2020-05-01 10:06'), pgscale.report_known('2020-05-03', '2020-05-04');
+-- gaps: one, four, less than a second, in a long period; and hardly anything that is known
+SELECT FROM generate_series(1, 4) i, minute(concat('2020-05-02 15:1', i), 60 - i * i, 1, '[]') m;
+SELECT FROM minute('2020-05-02 15:15', 59.5, 1, '[]') a, minute('2020-05-02 15:16', 60, 1, '[]') b, minute('2020-05-02 15:17', 59, 1, '[]') c;
+SELECT pgscale.report_known(since, until) FROM (VALUES ('2020-05-02 15:11'::timestamptz, '2020-05-02 15:12'::timestamptz), ('2020-05-02 15:11', '2020-05-02 15:18'), ('2020-05-02 15:16', '2020-05-02 15:17'),
+    ('2020-05-02 15:15', '2020-05-02 15:17'), ('2020-05-02 15:16', '2020-05-02 15:18'), ('2020-05-01', '2020-05-02 15:17'), ('2020-05-02 15:16:59.9', '2020-05-02 16:30'), ('2020-05-02 15:16', '2020-05-02 15:16:00.5'), ('2020-05-02 15:16:00.02', '2020-05-02 15:17:59.02'),
+    ('2020-05-02 15:17:58.99', '2020-05-03 15:00')) p (since, until);
+DELETE FROM pgscale.archive_minute WHERE at >= '2020-05-02 15:00';
 SELECT * FROM pgscale.report_period('-infinity', '2020-05-01 11:30');
 -- first what is drawn: so few sessions that the machine's CPUs are not in it
 SELECT array_to_string((regexp_split_to_array(pgscale.report_section('activity', 'Activity', 'about it', :one, :none), '\n'))[1:9], E'\n');
