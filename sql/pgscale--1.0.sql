@@ -968,7 +968,7 @@ COMMENT ON COLUMN pgscale.lwlock_tranches.mean_waiters IS
 COMMENT ON COLUMN pgscale.lwlock_tranches.busiest_lock IS
 'number of the lock at which processes queued most often; NULL if that is unknown';
 COMMENT ON COLUMN pgscale.lwlock_tranches.skew IS
-'how often processes queued at that lock, as a multiple of the mean of all locks: 1 is even; NULL for a single lock';
+'how often processes queued at that lock, as a multiple of the mean of all locks: 1 is even; NULL for a single lock, and below 4 queues seen for each lock';
 COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS
 'time since which is counted: the last reset or start of the server';
 COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS
@@ -3643,21 +3643,21 @@ BEGIN ATOMIC
                 ELSE m.remedy END, w.since, w.until
       FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
            (SELECT current_setting('server_version_num')::integer / 10000 AS major) v
-     WHERE w.fraction >= 0.01 AND kind <> 'cpu';
+     WHERE w.fraction >= 0.01
+     ORDER BY w.fraction DESC, m.event_type, m.event;
 END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
-'one row a kind of wait that takes a hundredth or more of the sessions'' time: what it means on this major, which later one has cured it and how, and what can be done now';
+'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the sessions'' time, greatest share first: what it means on this major, which later one has cured it and how, and what can be done now';
 
 CREATE VIEW pgscale.contention AS
     SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
            round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
            now_possible
-      FROM pgscale.contention() c
-     ORDER BY c.fraction DESC;
+      FROM pgscale.contention() c;
 COMMENT ON VIEW pgscale.contention IS
-'what sessions waited for in the last 10 minutes, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
+'what sessions waited for in the last 10 minutes, beside their time on CPU, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
 COMMENT ON COLUMN pgscale.contention.event_type IS
-'type of the wait event, as in wait_profile';
+'type of the wait event, as in wait_profile; CPU for time on CPU';
 COMMENT ON COLUMN pgscale.contention.event IS
 'names of the wait events with that meaning; others for the rest of a type';
 COMMENT ON COLUMN pgscale.contention.fraction IS

@@ -96,6 +96,20 @@ is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = '
     'and idle server processes');
 $db->sql('RESET pgscale.sampler_show_idle');
 
+# A pause that a setting asks for is idle, but not a session's, whose statement takes longer by it
+my $pauses = q{event IN ('CheckpointWriteDelay', 'VacuumDelay') AND backend_type IN ('checkpointer', 'client backend')};
+$db->sql('CREATE TABLE paused AS SELECT generate_series(1, 3000) AS i');
+$other->start(q{SELECT pg_backup_start('paced', false)});
+$third->start('SET vacuum_cost_delay = 10; SET vacuum_cost_limit = 1; VACUUM paused; RESET vacuum_cost_delay; RESET vacuum_cost_limit');
+$db->poll_ok("SELECT string_agg(DISTINCT concat_ws(' ', backend_type, event, idle), ', ' ORDER BY concat_ws(' ', backend_type, event, idle))
+    FROM pgscale.wait_profile() WHERE $pauses", 'pauses', 'checkpointer CheckpointWriteDelay t, client backend VacuumDelay f');
+is($db->sql("SELECT DISTINCT event FROM pgscale.wait_profile WHERE $pauses"), 'VacuumDelay', 'those on purpose are not shown');
+$db->poll_ok("SELECT string_agg(event, ' ') FROM pgscale.wait_totals() WHERE $pauses", 'nor added up', 'VacuumDelay');
+$db->sql('CHECKPOINT');
+$other->finish;
+$other->sql('SELECT pg_backup_stop(false)');
+$third->finish;
+
 # A lock
 $db->sql('SELECT pgscale.sampler_reset()');
 $other->sql('BEGIN; UPDATE lines SET filler = i WHERE i = 1');

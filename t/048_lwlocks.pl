@@ -59,7 +59,8 @@ sub shows_ok
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $db->sql('SELECT pgscale.lwlock_profile_reset()');
-    $db->poll_ok("SELECT ticks >= 20 AND looks >= 1 $of AND lock = $number", "$tranche $number $mode: looked at many times");
+    my $queues = $locks > 1 ? 4 * $locks : 20;
+    $db->poll_ok("SELECT ticks >= $queues AND looks >= 1 $of AND lock = $number", "$tranche $number $mode: looked at many times");
     my $other = $mode eq 'exclusive' ? 'shared' : 'exclusive';
     is($db->sql("SELECT waited = ticks, held_$mode = ticks, held_$other, abs(mean_waiters - $waiters) < 1e-6,
         looks_$mode = looks, looks_$other $of AND lock = $number"), 't|t|0|t|t|0',
@@ -84,6 +85,19 @@ for my $case ([ 'PredicateLockManager', 5, 16, 'exclusive', 3 ], [ 'PredicateLoc
         "SELECT hold_lwlock('$tranche', $number, true, '$none')", $waiters,
         sub { shows_ok($tranche, $number, $mode, $waiters, $locks) });
 }
+# from few queues no skew follows
+while_held("SELECT hold_lwlock('PredicateLockManager', 5, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 5, true, '$none')", 1, sub {
+    my $seen = q{SELECT count(*) FILTER (WHERE ticks > 0 AND busiest_lock = 5), bool_and((skew IS NULL) = (ticks < 64)) FROM pgscale.lwlock_tranches()
+        WHERE tranche = 'PredicateLockManager'};
+
+    $db->set('pgscale.sampler_period' => '200ms');
+    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->poll_ok("SELECT ticks > 0 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'a queue that was seen a few times');
+    is($db->sql($seen), '1|t', 'has no skew');
+    $db->set('pgscale.sampler_period' => '2ms');
+    $db->poll_ok("SELECT ticks > 64 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'one that was seen often');
+    is($db->sql($seen), '1|t', 'has one');
+});
 # where the server does not tell whose they are, nor where they lie
 while_held("SELECT hold_lwlock('hold_lwlock', 3, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 3, true, '$none')", 2, sub {
     $db->sql('SELECT pgscale.lwlock_profile_reset()');
@@ -104,7 +118,7 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELE
     my $pid = $waiters[1]->pid;
     $db->poll_ok("SELECT event_type FROM pgscale.wait_current() WHERE pid = $pid", 'each is waited for', 'LWLock');
     $db->sql('SELECT pgscale.lwlock_profile_reset()');
-    $db->poll_ok(q{SELECT ticks > 20 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
+    $db->poll_ok(q{SELECT ticks >= 32 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
     is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_profile()
         WHERE tranche = 'PredicateLockManager' AND waited > 0 ORDER BY 1}), "1|t|1.000000\n6|t|1.000000", 'half of the time each');
     is($db->sql(q{SELECT busiest_lock, skew, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}),

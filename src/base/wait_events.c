@@ -67,10 +67,22 @@ pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event)
 	return true;
 }
 
+/* A pause whose length a setting says, or for want of work. */
+static bool
+is_pause(uint32 wait_event)
+{
+	return wait_event == WAIT_EVENT_CHECKPOINT_WRITE_DELAY ||
+		wait_event == WAIT_EVENT_VACUUM_DELAY ||
+		wait_event == WAIT_EVENT_BASE_BACKUP_THROTTLE ||
+		wait_event == WAIT_EVENT_RECOVERY_APPLY_DELAY ||
+		wait_event == WAIT_EVENT_RECOVERY_RETRIEVE_RETRY_INTERVAL;
+}
+
 /*
  * The Activity class is a server process' main loop, and an extension's worker
  * waits in its own main loop for most of its life.  Two events of the Client
- * class are the same for a session and for a walsender.
+ * class are the same for a session and for a walsender.  A server process makes
+ * pauses on purpose; a session's statement takes longer by them.
  */
 bool
 pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
@@ -78,6 +90,7 @@ pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
 	uint32		class = wait_event & PGSCALE_WAIT_CLASS;
 
 	return class == PG_WAIT_ACTIVITY ||
+		(is_pause(wait_event) && kind != (PgscaleProcKind) B_BACKEND && kind != PGSCALE_PROC_PARALLEL) ||
 		(class == PG_WAIT_EXTENSION && pgscale_proc_is_worker(kind)) ||
 		wait_event == WAIT_EVENT_CLIENT_READ ||
 		wait_event == PGSCALE_WAIT_WAL_SENDER_IDLE;

@@ -45,6 +45,9 @@
 /* The server's own, and so many that libraries asked for. */
 #define MAX_LOCKS		(NUM_FIXED_LWLOCKS + 512)
 
+/* Queues seen for each lock of a tranche, below which its skew is not shown. */
+#define LEAST_QUEUES	4
+
 /* How often to look at all of them. */
 #define LOOK_NS			NS_PER_S
 
@@ -301,7 +304,9 @@ pgscale_lwlock_profile(PG_FUNCTION_ARGS)
 
 /*
  * How unevenly processes queued at the locks of a tranche: the most waited-for lock's
- * ticks by the mean of all; 1 is even.  0 where nobody was seen to.
+ * ticks by the mean of all; 1 is even.  0 where the queues that were seen are too few: with
+ * four for each lock, an even load of 128 locks rarely has a skew above 3 by chance.
+ * *busiest is -1 where no queue was seen.
  */
 static double
 skew_of(const Range *range, const Counts *counts, int *busiest)
@@ -316,7 +321,9 @@ skew_of(const Range *range, const Counts *counts, int *busiest)
 		if (locks[i].waited > locks[*busiest].waited)
 			*busiest = i;
 	}
-	return sum > 0 ? (double) locks[*busiest].waited * range->count / sum : 0;
+	if (sum == 0 && range->count > 1)
+		*busiest = -1;
+	return sum > 0 && sum >= LEAST_QUEUES * range->count ? (double) locks[*busiest].waited * range->count / sum : 0;
 }
 
 /* Why its locks are not known one by one. */
@@ -353,7 +360,7 @@ put_tranche(ReturnSetInfo *rsinfo, int tranche, const Counts *counts, TimestampT
 	bool		nulls[lengthof(values)] = {
 		[0] = last,
 		[2] = range->count == 0,
-		[6] = range->count == 0 || (skew == 0 && range->count > 1),
+		[6] = range->count == 0 || busiest < 0,
 		[7] = skew == 0 || range->count == 1,
 		[8] = range->count > 0
 	};
