@@ -181,6 +181,26 @@ EOR
 as_pg_ok('a parallel query');
 all_end();
 
+# A lock group whose leader has left stands under a process that is there
+SKIP: {
+    my $library = PostgreSQL::Test::Utils::tempdir() . '/lock_group.so';
+    my $include = server_headers();
+
+    system("cc -shared -fPIC -O1 -I $include -o $library t/lib/lock_group.c >$library.out 2>&1") == 0 or skip 'no compiler', 2;
+    chmod 0755, $library;
+    $db->sql("CREATE FUNCTION lead_lock_group() RETURNS void LANGUAGE C AS '$library';
+        CREATE FUNCTION join_lock_group(int) RETURNS bool LANGUAGE C AS '$library'");
+    runs('a', 'SELECT lead_lock_group()');
+    is(runs('b', 'SELECT join_lock_group(' . of('a')->pid . ')'), 't', 'a lock group');
+    my $leader = of('a')->pid;
+    (delete $session{a})->quit;
+    $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE pid = $leader", 'its leader leaves', 0);
+    runs('b', 'BEGIN; LOCK other');
+    waits('c', 'SELECT FROM other');
+    is(of_all('process, waiters, state, root_pid, blocked_by'), "b|1|idle in transaction|b|{}\n  c|0|active|b|{b}", 'and stands under a member');
+    all_end();
+}
+
 # Deadlocks that nobody has found yet: of rows, with one who waits behind; and one that also waits for a root
 runs($_, "BEGIN; UPDATE t SET v = 1 WHERE id = " . (ord($_) - ord('a') + 1)) for qw(a b);
 waits('a', 'UPDATE t SET v = 2 WHERE id = 2');

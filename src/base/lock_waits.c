@@ -98,11 +98,16 @@ add_pending(PgscaleLockWaits *waits, PGPROC *proc)
 		waits->pending[waits->npending++] = slot;
 }
 
-/* The node of a process; a new one's processes are all looked at. */
+/*
+ * The node of a process; a new one's processes are all looked at.  A leader that has left
+ * keeps its slot, and before 17 its pid, for as long as its lock group lasts: the group's
+ * first process then stands for all.
+ */
 static int
 node_of_proc(PgscaleLockWaits *waits, PGPROC *proc)
 {
 	PGPROC	   *leader = proc->lockGroupLeader ? proc->lockGroupLeader : proc;
+	PGPROC	   *shown = leader;
 	int			slot = (int) (leader - ProcGlobal->allProcs);
 	PgscaleLockNode *node;
 
@@ -111,9 +116,11 @@ node_of_proc(PgscaleLockWaits *waits, PGPROC *proc)
 
 	waits->node_of[slot] = waits->nnodes;
 	node = &waits->nodes[waits->nnodes++];
-	node->slot = slot;
-	node->pid = leader->pid;
-	node->xid = leader->pid == 0 ? leader->xid : InvalidTransactionId;
+	if (leader->lockGroupLeader != NULL && !pgscale_procs_in_use(slot))
+		shown = dlist_head_element(PGPROC, lockGroupLink, &leader->lockGroupMembers);
+	node->slot = (int) (shown - ProcGlobal->allProcs);
+	node->pid = shown->pid;
+	node->xid = shown->pid == 0 ? shown->xid : InvalidTransactionId;
 	node->waiter = node->holder = node->blocker = node->parent = -1;
 	node->root = waits->nnodes - 1;
 	node->other_wait = 0;

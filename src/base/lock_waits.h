@@ -55,7 +55,8 @@ typedef struct PgscaleAwaitedLock
 
 typedef struct PgscaleLockNode
 {
-	int			slot;			/* of its process, or of the group's leader */
+	int			slot;			/* of its process; of a group its leader's, or
+								 * a member's if the leader has left */
 	int			pid;			/* likewise; 0: a prepared transaction */
 	TransactionId xid;			/* of a prepared transaction */
 	int			waiter;			/* one of its processes that wait, or -1 */
