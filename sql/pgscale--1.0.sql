@@ -34,6 +34,24 @@ COMMENT ON COLUMN pgscale.health.reason IS
 COMMENT ON COLUMN pgscale.health.action IS
 'what to do, or NULL';
 
+---- texts of other databases
+
+-- Sessions' statements and names are bytes as their database, or the one that made the name, has them. Whatever shows them makes
+-- text of them first.
+CREATE FUNCTION pgscale.foreign_text(value text, encoding integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_foreign_text'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.foreign_text(text, integer) IS
+'a text of a database of that encoding in the encoding of this one; what is no character becomes U+FFFD or a question mark';
+
+CREATE FUNCTION pgscale.foreign_name(value name)
+RETURNS name
+AS 'MODULE_PATHNAME', 'pgscale_foreign_name'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.foreign_name(name) IS
+'the name of a role or a database as a valid text of this database; what is no character becomes U+FFFD or a question mark';
+
 ---- sampler
 
 CREATE FUNCTION pgscale.wait_profile(
@@ -50,7 +68,7 @@ COMMENT ON FUNCTION pgscale.wait_profile() IS
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
            round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
-           d.datname, u.rolname AS usename, p.queryid
+           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, p.queryid
       FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
               FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
       LEFT JOIN pg_database d ON d.oid = p.datid
@@ -89,7 +107,8 @@ COMMENT ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) IS
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
-           h.root_application_name, d.datname, u.rolname AS usename, h.queryid, h.datid, h.userid
+           h.root_application_name, pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename,
+           h.queryid, h.datid, h.userid
       FROM pgscale.wait_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
@@ -139,7 +158,8 @@ COMMENT ON FUNCTION pgscale.blocker_profile() IS
 CREATE VIEW pgscale.blocker_profile AS
     SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
                 WHEN b.root_pid = 0 THEN 'prepared ' || b.prepared_xid ELSE b.root_state END AS root,
-           b.application_name, u.rolname AS usename, d.datname, round(b.waited_ms) AS waited_ms,
+           b.application_name, pgscale.foreign_name(u.rolname) AS usename, pgscale.foreign_name(d.datname) AS datname,
+           round(b.waited_ms) AS waited_ms,
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
            b.max_waiters
@@ -178,8 +198,8 @@ COMMENT ON FUNCTION pgscale.wait_current(integer) IS
 'what a server process, or every one, waits for at this moment; needs no preload';
 
 CREATE VIEW pgscale.wait_current AS
-    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, d.datname, u.rolname AS usename, c.leader_pid,
-           c.queryid, c.datid, c.userid
+    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale.foreign_name(d.datname) AS datname,
+           pgscale.foreign_name(u.rolname) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
       FROM pgscale.wait_current() c
       LEFT JOIN pg_database d ON d.oid = c.datid
       LEFT JOIN pg_roles u ON u.oid = c.userid;
@@ -365,8 +385,8 @@ BEGIN
             USING $1, $2;
     END IF;
     RETURN QUERY
-        SELECT h.at, h.period_s, h.backend_type, h.datid, d.datname, u.rolname, h.application_name, h.queryid,
-               h.event_type, h.event,
+        SELECT h.at, h.period_s, h.backend_type, h.datid, pgscale.foreign_name(d.datname), pgscale.foreign_name(u.rolname),
+               h.application_name, h.queryid, h.event_type, h.event,
                CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
                     ELSE h.root_pid || coalesce(' ' || nullif(h.root_application_name, ''), '') END,
                h.wait_ms
@@ -454,8 +474,9 @@ BEGIN
     SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
     IF has_table_privilege(statements, 'SELECT') THEN
         BEGIN
-            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL
-                     GROUP BY 1', statements) USING $1 LOOP
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale.foreign_text(s.query, %s)) FROM %s s
+                     WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
+                    (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
                 $1 := array_remove($1, queryid);
                 RETURN NEXT;
             END LOOP;
@@ -474,8 +495,8 @@ BEGIN
     -- it has not ended yet, or the statistics were reset
     IF $1 <> '{}' THEN
         RETURN QUERY
-            SELECT a.query_id, pgscale.clean_text(min(a.query))
-              FROM pg_stat_activity a WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
+            SELECT a.query_id, min(pgscale.foreign_text(a.query, d.encoding))
+              FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
     END IF;
 END
 $$;
@@ -761,19 +782,23 @@ CREATE FUNCTION pgscale.query_waits(
     OUT wait_ms double precision, OUT fraction double precision,
     OUT calls bigint, OUT total_time_ms double precision, OUT query text)
 RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     statements regclass := pgscale.query_waits_statements(true);
-BEGIN
+    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
     -- A statement is one row there for each level it was run at; here it is one.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
-    RETURN QUERY EXECUTE format($q$
+    waits text := $q$
+        WITH texts AS MATERIALIZED (
+            SELECT t.queryid, min(t.query) AS query
+              FROM pgscale.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
+             GROUP BY 1)
         SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
                w.samples::bigint, w.wait_ms,
                w.wait_ms / nullif(sum(w.wait_ms) OVER (PARTITION BY w.datid, w.userid, w.queryid), 0),
-               s.calls::bigint, s.total_time_ms, s.query
+               s.calls::bigint, s.total_time_ms, %s
           FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
                   FROM pgscale.wait_profile() p
@@ -786,7 +811,15 @@ BEGIN
                        FROM %s t
                       GROUP BY 1, 2, 3) s
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
-         ORDER BY w.wait_ms DESC$q$, statements);
+         ORDER BY w.wait_ms DESC$q$;
+BEGIN
+    RETURN QUERY EXECUTE format(waits, format('pgscale.foreign_text(s.query, %s)', own), statements);
+EXCEPTION
+    -- one text that is none in this database's encoding, and it shows nothing at all
+    WHEN untranslatable_character OR character_not_in_repertoire THEN
+        RETURN QUERY EXECUTE format(waits, '(SELECT x.query FROM texts x WHERE x.queryid = w.queryid)',
+                                    (SELECT format('%I.pg_stat_statements(false)', n.nspname)
+                                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements));
 END
 $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS
@@ -794,7 +827,8 @@ COMMENT ON FUNCTION pgscale.query_waits() IS
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
-           left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28) AS query, d.datname, q.queryid
+           left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28) AS query,
+           pgscale.foreign_name(d.datname) AS datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
@@ -841,14 +875,16 @@ RETURNS SETOF record
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED ROWS 20
 BEGIN ATOMIC
     WITH activity AS MATERIALIZED (
-        SELECT a.pid, a.datname, a.usename, a.application_name, a.backend_type,
-               coalesce(a.state, a.backend_type) AS state, a.query,
+        SELECT a.pid, pgscale.foreign_name(a.datname) AS datname, pgscale.foreign_name(a.usename) AS usename,
+               a.application_name, a.backend_type, coalesce(a.state, a.backend_type) AS state,
+               pgscale.foreign_text(a.query, coalesce(d.encoding, 0)) AS query,
                extract(epoch FROM clock_timestamp() - a.xact_start)::double precision * 1000 AS transaction_ms
-          FROM pg_catalog.pg_stat_activity a),
+          FROM pg_catalog.pg_stat_activity a LEFT JOIN pg_catalog.pg_database d ON d.oid = a.datid),
     prepared AS MATERIALIZED (
-        SELECT p.transaction, p.gid, p.owner, p.database,
+        SELECT p.transaction, pgscale.foreign_text(p.gid, coalesce(d.encoding, 0)) AS gid, pgscale.foreign_name(p.owner) AS owner,
+               pgscale.foreign_name(p.database) AS database,
                extract(epoch FROM clock_timestamp() - p.prepared)::double precision * 1000 AS transaction_ms
-          FROM pg_catalog.pg_prepared_xacts p)
+          FROM pg_catalog.pg_prepared_xacts p LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database)
     SELECT w.pid, p.gid, w.depth, w.waiters, w.waited_ms,
            coalesce('row ' || w.awaited_row, w.locktype || coalesce(' ' || w.target, ''))
                || CASE WHEN w.relation IS NULL THEN ''
@@ -992,8 +1028,8 @@ COMMENT ON FUNCTION pgscale.hot_buffers() IS
 'buffers whose content lock processes wait for now, of all databases';
 
 CREATE VIEW pgscale.hot_buffers AS
-    SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters, d.datname, h.bufferid,
-           h.datid, h.relfilenode, h.reltablespace
+    SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters,
+           pgscale.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
       FROM pgscale.hot_buffers() h
       LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;
@@ -1105,7 +1141,7 @@ CREATE VIEW pgscale.trace_history AS
            round(h.total_ms * 1000) / 1000 AS total_ms, round(h.fraction * 10000) / 10000 AS fraction,
            round(h.p50_us * 10) / 10 AS p50_us, round(h.p95_us * 10) / 10 AS p95_us,
            round(h.max_us * 10) / 10 AS max_us,
-           d.datname, u.rolname AS usename, h.application_name, h.queryid,
+           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
            round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
            round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
       FROM pgscale.trace_history() WITH ORDINALITY h
@@ -1703,8 +1739,8 @@ BEGIN
     END IF;
     INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
-           pgscale.clean_statement(a.query)
-      FROM pg_stat_activity a
+           pgscale.clean_statement(pgscale.foreign_text(a.query, d.encoding))
+      FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid
      WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
      LIMIT room
     ON CONFLICT DO NOTHING;
@@ -2425,7 +2461,7 @@ COMMENT ON FUNCTION pgscale.relation_buffers() IS
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
            round(r.mean_usage * 100) / 100 AS mean_usage,
-           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, d.datname, r.datid, r.relfilenode,
+           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
            r.reltablespace
       FROM pgscale.relation_buffers() r
       LEFT JOIN pg_database d ON d.oid = r.datid
@@ -5178,6 +5214,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA pgscale FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
+-- nothing but its arguments, and in views of many
+GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer) TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;
 REVOKE ALL ON pgscale.archive_change, pgscale.archive_minute, pgscale.archive_query, pgscale.archive_setting, pgscale.relocation_job,
     pgscale.tuning_change FROM pg_monitor;

@@ -27,7 +27,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
+#include "catalog/pg_conversion.h"
+#include "catalog/pg_namespace.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
@@ -47,12 +48,14 @@
 PG_FUNCTION_INFO_V1(pgscale_clean_text);
 PG_FUNCTION_INFO_V1(pgscale_clean_statement);
 PG_FUNCTION_INFO_V1(pgscale_is_secret);
+PG_FUNCTION_INFO_V1(pgscale_foreign_text);
+PG_FUNCTION_INFO_V1(pgscale_foreign_name);
 
 /* Converts one character, which is valid; returns how long it has become, 0 if it cannot be. */
 static int
 convert_character(int from, int to, const char *source, int len, char *target)
 {
-	Oid			proc = FindDefaultConversionProc(from, to);
+	Oid			proc = FindDefaultConversion(PG_CATALOG_NAMESPACE, from, to);
 	unsigned char buffer[MAX_MULTIBYTE_CHAR_LEN + 1];
 
 	if (!OidIsValid(proc) || len > MAX_MULTIBYTE_CHAR_LEN)
@@ -577,4 +580,51 @@ pgscale_is_secret(PG_FUNCTION_ARGS)
 	value = PG_ARGISNULL(1) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(1));
 	PG_RETURN_BOOL((GetConfigOptionFlags(setting, true) & GUC_SUPERUSER_ONLY) != 0 ||
 				   is_secret_word(setting, strlen(setting), true) || has_secret(value, value + strlen(value), false));
+}
+
+/*
+ * Whether what is a text in that encoding is the same text here.  SQL_ASCII takes any bytes; there it is to be UTF-8, as most
+ * clients expect.
+ */
+static bool
+is_own_text(const char *value, int len, int encoding)
+{
+	const int	own = GetDatabaseEncoding();
+	bool		ascii = true;
+
+	for (int i = 0; i < len && ascii; i++)
+		ascii = !IS_HIGHBIT_SET(value[i]);
+	return ascii || (encoding == own && pg_encoding_verifymbstr(own == PG_SQL_ASCII ? PG_UTF8 : own, value, len) == len);
+}
+
+/* pgscale.foreign_text(value, encoding) */
+Datum
+pgscale_foreign_text(PG_FUNCTION_ARGS)
+{
+	text	   *value = PG_GETARG_TEXT_PP(0);
+	const char *bytes = VARDATA_ANY(value);
+	const int	len = VARSIZE_ANY_EXHDR(value);
+	const int	encoding = PG_GETARG_INT32(1);
+
+	if (!PG_VALID_BE_ENCODING(encoding))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("no database has the encoding %d", encoding),
+				 errhint("Use encoding of pg_database.")));
+	if (is_own_text(bytes, len, encoding))
+		PG_RETURN_TEXT_P(value);
+	return plain_text(pgscale_text_read(bytes, len, encoding, INT_MAX, true));
+}
+
+/* pgscale.foreign_name(value): a shared name does not say of which encoding it is. */
+Datum
+pgscale_foreign_name(PG_FUNCTION_ARGS)
+{
+	Name		value = PG_GETARG_NAME(0);
+	const char *bytes = NameStr(*value);
+	const int	encoding = GetDatabaseEncoding();
+
+	if (is_own_text(bytes, strlen(bytes), encoding))
+		PG_RETURN_NAME(value);
+	return DirectFunctionCall1(text_name, plain_text(pgscale_text_read(bytes, strlen(bytes), encoding, INT_MAX, false)));
 }

@@ -50,6 +50,8 @@ our %arguments = (
     fleet_revert => [q{'nowhere', 1}],
     fleet_validate => [q{'{host=x}', 'pg_foreign_server'::regclass}],
     fleet_waits => [''],
+    foreign_name => [q{repeat('x', 100)}],
+    foreign_text => [q{repeat('x', 100000), 6}],
     health => [''],
     history_coverage => [''],
     history_waits => [q{ARRAY[now() - interval '1 h'], ARRAY[now()], 0}, q{ARRAY[now() - interval '1 h'], ARRAY[now()], 10}],
