@@ -36,8 +36,8 @@ my %acting = map { $_ => 1 } (
     'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
     'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
-# What the archive's worker alone calls, as a superuser: nobody is granted a part of it
-my %inner = map { $_ => 1 } grep { /archive_/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc
+# What only the library calls, as a superuser: no role is granted a part of it
+my %inner = map { $_ => 1 } grep { /archive_|keep_local|published/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc
     WHERE pronamespace = 'pgscale'::regnamespace});
 $acting{$_} = 1 for keys %inner;
 # What only its owner may read
@@ -53,7 +53,8 @@ my %call = map { split /\|/ } split /\n/, $db->sql(q{
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
       FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
-       AND 'internal'::regtype <> ALL (proargtypes::oid[]) AND (prorettype <> 'record'::regtype OR proargmodes IS NOT NULL)});
+       AND 'internal'::regtype <> ALL (proargtypes::oid[]) AND prorettype <> 'trigger'::regtype
+       AND (prorettype <> 'record'::regtype OR proargmodes IS NOT NULL)});
 is($db->sql(q{SELECT string_agg(oid::regclass::text, ' ') FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace
     AND relkind <> 'i' AND has_table_privilege('granted', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')}), '',
     'nothing is granted to everybody');
@@ -114,7 +115,7 @@ SKIP:
     skip 'this server has no pg_stat_statements', 12 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean) TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean), pgscale.foreign_text(text, integer), pgscale.foreign_name(name) TO granted');
     my $granted = $session{granted};
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
