@@ -5214,6 +5214,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA pgscale FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
+-- nothing but their arguments, and in most views: a role to which one view is granted need not be granted these
+GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer) TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;
 REVOKE ALL ON pgscale.archive_change, pgscale.archive_minute, pgscale.archive_query, pgscale.archive_setting, pgscale.relocation_job,
     pgscale.tuning_change FROM pg_monitor;
@@ -5233,8 +5235,6 @@ GRANT EXECUTE ON FUNCTION
     pgscale.fleet_ask(text, text[]),
     pgscale.fleet_health(),
     pgscale.fleet_waits(timestamptz, timestamptz, text, integer),
-    pgscale.foreign_name(name),
-    pgscale.foreign_text(text, integer),
     pgscale.health(),
     pgscale.history_coverage(),
     pgscale.history_waits(timestamptz[], timestamptz[], double precision),

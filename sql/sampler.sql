@@ -154,6 +154,7 @@ SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity');
 SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity');
 ALTER SYSTEM RESET pgscale.sampler_history_period;
 SELECT pg_reload_conf();
+\c -
 
 -- the settings as they are delivered
 SELECT name, boot_val, unit, min_val, max_val, context FROM pg_settings WHERE name LIKE 'pgscale.sampler%' ORDER BY name COLLATE "C";

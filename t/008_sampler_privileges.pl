@@ -70,6 +70,8 @@ for my $role ('stranger', 'granted')
     }
     for my $function (sort keys %call)
     {
+        # these make a text valid, whoever may use the schema
+        next if $role eq 'granted' && $function =~ /foreign_/;
         is(($session->try($call{$function}))[0], '42501', "$role may not call $function");
     }
 }
@@ -115,7 +117,7 @@ SKIP:
     skip 'this server has no pg_stat_statements', 12 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean), pgscale.foreign_text(text, integer), pgscale.foreign_name(name) TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean) TO granted');
     my $granted = $session{granted};
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100

@@ -107,7 +107,7 @@ push @victims, session($node);
 $db->sees_waiting($victims[-1], 'UPDATE held SET id = id');
 my $its = 'SELECT query_id FROM pg_stat_activity WHERE pid = ' . $victims[-1]->pid;
 $db->poll_ok("SELECT count(*) = 1 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 1000) WHERE item = ($its)::text AND query ~ '^UPDATE held SET id = id\\W*\$'", 'is known while it runs');
-$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale.past_queries, pgscale.past_archive, pgscale.foreign_text, pgscale.query_waits_statements TO stranger');
+$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale.past_queries, pgscale.past_archive, pgscale.query_waits_statements TO stranger');
 my $queryid = $db->sql($its);
 like($db->sql("SELECT query FROM pgscale.past_queries('{$queryid}')"), qr/^UPDATE held SET id = id\W*$/, 'to a role that may read all statistics');
 is($db->sql("BEGIN; SET LOCAL ROLE stranger; SELECT count(*) FROM pgscale.past_queries('{$queryid}'); COMMIT"), '0', 'and to no other role');
