@@ -60,7 +60,6 @@ SET pgscale.sampler_show_idle = on;
 SET search_path = '';
 SET DateStyle = German;
 SET IntervalStyle = iso_8601;
-SET standard_conforming_strings = off;
 SET ROLE pg_monitor;
 SELECT 'before' AS which, h.* FROM (TABLE public.health EXCEPT TABLE pgscale.health) h
 UNION ALL SELECT 'with odd settings', h.* FROM (TABLE pgscale.health EXCEPT TABLE public.health) h;

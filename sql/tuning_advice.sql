@@ -23,7 +23,7 @@ SELECT count(*) = count(DISTINCT rule) AS "one a rule", count(*) = (SELECT count
 SELECT count(*) AS wrong FROM pgscale.advice
  WHERE gain NOT BETWEEN 0 AND 1 OR reason IS NULL OR recommended IS NULL OR risk IS NULL OR needs IS NULL
     OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
-SELECT count(*) AS wrong FROM pgscale.contention WHERE fraction NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
+SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
 
 -- without evidence
 SELECT * FROM pgscale.contention('1 ms');

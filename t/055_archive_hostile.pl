@@ -84,9 +84,11 @@ my @settings = (
     [ TimeZone => 'Asia/Kathmandu' ], [ DateStyle => 'SQL, DMY' ], [ IntervalStyle => 'sql_standard' ], [ exit_on_error => 'on' ],
     [ idle_in_transaction_session_timeout => '1ms' ], [ 'plpgsql.extra_errors' => 'all' ], [ 'plpgsql.variable_conflict' => 'use_variable' ],
     [ transform_null_equals => 'on' ], [ quote_all_identifiers => 'on' ], [ array_nulls => 'off' ], [ enable_partition_pruning => 'off' ],
-    [ standard_conforming_strings => 'off' ], [ plan_cache_mode => 'force_generic_plan' ], [ synchronous_commit => 'remote_apply' ],
+    [ plan_cache_mode => 'force_generic_plan' ], [ synchronous_commit => 'remote_apply' ],
     [ bytea_output => 'escape' ], [ extra_float_digits => '-15' ], [ stats_fetch_consistency => 'none' ], [ work_mem => '64kB' ],
     [ jit_above_cost => 0 ]);
+# PostgreSQL 19 has no other strings
+push @settings, [ standard_conforming_strings => 'off' ] if $db->sql('SHOW server_version_num') < 190000;
 in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
     CREATE FUNCTION planted.plant(text) RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.ran VALUES ($1); SELECT true';
     CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';
