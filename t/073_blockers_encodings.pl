@@ -64,6 +64,7 @@ my @calls = split /\n/, $db->sql(q{
 push @calls, map { "pgscale.$_ q" } "trace_waits($pid, '10 ms', 10)", "trace_query($pid, '10 ms', '10 ms', 10)", "report(NULL, NULL, 'html')",
   q{past_queries(ARRAY(SELECT query_id FROM pg_stat_activity))}, q{compare_waits(now() - interval '1 min', NULL, now() - interval '1 min', NULL, 'query')},
   (map { "top_waits('-infinity', NULL, '$_')" } qw(event query database user application blocker)), q{report_diff(now() - interval '1 min', now(), now() - interval '1 min', now())};
+@calls = grep { !/query_waits/ } @calls unless $statements;
 cmp_ok(scalar @calls, '>', 80, 'much is asked');
 for my $name (sort keys %db)
 {
