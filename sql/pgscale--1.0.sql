@@ -372,7 +372,8 @@ BEGIN
     SELECT * INTO archive FROM pgscale.past_archive();
     IF archive.waits IS NOT NULL AND archive.minutes IS NOT NULL THEN
         EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
-             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2', archive.minutes) INTO archived USING $1, $2;
+             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2 AND m.observed_ms IS DISTINCT FROM 0', archive.minutes)
+            INTO archived USING $1, $2;
         RETURN QUERY EXECUTE format($q$
             SELECT greatest(w.at, $1),
                    w.period_s * p.part, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid,
@@ -5151,7 +5152,7 @@ $$;
 COMMENT ON FUNCTION pgscale.keep_local() IS
 'marks the tables of pgscale so that logical decoding skips their rows';
 
--- Asked by health, whoever calls that: so it calls no function of pgscale.
+-- Any role that may call health() calls this one, too. So it calls no function of pgscale, which may not be granted to that role.
 CREATE FUNCTION pgscale.published()
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE

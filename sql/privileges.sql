@@ -36,6 +36,14 @@ SELECT p.oid::regprocedure AS routine,
  WHERE pronamespace = 'pgscale'::regnamespace
  ORDER BY proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
 
+-- a subtransaction cannot start within a parallel plan: what has an exception block, or calls what has one, is parallel unsafe
+WITH RECURSIVE blocks AS (
+    SELECT oid, proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prosrc ~ '\n *EXCEPTION *\n'
+    UNION
+    SELECT p.oid, p.proname FROM pg_proc p JOIN blocks b ON concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ concat('pgscale\.', b.proname, '\(')
+     WHERE p.pronamespace = 'pgscale'::regnamespace)
+SELECT count(*) > 10 AS some, string_agg(p.oid::regprocedure::text, ' ' ORDER BY 1) FILTER (WHERE p.proparallel <> 'u') AS not_unsafe
+  FROM blocks JOIN pg_proc p USING (oid);
 -- views, tables and sequences; options are security_barrier, security_invoker and the like
 SELECT c.oid::regclass AS relation,
        CASE relkind WHEN 'v' THEN 'view' WHEN 'r' THEN 'table' WHEN 'S' THEN 'sequence' ELSE relkind::text END AS kind,

@@ -152,7 +152,7 @@ extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting,
  * If something keeps a feature's worker, which is wanted, from working, says so and
  * returns false.  The worker shows its process id (0: none), how often it was started,
  * and when it last was seen at work, which must be less than so long ago: by
- * pgscale_timer_clock(), as nobody sets that one.
+ * pgscale_timer_clock(), which no change of the system's time moves.
  */
 extern bool pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pid, uint64 starts,
 								  int64 last_ns, int64 stalled_ms);

@@ -228,10 +228,10 @@ pgscale_workers_main(Datum arg)
 {
 	const int	place = DatumGetInt32(arg);
 	int			number = place;
-	uint32		nobody = 0;
+	uint32		none = 0;
 	int			i = 0;
 
-	if (!pg_atomic_compare_exchange_u32(&shared->places[place].pid, &nobody, MyProcPid))
+	if (!pg_atomic_compare_exchange_u32(&shared->places[place].pid, &none, MyProcPid))
 		proc_exit(0);
 	before_shmem_exit(worker_leaves, arg);
 	for (; number >= count_of(pgscale_modules[i]); i++)

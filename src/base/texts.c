@@ -349,8 +349,8 @@ quoted_end(const char *at, const char *end, bool escapes)
 		if (*at == '\\' && at + 1 < end)
 		{
 			/*
-			 * whether the backslash ends the string depends on a setting of
-			 * that session: then nobody knows what is code
+			 * Whether the backslash ends the string depends on a setting of
+			 * that session, so all that follows may be code or text.
 			 */
 			if (quote == '\'' && !escapes && at[1] == '\'')
 				return end;

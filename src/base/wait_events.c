@@ -67,7 +67,7 @@ pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event)
 	return true;
 }
 
-/* A pause whose length a setting says, or for want of work. */
+/* A pause of a length that a setting gives, or because there is no work. */
 static bool
 is_pause(uint32 wait_event)
 {

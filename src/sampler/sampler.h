@@ -111,7 +111,7 @@ extern void pgscale_sampler_timeline_end(void);
 /* After the end of a tick: time of the last second that only now is known to be one. */
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 
-/* Likewise: time of this wait that was on CPU. */
+/* After the end of a tick: time of its second that was shown as this wait, and was spent on CPU. */
 extern void pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
