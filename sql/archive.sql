@@ -50,11 +50,12 @@ DROP FUNCTION planted CASCADE;
 SELECT pgscale.archive_partition('archive_query', '2020-02-29');
 
 -- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given
-CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0)
+CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0,
+    observed_s float8 DEFAULT NULL)
 RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgscale.archive_minute
     SELECT at::timestamptz, period_s, 1, active, node, c.system_identifier + cluster, (d.oid::int + database)::oid,
-           ARRAY(SELECT base + n FROM generate_series(1, 53) n), w.*
+           ARRAY(SELECT base + n FROM generate_series(1, 52) n) || coalesce(observed_s, period_s) * 1000, w.*
       FROM pg_control_system() c, pg_database d,
            (SELECT coalesce(array_agg(coalesce(t.kind, CASE WHEN t.t = 'other' THEN 'other' ELSE 'client backend' END)), '{}'),
                    coalesce(array_agg(CASE WHEN t.d IS NOT NULL THEN 7::oid END), '{}'), coalesce(array_agg(t.d), '{}'),
@@ -65,7 +66,7 @@ RETURNS void LANGUAGE sql AS $$
 $$;
 
 -- each counter is what its name says
-SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]');
+SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]', observed_s => 0.053);
 SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
  WHERE key NOT IN ('at', 'node', 'origin');
 DELETE FROM pgscale.archive_minute;
@@ -155,7 +156,7 @@ SELECT to_char(at, 'HH24:MI:SS') AS at, period_s, node, origin FROM pgscale.arch
 
 -- what readers make of it: weights are time, and time that is not known counts for nothing
 CREATE FUNCTION short(double precision) RETURNS numeric LANGUAGE sql AS 'SELECT trim_scale(round($1::numeric, 4))';
-SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, source FROM pgscale.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s, source FROM pgscale.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
 SELECT by, rank, item, event_type, event, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms, queryid
   FROM unnest('{event,class,query,database,user,application,backend_type,blocker}'::text[]) WITH ORDINALITY b (by, n),
        pgscale.top_waits('2020-03-01 10:00+00', '2020-03-01 10:30+00', by, 2) ORDER BY n, rank;
@@ -174,9 +175,46 @@ SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, s
   FROM pgscale.compare_waits('2020-03-01 11:05+00', '2020-03-01 11:06+00', '2020-03-01 10:20+00', '2020-03-01 10:22+00', 'event', 10);
 SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
   FROM pgscale.compare_waits('2020-03-01 10:20+00', '2020-03-01 10:22+00', '2020-03-01 09:20+00', '2020-03-01 09:22+00', 'class', 1);
-SELECT since, until FROM pgscale.past_period('2020-03-01 10:00+00', '2020-03-01 11:00+00');
-SELECT since, until FROM pgscale.past_period(NULL, '2020-03-01 11:00+00');
-SELECT since, until FROM pgscale.past_period('1969-12-31 23:00+00', '2020-03-02');
+-- an hour, unless it is said; and nothing of what was before all that is known
+SELECT to_char(min(at), 'HH24:MI:SS') AS since, short(sum(known_s)) AS known_s FROM pgscale.past_coverage(NULL, '2020-03-01 11:00:30+00');
+SELECT count(*) AS buckets, min(at) AS since FROM pgscale.activity('1969-12-31 23:00+00', '2020-03-01 12:00+00', '1 h');
+
+-- A row that was observed in part: its waits are of that part. Names that are also words of ours, and sessions that were not active.
+SELECT pgscale.archive_partition('archive_minute', '2020-04-01');
+SELECT minute('2020-04-01 10:00:00+00', 60, 1, 0, '[{"d":"shop","u":"other","a":"unknown","q":1,"t":"IO","e":"DataFileRead","ms":15000},
+    {"d":"shop","u":"other","q":2,"t":"Client","e":"IdleInTransaction","ms":9000}, {"t":"other","e":"other","ms":3000}]', observed_s => 30),
+       minute('2020-04-01 10:01:00+00', 60, 1, 0, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":6000}]', observed_s => 0);
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s FROM pgscale.past_coverage('2020-04-01', '2020-04-02');
+SELECT by, rank, item, short(active_sessions) AS active, short(idle_in_transaction_sessions) AS idle, short(fraction) AS fraction, short(wait_ms) AS ms
+  FROM unnest('{event,class,user,application}'::text[]) WITH ORDINALITY b (by, n), pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00', by, 3)
+ ORDER BY n, rank;
+SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered
+  FROM pgscale.activity('2020-04-01 10:00+00', '2020-04-01 10:02+00', '1 min');
+SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(fraction_1) AS fraction_1
+  FROM pgscale.compare_waits('2020-04-01 10:00+00', '2020-04-01 10:01+00', '2020-04-01 10:01+00', '2020-04-01 10:02+00', 'user', 3);
+SELECT rank, item, short(wait_ms) AS ms FROM pgscale.past_items('2020-04-01 10:00+00', '2020-04-01 10:00:30+00', 'event', 3, 2);
+-- read once for all that is asked, and then not
+BEGIN;
+SELECT pgscale.past_keep('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+SELECT short(sum(wait_ms)) AS ms FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+DELETE FROM pgscale.archive_minute WHERE at >= '2020-04-01' AND at < '2020-04-02';
+SELECT (SELECT short(sum(wait_ms)) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00')) AS kept,
+       (SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:01:59+00')) AS another;
+SET LOCAL ROLE pg_monitor;
+SELECT count(*) AS for_another_role FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+RESET ROLE;
+SELECT pgscale.past_keep(NULL, NULL);
+SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+ROLLBACK;
+BEGIN;
+SAVEPOINT a;
+SELECT pgscale.past_keep('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+ROLLBACK TO a;
+DELETE FROM pgscale.archive_minute WHERE at >= '2020-04-01' AND at < '2020-04-02';
+SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
+COMMIT;
+SELECT pgscale.archive_drop('archive_minute_20200401');
 
 -- minutes become hours
 CREATE TABLE before AS SELECT item, wait_ms FROM pgscale.top_waits('2020-03-01', '2020-03-02', 'event', 100);
@@ -292,7 +330,7 @@ GRANT pg_monitor TO regress_archive;
 SET ROLE regress_archive;
 SELECT (SELECT count(*) FROM pgscale.archive_waits) + (SELECT count(*) FROM pgscale.archive_minutes) +
        (SELECT count(*) FROM pgscale.archive_queries) + (SELECT count(*) FROM pgscale.archive_changes) > 0 AS may_read;
-SELECT count(*) FROM pgscale.archive_minute;
+SELECT count(*) FROM pgscale.archive_setting;
 SELECT pgscale.archive_upkeep(1);
 RESET ROLE;
 DROP ROLE regress_archive;

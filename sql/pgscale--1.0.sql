@@ -246,220 +246,67 @@ AS 'MODULE_PATHNAME', 'pgscale_wait_totals'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50;
 COMMENT ON FUNCTION pgscale.wait_totals() IS
 'time in each wait event that is not idle, by type of process: at most 512 rows, which only grow until the next reset or restart';
--- past waits
--- What was, from the history in memory and from the archive alike. Waiting is time in milliseconds, and what it is divided by is the
--- time that is known, so that a gap does not look like rest.
+-- The past, from the history in memory and from the archive alike. Waiting is time in milliseconds, and what it is divided by is
+-- the time that is known, so that a gap does not look like rest.
 --
 -- A standby's archive is a copy of its primary's, so there the history alone counts: what this server did.
 
-CREATE FUNCTION pgscale.history_waits(
-    begins timestamptz[], ends timestamptz[], resolution_s double precision,
-    OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT userid oid,
-    OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT root_pid integer,
-    OUT root_application_name text, OUT wait_ms double precision)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_history_waits'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1000;
-COMMENT ON FUNCTION pgscale.history_waits(timestamptz[], timestamptz[], double precision) IS
-'the samples of wait_history as time that was waited within these times, added up in buckets of so many seconds';
-
-CREATE FUNCTION pgscale.history_coverage(OUT at timestamptz, OUT period_s double precision)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_history_coverage'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
-COMMENT ON FUNCTION pgscale.history_coverage() IS
-'the times that wait_history knows all of, also where nobody waited';
-
 -- Which tables of the archive there are to read here.
-CREATE FUNCTION pgscale.past_archive(OUT waits regclass, OUT minutes regclass, OUT queries regclass)
+CREATE FUNCTION pgscale.past_archive(OUT minutes regclass, OUT queries regclass)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT max(c.oid) FILTER (WHERE c.relname = 'archive_waits')::regclass,
-           max(c.oid) FILTER (WHERE c.relname = 'archive_minutes')::regclass,
+    SELECT max(c.oid) FILTER (WHERE c.relname = 'archive_minute')::regclass,
            max(c.oid) FILTER (WHERE c.relname = 'archive_queries')::regclass
       FROM pg_extension e
       JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
            AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
       JOIN pg_class c ON c.oid = d.objid
-     WHERE e.extname = 'pgscale' AND c.relname IN ('archive_waits', 'archive_minutes', 'archive_queries')
-       AND c.relkind IN ('r', 'p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
+     WHERE e.extname = 'pgscale' AND c.relname IN ('archive_minute', 'archive_queries')
+       AND c.relkind IN ('p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
 $$;
 COMMENT ON FUNCTION pgscale.past_archive() IS
-'the views of the archive that top_waits and its like may read here; NULL where they may not';
+'the tables of the archive that top_waits and its like may read here; NULL where they may not';
 
-CREATE FUNCTION pgscale.past_period(INOUT since timestamptz, INOUT until timestamptz)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    earliest CONSTANT timestamptz := '1970-01-01 00:00:00+00';
-    known timestamptz;
-    minutes regclass;
-BEGIN
-    IF since > until THEN
-        RAISE EXCEPTION 'since must not be later than until'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Swap the two times, or leave one out.';
-    END IF;
-    until := least(until, clock_timestamp());
-    -- nobody has a history from before
-    IF until < earliest THEN
-        until := earliest;
-    END IF;
-    since := least(coalesce(since, until - interval '1 hour'), until);
-    IF since < earliest THEN
-        SELECT min(c.at) INTO known FROM pgscale.history_coverage() c;
-        since := least(known, until);
-        SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;
-        IF minutes IS NOT NULL THEN
-            EXECUTE format('SELECT min(m.at) FROM %s m', minutes) INTO known;
-            since := least(since, known);
-        END IF;
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION pgscale.past_period(timestamptz, timestamptz) IS
-'a period with its defaults, without what lies in the future or before all that is known';
-
-CREATE FUNCTION pgscale.past_coverage(since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
-RETURNS TABLE (at timestamptz, period_s double precision, source text)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 100
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    wanted tstzmultirange;
-    archived tstzmultirange;
-    minutes regclass;
-BEGIN
-    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
-    wanted := tstzmultirange(tstzrange($1, $2));
-    SELECT a.minutes INTO minutes FROM pgscale.past_archive() a;
-    IF minutes IS NOT NULL THEN
-        EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
-             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2 AND m.observed_ms IS DISTINCT FROM 0', minutes) INTO archived USING $1, $2;
-    END IF;
-    archived := coalesce(archived, '{}') * wanted;
-    RETURN QUERY
-        SELECT lower(r), extract(epoch FROM upper(r) - lower(r))::double precision, 'archive'
-          FROM unnest(archived) r
-        UNION ALL
-        SELECT lower(r), extract(epoch FROM upper(r) - lower(r))::double precision, 'memory'
-          FROM pgscale.history_coverage() c,
-               unnest(tstzmultirange(tstzrange(c.at, c.at + make_interval(secs => c.period_s))) * (wanted - archived)) r
-         ORDER BY 1;
-END
-$$;
+CREATE FUNCTION pgscale.past_coverage(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+    OUT at timestamptz, OUT period_s double precision, OUT known_s double precision, OUT source text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_coverage'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100
+SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) IS
-'of which parts of a period what was waited for is known, and from where; the rest are gaps';
+'of which parts of a period what was waited for is known, how much of each, and from where; the rest are gaps';
 
--- A row of the archive that lies in the period in part counts by its part.
 CREATE FUNCTION pgscale.past_waits(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0)
-RETURNS TABLE (at timestamptz, period_s double precision, backend_type text, datid oid, datname name, usename name,
-    application_name text, queryid bigint, event_type text, event text, blocker text, wait_ms double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10000
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    wanted tstzmultirange;
-    archived tstzmultirange;
-    archive record;
-BEGIN
-    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
-    wanted := tstzmultirange(tstzrange($1, $2));
-    SELECT * INTO archive FROM pgscale.past_archive();
-    IF archive.waits IS NOT NULL AND archive.minutes IS NOT NULL THEN
-        EXECUTE format('SELECT range_agg(tstzrange(m.at, m.at + make_interval(secs => m.period_s))) FROM %s m
-             WHERE m.at > $1 - interval ''1 day'' AND m.at < $2 AND m.observed_ms IS DISTINCT FROM 0', archive.minutes)
-            INTO archived USING $1, $2;
-        RETURN QUERY EXECUTE format($q$
-            SELECT greatest(w.at, $1),
-                   w.period_s * p.part, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid,
-                   w.event_type, w.event, w.blocker, w.wait_ms * p.part
-              FROM %s w,
-                   LATERAL (SELECT CASE WHEN w.at >= $1 AND w.at <= $2 - make_interval(secs => w.period_s) THEN 1.0::double precision
-                                        ELSE extract(epoch FROM least(w.at + make_interval(secs => w.period_s), $2)
-                                                              - greatest(w.at, $1))::double precision / w.period_s END AS part) p
-             WHERE w.at > $1 - interval '1 day' AND w.at < $2 AND w.period_s > 0 AND p.part > 0$q$, archive.waits)
-            USING $1, $2;
-    END IF;
-    RETURN QUERY
-        SELECT h.at, h.period_s, h.backend_type, h.datid, pgscale.foreign_name(d.datname), pgscale.foreign_name(u.rolname),
-               h.application_name, h.queryid, h.event_type, h.event,
-               CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
-                    ELSE h.root_pid || coalesce(' ' || nullif(h.root_application_name, ''), '') END,
-               h.wait_ms
-          FROM pgscale.history_waits(
-                   ARRAY(SELECT lower(r) FROM unnest(wanted - coalesce(archived, '{}')) r),
-                   ARRAY(SELECT upper(r) FROM unnest(wanted - coalesce(archived, '{}')) r), $3) h
-          LEFT JOIN pg_database d ON d.oid = h.datid
-          LEFT JOIN pg_roles u ON u.oid = h.userid;
-END
-$$;
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0,
+    OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT datname name, OUT usename name,
+    OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT blocker text, OUT wait_ms double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_waits'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000
+SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
 'what was waited for in a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
 
--- The time of a period's waits, by what the caller asks for, and within that by wait and query. What the archive does not tell
--- apart, since it was too little, is of backend type other: of sessions, most of it.
-CREATE FUNCTION pgscale.past_items(since timestamptz, until timestamptz, by text)
-RETURNS TABLE (item text, event_type text, event text, queryid bigint, database_time boolean, wait_ms double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 1000
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-BEGIN
-    IF $3 IS NULL OR $3 NOT IN ('event', 'class', 'query', 'database', 'user', 'application', 'backend_type', 'blocker') THEN
-        RAISE EXCEPTION 'cannot tell waits by %', coalesce(quote_literal($3), 'NULL')
-            USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use event, class, query, database, user, application, backend_type or blocker.';
-    END IF;
-    RETURN QUERY
-        SELECT coalesce(CASE $3 WHEN 'event' THEN CASE WHEN w.event = w.event_type THEN w.event
-                                                       ELSE w.event_type || ':' || w.event END
-                                WHEN 'class' THEN w.event_type
-                                WHEN 'backend_type' THEN w.backend_type
-                                ELSE CASE WHEN w.backend_type = 'other' THEN 'other' END END,
-                        CASE $3 WHEN 'query' THEN w.queryid::text
-                                WHEN 'database' THEN coalesce(w.datname::text, 'database ' || w.datid)
-                                WHEN 'user' THEN w.usename::text
-                                WHEN 'application' THEN w.application_name
-                                WHEN 'blocker' THEN w.blocker END, 'unknown') AS item,
-               w.event_type, w.event, w.queryid,
-               w.backend_type IN ('client backend', 'parallel worker', 'other'), sum(w.wait_ms)
-          FROM pgscale.past_waits($1, $2, 1e9::double precision) w
-         GROUP BY 1, 2, 3, 4, 5;
-END
-$$;
-COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text) IS
-'what top_waits adds up: time by item, wait event and query';
+CREATE FUNCTION pgscale.past_items(
+    since timestamptz, until timestamptz, by text, top integer, of_query bigint DEFAULT NULL,
+    OUT rank integer, OUT item text, OUT kind text, OUT event_type text, OUT event text,
+    OUT active_sessions double precision, OUT idle_in_transaction_sessions double precision, OUT fraction double precision,
+    OUT wait_ms double precision, OUT queryid bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_items'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) IS
+'what top_waits shows, of one query alone if it is given; kind is named, unknown or other, whatever the item is called';
 
--- The same by item alone, beside the time that is known and all database time.
-CREATE FUNCTION pgscale.past_totals(since timestamptz, until timestamptz, by text)
-RETURNS TABLE (item text, wait_ms double precision, active_sessions double precision, fraction double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 100
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    known_ms double precision;
-BEGIN
-    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
-    -- first, since time goes on
-    SELECT sum(c.period_s) * 1000 INTO known_ms FROM pgscale.past_coverage($1, $2) c;
-    RETURN QUERY
-        SELECT t.item, t.wait_ms, t.wait_ms / nullif(known_ms, 0),
-               CASE WHEN t.database_time THEN t.wait_ms / nullif(sum(t.database_ms) OVER (), 0) END
-          FROM (SELECT i.item, i.database_time, sum(i.wait_ms) AS wait_ms,
-                       sum(i.wait_ms) FILTER (WHERE i.database_time) AS database_ms
-                  FROM pgscale.past_items($1, $2, $3) i
-                 GROUP BY 1, 2) t
-         WHERE t.database_time OR $3 = 'backend_type';
-END
-$$;
-COMMENT ON FUNCTION pgscale.past_totals(timestamptz, timestamptz, text) IS
-'what compare_waits compares: time by item, in active sessions and as a fraction of database time';
+CREATE FUNCTION pgscale.past_keep(since timestamptz, until timestamptz)
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_past_keep'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) IS
+'part of report: just this period is read once for all that is asked of it, until the transaction ends; NULL: no period any more';
 
 -- With pg_stat_statements' own rules for other users' texts.
 CREATE FUNCTION pgscale.past_queries(queryids bigint[])
@@ -504,176 +351,67 @@ $$;
 COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
 'texts of queries, from pg_stat_statements if it is installed, else from the archive, else from pg_stat_activity; other users'' only with pg_read_all_stats';
 
-CREATE FUNCTION pgscale.past_top(top integer)
-RETURNS integer
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF top IS NULL OR top < 1 OR top > 1000000 THEN
-        RAISE EXCEPTION 'top must be from 1 to 1000000'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
-    END IF;
-    RETURN top;
-END
-$$;
-COMMENT ON FUNCTION pgscale.past_top(integer) IS
-'a number of rows that makes sense, or an error';
-
 CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
 RETURNS TABLE (rank integer, item text, event_type text, event text, active_sessions double precision,
-    fraction double precision, wait_ms double precision, queryid bigint, query text)
+    fraction double precision, wait_ms double precision, queryid bigint, query text, idle_in_transaction_sessions double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
-DECLARE
-    known_ms double precision;
 BEGIN
-    PERFORM pgscale.past_top($4);
-    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
-    -- first, since time goes on
-    SELECT sum(c.period_s) * 1000 INTO known_ms FROM pgscale.past_coverage($1, $2) c;
     RETURN QUERY
-        WITH parts AS MATERIALIZED (
-            SELECT i.item, i.event_type, i.event, i.queryid, i.database_time, i.wait_ms FROM pgscale.past_items($1, $2, $3) i),
-        items AS (
-            SELECT p.item, sum(p.wait_ms) AS wait_ms, bool_or(p.database_time) AS database_time
-              FROM parts p
-             WHERE ($3 <> 'blocker' OR p.item NOT IN ('unknown', 'other')) AND (p.database_time OR $3 = 'backend_type')
-             GROUP BY 1),
-        numbered AS (
-            SELECT CASE WHEN i.item = 'other' THEN $4 + 1
-                        ELSE least(row_number() OVER (ORDER BY i.item = 'other', i.wait_ms DESC, i.item COLLATE "C"), $4 + 1)::integer END AS rank,
-                   i.item, i.wait_ms, i.database_time
-              FROM items i),
-        -- the longest wait and the longest query of each
-        of_rows AS MATERIALIZED (
-            SELECT n.rank, p.event_type, p.event, p.queryid, p.wait_ms
-              FROM numbered n JOIN parts p USING (item)
-             WHERE n.rank <= $4 AND (p.database_time OR $3 = 'backend_type')),
-        events AS (
-            SELECT DISTINCT ON (r.rank) r.rank, r.event_type, r.event
-              FROM (SELECT o.rank, o.event_type, o.event, sum(o.wait_ms) AS wait_ms FROM of_rows o GROUP BY 1, 2, 3) r
-             ORDER BY r.rank, r.wait_ms DESC),
-        queries AS (
-            SELECT DISTINCT ON (r.rank) r.rank, r.queryid
-              FROM (SELECT o.rank, o.queryid, sum(o.wait_ms) AS wait_ms FROM of_rows o
-                     WHERE o.queryid IS NOT NULL GROUP BY 1, 2) r
-             ORDER BY r.rank, r.wait_ms DESC),
-        total AS (SELECT sum(p.wait_ms) AS wait_ms FROM parts p WHERE p.database_time)
-        SELECT n.rank, CASE WHEN n.rank > $4 THEN 'other' ELSE min(n.item) END, e.event_type, e.event,
-               sum(n.wait_ms) / nullif(known_ms, 0),
-               CASE WHEN bool_and(n.database_time) THEN sum(n.wait_ms) / nullif(max(t.wait_ms), 0) END,
-               sum(n.wait_ms), q.queryid, x.query
-          FROM numbered n
-         CROSS JOIN total t
-          LEFT JOIN events e USING (rank)
-          LEFT JOIN queries q USING (rank)
-          LEFT JOIN pgscale.past_queries(ARRAY(SELECT a.queryid FROM queries a)) x USING (queryid)
-         GROUP BY n.rank, e.event_type, e.event, q.queryid, x.query
-         ORDER BY 1;
+        WITH items AS MATERIALIZED (SELECT * FROM pgscale.past_items($1, $2, $3, $4))
+        SELECT i.rank, i.item, i.event_type, i.event, i.active_sessions, i.fraction, i.wait_ms, i.queryid, q.query, i.idle_in_transaction_sessions
+          FROM items i
+          LEFT JOIN pgscale.past_queries(ARRAY(SELECT a.queryid FROM items a)) q USING (queryid)
+         ORDER BY i.rank;
 END
 $$;
 COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) IS
 'what sessions waited for in a period, longest first: by event, class, query, database, user, application, backend_type or blocker';
 
 CREATE FUNCTION pgscale.activity(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL)
-RETURNS TABLE (at timestamptz, event_type text, active_sessions double precision, covered_fraction double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 500
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
-    since_s double precision;
-    until_s double precision;
-    bucket_s double precision;
-BEGIN
-    SELECT p.since, p.until INTO $1, $2 FROM pgscale.past_period($1, $2) p;
-    since_s := extract(epoch FROM $1 - origin);
-    until_s := extract(epoch FROM $2 - origin);
-    IF $3 IS NULL THEN
-        SELECT min(s) INTO bucket_s
-          FROM unnest(ARRAY[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400]) s
-         WHERE (until_s - since_s) / s <= 60;
-        bucket_s := coalesce(bucket_s, 86400 * ceil((until_s - since_s) / 86400 / 60));
-    ELSE
-        bucket_s := extract(epoch FROM $3);
-        IF extract(year FROM $3) <> 0 OR extract(month FROM $3) <> 0 OR bucket_s < 1 THEN
-            RAISE EXCEPTION 'bucket must be a second or longer, without months'
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a time such as interval ''1 minute''.';
-        ELSIF (until_s - since_s) / bucket_s > 100000 THEN
-            RAISE EXCEPTION 'there would be more than 100000 buckets'
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a longer bucket or a shorter period.';
-        END IF;
-    END IF;
-    RETURN QUERY
-        WITH buckets AS (
-            SELECT b.n, least((b.n + 1) * bucket_s, until_s) - greatest(b.n * bucket_s, since_s) AS length_s
-              FROM generate_series(floor(since_s / bucket_s)::bigint, ceil(until_s / bucket_s)::bigint - 1) b (n)),
-        covered AS (
-            SELECT b.n, sum(least(c.end_s, (b.n + 1) * bucket_s) - greatest(c.begin_s, b.n * bucket_s)) AS covered_s
-              FROM (SELECT extract(epoch FROM p.at - origin)::double precision AS begin_s,
-                           extract(epoch FROM p.at - origin)::double precision + p.period_s AS end_s
-                      FROM pgscale.past_coverage($1, $2) p) c,
-                   generate_series(floor(c.begin_s / bucket_s)::bigint, ceil(c.end_s / bucket_s)::bigint - 1) b (n)
-             GROUP BY 1),
-        waits AS (
-            SELECT b.n, w.event_type,
-                   sum(w.wait_ms * (least(w.end_s, (b.n + 1) * bucket_s) - greatest(w.begin_s, b.n * bucket_s))
-                       / (w.end_s - w.begin_s)) AS wait_ms
-              FROM (SELECT extract(epoch FROM p.at - origin)::double precision AS begin_s,
-                           extract(epoch FROM p.at - origin)::double precision + p.period_s AS end_s,
-                           p.event_type, p.wait_ms
-                      FROM (SELECT p.at, p.period_s, p.event_type, sum(p.wait_ms) AS wait_ms
-                              FROM pgscale.past_waits($1, $2, bucket_s) p
-                             WHERE p.backend_type IN ('client backend', 'parallel worker', 'other') AND p.period_s > 0
-                             GROUP BY 1, 2, 3) p) w,
-                   generate_series(floor(w.begin_s / bucket_s)::bigint, ceil(w.end_s / bucket_s)::bigint - 1) b (n)
-             GROUP BY 1, 2)
-        SELECT origin + make_interval(secs => b.n * bucket_s), coalesce(w.event_type, CASE WHEN c.covered_s > 0 THEN 'CPU' END),
-               CASE WHEN c.covered_s > 0 THEN coalesce(w.wait_ms, 0) / (c.covered_s * 1000) END,
-               least(coalesce(c.covered_s, 0) / b.length_s, 1)
-          FROM buckets b
-          LEFT JOIN covered c USING (n)
-          LEFT JOIN waits w ON w.n = b.n AND c.covered_s > 0
-         WHERE b.length_s > 0
-         ORDER BY b.n, 3 DESC, 2;
-END
-$$;
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL,
+    OUT at timestamptz, OUT event_type text, OUT active_sessions double precision, OUT covered_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_activity'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
+SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
-'average active sessions of a period over time, by class of wait event; a time of which nothing is known has a row without a class';
+'average sessions of a period over time, by class of wait event: active ones, and as IdleInTransaction those that are not; a time of which nothing is known has a row without a class';
 
 CREATE FUNCTION pgscale.compare_waits(
     since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
 RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
     difference double precision, fraction_1 double precision, fraction_2 double precision)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    everything CONSTANT integer := 1000000;
 BEGIN
-    PERFORM pgscale.past_top($6);
+    IF $6 IS NULL OR $6 NOT BETWEEN 1 AND everything THEN
+        RAISE EXCEPTION 'top must be from 1 to %', everything
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
+    END IF;
     RETURN QUERY
-        WITH one AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($1, $2, $5) t),
-        two AS (SELECT t.item, t.active_sessions, t.fraction FROM pgscale.past_totals($3, $4, $5) t),
-        known AS (SELECT (SELECT sum(c.period_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
-                         (SELECT sum(c.period_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
+        WITH one AS (SELECT * FROM pgscale.past_items($1, $2, $5, everything)),
+        two AS (SELECT * FROM pgscale.past_items($3, $4, $5, everything)),
+        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
+                         (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
         -- what is not there while the time is known was not waited for
         both_times AS (
-            SELECT coalesce(one.item, two.item) AS item,
+            SELECT item, kind,
                    CASE WHEN k.one THEN coalesce(one.active_sessions, 0) END AS active_sessions_1,
                    CASE WHEN k.two THEN coalesce(two.active_sessions, 0) END AS active_sessions_2,
                    CASE WHEN k.one THEN coalesce(one.fraction, 0) END AS fraction_1,
                    CASE WHEN k.two THEN coalesce(two.fraction, 0) END AS fraction_2
-              FROM one FULL JOIN two USING (item) CROSS JOIN known k
-             WHERE $5 <> 'blocker' OR coalesce(one.item, two.item) NOT IN ('unknown', 'other')),
+              FROM one FULL JOIN two USING (item, kind) CROSS JOIN known k),
         ranked AS (
-            SELECT b.*, CASE WHEN b.item = 'other' THEN $6 + 1
-                             ELSE least(row_number() OVER (ORDER BY b.item = 'other',
+            SELECT b.*, CASE WHEN b.kind = 'other' THEN $6 + 1
+                             ELSE least(row_number() OVER (ORDER BY b.kind = 'other',
                                  abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC, b.item COLLATE "C"), $6 + 1) END AS rank
               FROM both_times b)
         SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
@@ -4316,10 +4054,10 @@ BEGIN
         $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(c.old, 40), '(not set)'),
                                           coalesce(left(c.new, 40), '(not set)'))
              FROM pgscale.archive_changes c
-            WHERE c.at BETWEEN $1 AND $2 AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+            WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
-            WHERE m.at BETWEEN $1 AND $2 AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
+            WHERE m.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
         $q$SELECT m.at, 'node', format('%s took over from %s', m.node, m.before)
              FROM (SELECT m.at, m.node, lag(m.node) OVER (ORDER BY m.at) AS before
                      FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2) m
@@ -4356,10 +4094,8 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH known AS MATERIALIZED (
-        SELECT k.source, tstzrange(k.a, k.b) AS span, extract(epoch FROM k.b - k.a)::float8 AS s
-          FROM (SELECT c.source, greatest(c.at, since) AS a, least(c.at + c.period_s * interval '1 s', until) AS b
-                  FROM pgscale.past_coverage(since, until) c) k
-         WHERE k.a < k.b),
+        SELECT c.source, tstzrange(c.at, c.at + c.period_s * interval '1 s') AS span, c.known_s AS s
+          FROM pgscale.past_coverage(since, until) c),
     gap AS (
         SELECT g.a, g.b, row_number() OVER (ORDER BY g.b - g.a DESC, g.a) AS n
           FROM (SELECT lower(m), upper(m) FROM unnest(tstzmultirange(tstzrange(since, until)) - (SELECT range_agg(k.span) FROM known k)) m) g (a, b)
@@ -4549,17 +4285,17 @@ BEGIN
                             CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
               FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1),
         query AS (
-            SELECT i.queryid, sum(i.wait_ms) AS ms
-              FROM pgscale.past_items(since, until, 'query'::text) i
-             WHERE i.database_time AND i.queryid IS NOT NULL AND i.event <> 'IdleInTransaction'
-             GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1)
+            SELECT i.queryid, i.active_sessions
+              FROM pgscale.past_items(since, until, 'query'::text, 100) i
+             WHERE i.kind = 'named' AND i.active_sessions > 0
+             ORDER BY 2 DESC, 1 LIMIT 1)
         SELECT pgscale.report_paragraph(format, concat_ws(' ',
                    (SELECT r.sentence FROM pgscale.report_blame(since, until) r),
                    format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
                           ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
                    (SELECT format('Those that were active spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                       FROM wait),
-                   (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.ms / total.ms)::numeric),
+                   (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
                                   coalesce(': ' || pgscale.report_line(x.query),
                                            format(' the one with queryid %s, whose text is not known.', q.queryid)))
                       FROM query q LEFT JOIN pgscale.past_queries(ARRAY[q.queryid]) x ON true)), ''::text)
@@ -4572,21 +4308,30 @@ BEGIN
         RETURN pgscale.report_activity(since, until, NULL, format);
 
     WHEN 'load' THEN
-        SELECT sum(m.period_s) AS s, sum(m.commits) AS commits, sum(m.rollbacks) AS rollbacks, sum(m.blocks_read) AS blocks_read,
-               sum(m.blocks_read) / nullif(sum(m.blocks_read + m.blocks_hit), 0)::float8 AS missed, sum(m.wal_bytes) AS wal_bytes,
-               sum(m.wal_buffers_full) AS full, sum(m.checkpoints_timed) AS timed, sum(m.checkpoints_requested) AS requested,
-               sum(m.temp_bytes) AS temp_bytes, sum(m.deadlocks) AS deadlocks, sum(m.conflicts) AS conflicts,
-               sum(m.rows_inserted) AS inserted, sum(m.rows_updated) AS updated, sum(m.rows_deleted) AS deleted
+        IF pg_is_in_recovery() THEN
+            RETURN pgscale.report_paragraph(format, 'This server is a standby: the archive that it has is of its primary.', 'missing'::text);
+        END IF;
+        -- a row that lies in the period in part counts by its part
+        SELECT sum(m.period_s * m.part) AS s, sum(m.commits * m.part) AS commits, sum(m.rollbacks * m.part) AS rollbacks,
+               sum(m.blocks_read * m.part) AS blocks_read,
+               sum(m.blocks_read * m.part) / nullif(sum((m.blocks_read + m.blocks_hit) * m.part), 0) AS missed,
+               sum(m.wal_bytes * m.part)::bigint AS wal_bytes, sum(m.wal_buffers_full * m.part) AS full,
+               sum(m.checkpoints_timed * m.part) AS timed, sum(m.checkpoints_requested * m.part) AS requested,
+               sum(m.temp_bytes * m.part)::bigint AS temp_bytes, sum(m.deadlocks * m.part) AS deadlocks, sum(m.conflicts * m.part) AS conflicts,
+               sum(m.rows_inserted * m.part) AS inserted, sum(m.rows_updated * m.part) AS updated, sum(m.rows_deleted * m.part) AS deleted,
+               string_agg(DISTINCT m.node, ', ') FILTER (WHERE m.node <> (SELECT pgscale.report_node())) AS nodes
           INTO item
-          FROM pgscale.archive_minutes m
-         WHERE m.at >= since AND m.at < until;
+          FROM (SELECT a.*, extract(epoch FROM least(a.at + a.period_s * interval '1 s', until) - greatest(a.at, since))::float8 / a.period_s AS part
+                  FROM pgscale.archive_minutes a
+                 WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0) m
+         WHERE m.part > 0;
         IF item.s IS NULL THEN
             RETURN pgscale.report_paragraph(format, 'The archive of this database has nothing of the period.', 'missing'::text);
         END IF;
         SELECT pgscale.report_table(format, '{"",total,"a second"}'::text[], '{name,count,number}'::text[],
-                   array_agg(ARRAY[c.name, c.value::text, (c.value / item.s)::text] ORDER BY c.n))
-               || pgscale.report_paragraph(format, format('%s %% of the blocks that statements asked for were not in shared buffers; %s of WAL and %s of temporary files were written.',
-                      round((100 * coalesce(item.missed, 0))::numeric, 1), pg_size_pretty(item.wal_bytes), pg_size_pretty(item.temp_bytes)), ''::text)
+                   array_agg(ARRAY[c.name, round(c.value)::text, (c.value / item.s)::text] ORDER BY c.n))
+               || pgscale.report_paragraph(format, format('The archive has %s s of the period%s. %s %% of the blocks that statements asked for were not in shared buffers; %s of WAL and %s of temporary files were written.',
+                      round(item.s), ', in part of another server, ' || item.nodes, round((100 * coalesce(item.missed, 0))::numeric, 1), pg_size_pretty(item.wal_bytes), pg_size_pretty(item.temp_bytes)), ''::text)
           INTO body
           FROM unnest(ARRAY['transactions committed', 'rolled back', 'rows inserted', 'rows updated', 'rows deleted', 'blocks read',
                             'WAL buffers full', 'timed checkpoints', 'requested checkpoints', 'deadlocks', 'conflicts'],
@@ -4674,17 +4419,13 @@ BEGIN
     WHEN 'queries' THEN
         WITH q AS MATERIALIZED (
             SELECT * FROM pgscale.top_waits(since, until, 'query'::text, 10)),
-        wait AS (
-            SELECT p.queryid, p.event_type || coalesce(':' || nullif(p.event, p.event_type), '') AS wait, sum(p.wait_ms) AS ms
-              FROM pgscale.past_waits(since, until, 1e9::float8) p
-             WHERE p.queryid IN (SELECT q.queryid FROM q) AND p.event_type IS NOT NULL
-             GROUP BY 1, 2),
         waits AS (
-            SELECT queryid, string_agg(format('%s %s %%', w.wait, round(100 * w.share)), ', ' ORDER BY w.share DESC) AS waits
-              FROM (SELECT wait.queryid, wait.wait, (ms / nullif(sum(ms) OVER (PARTITION BY wait.queryid), 0))::numeric AS share,
-                           row_number() OVER (PARTITION BY wait.queryid ORDER BY ms DESC) AS n FROM wait) w
-             WHERE w.n <= 4 AND w.share >= 0.01
-             GROUP BY queryid)
+            SELECT w.queryid, string_agg(format('%s %s %%', w.item, round(100 * w.share)), ', ' ORDER BY w.share DESC) AS waits
+              FROM (SELECT q.queryid, i.item, i.kind, i.rank, (i.wait_ms / nullif(sum(i.wait_ms) OVER (PARTITION BY q.queryid), 0))::numeric AS share
+                      FROM q CROSS JOIN LATERAL pgscale.past_items(since, until, 'event'::text, 5, q.queryid) i
+                     WHERE q.queryid IS NOT NULL) w
+             WHERE w.kind = 'named' AND w.rank <= 4 AND w.share >= 0.01
+             GROUP BY w.queryid)
         SELECT pgscale.report_table(format, '{query,sessions,share,time,"its waits"}'::text[], '{query,number,share,ms,prose}'::text[],
                    array_agg(ARRAY[
                        CASE WHEN q.query IS NOT NULL THEN pgscale.clean_statement(q.query)
@@ -4904,9 +4645,9 @@ AS $page$
 <title>$html$ || replace(replace(replace(pgscale.report_paragraph('html'::text, title, ''::text), '<p>', ''), '</p>', ''), E'\n', '') || $html$</title>
 <style>
 :root{--bg:#fff;--card:#fff;--fg:#1c2330;--dim:#66707f;--line:#e3e7ec;--soft:#f4f6f8;--acc:#2f6fd0;--mark:#b3261e;
---w0:#3f9c62;--w1:#3b78d0;--w2:#8f5bc4;--w3:#d2483f;--w4:#22a3a8;--w5:#dd9f1f;--w6:#8d6a3f;--w7:#8b97a8;--w8:#c9629c;--w9:#a9b2bd}
+--w0:#3f9c62;--w1:#3b78d0;--w2:#8f5bc4;--w3:#d2483f;--w4:#22a3a8;--w5:#dd9f1f;--w6:#8d6a3f;--w7:#8b97a8;--w8:#c9629c;--w9:#a9b2bd;--w10:#e8e2c9}
 @media (prefers-color-scheme:dark){:root{--bg:#14181f;--card:#1a1f28;--fg:#dfe4ec;--dim:#97a1b0;--line:#2c3440;--soft:#202733;--acc:#6ea3f0;--mark:#ff8a80;
---w0:#4fb377;--w1:#5a93e6;--w2:#a97be0;--w3:#e8665d;--w4:#35babf;--w5:#e9b344;--w6:#ab8555;--w7:#8b97a8;--w8:#dd7db3;--w9:#6d7885}}
+--w0:#4fb377;--w1:#5a93e6;--w2:#a97be0;--w3:#e8665d;--w4:#35babf;--w5:#e9b344;--w6:#ab8555;--w7:#8b97a8;--w8:#dd7db3;--w9:#6d7885;--w10:#4a4634}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--fg);font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",Arial,sans-serif;-webkit-text-size-adjust:100%}
 main{max-width:1080px;margin:0 auto;padding:24px 20px 48px}
@@ -4958,6 +4699,7 @@ path.w2{fill:var(--w2)}i.w2{background:var(--w2)}path.w3{fill:var(--w3)}i.w3{bac
 path.w4{fill:var(--w4)}i.w4{background:var(--w4)}path.w5{fill:var(--w5)}i.w5{background:var(--w5)}
 path.w6{fill:var(--w6)}i.w6{background:var(--w6)}path.w7{fill:var(--w7)}i.w7{background:var(--w7)}
 path.w8{fill:var(--w8)}i.w8{background:var(--w8)}path.w9{fill:var(--w9)}i.w9{background:var(--w9)}
+path.w10{fill:var(--w10)}i.w10{background:var(--w10)}
 .two{display:grid;grid-template-columns:1fr 1fr;gap:24px}
 @media (max-width:700px){
 main{padding:16px 14px 32px}
@@ -5063,6 +4805,7 @@ DECLARE
     item record;
 BEGIN
     SELECT p.since, p.until INTO since, until FROM pgscale.report_period(since, until) p;
+    PERFORM pgscale.past_keep(since, until);
     body := pgscale.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
     FOR item IN
         SELECT *
@@ -5070,7 +4813,7 @@ BEGIN
             ('period', 'Period', NULL),
             ('summary', 'In short', NULL),
             ('activity', 'Active sessions', 'On average, by what they did: on CPU, or waiting, by class of wait event.'),
-            ('waits', 'Top waits', 'Sessions: active ones on average. Share: of database time, in which sessions were active or held others up.'),
+            ('waits', 'Top waits', 'Sessions: on average. Share: of database time, in which sessions were active or held others up.'),
             ('queries', 'Top queries', NULL),
             ('sessions', 'Who it was', NULL),
             ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
@@ -5087,6 +4830,7 @@ BEGIN
     LOOP
         body := body || pgscale.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
     END LOOP;
+    PERFORM pgscale.past_keep(NULL, NULL);
     RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report: ' || name, body) ELSE body END;
 END
 $$;
@@ -5111,6 +4855,7 @@ DECLARE
 BEGIN
     SELECT p.since, p.until INTO since1, until1 FROM pgscale.report_period(since1, until1) p;
     SELECT p.since, p.until INTO since2, until2 FROM pgscale.report_period(since2, until2) p;
+    PERFORM pgscale.past_keep(since1, until1), pgscale.past_keep(since2, until2);
     body := pgscale.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
     FOR item IN
         SELECT *
@@ -5122,6 +4867,7 @@ BEGIN
     LOOP
         body := body || pgscale.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
     END LOOP;
+    PERFORM pgscale.past_keep(NULL, NULL);
     RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
 END
 $$;
@@ -5217,8 +4963,10 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
 -- nothing but their arguments, and in most views: a role to which one view is granted need not be granted these
 GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer) TO PUBLIC;
+-- part of report(), which has for each role what that may see
+GRANT EXECUTE ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;
-REVOKE ALL ON pgscale.archive_change, pgscale.archive_minute, pgscale.archive_query, pgscale.archive_setting, pgscale.relocation_job,
+REVOKE ALL ON pgscale.archive_change, pgscale.archive_query, pgscale.archive_setting, pgscale.relocation_job,
     pgscale.tuning_change FROM pg_monitor;
 GRANT EXECUTE ON FUNCTION
     pgscale.activity(timestamptz, timestamptz, interval),
@@ -5237,8 +4985,6 @@ GRANT EXECUTE ON FUNCTION
     pgscale.fleet_health(),
     pgscale.fleet_waits(timestamptz, timestamptz, text, integer),
     pgscale.health(),
-    pgscale.history_coverage(),
-    pgscale.history_waits(timestamptz[], timestamptz[], double precision),
     pgscale.hot_buffers(),
     pgscale.is_secret(text, text),
     pgscale.lock_waits(),
@@ -5253,11 +4999,8 @@ GRANT EXECUTE ON FUNCTION
     pgscale.numa_nodes(),
     pgscale.past_archive(),
     pgscale.past_coverage(timestamptz, timestamptz),
-    pgscale.past_items(timestamptz, timestamptz, text),
-    pgscale.past_period(timestamptz, timestamptz),
+    pgscale.past_items(timestamptz, timestamptz, text, integer, bigint),
     pgscale.past_queries(bigint[]),
-    pgscale.past_top(integer),
-    pgscale.past_totals(timestamptz, timestamptz, text),
     pgscale.past_waits(timestamptz, timestamptz, double precision),
     pgscale.query_waits(),
     pgscale.query_waits_statements(boolean),

@@ -26,9 +26,8 @@ $bare->quit;
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'wait_timeline' THEN 'interval ''1 s'''
-           WHEN proname = 'history_waits' THEN 'ARRAY[now()], ARRAY[now()], 0'
            WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
-           WHEN proname = 'past_items' OR proname = 'past_totals' THEN 'NULL, NULL, ''event'''
+           WHEN proname = 'past_items' THEN 'NULL, NULL, ''event'', 1'
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''
            WHEN proname = 'relocate_all_indexes' THEN '''pg_default'', ''pg_default'''
            WHEN proname = 'relocate_table' THEN '''pg_class'', ''pg_default'''
@@ -39,7 +38,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
-                       'wait_kind', 'wait_kinds', 'past_archive', 'past_period', 'past_queries', 'past_top', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text',
+                       'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text',
                        'discard_replicated', 'keep_local', 'published')
    AND proname !~ '^(archive_|fleet|usl_|report|trace_(waits|summary|query|coverage))'
  ORDER BY 1

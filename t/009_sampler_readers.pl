@@ -151,10 +151,10 @@ DECLARE
 BEGIN
     reads := 0; different := 0; wrong := 0;
     WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT max(at) AS newest, count(*) FILTER (WHERE userid = 'waiter1'::regrole) AS one, count(*) FILTER (WHERE userid = 'waiter2'::regrole) AS two,
-               sum(wait_ms) FILTER (WHERE userid = 'waiter1'::regrole) AS one_ms, sum(wait_ms) FILTER (WHERE userid = 'waiter2'::regrole) AS two_ms,
+        SELECT max(at) AS newest, count(*) FILTER (WHERE usename = 'waiter1') AS one, count(*) FILTER (WHERE usename = 'waiter2') AS two,
+               sum(wait_ms) FILTER (WHERE usename = 'waiter1') AS one_ms, sum(wait_ms) FILTER (WHERE usename = 'waiter2') AS two_ms,
                count(*) FILTER (WHERE period_s <= 0 OR wait_ms <= 0 OR event IS NULL) AS bad
-          INTO this FROM pgscale.history_waits(ARRAY[timestamptz '-infinity'], ARRAY[timestamptz 'infinity'], 0);
+          INTO this FROM pgscale.past_waits('-infinity', 'infinity', 0);
         reads := reads + 1;
         IF this.newest > last THEN
             different := different + 1;

@@ -134,7 +134,7 @@ $db->sql(qq{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT; I
     INSERT INTO pgscale.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});
 $page = report($db, q{now() - interval '11 min', now() - interval '7 min', 'html'});
 page_ok($page, 'an archive');
-like(section($page, 'period'), qr/ % of the period is known, from archive\./, 'is where it is known from');
+like(section($page, 'period'), qr/ % of the period is known, from archive of node1 and archive of node2\./, 'is where it is known from');
 like(section($page, 'load'), qr{transactions committed</td><td[^>]*>2</td><td[^>]*>0\.02</td>}, 'the period in numbers');
 like(section($page, 'activity'), qr/work_mem: 4MB to &lt;8MB&gt;/, 'a change of a setting');
 like(section($page, 'activity'), qr/node2 took over from node1/, 'another node');

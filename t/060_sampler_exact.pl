@@ -108,7 +108,7 @@ sub item
     my ($type, $event) = @{ $event{ $s->{event} } };
 
     return $type eq $event ? $event : "$type:$event" if $by eq 'event';
-    return $type if $by eq 'class';
+    return $event eq 'IdleInTransaction' ? $event : $type if $by eq 'class';
     return $kind{ $s->{kind} } if $by eq 'backend_type';
     return ( $by eq 'query' ? $s->{queryid} || undef
         : $by eq 'database' ? $name{ $s->{datid} }
@@ -131,6 +131,7 @@ sub items
         $database_ms += $ms if is_session($s);
         next if !is_session($s) && $by ne 'backend_type' || $by eq 'blocker' && $item eq 'unknown';
         $items{$item}{ms} += $ms;
+        $items{$item}{active_ms} += $ms if $by =~ /^(?:event|class)$/ || $s->{event} != $in_transaction;
         $items{$item}{session} = is_session($s);
         $items{$item}{events}{ join '|', @{ $event{ $s->{event} } } } += $ms;
         $items{$item}{queries}{ $s->{queryid} } += $ms if $s->{queryid};
@@ -154,7 +155,8 @@ sub top_waits
         my $ms = sum0(map { $items->{$_}{ms} } @of);
         my $session = !grep { !$items->{$_}{session} } @of;
         my $i = ++$rank > $top ? {} : $items->{$name};
-        join '|', $rank, $name, $i->{events} ? longest($i->{events}) : '|', rounded($ms / 1000 / known($since, $until)),
+        join '|', $rank, $name, $i->{events} ? longest($i->{events}) : '|',
+          rounded(sum0(map { $items->{$_}{active_ms} // 0 } @of) / 1000 / known($since, $until)),
           $session ? rounded($ms / $database_ms) : '', rounded($ms), longest($i->{queries} // {})
     } @rows;
 }
@@ -169,7 +171,7 @@ sub activity
         my ($from, $to) = (max($since, $n * $size - $origin), min($until, ($n + 1) * $size - $origin));
         my $known = known($from, $to);
         my %ms;
-        $ms{ $event{ $_->[0]{event} }[0] } += $_->[1] for grep { is_session($_->[0]) } waits($from, $to);
+        $ms{ item($_->[0], 'class') } += $_->[1] for grep { is_session($_->[0]) } waits($from, $to);
         $ms{CPU} = 0 if $known > 0 && !%ms;
         push @rows, map { join '|', $n * $size - $origin, $_, rounded($ms{$_} / 1000 / $known), rounded($known / ($to - $from)) }
           sort { $ms{$b} <=> $ms{$a} || $a cmp $b } keys %ms;
@@ -189,8 +191,9 @@ sub compare_waits
     for my $item (uniq keys %$one, keys %$two)
     {
         my ($a, $b) = map { $_->{$item}{ms} // 0 } $one, $two;
+        my ($active1, $active2) = map { $_->{$item}{active_ms} // 0 } $one, $two;
         my $session = grep { $_->{$item}{session} } $one, $two;
-        $of{$item} = [ $a / 1000 / $known1, $b / 1000 / $known2, map { $session ? $_ : 0 } $a / $ms1, $b / $ms2 ];
+        $of{$item} = [ $active1 / 1000 / $known1, $active2 / 1000 / $known2, map { $session ? $_ : 0 } $a / $ms1, $b / $ms2 ];
     }
     my @names = sort { abs($of{$b}[1] - $of{$b}[0]) <=> abs($of{$a}[1] - $of{$a}[0]) || $a cmp $b } keys %of;
     my @rows = map { [ $_, $_ ] } splice @names, 0, $top;

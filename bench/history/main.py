@@ -6,9 +6,10 @@ import experiment
 import cost
 import day
 import incident
+import readers
 import rows
 
-PARTS = {"incident": incident, "day": day, "cost": cost, "rows": rows}
+PARTS = {"incident": incident, "day": day, "cost": cost, "rows": rows, "readers": readers}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))

@@ -616,15 +616,19 @@ pgscale_foreign_text(PG_FUNCTION_ARGS)
 	return plain_text(pgscale_text_read(bytes, len, encoding, INT_MAX, true));
 }
 
-/* pgscale.foreign_name(value): a shared name does not say of which encoding it is. */
+const char *
+pgscale_text_name(const char *name)
+{
+	const int	encoding = GetDatabaseEncoding();
+
+	if (is_own_text(name, strlen(name), encoding))
+		return name;
+	return TextDatumGetCString(plain_text(pgscale_text_read(name, strlen(name), encoding, INT_MAX, false)));
+}
+
+/* pgscale.foreign_name(value) */
 Datum
 pgscale_foreign_name(PG_FUNCTION_ARGS)
 {
-	Name		value = PG_GETARG_NAME(0);
-	const char *bytes = NameStr(*value);
-	const int	encoding = GetDatabaseEncoding();
-
-	if (is_own_text(bytes, strlen(bytes), encoding))
-		PG_RETURN_NAME(value);
-	return DirectFunctionCall1(text_name, plain_text(pgscale_text_read(bytes, strlen(bytes), encoding, INT_MAX, false)));
+	return DirectFunctionCall1(namein, CStringGetDatum(pgscale_text_name(NameStr(*PG_GETARG_NAME(0)))));
 }

@@ -29,4 +29,7 @@ extern char *pgscale_text_read(const char *value, int len, int encoding, int mos
 /* Puts so many bytes of that into text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 
+/* The name of a role or a database, which does not say of which encoding it is, as a valid text. */
+extern const char *pgscale_text_name(const char *name);
+
 #endif							/* PGSCALE_BASE_TEXTS_H */

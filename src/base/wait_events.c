@@ -27,7 +27,7 @@ static const struct
 	{PGSCALE_WAIT_RUNNING_IN_WAIT, "CPU", "RunningInWait"},
 	{PGSCALE_WAIT_QUEUED_IN_WAIT, "CPU", "QueuedInWait"},
 	{PGSCALE_WAIT_BLOCKED, "CPU", "Blocked"},
-	{PGSCALE_WAIT_IDLE_IN_TRANSACTION, "Client", "IdleInTransaction"},
+	{PGSCALE_WAIT_IDLE_IN_TRANSACTION, "Client", PGSCALE_WAIT_IDLE_NAME},
 	{PGSCALE_WAIT_OTHER, "Other", "Other"},
 	{PGSCALE_WAIT_TRANCHE, "LWLock", "extension"},
 };

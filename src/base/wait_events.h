@@ -31,6 +31,8 @@
 #define PGSCALE_WAIT_QUEUED_IN_WAIT	((uint32) 4)
 #define PGSCALE_WAIT_BLOCKED	((uint32) 5)
 #define PGSCALE_WAIT_IDLE_IN_TRANSACTION	(PG_WAIT_CLIENT | (uint32) 0xFFFF)
+/* of that the name, and the class of those that are not active, where classes are told apart */
+#define PGSCALE_WAIT_IDLE_NAME	"IdleInTransaction"
 #define PGSCALE_WAIT_OTHER	((uint32) 0xFFFFFFFF)
 /* an LWLock of a library, from before a restart */
 #define PGSCALE_WAIT_TRANCHE	(PG_WAIT_LWLOCK | UINT16_MAX)

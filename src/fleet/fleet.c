@@ -17,20 +17,19 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "postmaster/postmaster.h"
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 
+#include "base/node_name.h"
 #include "base/pg_compat.h"
 #include "fleet/fleet.h"
 
@@ -74,17 +73,12 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	Datum		values[4] = {0};
 	bool		nulls[4] = {0};
-	char		host[256];
 	double		lag_s;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	if (gethostname(host, sizeof(host)) != 0)
-		strlcpy(host, "unknown", sizeof(host));
-	host[sizeof(host) - 1] = '\0';
-
-	values[0] = CStringGetTextDatum(psprintf("%s%s%s:%d", cluster_name, cluster_name[0] ? "@" : "", host, PostPortNumber));
+	values[0] = CStringGetTextDatum(pgscale_node_name());
 	values[1] = Int64GetDatum((int64) GetSystemIdentifier());
 	values[2] = CStringGetTextDatum(RecoveryInProgress() ? "standby" : "primary");
 	nulls[3] = !RecoveryInProgress() || !standby_lag(&lag_s);

@@ -30,6 +30,7 @@
 
 #include "base/pg_compat.h"
 #include "base/texts.h"
+#include "base/wait_events.h"
 #include "report/report.h"
 
 PG_FUNCTION_INFO_V1(pgscale_report_chart);
@@ -44,7 +45,10 @@ PG_FUNCTION_INFO_V1(pgscale_report_chart);
 
 #define LETTERS			60		/* of a bucket's row, for psql */
 
-/* In the order of the stack, lowest first.  The last one is all others. */
+/*
+ * In the order of the stack, lowest first.  Those that are idle in a transaction are not
+ * active: they are on top of it, and count for no sum.
+ */
 static const struct
 {
 	const char *name;
@@ -60,15 +64,18 @@ static const struct
 	{"Timeout", 'T'},
 	{"Extension", 'E'},
 	{"others", 'o'},
+	{"idle in a transaction", '.'},
 };
 
 #define CLASSES ((int) lengthof(chart_classes))
+#define CLASS_OTHERS	(CLASSES - 2)
+#define CLASS_IDLE		(CLASSES - 1)
 
 typedef struct ChartBucket
 {
 	double		known;			/* part of it, 0 to 1 */
 	double		sessions[CLASSES];
-	double		total;
+	double		active;
 } ChartBucket;
 
 typedef struct ChartMark
@@ -114,10 +121,12 @@ chart_class_of(const text *name)
 {
 	char	   *class = text_to_cstring(name);
 
-	for (int i = 0; i < CLASSES - 1; i++)
+	if (strcmp(class, PGSCALE_WAIT_IDLE_NAME) == 0)
+		return CLASS_IDLE;
+	for (int i = 0; i < CLASS_OTHERS; i++)
 		if (strcmp(chart_classes[i].name, class) == 0)
 			return i;
-	return CLASSES - 1;
+	return CLASS_OTHERS;
 }
 
 /* The smallest of 1, 2, 5, 10, 20, ... that is not below. */
@@ -159,6 +168,7 @@ read_buckets(FunctionCallInfo fcinfo, Chart *chart)
 		double		value = session_nulls[i] ? 0 : DatumGetFloat8(sessions[i]);
 		double		from;
 		ChartBucket *bucket;
+		int			class;
 
 		if (at_nulls[i] || TIMESTAMP_NOT_FINITE(DatumGetTimestampTz(at[i])))
 			continue;
@@ -172,8 +182,10 @@ read_buckets(FunctionCallInfo fcinfo, Chart *chart)
 		bucket->known = Min(DatumGetFloat8(covered[i]), 1);
 		if (type_nulls[i] || !(value > 0 && value < MOST_SESSIONS))
 			continue;
-		bucket->sessions[chart_class_of(DatumGetTextPP(types[i]))] += value;
-		bucket->total += value;
+		class = chart_class_of(DatumGetTextPP(types[i]));
+		bucket->sessions[class] += value;
+		if (class != CLASS_IDLE)
+			bucket->active += value;
 	}
 	for (int i = 0; i < chart->nbuckets; i++)
 	{
@@ -229,7 +241,7 @@ set_scale(Chart *chart, double given)
 	double		most = 0;
 
 	for (int i = 0; i < chart->nbuckets; i++)
-		most = Max(most, chart->buckets[i].total);
+		most = Max(most, chart->buckets[i].active + chart->buckets[i].sessions[CLASS_IDLE]);
 	if (given > 0 && given < MOST_SESSIONS)
 		most = Max(most, given);
 	/* a line for the CPUs, unless it would make all else small */
@@ -363,7 +375,7 @@ put_bucket_title(StringInfo out, const Chart *chart, int i)
 		appendStringInfoString(out, "not known");
 		return;
 	}
-	appendStringInfo(out, "%s active", sessions_shown(bucket->total));
+	appendStringInfo(out, "%s active", sessions_shown(bucket->active));
 	for (int c = CLASSES - 1; c >= 0; c--)
 		if (bucket->sessions[c] >= 0.005)
 			appendStringInfo(out, ", %s %s", chart_classes[c].name, sessions_shown(bucket->sessions[c]));
@@ -511,7 +523,7 @@ put_plain_chart(StringInfo out, const Chart *chart)
 		if (!bucket->known)
 			appendStringInfoString(out, "        -  not known");
 		else
-			appendStringInfo(out, "%9s  ", sessions_shown(bucket->total));
+			appendStringInfo(out, "%9s  ", sessions_shown(bucket->active));
 
 		/*
 		 * each class ends where the rounded sum up to it does, so that

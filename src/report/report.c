@@ -26,8 +26,8 @@ report_health(PgscaleHealth *health)
 }
 
 static const char *const asks[] = {
-	"pgscale.apply", "pgscale.blocker_profile", "pgscale.buffer_usage_sample", "pgscale.clock_sweep", "pgscale.health", "pgscale.node_identity",
-	"pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_journal", "pgscale.wal_efficiency",
+	"pgscale.activity", "pgscale.apply", "pgscale.blocker_profile", "pgscale.buffer_usage_sample", "pgscale.clock_sweep", "pgscale.health", "pgscale.node_identity",
+	"pgscale.past_coverage", "pgscale.past_items", "pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_journal", "pgscale.wal_efficiency",
 	"pgscale.writeback_stats", NULL
 };
 

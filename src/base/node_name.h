@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_name.h
+ *	  How this server is called.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_NODE_NAME_H
+#define PGSCALE_BASE_NODE_NAME_H
+
+/* cluster_name@host:port; in SQL: pgscale.node_identity() */
+extern const char *pgscale_node_name(void);
+
+#endif							/* PGSCALE_BASE_NODE_NAME_H */

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * past.h
+ *	  What was waited for, from the history in memory and from the archive.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_PAST_H
+#define PGSCALE_PAST_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+typedef struct PgscaleSamplerPastRange
+{
+	TimestampTz begin;
+	TimestampTz end;
+} PgscaleSamplerPastRange;
+
+/*
+ * texts.c: each text once, with a number in the order of their first use; 0: no text.
+ * In the memory context in which it was made.
+ */
+typedef uint32 PgscaleSamplerPastText;
+typedef struct PgscaleSamplerPastTexts PgscaleSamplerPastTexts;
+
+extern PgscaleSamplerPastTexts *pgscale_sampler_past_texts_create(void);
+extern PgscaleSamplerPastText pgscale_sampler_past_number(PgscaleSamplerPastTexts *texts, const char *text);
+extern PgscaleSamplerPastText pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len);
+extern const char *pgscale_sampler_past_text(const PgscaleSamplerPastTexts *texts, PgscaleSamplerPastText number);
+
+/* All that waits are told apart by.  Hashed and compared as bytes. */
+typedef struct PgscaleSamplerPastKey
+{
+	int64		queryid;		/* or 0 */
+	Oid			datid;			/* or InvalidOid */
+	PgscaleSamplerPastText backend_type;
+	PgscaleSamplerPastText datname;
+	PgscaleSamplerPastText usename;
+	PgscaleSamplerPastText application_name;
+	PgscaleSamplerPastText event_type;
+	PgscaleSamplerPastText event;
+	PgscaleSamplerPastText blocker;
+} PgscaleSamplerPastKey;
+
+/* Client backends and their parallel workers; and what nobody told apart: most of it is theirs. */
+extern bool pgscale_sampler_past_is_session(const char *backend_type);
+
+typedef struct PgscaleSamplerPastReader
+{
+	PgscaleSamplerPastTexts *texts;
+	void	   *arg;
+
+	/*
+	 * time that is known, or known in part; node: whose it is, NULL: this
+	 * server's
+	 */
+	void		(*visit_span) (const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg);
+	/* time that was waited in it */
+	void		(*visit_wait) (const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg);
+	/* or NULL.  Of that, what sessions waited, by class of the event alone */
+	void		(*visit_class) (const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg);
+} PgscaleSamplerPastReader;
+
+/*
+ * memory.c: what the history has of these ranges, which must be in order.  bucket_us: its
+ * waits as sums of times so long, counted from 2000; PGSCALE_PAST_LOOKS: of each look;
+ * PGSCALE_PAST_WHOLE: of all that is wanted.
+ */
+#define PGSCALE_PAST_LOOKS	INT64CONST(0)
+#define PGSCALE_PAST_WHOLE	INT64CONST(-1)
+
+extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, int64 bucket_us,
+											 const PgscaleSamplerPastReader *reader);
+
+/* Begin of the oldest time that it knows, or DT_NOEND. */
+extern TimestampTz pgscale_sampler_past_memory_begin(void);
+
+/* archive.c: the rows of the archive, as far as they lie in the period, in any order. */
+extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader);
+
+/* Begin of its oldest row, or DT_NOEND. */
+extern TimestampTz pgscale_sampler_past_archive_begin(void);
+
+/*
+ * past.c: both, so that no time counts twice: what the archive has is taken from there.
+ * The reader sees the archive's part first.
+ */
+extern void pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us, PgscaleSamplerPastReader *reader);
+
+/* Since and until of a period with their defaults, without the future and what was before all that is known. */
+extern PgscaleSamplerPastRange pgscale_sampler_past_period(bool has_since, TimestampTz since, bool has_until, TimestampTz until);
+
+/* sums.c: a period, added up */
+
+typedef struct PgscaleSamplerPastSum
+{
+	PgscaleSamplerPastKey key;
+	char		status;
+	double		ms;
+} PgscaleSamplerPastSum;
+
+typedef struct PgscaleSamplerPastSpan
+{
+	PgscaleSamplerPastRange range;
+	double		known_ms;
+	PgscaleSamplerPastText source;
+} PgscaleSamplerPastSpan;
+
+/* Time of sessions in a class of waits, spread evenly over the range. */
+typedef struct PgscaleSamplerPastSlice
+{
+	PgscaleSamplerPastRange range;
+	PgscaleSamplerPastText class;
+	double		ms;
+} PgscaleSamplerPastSlice;
+
+typedef struct PgscaleSamplerPast
+{
+	PgscaleSamplerPastRange period;
+	PgscaleSamplerPastTexts *texts;
+	PgscaleSamplerPastSum *sums;
+	int64		nsums;
+	PgscaleSamplerPastSpan *spans;	/* in any order */
+	int64		nspans;
+	PgscaleSamplerPastSlice *slices;
+	int64		nslices;
+	double		known_ms;
+} PgscaleSamplerPast;
+
+/* In the current memory context, or what past_keep() has of the period. */
+extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period);
+
+#endif							/* PGSCALE_PAST_H */

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * sums.c
+ *	  A period, read once and added up.
+ *
+ * top_waits() and its like ask for a period by one thing, a report asks for the same
+ * period by many.  What is added up tells apart all that they ask for, so one reading
+ * does: past_keep() has it kept.  It is of the moment of that reading, and goes with
+ * the transaction, or subtransaction, that has kept it.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "sampler/past/past.h"
+
+#define SH_PREFIX		past_sums
+#define SH_ELEMENT_TYPE PgscaleSamplerPastSum
+#define SH_KEY_TYPE		PgscaleSamplerPastKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+PG_FUNCTION_INFO_V1(pgscale_past_keep);
+
+/* A period that is kept, once it has been read. */
+typedef struct Kept
+{
+	struct Kept *next;
+	PgscaleSamplerPastRange period;
+	Oid			userid;			/* who may see what is in it */
+	MemoryContext context;
+	PgscaleSamplerPast *past;
+} Kept;
+
+static Kept *kept;
+
+typedef struct Adding
+{
+	PgscaleSamplerPast *past;
+	past_sums_hash *hash;
+	int64		spans_size;
+	int64		slices_size;
+} Adding;
+
+static void
+keep_span(const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg)
+{
+	Adding	   *adding = arg;
+	PgscaleSamplerPast *past = adding->past;
+	PgscaleSamplerPastSpan *span;
+
+	if (past->nspans == adding->spans_size)
+	{
+		adding->spans_size *= 2;
+		past->spans = repalloc_huge(past->spans, adding->spans_size * sizeof(PgscaleSamplerPastSpan));
+	}
+	span = &past->spans[past->nspans++];
+	span->range = *range;
+	span->known_ms = known_ms;
+	span->source = pgscale_sampler_past_number(past->texts, !archived ? "memory" : node ? psprintf("archive of %s", node) : "archive");
+	past->known_ms += known_ms;
+}
+
+static void
+sum_wait(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg)
+{
+	Adding	   *adding = arg;
+	bool		found;
+	PgscaleSamplerPastSum *sum = past_sums_insert(adding->hash, *key, &found);
+
+	sum->ms = (found ? sum->ms : 0) + ms;
+}
+
+/* A row's waits of a class come one after the other. */
+static void
+sum_class(const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg)
+{
+	Adding	   *adding = arg;
+	PgscaleSamplerPast *past = adding->past;
+	PgscaleSamplerPastSlice *slice = past->nslices > 0 ? &past->slices[past->nslices - 1] : NULL;
+
+	if (slice && slice->class == class && slice->range.begin == range->begin && slice->range.end == range->end)
+	{
+		slice->ms += ms;
+		return;
+	}
+	if (past->nslices == adding->slices_size)
+	{
+		adding->slices_size *= 2;
+		past->slices = repalloc_huge(past->slices, adding->slices_size * sizeof(PgscaleSamplerPastSlice));
+	}
+	past->slices[past->nslices++] = (PgscaleSamplerPastSlice)
+	{
+		*range, class, ms
+	};
+}
+
+/* In the current memory context, where all that is of use only while it is read stays, too. */
+static PgscaleSamplerPast *
+read_period(const PgscaleSamplerPastRange *period)
+{
+	PgscaleSamplerPast *past = palloc0(sizeof(PgscaleSamplerPast));
+	Adding		adding = {.past = past,.spans_size = 256,.slices_size = 1024};
+	PgscaleSamplerPastReader reader = {
+		.texts = pgscale_sampler_past_texts_create(),
+		.arg = &adding,
+		.visit_span = keep_span,
+		.visit_wait = sum_wait,
+		.visit_class = sum_class,
+	};
+	past_sums_iterator it;
+	PgscaleSamplerPastSum *sum;
+
+	past->period = *period;
+	past->texts = reader.texts;
+	past->spans = palloc(adding.spans_size * sizeof(PgscaleSamplerPastSpan));
+	past->slices = palloc(adding.slices_size * sizeof(PgscaleSamplerPastSlice));
+	adding.hash = past_sums_create(CurrentMemoryContext, 1024, NULL);
+	pgscale_sampler_past_read(period, PGSCALE_PAST_WHOLE, &reader);
+
+	past->sums = MemoryContextAllocHuge(CurrentMemoryContext, Max(adding.hash->members, 1) * sizeof(PgscaleSamplerPastSum));
+	past_sums_start_iterate(adding.hash, &it);
+	while ((sum = past_sums_iterate(adding.hash, &it)) != NULL)
+		past->sums[past->nsums++] = *sum;
+	past_sums_destroy(adding.hash);
+	return past;
+}
+
+const PgscaleSamplerPast *
+pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
+{
+	Kept	   *of = kept;
+	MemoryContext context;
+	MemoryContext old;
+
+	while (of && (of->period.begin != period->begin || of->period.end != period->end || of->userid != GetUserId()))
+		of = of->next;
+	if (!of)
+		return read_period(period);
+	if (of->past)
+		return of->past;
+
+	/* after an error in the midst it is as if it had not been read */
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	of->past = read_period(period);
+	MemoryContextSwitchTo(old);
+	MemoryContextSetParent(context, of->context);
+	return of->past;
+}
+
+/* The memory of one goes: the newest first, as it does in a transaction. */
+static void
+forget_kept(void *arg)
+{
+	Kept	  **of = &kept;
+
+	while (*of && *of != arg)
+		of = &(*of)->next;
+	if (*of)
+		*of = (*of)->next;
+}
+
+/*
+ * pgscale.past_keep(since, until): what is asked of just this period from now on is read
+ * once, until the transaction ends, or all is forgotten by NULL.
+ */
+Datum
+pgscale_past_keep(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	MemoryContextCallback *callback;
+	Kept	   *of;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+	{
+		while (kept)
+			MemoryContextDelete(kept->context);
+		PG_RETURN_VOID();
+	}
+	context = AllocSetContextCreate(CurTransactionContext, "pgscale past kept", ALLOCSET_SMALL_SIZES);
+	of = MemoryContextAllocZero(context, sizeof(Kept));
+	of->period.begin = PG_GETARG_TIMESTAMPTZ(0);
+	of->period.end = PG_GETARG_TIMESTAMPTZ(1);
+	of->userid = GetUserId();
+	of->context = context;
+	callback = MemoryContextAlloc(context, sizeof(MemoryContextCallback));
+	callback->func = forget_kept;
+	callback->arg = of;
+	MemoryContextRegisterResetCallback(context, callback);
+	of->next = kept;
+	kept = of;
+	PG_RETURN_VOID();
+}
