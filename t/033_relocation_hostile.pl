@@ -8,7 +8,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-relocation_node(conf => 'pgscale.relocation_max_transaction_age = -1');
+relocation_node(conf => "pgscale.relocation_max_transaction_age = -1\nlog_line_prefix = '%b '");
 $db->sql(<<'EOQ');
 CREATE ROLE mallory LOGIN;
 GRANT CREATE ON SCHEMA public TO mallory;
@@ -221,8 +221,9 @@ $there->quit;
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'idle'}, 'nobody is in a database', 0);
 $there = session($node, dbname => 'busy');
 $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY)');
-# which workers are not bound to
-$there->sql('ALTER DATABASE busy SET default_transaction_read_only = on');
+# workers are not bound to these settings, and log nothing because of them
+$there->sql("ALTER DATABASE busy SET $_") for 'default_transaction_read_only = on', 'debug_print_parse = on', 'debug_print_rewritten = on',
+  'debug_print_plan = on', 'log_planner_stats = on', 'log_executor_stats = on', 'trace_sort = on';
 for my $how ('a restart', 'a crash')
 {
     launching('off');
@@ -272,6 +273,8 @@ $copy->stop;
 launching('on');
 job_ok($copied, 'state', 'done', 'and in the origin');
 
+my ($noise) = slurp_file($node->logfile) =~ m{^(pgscale relocation worker LOG:  (?!pgscale relocation job).*)}m;
+is($noise, undef, 'workers log only the end of jobs');
 $db->quit;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
 $node->stop;

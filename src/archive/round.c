@@ -14,9 +14,8 @@
  * there; they are locked, and then looked at.
  *
  * What users have set for the database or the role must neither stop a round nor
- * change what it does: what matters is set here.  It is set for the session, so
- * that pg_settings.reset_val still tells what the server's value is.  Commits do
- * not wait for the disk: the latest rows may be lost in a crash, as a gap.
+ * change what it does: what matters is set here.  Commits do not wait for the disk:
+ * the latest rows may be lost in a crash, as a gap.
  *
  * Signals: SIGINT ends the statement, and with it the round; SIGTERM the process.
  *
@@ -49,6 +48,7 @@
 #include "archive/shared_state.h"
 #include "base/extension_function.h"
 #include "base/own_table.h"
+#include "base/worker.h"
 
 PGDLLEXPORT void pgscale_archive_round_main(Datum arg);
 
@@ -67,66 +67,37 @@ static const PgscaleOwnTable tables[] = {
 	{"archive_setting", "archive"},
 };
 
-static void
-round_override_settings(void)
-{
-	static const char *const settings[][2] = {
-		{"lock_timeout", "2000"},
-		{"statement_timeout", "0"},
-		{"transaction_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"},
-		{"default_transaction_isolation", "read committed"},
-		{"default_transaction_read_only", "off"},
-		{"default_transaction_deferrable", "off"},
-		{"exit_on_error", "off"},
-		{"synchronous_commit", "off"},
-		{"session_replication_role", "origin"},
-		{"row_security", "on"},
-		{"restrict_nonsystem_relation_kind", ""},
-		{"search_path", "pg_catalog, pg_temp"},
-		{"default_tablespace", ""},
-		{"temp_tablespaces", ""},
-		{"default_table_access_method", "heap"},
-		{"lc_messages", "C"},	/* find_culprit() */
-		{"TimeZone", "UTC"},
-		{"DateStyle", "ISO, MDY"},
-		{"IntervalStyle", "postgres"},
-		{"extra_float_digits", "1"},
-		{"array_nulls", "on"},
-		{"standard_conforming_strings", "on"},
-		{"quote_all_identifiers", "off"},
-		{"transform_null_equals", "off"},
-		{"stats_fetch_consistency", "cache"},
-		{"plan_cache_mode", "auto"},
-		{"enable_partition_pruning", "on"},
-		{"max_parallel_workers_per_gather", "0"},
-		{"jit", "off"},
-		{"client_min_messages", "notice"},
-		{"log_min_messages", "warning"},
-		{"log_min_error_statement", "error"},
-		{"log_min_duration_statement", "-1"},
-		{"log_min_duration_sample", "-1"},
-		{"log_statement", "none"},
-		{"log_duration", "off"},
-		{"log_parser_stats", "off"},
-		{"log_planner_stats", "off"},
-		{"log_executor_stats", "off"},
-		{"log_statement_stats", "off"},
-		{"debug_print_parse", "off"},
-		{"debug_print_rewritten", "off"},
-		{"debug_print_plan", "off"},
-		{"plpgsql.variable_conflict", "error"},
-		{"plpgsql.extra_errors", "none"},
-		{"plpgsql.extra_warnings", "none"},
-		{"plpgsql.check_asserts", "off"},
-		{"pg_stat_statements.track", "none"},
-		{"auto_explain.log_min_duration", "-1"},
-	};
-
-	for (int i = 0; i < lengthof(settings); i++)
-		if (strncmp(settings[i][0], "plpgsql.", 8) == 0 || GetConfigOption(settings[i][0], true, false))
-			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_SESSION);
-}
+static const PgscaleWorkerSetting round_settings[] = {
+	{"lock_timeout", "2000"},
+	{"synchronous_commit", "off"},
+	{"session_replication_role", "origin"},
+	{"row_security", "on"},
+	{"restrict_nonsystem_relation_kind", ""},
+	{"search_path", "pg_catalog, pg_temp"},
+	{"default_tablespace", ""},
+	{"temp_tablespaces", ""},
+	{"default_table_access_method", "heap"},
+	{"lc_messages", "C"},		/* find_culprit() */
+	{"TimeZone", "UTC"},
+	{"DateStyle", "ISO, MDY"},
+	{"IntervalStyle", "postgres"},
+	{"extra_float_digits", "1"},
+	{"array_nulls", "on"},
+	{"standard_conforming_strings", "on"},
+	{"quote_all_identifiers", "off"},
+	{"transform_null_equals", "off"},
+	{"stats_fetch_consistency", "cache"},
+	{"plan_cache_mode", "auto"},
+	{"enable_partition_pruning", "on"},
+	{"max_parallel_workers_per_gather", "0"},
+	{"jit", "off"},
+	{"client_min_messages", "notice"},
+	{"plpgsql.variable_conflict", "error"},
+	{"plpgsql.extra_errors", "none"},
+	{"plpgsql.extra_warnings", "none"},
+	{"plpgsql.check_asserts", "off"},
+	{"pg_stat_statements.track", "none"},
+};
 
 /* Locks the tables, and becomes their owner until the transaction's end. */
 static void
@@ -286,7 +257,7 @@ pgscale_archive_round_main(Datum arg)
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 
 	round_context = AllocSetContextCreate(TopMemoryContext, "pgscale archive round", ALLOCSET_DEFAULT_SIZES);
-	round_override_settings();
+	pgscale_worker_override_settings(round_settings, lengthof(round_settings));
 	pgstat_report_activity(STATE_RUNNING, "pgscale archive round");
 	if (round_try(write_row, false))
 		(void) round_try(keep_up, true);

@@ -271,3 +271,47 @@ pgscale_worker_database_locked(Oid database)
 	pfree(holders);
 	return n > 0;
 }
+
+/* One that this server or this major does not have is left out; a library's may be loaded later. */
+static void
+worker_override(const PgscaleWorkerSetting *settings, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strchr(settings[i].name, '.') || GetConfigOption(settings[i].name, true, false))
+			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION);
+}
+
+void
+pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n)
+{
+	static const PgscaleWorkerSetting settings[] = {
+		{"lock_timeout", "0"},
+		{"statement_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+		{"exit_on_error", "off"},
+		{"log_min_messages", "warning"},
+		{"log_min_error_statement", "error"},
+		{"log_min_duration_statement", "-1"},
+		{"log_min_duration_sample", "-1"},
+		{"log_statement", "none"},
+		{"log_duration", "off"},
+		{"log_parser_stats", "off"},
+		{"log_planner_stats", "off"},
+		{"log_executor_stats", "off"},
+		{"log_statement_stats", "off"},
+		{"debug_print_parse", "off"},
+		{"debug_print_rewritten", "off"},
+		{"debug_print_plan", "off"},
+		{"debug_print_raw_parse", "off"},
+		{"trace_sort", "off"},
+		{"trace_notify", "off"},
+		{"auto_explain.log_min_duration", "-1"},
+	};
+
+	worker_override(settings, lengthof(settings));
+	worker_override(own, n);
+}

@@ -49,6 +49,19 @@ extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
 /* Does somebody want this database for himself?  So sessions must wait to connect. */
 extern bool pgscale_worker_database_locked(Oid database);
 
+typedef struct PgscaleWorkerSetting
+{
+	const char *name;
+	const char *value;
+} PgscaleWorkerSetting;
+
+/*
+ * For a worker that connects to a database, once: settings of the database or the role that could stop
+ * it, change what it does, or log it are overridden, and then those of its own.  They are set for the
+ * session, so that pg_settings.reset_val still is the server's value.
+ */
+extern void pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n);
+
 /* Wait for a request to serve, or for so many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);
 

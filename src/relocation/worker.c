@@ -71,6 +71,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/worker.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
@@ -227,7 +228,7 @@ typedef struct Attempt
 static void
 set_lock_timeout(int ms)
 {
-	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", psprintf("%d", ms), PGC_SUSET, PGC_S_SESSION);
 }
 
 static void
@@ -576,27 +577,10 @@ work_at(PgscaleRelocationJob *job)
 	say_last_word(&attempt);
 }
 
-/* What users may have set for this database must not stop a worker. */
-static void
-override_settings(void)
-{
-	static const char *const settings[][2] = {
-		{"statement_timeout", "0"},
-		{"lock_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"},
-		{"transaction_timeout", "0"},
-		{"default_transaction_isolation", "read committed"},
-		{"default_transaction_read_only", "off"},
-		{"default_transaction_deferrable", "off"},
-		{"exit_on_error", "off"},
-		/* no standby can keep it from ending */
-		{"synchronous_commit", "local"},
-	};
-
-	for (int i = 0; i < lengthof(settings); i++)
-		if (GetConfigOption(settings[i][0], true, false))
-			SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
-}
+static const PgscaleWorkerSetting worker_settings[] = {
+	/* no standby can keep it from ending */
+	{"synchronous_commit", "local"},
+};
 
 static bool
 next_job(PgscaleRelocationJob *job)
@@ -663,7 +647,7 @@ pgscale_relocation_worker_main(Datum arg)
 
 	job_context = AllocSetContextCreate(TopMemoryContext, "pgscale relocation job", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(job_context);
-	override_settings();
+	pgscale_worker_override_settings(worker_settings, lengthof(worker_settings));
 	users_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
 	become_myself();
 	pgscale_relocation_move_start();
