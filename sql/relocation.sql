@@ -93,12 +93,16 @@ CREATE TEMP TABLE temporary (id int PRIMARY KEY);
 CREATE VIEW v AS SELECT 1 AS x;
 CREATE SEQUENCE s;
 CREATE TYPE composite AS (x int);
+CREATE TABLE unstored (id int) PARTITION BY RANGE (id);
+CREATE INDEX unstored_id ON ONLY unstored (id);
 SELECT format('toast: %s', toast) AS toast, i.indexrelid::regclass AS toast_index, toast::text AS toast_table
   FROM (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass) c (toast), pg_index i WHERE i.indrelid = toast \gset
 SELECT call, answer FROM unnest(ARRAY[
     $$relocate_index('duplicates_id', 'regress_fast')$$,
     $$relocate_index('duplicates_invalid', 'regress_fast')$$,
     $$relocate_index('excluded_during_excl', 'regress_fast')$$,
+    $$relocate_index('unstored_id', 'regress_fast')$$,
+    $$relocate_table('unstored', 'regress_fast', 'lock')$$,
     $$relocate_index('temporary_pkey', 'regress_fast')$$,
     $$relocate_index('pg_class_oid_index', 'regress_fast')$$,
     $$relocate_index('pg_database_oid_index', 'regress_fast')$$,

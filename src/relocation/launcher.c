@@ -262,14 +262,19 @@ launch_due(void)
 }
 
 bool
+pgscale_relocation_may_have_jobs(void)
+{
+	return !RecoveryInProgress() && (pgscale_relocation_is_any_due() || pgscale_relocation_is_any_open());
+}
+
+bool
 pgscale_relocation_launcher_wanted(void)
 {
 	if (RecoveryInProgress())
 		return false;
 	if (pgscale_relocation_is_any_slot_taken())
 		return true;
-	return pgscale_relocation_enabled && pgscale_relocation_workers > 0 &&
-		(pgscale_relocation_is_any_due() || pgscale_relocation_is_any_open());
+	return pgscale_relocation_enabled && pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
 }
 
 static void

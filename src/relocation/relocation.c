@@ -97,7 +97,8 @@ relocation_health(PgscaleHealth *health)
 	if (!enabled)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" : "jobs are queued but not started";
+		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" :
+			pgscale_relocation_may_have_jobs() ? "it is switched off; a database may have queued jobs" : "it is switched off";
 		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
 	}
 	else if (jobs > 0)

@@ -71,6 +71,9 @@ extern const PgscaleWorker pgscale_relocation_launcher;
 /* Is there anything that it is for? */
 extern bool pgscale_relocation_launcher_wanted(void);
 
+/* False where no database has jobs that have not ended; true may be for nothing. */
+extern bool pgscale_relocation_may_have_jobs(void);
+
 /* move.c: one move, and what it leaves behind where it fails */
 
 /* Once in a worker, before all else. */

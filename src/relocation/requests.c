@@ -174,9 +174,12 @@ put_id(FunctionCallInfo fcinfo, int64 id)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
 }
 
-/* Those with storage below one that is partitioned, or itself. */
+/*
+ * Those with storage below one that is partitioned, or itself.  Where there is none, raises an error
+ * with this hint, unless that is NULL.
+ */
 static List *
-request_leaves(Oid relation)
+request_leaves(Oid relation, const char *hint)
 {
 	List	   *all;
 	List	   *found = NIL;
@@ -194,6 +197,11 @@ request_leaves(Oid relation)
 	foreach(cell, all)
 		if (RELKIND_HAS_STORAGE(get_rel_relkind(lfirst_oid(cell))))
 		found = lappend_oid(found, lfirst_oid(cell));
+	if (found == NIL && hint)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" is partitioned, and has no partition that is stored", get_rel_name(relation)),
+				 errhint("%s", hint)));
 	return found;
 }
 
@@ -246,7 +254,10 @@ pgscale_relocate_index(PG_FUNCTION_ARGS)
 	Oid			target = begin_indexes(fcinfo, "relocate_index()");
 	bool		partitioned = get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX;
 
-	move_indexes(fcinfo, request_leaves(index), target, partitioned ? NOTICE : ERROR);
+	move_indexes(fcinfo,
+				 request_leaves(index, "ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
+								"pgscale.relocate_indexes() moves the indexes of all partitions, attached or not."),
+				 target, partitioned ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
@@ -270,7 +281,7 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	pgscale_relocation_check_is_table(table);
-	foreach(cell, request_leaves(table))
+	foreach(cell, request_leaves(table, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, indexes, target, NOTICE);
 	return (Datum) 0;
@@ -456,7 +467,9 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 				 errmsg("the server cannot move a table without blocking its use"),
 				 errhint("%s", online_command(table, NameStr(*tablespace)))));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	move_tables(fcinfo, request_leaves(table), target, lock_timeout_ms, partitioned ? NOTICE : ERROR);
+	move_tables(fcinfo,
+				request_leaves(table, "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
+				target, lock_timeout_ms, partitioned ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
