@@ -4551,11 +4551,14 @@ BEGIN
                || CASE WHEN count(a.setting) > 0 THEN
                       pgscale.report_paragraph(format, 'Statements to copy', 'list'::text)
                       || pgscale.report_table(format, '{""}'::text[], '{statement}'::text[],
-                             array_agg(ARRAY[format('CALL pgscale.apply(%L, reload => true);', a.setting)] ORDER BY a.gain DESC NULLS LAST)
+                             array_agg(ARRAY[format(CASE s.context WHEN 'postmaster' THEN 'CALL pgscale.apply(%L); -- then restart the server'
+                                                                   ELSE 'CALL pgscale.apply(%L, reload => true);' END, a.setting)]
+                                       ORDER BY a.gain DESC NULLS LAST)
                                  FILTER (WHERE a.setting IS NOT NULL))
                   ELSE '' END
           INTO body
-          FROM (SELECT * FROM pgscale.advice LIMIT 20) a;
+          FROM (SELECT * FROM pgscale.advice LIMIT 20) a
+          LEFT JOIN pg_settings s ON s.name = a.setting;
         RETURN coalesce(nullif(body, ''), pgscale.report_paragraph(format,
             'There is none: no rule found anything in the last ten minutes that a change would gain by.', 'note'::text));
 

@@ -32,6 +32,10 @@ my @best = (wal_buffers => '16MB', bgwriter_lru_maxpages => '1300', bgwriter_del
 is($db->sql(q{SELECT string_agg(concat_ws(' ', setting, recommended, gain, confidence), ', ') FROM pgscale.advice}),
     'wal_buffers 16MB 0.0575 high, bgwriter_lru_maxpages 1300 0.0401 medium, backend_flush_after 512kB 0.04 low, '
       . 'bgwriter_delay 200ms 0.0397 medium, bgwriter_lru_multiplier 2 0.0393 medium', 'advice, greatest gain first');
+my $part = $db->sql(q{SELECT pgscale.report_part('advice', now() - interval '1 min', now(), NULL, NULL, 'text')});
+is(join(' ', map { /apply\('(\w+)'(.*?)$/ ? "$1$2" : () } split /\n/, $part), q{wal_buffers); -- then restart the server bgwriter_lru_maxpages, reload => true); }
+      . 'backend_flush_after, reload => true); bgwriter_delay, reload => true); bgwriter_lru_multiplier, reload => true);',
+    'statements to copy: no reload where it takes a restart');
 my ($got, $told) = $db->try('CALL pgscale.apply_all()');
 is(join(' ', $told =~ /NOTICE: .*would set "(\w+)" to "(\w+)"/g), "@best", 'what a dry run would set: no advice of low confidence, greatest gain first');
 like($told, qr/^\{\}$/m, 'and it makes no change');
