@@ -209,16 +209,21 @@ sub machine
 SKIP:
 {
     machine(2, 750, 250);
-    skip 'pgscale was built without libnuma', 9 if finds('reason') =~ /does not know where memory lies/;
+    skip 'pgscale was built without libnuma', 12 if finds('reason') =~ /does not know where memory lies/;
     found('three quarters on one of two: 0.05 * 0.6 * 0.75', qr/^pgscale.numa_interleave\|on\|0\.0225\|low/);
     told('advises|off|restart|cpu_fraction=0.6 largest_fraction=0.75 nodes=2');
     found('less of the CPU', qr/^satisfied: of 2 nodes the fullest holds 75 %/, { CPU => 499 });
     machine(2, 251, 749);
     found('less', 'satisfied: of 2 nodes the fullest holds 75 % of shared buffers');
     machine(4, 100, 500, 200, 200);
-    found('half of all on one of four', qr/^pgscale.numa_interleave\|on\|0\.0250\|low/, { CPU => 1000 });
+    found('twice its part on one of four, 0.05 * 0.6', qr/^pgscale.numa_interleave\|on\|0\.0300\|low/);
+    is(finds('reason'), 'one of 4 nodes holds 50 % of shared buffers, 2.0 times its part', 'and why');
+    machine(4, 0, 1000, 0, 0);
+    found('more than twice is no more', qr/^pgscale.numa_interleave\|on\|0\.0300\|low/);
+    machine(8, 810, 190);
+    found('nor on one of eight', qr/^pgscale.numa_interleave\|on\|0\.0300\|low/);
     machine(4, 200, 200, 224, 376);
-    found('half as much again as its part, which wins too little', qr/^satisfied: pgscale.numa_interleave: .* would win 1\.9 %/, { CPU => 1000 });
+    found('half as much again as its part: 0.05 * 0.6 * 0.752', qr/^pgscale.numa_interleave\|on\|0\.0226\|low/);
     machine(4, 200, 200, 226, 374);
     found('less', qr/^satisfied: of 4 nodes the fullest holds 37 %/, { CPU => 1000 });
     machine(1, 1000);

@@ -163,7 +163,8 @@ find_swapping(const PgscaleTuningRuleInput *input)
  * NUMA.  Window: 30 s or more.  Threshold: several nodes, one of which holds half
  * more than its part of shared buffers, and the CPU takes a half of the sessions'
  * time.  Gain: access to another node's memory takes about half as long again; of
- * the CPU's time perhaps a fifth is such access: 5 % of it, by the skew.
+ * the CPU's time perhaps a fifth is such access: 5 % of it where the fullest node
+ * holds twice its part or more, and less in proportion.
  */
 static PgscaleTuningFinding *
 find_numa(const PgscaleTuningRuleInput *input)
@@ -195,9 +196,9 @@ find_numa(const PgscaleTuningRuleInput *input)
 			{NULL}
 		};
 
-		return pgscale_tuning_advise("on", 0.05 * cpu * most, numbers,
-									 "one of %.0f nodes holds %.0f %% of shared buffers: its memory serves the CPUs of all",
-									 nodes, 100 * most);
+		return pgscale_tuning_advise("on", 0.05 * cpu * Min(most * nodes / 2, 1), numbers,
+									 "one of %.0f nodes holds %.0f %% of shared buffers, %.1f times its part",
+									 nodes, 100 * most, most * nodes);
 	}
 }
 
