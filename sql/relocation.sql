@@ -384,6 +384,16 @@ SHOW search_path;
 SELECT * FROM jobs();
 SELECT * FROM clear();
 
+-- a table of that name counts only while it is the extension's and a superuser's
+BEGIN;
+ALTER EXTENSION pgscale DROP TABLE pgscale.relocation_job;
+SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
+ROLLBACK;
+BEGIN;
+ALTER TABLE pgscale.relocation_job OWNER TO regress_other;
+SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
+ROLLBACK;
+
 -- goes without a trace, with jobs in the queue
 SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
 DROP EXTENSION pgscale;
