@@ -330,7 +330,7 @@ SELECT strpos(pgscale.report_part('wal', :one, :none), pgscale.report_table('tex
 SELECT pgscale.report_part('health', :one, :none) = pgscale.report_table('text', '{feature,state,why,"what to do"}', '{name,name,prose,prose}', array_agg(ARRAY[feature, state, reason, action])) AS health
   FROM pgscale.health();
 SELECT strpos(pgscale.report_part('buffers', :one, :none), pgscale.report_table('text', '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}', '{name,count,share,ms,count,bytes}',
-           (SELECT array_agg(ARRAY[datname::text, blks_read::text, (blks_hit::float8 / (blks_hit + blks_read))::text, CASE WHEN blk_read_time > 0 THEN (blk_read_time / blks_read)::text END,
+           (SELECT array_agg(ARRAY[datname::text, blks_read::text, (blks_hit::float8 / (blks_hit + blks_read))::text, CASE WHEN blk_read_time > 0 THEN (blk_read_time / nullif(blks_read, 0))::text END,
                 (xact_rollback + xact_commit)::text, temp_bytes::text] ORDER BY blks_read DESC) FROM pg_stat_database WHERE datname IS NOT NULL AND blks_hit + blks_read > 0))) > 0 AS databases;
 COMMIT;
 SELECT string_agg(name, ' ' ORDER BY name) AS missing FROM pg_settings s
