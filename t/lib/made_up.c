@@ -118,7 +118,7 @@ made_up_setting(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* What sessions wait for: numbers of events and nanoseconds, in turn, since the profile's last reset */
+/* What sessions wait for: numbers of events and nanoseconds, in turn, since the sampler's process started */
 static int64 waits[32];
 static int	nwaits;
 
