@@ -75,10 +75,10 @@ typedef struct PgscaleObservation
 	int			ndatabases;
 
 	/*
-	 * Calls each(arg, ...) with every wait event of sessions, CPU included, and
-	 * the time spent in it since the sampler's process started: it only grows,
-	 * and no reset changes it.  Sessions that wait for their client, in a
-	 * transaction or not, are left out.
+	 * Calls each(arg, ...) with every wait event of sessions, CPU included,
+	 * and the time spent in it since the sampler's process started: it only
+	 * grows, and no reset changes it.  Sessions that wait for their client,
+	 * in a transaction or not, are left out.
 	 */
 	void		(*waits) (void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg);
 } PgscaleObservation;

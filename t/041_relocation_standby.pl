@@ -57,6 +57,29 @@ is(place('t_unique'), 'fast', 'it has moved');
 $db->quit;
 $standby->stop;
 
+# Where it is not known which databases have jobs, as after a promotion, each is looked into, once: also more of them than the list
+# has room for. They share the files of template1, which nothing changes.
+$node->start;
+$db = session($node);
+$db->sql(q{SET allow_system_table_mods = on; INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 100000 + i, 'datname', 'd' || i))).*
+    FROM pg_database d, generate_series(1, 260) i WHERE d.oid = 1});
+symlink 1, $node->data_dir . '/base/' . (100000 + $_) or die $! for 1 .. 260;
+$db->sql("ALTER SYSTEM SET $_") for 'pgscale.relocation = on', 'pgscale.relocation_workers = 8';
+$db->quit;
+$node->stop;
+my $list = $node->data_dir . '/pg_stat/pgscale_relocation.stat';
+open my $file, '>', $list or die $!;
+print $file 'unreadable';
+close $file;
+$node->start;
+$db = session($node);
+done_ok('of 263 databases, the one with a job is found', $queued);
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale relocation%'}, 'when all were looked into, the launcher ends', 0);
+is(join('|', (unpack 'L4', slurp_file($list))[2, 3]), '0|0', 'and no database has jobs');
+is($db->sql('SELECT count(*) FROM pg_stat_database WHERE datid > 100000 AND xact_commit > 0'), 260, 'each was looked into');
+$db->quit;
+$node->stop('immediate');
+
 ### A tablespace on a disk of its own, that is full
 
 # A PATH with a pg_ctl that first mounts that disk, in a namespace of the server alone; undef if that is not possible here

@@ -223,7 +223,6 @@ launcher_launch(Oid database)
 	}
 	if (slot >= 0)
 		(void) pgscale_relocation_slot_abandon(slot);
-	look_later(database, AGAIN_MS);
 	no_slot = true;
 	return false;
 }
@@ -249,14 +248,22 @@ launch_due(void)
 		{
 			if (to_visit == NIL && next == PG_INT64_MAX && pgscale_relocation_workers_now(&jobs) == 0 &&
 				pgscale_timer_clock() - listed_ns >= ROUND_MS * NS_PER_MS)
+			{
+				pgscale_relocation_open_looked();
 				list_databases();
+			}
 			if (to_visit == NIL)
 				break;
 			database = linitial_oid(to_visit);
 		}
-		to_visit = list_delete_oid(to_visit, database);
 		if (can_connect(database) && !launcher_launch(database))
+		{
+			/* else it stays in that list, which has room for all */
+			if (due)
+				look_later(database, AGAIN_MS);
 			break;
+		}
+		to_visit = list_delete_oid(to_visit, database);
 	}
 	return next;
 }

@@ -20,7 +20,9 @@
  *
  * The file is not replicated, the jobs are.  It bears the timeline that it was
  * written on: if that is not the server's, as after a promotion or a recovery to
- * a point in time, every database is looked into once.  A base backup may have
+ * a point in time, every database is looked into once; so it is while some had no
+ * room in the list.  Until all were looked into and none has anything to do, the
+ * file stays as it was, so that a crash meanwhile loses nothing.  A base backup may have
  * copied the file before there was a job, and the job after.  So the file also
  * tells which backup its server began as: a checksum of the label, of which the
  * server keeps a copy.  If it is another one, the timeline is unknown.  Where
@@ -86,6 +88,10 @@ typedef struct OpenShared
 	TimeLineID	timeline;		/* that the list is of; 0: unknown */
 	pg_crc32c	backup;
 	bool		too_many;
+	int			committing;		/* transactions that are about to add jobs in
+								 * databases that had no room */
+	bool		looking;		/* into every database, and none had no room
+								 * since */
 	uint64		next_number;
 	int			n;
 	OpenDatabase databases[OPEN_MAX];
@@ -93,6 +99,7 @@ typedef struct OpenShared
 
 static OpenShared *shared = NULL;
 static bool committing = false; /* does this process count as that? */
+static bool has_room;			/* and if so, in its database's entry? */
 
 void
 pgscale_relocation_open_request(void)
@@ -231,6 +238,7 @@ open_jobs_add(Oid database)
 	if (shared->n == OPEN_MAX)
 	{
 		shared->too_many = true;
+		shared->looking = false;
 		return NULL;
 	}
 	entry = &shared->databases[shared->n++];
@@ -272,12 +280,15 @@ pgscale_relocation_open_begin(void)
 					 errhint("The server log says why \"%s\" could not be written.", OPEN_FILE)));
 		}
 	}
-	if (entry)
+	has_room = entry != NULL;
+	if (has_room)
 	{
 		entry->committing++;
 		entry->number = ++shared->next_number;
-		committing = true;
 	}
+	else
+		shared->committing++;
+	committing = true;
 	LWLockRelease(shared->lock);
 }
 
@@ -290,9 +301,11 @@ pgscale_relocation_open_end(void)
 		return;
 	committing = false;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	entry = open_jobs_find(MyDatabaseId);
+	entry = has_room ? open_jobs_find(MyDatabaseId) : NULL;
 	if (entry)
 		entry->committing--;
+	else if (!has_room)
+		shared->committing--;
 	LWLockRelease(shared->lock);
 }
 
@@ -337,14 +350,13 @@ pgscale_relocation_open_gone(Oid database)
 List *
 pgscale_relocation_open_list(List *(*every_one) (void))
 {
-	TimeLineID	timeline = GetWALInsertionTimeLine();
 	List	   *databases = NIL;
 	List	   *every;
-	ListCell   *cell;
 	bool		known;
 
-	LWLockAcquire(shared->lock, LW_SHARED);
-	known = shared->timeline == timeline && !shared->too_many;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	known = shared->timeline == GetWALInsertionTimeLine() && !shared->too_many;
+	shared->looking = !known && shared->committing == 0;
 	for (int i = 0; i < shared->n; i++)
 		databases = lappend_oid(databases, shared->databases[i].database);
 	LWLockRelease(shared->lock);
@@ -354,15 +366,21 @@ pgscale_relocation_open_list(List *(*every_one) (void))
 	every = every_one();
 	databases = list_concat_unique_oid(databases, every);
 	list_free(every);
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->timeline = timeline;
-	shared->too_many = false;
-	foreach(cell, databases)
-		if (!open_jobs_find(lfirst_oid(cell)))
-		(void) open_jobs_add(lfirst_oid(cell));
-	(void) write_file();
-	LWLockRelease(shared->lock);
 	return databases;
+}
+
+void
+pgscale_relocation_open_looked(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (shared->looking)
+	{
+		shared->looking = false;
+		shared->timeline = GetWALInsertionTimeLine();
+		shared->too_many = false;
+		(void) write_file();
+	}
+	LWLockRelease(shared->lock);
 }
 
 bool

@@ -53,6 +53,9 @@ extern void pgscale_relocation_open_none(uint64 looked);
  */
 extern List *pgscale_relocation_open_list(List *(*every_one) (void));
 
+/* All that were listed last were looked into, and in none is anything to do now or later. */
+extern void pgscale_relocation_open_looked(void);
+
 /* This one is gone. */
 extern void pgscale_relocation_open_gone(Oid database);
 
