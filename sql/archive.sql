@@ -49,13 +49,14 @@ SELECT pgscale.archive_partition('archive_query', '2020-02-29');
 DROP FUNCTION planted CASCADE;
 SELECT pgscale.archive_partition('archive_query', '2020-02-29');
 
--- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given
+-- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given; half as many sessions as are active idle in a transaction
 CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0,
     observed_s float8 DEFAULT NULL)
 RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgscale.archive_minute
-    SELECT at::timestamptz, period_s, 1, active, node, c.system_identifier + cluster, (d.oid::int + database)::oid,
-           ARRAY(SELECT base + n FROM generate_series(1, 52) n) || coalesce(observed_s, period_s) * 1000, w.*
+    SELECT at::timestamptz, period_s, 1, node, c.system_identifier + cluster, (d.oid::int + database)::oid,
+           ARRAY(SELECT base + n FROM generate_series(1, 52) n)
+               || ARRAY(SELECT coalesce(observed_s, period_s) * 1000 * f FROM unnest(ARRAY[1, active, active / 2]) WITH ORDINALITY u(f, n) ORDER BY n), w.*
       FROM pg_control_system() c, pg_database d,
            (SELECT coalesce(array_agg(coalesce(t.kind, CASE WHEN t.t = 'other' THEN 'other' ELSE 'client backend' END)), '{}'),
                    coalesce(array_agg(CASE WHEN t.d IS NOT NULL THEN 7::oid END), '{}'), coalesce(array_agg(t.d), '{}'),
@@ -130,8 +131,8 @@ INSERT INTO marked SELECT 6, 'sampler', markers FROM pgscale.archive_counters();
 SELECT FROM pg_stat_reset();
 INSERT INTO marked SELECT 7, 'database', markers FROM pgscale.archive_counters();
 SELECT a.what, string_agg(i::text, ' ' ORDER BY i) AS changed
-  FROM marked a JOIN marked b ON b.n = a.n - 1, generate_series(1, 53) i WHERE a.markers[i] IS DISTINCT FROM b.markers[i] GROUP BY a.n, a.what ORDER BY a.n;
-SELECT string_agg(i::text, ' ' ORDER BY i) AS of_the_moment FROM marked, generate_series(1, 53) i WHERE n = 0 AND markers[i] IS NULL;
+  FROM marked a JOIN marked b ON b.n = a.n - 1, generate_series(1, 55) i WHERE a.markers[i] IS DISTINCT FROM b.markers[i] GROUP BY a.n, a.what ORDER BY a.n;
+SELECT string_agg(i::text, ' ' ORDER BY i) AS of_the_moment FROM marked, generate_series(1, 55) i WHERE n = 0 AND markers[i] IS NULL;
 
 -- a day of minutes of unequal length, with gaps, in which waits rise, fall, come and go
 SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":12000},
@@ -221,7 +222,7 @@ CREATE TABLE before AS SELECT item, wait_ms FROM pgscale.top_waits('2020-03-01',
 SELECT pgscale.archive_roll_up('archive_minute_20200301');
 SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members, obj_description(format('pgscale.%I', relname)::regclass)
   FROM partitions ORDER BY 1, 2;
-SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, rounds, short(active_sessions) AS active, node, origin,
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, rounds, short(active_sessions) AS active, short(idle_in_transaction_sessions) AS idle, node, origin,
        commits, rollbacks, relocations, sessions, standby_lag_s AS lag_s, standby_lag_bytes AS lag_b, observed_ms
   FROM pgscale.archive_minutes WHERE at >= '2020-03-01' AND at < '2020-03-02' ORDER BY 1;
 SELECT to_char(at, 'HH24:MI:SS') AS at, backend_type, datname, datid, usename, application_name, queryid, event_type, event, blocker, wait_ms

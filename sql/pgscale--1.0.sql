@@ -427,7 +427,7 @@ CREATE FUNCTION pgscale.sampler_stats(
     OUT ticks bigint, OUT missed_ticks bigint, OUT lateness_mean_us double precision,
     OUT lateness_p50_us double precision, OUT lateness_p99_us double precision,
     OUT lateness_max_us double precision, OUT lateness_classes bigint[],
-    OUT observed_ms double precision,
+    OUT observed_ms double precision, OUT active_ms double precision, OUT idle_in_transaction_ms double precision,
     OUT tick_mean_us double precision, OUT tick_max_us double precision,
     OUT cpu_ms double precision, OUT cpu_fraction double precision,
     OUT samples bigint, OUT wait_ms double precision,
@@ -445,7 +445,8 @@ CREATE VIEW pgscale.sampler_stats AS
            samples, entries, evictions, round(lateness_mean_us * 10) / 10 AS lateness_mean_us,
            round(lateness_p50_us * 10) / 10 AS lateness_p50_us,
            round(lateness_max_us * 10) / 10 AS lateness_max_us, round(tick_max_us * 10) / 10 AS tick_max_us,
-           round(observed_ms * 10) / 10 AS observed_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
+           round(observed_ms * 10) / 10 AS observed_ms, round(active_ms * 10) / 10 AS active_ms,
+           round(idle_in_transaction_ms * 10) / 10 AS idle_in_transaction_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, blocker_looks, pid, starts, stats_reset, lateness_classes
       FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
@@ -478,6 +479,10 @@ COMMENT ON COLUMN pgscale.sampler_stats.tick_max_us IS
 'longest duration of a tick, in microseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.observed_ms IS
 'time that all ticks stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.sampler_stats.active_ms IS
+'time of all active sessions together, in milliseconds; sessions are client backends and their parallel workers';
+COMMENT ON COLUMN pgscale.sampler_stats.idle_in_transaction_ms IS
+'time of all sessions together that were idle in a transaction, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.cpu_ms IS
 'CPU time of the worker, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.wait_ms IS
@@ -987,7 +992,6 @@ CREATE TABLE pgscale.archive_minute (
     at timestamptz NOT NULL,
     period_s double precision NOT NULL,
     rounds integer NOT NULL,
-    active_sessions double precision,
     node text,
     cluster bigint NOT NULL,
     database oid NOT NULL,
@@ -1069,7 +1073,8 @@ COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS
 'time of waiting within that period, in milliseconds';
 
 CREATE VIEW pgscale.archive_minutes AS
-    SELECT at, period_s, rounds, node, active_sessions, counters[53] AS observed_ms,
+    SELECT at, period_s, rounds, node, counters[54] / nullif(counters[53], 0) AS active_sessions,
+           counters[55] / nullif(counters[53], 0) AS idle_in_transaction_sessions, counters[53] AS observed_ms,
            counters[1]::bigint AS commits,
            counters[2]::bigint AS rollbacks,
            counters[3]::bigint AS blocks_read,
@@ -1135,7 +1140,9 @@ COMMENT ON COLUMN pgscale.archive_minutes.rounds IS
 COMMENT ON COLUMN pgscale.archive_minutes.node IS
 'the server that it is of';
 COMMENT ON COLUMN pgscale.archive_minutes.active_sessions IS
-'client backends and their parallel workers that were not idle, on average while the sampler observed; NULL if it did not';
+'client backends and their parallel workers that were active, on average while the sampler observed; NULL if it did not';
+COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_sessions IS
+'client backends that were idle in a transaction, on average while the sampler observed; NULL if it did not';
 COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS
 'time of the row that the sampler has observed, in milliseconds; 0 if it was off';
 COMMENT ON COLUMN pgscale.archive_minutes.commits IS
@@ -1343,7 +1350,7 @@ BEGIN
     SELECT sum(w.supplied_clean + w.supplied_written) AS supplied, sum(w.written) AS written, max(w.stats_reset) AS stats_reset
       INTO sweeper FROM pgscale.sweeper_stats() w;
     SELECT w.requested_bytes, w.stats_reset INTO writeback FROM pgscale.writeback_stats() w;
-    SELECT w.observed_ms, w.stats_reset INTO sampler FROM pgscale.sampler_stats() w;
+    SELECT w.observed_ms, w.active_ms, w.idle_in_transaction_ms, w.stats_reset INTO sampler FROM pgscale.sampler_stats() w;
     SELECT max(extract(epoch FROM replay_lag)) AS lag_s,
            max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) AS lag_bytes INTO standby FROM pg_stat_replication;
 
@@ -1364,7 +1371,8 @@ BEGIN
         || ARRAY[archiver.archived_count, archiver.failed_count, sweeper.supplied, sweeper.written, writeback.requested_bytes,
         (SELECT count(*) FROM pgscale.relocation_jobs j WHERE j.finished_at IS NOT NULL),
         (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'),
-        standby.lag_s, standby.lag_bytes, sampler.observed_ms]::double precision[];
+        standby.lag_s, standby.lag_bytes, sampler.observed_ms, sampler.active_ms,
+        sampler.active_ms + sampler.idle_in_transaction_ms]::double precision[];
     markers := array_fill(hashtextextended(databases.marker, 0), ARRAY[19])
         || array_fill(hashtextextended(concat(wal ->> 'stats_reset', io ->> 'stats_reset'), 0), ARRAY[6])
         || array_fill(hashtextextended(concat(checkpointer ->> 'stats_reset'), 0), ARRAY[5])
@@ -1373,7 +1381,7 @@ BEGIN
         || array_fill(hashtextextended(concat(archiver.stats_reset), 0), ARRAY[2])
         || array_fill(hashtextextended(concat(sweeper.stats_reset), 0), ARRAY[2])
         || hashtextextended(concat(writeback.stats_reset), 0) || 0::bigint
-        || array_fill(NULL::bigint, ARRAY[3]) || hashtextextended(concat(sampler.stats_reset), 0);
+        || array_fill(NULL::bigint, ARRAY[3]) || array_fill(hashtextextended(concat(sampler.stats_reset), 0), ARRAY[3]);
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_counters() IS
@@ -1543,9 +1551,9 @@ DECLARE
     waits record;
     counters record;
     growth double precision[];
-    observed_ms double precision;
+    too_long double precision;
 BEGIN
-    -- again, if the profile was reset before it was read
+    -- again, if there was a reset meanwhile
     LOOP
         reset_at := (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
         WITH profile AS MATERIALIZED (
@@ -1599,8 +1607,7 @@ BEGIN
                coalesce(array_agg(k.application_name), '{}') AS application_names,
                coalesce(array_agg(k.queryid), '{}') AS queryids, coalesce(array_agg(k.event_type), '{}') AS event_types,
                coalesce(array_agg(k.event), '{}') AS events, coalesce(array_agg(k.blocker), '{}') AS blockers,
-               coalesce(array_agg(k.ms::real), '{}') AS ms,
-               (SELECT sum(w.ms) FROM named w WHERE w.backend_type IN ('client backend', 'parallel worker')) AS sessions_ms
+               coalesce(array_agg(k.ms::real), '{}') AS ms
           INTO waits
           FROM (SELECT r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid, r.event_type, r.event,
                        r.blocker, r.ms
@@ -1609,9 +1616,9 @@ BEGIN
                 SELECT 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
                   FROM ranked r WHERE r.place > top HAVING count(*) > 0
                  ORDER BY event_type, event, backend_type, datname, usename, application_name, queryid) k;
+        SELECT * INTO counters FROM pgscale.archive_counters();
         EXIT WHEN reset_at = (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
     END LOOP;
-    SELECT * INTO counters FROM pgscale.archive_counters();
     growth := pgscale.archive_counter_growth(counters."values", counters.markers);
     PERFORM pgscale.archive_settings(until);
     IF period_s <= 0 THEN
@@ -1619,10 +1626,12 @@ BEGIN
     END IF;
 
     -- After a reset all that the sampler has observed is new. After a pause its first tick stands for time before this row, too.
-    observed_ms := coalesce(growth[53], counters."values"[53], 0);
-    growth[53] := least(observed_ms, period_s * 1000);
-    IF observed_ms > period_s * 1000 + 100 THEN
-        waits.ms := ARRAY(SELECT (w.ms * growth[53] / observed_ms)::real FROM unnest(waits.ms) WITH ORDINALITY w(ms, n) ORDER BY w.n);
+    growth[53:55] := ARRAY(SELECT coalesce(growth[n], counters."values"[n], 0) FROM generate_series(53, 55) n ORDER BY n);
+    growth[55] := greatest(growth[55] - growth[54], 0);
+    too_long := greatest(growth[53] / (period_s * 1000), 1);
+    growth[53:55] := ARRAY[least(growth[53], period_s * 1000), growth[54] / too_long, growth[55] / too_long];
+    IF (too_long - 1) * period_s > 0.1 THEN
+        waits.ms := ARRAY(SELECT (w.ms / too_long)::real FROM unnest(waits.ms) WITH ORDINALITY w(ms, n) ORDER BY w.n);
     END IF;
 
     PERFORM pgscale.archive_partition('archive_minute'::text, (since AT TIME ZONE 'UTC')::date);
@@ -1635,10 +1644,9 @@ BEGIN
                   DETAIL = 'The clock was set back, or another server''s archive was copied here.',
                   HINT = 'No time is archived twice. The archive goes on by itself when the clock has passed these rows.';
     END IF;
-    INSERT INTO pgscale.archive_minute (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
+    INSERT INTO pgscale.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types,
                                         datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
-    SELECT since, period_s, 1, coalesce(waits.sessions_ms, 0) / nullif(observed_ms, 0), n.node,
-           n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
+    SELECT since, period_s, 1, n.node, n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
            waits.application_names, waits.queryids, waits.event_types, waits.events, waits.blockers, waits.ms
       FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database();
     PERFORM pgscale.archive_texts(waits.queryids, until);
@@ -1675,7 +1683,7 @@ BEGIN
     EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale.%I', hours);
     PERFORM pgscale.keep_local();
     EXECUTE format($q$
-        INSERT INTO pgscale.%I (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types,
+        INSERT INTO pgscale.%I (at, period_s, rounds, node, cluster, database, counters, backend_types,
                                 datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
         WITH minutes AS MATERIALIZED (
             SELECT j.*, sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.at) AS stretch
@@ -1715,14 +1723,13 @@ BEGIN
                       FROM minutes m, unnest(m.counters) WITH ORDINALITY c(value, n)
                      GROUP BY 1, 2) s
              GROUP BY 1)
-        SELECT h.at, h.period_s, h.rounds, h.active_sessions, h.node, h.cluster, h.database, c.counters,
+        SELECT h.at, h.period_s, h.rounds, h.node, h.cluster, h.database, c.counters,
                coalesce(a.backend_types, '{}'), coalesce(a.datids, '{}'), coalesce(a.datnames, '{}'), coalesce(a.usenames, '{}'),
                coalesce(a.application_names, '{}'), coalesce(a.queryids, '{}'), coalesce(a.event_types, '{}'),
                coalesce(a.events, '{}'), coalesce(a.blockers, '{}'), coalesce(a.wait_ms, '{}')
           FROM (SELECT m.stretch, min(m.at) AS at,
                        extract(epoch FROM max(m.at + make_interval(secs => m.period_s)) - min(m.at))::double precision AS period_s,
                        sum(m.rounds)::integer AS rounds,
-                       sum(m.active_sessions * m.counters[53]) / nullif(sum(m.counters[53]), 0) AS active_sessions,
                        min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database
                   FROM minutes m GROUP BY m.stretch) h
           JOIN counts c USING (stretch)

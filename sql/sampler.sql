@@ -93,9 +93,11 @@ SELECT string_agg(v.key, ', ') AS wrong
             ELSE v.value <> w.value END;
 
 -- what sessions did is in the timeline, and in the totals by event
-SELECT abs(t.ms - p.ms) < 0.01 AS timeline, p.ms > 300 AS waited
+SELECT abs(t.ms - p.ms) < 0.01 AS timeline, p.ms > 300 AS waited,
+       abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
   FROM (SELECT sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s')) t,
-       (SELECT sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p;
+       (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale.wait_profile()
+         WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale.sampler_stats() s;
 SELECT count(*) AS other_totals
   FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
   FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
@@ -124,7 +126,7 @@ SELECT count(*) FROM pgscale.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
 SELECT count(*) FROM pgscale.wait_timeline();
 SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
-SELECT lateness_max_us, tick_max_us, observed_ms, cpu_ms, evictions, torn_reads, cpu_readings, blocker_looks,
+SELECT lateness_max_us, tick_max_us, observed_ms, active_ms, idle_in_transaction_ms, cpu_ms, evictions, torn_reads, cpu_readings, blocker_looks,
        (SELECT sum(c) FROM unnest(lateness_classes) c) AS classes
   FROM pgscale.sampler_stats;
 ALTER SYSTEM RESET pgscale.sampler;

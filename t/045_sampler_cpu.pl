@@ -172,6 +172,7 @@ SKIP:
     changes_ok('burner', 500, 200, [ [ 'CPU:Running', 500, 150 ], [ 'CPU:Queued', 200, 70 ] ], 'it ran and queued');
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
     $burner->finish;
+    $burner->sql('BEGIN');
 
     # The same while a wait event is shown; of what sleeps that much is taken.
     is($db->sql(q{SELECT abs(ms('talker', 'InWait') - 700) < 30}), 't', 'that one and each other session');
@@ -195,6 +196,10 @@ SKIP:
     is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
         FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
         'the totals are those of the profile');
+    is($db->sql(q{SELECT abs(active_ms - active) < 1, abs(idle_in_transaction_ms - idle) < 1, idle > 500 FROM pgscale.sampler_stats(),
+         (SELECT sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active, sum(wait_ms) FILTER (WHERE event = 'IdleInTransaction') AS idle
+            FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend') p}), 't|t|t', 'sessions were active, or idle in a transaction, for as long');
+    $burner->sql('ROLLBACK');
     $db->sampler('on');
 
     # Counts that cannot be read

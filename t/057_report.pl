@@ -126,9 +126,9 @@ SKIP:
 # With rows in the archive, of two nodes, and with a setting that holds a password
 my $counters = join ', ', map { "$_" } 1 .. 52;
 $db->sql(qq{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT; INSERT INTO pgscale.archive_minute
-    (at, period_s, rounds, active_sessions, node, cluster, database, counters, backend_types, datids, datnames, usenames, application_names,
+    (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames, application_names,
      queryids, event_types, events, blockers, wait_ms)
-    SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 1, 'node' || i, c.system_identifier, d.oid, array[$counters]::float8[],
+    SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 'node' || i, c.system_identifier, d.oid, array[$counters]::float8[],
            '{client backend}', array[d.oid], '{<i>}', '{<u>}', '{<b>}', '{1}', '{Lock}', '{relation}', '{<h1>}', '{60000}'
       FROM generate_series(1, 2) i, pg_control_system() c, pg_database d WHERE d.datname = current_database();
     INSERT INTO pgscale.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});

@@ -131,7 +131,7 @@ static int *busy = NULL;		/* accounts with parts, nbusy of them */
 static int	nbusy = 0;
 static int	all_seen_after;		/* ticks */
 static int	ticks_left;			/* until all that is counted is split */
-static uint64 found_active_ns;	/* that seemed to be idle */
+static PgscaleSamplerFound found_active;
 static PgscaleSamplerStats *stats = NULL;
 
 void
@@ -290,9 +290,11 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 	part->ns -= ns;
 	part->samples -= samples;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
-		found_active_ns += ns;
+		found_active.idle_ns += ns;
 	else
 		pgscale_sampler_timeline_to_cpu(part->wait_event, ns);
+	if (part->wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+		found_active.in_transaction_ns += ns;
 }
 
 /* Moves fractions of the part as it was: each is of what the former have left. */
@@ -525,18 +527,19 @@ cpu_settle_some(int64 now, int most)
 }
 
 void
-pgscale_sampler_cpu_settle(int64 now, int64 ns)
+pgscale_sampler_cpu_settle(int64 now, int64 ns, PgscaleSamplerFound *found)
 {
 	int64		left = Max(MAX_READINGS, (int64) ((double) nbusy * ns / SETTLE_NS * SPARE_READINGS));
 	int			nread;
 
 	ticks_left = Max(ticks_left - 1, 0);
-	found_active_ns = 0;
+	memset(&found_active, 0, sizeof(found_active));
 	do
 	{
 		nread = cpu_settle_some(now, Min(left, MAX_READINGS));
 		left -= nread;
 	} while (nread == MAX_READINGS && left > 0);
-	if (found_active_ns > 0)
-		pgscale_sampler_timeline_add_late(PGSCALE_WAIT_CPU, found_active_ns);
+	if (found_active.idle_ns > 0)
+		pgscale_sampler_timeline_add_late(PGSCALE_WAIT_CPU, found_active.idle_ns);
+	*found = found_active;
 }

@@ -37,10 +37,17 @@ extern void pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, u
 /* No process is in the slot.  Within a change of the profile. */
 extern void pgscale_sampler_cpu_leave(int slot);
 
+/* Time that was sampled as idle, outside of a transaction or in one, and was spent on CPU. */
+typedef struct PgscaleSamplerFound
+{
+	int64		idle_ns;
+	int64		in_transaction_ns;
+} PgscaleSamplerFound;
+
 /*
  * At the end of a tick that stands for so long, outside of a change of the profile:
  * splits what is due by the kernel's counts.
  */
-extern void pgscale_sampler_cpu_settle(int64 now, int64 ns);
+extern void pgscale_sampler_cpu_settle(int64 now, int64 ns, PgscaleSamplerFound *found);
 
 #endif							/* PGSCALE_SAMPLER_CPU_SPLIT_H */

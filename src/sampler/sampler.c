@@ -159,6 +159,10 @@ static PgscaleTimer timer;
 static int64 last_tick;			/* on the monotonic clock */
 static int64 cpu_base;			/* added to the process' CPU time in stats */
 
+/* Sessions that the present tick found active, or idle in a transaction. */
+static int	nactive;
+static int	nin_transaction;
+
 PGDLLEXPORT void pgscale_sampler_main(Datum arg);
 
 PG_FUNCTION_INFO_V1(pgscale_sampler_reset);
@@ -434,7 +438,13 @@ sample_slot(int slot, int64 ns)
 	{
 		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
 		if (!idle)
+		{
 			pgscale_sampler_timeline_add(key.wait_event);
+			if (key.wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+				nin_transaction++;
+			else
+				nactive++;
+		}
 		/* To hold others up is no work that advice could spare. */
 		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
 	}
@@ -535,8 +545,10 @@ sampler_tick(int64 due, int64 missed)
 	int64		now = pgscale_timer_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
+	PgscaleSamplerFound found;
 
 	last_tick = now;
+	nactive = nin_transaction = 0;
 
 	pgscale_sampler_profile_begin();
 	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS,
@@ -550,10 +562,12 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
 	pgscale_sampler_lwlock_tell(ns);
-	pgscale_sampler_cpu_settle(now, ns);
+	pgscale_sampler_cpu_settle(now, ns, &found);
 
 	stats->last_tick_ns = now;
-	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now);
+	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now,
+							   nactive * ns + found.idle_ns + found.in_transaction_ns,
+							   nin_transaction * ns - found.in_transaction_ns);
 	pgscale_sampler_observe_tick(wall, ns);
 	if (pgscale_sampler_blocked_look(now, wall))
 		stats->blocker_looks++;

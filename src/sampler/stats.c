@@ -48,7 +48,8 @@ pgscale_sampler_stats_startup(void)
 }
 
 void
-pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int64 spent_ns)
+pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int64 spent_ns,
+						   int64 active_ns, int64 in_transaction_ns)
 {
 	int64		late_us = Max(late_ns, 0) / 1000;
 	int			class = late_us == 0 ? 0 : pg_leftmost_one_pos64(late_us) + 1;
@@ -60,6 +61,8 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 	stats->lateness_ns += Max(late_ns, 0);
 	stats->lateness_max_ns = Max(stats->lateness_max_ns, late_ns);
 	stats->observed_ns += observed_ns;
+	stats->active_ns += active_ns;
+	stats->in_transaction_ns += in_transaction_ns;
 	stats->tick_ns += spent_ns;
 	stats->tick_max_ns = Max(stats->tick_max_ns, spent_ns);
 	pgscale_change_end_write(&stats->changes);
@@ -104,8 +107,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
-	Datum		values[23] = {0};
-	bool		nulls[23] = {0};
+	Datum		values[25] = {0};
+	bool		nulls[25] = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
@@ -134,6 +137,8 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 												  INT8OID, sizeof(int64),
 												  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	values[i++] = Float8GetDatum(s.observed_ns / 1e6);
+	values[i++] = Float8GetDatum(s.active_ns / 1e6);
+	values[i++] = Float8GetDatum(s.in_transaction_ns / 1e6);
 	nulls[i] = nulls[i + 1] = (s.ticks == 0);
 	values[i++] = Float8GetDatum(s.ticks ? s.tick_ns / 1e3 / s.ticks : 0);
 	values[i++] = Float8GetDatum(s.tick_max_ns / 1e3);

@@ -36,6 +36,9 @@ typedef struct PgscaleSamplerStats
 	int64		lateness_ns;	/* of all ticks together */
 	int64		lateness_max_ns;
 	int64		observed_ns;	/* the time that all ticks stand for */
+	int64		active_ns;		/* of it, added up over the sessions that were
+								 * active */
+	int64		in_transaction_ns;	/* and over those that idled in one */
 	int64		tick_ns;		/* wall-clock time spent in ticks */
 	int64		tick_max_ns;
 	int64		cpu_ns;			/* CPU time of the process */
@@ -49,7 +52,8 @@ extern PgscaleSamplerStats *pgscale_sampler_stats_startup(void);
 
 /* The sampler's side. */
 extern void pgscale_sampler_stats_tick(int64 late_ns, uint64 missed,
-									   int64 observed_ns, int64 spent_ns);
+									   int64 observed_ns, int64 spent_ns,
+									   int64 active_ns, int64 in_transaction_ns);
 extern void pgscale_sampler_stats_reset(void);
 
 #endif							/* PGSCALE_SAMPLER_STATS_H */
