@@ -88,28 +88,29 @@ is(join(' ', grep { $page !~ /`$_`/ } split /\n/, $db->sql('SELECT DISTINCT name
 
 ### Rates
 
-# Two sessions wait for a third: the longer the window, the less matters that time is added a second late.
+# Two sessions wait for a third, which idles in a transaction: the longer the window, the less matters that time is added a second late.
 my ($holder, @waiters) = map { session($primary) } 1 .. 3;
-$holder->sql('SELECT pg_advisory_lock(1)');
+$holder->sql('BEGIN; SELECT pg_advisory_lock(1)');
 $_->start('SELECT pg_advisory_lock_shared(1)') for @waiters;
 $db->poll_ok(q{SELECT value FROM pgscale.metrics('blockers') WHERE name = 'pgscale_blockers_waiting_processes'}, 'two wait', 2);
 is($db->sql(q{SELECT value FROM pgscale.metrics('blockers') WHERE name = 'pgscale_blockers_roots'}), 1, 'for one');
 my $sums = q{SELECT sum(value) FILTER (WHERE labels ->> 'event_type' = 'Lock' AND labels ->> 'backend_type' = 'client backend'),
-    sum(value) FILTER (WHERE name = 'pgscale_sampler_observed_seconds_total') FROM pgscale.metrics('sampler')};
-my ($waited, $observed);
-until_true(sub { ($waited, $observed) = split /\|/, $db->sql($sums); $waited });
-my $sessions;
+    sum(value) FILTER (WHERE name = 'pgscale_sampler_observed_seconds_total'), sum(value) FILTER (WHERE labels ->> 'event' = 'IdleInTransaction') FROM pgscale.metrics('sampler')};
+my ($waited, $observed, $idled);
+until_true(sub { ($waited, $observed, $idled) = split /\|/, $db->sql($sums); $waited && $idled });
+my ($sessions, $idle);
 in_time_ok(
     sub {
-        my ($now, $seconds) = split /\|/, $db->sql($sums);
+        my ($now, $seconds, $idles) = split /\|/, $db->sql($sums);
         return 0 if $seconds - $observed < 1;
         $sessions = ($now - $waited) / ($seconds - $observed);
-        return $sessions > 1.8 && $sessions < 2.2;
+        $idle = ($idles - $idled) / ($seconds - $observed);
+        return $sessions > 1.8 && $sessions < 2.2 && $idle > 0.8 && $idle < 1.2;
     },
-    'the rate of the time in locks is the number of sessions that wait for one') or diag $sessions;
+    'rates are the numbers of sessions that wait for a lock, and that are idle in a transaction') or diag "$sessions $idle";
 $db->poll_ok(q{SELECT value > 1 FROM pgscale.metrics('blockers') WHERE name = 'pgscale_blockers_longest_wait_seconds'},
     'and the longest has waited for more than a second');
-$holder->sql('SELECT pg_advisory_unlock_all()');
+$holder->sql('COMMIT; SELECT pg_advisory_unlock_all()');
 $_->finish for @waiters;
 
 ### Who may, and where
