@@ -268,24 +268,25 @@ INSERT INTO pgscale.archive_change SELECT (today() - i) + t, 'work_mem', i::text
 CREATE VIEW days AS SELECT string_agg(concat(substring(relname FROM '_(.).*_'), today() - to_date(right(relname, 8), 'YYYYMMDD')), ' '
     ORDER BY right(relname, 8), relname) AS days, (SELECT string_agg(old, ' ' ORDER BY at) FROM pgscale.archive_change) AS changes FROM partitions;
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(2147483647);
+SELECT pgscale.archive_upkeep(2147483647, 2147483647);
+SELECT pgscale.archive_upkeep(7, 2147483647);
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(7, 35);
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(7, 35);
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(35);
-SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(7, 35);
+SELECT pgscale.archive_upkeep(7, 35);
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(35);
-SELECT pgscale.archive_upkeep(35);
+SELECT pgscale.archive_upkeep(7, 35);
+SELECT pgscale.archive_upkeep(7, 35);
 SELECT * FROM days;
-SELECT pgscale.archive_upkeep(8);
-SELECT pgscale.archive_upkeep(8);
-SELECT pgscale.archive_upkeep(8);
-SELECT pgscale.archive_upkeep(8);
-SELECT pgscale.archive_upkeep(8);
-SELECT pgscale.archive_upkeep(8);
+SELECT pgscale.archive_upkeep(7, 8);
+SELECT pgscale.archive_upkeep(7, 8);
+SELECT pgscale.archive_upkeep(7, 8);
+SELECT pgscale.archive_upkeep(7, 8);
+SELECT pgscale.archive_upkeep(7, 8);
+SELECT pgscale.archive_upkeep(7, 8);
 SELECT * FROM days;
 
 -- a reader that gives bounds locks the days within them
@@ -332,7 +333,7 @@ SET ROLE regress_archive;
 SELECT (SELECT count(*) FROM pgscale.archive_waits) + (SELECT count(*) FROM pgscale.archive_minutes) +
        (SELECT count(*) FROM pgscale.archive_queries) + (SELECT count(*) FROM pgscale.archive_changes) > 0 AS may_read;
 SELECT count(*) FROM pgscale.archive_setting;
-SELECT pgscale.archive_upkeep(1);
+SELECT pgscale.archive_upkeep(1, 1);
 RESET ROLE;
 DROP ROLE regress_archive;
 ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM PUBLIC;

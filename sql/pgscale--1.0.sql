@@ -1763,44 +1763,48 @@ $$;
 COMMENT ON FUNCTION pgscale.archive_drop(text) IS
 'drops a partition, which belongs to the extension or not; for the archive''s worker';
 
--- One partition at a time, as it takes the strongest lock of its parent for a moment.
-CREATE FUNCTION pgscale.archive_upkeep(retention integer)
+-- One partition at a time, because it takes the strongest lock of its parent for a moment. While others have a lock of either, it
+-- does not queue for that, because all who read the archive then would queue behind it.
+CREATE FUNCTION pgscale.archive_upkeep(detail integer, retention integer)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    partition text;
+    old record;
 BEGIN
     PERFORM pgscale.archive_partition('archive_minute'::text, today + 1);
     PERFORM pgscale.archive_partition('archive_query'::text, today + 1);
-    SELECT c.relname INTO partition
-      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-     WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)
-       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_(minute|hour|query)_[0-9]{8}$'
-       AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > retention
-     ORDER BY right(c.relname, 8) LIMIT 1;
-    IF FOUND THEN
-        PERFORM pgscale.archive_drop(partition);
+    SELECT p.* INTO old
+      FROM (SELECT c.oid, c.relname::text AS name, i.inhparent AS parent, today - to_date(right(c.relname, 8), 'YYYYMMDD') AS days
+              FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+             WHERE i.inhparent IN ('pgscale.archive_minute'::regclass, 'pgscale.archive_query'::regclass)
+               AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_(minute|hour|query)_[0-9]{8}$') p
+     WHERE p.days > retention OR (p.days > detail AND p.name ~ '^archive_minute_')
+     ORDER BY p.days > retention DESC, p.days DESC, p.name LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN 'nothing';
+    END IF;
+    IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                WHERE l.relation IN (old.oid, old.parent) AND d.datname = current_database() AND l.pid <> pg_backend_pid()) THEN
+        RETURN 'hindered';
+    END IF;
+    SET LOCAL lock_timeout = '10ms';
+    IF old.days > retention THEN
+        PERFORM pgscale.archive_drop(old.name);
         DELETE FROM pgscale.archive_change c WHERE c.at < today - retention;
         RETURN 'dropped';
     END IF;
-    SELECT c.relname INTO partition
-      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-     WHERE i.inhparent = 'pgscale.archive_minute'::regclass
-       AND c.relnamespace = 'pgscale'::regnamespace AND c.relname ~ '^archive_minute_[0-9]{8}$'
-       AND today - to_date(right(c.relname, 8), 'YYYYMMDD') > current_setting('pgscale.archive_detail')::integer
-     ORDER BY right(c.relname, 8) LIMIT 1;
-    IF FOUND THEN
-        PERFORM pgscale.archive_roll_up(partition);
-        RETURN 'rolled up';
-    END IF;
-    RETURN 'nothing';
+    PERFORM pgscale.archive_roll_up(old.name);
+    RETURN 'rolled up';
+EXCEPTION
+    WHEN lock_not_available THEN
+        RETURN 'hindered';
 END
 $$;
-COMMENT ON FUNCTION pgscale.archive_upkeep(integer) IS
-'makes tomorrow''s partitions, drops one that is too old or rolls one up; for the archive''s worker';
+COMMENT ON FUNCTION pgscale.archive_upkeep(integer, integer) IS
+'makes tomorrow''s partitions, drops one that is too old or rolls one up, unless a lock hinders it; for the archive''s worker';
 
 ---- sweeper
 

@@ -15,7 +15,7 @@ my $health = q{SELECT state FROM pgscale.health WHERE feature = 'archive'};
 my $reason = q{SELECT state, reason, action FROM pgscale.health WHERE feature = 'archive'};
 
 $db->sql('CREATE EXTENSION pgscale');
-$db->sql('CREATE DATABASE a');
+$db->sql(q{CREATE DATABASE a TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'});
 sub in_archive { my $s = session($node, dbname => 'a'); my $answer = $s->sql(shift); $s->quit; return $answer; }
 sub logged { my $what = shift; my @lines = slurp_file($node->logfile) =~ /(LOG:  pgscale archive: $what)/g; return scalar @lines; }
 
@@ -62,7 +62,7 @@ for my $round (1 .. 2)
     my ($state, $text) = $db->try('DROP DATABASE a');
     is($state, '00000', "DROP DATABASE, $round") or diag $text;
     broken_ok('does not exist', "dropped, $round", 'set pgscale.archive_database to one') if $round == 1;
-    $db->sql('CREATE DATABASE a');
+    $db->sql(q{CREATE DATABASE a TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'});
     in_archive('CREATE EXTENSION pgscale');
     works_ok("made again, $round");
 }
@@ -128,10 +128,26 @@ works_ok('unlocked');
 # one for rows; and one for upkeep, if that was hit first
 like(logged('canceling statement due to lock timeout') - $before, qr/^[12]$/, 'a line in the log');
 
-# One who reads for long is in nobody's way
+# A transaction that has read hinders upkeep, which gives way at once: others read, rows are written
 $locker->sql('BEGIN; SELECT count(*) FROM pgscale.archive_waits');
-works_ok('read by somebody', 'a', 2);
+my @days = split /\|/, in_archive(q{SELECT to_char(d - 40, 'YYYYMMDD'), to_char(d - 20, 'YYYYMMDD') FROM (SELECT (now() AT TIME ZONE 'UTC')::date) t (d)});
+in_archive("SELECT pgscale.archive_partition('archive_minute'::text, '$_'::date)") for @days;
+my $names = qq{SELECT string_agg(relname, ' ') FROM (SELECT relname FROM pg_class WHERE relname ~ '^archive_(hour|minute)_($days[0]|$days[1])\$' ORDER BY 1) c};
+my $reader = session($node, dbname => 'a');
+my ($read_rows, $failed) = (undef, '');
+$reader->sql(q{SET lock_timeout = '100ms'});
+until_true(sub {
+    my ($state, $rows) = $reader->try('SELECT count(*) FROM pgscale.archive_minutes');
+    $failed = $rows if $state ne '00000';
+    $read_rows //= $rows;
+    return $failed || $rows >= $read_rows + 3;
+});
+is($failed, '', 'another reader does not wait');
+is($reader->sql($names), "archive_minute_$days[0] archive_minute_$days[1]", 'what is old is there');
+is($db->sql($reason), 'working|a row is written each period|', 'which is no fault');
 $locker->sql('COMMIT');
+$reader->poll_ok($names, 'then one is dropped, and one rolled up', "archive_hour_$days[1]");
+$reader->quit;
 
 # A table that was changed
 $locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN rounds TO changed');
@@ -168,6 +184,21 @@ $locker->sql("SELECT pgscale.archive_drop('archive_minute_$next')");
 $locker->sql('CREATE EVENT TRIGGER audited ON ddl_command_start EXECUTE FUNCTION public.audited()');
 broken_ok('relation "public.nowhere" does not exist', 'an event trigger that fails',
     'in database "a": mend the function public.audited\(\), which is not a part of pgscale, or ALTER EVENT TRIGGER');
+
+# Whatever the error says, it is text here, and in a database of another encoding: a character is not cut
+$locker->sql(q{BEGIN; DROP EVENT TRIGGER audited;
+    CREATE OR REPLACE FUNCTION public.audited() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', repeat(chr(228), 200); END';
+    CREATE EVENT TRIGGER audited ON ddl_command_start EXECUTE FUNCTION public.audited(); COMMIT});
+$db->sql(q{CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'});
+for my $database ('a', 'latin')
+{
+    my $there = session($node, dbname => $database);
+
+    $there->sql('CREATE EXTENSION pgscale') if $database eq 'latin';
+    $there->poll_ok(q{SELECT reason = 'rows are written, but partitions are not made, rolled up or dropped: ' || repeat(chr(228), 127)
+        FROM pgscale.health WHERE feature = 'archive'}, "an error in $database");
+    $there->quit;
+}
 $locker->sql('DROP EVENT TRIGGER audited');
 works_ok('without the event trigger');
 

@@ -22,6 +22,7 @@
 #include "archive/archive.h"
 #include "archive/launcher.h"
 #include "archive/shared_state.h"
+#include "base/texts.h"
 
 /* Without a look of the launcher for so long, something is wrong. */
 #define STALLED_MS	30000
@@ -69,6 +70,18 @@ archive_define_gucs(void)
 	pgscale_archive_drop_notice_install();
 }
 
+/* A text of the archive's database, whose encoding may be another one than here. */
+static const char *
+error_text(const PgscaleArchiveError *error, const char *text)
+{
+	const char *utf8 = pgscale_text_read(text, strlen(text), error->encoding, PGSCALE_ARCHIVE_MESSAGE, false);
+	StringInfoData out;
+
+	initStringInfo(&out);
+	pgscale_text_put(&out, utf8, strlen(utf8));
+	return out.data;
+}
+
 /* What to do about an error of a round: by whose function raised it, and by its class. */
 static const char *
 action_about(const PgscaleArchiveError *error)
@@ -84,7 +97,7 @@ action_about(const PgscaleArchiveError *error)
 	if (error->function[0] != '\0')
 		return psprintf("in database \"%s\": mend the function %s, which is not a part of pgscale, or ALTER EVENT TRIGGER ... DISABLE if"
 						" it is called by one; the archive goes on by itself when that is cured",
-						pgscale_archive_database, error->function);
+						pgscale_archive_database, error_text(error, error->function));
 	switch (error->sqlstate)
 	{
 		case ERRCODE_UNDEFINED_SCHEMA:
@@ -103,7 +116,7 @@ action_about(const PgscaleArchiveError *error)
 		case ERRCODE_UNIQUE_VIOLATION:
 			return "nothing: it goes on by itself when the clock has passed these rows; see that the clock is right";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
-			return "end the session that has locked pgscale.archive_minute or one of its partitions";
+			return "end the session that has locked pgscale.archive_minute or one of its partitions, or has read them in a transaction that goes on";
 		default:
 			return "see the server log; the archive goes on by itself when that is cured";
 	}
@@ -121,9 +134,10 @@ static void
 tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 {
 	if (state->error.sqlstate != 0)
-		tell_broken(health, psprintf("the latest round failed: %s", state->error.message), action_about(&state->error));
+		tell_broken(health, psprintf("the latest round failed: %s", error_text(&state->error, state->error.message)), action_about(&state->error));
 	else if (state->upkeep.sqlstate != 0)
-		tell_broken(health, psprintf("rows are written, but partitions are not made, rolled up or dropped: %s", state->upkeep.message),
+		tell_broken(health, psprintf("rows are written, but partitions are not made, rolled up or dropped: %s",
+									 error_text(&state->upkeep, state->upkeep.message)),
 					action_about(&state->upkeep));
 	else if (state->written_at == 0)
 	{

@@ -13,8 +13,8 @@
  * seconds if somebody else is still there.  So no round begins then, and one that
  * is under way is ended.
  *
- * What is old is not dropped for a day after the clock was set by more than an
- * hour: a clock that goes wrong for a moment must not cost the archive.
+ * What is old is neither dropped nor rolled up for a day after the clock was set by
+ * more than an hour: a clock that goes wrong for a moment must not cost the archive.
  *
  * It is there only while a database is named, and not on a standby.
  *
@@ -108,19 +108,18 @@ this_minute(int64 *left_ms)
 	return now / period_us;
 }
 
-/* Is the clock such that by it something may be dropped? */
+/* Is the clock such that by it something is too old? */
 static bool
 archive_believes_clock(void)
 {
-	static int64 offset_ns = 0;
-	static int64 stepped_ns = 0;
+	PgscaleArchiveClock *clock = pgscale_archive_clock();
 	const int64 now_ns = pgscale_timer_clock();
 	const int64 offset = GetCurrentTimestamp() * 1000 - now_ns;
 
-	if (offset_ns != 0 && llabs(offset - offset_ns) > STEP_NS)
-		stepped_ns = now_ns;
-	offset_ns = offset;
-	return stepped_ns == 0 || now_ns - stepped_ns > DISBELIEF_NS;
+	if (clock->offset_ns != 0 && llabs(offset - clock->offset_ns) > STEP_NS)
+		clock->stepped_ns = now_ns;
+	clock->offset_ns = offset;
+	return clock->stepped_ns == 0 || now_ns - clock->stepped_ns > DISBELIEF_NS;
 }
 
 static void
@@ -159,9 +158,9 @@ watch_round(void)
 static PgscaleArchiveObstacle
 begin_round(Oid database)
 {
-	const bool	may_drop = archive_believes_clock();
+	const bool	may_age = archive_believes_clock();
 
-	if (!pgscale_archive_round_offer(database, may_drop))
+	if (!pgscale_archive_round_offer(database, may_age))
 		return PGSCALE_ARCHIVE_READY;
 	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, &round_handle))
 	{

@@ -6,7 +6,9 @@
  * Two transactions.  The first writes the row, and makes the day's partitions if
  * they are missing.  The second is upkeep: it makes tomorrow's, drops what is too
  * old and rolls up what is older than the details last, a partition at a time; it
- * needs stronger locks, and fails without harm to the row.
+ * needs stronger locks, and fails without harm to the row.  It does not queue for them,
+ * because whoever reads the archive then would wait behind it: it gives way to a
+ * reader, and the next round tries again.
  *
  * What is done is written in SQL, in functions of the extension's script, which
  * are called by OID.  They run as the tables' owner, a superuser.  So the tables
@@ -30,6 +32,7 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type_d.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -50,10 +53,13 @@
 #include "base/own_table.h"
 #include "base/worker.h"
 
+/* How long a lock of others may hinder upkeep until that is an error. */
+#define HINDERED_MIN	30
+
 PGDLLEXPORT void pgscale_archive_round_main(Datum arg);
 
 static MemoryContext round_context;
-static bool may_drop;
+static bool may_age;			/* drop and roll up what is old */
 static bool only_began;			/* the round made a baseline and no row, so
 								 * that what hinders rows may still be there */
 static Oid	round_user;
@@ -159,15 +165,23 @@ write_row(void)
 static void
 keep_up(void)
 {
-	const Oid	types[] = {INT4OID};
-	Datum		values[1];
+	const Oid	types[] = {INT4OID, INT4OID};
+	Datum		values[2];
+	const char *outcome;
+	TimestampTz hindered_at;
 
 	take_tables();
-	values[0] = Int32GetDatum(may_drop ? pgscale_archive_retention : PG_INT32_MAX);
-	(void) pgscale_extension_own_text("archive_upkeep", lengthof(types), types, values);
+	values[0] = Int32GetDatum(may_age ? pgscale_archive_detail : PG_INT32_MAX);
+	values[1] = Int32GetDatum(may_age ? pgscale_archive_retention : PG_INT32_MAX);
+	outcome = pgscale_extension_own_text("archive_upkeep", lengthof(types), types, values);
+	hindered_at = pgscale_archive_hindered(strcmp(outcome, "hindered") == 0);
 	leave_tables();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	if (hindered_at != 0 && TimestampDifferenceExceeds(hindered_at, GetCurrentTimestamp(), HINDERED_MIN * 60 * 1000))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("for %d minutes, transactions that have read the archive or locked it have not ended", HINDERED_MIN)));
 }
 
 /*
@@ -191,22 +205,24 @@ find_culprit(const char *context, char *function, size_t size)
 		const char *name = line + strlen(" function ");
 
 		if (strncmp(name, "pgscale.", 8) != 0)
-			strlcpy(function, name, Min(size, strcspn(name, ")\n") + 2));
+			strlcpy(function, name, pg_mbcliplen(name, strcspn(name, ")\n") + 1, size - 1) + 1);
 	}
 }
 
 static void
 note_error(bool upkeep, const ErrorData *data)
 {
+	const char *message = data->message ? data->message : "unknown error";
 	PgscaleArchiveError error;
 
 	find_culprit(data->context, error.function, sizeof(error.function));
 	error.sqlstate = data->sqlerrcode;
-	strlcpy(error.message, data->message ? data->message : "unknown error", sizeof(error.message));
+	error.encoding = GetDatabaseEncoding();
+	strlcpy(error.message, message, pg_mbcliplen(message, strlen(message), sizeof(error.message) - 1) + 1);
 	if (pgscale_archive_note(upkeep, &error))
 		ereport(LOG,
 				(errcode(data->sqlerrcode),
-				 errmsg("pgscale archive: %s", error.message),
+				 errmsg("pgscale archive: %s", message),
 				 data->detail ? errdetail_internal("%s", data->detail) : 0,
 				 data->hint ? errhint("%s", data->hint) : 0,
 				 data->context ? errcontext("%s", data->context) : 0));
@@ -246,7 +262,7 @@ round_try(void (*action) (void), bool upkeep)
 void
 pgscale_archive_round_main(Datum arg)
 {
-	Oid			database = pgscale_archive_round_attach(&may_drop);
+	Oid			database = pgscale_archive_round_attach(&may_age);
 
 	if (!OidIsValid(database))
 		proc_exit(0);

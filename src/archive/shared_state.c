@@ -23,6 +23,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/guc.h"
+#include "utils/timestamp.h"
 
 #include "archive/archive.h"
 #include "archive/shared_state.h"
@@ -33,16 +34,18 @@
 /* What the profile has beyond its size, for what was evicted; and some room. */
 #define BEYOND_PROFILE	1024
 
-/* All but the lock itself is guarded by it. */
+/* All but the lock itself and the clock is guarded by it. */
 typedef struct ArchiveShared
 {
 	LWLock	   *lock;
 	PgscaleArchiveState state;
 	Oid			offered;		/* database of the next round, InvalidOid:
 								 * none */
-	bool		may_drop;
+	bool		may_age;
 	int			round_pid;		/* 0: none */
 	bool		said;			/* the round has told how it went */
+	TimestampTz hindered_at;	/* since when upkeep is, 0: it is not */
+	PgscaleArchiveClock clock;
 } ArchiveShared;
 
 static ArchiveShared *shared = NULL;
@@ -124,7 +127,7 @@ pgscale_archive_launcher_alive(PgscaleArchiveObstacle obstacle)
 }
 
 bool
-pgscale_archive_round_offer(Oid database, bool may_drop)
+pgscale_archive_round_offer(Oid database, bool may_age)
 {
 	bool		free;
 
@@ -133,7 +136,7 @@ pgscale_archive_round_offer(Oid database, bool may_drop)
 	if (free)
 	{
 		shared->offered = database;
-		shared->may_drop = may_drop;
+		shared->may_age = may_age;
 		shared->said = false;
 	}
 	LWLockRelease(shared->lock);
@@ -161,13 +164,13 @@ archive_round_ended(int code, Datum arg)
 }
 
 Oid
-pgscale_archive_round_attach(bool *may_drop)
+pgscale_archive_round_attach(bool *may_age)
 {
 	Oid			database;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	database = shared->round_pid == 0 ? shared->offered : InvalidOid;
-	*may_drop = shared->may_drop;
+	*may_age = shared->may_age;
 	if (OidIsValid(database))
 	{
 		shared->offered = InvalidOid;
@@ -190,6 +193,27 @@ pgscale_archive_round_written(TimestampTz until, bool row)
 	}
 	shared->said = true;
 	LWLockRelease(shared->lock);
+}
+
+PgscaleArchiveClock *
+pgscale_archive_clock(void)
+{
+	return &shared->clock;
+}
+
+TimestampTz
+pgscale_archive_hindered(bool hindered)
+{
+	TimestampTz since;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (!hindered)
+		shared->hindered_at = 0;
+	else if (shared->hindered_at == 0)
+		shared->hindered_at = GetCurrentTimestamp();
+	since = shared->hindered_at;
+	LWLockRelease(shared->lock);
+	return since;
 }
 
 bool

@@ -33,6 +33,7 @@ typedef enum PgscaleArchiveObstacle
 typedef struct PgscaleArchiveError
 {
 	int			sqlstate;		/* 0: nothing */
+	int			encoding;		/* of the texts */
 	char		message[PGSCALE_ARCHIVE_MESSAGE];
 	char		function[PGSCALE_ARCHIVE_FUNCTION]; /* of others, which raised
 													 * it; "": none */
@@ -60,18 +61,31 @@ extern void pgscale_archive_state(PgscaleArchiveState *state);
 extern void pgscale_archive_launcher_started(void);
 extern void pgscale_archive_launcher_alive(PgscaleArchiveObstacle obstacle);
 
+/* How far the clock is ahead of CLOCK_MONOTONIC, and when that was last seen to change much; 0: unknown. */
+typedef struct PgscaleArchiveClock
+{
+	int64		offset_ns;
+	int64		stepped_ns;
+} PgscaleArchiveClock;
+
+/* The launcher's own, which outlives it. */
+extern PgscaleArchiveClock *pgscale_archive_clock(void);
+
 /*
- * Names the database of the next round, and whether that may drop what is old.
+ * Names the database of the next round, and whether that may drop and roll up what is old.
  * False while a round is under way.
  */
-extern bool pgscale_archive_round_offer(Oid database, bool may_drop);
+extern bool pgscale_archive_round_offer(Oid database, bool may_age);
 
 /* The round will not come, or is over: true if it has ended without a word. */
 extern bool pgscale_archive_round_over(void);
 
 /* The round's side: InvalidOid if there is none to be taken. */
-extern Oid	pgscale_archive_round_attach(bool *may_drop);
+extern Oid	pgscale_archive_round_attach(bool *may_age);
 extern void pgscale_archive_round_written(TimestampTz until, bool row);
+
+/* Notes whether upkeep was hindered by a lock of others; returns since when it has been each time, 0 if it was not. */
+extern TimestampTz pgscale_archive_hindered(bool hindered);
 
 /*
  * Notes an error (or none, NULL) of a round or of its upkeep.  Returns true if it is
