@@ -248,6 +248,16 @@ SELECT relname, (SELECT spcname FROM pg_tablespace t WHERE t.oid = c.reltablespa
 ALTER TABLE pgscale.archive_minute SET TABLESPACE pg_default;
 SELECT event, count(*), min(queryid), max(queryid), sum(wait_ms) FROM pgscale.archive_waits WHERE at >= '2020-03-03' GROUP BY 1 ORDER BY 1;
 
+-- what is called other, or unknown, is not the rest
+SELECT pgscale.archive_partition('archive_minute', '2020-03-04');
+SELECT count(*) FROM generate_series(0, 2) i, minute(concat('2020-03-04 10:0', i, '+00'), 60, 1, 0, '[{"d":"other","u":"other","a":"other","q":1,"t":"IO","e":"DataFileRead","ms":1},
+    {"d":"unknown","u":"unknown","a":"unknown","q":1,"t":"IO","e":"DataFileRead","ms":2}, {"kind":"other","t":"IO","e":"DataFileRead","ms":4}, {"kind":"unknown","t":"IO","e":"DataFileRead","ms":8},
+    {"kind":"parallel worker","d":"other","u":"other","a":"other","t":"Other","e":"Other","r":"other","ms":16}, {"t":"other","e":"other","ms":32}]');
+SELECT pgscale.archive_roll_up('archive_minute_20200304');
+SELECT backend_type, datname, usename, application_name, queryid, event_type, event, blocker, wait_ms
+  FROM pgscale.archive_waits WHERE at >= '2020-03-04' AND at < '2020-03-05' ORDER BY wait_ms;
+SELECT pgscale.archive_drop('archive_hour_20200304');
+
 -- a partition that the extension does not have is dropped, too
 SELECT pgscale.archive_drop('archive_hour_20200303');
 ALTER EXTENSION pgscale DROP TABLE pgscale.archive_query_20200229;
