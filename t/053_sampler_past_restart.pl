@@ -93,6 +93,8 @@ my $half = $db->sql($newest);
 with("pgscale.sampler_history_size = $less");
 is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), $less, 'a smaller history has as many as it can');
 is($db->sql($newest), $half, 'which are the newest');
+is($db->sql(q{SELECT min(c.at) >= min(h.sampled_at), count(*) > 0 FROM pgscale.past_coverage('-infinity') c, pgscale.wait_history() h}), 't|t',
+    'and nothing is known of the time before');
 is($db->sql(q{SELECT count(*) > 0 FROM pgscale.past_waits('-infinity')}), 't', 'and is added up as far as it goes');
 with('pgscale.sampler_history_size = 0');
 is($db->sql($nothing), '0|0|0', 'without any there is nothing');

@@ -317,11 +317,12 @@ visit_same_look(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 }
 
 /*
- * Where samples were overwritten, the oldest look that is left may have lost some: what
- * is known begins with its end.
+ * The spans of the newest samples, at most so many.  Where samples before them were
+ * overwritten, or are left out, the oldest look may lack some: what is known begins with
+ * its end.
  */
-void
-pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
+static void
+spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 {
 	uint64		oldest;
 	uint64		end;
@@ -340,6 +341,8 @@ pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
 		*first = spans->end;
 		return;
 	}
+	if (spans->end > most)
+		oldest = Max(oldest, spans->end - most);
 	*first = spans->spans[0].first;
 	if (oldest <= *first)
 		return;
@@ -371,6 +374,12 @@ pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
 	}
 }
 
+void
+pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
+{
+	spans_of_newest(PG_UINT64_MAX, spans, first);
+}
+
 bool
 pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 {
@@ -384,10 +393,8 @@ pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 	if (pgscale_change_is_under_way(&history->changes) || pgscale_change_is_under_way(&history->resets))
 		return false;
 
-	pgscale_sampler_history_spans(&parts->spans, &first);
+	spans_of_newest(most, &parts->spans, &first);
 	end = parts->spans.end;
-	if (end - first > most)
-		first = end - most;
 	place = first % history->capacity;
 	parts->samples[0] = &history->samples[place];
 	parts->n[0] = Min(end - first, history->capacity - place);
@@ -404,24 +411,17 @@ pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 	return true;
 }
 
+/* Where there are more than fit, it is as if the ring had overwritten the oldest. */
 void
 pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans)
 {
-	const uint64 skip = n > history->capacity ? n - history->capacity : 0;
-
 	if (history->capacity == 0)
 		return;
-	memcpy(history->samples, samples + skip, (n - skip) * sizeof(PgscaleSamplerSample));
+	for (uint64 i = n > history->capacity ? n - history->capacity : 0; i < n; i++)
+		history->samples[i % history->capacity] = samples[i];
 	history->spans = *spans;
-	for (int i = 0; i < spans->n; i++)
-	{
-		uint64	   *first = &history->spans.spans[i].first;
-
-		*first = *first > skip ? *first - skip : 0;
-	}
-	history->spans.end = n - skip;
-	pg_atomic_write_u64(&history->ring.written, n - skip);
-	pg_atomic_write_u64(&history->ring.reserved, n - skip);
+	pg_atomic_write_u64(&history->ring.written, n);
+	pg_atomic_write_u64(&history->ring.reserved, n);
 }
 
 /* Samples of a time, without a gap among those of all times. */
