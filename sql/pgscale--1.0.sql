@@ -236,7 +236,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_timeline'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wait_timeline(interval) IS
-'average active sessions in each bucket of time, by class of wait event';
+'average active sessions in each bucket of time, by class of wait event; as IdleInTransaction those that are not active';
 
 CREATE FUNCTION pgscale.wait_totals(
     OUT backend_type text, OUT event_type text, OUT event text, OUT wait_ms double precision,

@@ -90,7 +90,7 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Cli
 is($db->sql('SELECT event FROM pgscale.wait_current WHERE pid = ' . $idler->pid), 'IdleInTransaction', 'wait_current shows it');
 is($db->sql(q{SELECT bool_or(event = 'IdleInTransaction'), bool_or(event = 'ClientRead') FROM pgscale.wait_history
     WHERE usename = 'idler' AND state = 'idle in transaction'}), 't|f', 'the history has it');
-$db->poll_ok(q{SELECT sum(active_sessions) > 0 FROM pgscale.wait_timeline() WHERE event_type = 'Client'}, 'and so has the timeline');
+$db->poll_ok(q{SELECT count(*) > 0, count(*) FILTER (WHERE event_type = 'Client') FROM pgscale.wait_timeline() WHERE event_type ~ 'Client|IdleInTransaction'}, 'and so has the timeline', 't|0');
 $idler->try('SELECT 1/0');
 $db->sql('SELECT pgscale.sampler_reset()');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'idler' AND state = 'idle in transaction (aborted)'
@@ -189,7 +189,8 @@ SKIP:
         'each session that does anything is read once a second') or diag $db->sql('SELECT cpu_readings, observed_ms FROM pgscale.sampler_stats');
     is($db->sql(q{SELECT count(*) > 1, bool_and(abs(coalesce(t.ms, 0) - coalesce(p.ms, 0)) < 1), sum(p.ms) > 5000
          FROM (SELECT event_type, sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s') GROUP BY 1) t
-         FULL JOIN (SELECT event_type, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1) p
+         FULL JOIN (SELECT CASE event WHEN 'IdleInTransaction' THEN event ELSE event_type END AS event_type, sum(wait_ms) AS ms
+                      FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1) p
         USING (event_type)}), 't|t|t', 'the timeline has it as time on CPU, and each class has as much as in the profile')
       or diag $db->sql(q{SELECT event_type, sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s') GROUP BY 1;
         SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});

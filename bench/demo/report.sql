@@ -23,7 +23,8 @@ SET client_min_messages = warning;
 CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
 CREATE TEMP TABLE second AS
     SELECT * FROM pgscale.wait_timeline('1 second')
-     WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to);
+     WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to)
+       AND event_type <> 'IdleInTransaction';
 CREATE TEMP TABLE profile AS
     SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
            CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event

@@ -5,7 +5,7 @@
  *
  * The ring of single samples holds seconds to minutes on a busy server.  This
  * one holds an hour in less space, since all it keeps of a second is how much
- * time the server's sessions spent in each class of wait event.  Divided by
+ * time the server's sessions spent in each class of wait event, or idle in a transaction.  Divided by
  * the time that was observed, that is the average number of active sessions.
  *
  * A second lies at its Unix time modulo the ring's size, and is cleared when
@@ -34,10 +34,12 @@
 
 /*
  * A wait event's class is its number's uppermost byte; the server's go from 0
- * (on CPU) to 0x0B, and any beyond counts in the last place.
+ * (on CPU) to 0x0B, and any beyond counts in the last place.  Sessions that idle in a
+ * transaction are not active, and have a place of their own.
  */
 #define NCLASSES	16
 #define CLASS_SHIFT 24
+#define IN_TRANSACTION	(NCLASSES - 2)
 
 typedef struct Second
 {
@@ -101,6 +103,16 @@ timeline_clear(Second *s)
 	memset(s->class_ns, 0, sizeof(s->class_ns));
 }
 
+static uint32
+timeline_class(uint32 wait_event)
+{
+	const uint32 class = wait_event >> CLASS_SHIFT;
+
+	if (wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+		return IN_TRANSACTION;
+	return class < IN_TRANSACTION ? class : NCLASSES - 1;
+}
+
 /* Rounds down, also where a clock shows a time before 2000, which is negative. */
 static int64
 timeline_floor(int64 value, int64 unit)
@@ -119,7 +131,7 @@ pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 void
 pgscale_sampler_timeline_add(uint32 wait_event)
 {
-	tick_class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += tick_ns;
+	tick_class_ns[timeline_class(wait_event)] += tick_ns;
 }
 
 void
@@ -146,7 +158,7 @@ pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns)
 	Second	   *s = place_of(timeline_floor(tick_at, USECS_PER_SEC));
 
 	pgscale_change_begin_write(&s->changes);
-	s->class_ns[Min(wait_event >> CLASS_SHIFT, NCLASSES - 1)] += ns;
+	s->class_ns[timeline_class(wait_event)] += ns;
 	pgscale_change_end_write(&s->changes);
 }
 
@@ -173,7 +185,7 @@ timeline_move(int64 second, uint32 class, uint64 ns)
 void
 pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns)
 {
-	const uint32 class = Min(wait_event >> CLASS_SHIFT, NCLASSES - 1);
+	const uint32 class = timeline_class(wait_event);
 	const int64 second = timeline_floor(tick_at, USECS_PER_SEC);
 	const double part = (double) (tick_at - second * USECS_PER_SEC) / USECS_PER_SEC;
 
@@ -208,7 +220,8 @@ put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
 		if (class > 0 && sum->class_ns[class] == 0)
 			continue;
 		values[0] = TimestampTzGetDatum(start);
-		values[1] = CStringGetTextDatum(pgscale_wait_event_type(class << CLASS_SHIFT));
+		values[1] = CStringGetTextDatum(class == IN_TRANSACTION ? pgscale_wait_event_name(PGSCALE_WAIT_IDLE_IN_TRANSACTION) :
+										pgscale_wait_event_type(class << CLASS_SHIFT));
 		values[2] = Float8GetDatum((double) sum->class_ns[class] / sum->observed_ns);
 		values[3] = Float8GetDatum((double) sum->observed_ns / 1e6);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
