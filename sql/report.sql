@@ -179,7 +179,7 @@ SELECT until - since BETWEEN '1 h' AND '61 min', until <= clock_timestamp() FROM
 SELECT pgscale.archive_partition('archive_minute', day), pgscale.archive_partition('archive_query', day) FROM unnest('{2020-05-01,2020-05-02}'::date[]) day;
 CREATE FUNCTION minute(at text, period_s float8, base float8, waits text, node text DEFAULT 'a') RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgscale.archive_minute
-    SELECT at::timestamptz, period_s, 1, 1, node, c.system_identifier, d.oid, ARRAY(SELECT base * n FROM generate_series(1, 52) n) || period_s * 1000, w.*
+    SELECT at::timestamptz, period_s, 1, node, c.system_identifier, d.oid, ARRAY(SELECT base * n FROM generate_series(1, 52) n) || period_s * 1000, w.*
       FROM pg_control_system() c, pg_database d,
            (SELECT coalesce(array_agg(coalesce(t.kind, 'client backend')), '{}'), coalesce(array_agg(7::oid) FILTER (WHERE t IS NOT NULL), '{}'), coalesce(array_agg(t.d), '{}'),
                    coalesce(array_agg(t.u), '{}'), coalesce(array_agg(t.a), '{}'), coalesce(array_agg(t.q), '{}'), coalesce(array_agg(t.t), '{}'),
