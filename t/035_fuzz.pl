@@ -398,6 +398,7 @@ my %extremes = (
     name => [ '', 'x' x 63 ],
     'timestamp with time zone' => [ 'infinity', '-infinity', '4714-11-24 00:00:00+00 BC', '294276-12-31 23:59:59.999999+00' ],
     interval => [ '0', '-1 us', '1 us', '178000000 years', '-178000000 years', '2147483647 days', '-2147483648 days', '2562047788:00:54', '36500 days' ]);
+push @{ $extremes{interval} }, qw(infinity -infinity) if $db->value('SHOW server_version_num') >= 170000;
 $extremes{"$_\[]"} = [ '{}', map { qq({"$_"}) } @{ $extremes{$_} } ] for keys %extremes;
 my %sensible = (
     integer => 1, bigint => 1, 'double precision' => 1, text => 'x', name => 'pg_default', 'timestamp with time zone' => 'now', interval => '1 min',
