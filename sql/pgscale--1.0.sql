@@ -1786,8 +1786,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'nothing';
     END IF;
+    -- a prepared transaction has no pid
     IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-                WHERE l.relation IN (old.oid, old.parent) AND d.datname = current_database() AND l.pid <> pg_backend_pid()) THEN
+                WHERE l.relation IN (old.oid, old.parent) AND d.datname = current_database() AND l.pid IS DISTINCT FROM pg_backend_pid()) THEN
         RETURN 'hindered';
     END IF;
     SET LOCAL lock_timeout = '10ms';
