@@ -13,7 +13,7 @@ EOC
 my $db = session($node);
 my @idle = map { session($node) } 1 .. 3;
 my @busy = map { session($node) } 1 .. 2;
-my $right = q{active_sessions BETWEEN 1.95 AND 3.05 AND idle_in_transaction_sessions BETWEEN 2.97 AND 3.03 AND observed_ms <= period_s * 1000 + 0.001};
+my $right = q{active_sessions BETWEEN 1.9 AND 3.2 AND idle_in_transaction_sessions BETWEEN 2.8 AND 3.05 AND observed_ms <= period_s * 1000 + 0.001};
 
 $_->sql('BEGIN') for @idle;
 for my $n (0, 1)
