@@ -78,7 +78,7 @@ SELECT classid::regclass AS catalog, count(*)
                                          'pg_foreign_data_wrapper'::regclass)
  GROUP BY 1;
 SELECT tgrelid::regclass AS relation, tgname AS trigger FROM pg_trigger WHERE tgrelid IN
-    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
+    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace) ORDER BY tgrelid::regclass::text COLLATE "C";
 SELECT ev_class::regclass AS relation, rulename AS rule FROM pg_rewrite WHERE rulename <> '_RETURN' AND ev_class IN
     (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
 
