@@ -3756,16 +3756,18 @@ CREATE FUNCTION pgscale.fleet_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10,
     OUT node text, OUT rank integer, OUT item text, OUT event_type text, OUT event text,
     OUT active_sessions double precision, OUT fraction double precision, OUT wait_ms double precision,
-    OUT queryid bigint, OUT query text, OUT error text)
+    OUT queryid bigint, OUT query text, OUT idle_in_transaction_sessions double precision, OUT error text)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET DateStyle = 'ISO'
 AS $$
-    SELECT a.node, a.rank, a.item, a.event_type, a.event, a.active_sessions, a.fraction, a.wait_ms, a.queryid, a.query, a.error
+    SELECT a.node, a.rank, a.item, a.event_type, a.event, a.active_sessions, a.fraction, a.wait_ms, a.queryid, a.query,
+           a.idle_in_transaction_sessions, a.error
       FROM pgscale.fleet_ask('top_waits', ARRAY[$1::text, $2::text, $3, $4::text]) AS a (
           node text, state text, error text, rank integer, item text, event_type text, event text,
-          active_sessions double precision, fraction double precision, wait_ms double precision, queryid bigint, query text)
+          active_sessions double precision, fraction double precision, wait_ms double precision, queryid bigint, query text,
+          idle_in_transaction_sessions double precision)
      WHERE a.item IS NOT NULL OR a.error IS NOT NULL;
 $$;
 COMMENT ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) IS
