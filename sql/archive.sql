@@ -78,6 +78,14 @@ BEGIN; INSERT INTO worked VALUES (1); ROLLBACK;
 BEGIN; UPDATE worked SET i = -i WHERE i < 30; DELETE FROM worked WHERE i > 1950; COMMIT;
 BEGIN; SET LOCAL work_mem = '64kB'; SELECT count(*) FROM (SELECT i FROM generate_series(1, 20000) i ORDER BY -i OFFSET 0) s; COMMIT;
 CHECKPOINT;
+-- which the checkpointer counts when it is over, and the background writer what was allocated
+DO $$ BEGIN
+    FOR i IN 1 .. 600 LOOP
+        PERFORM pg_stat_clear_snapshot();
+        EXIT WHEN (SELECT c."values"[27] > 0 AND c."values"[30] > 0 AND c."values"[35] > 0 FROM pgscale.archive_counters() c);
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+END $$;
 SELECT pg_stat_force_next_flush();
 SELECT current_setting('server_version_num')::int >= 170000 AS new, current_setting('server_version_num')::int >= 160000 AS io \gset
 BEGIN;
