@@ -223,6 +223,15 @@ ROLLBACK TO a;
 DELETE FROM pgscale.archive_minute WHERE at >= '2020-04-01' AND at < '2020-04-02';
 SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
 COMMIT;
+-- whatever a superuser has written there: waits of no class, no time, and times that are none; and a row of no time
+SELECT minute('2020-04-01 11:00+00', 60, 1, 0, '[{"e":"x","ms":6000}, {"e":"y","ms":6000}, {"t":"IO","e":"DataFileRead","ms":12000}, {"t":"CPU","e":"CPU","ms":"NaN"},
+    {"t":"CPU","e":"CPU"}, {"t":"CPU","e":"CPU","ms":"Infinity"}, {"t":"CPU","e":"CPU","ms":-60}]');
+SELECT item, short(active_sessions) AS sessions, short(fraction) AS fraction FROM pgscale.top_waits('2020-04-01 11:00+00', '2020-04-01 11:01+00');
+SELECT event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered FROM pgscale.activity('2020-04-01 11:00+00', '2020-04-01 11:01+00', '1 min');
+CREATE TABLE pgscale.beyond PARTITION OF pgscale.archive_minute DEFAULT;
+SELECT minute('-infinity', 60, 1, 0, '[]');
+SELECT min(at) AS since FROM pgscale.activity('-infinity', '2020-04-02');
+DROP TABLE pgscale.beyond;
 SELECT pgscale.archive_drop('archive_minute_20200401');
 
 -- minutes become hours

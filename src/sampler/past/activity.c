@@ -163,7 +163,9 @@ put_bucket_rows(ReturnSetInfo *rsinfo, const Buckets *buckets, int64 i, const Cl
 
 		if (ms > 0)
 		{
-			sessions[n].name = pgscale_sampler_past_text(texts, classes->texts[c]);
+			const char *name = pgscale_sampler_past_text(texts, classes->texts[c]);
+
+			sessions[n].name = name ? name : "unknown";
 			sessions[n++].sessions = ms / known_ms;
 		}
 	}

@@ -66,22 +66,13 @@ typedef struct Column
 	int			n;
 } Column;
 
-/* The table, or InvalidOid; executes what it says as the caller. */
-static Oid
+/* The table's qualified name, or NULL; executes what it says as the caller. */
+static const char *
 find_archive(void)
 {
-	bool		isnull = true;
-	Datum		oid = 0;
-
-	if (SPI_execute("SELECT a.minutes::pg_catalog.oid FROM pgscale.past_archive() a", true, 1) == SPI_OK_SELECT && SPI_processed == 1)
-		oid = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	return isnull ? InvalidOid : DatumGetObjectId(oid);
-}
-
-static const char *
-qualified_name(Oid table)
-{
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
+	if (SPI_execute("SELECT a.minutes::pg_catalog.text FROM pgscale.past_archive() a", true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		return NULL;
+	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 }
 
 static Datum
@@ -143,11 +134,10 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 		read_column(row, i, &columns[i]);
 	for (int i = 0; i < wait_ms->n; i++)
 	{
-		double		ms;
+		const double ms = wait_ms->nulls[i] ? 0 : DatumGetFloat4(wait_ms->values[i]) * part;
 
-		if (wait_ms->nulls[i])
+		if (!(ms > 0 && !isinf(ms)))
 			continue;
-		ms = DatumGetFloat4(wait_ms->values[i]) * part;
 		key.queryid = i < queryids->n && !queryids->nulls[i] ? DatumGetInt64(queryids->values[i]) : 0;
 		key.datid = i < datids->n && !datids->nulls[i] ? DatumGetObjectId(datids->values[i]) : InvalidOid;
 		key.backend_type = column_text(texts, &columns[COLUMN_BACKEND_TYPES], i, key.backend_type);
@@ -206,12 +196,12 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 	MemoryContext rows;
 	MemoryContext old;
 	const char *own_node;
-	Oid			table;
+	const char *table;
 	Portal		portal;
 
 	SPI_connect();
 	table = find_archive();
-	if (!OidIsValid(table))
+	if (!table)
 	{
 		SPI_finish();
 		return;
@@ -223,7 +213,7 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 									   psprintf("SELECT at, period_s, counters[53], node, backend_types, datids, datnames, usenames,"
 												" application_names, queryids, event_types, events, blockers, wait_ms"
 												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2",
-												qualified_name(table)),
+												table),
 									   lengthof(types), types, values, NULL, true, 0);
 	rows = AllocSetContextCreate(CurrentMemoryContext, "pgscale archive rows", ALLOCSET_DEFAULT_SIZES);
 	for (;;)
@@ -251,12 +241,12 @@ pgscale_sampler_past_archive_begin(void)
 	TimestampTz begin = DT_NOEND;
 	bool		isnull;
 	Datum		value;
-	Oid			table;
+	const char *table;
 
 	SPI_connect();
 	table = find_archive();
-	if (OidIsValid(table) &&
-		SPI_execute(psprintf("SELECT pg_catalog.min(at) FROM %s", qualified_name(table)), true, 1) == SPI_OK_SELECT &&
+	if (table &&
+		SPI_execute(psprintf("SELECT pg_catalog.min(at) FROM %s", table), true, 1) == SPI_OK_SELECT &&
 		SPI_processed == 1)
 	{
 		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);

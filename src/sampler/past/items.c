@@ -188,7 +188,7 @@ item_of(const Question *question, const PgscaleSamplerPastSum *sum)
 		key.kind = from->backend_type == question->other ? ITEM_OTHER : ITEM_NAMED;
 	if (key.kind == ITEM_NAMED && key.text == 0 && key.number == 0)
 		key.kind = ITEM_UNKNOWN;
-	if (key.kind == ITEM_OTHER)
+	if (key.kind != ITEM_NAMED)
 	{
 		key.text = key.event = 0;
 		key.number = 0;

@@ -59,7 +59,10 @@ pgscale_sampler_past_period(bool has_since, TimestampTz since, bool has_until, T
 	period.end = Max(period.end, EARLIEST);
 	period.begin = Min(has_since ? since : period.end - USECS_PER_HOUR, period.end);
 	if (period.begin < EARLIEST)
-		period.begin = Min(Min(pgscale_sampler_past_memory_begin(), pgscale_sampler_past_archive_begin()), period.end);
+	{
+		period.begin = Min(pgscale_sampler_past_memory_begin(), pgscale_sampler_past_archive_begin());
+		period.begin = Min(Max(period.begin, EARLIEST), period.end);
+	}
 	return period;
 }
 
