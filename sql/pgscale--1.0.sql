@@ -1594,8 +1594,8 @@ BEGIN
                        AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                      GROUP BY 1, 2) r),
         named AS MATERIALIZED (
-            SELECT c.backend_type, c.datid, pgscale.clean_text(d.datname::text) AS datname,
-                   pgscale.clean_text(u.rolname::text) AS usename, c.application_name, c.queryid, c.event_type, c.event,
+            SELECT c.backend_type, c.datid, pgscale.foreign_name(d.datname)::text AS datname,
+                   pgscale.foreign_name(u.rolname)::text AS usename, c.application_name, c.queryid, c.event_type, c.event,
                    r.blocker, c.grown * coalesce(r.part, 1) AS ms
               FROM changed c
               LEFT JOIN roots r USING (lock_key)

@@ -22,7 +22,7 @@ $postgres->sql("CREATE DATABASE $_ TEMPLATE template0 ENCODING '$encoding{$_}' L
 # A role and a database with names that only LATIN1 has
 my ($role, $database) = ("jos\xe9", "b\xfccher");
 my $namer = session($node, dbname => 'ascii');
-$namer->sql(qq{CREATE ROLE "$role" LOGIN SUPERUSER; ALTER DATABASE latin RENAME TO "$database"});
+$namer->sql(qq{CREATE ROLE "$role" LOGIN SUPERUSER; CREATE ROLE "tab\there" LOGIN SUPERUSER; ALTER DATABASE latin RENAME TO "$database"});
 $namer->quit;
 my %db = map { $_ => session($node, dbname => $_ eq 'latin' ? $database : $_) } keys %encoding;
 for my $name (sort keys %db)
@@ -35,7 +35,8 @@ $postgres->set('pgscale.archive_database' => 'unicode');
 
 # In each of them one waits for a row, and one for a prepared transaction
 my %word = (latin => "Jos\xe9", ascii => "Jos\xff\xe9", unicode => "\xe2\x82\xac");
-my @sessions;
+my @sessions = session($node, user => "'tab\there'");
+$sessions[0]->sql('BEGIN');
 for my $name (sort keys %word)
 {
     my ($holder, $waiter, $other) = map { session($node, dbname => $name eq 'latin' ? $database : $name, user => $role) } 1 .. 3;
@@ -89,6 +90,9 @@ for my $name (sort keys %db)
     is(join("\n", sort split /\n/, $db{$name}->sql(q{SELECT datname, usename, rtrim(query, E'\n;'), root_gid FROM pgscale.blockers() WHERE depth > 0})),
         join("\n", sort @rows), "$name: blockers");
 }
+
+# The archive and memory call them the same
+is($db->sql(q{SELECT string_agg(item, ',' ORDER BY item) FROM pgscale.top_waits('-infinity', NULL, 'user') WHERE item ~ '^(jos|tab)'}), "jos$character,tab\there", 'a user is one item');
 
 # Where pg_stat_statements does not answer for a text that cannot be converted, counts stay, and the texts of what sessions run
 SKIP: {
