@@ -571,7 +571,8 @@ COMMENT ON FUNCTION pgscale.query_waits() IS
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
-           left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28) AS query,
+           -- where left() counts bytes, as in SQL_ASCII, it leaves a part of a character
+           pgscale.foreign_text(left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28), pg_char_to_encoding(getdatabaseencoding())) AS query,
            pgscale.foreign_name(d.datname) AS datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
@@ -653,11 +654,11 @@ COMMENT ON FUNCTION pgscale.blockers() IS
 'who waits for a lock now and who is in the way, as a forest, each root before those that wait for it';
 
 CREATE VIEW pgscale.blockers AS
-    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || left(b.gid, 20), 'prepared')
+    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale.foreign_text(left(b.gid, 20), pg_char_to_encoding(getdatabaseencoding())), 'prepared')
                || CASE WHEN b.cycle THEN ' (cycle)' ELSE '' END AS process,
            b.waiters, round(b.waited_ms) AS waited_ms,
            coalesce('waits for ' || b.waits_for, b.state) AS activity,
-           b.application_name, left(translate(b.query, E'\r\n\t', '   '), 30) AS query
+           b.application_name, pgscale.foreign_text(left(translate(b.query, E'\r\n\t', '   '), 30), pg_char_to_encoding(getdatabaseencoding())) AS query
       FROM pgscale.blockers() WITH ORDINALITY b
      ORDER BY b.ordinality;
 COMMENT ON VIEW pgscale.blockers IS

@@ -34,7 +34,7 @@ my $db = $db{unicode};
 $postgres->set('pgscale.archive_database' => 'unicode');
 
 # In each of them one waits for a row, and one for a prepared transaction
-my %word = (latin => "Jos\xe9", ascii => "Jos\xff\xe9", unicode => "\xe2\x82\xac");
+my %word = (latin => "Jos\xe9", ascii => "Josx\xff\xe9\xe9", unicode => "\xe2\x82\xac");
 my @sessions = session($node, user => "'tab\there'");
 $sessions[0]->sql('BEGIN');
 for my $name (sort keys %word)
@@ -78,8 +78,8 @@ for my $name (sort keys %db)
 # It is the text that they wrote, as far as this database has its characters
 my $character = "\xef\xbf\xbd";
 my %shown = (
-    unicode => { latin => "Jos\xc3\xa9", ascii => "Jos$character$character", unicode => "\xe2\x82\xac", role => "jos$character", database => "b${character}cher" },
-    latin => { latin => "Jos\xe9", ascii => 'Jos??', unicode => '?', role => "jos\xe9", database => "b\xfccher" });
+    unicode => { latin => "Jos\xc3\xa9", ascii => "Josx$character$character$character", unicode => "\xe2\x82\xac", role => "jos$character", database => "b${character}cher" },
+    latin => { latin => "Jos\xe9", ascii => 'Josx???', unicode => '?', role => "jos\xe9", database => "b\xfccher" });
 $shown{ascii} = $shown{unicode};
 for my $name (sort keys %db)
 {
