@@ -140,15 +140,24 @@ read_period(const PgscaleSamplerPastRange *period)
 	return past;
 }
 
-const PgscaleSamplerPast *
-pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
+static Kept *
+find_kept(const PgscaleSamplerPastRange *period)
 {
 	Kept	   *of = kept;
-	MemoryContext context;
-	MemoryContext old;
 
 	while (of && (of->period.begin != period->begin || of->period.end != period->end || of->userid != GetUserId()))
 		of = of->next;
+	return of;
+}
+
+const PgscaleSamplerPast *
+pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
+{
+	Kept	   *of = find_kept(period);
+	MemoryContext context;
+	MemoryContext old;
+	PgscaleSamplerPast *past;
+
 	if (!of)
 		return read_period(period);
 	if (of->past)
@@ -157,10 +166,16 @@ pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
 	/* after an error in the midst it is as if it had not been read */
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	of->past = read_period(period);
+	past = read_period(period);
 	MemoryContextSwitchTo(old);
-	MemoryContextSetParent(context, of->context);
-	return of->past;
+	/* a policy on the archive's table may have forgotten or read it meanwhile */
+	of = find_kept(period);
+	if (of && !of->past)
+	{
+		of->past = past;
+		MemoryContextSetParent(context, of->context);
+	}
+	return past;
 }
 
 /* The memory of one goes: the newest first, as it does in a transaction. */
