@@ -99,6 +99,12 @@ def compared(connection, clients, since, until):
     return {"found_ms": float(value(connection, SLEPT, since, until)), "slept_ms": clients.slept_ms(since, until)}
 
 
+def outage(commits, killed, promoted):
+    """The longest time between two commits. A kill takes a moment, and the old primary may commit meanwhile."""
+    near = [at for at in commits if killed - 5 < at < promoted + 30]
+    return max(later - at for at, later in zip(near, near[1:]))
+
+
 def one(fleet, clients, before_s, after_s, period_s):
     """One failover: the figures, and three looks at the fleet."""
     old = fleet.leader()
@@ -131,7 +137,7 @@ def one(fleet, clients, before_s, after_s, period_s):
         first_before = min(at for _, at, _ in there if at >= began)
         until = max(ended for _, _, ended in there)
         figures = {
-            "load": load, "outage_s": min(at for at in clients.commits if at > killed) - max(at for at in clients.commits if at < killed),
+            "load": load, "outage_s": outage(clients.commits, killed, promoted),
             "promoted_s": promoted - killed, "unwritten_s": killed - last, "gap_s": first - last, "until_first_s": first - promoted,
             "of_old": sum(began <= at < killed for _, at, _ in there), "of_new": sum(at > killed for _, at, _ in there),
             "nodes": len({node for node, at, _ in there if at >= began}),
