@@ -69,6 +69,9 @@ my $statement = qq{UPDATE held SET id = length('$quoted' || \$x\$\x{1}\t&lt;\$x\
 $db->sees_waiting($_, $statement) for @victims;
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'blocker', 10) WHERE item <> 'other'}, 'waits are in the history');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 10) WHERE wait_ms > 1000}, 'for some time');
+# who is in the way is known from a wait's first second on, and blamed if that is clearly more than half of all
+$db->poll_ok(q{SELECT (SELECT sum(wait_ms) FROM pgscale.top_waits(now() - interval '1 min', now(), 'blocker', 10))
+    > 0.75 * sum(wait_ms) FROM pgscale.top_waits(now() - interval '1 min', now(), 'event', 100) WHERE event_type = 'Lock'}, 'and it is known for whom');
 
 my ($seen) = $db->sql('SELECT idle_in_transaction_ms FROM pgscale.blocker_profile() WHERE root_pid = ' . $culprit->pid);
 my $page = report($db, q{now() - interval '1 min', NULL, 'html'});
