@@ -7,8 +7,8 @@
  * they are missing.  The second is upkeep: it makes tomorrow's, drops what is too
  * old and rolls up what is older than the details last, a partition at a time; it
  * needs stronger locks, and fails without harm to the row.  It does not queue for them,
- * because whoever reads the archive then would wait behind it: it gives way to a
- * reader, and the next round tries again.
+ * since all who read the archive would wait behind it.  It gives way to a reader, and
+ * the next round tries again.
  *
  * What is done is written in SQL, in functions of the extension's script, which
  * are called by OID.  They run as the tables' owner, a superuser.  So the tables

@@ -191,8 +191,7 @@ pgscale_activity(PG_FUNCTION_ARGS)
 	Buckets		buckets = {0};
 	Classes		classes = {0};
 
-	buckets.period = pgscale_sampler_past_period(!PG_ARGISNULL(0), PG_ARGISNULL(0) ? 0 : PG_GETARG_TIMESTAMPTZ(0),
-												 !PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1));
+	buckets.period = pgscale_sampler_past_period(fcinfo);
 	buckets.size_us = bucket_us(&buckets.period, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
 	InitMaterializedSRF(fcinfo, 0);
 	if (buckets.period.begin >= buckets.period.end)

@@ -264,7 +264,7 @@ sum_by_item(const Question *question, items_hash *hash, int64 *n, double *databa
 	items_start_iterate(hash, &it);
 	while ((item = items_iterate(hash, &it)) != NULL)
 	{
-		/* for whom it is not known, and waits that are not for anybody */
+		/* those whose root is not known, and those that have none */
 		if (question->by == BY_BLOCKER && item->key.kind != ITEM_NAMED)
 			continue;
 		item->name = item_name(question, &item->key);
@@ -347,7 +347,6 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	double		database_ms;
 	int64		n;
 	int64		top;
-	bool		any_rest = false;
 
 	question.by = item_by(PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	if (PG_ARGISNULL(3) || PG_GETARG_INT32(3) < 1 || PG_GETARG_INT32(3) > TOP_MAX)
@@ -358,8 +357,7 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	top = PG_GETARG_INT32(3);
 	question.of_query = !PG_ARGISNULL(4);
 	question.queryid = question.of_query ? PG_GETARG_INT64(4) : 0;
-	period = pgscale_sampler_past_period(!PG_ARGISNULL(0), PG_ARGISNULL(0) ? 0 : PG_GETARG_TIMESTAMPTZ(0),
-										 !PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1));
+	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 
 	question.past = pgscale_sampler_past_sums(&period);
@@ -377,19 +375,18 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	find_longest(&question, hash, top, events, queries);
 	for (int64 i = top; i < n; i++)
 	{
-		any_rest = true;
 		rest.ms += items[i]->ms;
 		rest.idle_ms += items[i]->idle_ms;
 		rest.sessions = rest.sessions && items[i]->sessions;
 	}
 
-	for (int i = 0; i < top + (any_rest ? 1 : 0); i++)
+	for (int i = 0; i < top + (n > top ? 1 : 0); i++)
 	{
 		const PastItem *item = i < top ? items[i] : &rest;
 		const Part *event = &events[item->rank];
 		const Part *query = &queries[item->rank];
 
-		/* an item of its own where waits are told by event or class */
+		/* by event or class, being idle is an item of its own */
 		const bool	counts_idle = question.by == BY_EVENT || question.by == BY_CLASS;
 		const double active_ms = counts_idle ? item->ms : item->ms - item->idle_ms;
 		Datum		values[10];

@@ -30,7 +30,7 @@
 #define RESOLUTION_MIN_S	1.0
 #define RESOLUTION_MAX_S	1e9
 
-/* Nobody has a history from before. */
+/* There is no history from before this time. */
 #define EARLIEST	((TimestampTz) (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 
 PG_FUNCTION_INFO_V1(pgscale_past_waits);
@@ -44,8 +44,12 @@ pgscale_sampler_past_is_session(const char *backend_type)
 }
 
 PgscaleSamplerPastRange
-pgscale_sampler_past_period(bool has_since, TimestampTz since, bool has_until, TimestampTz until)
+pgscale_sampler_past_period(FunctionCallInfo fcinfo)
 {
+	const bool	has_since = !PG_ARGISNULL(0);
+	const bool	has_until = !PG_ARGISNULL(1);
+	const TimestampTz since = has_since ? PG_GETARG_TIMESTAMPTZ(0) : 0;
+	const TimestampTz until = has_until ? PG_GETARG_TIMESTAMPTZ(1) : 0;
 	PgscaleSamplerPastRange period;
 
 	if (has_since && has_until && since > until)
@@ -235,8 +239,7 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("resolution must be 0, or from %g s to %g s", RESOLUTION_MIN_S, RESOLUTION_MAX_S),
 				 errhint("With 0 each look of the sampler is a row.")));
-	period = pgscale_sampler_past_period(!PG_ARGISNULL(0), PG_ARGISNULL(0) ? 0 : PG_GETARG_TIMESTAMPTZ(0),
-										 !PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1));
+	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 	rows.row = AllocSetContextCreate(CurrentMemoryContext, "pgscale past wait", ALLOCSET_SMALL_SIZES);
 	reader.arg = &rows;
@@ -289,8 +292,7 @@ pgscale_past_coverage(PG_FUNCTION_ARGS)
 	PgscaleSamplerPastSpan *spans;
 	int64		nspans;
 
-	period = pgscale_sampler_past_period(!PG_ARGISNULL(0), PG_ARGISNULL(0) ? 0 : PG_GETARG_TIMESTAMPTZ(0),
-										 !PG_ARGISNULL(1), PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1));
+	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 	past = pgscale_sampler_past_sums(&period);
 	spans = join_spans(past, &nspans);

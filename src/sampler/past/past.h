@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "fmgr.h"
 
 typedef struct PgscaleSamplerPastRange
 {
@@ -46,7 +47,7 @@ typedef struct PgscaleSamplerPastKey
 	PgscaleSamplerPastText blocker;
 } PgscaleSamplerPastKey;
 
-/* Client backends and their parallel workers; and what nobody told apart: most of it is theirs. */
+/* Client backends, their parallel workers, and what was not told apart, most of which is theirs. */
 extern bool pgscale_sampler_past_is_session(const char *backend_type);
 
 typedef struct PgscaleSamplerPastReader
@@ -91,8 +92,11 @@ extern TimestampTz pgscale_sampler_past_archive_begin(void);
  */
 extern void pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us, PgscaleSamplerPastReader *reader);
 
-/* Since and until of a period with their defaults, without the future and what was before all that is known. */
-extern PgscaleSamplerPastRange pgscale_sampler_past_period(bool has_since, TimestampTz since, bool has_until, TimestampTz until);
+/*
+ * The period that the first two arguments of a function are, since and until: with their
+ * defaults, without the future and what was before all that is known.
+ */
+extern PgscaleSamplerPastRange pgscale_sampler_past_period(FunctionCallInfo fcinfo);
 
 /* sums.c: a period, added up */
 
@@ -120,7 +124,6 @@ typedef struct PgscaleSamplerPastSlice
 
 typedef struct PgscaleSamplerPast
 {
-	PgscaleSamplerPastRange period;
 	PgscaleSamplerPastTexts *texts;
 	PgscaleSamplerPastSum *sums;
 	int64		nsums;

@@ -125,7 +125,6 @@ read_period(const PgscaleSamplerPastRange *period)
 	past_sums_iterator it;
 	PgscaleSamplerPastSum *sum;
 
-	past->period = *period;
 	past->texts = reader.texts;
 	past->spans = palloc(adding.spans_size * sizeof(PgscaleSamplerPastSpan));
 	past->slices = palloc(adding.slices_size * sizeof(PgscaleSamplerPastSlice));
