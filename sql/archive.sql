@@ -87,7 +87,7 @@ DO $$ BEGIN
     END LOOP;
 END $$;
 SELECT pg_stat_force_next_flush();
-SELECT current_setting('server_version_num')::int >= 170000 AS new, current_setting('server_version_num')::int >= 160000 AS io \gset
+SELECT pgscale.major() >= 17 AS new, pgscale.major() >= 16 AS io \gset
 BEGIN;
 SET LOCAL stats_fetch_consistency = snapshot;
 \if :new

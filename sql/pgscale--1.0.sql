@@ -9,6 +9,16 @@
 CREATE SCHEMA pgscale;
 COMMENT ON SCHEMA pgscale IS 'objects of the extension pgscale';
 
+---- the server's version
+
+-- Whatever depends on the server's version asks this function.
+CREATE FUNCTION pgscale.major()
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN current_setting('server_version_num')::integer / 10000;
+COMMENT ON FUNCTION pgscale.major() IS
+'the server''s major version';
+
 ---- health
 
 CREATE FUNCTION pgscale.health(
@@ -1327,13 +1337,13 @@ BEGIN
     SELECT to_jsonb(b) INTO bgwriter FROM pg_stat_bgwriter b;
     SELECT * INTO archiver FROM pg_stat_archiver;
     checkpointer := bgwriter;
-    IF to_regclass('pg_catalog.pg_stat_checkpointer') IS NOT NULL THEN
+    IF pgscale.major() >= 17 THEN
         EXECUTE $q$SELECT jsonb_build_object('checkpoints_timed', num_timed, 'checkpoints_req', num_requested,
                        'checkpoint_write_time', write_time, 'checkpoint_sync_time', sync_time,
                        'buffers_checkpoint', buffers_written, 'stats_reset', stats_reset)
                      FROM pg_catalog.pg_stat_checkpointer$q$ INTO checkpointer;
     END IF;
-    IF to_regclass('pg_catalog.pg_stat_io') IS NOT NULL THEN
+    IF pgscale.major() >= 16 THEN
         EXECUTE $q$SELECT jsonb_build_object('reads', sum(reads) FILTER (WHERE object <> 'wal'),
                        'writes', sum(writes) FILTER (WHERE object <> 'wal'), 'extends', sum(extends) FILTER (WHERE object <> 'wal'),
                        'evictions', sum(evictions), 'reuses', sum(reuses), 'fsyncs', sum(fsyncs) FILTER (WHERE object <> 'wal'),
@@ -3430,7 +3440,7 @@ BEGIN ATOMIC
                      'of the application between their statements; idle_in_transaction_session_timeout'
                 ELSE m.remedy END, w.since, w.until
       FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
-           (SELECT current_setting('server_version_num')::integer / 10000 AS major) v
+           (SELECT pgscale.major()) v (major)
      WHERE w.fraction >= 0.01
      ORDER BY w.fraction DESC, m.event_type, m.event;
 END;
@@ -4414,8 +4424,7 @@ BEGIN
                           'idle_in_transaction_session_timeout' AS remedy
                     WHERE w.idle OR w.blocked
                    UNION ALL
-                   (SELECT CASE WHEN k.cured_in <= current_setting('server_version_num')::integer / 10000 THEN k.cured_meaning
-                                ELSE k.meaning END, k.remedy
+                   (SELECT CASE WHEN k.cured_in <= pgscale.major() THEN k.cured_meaning ELSE k.meaning END, k.remedy
                       FROM pgscale.wait_meanings k
                      WHERE k.kind = w.kind AND NOT w.idle AND NOT w.blocked LIMIT 1)) m
              WHERE w.kind <> 'other' OR w.idle
@@ -4524,7 +4533,7 @@ BEGIN
                          date_trunc('second', w.stats_reset)::text])
           INTO body
           FROM pg_stat_wal w;
-        IF current_setting('server_version_num')::integer >= 170000 THEN
+        IF pgscale.major() >= 17 THEN
             EXECUTE 'SELECT num_timed AS timed, num_requested AS requested, write_time AS write_ms, sync_time AS sync_ms,
                             buffers_written AS buffers, stats_reset FROM pg_stat_checkpointer' INTO item;
         ELSE
@@ -4980,7 +4989,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
 -- nothing but their arguments, and in most views: a role to which one view is granted need not be granted these
-GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer), pgscale.major() TO PUBLIC;
 -- part of report(), which has for each role what that may see
 GRANT EXECUTE ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO pg_monitor;

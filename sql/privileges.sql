@@ -36,6 +36,10 @@ SELECT p.oid::regprocedure AS routine,
  WHERE pronamespace = 'pgscale'::regnamespace
  ORDER BY proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
 
+-- what depends on the server's version asks one function
+SELECT p.oid::regprocedure AS asks_the_server FROM pg_proc p
+ WHERE p.pronamespace = 'pgscale'::regnamespace AND concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ 'server_version_num|to_regclass\(''pg_';
+SELECT current_setting('server_version') ~ concat('^', pgscale.major(), '\D') AS major;
 -- a subtransaction cannot start within a parallel plan: what has an exception block, or calls what has one, is parallel unsafe
 WITH RECURSIVE blocks AS (
     SELECT oid, proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prosrc ~ '\n *EXCEPTION *\n'

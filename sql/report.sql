@@ -221,7 +221,7 @@ SELECT pgscale.report_section(part, upper(part), 'about it', :one, :none) FROM u
 SELECT (regexp_split_to_array(pgscale.report_part('waits', :one, :none), '\n  What helps'))[1];
 SELECT line AS helps FROM (SELECT left(l, 44) AS line, n FROM regexp_split_to_table(pgscale.report_part('waits', :one, :none), '\n') WITH ORDINALITY t (l, n)) l WHERE line ~ '^  [^ -].* %$' ORDER BY n;
 -- its meaning and what helps are those of this major
-SELECT k.kind, position(concat('>', CASE WHEN k.cured_in <= current_setting('server_version_num')::int / 10000 THEN k.cured_meaning ELSE k.meaning END, '<') IN page) > 0 AS meaning,
+SELECT k.kind, position(concat('>', CASE WHEN k.cured_in <= pgscale.major() THEN k.cured_meaning ELSE k.meaning END, '<') IN page) > 0 AS meaning,
        position(concat('>', replace(k.remedy, '''', '&#39;'), '<') IN page) > 0 AS remedy
   FROM pgscale.wait_meanings k, pgscale.report_part('waits', :one, NULL, NULL, 'html') page WHERE k.kind IN (pgscale.wait_kind('IO', 'DataFileRead'), pgscale.wait_kind('Lock', 'tuple')) ORDER BY 1;
 SELECT pgscale.report_part('load', '2020-05-01 10:00:01', '2020-05-01 10:01', :none), pgscale.report_part('load', '2020-05-01 10:01', '2020-05-01 10:01:01', :none);
@@ -319,7 +319,7 @@ BEGIN;
 SET LOCAL stats_fetch_consistency = snapshot;
 SELECT starts_with(pgscale.report_part('wal', :one, :none), pgscale.report_table('text', '{"WAL since the reset",records,"page images","buffers full","since"}', '{bytes,count,count,count,name}',
            ARRAY[wal_bytes::text, wal_records::text, wal_fpi::text, wal_buffers_full::text, date_trunc('second', stats_reset)::text])) AS wal FROM pg_stat_wal;
-SELECT current_setting('server_version_num')::int >= 170000 AS new \gset
+SELECT pgscale.major() >= 17 AS new \gset
 \if :new
 CREATE TEMP VIEW checkpoints AS SELECT num_timed AS a, num_requested AS b, buffers_written AS c, write_time AS d, sync_time AS e, stats_reset FROM pg_stat_checkpointer;
 \else

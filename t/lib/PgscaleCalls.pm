@@ -60,6 +60,7 @@ our %arguments = (
     lwlock_profile => [''],
     lwlock_profile_reset => [''],
     lwlock_tranches => [''],
+    major => [''],
     metrics => [ '', q{'sampler'} ],
     node_advice => [''],
     node_identity => [''],
