@@ -49,8 +49,8 @@ ifeq ($(and $(PGXS),$(wildcard $(PGXS))),)
 $(error no PGXS from "$(PG_CONFIG)": set PG_CONFIG to the pg_config of the server, or let "make demo" find or install one)
 endif
 
-# A file of src/ is included by its path there.
-PG_CPPFLAGS = -Isrc
+# A file of src/ is included by its path there. The library's own version is that of the extension.
+PG_CPPFLAGS = -Isrc -DPGSCALE_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)"'
 # PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
 SHLIB_LINK += -lm

@@ -29,6 +29,7 @@
 #include "utils/guc.h"
 
 #include "archive/archive.h"
+#include "base/pg_compat.h"
 #include "blockers/blockers.h"
 #include "buffer_usage/buffer_usage.h"
 #include "fleet/fleet.h"
@@ -46,7 +47,7 @@
 #include "tuning/tuning.h"
 #include "writeback/writeback.h"
 
-PG_MODULE_MAGIC;
+PG_MODULE_MAGIC_EXT(.name = "pgscale",.version = PGSCALE_VERSION);
 
 const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_sampler_module,

@@ -88,6 +88,9 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 12\ncompute_query_
 $node->restart;
 $db = session($node);
 $db->poll_ok('SELECT ticks > 10 FROM pgscale.sampler_stats', 'the sampler ticks');
+is($db->sql(q{SELECT string_agg(concat_ws(' ', module_name, version, file_name), ', ') FROM pg_get_loaded_modules() WHERE file_name ~ 'pgscale'}),
+    $db->sql(q{SELECT concat_ws(' ', extname, extversion, 'pgscale.so') FROM pg_extension WHERE extname = 'pgscale'}),
+    'the library has the name and the version of the extension') if $db->sql('SHOW server_version_num') >= 180000;
 $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'health says that it works');
 
 $db->sampler('off');

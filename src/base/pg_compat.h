@@ -40,6 +40,11 @@
 #include "utils/queryjumble.h"
 #endif
 
+/* 18 (commit 9324c8c58) shows the name and the version that a library gives itself. */
+#if PG_VERSION_NUM < 180000
+#define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
+#endif
+
 /*
  * 18 made query identifiers signed.  Everything here stores them as int64,
  * which is also what SQL shows.
