@@ -83,7 +83,7 @@ find_waiting(PgscaleLockWaits *waits)
 
 		if (proc->waitLock != NULL)
 			waits->pending[waits->npending++] = slot;
-		else if (is_other_wait(proc->wait_event_info))
+		else if (is_other_wait(*pgscale_compat_wait_event_at(proc)))
 			waits->others[waits->nothers++] = slot;
 	}
 }
@@ -253,7 +253,7 @@ pgscale_lock_waits_read(PgscaleLockWaits *waits)
 	for (int i = 0; i < waits->nothers; i++)
 	{
 		PGPROC	   *proc = &ProcGlobal->allProcs[waits->others[i]];
-		uint32		wait_event = ((volatile PGPROC *) proc)->wait_event_info;
+		uint32		wait_event = *pgscale_compat_wait_event_at(proc);
 
 		if (pgscale_procs_in_use(waits->others[i]) && is_other_wait(wait_event))
 			waits->nodes[node_of_proc(waits, proc)].other_wait = wait_event;

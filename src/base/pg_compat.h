@@ -74,6 +74,16 @@ typedef int ProcNumber;
 #define MyProcNumber	(MyProc->pgprocno)
 #endif
 
+/*
+ * Where a process shows its wait event.  The only accessor: a later major may have events
+ * of another width, or show them elsewhere.
+ */
+static inline const volatile uint32 *
+pgscale_compat_wait_event_at(const volatile PGPROC *proc)
+{
+	return &proc->wait_event_info;
+}
+
 extern PgBackendStatus *pgscale_compat_status_array(void);
 extern PgBackendStatus *pgscale_compat_status_of(PgBackendStatus *array, ProcNumber procno);
 

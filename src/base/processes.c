@@ -148,7 +148,7 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		return false;
 	}
 
-	proc->wait_event = pgproc->wait_event_info;
+	proc->wait_event = *pgscale_compat_wait_event_at(pgproc);
 	pg_read_barrier();
 
 	if (array == NULL)
@@ -258,7 +258,7 @@ pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
 
 	if (status == NULL || proc->changecount == 0)
 		return false;
-	mark->wait_event_at = &ProcGlobal->allProcs[slot].wait_event_info;
+	mark->wait_event_at = pgscale_compat_wait_event_at(&ProcGlobal->allProcs[slot]);
 	mark->changecount_at = &status->st_changecount;
 	mark->wait_event = proc->wait_event;
 	mark->changecount = proc->changecount;

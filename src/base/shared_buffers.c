@@ -101,12 +101,28 @@ pgscale_buffer_page_hash(const PgscalePage *page)
 	return BufTableHashCode(&tag);
 }
 
+/*
+ * How often a page was used, as its buffer's state has it.  The only accessors: a later major
+ * may have a bit instead of a count.
+ */
+static inline int
+buffer_usage_of(PgscaleBufferState state)
+{
+	return BUF_STATE_GET_USAGECOUNT(state);
+}
+
+static inline PgscaleBufferState
+buffer_with_usage(PgscaleBufferState state, int usage)
+{
+	return (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE;
+}
+
 /* What a state says, and the list. */
 static void
 buffer_describe(int buf, PgscaleBufferState state, PgscaleBuffer *buffer)
 {
 	buffer->state = state;
-	buffer->usage = BUF_STATE_GET_USAGECOUNT(state);
+	buffer->usage = buffer_usage_of(state);
 	buffer->valid = (state & HOLDS_PAGE) == HOLDS_PAGE;
 	buffer->dirty = (state & BM_DIRTY) != 0;
 	buffer->pinned = BUF_STATE_GET_REFCOUNT(state) != 0;
@@ -227,7 +243,7 @@ pgscale_buffers_tally_sum(const PgscaleTally *t, PgscaleUsage *usage)
 	{
 		const PgscaleBufferState state = (PgscaleBufferState) (i % TALLY_PINNED) << BUF_USAGECOUNT_SHIFT;
 		const bool	pinned = i >= TALLY_PINNED;
-		const int	count = Min(BUF_STATE_GET_USAGECOUNT(state), PGSCALE_MAX_USAGE);
+		const int	count = Min(buffer_usage_of(state), PGSCALE_MAX_USAGE);
 		PgscaleUsageCounts *of = &usage->of[(state & HOLDS_PAGE) == HOLDS_PAGE ? count : PGSCALE_NO_PAGE];
 
 		usage->buffers += t->seen[i];
@@ -282,8 +298,7 @@ pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 	PgscaleBufferState state = seen->state;
 
 	if ((state & BM_LOCKED) == 0)
-		(void) pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state,
-											 (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE);
+		(void) pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state, buffer_with_usage(state, usage));
 }
 
 bool
@@ -303,10 +318,10 @@ pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 	state = LockBufHdr(desc);
 	supply = (state & (must | must_not)) == must &&
 		BUF_STATE_GET_REFCOUNT(state) == 0 &&
-		BUF_STATE_GET_USAGECOUNT(state) <= max_usage &&
+		buffer_usage_of(state) <= max_usage &&
 		BufferTagsEqual(&tag, &desc->tag);
 	if (supply)
-		state &= ~BUF_USAGECOUNT_MASK;
+		state = buffer_with_usage(state, 0);
 	pgscale_compat_unlock_header(desc, state);
 
 	/* Used in this very moment, it will be thrown off the list, as above. */
@@ -354,19 +369,19 @@ pin_to_write(BufferDesc *desc, const PgscalePage *page)
 {
 #ifdef PGSCALE_CONTENT_LOCK_IN_STATE
 	PgscaleBufferState state = pgscale_compat_state_read(&desc->state);
-	const bool	counts = BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT;
+	const bool	counts = buffer_usage_of(state) < BM_MAX_USAGE_COUNT;
 
 	if (!ReadRecentBuffer(page->locator, page->fork, page->block, BufferDescriptorGetBuffer(desc)))
 		return false;
 	state = pgscale_compat_state_read(&desc->state);
-	for (int i = 0; counts && i < READ_RETRIES && BUF_STATE_GET_USAGECOUNT(state) > 0; i++)
+	for (int i = 0; counts && i < READ_RETRIES && buffer_usage_of(state) > 0; i++)
 	{
 		if (state & BM_LOCKED)
 		{
 			SPIN_DELAY();
 			state = pgscale_compat_state_read(&desc->state);
 		}
-		else if (pgscale_compat_state_exchange(&desc->state, &state, state - BUF_USAGECOUNT_ONE))
+		else if (pgscale_compat_state_exchange(&desc->state, &state, buffer_with_usage(state, buffer_usage_of(state) - 1)))
 			break;
 	}
 	return true;
