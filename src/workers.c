@@ -158,7 +158,7 @@ start_worker(const PgscaleWorker *worker, int number, int place)
 		snprintf(name, sizeof(name), "%s %d", worker->name, number + 1);
 	else
 		strlcpy(name, worker->name, sizeof(name));
-	started = pgscale_worker_launch(name, "pgscale_workers_main", place, &handles[place]);
+	started = pgscale_worker_launch(name, "pgscale_workers_main", place, false, &handles[place]);
 	if (!started)
 		handles[place] = NULL;
 	if (!started && !p->no_slot)

@@ -76,6 +76,33 @@ broken_ok('takes no connections', 'closed', 'ALTER DATABASE ... ALLOW_CONNECTION
 $db->sql('ALTER DATABASE a ALLOW_CONNECTIONS true');
 works_ok('open again');
 
+# A round that takes long gives way. From 19 on the server sees to that, without the launcher, which is stopped.
+{
+    my $other = session($node);
+    my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});
+    my $sleeping = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round' AND wait_event = 'PgSleep'};
+    my $alone = $db->sql('SELECT pgscale.major()') >= 19;
+
+    in_archive(q{CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(600) FROM pg_stat_activity
+            WHERE pid = pg_backend_pid() AND backend_type = 'pgscale archive round'; END$$;
+        CREATE EVENT TRIGGER slow ON ddl_command_start EXECUTE FUNCTION slow();
+        SELECT pgscale.archive_drop('archive_minute_' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD'))});
+    for my $command ('CREATE DATABASE copy TEMPLATE a', 'ALTER DATABASE a RENAME TO b', 'DROP DATABASE a')
+    {
+        $db->sql('ALTER DATABASE b RENAME TO a') if $command eq 'DROP DATABASE a';
+        $db->poll_ok("SELECT count(*) FROM ($sleeping) s", "a long round, before $command", 1);
+        my $round = $db->sql($sleeping);
+        kill STOP => $launcher if $alone;
+        $other->start($command);
+        $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE pid = $round", 'it ends', 0);
+        kill CONT => $launcher;
+        is(($other->finish)[0], '00000', $command);
+    }
+    $db->sql(q{CREATE DATABASE a TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'});
+    in_archive('CREATE EXTENSION pgscale');
+    works_ok('made again without long rounds');
+}
+
 # Settings that others may make
 my @settings = (
     [ statement_timeout => '1ms' ], [ lock_timeout => '1ms' ], [ default_transaction_read_only => 'on' ],
@@ -88,7 +115,7 @@ my @settings = (
     [ bytea_output => 'escape' ], [ extra_float_digits => '-15' ], [ stats_fetch_consistency => 'none' ], [ work_mem => '64kB' ],
     [ jit_above_cost => 0 ]);
 # PostgreSQL 19 has no other strings
-push @settings, [ standard_conforming_strings => 'off' ] if $db->sql('SHOW server_version_num') < 190000;
+push @settings, [ standard_conforming_strings => 'off' ] if $db->sql('SELECT pgscale.major()') < 19;
 in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
     CREATE FUNCTION planted.plant(text) RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.ran VALUES ($1); SELECT true';
     CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';

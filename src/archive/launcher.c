@@ -162,7 +162,7 @@ begin_round(Oid database)
 
 	if (!pgscale_archive_round_offer(database, may_age))
 		return PGSCALE_ARCHIVE_READY;
-	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, &round_handle))
+	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, true, &round_handle))
 	{
 		round_handle = NULL;
 		(void) pgscale_archive_round_over();

@@ -189,6 +189,14 @@ typedef struct JsonbInState
 #define PG_SIG_IGN	SIG_IGN
 #endif
 
+/*
+ * 19 ends a worker with this flag where CREATE, ALTER or DROP DATABASE wants the database
+ * that it is connected to.
+ */
+#if PG_VERSION_NUM < 190000
+#define BGWORKER_INTERRUPTIBLE	0
+#endif
+
 /* 17 named the walsender's wait for WAL anew. */
 #if PG_VERSION_NUM >= 170000
 #define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_FOR_WAL

@@ -109,12 +109,14 @@ pgscale_worker_register(const char *name, const char *function, int32 arg)
 }
 
 bool
-pgscale_worker_launch(const char *name, const char *function, int32 arg,
+pgscale_worker_launch(const char *name, const char *function, int32 arg, bool gives_way,
 					  BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker;
 
 	worker_describe(&worker, name, function, arg);
+	if (gives_way)
+		worker.bgw_flags |= BGWORKER_INTERRUPTIBLE;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	return RegisterDynamicBackgroundWorker(&worker, handle);
 }

@@ -19,9 +19,10 @@ extern void pgscale_worker_register(const char *name, const char *function, int3
 
 /*
  * Starts one now, for once.  Returns false if the server has no slot for it.
- * handle may be NULL.
+ * handle may be NULL.  With gives_way the server itself ends it, from 19 on, for
+ * CREATE, ALTER and DROP DATABASE of the database that it is connected to.
  */
-extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg,
+extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg, bool gives_way,
 								  BackgroundWorkerHandle **handle);
 
 /*

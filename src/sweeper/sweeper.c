@@ -351,7 +351,7 @@ launch_writer(int i, int64 now)
 	context = MemoryContextSwitchTo(TopMemoryContext);
 	request->at_ns = now;
 	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-											  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, &request->handle);
+											  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
 	MemoryContextSwitchTo(context);
 }
 

@@ -264,7 +264,7 @@ trigger_begin(const PgscaleTraceAlarm *alarm, int64 now)
 	trigger_note(PGSCALE_TRACE_BEGUN);
 	if (!has_budget)
 		pgscale_trace_trigger_end(run, PGSCALE_TRACE_NO_BUDGET, 0);
-	else if (!pgscale_worker_launch("pgscale trace", PGSCALE_TRACE_WORKER_MAIN, (int32) number, NULL))
+	else if (!pgscale_worker_launch("pgscale trace", PGSCALE_TRACE_WORKER_MAIN, (int32) number, false, NULL))
 		pgscale_trace_trigger_end(run, PGSCALE_TRACE_NO_SLOT, 0);
 }
 

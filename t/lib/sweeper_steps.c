@@ -290,7 +290,7 @@ Datum
 step_writer(PG_FUNCTION_ARGS)
 {
 	pgscale_sweeper_share(0)->state = PG_GETARG_BOOL(1) ? PGSCALE_SWEEPER_WORKING : PGSCALE_SWEEPER_WATCHING;
-	PG_RETURN_BOOL(pgscale_worker_launch("pgscale sweeper writer 1", "pgscale_sweeper_writer_main", PG_GETARG_INT32(0), NULL));
+	PG_RETURN_BOOL(pgscale_worker_launch("pgscale sweeper writer 1", "pgscale_sweeper_writer_main", PG_GETARG_INT32(0), false, NULL));
 }
 
 /* counts(from): each count of the first share is another number, from that one on; writers have the same and one more */
