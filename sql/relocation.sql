@@ -48,6 +48,10 @@ EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
     answer := format('%s %s', state, regexp_replace(message, 'job \d+', 'job N'));
     RETURN NEXT;
+    -- 19 rebuilds tables online, but moves none
+    IF pgscale.major() >= 19 AND hint LIKE 'pg_repack %' THEN
+        hint := substring(hint FROM '^(.*) REPACK \(CONCURRENTLY\) rebuilds a table in its tablespace and cannot move it to another one\.$');
+    END IF;
     IF hint <> '' THEN
         answer := '      ' || hint;
         RETURN NEXT;

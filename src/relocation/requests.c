@@ -359,7 +359,9 @@ online_command(Oid table, const char *tablespace)
 		return psprintf("Run: SELECT squeeze.squeeze_table(%s, %s, NULL, %s);",
 						quote_literal_cstr(schema), quote_literal_cstr(name), quote_literal_cstr(tablespace));
 	return psprintf("pg_repack or pg_squeeze, where installed, move tables online; "
-					"mode => 'lock' blocks all use of the table meanwhile.");
+					"mode => 'lock' blocks all use of the table meanwhile.%s",
+					PGSCALE_MAJOR_NUMBER < 19 ? "" :
+					" REPACK (CONCURRENTLY) rebuilds a table in its tablespace and cannot move it to another one.");
 }
 
 /*
