@@ -3195,7 +3195,7 @@ COMMENT ON FUNCTION pgscale.wait_kinds() IS
 CREATE FUNCTION pgscale.tuning_waits(
     duration interval DEFAULT '10 minutes',
     OUT kind text, OUT fraction double precision, OUT waiting_sessions double precision,
-    OUT since timestamptz, OUT until timestamptz)
+    OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40;
@@ -3427,7 +3427,7 @@ CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
     OUT event_type text, OUT event text, OUT fraction double precision,
     OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
-    OUT now_possible text, OUT since timestamptz, OUT until timestamptz)
+    OUT now_possible text, OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED
 BEGIN ATOMIC
@@ -3438,7 +3438,7 @@ BEGIN ATOMIC
                      (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= w.since)
                 THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
                      'of the application between their statements; idle_in_transaction_session_timeout'
-                ELSE m.remedy END, w.since, w.until
+                ELSE m.remedy END, w.since, w.until, w.evidence
       FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
            (SELECT pgscale.major()) v (major)
      WHERE w.fraction >= 0.01
@@ -3450,7 +3450,7 @@ COMMENT ON FUNCTION pgscale.contention(interval) IS
 CREATE VIEW pgscale.contention AS
     SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
            round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
-           now_possible
+           now_possible, evidence
       FROM pgscale.contention() c;
 COMMENT ON VIEW pgscale.contention IS
 'what sessions waited for in the last 10 minutes, beside their time on CPU, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
@@ -3472,6 +3472,8 @@ COMMENT ON COLUMN pgscale.contention.meaning IS
 'what happens there';
 COMMENT ON COLUMN pgscale.contention.now_possible IS
 'what helps on this major version';
+COMMENT ON COLUMN pgscale.contention.evidence IS
+'what the server counts of it, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if nothing';
 
 ---- wal
 
@@ -3481,7 +3483,7 @@ CREATE FUNCTION pgscale.wal_efficiency(
     OUT written_exact boolean, OUT commits bigint,
     OUT flushes_per_commit double precision, OUT commits_per_flush double precision,
     OUT flush_ms double precision, OUT flush_measured boolean, OUT flush_fraction double precision,
-    OUT page_image_fraction double precision, OUT segment_switches_per_s double precision,
+    OUT page_image_fraction double precision, OUT page_image_exact boolean, OUT segment_switches_per_s double precision,
     OUT buffers_full_per_s double precision, OUT reason text,
     OUT since timestamptz, OUT until timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
@@ -3494,7 +3496,7 @@ CREATE VIEW pgscale.wal_efficiency AS
            round(flush_ms * 1000) / 1000 AS flush_ms, round(flush_fraction * 10000) / 10000 AS flush_fraction,
            round(page_image_fraction * 10000) / 10000 AS page_image_fraction,
            round(rewritten_fraction * 10000) / 10000 AS rewritten_fraction, wal_bytes, written_bytes,
-           written_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
+           written_exact, page_image_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
            round(segment_switches_per_s * 10000) / 10000 AS segment_switches_per_s,
            round(buffers_full_per_s * 100) / 100 AS buffers_full_per_s, since, until, reason
       FROM pgscale.wal_efficiency();
@@ -3509,7 +3511,7 @@ COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS
 COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS
 'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
 COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS
-'fraction of page images in the WAL, 0 to 1, an upper bound';
+'fraction of page images in the WAL, 0 to 1; before 19 an upper bound';
 COMMENT ON COLUMN pgscale.wal_efficiency.rewritten_fraction IS
 'fraction of the written bytes that had been written before, 0 to 1; NULL on a standby';
 COMMENT ON COLUMN pgscale.wal_efficiency.wal_bytes IS
@@ -3518,6 +3520,8 @@ COMMENT ON COLUMN pgscale.wal_efficiency.written_bytes IS
 'size of the writes to WAL files; an estimate before 18';
 COMMENT ON COLUMN pgscale.wal_efficiency.written_exact IS
 'whether written_bytes is counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_exact IS
+'whether the bytes of page images are counted';
 COMMENT ON COLUMN pgscale.wal_efficiency.flushes_per_commit IS
 'flushes for each commit; NULL if the server counts no flushes';
 COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS

@@ -255,7 +255,7 @@ SELECT * FROM pgscale.report_roots('2020-05-31', '2020-06-02') WHERE item = '14 
 SELECT item, state, idle_fraction FROM pgscale.report_roots('2020-06-01 10:10', '2020-06-01 10:15');
 -- and what helps is not for rows that many change
 SELECT (regexp_split_to_array(pgscale.report_part('waits', at, at + interval '5 min', :none), '\n  What helps'))[2] FROM unnest('{2020-06-01 10:00,2020-06-01 10:10}'::timestamptz[]) at;
-SELECT format('CREATE OR REPLACE FUNCTION pgscale.tuning_waits(%s) RETURNS SETOF record LANGUAGE sql AS $f$SELECT k, 0.3::float8, 2::float8, current_setting(%L)::timestamptz, now() FROM unnest(%L::text[]) k$f$',
+SELECT format('CREATE OR REPLACE FUNCTION pgscale.tuning_waits(%s) RETURNS SETOF record LANGUAGE sql AS $f$SELECT k, 0.3::float8, 2::float8, current_setting(%L)::timestamptz, now(), NULL::jsonb FROM unnest(%L::text[]) k$f$',
     pg_get_function_arguments('pgscale.tuning_waits'::regproc), 'report.since', '{lock_tuple,lock_relation,lock_extend,wal_sync}') \gexec
 SET report.since = '2020-06-01 10:00';
 SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention ORDER BY 1;

@@ -63,6 +63,9 @@ found('of 2 %', 'max_wal_size|640MB|0.0201|high', { wal_pages => 3770 });
 found('what compressed images leave', 'max_wal_size|640MB|0.3242|high', { wal_pages => 80_000, wal_records => 4_000_000 }, { wal_compression => 'pglz' });
 found('images in full', 'max_wal_size|640MB|0.4256|high', { wal_pages => 80_000, wal_records => 4_000_000 });
 found('images, at most', 'max_wal_size|640MB|0.5214|high', { wal_pages => 200_000 });
+# 0.25 of it, as 19 counts
+found('images by their bytes', 'max_wal_size|640MB|0.1330|high', { wal_pages => 80_000, wal_page_bytes => 204_800_000 });
+found('which are compressed', 'max_wal_size|640MB|0.1330|high', { wal_page_bytes => 204_800_000, wal_records => 4_000_000 }, { wal_compression => 'pglz' });
 found('as much as there is room', qr/^max_wal_size\|\d+GB\|/, { wal_position => 1e17 });
 my ($available) = qx(df --output=avail -B1 @{[ $node->data_dir ]}) =~ /(\d+)/;
 my ($room) = finds('recommended', { wal_position => 1e17 }) =~ /^(\d+)GB/;
@@ -129,6 +132,31 @@ told('advises|16MB|offline|segments_per_s=1 wal_init_fraction=0.027');
 found('not even one a second', qr/^satisfied: 1.00 segments of 16 MB begin a second/, { wal_position => 1599 * 2**20 });
 found('which are made quickly', qr/^satisfied: 1.00 segments.*2.6 %/, { WAL_INIT => 26 });
 found('before there are old ones', qr/^silent: two checkpoints are needed .*; there were 1$/, { checkpoints_timed => 0 });
+
+### Locks
+
+# 18 waits, of which half would be saved; from 19 on the server counts locks that found no slot
+$rule = 'max_locks_per_transaction';
+%settings = (max_locks_per_transaction => 64);
+%evidence = (s => 100, sessions => 1000, LOCK_MANAGER => 40, fast_path_exceeded => 10_000);
+SKIP:
+{
+    if ($db->sql('SELECT pgscale.major()') < 18)
+    {
+        found('slots that are fixed', 'silent: a session has 16 fast-path slots, whatever it is; from 18 on it has as many as this setting says');
+        skip 'slots are fixed', 9;
+    }
+    found('a hundred locks a second', 'max_locks_per_transaction|256|0.0200|medium');
+    told('advises|64|restart|fast_path_exceeded_per_s=100 lock_manager_fraction=0.04');
+    found('fewer', 'satisfied: waits for the lock table\'s own locks take 4.0 % of the sessions\' time, but only 99.9 locks a second found no fast-path slot',
+        { fast_path_exceeded => 9_990 });
+    found('where they are not counted', 'max_locks_per_transaction|256|0.0200|low', { fast_path_exceeded => -1 });
+    found('fewer waits', 'satisfied: waits for the lock table\'s own locks take 3.9 % of the sessions\' time', { LOCK_MANAGER => 39 });
+    found('of 19\'s default', qr/^max_locks_per_transaction\|512\|/, {}, { max_locks_per_transaction => 128 });
+    found('up to a power of two', qr/^max_locks_per_transaction\|1024\|/, {}, { max_locks_per_transaction => 129 });
+    found('at most', qr/^max_locks_per_transaction\|16384\|/, {}, { max_locks_per_transaction => 16_383 });
+    found('as many as there can be', 'satisfied: a session has 16384 fast-path slots, and cannot have more', {}, { max_locks_per_transaction => 16_384 });
+}
 
 ### Buffers
 

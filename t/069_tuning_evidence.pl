@@ -22,6 +22,18 @@ my $contended = q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type,
 evidence([ { s => 60, sessions => 600, CPU => 200, LOCK_TUPLE => 10, DATA_READ => 270 }, { s => 40, sessions => 400, LOCK_TUPLE => 250, TEMP_FILE => 10, SLRU_IO => 9.9, CPU => 100, OTHER_IPC => 20 } ]);
 is($db->sql($contended), 'cpu 0.3 3, data_read 0.27 2.7, lock_tuple 0.26 2.6, client 0.1301 1.3, other_ipc 0.02 0.2, temp_file 0.01 0.1', 'contention')
   or diag $db->sql('SELECT * FROM pgscale.contention');
+# what the server counts of it, from 19 on
+my $counted = q{SELECT string_agg(concat_ws(' ', c.kind, c.evidence), ', ' ORDER BY c.kind) FROM pgscale.tuning_waits() c WHERE c.kind IN ('lock_manager', 'lock_tuple', 'cpu')};
+is($db->sql($counted), 'cpu, lock_manager, lock_tuple', 'no counts');
+my @counted = ({ s => 60, sessions => 600, LOCK_TUPLE => 60, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 3, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 7_000_000, fast_path_exceeded => 150 },
+    { s => 40, sessions => 400, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 1, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 1_010_000, fast_path_exceeded => 100 });
+evidence(\@counted);
+is($db->sql($counted), 'cpu, lock_manager {"fast_path_exceeded_per_s": 2.5}, lock_tuple {"long_waits": 4, "long_wait_ms": 2002.5}', 'counts');
+is($db->sql('SELECT evidence FROM pgscale.contention WHERE evidence IS NOT NULL'), '{"long_waits": 4, "long_wait_ms": 2002.5}', 'beside the share of the waits');
+evidence([ { %{ $counted[0] }, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 0, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 0 } ]);
+is($db->sql($counted), 'cpu, lock_manager {"fast_path_exceeded_per_s": 2.5}, lock_tuple {"long_waits": 0, "long_wait_ms": null}', 'no long waits');
+evidence([ $counted[0], { s => 1, sessions => 1 } ]);
+is($db->sql($counted), 'cpu, lock_manager, lock_tuple', 'not of all of the window');
 my $minutes_ago = q{clock_timestamp() - interval '6 minutes'};
 evidence([ { s => 60, sessions => 600, LOCK_TUPLE => 60 } ], $minutes_ago);
 is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.contention('5 minutes')), (SELECT count(*) FROM pgscale.contention('7 minutes')), (SELECT commits FROM pgscale.wal_efficiency('5 minutes')),
@@ -62,6 +74,8 @@ efficient('ten', 'reason', 'commits wait for 20 % of the sessions\' time; 45.0 o
 efficient('alone', 'reason', qr/^commits wait for 20 % of the sessions' time, and hardly two of them share a flush, which takes 2.00 ms/, { commits => 449 });
 efficient('full buffers', 'reason', 'WAL buffers were full 2 times a second: sessions wrote WAL to have room', { WAL_SYNC => 89, wal_buffers_full => 200 });
 efficient('images', 'reason', qr/^up to 30 % of WAL are images/, { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 30_000 });
+efficient('images by their bytes', 'page_image_fraction, page_image_exact, reason', qr/^0\.35\|t\|35 % of WAL are images/, { WAL_SYNC => 89, wal_buffers_full => 0, wal_page_bytes => 286_720_000 });
+efficient('images by their number', 'page_image_fraction, page_image_exact', '0.4|f');
 efficient('what is written again', 'reason', '30 % of what is written of WAL was written before, as small commits end within a block',
     { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.2e9 });
 efficient('no burden', 'reason', 'WAL is no burden: commits wait for 20 % of the sessions\' time', { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.19e9 });

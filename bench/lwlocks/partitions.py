@@ -13,7 +13,7 @@ PARTITIONS = 100
 CLIENTS = (1, 8, 32)
 SECONDS, ROUNDS = 15, 1
 QUICK = {"CLIENTS": (1, 32), "SECONDS": 1, "ROUNDS": 1}
-# max_locks_per_transaction, by which a session's slots are counted since 18: its default, and enough for the query
+# max_locks_per_transaction, by which a session's slots are counted since 18: its default before 19, and enough for the query
 LOCKS = 64
 ENOUGH_LOCKS = 256
 SLOTS_BY_SETTING = 18

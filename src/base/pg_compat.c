@@ -252,6 +252,11 @@ read_wal(PgscaleStats *stats)
 	stats->wal_pages = wal->wal_counters.wal_fpi;
 	stats->wal_bytes = wal->wal_counters.wal_bytes;
 	stats->wal_buffers_full = wal->wal_counters.wal_buffers_full;
+#if PG_VERSION_NUM >= 190000
+	stats->wal_page_bytes = wal->wal_counters.wal_fpi_bytes;
+#else
+	stats->wal_page_bytes = -1;
+#endif
 	for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
 	{
 		const PgStat_BktypeIO *of = &io->stats[kind];
@@ -265,6 +270,7 @@ read_wal(PgscaleStats *stats)
 #else
 	stats->wal_records = wal->wal_records;
 	stats->wal_pages = wal->wal_fpi;
+	stats->wal_page_bytes = -1;
 	stats->wal_bytes = wal->wal_bytes;
 	stats->wal_buffers_full = wal->wal_buffers_full;
 	stats->wal_writes = wal->wal_write;
@@ -273,6 +279,25 @@ read_wal(PgscaleStats *stats)
 	stats->wal_syncs = wal->wal_sync;
 	stats->wal_sync_us = wal->wal_sync_time;
 #endif
+}
+
+static void
+read_locks(PgscaleStats *stats)
+{
+#if PG_VERSION_NUM >= 190000
+	const PgStat_LockEntry *counts = pgstat_fetch_stat_lock()->stats;
+#endif
+
+	for (int type = 0; type <= LOCKTAG_LAST_TYPE; type++)
+	{
+#if PG_VERSION_NUM >= 190000
+		stats->lock_waits[type] = counts[type].waits;
+		stats->lock_wait_us[type] = counts[type].wait_time;
+		stats->fast_path_exceeded[type] = counts[type].fastpath_exceeded;
+#else
+		stats->lock_waits[type] = stats->lock_wait_us[type] = stats->fast_path_exceeded[type] = -1;
+#endif
+	}
 }
 
 void
@@ -296,6 +321,7 @@ pgscale_compat_stats_read(PgscaleStats *stats)
 #endif
 	read_backend_io(stats);
 	read_wal(stats);
+	read_locks(stats);
 }
 
 bool

@@ -306,7 +306,8 @@ extern int64 pgscale_compat_backend_writes(int64 own_writes);
  * What the majors count in different places; -1 where one does not.  17 (commit
  * 96f052613) gave the checkpointer's counts other names and dropped what backends
  * wrote, which 16 (commit 9c4edd8f6) has by kind of process and context; 18
- * (commit a051e71e2) moved there what was written and flushed of WAL.
+ * (commit a051e71e2) moved there what was written and flushed of WAL.  19 counts
+ * the bytes of page images, and has counts of the lock manager, by LockTagType.
  */
 typedef struct PgscaleStats
 {
@@ -321,6 +322,7 @@ typedef struct PgscaleStats
 	int64		backend_fsyncs;
 	int64		wal_records;
 	int64		wal_pages;
+	int64		wal_page_bytes;
 	int64		wal_bytes;
 	int64		wal_buffers_full;
 	int64		wal_writes;
@@ -328,6 +330,9 @@ typedef struct PgscaleStats
 	int64		wal_syncs;
 	int64		wal_write_us;
 	int64		wal_sync_us;
+	int64		lock_waits[LOCKTAG_LAST_TYPE + 1];
+	int64		lock_wait_us[LOCKTAG_LAST_TYPE + 1];
+	int64		fast_path_exceeded[LOCKTAG_LAST_TYPE + 1];
 } PgscaleStats;
 
 extern void pgscale_compat_stats_read(PgscaleStats *stats);
@@ -355,6 +360,16 @@ extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStat
 #define PGSCALE_SLRU_SUBTRANS		"Subtrans"
 #define PGSCALE_SLRU_OFFSET			"MultiXactOffset"
 #define PGSCALE_SLRU_MEMBER			"MultiXactMember"
+#endif
+
+/*
+ * How many fast-path slots for weak locks on relations a session can have.  18 (commit
+ * c4d5cb71d) gives it as many as max_locks_per_transaction says, in groups of 16.
+ */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_FAST_PATH_SLOTS		(FP_LOCK_GROUPS_PER_BACKEND_MAX * FP_LOCK_SLOTS_PER_GROUP)
+#else
+#define PGSCALE_FAST_PATH_SLOTS		FP_LOCK_SLOTS_PER_BACKEND
 #endif
 
 /* The server's major, for what is said about it. */

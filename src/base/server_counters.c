@@ -21,6 +21,7 @@
 
 #include "access/xlog.h"
 #include "pgstat.h"
+#include "storage/lock.h"
 
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
@@ -144,6 +145,40 @@ read_slru(const char *name, int64 *hits, int64 *reads)
 	*reads = stats->blocks_read;
 }
 
+static PgscaleLockType
+lock_type(LockTagType type)
+{
+	switch (type)
+	{
+		case LOCKTAG_RELATION_EXTEND:
+			return PGSCALE_LOCK_EXTEND;
+		case LOCKTAG_TRANSACTION:
+			return PGSCALE_LOCK_TRANSACTION;
+		case LOCKTAG_TUPLE:
+			return PGSCALE_LOCK_TUPLE;
+		case LOCKTAG_RELATION:
+			return PGSCALE_LOCK_RELATION;
+		case LOCKTAG_ADVISORY:
+			return PGSCALE_LOCK_ADVISORY;
+		default:
+			return PGSCALE_LOCK_OTHER;
+	}
+}
+
+/* -1 stands for each count that there is not, and no sum falls below it. */
+static void
+read_locks(PgscaleCounters *counters, const PgscaleStats *stats)
+{
+	for (int type = 0; type <= LOCKTAG_LAST_TYPE; type++)
+	{
+		const PgscaleLockType to = lock_type((LockTagType) type);
+
+		counters->lock_waits[to] = Max(counters->lock_waits[to] + stats->lock_waits[type], -1);
+		counters->lock_wait_us[to] = Max(counters->lock_wait_us[to] + stats->lock_wait_us[type], -1);
+		counters->fast_path_exceeded = Max(counters->fast_path_exceeded + stats->fast_path_exceeded[type], -1);
+	}
+}
+
 static void
 read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 {
@@ -168,6 +203,7 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	counters->backend_fsyncs = stats.backend_fsyncs;
 	counters->wal_records = stats.wal_records;
 	counters->wal_pages = stats.wal_pages;
+	counters->wal_page_bytes = stats.wal_page_bytes;
 	counters->wal_bytes = stats.wal_bytes;
 	counters->wal_buffers_full = stats.wal_buffers_full;
 	counters->wal_writes = stats.wal_writes;
@@ -181,6 +217,7 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	read_slru(PGSCALE_SLRU_SUBTRANS, &counters->subtrans_hits, &counters->subtrans_reads);
 	read_slru(PGSCALE_SLRU_OFFSET, &counters->offset_hits, &counters->offset_reads);
 	read_slru(PGSCALE_SLRU_MEMBER, &counters->member_hits, &counters->member_reads);
+	read_locks(counters, &stats);
 }
 
 void

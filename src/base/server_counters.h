@@ -15,6 +15,18 @@
 /* So many databases are counted at most. */
 #define PGSCALE_DATABASES	256
 
+/* The types of heavyweight locks whose waits are counted apart. */
+typedef enum PgscaleLockType
+{
+	PGSCALE_LOCK_EXTEND,
+	PGSCALE_LOCK_TRANSACTION,
+	PGSCALE_LOCK_TUPLE,
+	PGSCALE_LOCK_RELATION,
+	PGSCALE_LOCK_ADVISORY,
+	PGSCALE_LOCK_OTHER,
+	PGSCALE_LOCK_TYPES
+} PgscaleLockType;
+
 /*
  * Each -1 where this major, or this server, does not count it.  Nothing but
  * int64: they are summed and compared as an array.
@@ -46,6 +58,7 @@ typedef struct PgscaleCounters
 
 	int64		wal_records;
 	int64		wal_pages;		/* full-page images */
+	int64		wal_page_bytes; /* of these; -1 before 19 */
 	int64		wal_bytes;
 	int64		wal_buffers_full;
 	int64		wal_writes;
@@ -63,6 +76,12 @@ typedef struct PgscaleCounters
 	int64		offset_reads;
 	int64		member_hits;
 	int64		member_reads;
+
+	int64		lock_waits[PGSCALE_LOCK_TYPES]; /* that took deadlock_timeout or
+												 * longer and got the lock */
+	int64		lock_wait_us[PGSCALE_LOCK_TYPES];	/* all of their time */
+	int64		fast_path_exceeded; /* weak locks on relations that found all
+									 * fast-path slots taken */
 } PgscaleCounters;
 
 /*

@@ -3,6 +3,7 @@
  * contention.c
  *	  The map of contention: how much of the sessions' time each kind of wait takes.
  *
+ * Beside a share stands what the server itself counts of such waits, if anything.
  * Which events a kind has is in wait_kinds.c.  What it means and what helps is SQL,
  * the view pgscale.wait_meanings, with which pgscale.contention() joins this.
  *
@@ -12,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
@@ -19,10 +22,57 @@
 #include "utils/tuplestore.h"
 
 #include "tuning/findings.h"
+#include "tuning/json.h"
 #include "tuning/tuning.h"
 #include "tuning/wait_kinds.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_waits);
+
+/* The type of lock that a kind of wait is for, or -1. */
+static int
+lock_type_of(int kind)
+{
+	switch (kind)
+	{
+		case PGSCALE_EVIDENCE_LOCK_EXTEND:
+			return PGSCALE_LOCK_EXTEND;
+		case PGSCALE_EVIDENCE_LOCK_TRANSACTION:
+			return PGSCALE_LOCK_TRANSACTION;
+		case PGSCALE_EVIDENCE_LOCK_TUPLE:
+			return PGSCALE_LOCK_TUPLE;
+		case PGSCALE_EVIDENCE_LOCK_RELATION:
+			return PGSCALE_LOCK_RELATION;
+		case PGSCALE_EVIDENCE_LOCK_ADVISORY:
+			return PGSCALE_LOCK_ADVISORY;
+		case PGSCALE_EVIDENCE_OTHER_LOCK:
+			return PGSCALE_LOCK_OTHER;
+		default:
+			return -1;
+	}
+}
+
+/* What the server counts of a kind of wait; NULL if nothing. */
+static Jsonb *
+server_counts(const PgscaleTuningEvidence *e, int kind)
+{
+	const PgscaleCounters *c = &e->counts;
+	const int	lock = lock_type_of(kind);
+	PgscaleTuningJson json = {0};
+
+	if (e->ns == 0)
+		return NULL;
+	if (kind == PGSCALE_EVIDENCE_LOCK_MANAGER && c->fast_path_exceeded >= 0)
+		pgscale_tuning_json_number(&json, "fast_path_exceeded_per_s", pgscale_tuning_rate(e, c->fast_path_exceeded));
+	else if (lock >= 0 && c->lock_waits[lock] >= 0)
+	{
+		pgscale_tuning_json_number(&json, "long_waits", c->lock_waits[lock]);
+		pgscale_tuning_json_number(&json, "long_wait_ms", c->lock_waits[lock] == 0 ? NAN :
+								   c->lock_wait_us[lock] / 1e3 / c->lock_waits[lock]);
+	}
+	else
+		return NULL;
+	return pgscale_tuning_json_end(&json);
+}
 
 /* pgscale.tuning_waits(duration): one row a kind. */
 Datum
@@ -37,14 +87,16 @@ pgscale_tuning_waits(PG_FUNCTION_ARGS)
 	pgscale_tuning_window(duration_ms, &sum);
 	for (int kind = 0; kind < PGSCALE_EVIDENCE_WAITS; kind++)
 	{
+		Jsonb	   *counts = server_counts(&sum, kind);
 		Datum		values[] = {
 			CStringGetTextDatum(pgscale_tuning_wait_kind_name(kind)),
 			Float8GetDatum(pgscale_tuning_fraction(&sum, kind)),
 			Float8GetDatum(pgscale_tuning_waiting(&sum, kind)),
 			TimestampTzGetDatum(sum.since),
-			TimestampTzGetDatum(sum.until)
+			TimestampTzGetDatum(sum.until),
+			JsonbPGetDatum(counts)
 		};
-		bool		nulls[lengthof(values)] = {[3] = sum.ns == 0,[4] = sum.ns == 0};
+		bool		nulls[lengthof(values)] = {[3] = sum.ns == 0,[4] = sum.ns == 0,[5] = counts == NULL};
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

@@ -59,7 +59,7 @@ static const char *const watched[] = {
 	"backend_flush_after", "bgwriter_delay", "bgwriter_flush_after", "bgwriter_lru_maxpages",
 	"bgwriter_lru_multiplier", "checkpoint_completion_target", "checkpoint_flush_after",
 	"checkpoint_timeout", "commit_delay", "commit_siblings", "effective_io_concurrency",
-	"fsync", "full_page_writes", "huge_pages", "max_wal_size", "min_wal_size",
+	"fsync", "full_page_writes", "huge_pages", "max_locks_per_transaction", "max_wal_size", "min_wal_size",
 	"max_worker_processes", "multixact_member_buffers", "multixact_offset_buffers",
 	"pgscale.sweeper", "pgscale.writeback", "random_page_cost", "shared_buffers",
 	"subtransaction_buffers", "synchronous_commit", "transaction_buffers", "wal_buffers",

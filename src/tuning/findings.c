@@ -129,7 +129,7 @@ pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input)
 }
 
 /*
- * The server counts images, and not their bytes.  An image is a page without its
+ * Before 19 the server counts images, and not their bytes.  An image is a page without its
  * hole, so that a page counts as full.  With wal_compression it may be a tenth of
  * that: then it is what other records leave, which are RECORD_BYTES each or more.
  */
@@ -138,6 +138,8 @@ pgscale_tuning_page_images(const PgscaleTuningEvidence *e)
 {
 	double		images = pgscale_tuning_ratio((double) e->counts.wal_pages * BLCKSZ, e->counts.wal_bytes);
 
+	if (e->counts.wal_page_bytes >= 0)
+		return Min(pgscale_tuning_ratio(e->counts.wal_page_bytes, e->counts.wal_bytes), 1);
 	if (strcmp(pgscale_tuning_setting_text("wal_compression"), "off") != 0)
 		images = Min(images, 1 - pgscale_tuning_ratio((double) e->counts.wal_records * RECORD_BYTES, e->counts.wal_bytes));
 	return Min(Max(images, 0), 0.98);

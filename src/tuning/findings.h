@@ -55,7 +55,7 @@ extern double pgscale_tuning_wal_volume(const PgscaleTuningEvidence *e);
 /* The 95th percentile of the records' WAL, bytes a second. */
 extern double pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input);
 
-/* The share of page images in the WAL's bytes, at most. */
+/* The share of page images in the WAL's bytes; at most, unless the server counts their bytes. */
 extern double pgscale_tuning_page_images(const PgscaleTuningEvidence *e);
 
 /* Milliseconds of a flush of WAL; NaN if there were none. */
@@ -138,6 +138,7 @@ extern PgscaleTuningFinding *pgscale_tuning_advise(const char *recommended, doub
 extern const PgscaleTuningRule pgscale_tuning_wal_rules[];
 extern const PgscaleTuningRule pgscale_tuning_checkpoint_rules[];
 extern const PgscaleTuningRule pgscale_tuning_buffers_rules[];
+extern const PgscaleTuningRule pgscale_tuning_locks_rules[];
 extern const PgscaleTuningRule pgscale_tuning_kernel_rules[];
 extern const PgscaleTuningRule pgscale_tuning_tables_rules[];
 extern const PgscaleTuningRule pgscale_tuning_features_rules[];

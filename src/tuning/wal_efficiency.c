@@ -12,7 +12,8 @@
  * estimated: the distance between two positions up to which WAL was written, plus
  * a block for each flush, which writes at most one block for a second time.  That
  * is an upper bound where flushes are few or end with a block, and written_exact
- * says that it is an estimate.
+ * says that it is an estimate.  From 19 on it counts the bytes of page images, too,
+ * which page_image_exact says.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -53,6 +54,7 @@ typedef struct Efficiency
 	double		flush_fraction; /* of the sessions' time: all that commits
 								 * wait for */
 	double		images;
+	bool		images_exact;
 	double		switches;		/* segments begun a second */
 	double		full;			/* times a second that WAL buffers were */
 } Efficiency;
@@ -90,6 +92,7 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE) +
 		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
 	w->images = pgscale_tuning_page_images(e);
+	w->images_exact = c->wal_page_bytes >= 0;
 	w->switches = c->wal_position < 0 ? NAN : pgscale_tuning_rate(e, c->wal_position) / wal_segment_size;
 	w->full = pgscale_tuning_rate(e, c->wal_buffers_full);
 }
@@ -114,7 +117,8 @@ wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 	if (pgscale_tuning_wal_buffers_short(e))
 		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to have room", w->full);
 	if (w->images >= MUCH)
-		return psprintf("up to %.0f %% of WAL are images of whole pages, which follow each checkpoint", 100 * w->images);
+		return psprintf("%s%.0f %% of WAL are images of whole pages, which follow each checkpoint",
+						w->images_exact ? "" : "up to ", 100 * w->images);
 	if (w->rewritten >= MUCH)
 		return psprintf("%.0f %% of what is written of WAL was written before, as small commits end within a block",
 						100 * w->rewritten);
@@ -156,6 +160,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 			{0, false},			/* flush_measured */
 			{w.flush_fraction, false},
 			{e.counts.wal_bytes > 0 ? w.images : NAN, false},
+			{0, false},			/* page_image_exact */
 			{w.switches, false},
 			{w.full, false},
 		};
@@ -169,6 +174,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	}
 	values[3] = BoolGetDatum(w.exact);
 	values[8] = BoolGetDatum(w.flush_measured);
+	values[11] = BoolGetDatum(w.images_exact);
 	values[i++] = CStringGetTextDatum(wal_efficiency_reason(&e, &w));
 	nulls[i] = nulls[i + 1] = e.ns == 0;
 	values[i++] = TimestampTzGetDatum(e.since);

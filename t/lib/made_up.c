@@ -47,20 +47,24 @@ static const Member members[] = {
 	COUNT(checkpoints_requested), COUNT(checkpoint_buffers), COUNT(checkpoint_write_ms), COUNT(checkpoint_sync_ms),
 	COUNT(bgwriter_buffers), COUNT(bgwriter_stopped), COUNT(buffers_allocated), COUNT(backend_buffers),
 	COUNT(backend_ring_buffers), COUNT(backend_ring_reads), COUNT(backend_fsyncs), COUNT(wal_records), COUNT(wal_pages),
-	COUNT(wal_bytes), COUNT(wal_buffers_full), COUNT(wal_writes), COUNT(wal_written_bytes), COUNT(wal_syncs),
+	COUNT(wal_page_bytes), COUNT(wal_bytes), COUNT(wal_buffers_full), COUNT(wal_writes), COUNT(wal_written_bytes), COUNT(wal_syncs),
 	COUNT(wal_write_us), COUNT(wal_sync_us), COUNT(wal_position), COUNT(xact_hits), COUNT(xact_reads), COUNT(subtrans_hits),
 	COUNT(subtrans_reads), COUNT(offset_hits), COUNT(offset_reads), COUNT(member_hits), COUNT(member_reads),
+	COUNT(lock_waits[PGSCALE_LOCK_TUPLE]), COUNT(lock_wait_us[PGSCALE_LOCK_TUPLE]), COUNT(fast_path_exceeded),
 	WAIT(CPU), WAIT(WAL_SYNC), WAIT(WAL_WRITE), WAIT(WAL_WRITE_LOCK), WAIT(WAL_INSERT), WAIT(WAL_BUFFERS), WAIT(WAL_INIT),
 	WAIT(DATA_READ), WAIT(DATA_WRITE), WAIT(DATA_EXTEND), WAIT(DATA_SYNC), WAIT(TEMP_FILE), WAIT(SLRU_IO),
 	WAIT(BUFFER_MAPPING), WAIT(BUFFER_CONTENT), WAIT(BUFFER_IO), WAIT(BUFFER_PIN), WAIT(PROC_ARRAY), WAIT(XACT),
-	WAIT(SUBTRANS), WAIT(MULTIXACT), WAIT(LOCK_EXTEND), WAIT(LOCK_TUPLE), WAIT(CLIENT), WAIT(OTHER_IPC), WAIT(OTHER),
+	WAIT(SUBTRANS), WAIT(MULTIXACT), WAIT(LOCK_MANAGER), WAIT(LOCK_EXTEND), WAIT(LOCK_TUPLE), WAIT(CLIENT), WAIT(OTHER_IPC), WAIT(OTHER),
 };
 
-/* "name=value name=value ..."; the sessions' time is the sum of their waits. */
+/* "name=value name=value ..."; the sessions' time is the sum of their waits.  What only 19 counts is unknown unless given. */
 static void
 parse_record(char *text, PgscaleTuningEvidence *record)
 {
 	memset(record, 0, sizeof(*record));
+	record->counts.wal_page_bytes = record->counts.fast_path_exceeded = -1;
+	for (int type = 0; type < PGSCALE_LOCK_TYPES; type++)
+		record->counts.lock_waits[type] = record->counts.lock_wait_us[type] = -1;
 	for (char *part = strtok(text, " "); part; part = strtok(NULL, " "))
 	{
 		char	   *value = strchr(part, '=');
