@@ -33,7 +33,7 @@ SELECT v.name FROM (SELECT attrelid::regclass AS name, array_agg(attname) AS col
    AND ('datid' = ANY (columns) AND 'datname' <> ALL (columns) OR 'userid' = ANY (columns) AND 'usename' <> ALL (columns));
 
 -- settings
-SELECT name, CASE name WHEN 'pgscale.sweeper_mode' THEN 'by major' ELSE setting END AS setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
+SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
 
 -- the sampler needs a moment after the server's start
 DO $$
@@ -44,7 +44,7 @@ BEGIN
     END LOOP;
 END $$;
 -- what os_cache, numa and trace say depends on the machine
-SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY feature;
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
 
 -- it is the server's, not that of the asking session: neither its own settings change it, nor those of its database, nor its role
 CREATE TABLE health AS SELECT * FROM pgscale.health;
@@ -132,7 +132,7 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY feature;
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
 ALTER SYSTEM RESET pgscale.relocation;
 ALTER SYSTEM SET pgscale.relocation_workers = 0;

@@ -2287,13 +2287,13 @@ COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS
 COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS
 'fraction of the buffers with the maximum usage count, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.expected_search IS
-'expected number of ticks to the next victim if the freelist is empty';
+'expected number of ticks to the next victim; where there is a freelist (15 to 18), if it is empty';
 COMMENT ON COLUMN pgscale.clock_sweep.buffers IS
 'number of all buffers';
 COMMENT ON COLUMN pgscale.clock_sweep.ticks IS
 'number of buffers that the clock hand has passed';
 COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
-'number of buffers needed for another page, those from the freelist included, those of rings not';
+'number of buffers needed for another page, those from a freelist included, those of rings not';
 COMMENT ON COLUMN pgscale.clock_sweep.passes IS
 'number of completed passes since the server started';
 COMMENT ON COLUMN pgscale.clock_sweep.hand IS
@@ -3250,7 +3250,7 @@ CREATE VIEW pgscale.wait_meanings AS
          'a session reads pages that are not in shared buffers'),
         ('data_write', 'data files to be written',
          'a session writes a dirty page to free its buffer',
-         'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper; larger shared_buffers',
+         'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper (15 to 18); larger shared_buffers',
          NULL, NULL, NULL),
         ('data_extend', 'a table to be made longer',
          'a session extends a relation page by page',

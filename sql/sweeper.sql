@@ -2,8 +2,7 @@
 CREATE EXTENSION pgscale;
 
 -- settings, each with a description and a default within its bounds
--- (which modes there are is up to the server's major)
-SELECT name, vartype, CASE vartype WHEN 'enum' THEN '...' ELSE boot_val END AS boot_val, unit, context, min_val, max_val
+SELECT name, vartype, boot_val, unit, context, min_val, max_val
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%' ORDER BY name COLLATE "C";
 SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
@@ -17,13 +16,13 @@ SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('reset', obj_description('pgscale.sweeper_reset()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row a worker
-SELECT worker, writers, mode = (SELECT boot_val FROM pg_settings WHERE name = 'pgscale.sweeper_mode') AS mode, state, reason, state_change, buffers,
+SELECT worker, writers, mode, state, reason, state_change, buffers,
        low_watermark, high_watermark, ready, scanned, decremented,
        supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
        errors, backend_writes >= 0 AS backend_writes, cpu_ms >= 0 AS cpu, writer_cpu_ms, stats_reset IS NOT NULL AS reset
   FROM pgscale.sweeper_stats \gx
-SELECT feature, enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper' \gx
+SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pgscale.health WHERE feature = 'sweeper' \gx
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
@@ -36,9 +35,7 @@ ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
-\set VERBOSITY terse
 ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
-\set VERBOSITY default
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_workers = -1;
 ALTER SYSTEM SET pgscale.sweeper_workers = 'many';

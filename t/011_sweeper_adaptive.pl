@@ -7,9 +7,10 @@ use Test::More;
 use Time::HiRes ();
 
 my $prewarm = have_module('pg_prewarm');
-my $node = pgscale_node('main', preload => 'pgscale' . ($prewarm ? ', pg_prewarm' : ''), conf => <<'EOC');
+my $node = pgscale_node('main', preload => 'pgscale' . ($prewarm ? ', pg_prewarm' : ''), conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 32
+pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 pgscale.sweeper = on
 EOC

@@ -5,6 +5,8 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# without a freelist, the mode of that name is one in which the sweeper is off
+my @modes = (has_freelist() ? 'freelist' : (), 'ahead');
 my $node = pgscale_node('main', conf => <<'EOC');
 shared_buffers = 8MB
 max_worker_processes = 60
@@ -71,6 +73,12 @@ for my $mode ('freelist', 'ahead', 'freelist')
 {
     $db->set('pgscale.sweeper_mode', $mode);
     $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "switched to $mode", $mode);
+    if ($mode eq 'freelist' && !has_freelist())
+    {
+        $db->poll_ok('SELECT state, (SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ $$^pgscale sweeper$$) FROM pgscale.sweeper_stats',
+            'it and its writers end', 'off|0');
+        next;
+    }
     all_work_ok(1, 'it works');
     if ($mode eq 'freelist')
     {
@@ -87,7 +95,7 @@ $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
-for my $mode ('freelist', 'ahead')
+for my $mode (@modes)
 {
     $db->set('pgscale.sweeper_mode', $mode);
     $db->poll_ok('SELECT count(DISTINCT mode), min(mode) FROM pgscale.sweeper_stats', "three workers, $mode", "1|$mode");
@@ -98,8 +106,8 @@ is($db->sql('SELECT string_agg(worker::text, $$ $$), sum(buffers), max(buffers) 
 $db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backend_type COLLATE "C") FROM
     (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},
     'each has its processes', join ', ', (map { "pgscale sweeper $_: 1" } 1 .. 3), map { "pgscale sweeper writer $_: 2" } 1 .. 3);
-$db->set('pgscale.sweeper_mode', 'freelist');
-all_work_ok(3, 'back to the freelist');
+$db->set('pgscale.sweeper_mode', $modes[0]);
+all_work_ok(3, 'back to the first mode');
 $db->churn_end(@churning);
 $db->set('pgscale.sweeper', 'off');
 $db->poll_ok(q{SELECT bool_and(state = 'off') FROM pgscale.sweeper_stats}, 'all are switched off');
@@ -114,7 +122,7 @@ $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 2);
-for my $mode ('freelist', 'ahead')
+for my $mode (@modes)
 {
     $db->set('pgscale.sweeper_mode', $mode);
     $db->poll_ok('SELECT count(DISTINCT mode), min(mode) FROM pgscale.sweeper_stats', "sixteen workers, eight buffers each, $mode",

@@ -5,9 +5,10 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => <<'EOC');
+my $node = pgscale_node('main', conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 20
+pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
 pgscale.sweeper = on

@@ -6,9 +6,10 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => <<'EOC');
+my $node = pgscale_node('main', conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 40
+pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
 fsync = on
@@ -110,18 +111,23 @@ $db = session($node);
 $db->sql('UPDATE churn SET n = n WHERE id < 8000');
 $db->poll_ok('SELECT state, writers FROM pgscale.sweeper_stats', 'no room for a writer', 'working|0');
 $db->poll_ok('SELECT queued > 0 FROM pgscale.sweeper_stats', 'dirty pages wait for one');
-my $supplied = 'SELECT supplied_clean FROM pgscale.sweeper_stats';
-my $before = $db->sql($supplied);
-until_ok(sub { $db->sql('SELECT sum(n) FROM churn'); $db->sql($supplied) > $before + 1000 }, 'clean ones are supplied nevertheless')
-  or diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
+SKIP:
+{
+    needs_freelist(1);
+    my $supplied = 'SELECT supplied_clean FROM pgscale.sweeper_stats';
+    my $before = $db->sql($supplied);
+    until_ok(sub { $db->sql('SELECT sum(n) FROM churn'); $db->sql($supplied) > $before + 1000 }, 'clean ones are supplied nevertheless')
+      or diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
+}
 $db->quit;
 
 # Pages that bear positions which WAL has not come to, as damaged ones may, hold up nothing. Reading their rows makes them
 # dirty again, where that is not logged itself.
 my $help = qx(initdb --help);
-my $damaged = pgscale_node('damaged', init => $help =~ /--no-data-checksums/ ? [ extra => ['--no-data-checksums'] ] : [], conf => <<'EOC');
+my $damaged = pgscale_node('damaged', init => $help =~ /--no-data-checksums/ ? [ extra => ['--no-data-checksums'] ] : [], conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 20
+pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 bgwriter_lru_maxpages = 0
 fsync = off

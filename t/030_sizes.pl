@@ -80,7 +80,7 @@ sub works_ok
     my ($name, @conf) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    $node->append_conf('postgresql.conf', join "\n", 'pgscale.sweeper = on', 'pgscale.sweeper_adaptive = off', 'pgscale.writeback = on',
+    $node->append_conf('postgresql.conf', join "\n", 'pgscale.sweeper = on', 'pgscale.sweeper_mode = ' . sweeper_mode(), 'pgscale.sweeper_adaptive = off', 'pgscale.writeback = on',
         'pgscale.sampler_nested = on', 'pgscale.sampler_period = 1ms', @conf, '');
     my $started = $node->start(fail_ok => 1);
     return fail("$name: it does not start") unless $started;

@@ -81,6 +81,7 @@ SKIP:
 my $workers = q{SELECT string_agg(format('%s %s', pid, backend_type), ', ' ORDER BY pid) FROM pg_stat_activity
     WHERE backend_type LIKE 'pgscale %' AND backend_type NOT LIKE 'pgscale relocation worker%'};
 my $all = q{'sampler', 'sweeper 1', 'writeback'};
+$db->set('pgscale.sweeper_mode', sweeper_mode());
 $db->set("pgscale.$_", 'on') for 'sweeper', 'writeback';
 $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = ANY (SELECT 'pgscale ' || w FROM unnest(ARRAY[$all]) w)",
     'workers', 3);

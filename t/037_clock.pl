@@ -67,6 +67,7 @@ for my $clock ($HOURS, -$HOURS)
 
 sub not_well { return $db->sql(q{SELECT coalesce(string_agg(feature || ': ' || reason, '; '), '') FROM pgscale.health WHERE state IN ('broken', 'starting')}); }
 
+$db->set('pgscale.sweeper_mode', sweeper_mode());
 $db->set('pgscale.sweeper', 'on');
 $db->set('pgscale.writeback', 'on');
 $db->set('pgscale.relocation', 'on');

@@ -6,7 +6,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => 'allow_in_place_tablespaces = on');
+my $node = pgscale_node('main', conf => "allow_in_place_tablespaces = on\npgscale.sweeper_mode = ${\ sweeper_mode()}");
 my $db = session($node);
 
 # pgscale's background workers, without those that are there for a moment

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "tcop/pquery.h"
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
@@ -21,24 +22,63 @@
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 
-/* The first one is the default; the others are those that go without a freelist, too. */
 static const struct config_enum_entry modes[] = {
 	{"freelist", PGSCALE_SWEEPER_FREELIST, false},
 	{"ahead", PGSCALE_SWEEPER_AHEAD, false},
 	{NULL, 0, false}
 };
 
+/* Can buffers reach the backends in this mode? */
+static bool
+sweeper_can_supply(void)
+{
+	return PGSCALE_FREELIST || pgscale_sweeper_settings.mode != PGSCALE_SWEEPER_FREELIST;
+}
+
+bool
+pgscale_sweeper_wanted(void)
+{
+	return pgscale_sweeper_settings.enabled && sweeper_can_supply();
+}
+
+PgscaleSweeperReason
+pgscale_sweeper_why_off(void)
+{
+	return pgscale_sweeper_settings.enabled && !sweeper_can_supply() ? PGSCALE_BECAUSE_NO_FREELIST : PGSCALE_BECAUSE_OFF;
+}
+
+/*
+ * Warns when the sweeper is switched on and will not run: in the session that
+ * does so, and in the postmaster, for the log.  Other processes check the same
+ * value at every reload and stay silent; they have no statement then.
+ */
+static bool
+sweeper_check_enabled(bool *newval, void **extra, GucSource source)
+{
+	if (*newval && !pgscale_sweeper_settings.enabled && !sweeper_can_supply() && (ActivePortal || !IsUnderPostmaster))
+		ereport(WARNING,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pgscale.sweeper does nothing on PostgreSQL %d, which has no freelist", PGSCALE_MAJOR_NUMBER),
+				 errhint("Set pgscale.sweeper to off. In mode \"ahead\" it works, and gains far less: see doc/sweeper.md.")));
+	return true;
+}
+
 void
 pgscale_sweeper_define_gucs(void)
 {
 	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
-	const struct config_enum_entry *possible = PGSCALE_FREELIST ? modes : modes + 1;
 
+	/* The first one: the check of pgscale.sweeper asks for it. */
+	DefineCustomEnumVariable("pgscale.sweeper_mode",
+							 "How clean buffers reach the backends.",
+							 "\"freelist\" hands them over; \"ahead\" cleans what lies before the server's clock hand.",
+							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
 							 NULL,
 							 &s->enabled, false,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+							 PGC_SIGHUP, 0, sweeper_check_enabled, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper_adaptive",
 							 "Lets the sweeper work only while it is of use.",
 							 "Off, it works all the time.",
@@ -54,11 +94,6 @@ pgscale_sweeper_define_gucs(void)
 							"Each takes one of max_worker_processes meanwhile.",
 							&s->writers, 4, 1, PGSCALE_SWEEPER_MAX_WRITERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("pgscale.sweeper_mode",
-							 "How clean buffers reach the backends.",
-							 "\"freelist\" hands them over; \"ahead\" cleans what lies before the server's clock hand.",
-							 &s->mode, possible->val, possible,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_low_watermark",
 							 "Fraction of the buffers below which clean ones are made ready.",
 							 NULL,

@@ -64,7 +64,8 @@ typedef enum PgscaleSweeperReason
 	PGSCALE_BECAUSE_CLEAN,		/* share of victims that were dirty */
 	PGSCALE_BECAUSE_FAST_DISK,	/* us a page */
 	PGSCALE_BECAUSE_NO_NEIGHBOURS,	/* pages a run */
-	PGSCALE_BECAUSE_RINGS		/* sessions that wait */
+	PGSCALE_BECAUSE_RINGS,		/* sessions that wait */
+	PGSCALE_BECAUSE_NO_FREELIST
 } PgscaleSweeperReason;
 
 /*

@@ -67,7 +67,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		 * that down.
 		 */
 		const bool	off = s->state == PGSCALE_SWEEPER_OFF ||
-			(pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_settings.enabled);
+			(pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_wanted());
 		Datum		classes[PGSCALE_RUN_CLASSES];
 		Datum		values[36] = {0};
 		bool		nulls[36] = {0};
@@ -80,7 +80,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
 		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
 		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
-		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0) :
+		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(pgscale_sweeper_why_off(), 0) :
 										  pgscale_sweeper_reason(s->reason, s->reason_number));
 		nulls[i] = s->state_change == 0;
 		values[i++] = TimestampTzGetDatum(s->state_change);

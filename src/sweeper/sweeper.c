@@ -298,16 +298,16 @@ static void
 sweeper_reconsider(int64 now)
 {
 	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
-	bool		enabled = pgscale_sweeper_settings.enabled;
+	const bool	wanted = pgscale_sweeper_wanted();
 
-	if (enabled && !share->warm)
+	if (wanted && !share->warm)
 	{
 		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
 			warm_ticks++;
 		share->warm = warm_ticks >= WARM_TICKS;
 	}
 
-	if (enabled && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
+	if (wanted && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
 	{
 		sweeper_judge(now);
 		set_state(decision.state, decision.reason, decision.number);
@@ -315,8 +315,8 @@ sweeper_reconsider(int64 now)
 	}
 
 	judging = false;
-	if (!enabled)
-		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
+	if (!wanted)
+		set_state(PGSCALE_SWEEPER_OFF, pgscale_sweeper_why_off(), 0);
 	else if (!share->warm)
 		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
 	else if (!pgscale_sweeper_settings.adaptive)
@@ -407,7 +407,7 @@ sweep_round(void)
 
 	now = pgscale_timer_clock();
 	/* Worker 1 may come later: its state is off until then. */
-	if (!pgscale_sweeper_settings.enabled || share->state == PGSCALE_SWEEPER_OFF ||
+	if (!pgscale_sweeper_wanted() || share->state == PGSCALE_SWEEPER_OFF ||
 		now - watched >= WATCH_PERIOD_NS)
 	{
 		sweeper_reconsider(now);
@@ -427,7 +427,7 @@ sweep_round(void)
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		pgscale_sweeper_rest(share);
-	if (!pgscale_sweeper_settings.enabled)
+	if (!pgscale_sweeper_wanted())
 		proc_exit(0);
 
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
@@ -546,10 +546,30 @@ static const PgscaleClaim other_claims[] = {
 	{NULL}
 };
 
+#define OFF_AND_BGWRITER \
+	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions"
+
+/* Without a freelist nobody is asked to switch it on. */
+static void
+say_off_without_freelist(PgscaleHealth *health)
+{
+	health->no_use = true;
+	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_NO_FREELIST, 0);
+	if (pgscale_sweeper_why_off() == PGSCALE_BECAUSE_OFF)
+		health->reason = psprintf("it is switched off; %s", health->reason);
+	else
+		health->action = bgwriter_lru_maxpages == 0 ? OFF_AND_BGWRITER : "set pgscale.sweeper to off and reload";
+}
+
 static void
 say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 {
 	health->state = PGSCALE_HEALTH_OFF;
+	if (!PGSCALE_FREELIST)
+	{
+		say_off_without_freelist(health);
+		return;
+	}
 	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
 	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
@@ -571,7 +591,7 @@ sweeper_health(PgscaleHealth *health)
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
-	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_settings.enabled)
+	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_wanted())
 	{
 		say_off(leader, health);
 		return;
@@ -583,13 +603,7 @@ sweeper_health(PgscaleHealth *health)
 	health->state = sweeper_state_of(leader);
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
 	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
-		health->action = "if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions";
-}
-
-static bool
-sweeper_wanted(void)
-{
-	return pgscale_sweeper_settings.enabled;
+		health->action = "if this lasts, " OFF_AND_BGWRITER;
 }
 
 static int
@@ -601,7 +615,7 @@ sweeper_workers(void)
 static const PgscaleWorker sweeper_worker = {
 	.name = "pgscale sweeper",
 	.count = sweeper_workers,
-	.wanted = sweeper_wanted,
+	.wanted = pgscale_sweeper_wanted,
 	.main = sweeper_main,
 };
 

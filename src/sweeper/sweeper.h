@@ -36,6 +36,12 @@ extern PgscaleSweeperSettings pgscale_sweeper_settings;
 
 extern void pgscale_sweeper_define_gucs(void);
 
+/* Is it on, in a mode in which it can supply on this major? */
+extern bool pgscale_sweeper_wanted(void);
+
+/* Why it is off where it is not wanted. */
+extern PgscaleSweeperReason pgscale_sweeper_why_off(void);
+
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /* Once in a process. */

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node pgscale_standby have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
+our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist needs_freelist sweeper_mode have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
   server_headers session churn until_true until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
@@ -58,6 +58,27 @@ sub pgscale_standby
     $standby->start;
     return $standby;
 }
+
+# The server's major version.
+sub server_major
+{
+    my ($major) = qx(pg_config --version) =~ /(\d+)/;
+
+    return $major;
+}
+
+# PostgreSQL 19 dropped the freelist. needs_freelist skips tests, by their number, of what only the freelist gives; the others run
+# in the mode of the sweeper that this server has.
+sub has_freelist { return server_major() < 19; }
+
+sub needs_freelist
+{
+    my $tests = shift;
+
+    return has_freelist() || skip('PostgreSQL ' . server_major() . ' has no freelist', $tests);
+}
+
+sub sweeper_mode { return has_freelist() ? 'freelist' : 'ahead'; }
 
 # Does this server have a module of contrib?
 sub have_module

@@ -31,7 +31,7 @@ find_sampler(const PgscaleTuningRuleInput *input)
  *
  * Threshold: sessions write a fifth of the pages or more to have their room, which
  * takes a tenth of their time or more, and the background writer is not what is at
- * fault.  Gain: half of that time.  Source: doc/sweeper.md, and
+ * fault; never where it was of no use or the server has no freelist.  Gain: half of that time.  Source: doc/sweeper.md, and
  * bench/sweeper.
  */
 static PgscaleTuningFinding *
@@ -47,11 +47,11 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 	};
 	PgscaleHealth health;
 
-	if (pgscale_tuning_setting("pgscale.sweeper") > 0)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	pgscale_health_of(pgscale_module("sweeper"), &health);
 	if (health.no_use)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "%s", health.reason);
+	if (pgscale_tuning_setting("pgscale.sweeper") > 0)
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	if (pgscale_tuning_backend_write_fraction(e) < 0.2 || share < 0.1)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
 	if (pgscale_tuning_bulk_load(e))
