@@ -51,7 +51,7 @@ SELECT observed_ms FROM stats \gset
 CREATE TEMP TABLE class (pos serial, event_type text, letter text, sgr text);
 INSERT INTO class (event_type, letter, sgr) VALUES
     ('CPU', 'C', '30;42'), ('IO', 'I', '97;44'), ('LWLock', 'W', '97;45'), ('Lock', 'L', '97;41'), ('IPC', 'P', '30;46'),
-    ('Client', 'N', '30;43'), ('BufferPin', 'B', '30;47'), ('Timeout', 'T', '30;47'), ('Extension', 'E', '30;47');
+    ('Client', 'N', '30;43'), ('BufferPin', 'B', '30;47'), ('Buffer', 'B', '30;47'), ('Timeout', 'T', '30;47'), ('Extension', 'E', '30;47');
 INSERT INTO class (event_type, letter, sgr)
     SELECT DISTINCT event_type, 'o', '30;47' FROM second WHERE event_type NOT IN (SELECT event_type FROM class);
 CREATE FUNCTION pg_temp.paint(what text, sgr text, colour boolean) RETURNS text LANGUAGE sql AS

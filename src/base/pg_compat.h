@@ -113,6 +113,7 @@ extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLO
  * no LWLock there, and of its pin.  17 named the class of the pin anew.
  */
 #if PG_VERSION_NUM >= 190000
+#define PGSCALE_BUFFER_WAITS	"Buffer"
 #define PGSCALE_TRANCHE_BUFFER_CONTENT	(-1)
 #define pgscale_waits_for_pin(wait_event)	((wait_event) == WAIT_EVENT_BUFFER_CLEANUP)
 #define pgscale_waits_for_content(wait_event) \
@@ -122,6 +123,7 @@ extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLO
 #if PG_VERSION_NUM < 170000
 #define PG_WAIT_BUFFERPIN	PG_WAIT_BUFFER_PIN
 #endif
+#define PGSCALE_BUFFER_WAITS	"BufferPin"
 #define PGSCALE_TRANCHE_BUFFER_CONTENT	LWTRANCHE_BUFFER_CONTENT
 #define pgscale_waits_for_pin(wait_event)	(((wait_event) & PGSCALE_WAIT_CLASS) == PG_WAIT_BUFFERPIN)
 #define pgscale_waits_for_content(wait_event)	((wait_event) == (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT))

@@ -60,7 +60,7 @@ static const struct
 	{"Lock", 'L'},
 	{"IPC", 'P'},
 	{"Client", 'N'},
-	{"BufferPin", 'B'},
+	{PGSCALE_BUFFER_WAITS, 'B'},
 	{"Timeout", 'T'},
 	{"Extension", 'E'},
 	{"others", 'o'},
@@ -119,10 +119,13 @@ read_array(FunctionCallInfo fcinfo, int argument, Oid type, bool **nulls, int *n
 static int
 chart_class_of(const text *name)
 {
-	char	   *class = text_to_cstring(name);
+	const char *class = text_to_cstring(name);
 
 	if (strcmp(class, PGSCALE_WAIT_IDLE_NAME) == 0)
 		return CLASS_IDLE;
+	/* An archive may be of a server of before 19, which called it BufferPin. */
+	if (strncmp(class, "Buffer", strlen("Buffer")) == 0)
+		class = PGSCALE_BUFFER_WAITS;
 	for (int i = 0; i < CLASS_OTHERS; i++)
 		if (strcmp(chart_classes[i].name, class) == 0)
 			return i;
