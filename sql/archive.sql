@@ -68,8 +68,15 @@ $$;
 
 -- each counter is what its name says
 SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]', observed_s => 0.053);
+-- the sweeper's pages are among those that the server counts for backends
+UPDATE pgscale.archive_minute SET counters[33] = counters[33] + counters[47];
 SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
  WHERE key NOT IN ('at', 'node', 'origin');
+-- which may have counted them in the next minute only; what is not known of either is not known
+UPDATE pgscale.archive_minute SET counters[33] = 46;
+SELECT backend_buffers FROM pgscale.archive_minutes;
+UPDATE pgscale.archive_minute SET counters[47] = NULL;
+SELECT backend_buffers FROM pgscale.archive_minutes;
 DELETE FROM pgscale.archive_minute;
 
 -- counters are those of the server, read at the same moment
@@ -118,6 +125,19 @@ SELECT string_agg(w.n::text, ' ' ORDER BY w.n) FILTER (WHERE c."values"[w.n]::nu
            (49, 0), (50, s.n), (51, NULL), (52, NULL)) AS w(n, theirs)
  GROUP BY c."values", c.markers;
 ROLLBACK;
+
+-- pages, which 18 reads and adds several at a time; before 16 none of it is counted
+SET max_parallel_workers_per_gather = 0;
+SELECT coalesce(c."values"[36], 0) AS reads, coalesce(c."values"[38], 0) AS extends, c."values"[3] AS blocks FROM pgscale.archive_counters() c \gset before_
+CREATE TABLE filled AS SELECT i, repeat('x', 1800) AS filler FROM generate_series(1, 20000) i;
+SELECT count(*) FROM filled;
+SELECT pg_stat_force_next_flush();
+SELECT c."values"[3] - :before_blocks > 2000 AS "read",
+       coalesce(c."values"[36] - :before_reads BETWEEN 0.98 * (c."values"[3] - :before_blocks) AND 1.02 * (c."values"[3] - :before_blocks), NOT :'io') AS reads,
+       coalesce((c."values"[38] - :before_extends) / pg_relation_size('filled') * current_setting('block_size')::int BETWEEN 0.98 AND 1.1, NOT :'io') AS extends
+  FROM pgscale.archive_counters() c;
+DROP TABLE filled;
+RESET max_parallel_workers_per_gather;
 
 -- and each has a mark of when it was reset
 CREATE TABLE marked AS SELECT 0 AS n, 'before' AS what, markers FROM pgscale.archive_counters();

@@ -1118,7 +1118,8 @@ CREATE VIEW pgscale.archive_minutes AS
            counters[30]::bigint AS checkpoint_buffers,
            counters[31]::bigint AS bgwriter_buffers,
            counters[32]::bigint AS bgwriter_stops,
-           counters[33]::bigint AS backend_buffers,
+           -- the server counts the sweeper's pages among these, up to a second later
+           CASE WHEN counters[33] < counters[47] THEN 0 ELSE counters[33] - counters[47] END::bigint AS backend_buffers,
            counters[34]::bigint AS backend_fsyncs,
            counters[35]::bigint AS buffers_allocated,
            counters[36]::bigint AS io_reads,
@@ -1221,17 +1222,17 @@ COMMENT ON COLUMN pgscale.archive_minutes.bgwriter_buffers IS
 COMMENT ON COLUMN pgscale.archive_minutes.bgwriter_stops IS
 'times that the background writer stopped at its limit';
 COMMENT ON COLUMN pgscale.archive_minutes.backend_buffers IS
-'buffers written by backends';
+'buffers written by processes other than the checkpointer, the background writer and the sweeper''s writers; with files that are extended before PostgreSQL 16';
 COMMENT ON COLUMN pgscale.archive_minutes.backend_fsyncs IS
 'files synced by backends';
 COMMENT ON COLUMN pgscale.archive_minutes.buffers_allocated IS
 'buffers allocated';
 COMMENT ON COLUMN pgscale.archive_minutes.io_reads IS
-'reads of relations; from PostgreSQL 16 on';
+'pages of relations that were read; from PostgreSQL 16 on';
 COMMENT ON COLUMN pgscale.archive_minutes.io_writes IS
-'writes of relations; from PostgreSQL 16 on';
+'pages of relations that were written; from PostgreSQL 16 on';
 COMMENT ON COLUMN pgscale.archive_minutes.io_extends IS
-'extensions of relations; from PostgreSQL 16 on';
+'pages by which relations were extended; from PostgreSQL 16 on';
 COMMENT ON COLUMN pgscale.archive_minutes.io_evictions IS
 'buffers evicted for another page; from PostgreSQL 16 on';
 COMMENT ON COLUMN pgscale.archive_minutes.io_reuses IS
@@ -1343,20 +1344,25 @@ BEGIN
                        'buffers_checkpoint', buffers_written, 'stats_reset', stats_reset)
                      FROM pg_catalog.pg_stat_checkpointer$q$ INTO checkpointer;
     END IF;
+    -- pages: from 18 on the server counts operations, which may have several, and their bytes
     IF pgscale.major() >= 16 THEN
-        EXECUTE $q$SELECT jsonb_build_object('reads', sum(reads) FILTER (WHERE object <> 'wal'),
-                       'writes', sum(writes) FILTER (WHERE object <> 'wal'), 'extends', sum(extends) FILTER (WHERE object <> 'wal'),
+        EXECUTE $q$SELECT jsonb_build_object('reads', sum(page.reads) FILTER (WHERE object <> 'wal'),
+                       'writes', sum(page.writes) FILTER (WHERE object <> 'wal'), 'extends', sum(page.extends) FILTER (WHERE object <> 'wal'),
                        'evictions', sum(evictions), 'reuses', sum(reuses), 'fsyncs', sum(fsyncs) FILTER (WHERE object <> 'wal'),
                        'read_time', sum(read_time) FILTER (WHERE object <> 'wal'),
                        'write_time', sum(write_time) FILTER (WHERE object <> 'wal'),
                        'wal_write_time', sum(write_time) FILTER (WHERE object = 'wal'),
                        'wal_sync_time', sum(fsync_time) FILTER (WHERE object = 'wal'),
-                       'buffers_backend', sum(writes) FILTER (WHERE object <> 'wal'
+                       'buffers_backend', sum(page.writes) FILTER (WHERE object <> 'wal'
                            AND backend_type IN ('client backend', 'background worker', 'autovacuum worker', 'autovacuum launcher', 'walsender')),
                        'buffers_backend_fsync', sum(fsyncs) FILTER (WHERE object <> 'wal'
                            AND backend_type IN ('client backend', 'background worker', 'autovacuum worker', 'autovacuum launcher', 'walsender')),
                        'stats_reset', max(stats_reset))
-                     FROM pg_catalog.pg_stat_io$q$ INTO io;
+                     FROM pg_catalog.pg_stat_io i, to_jsonb(i) j, current_setting('block_size') b(bytes)
+                    CROSS JOIN LATERAL (
+                        SELECT coalesce((j ->> 'read_bytes')::bigint / bytes::integer, i.reads) AS reads,
+                               coalesce((j ->> 'write_bytes')::bigint / bytes::integer, i.writes) AS writes,
+                               coalesce((j ->> 'extend_bytes')::bigint / bytes::integer, i.extends) AS extends) page$q$ INTO io;
     END IF;
     SELECT sum(w.supplied_clean + w.supplied_written) AS supplied, sum(w.written) AS written, max(w.stats_reset) AS stats_reset
       INTO sweeper FROM pgscale.sweeper_stats() w;

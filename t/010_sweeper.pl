@@ -52,6 +52,12 @@ is(stats(q{worker, writers, mode, state, reason, scanned, supplied_clean, suppli
     '1|0|freelist|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
 $db->poll_ok("SELECT backend_writes > 500, backend_writes - (($by_backends) - $written_before) FROM pgscale.sweeper_stats",
     'backends write for themselves, as many pages as the server says', 't|0');
+# A reset of the server's statistics may take what was written in the second before, and no more.
+my $counted = stats('backend_writes');
+$db->sql(q{SELECT pg_stat_reset_shared(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'io' ELSE 'bgwriter' END)});
+my $agree = "b BETWEEN $counted + w AND $counted + w + 5000 FROM (SELECT ($by_backends) AS w, backend_writes AS b, written FROM pgscale.sweeper_stats) s";
+$db->poll_ok("SELECT w > 500, $agree", 'and when the server begins to count anew, what it had counted stays', 't|t')
+  or diag "before: $counted; ", stats("backend_writes, ($by_backends)");
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
 my $none = 'PostgreSQL ' . server_major() . ' has no freelist, through which it supplies buffers';
 is($db->sql($health), has_freelist() ? 'f|off|it is switched off|set pgscale.sweeper to on and reload' : "f|off|it is switched off; $none|",
@@ -139,11 +145,17 @@ is(stats('low_watermark, high_watermark, buffers'), "$defaults|1024", 'watermark
 $db->set('pgscale.sweeper_high_watermark', '0.2');
 $db->set('pgscale.sweeper_low_watermark', '0.15');
 $db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'watermarks follow their settings', '153|204');
+<<<<<<< HEAD
 SKIP:
 {
     needs_freelist(1);
     $db->poll_ok('SELECT ready BETWEEN 60 AND 260 FROM pgscale.sweeper_stats', 'and the stock does');
 }
+=======
+$db->poll_ok('SELECT ready BETWEEN 60 AND 260 FROM pgscale.sweeper_stats', 'and the stock does');
+$db->poll_ok("SELECT written > 10000 AND $agree", q{the sweeper's pages are none of what backends wrote})
+  or diag "before: $counted; ", stats("written, backend_writes, ($by_backends)");
+>>>>>>> 1524bd4 (counters: pages, whatever the major counts; backends' writes survive a reset of the server's statistics)
 
 # Watermarks in the wrong order
 my $log = -s $node->logfile;

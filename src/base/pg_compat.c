@@ -105,24 +105,40 @@ pgscale_compat_abort_io(void)
 #endif
 }
 
+#if PG_VERSION_NUM >= 160000
+/*
+ * Sums the pages of relations that processes of a kind have read or written in a
+ * range of contexts.  18 (commit f92c854cf) counts operations, each of up to
+ * io_combine_limit pages, and their bytes; before, each page counts.
+ */
+static int64
+io_pages(const PgStat_IO *io, BackendType kind, int first, int last, IOOp op)
+{
+	int64		pages = 0;
+
+	for (int context = first; context <= last; context++)
+#if PG_VERSION_NUM >= 180000
+		pages += io->stats[kind].bytes[IOOBJECT_RELATION][context][op] / BLCKSZ;
+#else
+		pages += io->stats[kind].counts[IOOBJECT_RELATION][context][op];
+#endif
+	return pages;
+}
+#endif
+
 int64
-pgscale_compat_backend_writes(int64 own_writes)
+pgscale_compat_backend_writes(TimestampTz *reset_at)
 {
 #if PG_VERSION_NUM >= 160000
-	/*
-	 * Here the writers are background workers, which have counts of their
-	 * own.
-	 */
-	const BackendType writing[] = {B_BACKEND, B_STARTUP};
-	PgStat_IO  *io = pgstat_fetch_stat_io();
-	int64		writes = 0;
+	const PgStat_IO *io = pgstat_fetch_stat_io();
 
-	for (int i = 0; i < lengthof(writing); i++)
-		for (int context = 0; context < IOCONTEXT_NUM_TYPES; context++)
-			writes += io->stats[writing[i]].counts[IOOBJECT_RELATION][context][IOOP_WRITE];
-	return writes;
+	*reset_at = io->stat_reset_timestamp;
+	return io_pages(io, B_BACKEND, 0, IOCONTEXT_NUM_TYPES - 1, IOOP_WRITE) +
+		io_pages(io, B_STARTUP, 0, IOCONTEXT_NUM_TYPES - 1, IOOP_WRITE);
 #else
-	return pgstat_fetch_stat_checkpointer()->buf_written_backend - own_writes;
+	/* Both are reset by one call, but only one has the time. */
+	*reset_at = pgstat_fetch_stat_bgwriter()->stat_reset_timestamp;
+	return pgstat_fetch_stat_checkpointer()->buf_written_backend;
 #endif
 }
 
@@ -204,19 +220,6 @@ pgscale_compat_find_setting(const char *name)
 #endif
 }
 
-#if PG_VERSION_NUM >= 160000
-/* Sums what processes of a kind did to relations in a range of contexts. */
-static int64
-io_sum(const PgStat_IO *io, BackendType kind, int first, int last, IOOp op)
-{
-	int64		sum = 0;
-
-	for (int context = first; context <= last; context++)
-		sum += io->stats[kind].counts[IOOBJECT_RELATION][context][op];
-	return sum;
-}
-#endif
-
 static void
 read_backend_io(PgscaleStats *stats)
 {
@@ -224,12 +227,16 @@ read_backend_io(PgscaleStats *stats)
 	const PgStat_IO *io = pgstat_fetch_stat_io();
 	const int	rings[] = {IOCONTEXT_BULKREAD, IOCONTEXT_BULKWRITE, IOCONTEXT_VACUUM};
 
-	stats->backend_buffers = io_sum(io, B_BACKEND, IOCONTEXT_NORMAL, IOCONTEXT_NORMAL, IOOP_WRITE);
-	stats->backend_fsyncs = io_sum(io, B_BACKEND, 0, IOCONTEXT_NUM_TYPES - 1, IOOP_FSYNC);
+	stats->backend_buffers = io_pages(io, B_BACKEND, IOCONTEXT_NORMAL, IOCONTEXT_NORMAL, IOOP_WRITE);
+	for (int context = 0; context < IOCONTEXT_NUM_TYPES; context++)
+		stats->backend_fsyncs += io->stats[B_BACKEND].counts[IOOBJECT_RELATION][context][IOOP_FSYNC];
 	for (int i = 0; i < lengthof(rings); i++)
 	{
-		stats->backend_ring_buffers += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_WRITE);
-		stats->backend_ring_reads += io_sum(io, B_BACKEND, rings[i], rings[i], IOOP_READ);
+		/* a parallel worker is a background worker */
+		stats->backend_ring_buffers += io_pages(io, B_BACKEND, rings[i], rings[i], IOOP_WRITE) +
+			io_pages(io, B_BG_WORKER, rings[i], rings[i], IOOP_WRITE);
+		for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
+			stats->backend_ring_reads += io_pages(io, kind, rings[i], rings[i], IOOP_READ);
 	}
 #else
 	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();

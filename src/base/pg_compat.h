@@ -292,11 +292,17 @@ extern void pgscale_compat_relpath(char *path, RelFileLocator locator, ProcNumbe
 extern void pgscale_compat_abort_io(void);
 
 /*
- * Pages that processes other than bgwriter and checkpointer have written since
- * the server's statistics began, those of pgscale's writers not counted.  15
- * knows only the sum of both, and counts extending a file as well.
+ * Returns the pages that backends and recovery have written since the server's
+ * statistics were last reset, and when that was.  15 counts all processes except
+ * bgwriter and checkpointer, so background workers too, and extensions of files.
  */
-extern int64 pgscale_compat_backend_writes(int64 own_writes);
+extern int64 pgscale_compat_backend_writes(TimestampTz *reset_at);
+
+#if PG_VERSION_NUM >= 160000
+#define PGSCALE_BACKENDS_WITH_WORKERS	false
+#else
+#define PGSCALE_BACKENDS_WITH_WORKERS	true
+#endif
 
 /* 16 dropped the n_ from the names of what it counts of a database. */
 #if PG_VERSION_NUM < 160000

@@ -136,6 +136,47 @@ read_databases(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	counters->temp_bytes = counted.temp_bytes;
 }
 
+uint64		(*pgscale_counters_own_writes) (void) = NULL;
+
+static void
+count_backend_writes(PgscaleBackendWrites *count, int64 server, TimestampTz reset_at)
+{
+	const bool	reset = reset_at > count->reset_at;
+	const int64 own = PGSCALE_BACKENDS_WITH_WORKERS && pgscale_counters_own_writes ? (int64) pgscale_counters_own_writes() : 0;
+	int64		more = server - count->server - (own - count->own);
+
+	/* This transaction's snapshot is older than the latest look. */
+	if (!reset && (reset_at < count->reset_at || server < count->server))
+		return;
+	/* Of pgscale's own some may have been counted before the reset. */
+	if (reset)
+		more = Max(server - (own - count->own), 0);
+	count->balance += more;
+	count->writes = Max(count->writes, count->balance);
+	count->server = server;
+	count->own = own;
+	count->reset_at = reset_at;
+}
+
+int64
+pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew)
+{
+	int			consistency = anew ? begin_reading() : 0;
+	TimestampTz reset_at;
+	const int64 server = pgscale_compat_backend_writes(&reset_at);
+	int64		writes;
+
+	if (anew)
+		end_reading(consistency);
+	if (lock)
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+	count_backend_writes(count, server, reset_at);
+	writes = count->writes;
+	if (lock)
+		LWLockRelease(lock);
+	return writes;
+}
+
 static void
 read_slru(const char *name, int64 *hits, int64 *reads)
 {
@@ -182,6 +223,7 @@ read_locks(PgscaleCounters *counters, const PgscaleStats *stats)
 static void
 read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 {
+	static PgscaleBackendWrites backend_writes;
 	const PgStat_BgWriterStats *bgwriter = pgstat_fetch_stat_bgwriter();
 	PgscaleStats stats;
 
@@ -197,7 +239,8 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	counters->bgwriter_buffers = bgwriter->buf_written_clean;
 	counters->bgwriter_stopped = bgwriter->maxwritten_clean;
 	counters->buffers_allocated = bgwriter->buf_alloc;
-	counters->backend_buffers = stats.backend_buffers;
+	counters->backend_buffers = PGSCALE_BACKENDS_WITH_WORKERS ?
+		pgscale_counters_backend_writes(&backend_writes, NULL, false) : stats.backend_buffers;
 	counters->backend_ring_buffers = stats.backend_ring_buffers;
 	counters->backend_ring_reads = stats.backend_ring_reads;
 	counters->backend_fsyncs = stats.backend_fsyncs;

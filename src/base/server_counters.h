@@ -12,6 +12,9 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+#include "storage/lwlock.h"
+
 /* So many databases are counted at most. */
 #define PGSCALE_DATABASES	256
 
@@ -52,8 +55,10 @@ typedef struct PgscaleCounters
 	int64		backend_buffers;	/* written by client backends that needed
 									 * the room; before 16 all that they
 									 * wrote, even to extend tables */
-	int64		backend_ring_buffers;	/* and by COPY, VACUUM and the like */
-	int64		backend_ring_reads; /* read by sequential scans and the like */
+	int64		backend_ring_buffers;	/* and by COPY, VACUUM and the like,
+									 * with their parallel workers */
+	int64		backend_ring_reads; /* pages that any process has read so; they
+								 * are among blocks_read */
 	int64		backend_fsyncs;
 
 	int64		wal_records;
@@ -99,5 +104,32 @@ extern void pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *co
 
 /* Commits and rollbacks of these databases alone; cheaper.  Falls by a reset. */
 extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
+
+/*
+ * The pages that backends wrote, as a count that never falls.  The server's falls
+ * when its statistics are reset.  Where it has the pages of background workers,
+ * those of pgscale's own are taken off; it counts them up to a second later than
+ * pgscale does.
+ */
+typedef struct PgscaleBackendWrites
+{
+	int64		writes;			/* the count */
+	int64		balance;		/* the same, but what the server still lacks is
+								 * taken off already */
+	int64		server;			/* the server's when it was last looked at, */
+	int64		own;			/* pgscale's own, */
+	TimestampTz reset_at;		/* and the time of the server's last reset */
+} PgscaleBackendWrites;
+
+/*
+ * Looks at the server's count and returns the pages since the struct was zeroed.
+ * The caller keeps other processes from the struct: it passes the lock over it, or
+ * NULL.  A snapshot of statistics that this transaction has taken stays, unless
+ * anew is true.
+ */
+extern int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew);
+
+/* Set by the feature whose processes write pages: how many they have written since the server's start. */
+extern uint64 (*pgscale_counters_own_writes) (void);
 
 #endif							/* PGSCALE_BASE_SERVER_COUNTERS_H */

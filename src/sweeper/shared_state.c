@@ -29,6 +29,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "base/server_counters.h"
 #include "sweeper/shared_state.h"
 #include "sweeper/sweeper.h"
 
@@ -41,6 +42,7 @@ typedef struct SweeperShared
 {
 	int			workers;
 	LWLock	   *lock;			/* over what follows */
+	PgscaleBackendWrites backend_writes;
 	bool		base_known;
 	PgscaleSweeperBase base;
 } SweeperShared;
@@ -240,6 +242,7 @@ pgscale_sweeper_shares_startup(int workers)
 	bool		found;
 	char	   *at;
 
+	pgscale_counters_own_writes = pgscale_sweeper_written;
 	shared = ShmemInitStruct("pgscale sweeper", shares_size(workers), &found);
 	at = (char *) shared + MAXALIGN(sizeof(SweeperShared));
 	if (!found)
@@ -298,6 +301,12 @@ pgscale_sweeper_written(void)
 	return written;
 }
 
+int64
+pgscale_sweeper_backend_writes(bool anew)
+{
+	return pgscale_counters_backend_writes(&shared->backend_writes, shared->lock, anew);
+}
+
 void
 pgscale_sweeper_base(PgscaleSweeperBase *base)
 {
@@ -309,7 +318,7 @@ pgscale_sweeper_base(PgscaleSweeperBase *base)
 void
 pgscale_sweeper_rebase(void)
 {
-	int64		backend_writes = pgscale_compat_backend_writes(pgscale_sweeper_written());
+	int64		backend_writes = pgscale_sweeper_backend_writes(false);
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->workers; i++)

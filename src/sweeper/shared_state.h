@@ -236,6 +236,12 @@ extern PgscaleSweeperShare *pgscale_sweeper_share(int number);
 /* Pages that all writers have written since the server started. */
 extern uint64 pgscale_sweeper_written(void);
 
+/*
+ * Pages that backends and recovery have written since the server started: a count
+ * that never falls.  anew: the snapshot of statistics is discarded.
+ */
+extern int64 pgscale_sweeper_backend_writes(bool anew);
+
 /* What counted at the last reset; take the counts of now for it. */
 extern void pgscale_sweeper_base(PgscaleSweeperBase *base);
 extern void pgscale_sweeper_rebase(void);

@@ -49,9 +49,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 	/* Where the sweeper never was on, nothing has been counted yet. */
 	pgscale_sweeper_base_init();
 	pgscale_sweeper_base(&base);
-	/* 15's counts are a second behind the writers'. */
-	backend_writes = pgscale_compat_backend_writes(pgscale_sweeper_written()) - base.backend_writes;
-	backend_writes = Max(backend_writes, 0);
+	backend_writes = pgscale_sweeper_backend_writes(false) - base.backend_writes;
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{

@@ -122,6 +122,13 @@ sweeper_shmem_startup(void)
 	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
 }
 
+/* A reset of the server's statistics then takes no more than a second of backends' writes from the count. */
+static void
+sweeper_observe(const PgscaleObservation *observation)
+{
+	(void) pgscale_sweeper_backend_writes(true);
+}
+
 static int
 sweeper_watermark(double fraction)
 {
@@ -625,5 +632,6 @@ const PgscaleModule pgscale_sweeper_module = {
 	.shmem_request = sweeper_shmem_request,
 	.shmem_startup = sweeper_shmem_startup,
 	.worker = &sweeper_worker,
+	.observe = sweeper_observe,
 	.health = sweeper_health,
 };
