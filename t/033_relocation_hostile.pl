@@ -65,7 +65,7 @@ $mallory->sql('DROP FUNCTION public.relocation_obstacle');
 
 SKIP:
 {
-    skip 'this server has no amcheck', 8 unless have_module('amcheck');
+    skip 'this server has no amcheck', 12 unless have_module('amcheck');
 
     # as after pg_upgrade from a server that had it: it lacks what looks up every row
     $db->sql(q{CREATE SCHEMA checks; GRANT USAGE, CREATE ON SCHEMA checks TO mallory});
@@ -90,8 +90,38 @@ SKIP:
     $db->sql('DROP EXTENSION amcheck; DROP SCHEMA checks CASCADE; CREATE EXTENSION amcheck');
     ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
     job_ok($job, 'state, sqlstate', 'done|', 'the right one is');
+
+    # a GIN index, which amcheck checks from 18 on; what is older than its 1.5 cannot
+    $db->sql('CREATE TABLE lists (list int[]); INSERT INTO lists SELECT ARRAY[i, i + 1] FROM generate_series(1, 1000) i; CREATE INDEX lists_list ON lists USING gin (list)');
+    my $move_gin = sub { return "relocate_index('lists_list', '" . elsewhere('lists_list') . "', amcheck => true)" };
+    my $checks_gin = $db->sql('SHOW server_version_num') >= 180000;
+    my $become_old = sub { $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck VERSION '1.3'}) };
+    $become_old->();
+    ($state) = $db->try('SELECT pgscale.' . $move_gin->());
+    is($state, $checks_gin ? '55000' : '00000', 'amcheck must be able to check a GIN index, where it ever can');
+    $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHERE finished_at IS NULL');
+    $db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is left', 0);
+    $db->sql('DROP EXTENSION amcheck; CREATE EXTENSION amcheck');
+    launching('off');
+    ($job) = ask($move_gin->());
+    $become_old->();
+    launching('on');
+    job_ok($job, 'state, sqlstate', $checks_gin ? 'failed|55000' : 'done|', 'and is asked to after the move');
+    $db->sql('DROP EXTENSION amcheck; CREATE EXTENSION amcheck');
+    ($job) = ask($move_gin->());
+    job_ok($job, 'state, sqlstate', 'done|', 'a GIN index that is sound');
 }
 $mallory->quit;
+
+# Temporal keys, from 18 on
+SKIP:
+{
+    skip 'there are no keys WITHOUT OVERLAPS before 18', 3 if $db->sql('SHOW server_version_num') < 180000;
+    $db->sql('CREATE TABLE temporal (id int4range, during daterange, PRIMARY KEY (id, during WITHOUT OVERLAPS), UNIQUE (during, id WITHOUT OVERLAPS), EXCLUDE USING gist (during WITH &&))');
+    like(($db->try("SELECT pgscale.relocate_index('$_', 'fast')"))[1], qr/0A000: index "$_" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently/, "$_ is refused")
+      for 'temporal_pkey', 'temporal_during_id_key';
+    like(($db->try(q{SELECT pgscale.relocate_index('temporal_during_excl', 'fast')}))[1], qr/belongs to an exclusion constraint/, 'and an exclusion constraint as what it is');
+}
 
 ### What is told to whom
 

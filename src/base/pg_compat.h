@@ -409,6 +409,9 @@ extern bool pgscale_compat_parse_relfile(const char *name, RelFileLocator *locat
  */
 extern bool pgscale_compat_direct_data(void);
 
+/* 18 (commit 14ffaece0) has amcheck check GIN indexes, too. */
+#define PGSCALE_AMCHECK_GIN		(PG_VERSION_NUM >= 180000)
+
 /*
  * The setting of this name, NULL if there is none.  16 (commit f13b2088f) exports
  * what looks one up.

@@ -182,7 +182,9 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elev
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
+				 index->indisunique
+				 ? errmsg("index \"%s\" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently", name)
+				 : errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
 				 errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
 		return false;
 	}

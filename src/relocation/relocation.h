@@ -113,11 +113,14 @@ extern char *pgscale_relocation_describe_index(Oid index);
  */
 extern void pgscale_relocation_verify_move(PgscaleRelocationJob *job);
 
+/* An index' access method. */
+extern Oid	pgscale_relocation_am_of(Oid index);
+
 /*
- * The functions that look up every row of a table in its index, and that read a
- * relation in; an error if they are not installed here, or not these.
+ * The functions that check an index of an access method, and that read a relation in; an
+ * error if they are not installed here, or not these.  InvalidOid: amcheck has none for it.
  */
-extern Oid	pgscale_relocation_amcheck_function(void);
+extern Oid	pgscale_relocation_amcheck_function(Oid am);
 extern Oid	pgscale_relocation_prewarm_function(void);
 
 /*

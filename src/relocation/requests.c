@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/index.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_tablespace_d.h"
@@ -223,6 +224,8 @@ move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 		job.target = target;
 		job.amcheck = PG_GETARG_BOOL(2);
 		job.prewarm = PG_GETARG_BOOL(3);
+		if (job.amcheck)
+			(void) pgscale_relocation_amcheck_function(pgscale_relocation_am_of(job.relation));
 		job.block_ms = -1;
 		if (request_queue(&job, elevel) == 0)
 			continue;
@@ -239,7 +242,7 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 	Oid			target = begin_request(function, PG_GETARG_NAME(1));
 
 	if (PG_GETARG_BOOL(2))
-		(void) pgscale_relocation_amcheck_function();
+		(void) pgscale_relocation_amcheck_function(BTREE_AM_OID);
 	if (PG_GETARG_BOOL(3))
 		(void) pgscale_relocation_prewarm_function();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

@@ -42,25 +42,29 @@ pgscale_relocation_describe_index(Oid index)
 	return pgscale_extension_own_text("relocation_describe_index", lengthof(types), types, values);
 }
 
-static bool
-is_btree(Oid index)
+Oid
+pgscale_relocation_am_of(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
-	bool		is;
+	Oid			am;
 
 	if (!HeapTupleIsValid(tuple))
-		return false;
-	is = ((Form_pg_class) GETSTRUCT(tuple))->relam == BTREE_AM_OID;
+		return InvalidOid;
+	am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
 	ReleaseSysCache(tuple);
-	return is;
+	return am;
 }
 
 Oid
-pgscale_relocation_amcheck_function(void)
+pgscale_relocation_amcheck_function(Oid am)
 {
 	static const Oid types[] = {REGCLASSOID, BOOLOID};
 
-	return pgscale_extension_function("amcheck", "bt_index_check", lengthof(types), types, "amcheck");
+	if (am == BTREE_AM_OID)
+		return pgscale_extension_function("amcheck", "bt_index_check", 2, types, "amcheck");
+	if (am == GIN_AM_OID && PGSCALE_AMCHECK_GIN)
+		return pgscale_extension_function("amcheck", "gin_index_check", 1, types, "amcheck");
+	return InvalidOid;
 }
 
 Oid
@@ -71,11 +75,17 @@ pgscale_relocation_prewarm_function(void)
 	return pgscale_extension_function("pg_prewarm", "pg_prewarm", lengthof(types), types, "prewarm");
 }
 
-/* Every row of its table is in it, too. */
+/* Every row of its table is looked up in a B-tree, too. */
 static void
-look_up_all(Oid index)
+verify_amcheck(Oid index)
 {
-	(void) OidFunctionCall2(pgscale_relocation_amcheck_function(), ObjectIdGetDatum(index), BoolGetDatum(true));
+	const Oid	am = pgscale_relocation_am_of(index);
+	const Oid	function = pgscale_relocation_amcheck_function(am);
+
+	if (am == BTREE_AM_OID)
+		(void) OidFunctionCall2(function, ObjectIdGetDatum(index), BoolGetDatum(true));
+	else if (OidIsValid(function))
+		(void) OidFunctionCall1(function, ObjectIdGetDatum(index));
 }
 
 /* All of its blocks: from NULL to NULL. */
@@ -115,8 +125,8 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 					 errdetail("Before: %s\nAfter: %s", job->before, after ? after : "gone")));
 	}
 	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
-	if (job->amcheck && is_btree(relation))
-		look_up_all(relation);
+	if (job->amcheck)
+		verify_amcheck(relation);
 	if (job->prewarm)
 		verify_prewarm(relation);
 }
