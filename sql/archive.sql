@@ -368,6 +368,19 @@ SELECT pgscale.archive_settings('2020-03-01 10:01+00');
 SELECT pgscale.archive_settings('2020-03-01 10:02+00');
 SELECT * FROM pgscale.archive_changes WHERE at < '2021-01-01' ORDER BY setting;
 SELECT * FROM pgscale.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum', 'server_version') ORDER BY 1;
+-- another minor release changes nothing else; another major has other settings, which are no changes, and may have another default
+INSERT INTO pgscale.archive_setting VALUES ('no.such', 'gone');
+DELETE FROM pgscale.archive_setting WHERE setting = 'autovacuum';
+UPDATE pgscale.archive_setting SET value = current_setting('server_version_num')::integer / 10000 * 10000 + 98 WHERE setting = 'server_version_num';
+SELECT pgscale.archive_settings('2020-03-01 10:03+00');
+INSERT INTO pgscale.archive_setting VALUES ('no.such', 'gone');
+DELETE FROM pgscale.archive_setting WHERE setting = 'autovacuum';
+UPDATE pgscale.archive_setting SET value = CASE setting WHEN 'work_mem' THEN '7' ELSE '140022' END WHERE setting IN ('work_mem', 'server_version_num');
+SELECT pgscale.archive_settings('2020-03-01 10:04+00');
+SELECT at, setting, replace(old, current_setting('server_version_num')::integer / 10000 || '0098', 'minor') AS old,
+       replace(new, current_setting('server_version_num'), 'now') AS new
+  FROM pgscale.archive_changes WHERE at BETWEEN '2020-03-01 10:03+00' AND '2021-01-01' ORDER BY at, setting;
+SELECT * FROM pgscale.archive_setting WHERE setting IN ('no.such', 'work_mem', 'autovacuum') ORDER BY 1;
 
 -- who may read it, and who may call what
 SELECT pgscale.archive_wait_growth('{0}', '{}');

@@ -985,6 +985,29 @@ LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.is_secret(text, text) IS
 'whether a setting is for superusers only, or its name or this value of it (NULL: any) seems to have a password, a key, a command or a connection';
 
+-- Only a number above zero has a unit: 0 needs none, and -1 stands for something else.
+CREATE FUNCTION pgscale.setting_text(value text, unit text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH unit_size (name, kind, size) AS (
+        VALUES ('B', 'bytes', 1::numeric), ('kB', 'bytes', 1024), ('MB', 'bytes', 1048576), ('GB', 'bytes', 1073741824),
+               ('TB', 'bytes', 1099511627776), ('us', 'time', 0.001), ('ms', 'time', 1), ('s', 'time', 1000), ('min', 'time', 60000),
+               ('h', 'time', 3600000), ('d', 'time', 86400000)
+    )
+    SELECT CASE WHEN value ~ '^[0-9]+([.][0-9]+)?$' AND value ~ '[1-9]'
+                THEN coalesce((SELECT trim_scale(value::numeric * times * own.size / shown.size) || shown.name
+                                 FROM unit_size own
+                                 JOIN unit_size shown ON shown.kind = own.kind
+                                CROSS JOIN coalesce(substring(unit FROM '^[0-9]+')::numeric, 1) times
+                                WHERE own.name = ltrim(unit, '0123456789') AND value::numeric * times * own.size % shown.size = 0
+                                ORDER BY shown.size DESC LIMIT 1), concat(value, unit))
+                ELSE value END
+$$;
+COMMENT ON FUNCTION pgscale.setting_text(text, text) IS
+'value of a setting whose unit is that of pg_settings, as SHOW prints it: 16384 of 8kB is 128MB; any other text as it is';
+
 ---- tables of the library's own
 
 CREATE FUNCTION pgscale.row_origin(cluster bigint, database oid)
@@ -1282,7 +1305,7 @@ COMMENT ON COLUMN pgscale.archive_queries.last_seen IS
 CREATE VIEW pgscale.archive_changes AS
     SELECT at, setting, old, new FROM pgscale.archive_change;
 COMMENT ON VIEW pgscale.archive_changes IS
-'settings that were found changed, and when; what may hold a password is hidden';
+'settings that were found changed, and when, and server_version_num; what may hold a password is hidden';
 COMMENT ON COLUMN pgscale.archive_changes.at IS
 'when the change was found: within a minute';
 COMMENT ON COLUMN pgscale.archive_changes.setting IS
@@ -1520,6 +1543,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     anew boolean := NOT EXISTS (SELECT FROM pgscale.archive_setting);
+    -- the settings of another major are others, and the archive is there after pg_upgrade
+    upgraded boolean := EXISTS (SELECT FROM pgscale.archive_setting o WHERE o.setting = 'server_version_num'
+                                   AND o.value::integer / 10000 <> current_setting('server_version_num')::integer / 10000);
     changed record;
 BEGIN
     FOR changed IN
@@ -1529,7 +1555,7 @@ BEGIN
                        CASE WHEN h.hidden THEN encode(sha256(textsend(h.reset_val)), 'hex')
                             ELSE pgscale.clean_text(h.reset_val) END AS value
                   FROM (SELECT p.name, p.reset_val, pgscale.is_secret(p.name, p.reset_val) AS hidden
-                          FROM pg_settings p WHERE p.context <> 'internal'
+                          FROM pg_settings p WHERE (p.context <> 'internal' OR p.name = 'server_version_num')
                            AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
           FULL JOIN pgscale.archive_setting o ON o.setting = s.name
          WHERE s.value IS DISTINCT FROM o.value
@@ -1540,7 +1566,7 @@ BEGIN
             INSERT INTO pgscale.archive_setting (setting, value) VALUES (changed.setting, changed.new)
             ON CONFLICT (setting) DO UPDATE SET value = excluded.value;
         END IF;
-        IF NOT anew THEN
+        IF NOT (anew OR upgraded AND NOT (changed.known AND changed.there)) THEN
             INSERT INTO pgscale.archive_change (at, setting, old, new)
             VALUES (seen_at, changed.setting,
                     -- a hash: it was hidden for its value
@@ -4082,13 +4108,15 @@ BEGIN
             WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
         $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
         $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
-                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(j.old_value, 40), '(not set)'),
-                         coalesce(left(j.new_value, 40), '(not set)'), j.change, j.state)
+                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale.setting_text(j.old_value, s.unit), 40), '(not set)'),
+                         coalesce(left(pgscale.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
              FROM pgscale.tuning_journal() j
+             LEFT JOIN pg_settings s ON s.name = j.setting
             WHERE NOT pgscale.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
-        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(c.old, 40), '(not set)'),
-                                          coalesce(left(c.new, 40), '(not set)'))
+        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale.setting_text(c.old, s.unit), 40), '(not set)'),
+                                          coalesce(left(pgscale.setting_text(c.new, s.unit), 40), '(not set)'))
              FROM pgscale.archive_changes c
+             LEFT JOIN pg_settings s ON s.name = c.setting
             WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
@@ -4615,7 +4643,8 @@ BEGIN
                    array_agg(ARRAY[s.name, CASE WHEN s.secret THEN '(hidden)' ELSE s.value END, CASE WHEN s.secret THEN '' ELSE s.boot END,
                                    s.source] ORDER BY s.name))
           INTO body
-          FROM (SELECT s.name, left(concat(s.setting, ' ' || s.unit), 200) AS value, left(concat(s.boot_val, ' ' || s.unit), 200) AS boot, s.source,
+          FROM (SELECT s.name, left(pgscale.setting_text(s.setting, s.unit), 200) AS value,
+                       left(pgscale.setting_text(s.boot_val, s.unit), 200) AS boot, s.source,
                        pgscale.is_secret(s.name, s.setting) AS secret
                   FROM pg_settings s
                  WHERE s.source NOT IN ('default', 'override', 'client', 'session', 'interactive', 'test')
@@ -5067,6 +5096,7 @@ GRANT EXECUTE ON FUNCTION
     pgscale.row_origin(bigint, oid),
     pgscale.sampler_stats(),
     pgscale.scalability(),
+    pgscale.setting_text(text, text),
     pgscale.scalability_points(),
     pgscale.sweeper_stats(),
     pgscale.top_waits(timestamptz, timestamptz, text, integer),

@@ -337,7 +337,12 @@ SELECT strpos(pgscale.report_part('buffers', :one, :none), pgscale.report_table(
 COMMIT;
 SELECT string_agg(name, ' ' ORDER BY name) AS missing FROM pg_settings s
  WHERE name IN ('work_mem', 'shared_buffers', 'autovacuum', 'max_connections', 'archive_command') AND setting IS DISTINCT FROM boot_val AND source NOT IN ('default', 'override', 'client', 'session')
-   AND pgscale.report_part('settings', :one, :none) !~ ('\n  ' || name || ' +' || setting || '( ' || unit || ')? +' || boot_val);
+   AND pgscale.report_part('settings', :one, :none) !~ ('\n  ' || name || ' +' || current_setting(name) || ' +\S');
+-- a value with its unit, as SHOW prints it
+SELECT name, setting, unit, pgscale.setting_text(setting, unit) FROM pg_settings WHERE pgscale.setting_text(setting, unit) <> current_setting(name);
+SELECT value, unit, pgscale.setting_text(value, unit)
+  FROM (VALUES ('16384', '8kB'), ('-1', '8kB'), ('0', 'kB'), ('1025', 'kB'), ('3145728', 'kB'), ('5', '32kB'), ('1440', 'min'), ('90', 's'), ('0.5', 'ms'),
+               ('100', NULL), ('16MB', 'kB'), ('', 'kB'), (NULL, 'kB'), ('7', 'parsecs')) v (value, unit);
 DROP FUNCTION minute;
 DROP FUNCTION root;
 DROP EXTENSION pgscale;

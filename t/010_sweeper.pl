@@ -145,17 +145,13 @@ is(stats('low_watermark, high_watermark, buffers'), "$defaults|1024", 'watermark
 $db->set('pgscale.sweeper_high_watermark', '0.2');
 $db->set('pgscale.sweeper_low_watermark', '0.15');
 $db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'watermarks follow their settings', '153|204');
-<<<<<<< HEAD
 SKIP:
 {
     needs_freelist(1);
     $db->poll_ok('SELECT ready BETWEEN 60 AND 260 FROM pgscale.sweeper_stats', 'and the stock does');
 }
-=======
-$db->poll_ok('SELECT ready BETWEEN 60 AND 260 FROM pgscale.sweeper_stats', 'and the stock does');
 $db->poll_ok("SELECT written > 10000 AND $agree", q{the sweeper's pages are none of what backends wrote})
   or diag "before: $counted; ", stats("written, backend_writes, ($by_backends)");
->>>>>>> 1524bd4 (counters: pages, whatever the major counts; backends' writes survive a reset of the server's statistics)
 
 # Watermarks in the wrong order
 my $log = -s $node->logfile;

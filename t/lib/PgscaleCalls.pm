@@ -119,6 +119,7 @@ our %arguments = (
     scalability_points => [''],
     scalability_reset => [''],
     set => [ q{'work_mem', concat(64 + i % 1000, 'kB')}, q{'work_mem', concat(64 + i % 1000, 'kB'), true} ],
+    setting_text => [q{i::text, '8kB'}],
     sweeper_reset => [''],
     sweeper_stats => [''],
     tablespace_latency => [ '', q{'pg_default'} ],
