@@ -1545,7 +1545,7 @@ DECLARE
     anew boolean := NOT EXISTS (SELECT FROM pgscale.archive_setting);
     -- the settings of another major are others, and the archive is there after pg_upgrade
     upgraded boolean := EXISTS (SELECT FROM pgscale.archive_setting o WHERE o.setting = 'server_version_num'
-                                   AND o.value::integer / 10000 <> current_setting('server_version_num')::integer / 10000);
+                                   AND o.value::integer / 10000 <> pgscale.major());
     changed record;
 BEGIN
     FOR changed IN
