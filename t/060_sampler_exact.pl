@@ -59,7 +59,7 @@ my ($relation, $tuple, $transaction, $advisory, $pin, $read, $in_transaction, $r
   (0x03000000, 0x03000004, 0x03000005, 0x0300000A, 0x04000000, 0x06000000, 0x0600FFFF, 1);
 my %event = (
     $relation => [qw(Lock relation)], $tuple => [qw(Lock tuple)], $transaction => [qw(Lock transactionid)],
-    $advisory => [qw(Lock advisory)], $pin => [qw(BufferPin BufferPin)], $in_transaction => [qw(Client IdleInTransaction)],
+    $advisory => [qw(Lock advisory)], $pin => [ server_major() >= 19 ? qw(Buffer BufferCleanup) : qw(BufferPin BufferPin) ], $in_transaction => [qw(Client IdleInTransaction)],
     $running => [qw(CPU Running)]);
 my %kind = ($client => 'client backend', $worker => 'forged worker', $parallel => 'parallel worker');
 

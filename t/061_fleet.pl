@@ -41,6 +41,7 @@ if (!$fake)
     setpgrp;
     open $_, '>', '/dev/null' for *STDOUT, *STDERR;
     $SIG{CHLD} = 'IGNORE';
+    $SIG{TERM} = 'DEFAULT';    # PostgreSQL::Test::Cluster of 19 dies of it, which runs the test's END
     while (my $socket = $listener->accept)
     {
         next if fork;
