@@ -13,7 +13,7 @@ ci_release() {
     case $1 in
         17) echo trixie ;;
         18) echo forky ;;
-        # before its release it is in experimental, whose base is sid
+        # and experimental, whose base it is
         19) echo sid ;;
         arm64) (. /etc/os-release && echo "$VERSION_CODENAME") ;;
         *) return 1 ;;
