@@ -799,7 +799,7 @@ COMMENT ON COLUMN pgscale.hot_buffers.block IS
 COMMENT ON COLUMN pgscale.hot_buffers.page_kind IS
 'of a B-tree: meta, root, internal, leaf or deleted; NULL for other relations or if the page is being changed';
 COMMENT ON COLUMN pgscale.hot_buffers.held IS
-'exclusive or shared; NULL if those who wait are being woken';
+'exclusive or shared, from 19 on also share exclusive; NULL if those who wait are being woken';
 COMMENT ON COLUMN pgscale.hot_buffers.holders IS
 'number of processes that hold the lock';
 COMMENT ON COLUMN pgscale.hot_buffers.all_waiters IS

@@ -48,7 +48,8 @@ SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a
 SELECT type, event, pgscale.wait_kind(type, event)
   FROM (VALUES ('IO', 'WalSync'), ('IO', 'WALSync'), ('LWLock', 'WALWrite'), ('IO', 'WALWrite'), ('IPC', 'XactGroupUpdate'),
                ('IPC', 'HashBuildAllocate'), ('LWLock', 'of another extension'), ('CPU', 'CPU'), ('Timeout', 'PgSleep'),
-               ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
+               ('LWLock', 'BufferContent'), ('Buffer', 'BufferShared'), ('Buffer', 'BufferShareExclusive'), ('Buffer', 'BufferExclusive'),
+               ('BufferPin', 'BufferPin'), ('Buffer', 'BufferCleanup'), ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
 SELECT m.kind FROM pgscale.wait_meanings m, unnest(string_to_array(event, ', ')) e
  WHERE event <> 'others' AND pgscale.wait_kind(event_type, e) IS DISTINCT FROM m.kind;
 

@@ -357,8 +357,7 @@ $primary->sql('BEGIN; INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i; R
 catch_up();
 runs('a', 'BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; FETCH c');
 $primary->sql('VACUUM t');
-my ($major) = qx(pg_config --version) =~ /(\d+)/;
-my $event = $major >= 19 ? 'BufferCleanup' : 'BufferPin';
+my $event = server_major() >= 19 ? 'BufferCleanup' : 'BufferPin';
 $db->poll_ok('SELECT waits_for, state, blocked_by FROM pgscale.blockers()', 'who has pinned a buffer is not known', "$event|startup|{}");
 runs('a', 'COMMIT');
 catch_up();

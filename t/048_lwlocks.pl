@@ -14,7 +14,7 @@ chmod 0755, $library;
 
 my $node = pgscale_node('main', preload => "pgscale,$library", init => [ allows_streaming => 1 ],
     conf => 'pgscale.sampler_period = 2');
-my ($major) = qx(pg_config --version) =~ /(\d+)/;
+my $major = server_major();
 my $db = session($node);
 $db->sql(<<"EOQ");
 CREATE FUNCTION hold_lwlock(text, int, bool, text) RETURNS void LANGUAGE c AS '$library';
@@ -165,6 +165,26 @@ while_held("SELECT hold_buffer('t', 7, true, '$file')", "SELECT count(*) FROM t 
     $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND reason ~ 'hot_buffers' FROM pgscale.lwlock_tranches
         WHERE tranche = 'BufferContent'}, 'the tranche leads there') if $major < 19;
 });
+# each of their events is of the kind that contention and advice know them by
+is($db->sql(q{SELECT event_type, event FROM pgscale.wait_meanings WHERE kind IN ('buffer_content', 'buffer_pin') ORDER BY kind}),
+    $major >= 19 ? "Buffer|BufferShared, BufferShareExclusive, BufferExclusive\nBuffer|BufferCleanup" : "LWLock|BufferContent\nBufferPin|BufferPin",
+    'what waits for buffers are called, and mean');
+
+# from 19 on a process that writes a page waits for a lock of its own kind
+if ($major >= 19)
+{
+    $db->sql(q{UPDATE t SET filler = 'x' WHERE ctid = '(7,1)'});
+    unlink "$file.held";
+    append_to_file($file, '');
+    $holder->start("SELECT hold_buffer('t', 7, true, '$file')");
+    until_ok(sub { -e "$file.held" }, 'a dirty page is held');
+    $waiters[0]->start('CHECKPOINT');
+    $db->poll_ok(q{SELECT event_type, event FROM pgscale.wait_current() WHERE backend_type = 'checkpointer'}, 'which the checkpointer is to write',
+        'Buffer|BufferShareExclusive');
+    is($db->sql($hot), 't|main|7||exclusive|1|1|postgres', 'it is hot');
+    unlink $file;
+    $_->finish for $holder, $waiters[0];
+}
 # Which of the index is what kind of page: the metapage, the first leaf, the root. Whoever waits has to want it exclusive.
 for my $case ([ 0, 'meta' ], [ 1, 'leaf' ], [ 3, 'root' ])
 {
