@@ -313,6 +313,15 @@ found('the most first', "public.twelve|ALTER TABLE public.twelve SET (fillfactor
     . "public.eleven|ALTER TABLE public.eleven SET (fillfactor = 85), and VACUUM FULL it when there is time|0.0200|low");
 is(finds(q{concat_ws('|', current, needs, evidence ->> 'updates', round((evidence ->> 'hot_fraction')::numeric, 3), evidence ->> 'updates_per_row', evidence ->> 'wal_fraction')}),
     "100|the table's owner|12|0.417|6|0.2\n100|the table's owner|11|0.455|5.5|0.2", 'with the counts');
+# a score of 2 and of less, which 19 tells
+my $dead = $db->sql(q{SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'twelve'});
+for my $due (int($dead / 2), int($dead / 2) + 1)
+{
+    $db->sql("ALTER TABLE twelve SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = $due)");
+    my $overdue = $db->sql('SELECT pgscale.major()') >= 19 && $dead >= 2 * $due;
+    my $expected = $overdue ? sprintf('silent: public.twelve has %.1f times the dead rows at which autovacuum is due, and they fill its pages: VACUUM comes first', $dead / $due) : 'public.twelve|ALTER TABLE';
+    found("$dead dead rows, where autovacuum is due at $due", qr/^\Q$expected\E.*\npublic.eleven\|.*0\.0200/);
+}
 found('a tenth of the time', qr/^public.twelve\|.*0\.0200.*\n.*would win 1.0 %/, { WAL_SYNC => 100 });
 found('less', 'satisfied: waiting for WAL takes 9.9 % of the sessions\' time', { WAL_SYNC => 99 });
 $db->sql('DROP TABLE twelve, eleven');

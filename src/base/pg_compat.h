@@ -371,6 +371,19 @@ extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStat
 #endif
 
 /*
+ * How many times the dead rows a table has at which autovacuum is due, for a FROM: relid and
+ * overdue.  19 tells; before, there is no row.
+ */
+#if PG_VERSION_NUM >= 190000
+#define PGSCALE_OVERDUE_VACUUM \
+"(SELECT relid, vacuum_score / nullif(pg_catalog.current_setting('autovacuum_vacuum_score_weight')::float8, 0) AS overdue" \
+"   FROM pg_catalog.pg_stat_autovacuum_scores)"
+#else
+#define PGSCALE_OVERDUE_VACUUM \
+"(SELECT NULL::pg_catalog.oid AS relid, NULL::float8 AS overdue WHERE false)"
+#endif
+
+/*
  * How many fast-path slots for weak locks on relations a session can have.  18 (commit
  * c4d5cb71d) gives it as many as max_locks_per_transaction says, in groups of 16.
  */

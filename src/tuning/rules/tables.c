@@ -20,6 +20,9 @@
 #include "tuning/findings.h"
 #include "tuning/rule_query.h"
 
+/* So many times the dead rows at which autovacuum is due show that it does not keep up. */
+#define OVERDUE			2.0
+
 /* Beyond this a read is a disk's and not the kernel's cache's. */
 #define DISK_READ_MS	0.1
 
@@ -158,7 +161,9 @@ find_io_concurrency(const PgscaleTuningRuleInput *input)
  * Threshold: each row was updated five times or more on average, in a table of
  * 8 MB or more that was not made with a fillfactor; less than half of the updates
  * were HOT, though none need be otherwise: the table has room for more columns to
- * be indexed, which cannot be told from counts, hence the low confidence.
+ * be indexed, which cannot be told from counts, hence the low confidence.  Not where
+ * the table has twice the dead rows at which autovacuum is due, or more: these fill
+ * the pages.  The server tells that from 19 on.
  *
  * Gain: what an index entry and a page image more cost, of which WAL's share is
  * the part that is seen: a fifth of it.  Source: the documentation's "Heap-Only
@@ -166,8 +171,9 @@ find_io_concurrency(const PgscaleTuningRuleInput *input)
  */
 static const char *const hot_query =
 "SELECT s.relid::pg_catalog.regclass, s.n_tup_upd, s.n_tup_hot_upd::float8 / s.n_tup_upd,"
-"       s.n_tup_upd::float8 / greatest(s.n_live_tup, 1)"
+"       s.n_tup_upd::float8 / greatest(s.n_live_tup, 1), o.overdue"
 "  FROM pg_catalog.pg_stat_user_tables s JOIN pg_catalog.pg_class c ON c.oid = s.relid"
+"  LEFT JOIN " PGSCALE_OVERDUE_VACUUM " o ON o.relid = s.relid"
 " WHERE s.n_tup_upd > 5 * greatest(s.n_live_tup, 1) AND s.n_tup_hot_upd < 0.5 * s.n_tup_upd"
 "   AND c.relpages > 1000 AND NOT coalesce(c.reloptions::text ~ 'fillfactor', false)"
 " ORDER BY s.n_tup_upd - s.n_tup_hot_upd DESC LIMIT 5";
@@ -192,14 +198,23 @@ find_fillfactor(const PgscaleTuningRuleInput *input)
 	for (int row = 0; row < rows.nrows; row++)
 	{
 		const char *table = pgscale_rows_text(&rows, row, 0);
+		const double overdue = pgscale_sql_number(&rows, row, 4);
 		const PgscaleTuningNumber numbers[] = {
 			{"updates", pgscale_sql_number(&rows, row, 1)},
 			{"hot_fraction", pgscale_sql_number(&rows, row, 2)},
 			{"updates_per_row", pgscale_sql_number(&rows, row, 3)},
+			{"vacuum_overdue", overdue},
 			{"wal_fraction", pgscale_tuning_wal_fraction(e)},
 			{NULL}
 		};
 
+		if (overdue >= OVERDUE)
+		{
+			*next = pgscale_tuning_finding(PGSCALE_SILENT, "%s has %.1f times the dead rows at which autovacuum is due, and they "
+										   "fill its pages: VACUUM comes first (pg_stat_autovacuum_scores)", table, overdue);
+			next = &(*next)->next;
+			continue;
+		}
 		*next = pgscale_tuning_advise(psprintf("ALTER TABLE %s SET (fillfactor = 85), and VACUUM FULL it when there is time", table),
 									  gain / (row + 1), numbers,
 									  "%.0f %% of its updates were HOT: pages are full, or indexed columns change (documentation, "
