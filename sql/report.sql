@@ -343,6 +343,9 @@ SELECT name, setting, unit, pgscale.setting_text(setting, unit) FROM pg_settings
 SELECT value, unit, pgscale.setting_text(value, unit)
   FROM (VALUES ('16384', '8kB'), ('-1', '8kB'), ('0', 'kB'), ('1025', 'kB'), ('3145728', 'kB'), ('5', '32kB'), ('1440', 'min'), ('90', 's'), ('0.5', 'ms'),
                ('100', NULL), ('16MB', 'kB'), ('', 'kB'), (NULL, 'kB'), ('7', 'parsecs')) v (value, unit);
+-- 19 has these values by default
+SELECT string_agg(name, ' ') AS wrong FROM unnest('{jit,log_lock_waits,max_locks_per_transaction}'::text[]) name
+ WHERE pgscale.report_part('settings', :one, :none) ~ ('\n  ' || name || ' ') <> (pgscale.major() < 19);
 DROP FUNCTION minute;
 DROP FUNCTION root;
 DROP EXTENSION pgscale;
