@@ -146,6 +146,22 @@ $db->set($_) for 'fsync', 'synchronous_commit';
 $load->kill_kill;
 undef $load;
 
+### Sequential scans through their ring, by one process and by parallel workers: a larger cache would win nothing
+
+$db->sql(q{CREATE UNLOGGED TABLE scanned AS SELECT 0 AS i LIMIT 0; INSERT INTO scanned SELECT i FROM generate_series(1, 3000000) i});
+my $scan = $node->basedir . '/scan.sql';
+append_to_file($scan, "SELECT count(*) FROM scanned;\n");
+for my $workers (0, 2)
+{
+    $db->sql("ALTER TABLE scanned SET (parallel_workers = $workers)");
+    local $ENV{PGOPTIONS} = '-c parallel_setup_cost=0 -c parallel_leader_participation=off';
+    $load = IPC::Run::start([ 'pgbench', '-n', '-c', 1, '-T', 600, '-f', $scan, $node->connstr('postgres') ], '>&', \$said);
+    in_time_ok(sub { finds('shared_buffers', 'verdict, reason', '8 seconds') =~ /^satisfied\|[01]\.\d\d % of the pages asked for were not in shared buffers$/ },
+        "scans with $workers workers: shared_buffers is satisfied") or diag finds('shared_buffers', 'verdict, reason, evidence', '8 seconds');
+    $load->kill_kill;
+    undef $load;
+}
+
 ### Who asks
 
 my $observer = session($node, user => 'observer');

@@ -302,13 +302,29 @@ pgscale_tuning_stalls(const PgscaleTuningRuleInput *input)
 	return pgscale_tuning_ratio(beyond, input->sum->session_ns);
 }
 
+/*
+ * Before 16 what is read through rings is not counted.  But then, as ever, a buffer
+ * that a ring uses again is not counted as allocated (StrategyGetBuffer() in
+ * freelist.c), and each other page that is read needs one that is.
+ */
+double
+pgscale_tuning_misses(const PgscaleTuningEvidence *e)
+{
+	const PgscaleCounters *c = &e->counts;
+
+	if (c->backend_ring_reads < 0)
+		return Min(c->blocks_read, c->buffers_allocated);
+	return Max(c->blocks_read - c->backend_ring_reads, 0);
+}
+
 bool
 pgscale_tuning_rewrites(const PgscaleTuningEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
+	const double misses = pgscale_tuning_misses(e);
 	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1e3, c->blocks_read);
 
-	return pgscale_tuning_ratio(c->blocks_read, (double) c->blocks_read + c->blocks_hit) > 0.05 && read_us < 200;
+	return pgscale_tuning_ratio(misses, misses + c->blocks_hit) > 0.05 && read_us < 200;
 }
 
 double

@@ -103,6 +103,12 @@ extern bool pgscale_tuning_flush_after_off(void);
 extern double pgscale_tuning_stalls(const PgscaleTuningRuleInput *input);
 
 /*
+ * Pages that were asked for and were not in shared buffers, without those that
+ * sequential scans and the like read through rings.
+ */
+extern double pgscale_tuning_misses(const PgscaleTuningEvidence *e);
+
+/*
  * Do pages leave shared buffers to come back from the kernel's cache?  Then that
  * saves writes, too, and to have it write at once would bring them back.
  */

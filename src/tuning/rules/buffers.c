@@ -188,7 +188,7 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 	const double ram = (double) pgscale_kernel_ram();
 	const double current = (double) NBuffers * BLCKSZ;
 	const double wanted = Min(ram / 4, Max(16 * current, 128.0 * PGSCALE_MB));
-	const double misses = Max(c->blocks_read - Max(c->backend_ring_reads, 0), 0);
+	const double misses = pgscale_tuning_misses(e);
 	const double missing = pgscale_tuning_ratio(misses, misses + c->blocks_hit);
 	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1000.0, Max(c->blocks_read, 1));
 	const double ticks = pgscale_tuning_ratio(e->sweep_ticks, c->buffers_allocated);
