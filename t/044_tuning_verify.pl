@@ -205,14 +205,14 @@ for my $case ([ 1.01, 'better' ], [ 0.99, 'cannot tell' ], [ -0.99, 'cannot tell
         "a difference of $times times half the interval");
     like(verified($id, 'transactions', 'reason'), $verdict eq 'cannot tell'
         # 1.02 * 200 s, in minutes: 240
-        ? qr/^\S+ 1\/s, \S+ before, over 200 s each; the interval of the difference has zero in it: it would take about 240 s of each, and 235 s were recorded before/
+        ? qr/^\S+ 1\/s, \S+ before, over 200 s each; the interval of the difference has zero in it: it would take about 240 s of each, and 235 s were recorded with the value before/
         : qr/^\S+ 1\/s, \S+ before, over 200 s each$/, 'in words');
     change($db, "revert($id)");
 }
 
 # How much longer, of windows of 100 s each: 1.02 * 100 s, in minutes: 120
 for my $case ([ 200, 60, 'a duration of about 120 s would tell' ], [ 200, 22, 'about 10 s more would tell, if it goes on like this' ],
-    [ 22, 60, 'it would take about 120 s of each, and 110 s were recorded before the change: waiting does not help' ])
+    [ 22, 60, 'it would take about 120 s of each, and 110 s were recorded with the value before: waiting does not help' ])
 {
     my ($n_first, $n_then, $text) = @$case;
     my $id = changed('commit_siblings', shifted($n_first, $n_then, 0.99, 20));
@@ -278,13 +278,13 @@ like(verified($id, 'transactions', 'reason'), qr/^cannot tell: no evidence was r
 is(journal(q{outcome ->> 'verdict', jsonb_typeof(outcome -> 'before'), jsonb_typeof(outcome -> 'duration_s')}, $id), 'cannot tell|null|number', 'the journal has null');
 change($db, "revert($id)");
 $id = changed('commit_siblings', few(11), few(20));
-like(verified($id, 'transactions', 'reason'), qr/^cannot tell: only 55 s were recorded before the change, of 60 s; waiting does not help$/, 'too little before');
+like(verified($id, 'transactions', 'reason'), qr/^cannot tell: only 55 s were recorded with the value before, of 60 s; waiting does not help$/, 'too little before');
 change($db, "revert($id)");
 $id = changed('commit_siblings', few(12), few(11));
 like(verified($id, 'transactions', 'reason'), qr/^cannot tell yet: wait 10 s more$/, 'too little since');
 evidence(few(12));
 like(verified($id, 'transactions', 'reason'), qr/ over 60 s each/, 'just enough of both');
-like(verified($id, 'transactions', 'reason', '65 s'), qr/^cannot tell: only 60 s were recorded before the change, of 65 s;/, 'less than is asked for');
+like(verified($id, 'transactions', 'reason', '65 s'), qr/^cannot tell: only 60 s were recorded with the value before, of 65 s;/, 'less than is asked for');
 for my $case ([ '59.9 s', '22023' ], [ '60 s', '00000' ], [ '1 hour', '00000' ], [ '3600.1 s', '22023' ])
 {
     is(($db->try("SELECT * FROM pgscale.verify($id, '$case->[0]')"))[0], $case->[1], "a duration of $case->[0]");
@@ -313,6 +313,35 @@ evidence(few(12), "$began + interval '110 us'");
 like(verified($id, 'transactions', 'reason'), $too_short, 'and no earlier');
 change($db, "revert($_)") for $next, $earlier, $other, $id;
 is(file(), $before, 'the file is as it was');
+
+# A setting that no rule is about: a reload that changed another one leaves its evidence; one that changed it does not
+sub reload
+{
+    my $loaded = $db->sql('SELECT pg_conf_load_time()');
+
+    $node->reload;
+    until_true(sub { $db->sql('SELECT pg_conf_load_time()') ne $loaded });
+    return;
+}
+my $samples_before = sub {
+    my $changed = change($db, q{set('work_mem', '6MB')});
+
+    $db->sql("UPDATE pgscale.tuning_change SET effective_at = clock_timestamp() WHERE change = $changed");
+    my $reason = verified($changed, 'transactions', 'reason');
+    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale.tuning_change WHERE change = $changed");
+    change($db, "revert($changed)");
+    return "$n $reason";
+};
+evidence(few(20));
+$db->sql('ALTER SYSTEM SET deadlock_timeout = 1234');
+reload();
+like($samples_before->(), qr/^20 cannot tell yet: wait/, 'evidence of before a reload that changed another setting');
+$db->sql(q{ALTER SYSTEM SET work_mem = '5MB'});
+reload();
+until_ok(sub { $samples_before->() =~ /^0 cannot tell: the value before was not in effect for as long as a record of evidence takes; waiting does not help$/ },
+    'none of it is of a value that the setting got since');
+$db->sql('ALTER SYSTEM RESET deadlock_timeout');
+$db->sql('ALTER SYSTEM RESET work_mem');
 
 # Not in effect yet
 evidence(few(20));

@@ -220,6 +220,24 @@ pgscale_compat_find_setting(const char *name)
 #endif
 }
 
+void
+pgscale_compat_each_setting(void (*each) (const char *name, void *arg), void *arg)
+{
+#if PG_VERSION_NUM >= 160000
+	int			n;
+	struct config_generic **all = get_guc_variables(&n);
+#else
+	const int	n = GetNumConfigOptions();
+	struct config_generic **all = get_guc_variables();
+#endif
+
+	for (int i = 0; i < n; i++)
+		each(all[i]->name, arg);
+#if PG_VERSION_NUM >= 160000
+	pfree(all);
+#endif
+}
+
 static void
 read_backend_io(PgscaleStats *stats)
 {

@@ -422,6 +422,9 @@ extern bool pgscale_compat_parse_relfile(const char *name, RelFileLocator *locat
  */
 extern bool pgscale_compat_direct_data(void);
 
+/* 18 (commit 4f7f7b037) looks for $libdir/NAME in dynamic_library_path. */
+#define PGSCALE_LIBDIR_SEARCHED	(PG_VERSION_NUM >= 180000)
+
 /* 18 (commit 14ffaece0) has amcheck check GIN indexes, too. */
 #define PGSCALE_AMCHECK_GIN		(PG_VERSION_NUM >= 180000)
 
@@ -431,6 +434,9 @@ extern bool pgscale_compat_direct_data(void);
  */
 struct config_generic;
 extern struct config_generic *pgscale_compat_find_setting(const char *name);
+
+/* Calls it with the name of each setting.  16 (commit 3057465ac) keeps them in a hash table and makes a list. */
+extern void pgscale_compat_each_setting(void (*each) (const char *name, void *arg), void *arg);
 
 /* What is its own of a setting's type.  19 has a union there; before, each type begins with what all have. */
 #if PG_VERSION_NUM >= 190000

@@ -16,8 +16,9 @@
  * be negative, or of another time than the waits.  Such a record is not written;
  * the next one begins there.
  *
- * Settings: when the configuration was read again, the writer compares the values
- * that rules are about and notes the time of those that changed.
+ * Settings: when the configuration was read again, the writer compares all values with
+ * those that it had and notes the time of those that changed.  Of the settings of a library
+ * that it has not loaded, it knows those that a file sets.
  *
  * Failure: if the writer dies within a record, its successor writes it anew.
  *
@@ -54,30 +55,25 @@
 /* The observed time may be so much less than the clock's before it is a gap. */
 #define MAX_GAP_US		(2 * USECS_PER_SEC)
 
-/* The settings that rules are about. */
-static const char *const watched[] = {
-	"backend_flush_after", "bgwriter_delay", "bgwriter_flush_after", "bgwriter_lru_maxpages",
-	"bgwriter_lru_multiplier", "checkpoint_completion_target", "checkpoint_flush_after",
-	"checkpoint_timeout", "commit_delay", "commit_siblings", "effective_io_concurrency",
-	"fsync", "full_page_writes", "huge_pages", "max_locks_per_transaction", "max_wal_size", "min_wal_size",
-	"max_worker_processes", "multixact_member_buffers", "multixact_offset_buffers",
-	"pgscale.sweeper", "pgscale.writeback", "random_page_cost", "shared_buffers",
-	"subtransaction_buffers", "synchronous_commit", "transaction_buffers", "wal_buffers",
-	"wal_compression", "wal_recycle", "wal_writer_delay", "wal_writer_flush_after",
-};
+/* Of so many settings it is known when they got their values. */
+#define MAX_SETTINGS	1024
+
+/* A setting's value, as the sampler has it, and since when. */
+typedef struct Setting
+{
+	uint64		name;			/* hashes of both */
+	uint32		value;
+	pg_atomic_uint64 set_at;	/* 0: as at the server's start */
+	pg_atomic_uint64 set_ns;	/* by CLOCK_MONOTONIC */
+} Setting;
 
 typedef struct Shared
 {
 	PgscaleRing ring;			/* of the records */
 	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 
-	/*
-	 * The values' hashes, and since when they are so; the sampler writes
-	 * both.
-	 */
-	uint32		value[lengthof(watched)];
-	pg_atomic_uint64 set_at[lengthof(watched)]; /* 0: as at the server's start */
-	pg_atomic_uint64 set_ns[lengthof(watched)]; /* by CLOCK_MONOTONIC */
+	pg_atomic_uint32 nsettings; /* the sampler adds to them, and writes all */
+	Setting		settings[MAX_SETTINGS];
 
 	PgscaleTuningEvidence records[PGSCALE_EVIDENCE_MAX];
 } Shared;
@@ -101,6 +97,17 @@ static Base base;
 static int64 observed_ns;		/* since then, as the rest */
 static double active_ns;
 static int64 sync_ns;
+
+static uint64
+hash_of_name(const char *setting)
+{
+	char		name[256];
+
+	strlcpy(name, setting, sizeof(name));
+	for (char *c = name; *c; c++)
+		*c = (char) pg_ascii_tolower((unsigned char) *c);
+	return DatumGetUInt64(hash_any_extended((const unsigned char *) name, strlen(name), 0));
+}
 
 static uint32
 value_of(const char *setting)
@@ -128,49 +135,84 @@ pgscale_tuning_evidence_startup(void)
 	memset(shared, 0, sizeof(Shared));
 	pgscale_ring_init(&shared->ring);
 	pg_atomic_init_u64(&shared->observed_ns, 0);
-	for (int i = 0; i < lengthof(watched); i++)
+	pg_atomic_init_u32(&shared->nsettings, 0);
+	for (int i = 0; i < MAX_SETTINGS; i++)
 	{
-		shared->value[i] = value_of(watched[i]);
-		pg_atomic_init_u64(&shared->set_at[i], 0);
-		pg_atomic_init_u64(&shared->set_ns[i], 0);
+		pg_atomic_init_u64(&shared->settings[i].set_at, 0);
+		pg_atomic_init_u64(&shared->settings[i].set_ns, 0);
 	}
+}
+
+static Setting *
+find_setting(uint64 name)
+{
+	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
+
+	pg_read_barrier();
+	for (uint32 i = 0; i < n; i++)
+		if (shared->settings[i].name == name)
+			return &shared->settings[i];
+	return NULL;
+}
+
+typedef struct Watch
+{
+	TimestampTz now;
+	bool		first;			/* of this server's start: there is nothing to
+								 * compare with */
+} Watch;
+
+static void
+watch_setting(const char *name, void *arg)
+{
+	const Watch *watch = arg;
+	const uint64 hash = hash_of_name(name);
+	const uint32 value = value_of(name);
+	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
+	Setting    *setting = find_setting(hash);
+
+	if (setting ? setting->value == value : n == MAX_SETTINGS)
+		return;
+	if (!setting)
+	{
+		setting = &shared->settings[n];
+		setting->name = hash;
+	}
+	setting->value = value;
+	if (!watch->first)
+	{
+		pg_atomic_write_u64(&setting->set_ns, (uint64) pgscale_timer_clock());
+		pg_atomic_write_u64(&setting->set_at, watch->now);
+	}
+	pg_write_barrier();
+	if (setting == &shared->settings[n])
+		pg_atomic_write_u32(&shared->nsettings, n + 1);
 }
 
 static void
 watch_settings(TimestampTz now)
 {
 	static TimestampTz read_at = 0;
+	Watch		watch = {now, pg_atomic_read_u32(&shared->nsettings) == 0};
 
 	if (read_at == PgReloadTime)
 		return;
 	read_at = PgReloadTime;
-	for (int i = 0; i < lengthof(watched); i++)
-	{
-		const uint32 value = value_of(watched[i]);
-
-		if (value == shared->value[i])
-			continue;
-		shared->value[i] = value;
-		pg_atomic_write_u64(&shared->set_ns[i], (uint64) pgscale_timer_clock());
-		pg_atomic_write_u64(&shared->set_at[i], now);
-	}
+	pgscale_compat_each_setting(watch_setting, &watch);
 }
 
 TimestampTz
-pgscale_tuning_evidence_set_at(const char *setting)
+pgscale_tuning_evidence_set_at(const char *name)
 {
 	const TimestampTz now = GetCurrentTimestamp();
+	Setting    *setting = find_setting(hash_of_name(name));
+	TimestampTz at;
 
+	if (!setting)
+		return 0;
+	at = (TimestampTz) pg_atomic_read_u64(&setting->set_at);
 	/* What is yet to come was told by a clock that was set back since. */
-	for (int i = 0; i < lengthof(watched); i++)
-		if (pg_strcasecmp(setting, watched[i]) == 0)
-		{
-			const TimestampTz at = (TimestampTz) pg_atomic_read_u64(&shared->set_at[i]);
-			const int64 ns = (int64) pg_atomic_read_u64(&shared->set_ns[i]);
-
-			return at <= now ? at : now - (pgscale_timer_clock() - ns) / 1000;
-		}
-	return PgReloadTime <= now ? PgReloadTime : 0;
+	return at <= now ? at : now - (pgscale_timer_clock() - (int64) pg_atomic_read_u64(&setting->set_ns)) / 1000;
 }
 
 /* The kind of a wait, or -1 for what is none. */

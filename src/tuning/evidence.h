@@ -129,8 +129,7 @@ extern void pgscale_tuning_evidence_add(PgscaleTuningEvidence *sum, const Pgscal
 
 /*
  * When a setting got the value that it has: evidence of before does not tell of
- * it.  0 if it has had it since the server's start, as all evidence.  Of settings
- * that no rule is about, when the configuration was last read.
+ * it.  0 if it has had it since the server's start, as all evidence.
  */
 extern TimestampTz pgscale_tuning_evidence_set_at(const char *setting);
 

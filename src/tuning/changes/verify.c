@@ -86,11 +86,13 @@ pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 		return;
 	metrics = pgscale_tuning_metrics(change->setting);
 	nmetrics = count_metrics(metrics);
-	since = Max(since, pgscale_tuning_evidence_set_at(change->setting));
 	records = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
-	n = pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
-	if (n == 0 || nmetrics == 0)
+	n = pgscale_tuning_evidence_read(Max(since, pgscale_tuning_evidence_set_at(change->setting)), now, records, PGSCALE_EVIDENCE_MAX);
+	if (n == 0)
 	{
+		/* was there evidence, only not of this value? */
+		if (pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX) > 0)
+			change->ends = construct_empty_array(TIMESTAMPTZOID);
 		pfree(records);
 		return;
 	}
@@ -253,7 +255,9 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 	if (before->n == 0)
 	{
-		windows->cannot = "cannot tell: no evidence was recorded before the change; waiting does not help";
+		windows->cannot = change->ends
+			? "cannot tell: the value before was not in effect for as long as a record of evidence takes; waiting does not help"
+			: "cannot tell: no evidence was recorded before the change; waiting does not help";
 		return;
 	}
 	windows->after = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
@@ -266,7 +270,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	need_ms = ms ? ms : LEAST_MS;
 	windows->ms = ms ? ms : Min(before_ms, after_ms);
 	if (before_ms < need_ms)
-		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded before the change, of " INT64_FORMAT " s;"
+		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded with the value before, of " INT64_FORMAT " s;"
 								   " waiting does not help",
 								   before_ms / 1000, need_ms / 1000);
 	else if (after_ms < need_ms && windows->over)
@@ -315,7 +319,7 @@ how_long(const Windows *windows, double difference, double half)
 	if (need_ms > WINDOW_MS)
 		return psprintf("a difference this small would take more than the %d s of evidence that are kept", (int) (WINDOW_MS / 1000));
 	if (need_ms > windows->before_ms)
-		return psprintf("it would take about %.0f s of each, and " INT64_FORMAT " s were recorded before the change:"
+		return psprintf("it would take about %.0f s of each, and " INT64_FORMAT " s were recorded with the value before:"
 						" waiting does not help", need_ms / 1000, windows->before_ms / 1000);
 	if (need_ms <= windows->after_ms)
 		return psprintf("a duration of about %.0f s would tell", need_ms / 1000);
