@@ -72,6 +72,10 @@ $db->sampler('on');
 $db->poll_ok('SELECT samples > 100 FROM pgscale.sampler_stats', 'samples');
 $db->sampler('off');
 is($db->sql($reconcile), 't|t|t', 'after a reset it adds up');
+is($db->sql(q{SELECT count(*), min(p.samples) > max(ticks) / 2, max(p.samples) <= max(ticks) FROM pgscale.sampler_stats(),
+    (SELECT sum(samples) AS samples FROM pgscale.wait_profile()
+      WHERE backend_type IN ('checkpointer', 'background writer', 'walwriter') GROUP BY backend_type) p}), '3|t|t',
+    'each process that idles has its own samples');
 
 # What is parked may be evicted while the statement still waits: here its time on CPU in parse analysis, which makes a small
 # entry among large ones. It is not taken from whatever lies in its place later.

@@ -45,16 +45,18 @@ pgscale_procs_count(void)
 	return (int) ProcGlobal->allProcCount;
 }
 
-bool
-pgscale_procs_in_use(int slot)
-{
-	return ((volatile PGPROC *) &ProcGlobal->allProcs[slot])->procLatch.owner_pid != 0;
-}
-
 void
-pgscale_procs_prefetch(int slot)
+pgscale_procs_prefetch_status(int slot)
 {
-	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
+	PgBackendStatus *array = pgscale_compat_status_array();
+	PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
+
+	__builtin_prefetch(&ProcGlobal->allProcs[slot].wait_event_info);
+	if (status == NULL)
+		return;
+	__builtin_prefetch(&status->st_changecount);
+	__builtin_prefetch(&status->st_state);
+	__builtin_prefetch(&status->st_query_id);
 }
 
 int

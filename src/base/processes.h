@@ -16,6 +16,7 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/proc.h"
 
 /*
  * What a process is: the server's BackendType, with parallel workers told
@@ -76,8 +77,20 @@ pgscale_proc_running_plan_id(const PgscaleProc *proc)
 extern int	pgscale_procs_count(void);
 
 /* Is a process there?  One cache line, which the other one has fetched. */
-extern bool pgscale_procs_in_use(int slot);
-extern void pgscale_procs_prefetch(int slot);
+static inline bool
+pgscale_procs_in_use(int slot)
+{
+	return ((volatile PGPROC *) &ProcGlobal->allProcs[slot])->procLatch.owner_pid != 0;
+}
+
+static inline void
+pgscale_procs_prefetch(int slot)
+{
+	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
+}
+
+/* Fetches what reading a slot will need. */
+extern void pgscale_procs_prefetch_status(int slot);
 
 /*
  * Reads a slot.  Returns false if no process is there.  *changed tells whether

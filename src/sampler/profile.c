@@ -269,27 +269,34 @@ find_or_make(const PgscaleSamplerWaitKey *key)
 }
 
 void
-pgscale_sampler_profile_add_again(int entry, uint64 ns)
+pgscale_sampler_profile_add_again(int entry, uint64 samples, uint64 ns)
 {
 	PgscaleSamplerProfileEntry *e = entry_to_change(entry);
 
-	e->samples++;
-	e->ns += ns;
-	profile->totals.samples++;
-	profile->totals.ns += ns;
+	e->samples += samples;
+	e->ns += samples * ns;
+	profile->totals.samples += samples;
+	profile->totals.ns += samples * ns;
+}
+
+static bool
+is_entry_of(int entry, const PgscaleSamplerWaitKey *key)
+{
+	return entry >= 0 && entry < profile->totals.used && memcmp(&entry_at(entry)->key, key, sizeof(*key)) == 0;
 }
 
 int
-pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hint, uint64 ns)
+pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hints[2], uint64 ns)
 {
-	int			entry = hint;
+	if (!is_entry_of(hints[0], key))
+	{
+		const int	before = hints[1];
 
-	if (hint < 0 || hint >= profile->totals.used ||
-		memcmp(&entry_at(hint)->key, key, sizeof(*key)) != 0)
-		entry = find_or_make(key);
-
-	pgscale_sampler_profile_add_again(entry, ns);
-	return entry;
+		hints[1] = hints[0];
+		hints[0] = is_entry_of(before, key) ? before : find_or_make(key);
+	}
+	pgscale_sampler_profile_add_again(hints[0], 1, ns);
+	return hints[0];
 }
 
 uint32

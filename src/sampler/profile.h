@@ -76,15 +76,18 @@ extern void pgscale_sampler_profile_end(void);
 
 /*
  * Adds a sample to the entry of a key, made if need be, and returns its number.
- * hint is where the key was last, or -1.
+ * hints are kept by the caller for each process, at first { -1, -1 }: the entries of its
+ * last sample and of the last other one, since it mostly goes from its client to a
+ * statement and back.
  */
-extern int	pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hint, uint64 ns);
+extern int	pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hints[2], uint64 ns);
 
 /*
- * Adds a sample to an entry that pgscale_sampler_profile_add() returned.  The number
- * holds as long as pgscale_sampler_profile_generation() stays the same.
+ * Adds samples, each of which stands for that time, to an entry that
+ * pgscale_sampler_profile_add() returned.  The number holds as long as
+ * pgscale_sampler_profile_generation() stays the same.
  */
-extern void pgscale_sampler_profile_add_again(int entry, uint64 ns);
+extern void pgscale_sampler_profile_add_again(int entry, uint64 samples, uint64 ns);
 extern uint32 pgscale_sampler_profile_generation(void);
 
 /* What tells an entry from those that are in its place before and after it. */

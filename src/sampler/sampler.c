@@ -113,7 +113,7 @@ typedef struct Parked
 typedef struct SlotState
 {
 	PgscaleProc proc;
-	int			entry;			/* where its last sample was counted, or -1 */
+	int			hints[2];		/* where its samples were counted */
 	int			typed_pid;		/* the background worker whose type is known */
 	PgscaleProcKind type;		/* and what it is */
 	PgscaleSamplerDimension dimension;	/* its application and client */
@@ -123,17 +123,17 @@ typedef struct SlotState
 } SlotState;
 
 /*
- * A process that idles at tick after tick, as most do on most servers: all
- * that is left to do is to count it again.  Apart from SlotState, so that a
- * tick goes through little memory; after 10 ms the cache has forgotten it.
+ * A process that idles at tick after tick, as most do on most servers: all that is left
+ * to do is to count it again.  This is not a part of SlotState, and no tick writes here
+ * while the process idles, so that a tick touches little memory.
  */
 typedef struct QuietSlot
 {
 	PgscaleProcMark mark;
 	int			entry;			/* -1: not quiet */
 	uint32		generation;		/* of the profile, when entry was made */
-	uint64		samples;		/* counted so, */
-	uint64		ns;				/* and the time that they stand for */
+	uint64		since_tick;		/* the first one that found it so, */
+	uint64		since_ns;		/* and the time that all before it stand for */
 } QuietSlot;
 
 /* How other backends reach the sampler. */
@@ -157,6 +157,8 @@ static bool *is_live = NULL;
 static int	free_hand = 0;		/* the next slot to look for a new process in */
 static PgscaleTimer timer;
 static int64 last_tick;			/* on the monotonic clock */
+static uint64 tick_number = 0;	/* of the present one */
+static uint64 ticked_ns = 0;	/* that those before it stand for */
 static int64 cpu_base;			/* added to the process' CPU time in stats */
 
 /* Sessions that the present tick found active, or idle in a transaction. */
@@ -379,6 +381,7 @@ sample_slot(int slot, int64 ns)
 	PgscaleSamplerWaitKey key = {0};
 	bool		changed;
 	bool		idle;
+	int			entry;
 
 	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
 	{
@@ -420,10 +423,10 @@ sample_slot(int slot, int64 ns)
 	if (pgscale_sampler_by_plan_id() && key.queryid == proc->queryid)
 		key.plan_id = pgscale_proc_running_plan_id(proc);
 
-	state->entry = pgscale_sampler_profile_add(&key, state->entry, ns);
+	entry = pgscale_sampler_profile_add(&key, state->hints, ns);
 	pgscale_sampler_lwlock_add(key.wait_event);
 	if (proc->running && proc->queryid == 0)
-		sampler_park(state, state->entry, ns);
+		sampler_park(state, entry, ns);
 
 	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
 	if (!idle || sampler_history_idle)
@@ -436,7 +439,7 @@ sample_slot(int slot, int64 ns)
 	}
 	if (proc->session)
 	{
-		pgscale_sampler_cpu_add(slot, proc->pid, state->entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
+		pgscale_sampler_cpu_add(slot, proc->pid, entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
 		if (!idle)
 		{
 			pgscale_sampler_timeline_add(key.wait_event);
@@ -455,39 +458,32 @@ sample_slot(int slot, int64 ns)
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
 		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
 	{
-		quiet_slots[slot].entry = state->entry;
+		quiet_slots[slot].entry = entry;
 		quiet_slots[slot].generation = pgscale_sampler_profile_generation();
-		quiet_slots[slot].samples = quiet_slots[slot].ns = 0;
+		quiet_slots[slot].since_tick = tick_number + 1;
+		quiet_slots[slot].since_ns = ticked_ns + ns;
 	}
 	return true;
 }
 
-/* Counts a process that still idles.  Returns false if that is not known. */
-static bool
-sample_quiet_slot(int slot, int64 ns)
+/* Does a process still idle in the same entry? */
+static inline bool
+is_quiet(const QuietSlot *quiet, uint32 generation)
+{
+	return quiet->entry >= 0 && quiet->generation == generation && pgscale_proc_same(&quiet->mark);
+}
+
+/* A process does not idle any more, or its entry may be another one. */
+static void
+end_quiet(int slot, uint32 generation)
 {
 	QuietSlot  *quiet = &quiet_slots[slot];
+	const PgscaleProc *proc = &slot_states[slot].proc;
 
-	if (quiet->entry < 0)
-		return false;
-	if (quiet->generation != pgscale_sampler_profile_generation())
-	{
-		quiet->entry = -1;
-		return false;
-	}
-	if (!pgscale_proc_same(&quiet->mark))
-	{
-		const PgscaleProc *proc = &slot_states[slot].proc;
-
-		if (proc->session && quiet->samples > 0)
-			pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event, quiet->samples, quiet->ns, false);
-		quiet->entry = -1;
-		return false;
-	}
-	pgscale_sampler_profile_add_again(quiet->entry, ns);
-	quiet->samples++;
-	quiet->ns += ns;
-	return true;
+	if (quiet->entry >= 0 && quiet->generation == generation && proc->session && quiet->since_tick < tick_number)
+		pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event,
+								tick_number - quiet->since_tick, ticked_ns - quiet->since_ns, false);
+	quiet->entry = -1;
 }
 
 static void
@@ -498,23 +494,55 @@ forget_quiet_slots(void)
 }
 
 static void
+prefetch_slot(int slot)
+{
+	if (quiet_slots[slot].entry >= 0)
+		pgscale_proc_prefetch(&quiet_slots[slot].mark);
+	else
+		pgscale_procs_prefetch_status(slot);
+}
+
+/* Processes that idle mostly follow one another and have the same entry: their samples are added at once. */
+static void
 sample_live_slots(int64 ns)
 {
+	uint32		generation = pgscale_sampler_profile_generation();
+	uint64		nquiet = 0;
+	int			entry = -1;
+
+	for (int i = 0; i < Min(nlive, PREFETCH_SLOTS); i++)
+		prefetch_slot(live_slots[i]);
 	for (int i = 0; i < nlive;)
 	{
 		int			slot = live_slots[i];
-		int			ahead = i + PREFETCH_SLOTS < nlive ? live_slots[i + PREFETCH_SLOTS] : -1;
+		bool		quiet = is_quiet(&quiet_slots[slot], generation);
 
-		if (ahead >= 0 && quiet_slots[ahead].entry >= 0)
-			pgscale_proc_prefetch(&quiet_slots[ahead].mark);
-		if (sample_quiet_slot(slot, ns) || sample_slot(slot, ns))
+		if (i + PREFETCH_SLOTS < nlive)
+			prefetch_slot(live_slots[i + PREFETCH_SLOTS]);
+		if (nquiet > 0 && (!quiet || quiet_slots[slot].entry != entry))
+		{
+			pgscale_sampler_profile_add_again(entry, nquiet, ns);
+			nquiet = 0;
+		}
+		if (quiet)
+		{
+			entry = quiet_slots[slot].entry;
+			nquiet++;
+			i++;
+			continue;
+		}
+		end_quiet(slot, generation);
+		if (sample_slot(slot, ns))
 			i++;
 		else
 		{
 			is_live[slot] = false;
 			live_slots[i] = live_slots[--nlive];
 		}
+		generation = pgscale_sampler_profile_generation();
 	}
+	if (nquiet > 0)
+		pgscale_sampler_profile_add_again(entry, nquiet, ns);
 }
 
 /* Looks for processes in slots that had none, at their first sample. */
@@ -548,6 +576,7 @@ sampler_tick(int64 due, int64 missed)
 	PgscaleSamplerFound found;
 
 	last_tick = now;
+	tick_number++;
 	nactive = nin_transaction = 0;
 
 	pgscale_sampler_profile_begin();
@@ -557,6 +586,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_blockers_begin(wall);
 	sample_live_slots(ns);
 	sample_new_slots(ns);
+	ticked_ns += ns;
 	pgscale_sampler_blockers_end();
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
@@ -662,7 +692,7 @@ pgscale_sampler_main(Datum arg)
 	slot_states = MemoryContextAllocZero(TopMemoryContext,
 										 pgscale_procs_count() * sizeof(SlotState));
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-		slot_states[slot].entry = -1;
+		slot_states[slot].hints[0] = slot_states[slot].hints[1] = -1;
 	quiet_slots = MemoryContextAllocZero(TopMemoryContext,
 										 pgscale_procs_count() * sizeof(QuietSlot));
 	forget_quiet_slots();
