@@ -112,6 +112,14 @@ CALL pgscale.set('ssl_cert_file', 'no/such');
 \set VERBOSITY terse
 CALL pgscale.set('shared_preload_libraries', 'pgscale, /no/such');
 \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('archive_library', 'no_such');
+\echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('local_preload_libraries', 'pgscale');
+\echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('jit_provider', 'no_such');
+\echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('dynamic_library_path', '/no/such');
+\echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('session_preload_libraries', '"');
 \echo :LAST_ERROR_SQLSTATE
 \set VERBOSITY default
@@ -233,12 +241,12 @@ CALL pgscale.set('max_connections', '3');
 CALL pgscale.set('wal_level', 'minimal');
 CALL pgscale.set('shared_buffers', '7TB');
 CALL pgscale.set('min_dynamic_shared_memory', '100000GB');
+CALL pgscale.set('min_wal_size', '31MB');
 SELECT FROM pg_create_physical_replication_slot('kept');
 CALL pgscale.set('max_replication_slots', '0');
 SELECT FROM pg_drop_replication_slot('kept');
 CALL pgscale.set('unix_socket_directories', '/no/such/folder');
 \set VERBOSITY default
-CALL pgscale.set('superuser_reserved_connections', '30');
 SELECT max(change) - :last AS more FROM journal();
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 CALL pgscale.set('superuser_reserved_connections', '30', force => true, change => 0) \gset
@@ -263,7 +271,9 @@ SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 -- what the files have is what counts, not what the server has
 CALL pgscale.set('max_connections', '60', change => 0) \gset first_
 CALL pgscale.set('superuser_reserved_connections', '30', change => 0) \gset second_
+\set VERBOSITY terse
 CALL pgscale.revert(:first_change);
+\set VERBOSITY default
 CALL pgscale.revert(:second_change, reverted_by => 0) \gset
 CALL pgscale.revert(:first_change, reverted_by => 0) \gset
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;

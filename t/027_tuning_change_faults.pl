@@ -187,6 +187,36 @@ cmp_ok($changed_although, '>', 0, 'some changed the file all the same');
 like($told, qr/^DETAIL: .*has the new line all the same.*^HINT: /ms, 'and said so');
 like($unread, qr/WARNING: .*cannot be read now: whether it has the line is not known$/m, 'one could not be read again, which is told');
 
+# Whether the server would start it is asked itself, as a process of its own: waiting for that one ends as any wait, and leaves neither
+# the process nor the folder that was made for it.
+sub asked { return grep { (eval { slurp_file("/proc/$_/cmdline") } // '') =~ /\Q$folder\E.*shared_memory_size|shared_memory_size.*\Q$folder\E/s } map { m{(\d+)$} } glob '/proc/[0-9]*' }
+sub folders { return glob "$folder/base/pgsql_tmp/*" }
+for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01', 'pg_terminate_backend' ])
+{
+    my ($what, $expected, $function) = @$case;
+    my ($original, $last, $pid) = (file(), last_change(), $db->pid);
+
+    order(pid => -2);
+    $db->start(q{CALL pgscale.set('max_connections', '50')});
+    until_ok(sub { my @asked = asked(); @asked == 1 && process_state($asked[0]) eq 'T' }, "$what: a server that is asked stops");
+    is(scalar(my @folders = folders()), 1, 'it has a folder');
+    $watcher->sql("SELECT $function($pid)");
+    my ($state) = eval { $db->finish };
+    is($state // '57P01', $expected, 'the session that waits for it ends that');
+    until_true(sub { $watcher->sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) if $expected eq '57P01';
+    is(join(' ', asked()), '', 'and the process');
+    is(join(' ', folders()), '', 'and the folder');
+    order();
+    if ($expected eq '57P01') { $db->quit; $db = session($node) }
+    is(file() eq $original && last_change() == $last, 1, 'nothing was changed');
+    is($db->sql('SELECT 1'), '1', 'a session goes on');
+}
+order(pid => -2);
+until_true(sub { ($db->try(q{SET statement_timeout = '100ms'; CALL pgscale.set('max_connections', '50')}))[0] eq '57014' });
+is(join(' ', asked(), folders()), '', 'a timeout leaves nothing either');
+order();
+$db->sql('RESET statement_timeout');
+
 # Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
 my $times = ($ENV{PGSCALE_TEST_TIMES} // 1) * ($ENV{PGSCALE_TEST_FULL} ? 3 : 1);
 my @moments = ([ 'refused memory', $ENOMEM, 3 * $times ], [ 'a cancel', $SIGINT, 4 * $times ], [ 'SIGTERM', $SIGTERM, 2 * $times ]);

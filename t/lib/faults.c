@@ -33,7 +33,8 @@ enum
 struct orders
 {
 	int32_t		pid;			/* of the process that is meant; 0: none, -1: a
-								 * worker that moves relations */
+								 * worker that moves relations; -2: a server that is asked
+								 * whether it would start stops */
 	int32_t		kinds;			/* of calls that count */
 	int32_t		left;			/* so many are to come before it happens */
 	int32_t		error;			/* that the call fails with, an errno; or less a signal */
@@ -44,6 +45,24 @@ struct orders
 };
 
 static struct orders *orders;
+
+/* Is it in the command line of this process? */
+static int
+title_has(const char *word)
+{
+	static __typeof__(open) *real_open;
+	char		title[4096];
+	int			fd;
+	ssize_t		length;
+
+	if (real_open == NULL)
+		real_open = (__typeof__(open) *) dlsym(RTLD_NEXT, "open");
+	fd = real_open("/proc/self/cmdline", O_RDONLY);
+	length = fd < 0 ? 0 : read(fd, title, sizeof(title));
+	if (fd >= 0)
+		close(fd);
+	return length > 0 && memmem(title, length, word, strlen(word)) != NULL;
+}
 
 __attribute__((constructor))
 static void
@@ -57,8 +76,11 @@ map_orders(void)
 		return;
 	map = mmap(NULL, sizeof(struct orders), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	if (map != MAP_FAILED)
-		orders = map;
+	if (map == MAP_FAILED)
+		return;
+	orders = map;
+	if (orders->pid == -2 && title_has("shared_memory_size"))
+		raise(SIGSTOP);
 }
 
 /* Is now the time? Then a call is to return its error, or a signal has come. */
@@ -86,19 +108,7 @@ happens(int kind)
 static int
 moves_relations(void)
 {
-	static __typeof__(open) *real_open;
-	char		title[256];
-	int			fd;
-	ssize_t		length;
-
-	if (real_open == NULL)
-		real_open = (__typeof__(open) *) dlsym(RTLD_NEXT, "open");
-	fd = real_open("/proc/self/cmdline", O_RDONLY);
-	length = fd < 0 ? -1 : read(fd, title, sizeof(title) - 1);
-	if (fd >= 0)
-		close(fd);
-	title[length < 0 ? 0 : length] = '\0';
-	return strstr(title, "pgscale relocation worker") != NULL;
+	return title_has("pgscale relocation worker");
 }
 
 static int

@@ -45,7 +45,6 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/memutils.h"
-#include "utils/varlena.h"
 
 #include "base/pg_compat.h"
 #include "tuning/changes/auto_conf.h"
@@ -191,51 +190,12 @@ raise_no_file(const char *setting, const char *path)
 			 errhint("Put the file in its place first.")));
 }
 
-/* A library, as the server finds it at its start. */
-static void
-check_library(const char *setting, const char *name)
-{
-	char	   *path;
-
-	if (strncmp(name, "$libdir", 7) == 0 && (name[7] == '\0' || name[7] == '/'))
-		path = psprintf("%s%s", pkglib_path, name + 7);
-	else if (strchr(name, '/'))
-		path = pstrdup(name);
-	else if (!Dynamic_library_path || strcmp(Dynamic_library_path, "$libdir") != 0)
-		return;					/* not known where */
-	else
-		path = psprintf("%s/%s", pkglib_path, name);
-	if (access(path, R_OK) == 0 || access(psprintf("%s%s", path, DLSUFFIX), R_OK) == 0)
-		return;
-	raise_no_file(setting, path);
-}
-
 static void
 check_files(const char *setting, const char *value)
 {
-	List	   *names;
-	ListCell   *cell;
-
 	for (int i = 0; files[i]; i++)
 		if (strcmp(setting, files[i]) == 0 && *value && access(value, R_OK) != 0)
 			raise_no_file(setting, value);
-
-	if (strcmp(setting, "shared_preload_libraries") != 0 && strcmp(setting, "session_preload_libraries") != 0 &&
-		strcmp(setting, "local_preload_libraries") != 0)
-		return;
-	if (!SplitDirectoriesString(pstrdup(value), ',', &names))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid list syntax in parameter \"%s\"", setting),
-				 errhint("Separate the names with commas; double quotes are for names with commas and spaces.")));
-	foreach(cell, names)
-	{
-		char	   *name = lfirst(cell);
-
-		if (strcmp(setting, "local_preload_libraries") == 0 && !first_dir_separator(name))
-			name = psprintf("$libdir/plugins/%s", name);
-		check_library(setting, name);
-	}
 }
 
 /* Would the server take this value from its files? */

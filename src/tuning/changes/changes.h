@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 
 #include "tuning/changes/journal.h"
 
@@ -52,6 +53,22 @@ extern const char *pgscale_tuning_change_statement(const char *setting, const ch
  * hint.  A notice if it is for standbys to follow.
  */
 extern void pgscale_tuning_start_check(const char *setting, const char *value, const char *force);
+
+/* start_ask.c: the server's own answer */
+
+typedef struct PgscaleTuningStart
+{
+	bool		known;			/* else it could not be asked, and says why */
+	bool		starts;			/* as far as -C goes */
+	int64		shared_memory;	/* bytes, at least */
+	const char *says;			/* its errors, if it does not start */
+} PgscaleTuningStart;
+
+/*
+ * Asks with the setting's line changed; with NULL, as the files are.  options: more of
+ * the command line, "name=value".
+ */
+extern void pgscale_tuning_start_ask(const char *setting, const char *value, List *options, PgscaleTuningStart *start);
 
 /* verify.c: was a change for the better? */
 

@@ -5,19 +5,14 @@
  *
  * ALTER SYSTEM looks at a value alone.  What keeps a server from starting is
  * mostly that it does not fit others, or the machine; and that is found out at
- * night.  So the values that the server would have at its next start are taken
- * from its files, and what the postmaster and recovery would make of them is made
- * of them here, for the settings that are concerned.
+ * night.  What the server finds out before it allocates anything, it is asked itself
+ * (start_ask.c).  What it would find out later is made out here, from the values that it
+ * would have by its files: whether there is memory for its size, room for what it kept,
+ * a library, a socket, a log file, a queue of io_uring.
  *
- * Why not ask "postgres -C shared_memory_size"?  It refuses while the server runs,
- * as it takes the data directory's lock file; on a made-up directory it would run
- * what all preloaded libraries do when they are loaded, for anybody who may change
- * one setting; and it allocates nothing, so it would not find what is too large.
- *
- * Of shared memory only what a change adds is computed, and less rather than more
- * of it, to what the running server has.  Compared is that with the machine's
- * memory or the cgroup's.  More can be had where the kernel overcommits, and then
- * the server is killed once it has used it.
+ * The size that the server computes is compared with the machine's memory or the
+ * cgroup's.  More can be had where the kernel overcommits, and then the server is killed
+ * once it has used it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -25,7 +20,11 @@
  */
 #include "postgres.h"
 
+#include <grp.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -44,11 +43,10 @@
 #include "base/units.h"
 #include "tuning/changes/changes.h"
 
-/* The least that the server's structures take of shared memory. */
-#define BYTES_PER_BUFFER	(BLCKSZ + 140)	/* descriptor, mapping, lists */
-#define BYTES_PER_LOCK		300
-#define BYTES_PER_BACKEND	1000
-
+/* The same number on all machines that PostgreSQL has packages for. */
+#ifndef SYS_io_uring_setup
+#define SYS_io_uring_setup	425
+#endif
 
 static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
 
@@ -163,6 +161,19 @@ start_coming(const Change *change, const char *name)
 	}
 }
 
+/* A text as it will have it at its next start, or this if nothing sets it. */
+static const char *
+coming_text(const Change *change, const char *name, const char *otherwise)
+{
+	const struct config_generic *record = pgscale_compat_find_setting(name);
+	const char *text;
+
+	if (!record || record->reset_source == PGC_S_ARGV)
+		return record ? GetConfigOption(name, false, false) : otherwise;
+	text = in_files(change, name);
+	return text ? text : otherwise;
+}
+
 static void
 start_refuse(const Change *change, const char *detail)
 {
@@ -174,46 +185,20 @@ start_refuse(const Change *change, const char *detail)
 			 errhint("Change first what it depends on; %s does it all the same.", change->force)));
 }
 
-static const char *const connections[] = {
-	"max_connections", "superuser_reserved_connections", "reserved_connections", NULL
-};
-
 static void
-check_reserved(const Change *change)
+check_wal_level(const Change *change)
 {
-	int64		reserved;
-	int64		all;
-
-	if (!is_one_of(change->setting, connections))
-		return;
-	reserved = start_coming(change, "superuser_reserved_connections") + start_coming(change, "reserved_connections");
-	all = start_coming(change, "max_connections");
-	if (reserved >= all)
-		start_refuse(change, psprintf(INT64_FORMAT " connections would be reserved, of " INT64_FORMAT " in all.", reserved, all));
-}
-
-static const char *const wal[] = {"wal_level", "max_wal_senders", "archive_mode", "summarize_wal", NULL};
-
-static void
-check_wal(const Change *change)
-{
+	/* from 19 on a logical slot is enough to have the level raised */
+	const bool	raised = pgscale_compat_find_setting("effective_wal_level") != NULL;
 	int64		level;
 
-	if (!is_one_of(change->setting, wal))
+	if (pg_strcasecmp(change->setting, "wal_level") != 0)
 		return;
 	level = start_coming(change, "wal_level");
-	if (level == WAL_LEVEL_MINIMAL)
-	{
-		static const char *const needs[] = {"max_wal_senders", "archive_mode", "summarize_wal"};
-
-		for (int i = 0; i < lengthof(needs); i++)
-			if (start_coming(change, needs[i]) > 0)
-				start_refuse(change, psprintf("\"%s\" would be on, and \"wal_level\" minimal, which has too little for it.", needs[i]));
-		if (ask_number("SELECT count(*) FROM pg_replication_slots", NULL) > 0)
-			start_refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
-	}
-	else if (level < WAL_LEVEL_LOGICAL &&
-			 ask_number("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'", NULL) > 0)
+	if (level == WAL_LEVEL_MINIMAL && ask_number("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", NULL) > 0)
+		start_refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
+	if (level < WAL_LEVEL_LOGICAL && !raised &&
+		ask_number("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary", NULL) > 0)
 		start_refuse(change, "There are logical replication slots, which need a logical \"wal_level\".");
 }
 
@@ -229,7 +214,7 @@ start_check_room(const Change *change)
 	}			kept[] =
 	{
 		{
-			"max_replication_slots", "SELECT count(*) FROM pg_replication_slots", "replication slots"
+			"max_replication_slots", "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", "replication slots"
 		},
 		{
 			"max_prepared_transactions", "SELECT count(*) FROM pg_prepared_xacts", "prepared transactions"
@@ -246,28 +231,21 @@ start_check_room(const Change *change)
 		}
 }
 
-/* Of shared memory, what depends on these settings, at least. */
-static const char *const sizes[] = {
-	"shared_buffers", "wal_buffers", "max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions",
-	"max_locks_per_transaction", "min_dynamic_shared_memory", "huge_pages", NULL
-};
-
-static double
-start_bytes_of(int64 (*value) (const Change *, const char *), const Change *change)
+/* Where a subscription has come to, or another user of a replication origin. */
+static void
+check_origins(const Change *change)
 {
-	double		backends = value(change, "max_connections") + value(change, "max_worker_processes") +
-		value(change, "max_wal_senders") + value(change, "max_prepared_transactions");
+	/* before 18 there was one limit for both */
+	const char *limit = pgscale_compat_find_setting("max_active_replication_origins") ? "max_active_replication_origins" : "max_replication_slots";
+	int64		room;
+	int64		n;
 
-	return (double) value(change, "shared_buffers") * BYTES_PER_BUFFER +
-		(double) Max(value(change, "wal_buffers"), 0) * XLOG_BLCKSZ +
-		backends * (BYTES_PER_BACKEND + (double) value(change, "max_locks_per_transaction") * BYTES_PER_LOCK) +
-		(double) value(change, "min_dynamic_shared_memory") * PGSCALE_MB;
-}
-
-static int64
-running_of(const Change *change, const char *name)
-{
-	return start_running(name);
+	if (pg_strcasecmp(change->setting, limit) != 0)
+		return;
+	room = start_coming(change, limit);
+	n = ask_number("SELECT count(*) FROM pg_replication_origin_status", NULL);
+	if (room > 0 && room < n)	/* with 0 it does not read them */
+		start_refuse(change, psprintf("There are " INT64_FORMAT " replication origins with progress.", n));
 }
 
 static char *
@@ -276,18 +254,32 @@ pretty_bytes(double bytes)
 	return bytes < 10.0 * 1024 * PGSCALE_MB ? psprintf("%.0f MB", bytes / PGSCALE_MB) : psprintf("%.0f GB", bytes / PGSCALE_MB / 1024);
 }
 
-static void
-check_memory(const Change *change)
+/* Huge pages of a size in kB, 0: the usual one, of which *bytes is the size; those that the kernel may add, too. */
+static int64
+huge_pages_of(int64 size, int64 *bytes)
 {
-	double		has = (double) start_running("shared_memory_size") * PGSCALE_MB;
-	double		needs;
+	char		reserved[32] = "0";
+	char		surplus[32] = "0";
+
+	*bytes = size > 0 ? size * PGSCALE_KB : pgscale_kernel_meminfo("Hugepagesize:");
+	if (*bytes <= 0)
+		return -1;
+	(void) pgscale_kernel_setting(psprintf("/sys/kernel/mm/hugepages/hugepages-" INT64_FORMAT "kB/nr_hugepages", *bytes / PGSCALE_KB),
+								  reserved, sizeof(reserved));
+	(void) pgscale_kernel_setting(psprintf("/sys/kernel/mm/hugepages/hugepages-" INT64_FORMAT "kB/nr_overcommit_hugepages", *bytes / PGSCALE_KB),
+								  surplus, sizeof(surplus));
+	return strtoll(reserved, NULL, 10) + strtoll(surplus, NULL, 10);
+}
+
+/* Is there memory for what the server says that it takes? */
+static void
+check_memory(const Change *change, double needs)
+{
+	const double has = (double) start_running("shared_memory_size") * PGSCALE_MB;
 	int64		ram = pgscale_kernel_ram();
 	char		mode[8];
 
-	if (!is_one_of(change->setting, sizes))
-		return;
 	/* one that takes less than the running server is not in question */
-	needs = has + start_bytes_of(start_coming, change) - start_bytes_of(running_of, change);
 	if (needs > has && ram > 0 && needs > ram)
 		start_refuse(change, psprintf("It would take %s of shared memory, and there are %s of memory for it.",
 									  pretty_bytes(needs), pretty_bytes(ram)));
@@ -300,61 +292,332 @@ check_memory(const Change *change)
 			start_refuse(change, psprintf("It would take %s more of shared memory, and the kernel, with vm.overcommit_memory = 2, gives %s.",
 										  pretty_bytes(needs - has), pretty_bytes(Max(limit - committed, 0))));
 	}
-	if (start_coming(change, "huge_pages") == HUGE_PAGES_ON && start_coming(change, "huge_page_size") == 0)
+	if (start_coming(change, "huge_pages") == HUGE_PAGES_ON)
 	{
-		int64		pages = pgscale_kernel_meminfo("HugePages_Total:") / 1024;	/* it has no unit */
-		int64		size = pgscale_kernel_meminfo("Hugepagesize:");
-		char		surplus[32] = "0";
+		int64		size;
+		int64		pages = huge_pages_of(start_coming(change, "huge_page_size"), &size);
 
-		(void) pgscale_kernel_setting("/proc/sys/vm/nr_overcommit_hugepages", surplus, sizeof(surplus));
-		pages += strtoll(surplus, NULL, 10);
-		if (pages >= 0 && size > 0 && needs > (double) pages * size)
+		if (start_coming(change, "shared_memory_type") != SHMEM_TYPE_MMAP)
+			start_refuse(change, "\"huge_pages\" would be on, which takes the \"shared_memory_type\" mmap.");
+		if (pages >= 0 && needs > (double) pages * size)
 			start_refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
 										  needs / size, pretty_bytes(size), pages));
 	}
 }
 
-static const char *const files[] = {"ssl", "ssl_cert_file", "ssl_key_file", NULL};
+/* Files that it would look for in the folder that is made for asking it. */
+static const char *const tls_files[][2] = {
+	{"ssl_cert_file", "server.crt"}, {"ssl_key_file", "server.key"}, {"ssl_ca_file", ""}, {"ssl_crl_file", ""}, {"ssl_crl_dir", ""},
+	{"ssl_dh_params_file", ""}, {"hosts_file", "pg_hosts.conf"}
+};
 
-static void
-check_ssl(const Change *change)
+static List *
+tls_options(const Change *change)
 {
-	struct stat status;
-	const char *key;
+	List	   *options = NIL;
 
-	if (!is_one_of(change->setting, files) || !start_coming(change, "ssl"))
-		return;
-	for (int i = 1; files[i]; i++)
+	/* not a command that a role which may not run any has perhaps just set */
+	if (*coming_text(change, "ssl_passphrase_command", ""))
+		return list_make1(pstrdup("ssl=off"));
+	for (int i = 0; i < lengthof(tls_files); i++)
 	{
-		const char *path = in_files(change, files[i]);
+		const char *path = coming_text(change, tls_files[i][0], tls_files[i][1]);
 
-		if (!path)
-			path = i == 1 ? "server.crt" : "server.key";
-		if (access(path, R_OK) != 0)
-			start_refuse(change, psprintf("\"ssl\" would be on, and file \"%s\" cannot be read.", path));
+		if (pgscale_compat_find_setting(tls_files[i][0]) && *path && !is_absolute_path(path))
+			options = lappend(options, psprintf("%s=%s/%s", tls_files[i][0], DataDir, path));
 	}
-	key = in_files(change, "ssl_key_file");
-	if (stat(key ? key : "server.key", &status) == 0 && status.st_uid == geteuid() && (status.st_mode & (S_IRWXG | S_IRWXO)))
-		start_refuse(change, "\"ssl\" would be on, and the file of the key has group or world access.");
+	return options;
 }
 
+/*
+ * What the server says.  Any session may change settings of the user's for itself: they
+ * keep none from starting.
+ */
+static void
+check_server(const Change *change)
+{
+	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
+	const Change none = {"", NULL, NULL};
+	PgscaleTuningStart with;
+	PgscaleTuningStart without;
+
+	if (!record || record->context == PGC_USERSET)
+		return;
+	pgscale_tuning_start_ask(change->setting, change->value, tls_options(change), &with);
+	if (with.starts)
+	{
+		check_memory(change, with.shared_memory);
+		return;
+	}
+	if (with.known)
+	{
+		pgscale_tuning_start_ask(NULL, NULL, tls_options(&none), &without);
+		if (without.starts)
+			start_refuse(change, psprintf("The server says: %s", with.says));
+	}
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 with.known ? errmsg("the server would not start again, neither with nor without this change")
+			 : errmsg("whether the server would start again is not known"),
+			 errdetail("%s", with.says)));
+}
+
+static const char *const socket_settings[] = {"unix_socket_directories", "unix_socket_group", "port", NULL};
+
+/* One that it can make is enough; but a group that there is not is in the way of all. */
 static void
 check_sockets(const Change *change)
 {
 	char	   *text;
+	const char *group;
+	char	   *end;
 	List	   *folders;
 	ListCell   *cell;
+	int64		port;
+	bool		usable = false;
 
-	if (pg_strcasecmp(change->setting, "unix_socket_directories") != 0)
+	if (!is_one_of(change->setting, socket_settings))
 		return;
-	text = in_files(change, change->setting);
+	text = in_files(change, "unix_socket_directories");
+
+	if (!text)
+		text = DEFAULT_PGSOCKET_DIR[0] ? pstrdup(DEFAULT_PGSOCKET_DIR) : NULL;
 
 	if (!text ||!SplitDirectoriesString(text, ',', &folders) || folders == NIL)
 		return;
+	port = start_coming(change, "port");
 	foreach(cell, folders)
-		if (*(char *) lfirst(cell) == '@' || access(lfirst(cell), W_OK | X_OK) == 0)
+	{
+		const char *folder = lfirst(cell);
+		bool		fits = strlen(psprintf("%s/.s.PGSQL." INT64_FORMAT, folder, port)) < sizeof(((struct sockaddr_un *) NULL)->sun_path);
+
+		usable |= fits && (*folder == '@' || access(folder, W_OK | X_OK) == 0);
+	}
+	if (!usable)
+		start_refuse(change, "It names no folder in which the server can make a socket.");
+	group = coming_text(change, "unix_socket_group", "");
+	(void) strtoul(group, &end, 10);
+	if (*group && *end && !getgrnam(group))
+		start_refuse(change, psprintf("There is no group \"%s\" to own the sockets.", group));
+}
+
+static const char *const log_settings[] = {"logging_collector", "log_directory", NULL};
+
+/* It makes the folder, but not the one above. */
+static void
+check_log(const Change *change)
+{
+	const char *folder;
+	char	   *above;
+
+	if (!is_one_of(change->setting, log_settings) || !start_coming(change, "logging_collector"))
 		return;
-	start_refuse(change, "It names no folder in which the server can make a socket.");
+	folder = coming_text(change, "log_directory", "log");
+	above = make_absolute_path(folder);
+	get_parent_directory(above);
+	if (access(folder, W_OK | X_OK) != 0 && (errno != ENOENT || access(above, W_OK | X_OK) != 0))
+		start_refuse(change, psprintf("\"logging_collector\" would be on, and no file can be made in folder \"%s\".", folder));
+}
+
+/* In a folder of dynamic_library_path, as the server would find it. */
+static bool
+is_library_in(const char *folder, const char *name)
+{
+	struct stat status;
+	const char *path = psprintf("%s/%s", folder, name);
+
+	for (int i = 0; i < 2; i++)
+	{
+		if (stat(path, &status) == 0 && !S_ISDIR(status.st_mode) && access(path, R_OK) == 0)
+			return true;
+		path = psprintf("%s%s", path, DLSUFFIX);
+	}
+	return false;
+}
+
+/* "$libdir" at the beginning stands for the server's folder of libraries. */
+static const char *
+with_libdir(const char *path)
+{
+	return strncmp(path, "$libdir", 7) == 0 && (path[7] == '\0' || path[7] == '/') ? psprintf("%s%s", pkglib_path, path + 7) : path;
+}
+
+static bool
+is_library(const char *name, const char *folders)
+{
+	char	   *path = pstrdup(folders);
+
+	if (strchr(name, '/'))
+	{
+		name = with_libdir(name);
+		return is_library_in(is_absolute_path(name) ? "" : DataDir, name);
+	}
+	for (char *folder = path, *next; folder; folder = next)
+	{
+		next = strchr(folder, ':');
+		if (next)
+			*next++ = '\0';
+		if (!is_absolute_path(with_libdir(folder)))
+			return false;		/* which is an error to the server */
+		if (is_library_in(with_libdir(folder), name))
+			return true;
+	}
+	return false;
+}
+
+/* Settings that name libraries: where a name without a folder is looked for, and where one in $libdir is. */
+static const struct
+{
+	const char *setting;
+	const char *folder;			/* NULL: dynamic_library_path */
+	bool		is_list;
+	bool		searched;		/* $libdir/NAME is looked for as NAME, where
+								 * the major does that */
+}			libraries[] =
+
+{
+	{
+		"shared_preload_libraries", NULL, true, false
+	},
+	{
+		"session_preload_libraries", NULL, true, false
+	},
+	{
+		"local_preload_libraries", "$libdir/plugins", true, false
+	},
+	{
+		"archive_library", NULL, false, true
+	},
+	{
+		"oauth_validator_libraries", NULL, true, true
+	},
+	{
+		"jit_provider", "$libdir", false, false
+	},
+};
+
+static void
+check_library(const Change *change, int i, const char *name, const char *path)
+{
+	const char *looked_for = name;
+
+	if (libraries[i].folder && !strchr(name, '/'))
+		looked_for = psprintf("%s/%s", libraries[i].folder, name);
+	else if (PGSCALE_LIBDIR_SEARCHED && libraries[i].searched && strncmp(name, "$libdir/", 8) == 0 && !strchr(name + 8, '/'))
+		looked_for = name + 8;
+	if (!is_library(looked_for, path))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 change->value ? errmsg("with \"%s\" set to %s, library \"%s\" of \"%s\" would not be found",
+										change->setting, change->value, name, libraries[i].setting)
+				 : errmsg("without the line of \"%s\", library \"%s\" of \"%s\" would not be found",
+						  change->setting, name, libraries[i].setting),
+				 errhint("Install it first; %s does it all the same.", change->force)));
+}
+
+/* A library that there is not keeps the server from starting, or each session, or what it is for. */
+static void
+check_libraries(const Change *change)
+{
+	const bool	moved = pg_strcasecmp(change->setting, "dynamic_library_path") == 0;
+	const char *path = NULL;
+
+	for (int i = 0; i < lengthof(libraries); i++)
+	{
+		const char *value;
+		List	   *names;
+		ListCell   *cell;
+
+		if (!(moved && !libraries[i].folder) && pg_strcasecmp(change->setting, libraries[i].setting) != 0)
+			continue;
+		value = coming_text(change, libraries[i].setting, "");
+		if (!path)
+			path = coming_text(change, "dynamic_library_path", "$libdir");
+		if (!libraries[i].is_list)
+			names = *value ? list_make1(pstrdup(value)) : NIL;
+		else if (!SplitDirectoriesString(pstrdup(value), ',', &names))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid list syntax in parameter \"%s\"", libraries[i].setting),
+					 errhint("Separate the names with commas; double quotes are for names with commas and spaces.")));
+		foreach(cell, names)
+			check_library(change, i, lfirst(cell), path);
+	}
+	/* from then on the functions of this extension are looked for there, too */
+	if (moved && PGSCALE_LIBDIR_SEARCHED && !is_library("pgscale", path))
+		start_refuse(change, "The library of pgscale's own functions would not be found.");
+}
+
+/* How many processes have a queue of io_uring, at least. */
+static int64
+start_queues(int64 (*value) (const Change *, const char *), const Change *change)
+{
+	return value(change, "max_connections") + value(change, "max_worker_processes") + value(change, "max_wal_senders") +
+		value(change, "autovacuum_worker_slots");
+}
+
+static int64
+running_of(const Change *change, const char *name)
+{
+	return start_running(name);
+}
+
+/* Sets up so many queues, and gives them back: 0, or the error's number. */
+static int
+try_queues(int64 n, unsigned int entries)
+{
+	int		   *queues = palloc_extended(n * sizeof(int), MCXT_ALLOC_HUGE);
+	int64		made = 0;
+	int			error = 0;
+
+	while (made < n && error == 0 && !QueryCancelPending && !ProcDiePending)
+	{
+		char		parameters[512] = {0};	/* the kernel's have 120 bytes */
+
+		queues[made] = (int) syscall(SYS_io_uring_setup, entries, parameters);
+		if (queues[made] >= 0)
+			made++;
+		else
+			error = errno;
+	}
+	while (made > 0)
+		(void) close(queues[--made]);
+	pfree(queues);
+	CHECK_FOR_INTERRUPTS();
+	return error;
+}
+
+static const char *const queue_settings[] = {
+	"io_method", "io_max_concurrency", "max_connections", "max_worker_processes", "max_wal_senders", "autovacuum_worker_slots",
+	"shared_buffers", NULL
+};
+
+/* Each process has a queue, which the postmaster sets up at its start. */
+static void
+check_io_uring(const Change *change)
+{
+	struct rlimit limit;
+	int64		n;
+	int64		entries;
+	int			error;
+
+	if (!is_one_of(change->setting, queue_settings) || pg_strcasecmp(coming_text(change, "io_method", ""), "io_uring") != 0)
+		return;
+	n = start_queues(start_coming, change);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && n > (int64) limit.rlim_cur)
+		start_refuse(change, psprintf("\"io_method\" would be io_uring: that takes more than " INT64_FORMAT " open files, and the limit is " INT64_FORMAT ".",
+									  n, (int64) limit.rlim_cur));
+	/* a server that has them needs only more */
+	if (pg_strcasecmp(GetConfigOption("io_method", false, false), "io_uring") == 0)
+		n -= start_queues(running_of, change);
+	if (n <= 0)
+		return;
+	entries = start_coming(change, "io_max_concurrency");
+	if (entries < 0)			/* by the server's formula */
+		entries = Min(Max(start_coming(change, "shared_buffers") / n, 1), 64);
+	error = try_queues(n, entries);
+	if (error != 0 && error != EMFILE)
+		start_refuse(change, psprintf("\"io_method\" would be io_uring, and the kernel does not set up the queues: %s.", strerror(error)));
 }
 
 static const char *const followed[] = {
@@ -384,11 +647,13 @@ pgscale_tuning_start_check(const char *setting, const char *value, const char *f
 {
 	Change		change = {setting, value, force};
 
-	check_reserved(&change);
-	check_wal(&change);
+	check_libraries(&change);
+	check_server(&change);
+	check_wal_level(&change);
 	start_check_room(&change);
-	check_memory(&change);
-	check_ssl(&change);
+	check_origins(&change);
 	check_sockets(&change);
+	check_log(&change);
+	check_io_uring(&change);
 	tell_standbys(&change);
 }

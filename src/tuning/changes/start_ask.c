@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * start_ask.c
+ *	  Asks the server itself whether it would start, and how much shared memory it
+ *	  would take.
+ *
+ * "postgres -C shared_memory_size" reads the configuration, refuses settings that do
+ * not fit each other, loads the files of TLS, adds up the sizes and ends.  It allocates
+ * none of it, opens no socket and starts no process.  But it takes the lock file of its
+ * data directory, which the running server holds: so it gets a directory of its own,
+ * with a copy of pg_control, and with postgresql.auto.conf as it would be.  That is a
+ * temporary file of the server, which goes at the next start if not before.
+ *
+ * Of the libraries it loads ours alone, from the file that is loaded here: whoever may
+ * change one setting could have code run at once otherwise.  So the size is one without
+ * the others' parts.
+ *
+ * It runs as the server's user, in some 20 ms.  Waiting for it can be cancelled and has a
+ * limit; it is killed then.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/file_utils.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/copydir.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+
+#include "base/pg_compat.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "pgscale.h"
+#include "tuning/changes/auto_conf.h"
+#include "tuning/changes/changes.h"
+
+/* So long it may take, and so much say. */
+#define LIMIT_MS	10000
+#define ANSWER_MAX	2000
+
+extern char **environ;
+
+/* What must end, however this ends. */
+typedef struct Asked
+{
+	char		folder[MAXPGPATH];
+	bool		made;
+	int			output;			/* -1: none */
+	pid_t		pid;			/* 0: none */
+} Asked;
+
+static int
+start_wait_for(pid_t pid)
+{
+	int			status = -1;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+static void
+start_end(int code, Datum arg)
+{
+	Asked	   *asked = (Asked *) DatumGetPointer(arg);
+
+	if (asked->pid != 0)
+	{
+		(void) kill(asked->pid, SIGKILL);
+		(void) start_wait_for(asked->pid);
+	}
+	if (asked->output >= 0)
+		(void) close(asked->output);
+	if (asked->made)
+		(void) rmtree(asked->folder, true);
+}
+
+static void
+start_raise(const char *doing, const char *path)
+{
+	ereport(ERROR,
+			(errcode_for_file_access(),
+			 errmsg("could not %s \"%s\": %m", doing, path),
+			 errhint("The server is asked there whether it would start; force => true does not ask.")));
+}
+
+static void
+make_folder(const char *path)
+{
+	if (MakePGDirectory(path) != 0 && errno != EEXIST)
+		start_raise("create directory", path);
+}
+
+static void
+start_write(const char *path, const char *text)
+{
+	FILE	   *file = AllocateFile(path, PG_BINARY_W);
+
+	if (!file || fputs(text, file) < 0 || FreeFile(file) != 0)
+		start_raise("write file", path);
+}
+
+/* postgresql.auto.conf with the change, if there is one. */
+static const char *
+start_lines(const char *setting, const char *value)
+{
+	PgscaleTuningLines lines;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	pgscale_tuning_lines_read(&lines, false);
+	for (ConfigVariable *line = lines.head; line; line = line->next)
+		if (!setting || pg_strcasecmp(line->name, setting) != 0)
+			appendStringInfo(&text, "%s = '%s'\n", line->name, escape_single_quotes_ascii(line->value));
+	if (setting && value)
+		appendStringInfo(&text, "%s = '%s'\n", setting, escape_single_quotes_ascii(value));
+	return text.data;
+}
+
+static void
+start_prepare(Asked *asked, const char *lines)
+{
+	make_folder("base/" PG_TEMP_FILES_DIR);
+	snprintf(asked->folder, MAXPGPATH, "%s/base/%s/%s%d.start", DataDir, PG_TEMP_FILES_DIR, PG_TEMP_FILE_PREFIX, MyProcPid);
+	make_folder(asked->folder);
+	asked->made = true;
+	make_folder(psprintf("%s/global", asked->folder));
+	copy_file("PG_VERSION", psprintf("%s/PG_VERSION", asked->folder));
+	LWLockAcquire(ControlFileLock, LW_SHARED);	/* nobody writes it */
+	copy_file("global/pg_control", psprintf("%s/global/pg_control", asked->folder));
+	LWLockRelease(ControlFileLock);
+	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines);
+}
+
+/* What the running server's command line sets, it will set again. */
+static void
+start_add_argument(const char *name, void *options)
+{
+	const struct config_generic *record = pgscale_compat_find_setting(name);
+
+	if (record->reset_source == PGC_S_ARGV && (record->context == PGC_POSTMASTER || record->context == PGC_SIGHUP))
+		*(List **) options = lappend(*(List **) options, psprintf("%s=%s", name, GetConfigOption(name, false, false)));
+}
+
+static char **
+start_arguments(const Asked *asked, List *more)
+{
+	static const char *const fixed[] = {"log_destination=stderr", "log_line_prefix=", "lc_messages=C"};
+	List	   *options = NIL;
+	Dl_info		own;
+	char	  **argv;
+	int			n = 0;
+	ListCell   *cell;
+
+	pgscale_compat_each_setting(start_add_argument, &options);
+	for (int i = 0; i < lengthof(fixed); i++)
+		options = lappend(options, pstrdup(fixed[i]));
+	options = lappend(options, psprintf("config_file=%s", ConfigFileName));
+	options = lappend(options, psprintf("data_directory=%s", asked->folder));
+	options = lappend(options, pgscale_preloaded() && dladdr((void *) pgscale_require_preload, &own) != 0
+					  ? psprintf("shared_preload_libraries=\"%s\"", own.dli_fname) : pstrdup("shared_preload_libraries="));
+	options = list_concat(options, more);
+
+	argv = palloc0((2 * list_length(options) + 4) * sizeof(char *));
+	argv[n++] = pstrdup(my_exec_path);
+	argv[n++] = pstrdup("-Cshared_memory_size");
+	argv[n++] = psprintf("-D%s", asked->folder);
+	foreach(cell, options)
+	{
+		argv[n++] = pstrdup("-c");
+		argv[n++] = lfirst(cell);
+	}
+	return argv;
+}
+
+/* Returns 0, or an error's number. */
+static int
+start_spawn(Asked *asked, char **argv)
+{
+	posix_spawn_file_actions_t actions;
+	int			pipes[2];
+	int			error;
+
+	if (pipe2(pipes, O_CLOEXEC) != 0)
+		return errno;
+	asked->output = pipes[0];
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
+	posix_spawn_file_actions_adddup2(&actions, pipes[1], STDERR_FILENO);
+	error = posix_spawn(&asked->pid, argv[0], &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	(void) close(pipes[1]);
+	if (error != 0)
+		asked->pid = 0;
+	return error;
+}
+
+/* All that it says, until it ends; false: it takes too long. */
+static bool
+start_listen(const Asked *asked, StringInfo answer)
+{
+	const int64 limit = pgscale_timer_clock() + LIMIT_MS * NS_PER_MS;
+
+	for (;;)
+	{
+		const int64 left = limit - pgscale_timer_clock();
+		char		part[512];
+		ssize_t		n;
+		int			events;
+
+		if (left <= 0)
+			return false;
+		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   asked->output, left / NS_PER_MS + 1, PG_WAIT_EXTENSION);
+		if (events & WL_LATCH_SET)
+		{
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
+		}
+		if (!(events & WL_SOCKET_READABLE))
+			continue;
+		n = read(asked->output, part, sizeof(part));
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return true;
+		if (n > 0 && answer->len < ANSWER_MAX)
+			appendBinaryStringInfo(answer, part, n);
+	}
+}
+
+static void
+start_understand(PgscaleTuningStart *start, int status, StringInfo answer)
+{
+	const char *last;
+
+	while (answer->len > 0 && answer->data[answer->len - 1] == '\n')
+		answer->data[--answer->len] = '\0';
+	last = strrchr(answer->data, '\n');
+	last = last ? last + 1 : answer->data;
+	start->known = WIFEXITED(status);
+	start->starts = start->known && WEXITSTATUS(status) == 0;
+	start->shared_memory = strtoll(last, NULL, 10) * PGSCALE_MB;
+	start->says = pg_verifymbstr(answer->data, answer->len, true) ? answer->data : "an error whose text is not in this database's encoding";
+}
+
+void
+pgscale_tuning_start_ask(const char *setting, const char *value, List *options, PgscaleTuningStart *start)
+{
+	Asked		asked = {.output = -1};
+	StringInfoData answer;
+	const char *lines = start_lines(setting, value);
+
+	memset(start, 0, sizeof(*start));
+	initStringInfo(&answer);
+	PG_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&asked));
+	{
+		int			error;
+
+		start_prepare(&asked, lines);
+		error = start_spawn(&asked, start_arguments(&asked, options));
+		if (error != 0)
+			start->says = psprintf("could not execute \"%s\": %s", my_exec_path, strerror(error));
+		else if (!start_listen(&asked, &answer))
+			start->says = psprintf("\"%s\" has not answered within %d s", my_exec_path, LIMIT_MS / 1000);
+		else
+		{
+			const int	status = start_wait_for(asked.pid);
+
+			asked.pid = 0;
+			start_understand(start, status, &answer);
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&asked));
+	start_end(0, PointerGetDatum(&asked));
+}
