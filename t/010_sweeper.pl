@@ -65,7 +65,7 @@ is($db->sql($health), has_freelist() ? 'f|off|it is switched off|set pgscale.swe
 is(join(' ', $db->sweeper_pids), '', 'it has no process');
 
 # Without a freelist it stays off when it is switched on, and says so: to the session, once in the log for each time, and in the views.
-my $warning = qr/pgscale\.sweeper does nothing on PostgreSQL \d+, which has no freelist/;
+my $warning = qr/pgscale\.sweeper does nothing in mode "freelist": PostgreSQL \d+ has no freelist/;
 sub warnings_since { my $n = () = substr(slurp_file($node->logfile), $_[0]) =~ /WARNING:  $warning/g; return $n; }
 SKIP:
 {

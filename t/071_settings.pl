@@ -53,7 +53,8 @@ sub answer
     return "$result->{state} $result->{message}" if $result->{state} ne '00000';
     $result = $db->run('FETCH ALL FROM c');
     $db->run('CLOSE c');
-    return join "\n", sort map { join '|', map { $_ // 'NULL' } @$_ } @{ $result->{rows} };
+    # the last digits of a sum are of the order in which it is made, which is up to the plan
+    return join "\n", sort map { join '|', map { ($_ // 'NULL') =~ s/(\d\.\d{12})\d+/$1/gr } @$_ } @{ $result->{rows} };
 }
 
 # Of an answer that changes by itself all but the figures is compared.

@@ -58,7 +58,7 @@ sweeper_check_enabled(bool *newval, void **extra, GucSource source)
 	if (*newval && !pgscale_sweeper_settings.enabled && !sweeper_can_supply() && (ActivePortal || !IsUnderPostmaster))
 		ereport(WARNING,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("pgscale.sweeper does nothing on PostgreSQL %d, which has no freelist", PGSCALE_MAJOR_NUMBER),
+				 errmsg("pgscale.sweeper does nothing in mode \"freelist\": PostgreSQL %d has no freelist", PGSCALE_MAJOR_NUMBER),
 				 errhint("Set pgscale.sweeper to off. In mode \"ahead\" it works, and gains far less: see doc/sweeper.md.")));
 	return true;
 }
@@ -71,7 +71,7 @@ pgscale_sweeper_define_gucs(void)
 	/* The first one: the check of pgscale.sweeper asks for it. */
 	DefineCustomEnumVariable("pgscale.sweeper_mode",
 							 "How clean buffers reach the backends.",
-							 "\"freelist\" hands them over; \"ahead\" cleans what lies before the server's clock hand.",
+							 "\"freelist\" hands them over, up to PostgreSQL 18; \"ahead\" cleans what lies before the server's clock hand.",
 							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper",
