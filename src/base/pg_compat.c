@@ -307,10 +307,10 @@ read_wal(PgscaleStats *stats)
 }
 
 static void
-read_locks(PgscaleStats *stats)
+read_lock_stats(PgscaleStats *stats)
 {
 #if PG_VERSION_NUM >= 190000
-	const PgStat_LockEntry *counts = pgstat_fetch_stat_lock()->stats;
+	const		PgStat_LockEntry *counts = pgstat_fetch_stat_lock()->stats;
 #endif
 
 	for (int type = 0; type <= LOCKTAG_LAST_TYPE; type++)
@@ -346,7 +346,7 @@ pgscale_compat_stats_read(PgscaleStats *stats)
 #endif
 	read_backend_io(stats);
 	read_wal(stats);
-	read_locks(stats);
+	read_lock_stats(stats);
 }
 
 bool

@@ -82,8 +82,8 @@ typedef struct PgscaleCounters
 	int64		member_hits;
 	int64		member_reads;
 
-	int64		lock_waits[PGSCALE_LOCK_TYPES]; /* that took deadlock_timeout or
-												 * longer and got the lock */
+	int64		lock_waits[PGSCALE_LOCK_TYPES]; /* that took deadlock_timeout
+												 * or longer and got the lock */
 	int64		lock_wait_us[PGSCALE_LOCK_TYPES];	/* all of their time */
 	int64		fast_path_exceeded; /* weak locks on relations that found all
 									 * fast-path slots taken */

@@ -212,7 +212,10 @@ launcher_launch(Oid database)
 	int			slot = pgscale_relocation_slot_take(database);
 	BackgroundWorkerHandle *handle;
 
-	/* It makes way by itself, for which it cleans up first: the server would end it at once. */
+	/*
+	 * It makes way by itself, for which it cleans up first: the server would
+	 * end it at once.
+	 */
 	if (slot >= 0 && pgscale_worker_launch("pgscale relocation worker", "pgscale_relocation_worker_main", slot, false, &handle))
 	{
 		if (handles[slot])
