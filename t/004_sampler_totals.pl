@@ -76,6 +76,8 @@ is($db->sql(q{SELECT count(*), min(p.samples) > max(ticks) / 2, max(p.samples) <
     (SELECT sum(samples) AS samples FROM pgscale.wait_profile()
       WHERE backend_type IN ('checkpointer', 'background writer', 'walwriter') GROUP BY backend_type) p}), '3|t|t',
     'each process that idles has its own samples');
+is($db->sql(q{SELECT sum(p.samples) > 2 * max(ticks) FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
+    WHERE backend_type = 'client backend' AND event = 'ClientRead'}), 't', 'and so have three sessions');
 
 # What is parked may be evicted while the statement still waits: here its time on CPU in parse analysis, which makes a small
 # entry among large ones. It is not taken from whatever lies in its place later.
