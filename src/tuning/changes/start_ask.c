@@ -142,9 +142,9 @@ start_prepare(Asked *asked, const char *lines)
 	make_folder(asked->folder);
 	asked->made = true;
 	make_folder(psprintf("%s/global", asked->folder));
-	copy_file("PG_VERSION", psprintf("%s/PG_VERSION", asked->folder));
+	copy_file(pstrdup("PG_VERSION"), psprintf("%s/PG_VERSION", asked->folder));
 	LWLockAcquire(ControlFileLock, LW_SHARED);	/* nobody writes it */
-	copy_file("global/pg_control", psprintf("%s/global/pg_control", asked->folder));
+	copy_file(pstrdup("global/pg_control"), psprintf("%s/global/pg_control", asked->folder));
 	LWLockRelease(ControlFileLock);
 	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines);
 }
