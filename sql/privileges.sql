@@ -38,7 +38,7 @@ SELECT p.oid::regprocedure AS routine,
 
 -- what depends on the server's version asks one function
 SELECT p.oid::regprocedure AS asks_the_server FROM pg_proc p
- WHERE p.pronamespace = 'pgscale'::regnamespace AND concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ 'current_setting\(''server_version|to_regclass\(''pg_';
+ WHERE p.pronamespace = 'pgscale'::regnamespace AND concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ 'current_setting\(''server_version_num|to_regclass\(''pg_';
 SELECT current_setting('server_version') ~ concat('^', pgscale.major(), '\D') AS major;
 -- a subtransaction cannot start within a parallel plan: what has an exception block, or calls what has one, is parallel unsafe
 WITH RECURSIVE blocks AS (
