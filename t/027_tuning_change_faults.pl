@@ -201,8 +201,9 @@ for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01'
     until_ok(sub { my @asked = asked(); @asked == 1 && process_state($asked[0]) eq 'T' }, "$what: a server that is asked stops");
     is(scalar(my @folders = folders()), 1, 'it has a folder');
     $watcher->sql("SELECT $function($pid)");
-    my ($state) = eval { $db->finish };
+    my ($state, $answer) = eval { $db->finish };
     is($state // '57P01', $expected, 'the session that waits for it ends that');
+    unlike($answer // '', qr/has not answered/, 'at once');
     until_true(sub { $watcher->sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) if $expected eq '57P01';
     is(join(' ', asked()), '', 'and the process');
     is(join(' ', folders()), '', 'and the folder');
@@ -214,8 +215,17 @@ for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01'
 order(pid => -2);
 until_true(sub { ($db->try(q{SET statement_timeout = '100ms'; CALL pgscale.set('max_connections', '50')}))[0] eq '57014' });
 is(join(' ', asked(), folders()), '', 'a timeout leaves nothing either');
-order();
 $db->sql('RESET statement_timeout');
+if ($ENV{PGSCALE_TEST_FULL})
+{
+    my ($original, $last) = (file(), last_change());
+    my ($state, $answer) = $db->try(q{CALL pgscale.set('max_connections', '50')});
+
+    is($state, '00000', 'one that does not answer is given up');
+    like($answer, qr/WARNING: .*whether the server would start again is not known\nDETAIL: .* has not answered within 10 s/, 'which is told');
+    is(join(' ', asked(), folders(), back($original, $last)), '', 'and leaves nothing');
+}
+order();
 
 # Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
 my $times = ($ENV{PGSCALE_TEST_TIMES} // 1) * ($ENV{PGSCALE_TEST_FULL} ? 3 : 1);
