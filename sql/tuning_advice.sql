@@ -48,10 +48,14 @@ SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a
 SELECT type, event, pgscale.wait_kind(type, event)
   FROM (VALUES ('IO', 'WalSync'), ('IO', 'WALSync'), ('LWLock', 'WALWrite'), ('IO', 'WALWrite'), ('IPC', 'XactGroupUpdate'),
                ('IPC', 'HashBuildAllocate'), ('LWLock', 'of another extension'), ('CPU', 'CPU'), ('Timeout', 'PgSleep'),
-               ('LWLock', 'BufferContent'), ('Buffer', 'BufferShared'), ('Buffer', 'BufferShareExclusive'), ('Buffer', 'BufferExclusive'),
-               ('BufferPin', 'BufferPin'), ('Buffer', 'BufferCleanup'), ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
+               ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
 SELECT m.kind FROM pgscale.wait_meanings m, unnest(string_to_array(event, ', ')) e
  WHERE event <> 'others' AND pgscale.wait_kind(event_type, e) IS DISTINCT FROM m.kind;
+-- waits for buffers, by the names that majors have for them
+SELECT pgscale.wait_kind(type, event), string_agg(event, ' ' ORDER BY n) AS events
+  FROM (VALUES (1, 'LWLock', 'BufferContent'), (2, 'Buffer', 'BufferShared'), (3, 'Buffer', 'BufferShareExclusive'),
+               (4, 'Buffer', 'BufferExclusive'), (5, 'BufferPin', 'BufferPin'), (6, 'Buffer', 'BufferCleanup')) e (n, type, event)
+ GROUP BY 1 ORDER BY min(n);
 
 -- wrong input
 SELECT * FROM pgscale.tuning_findings(NULL);
