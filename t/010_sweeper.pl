@@ -5,9 +5,10 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => <<'EOC');
+my $node = pgscale_node('main', conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 32
+pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 fsync = on
 synchronous_commit = off
@@ -49,7 +50,7 @@ my (undef, $written_before) = split /\|/, $db->sql("SELECT pgscale.sweeper_reset
 my @churning = churn($node, 4);
 load_goes_on('a load, and no sweeper');
 is(stats(q{worker, writers, mode, state, reason, scanned, supplied_clean, supplied_written, written, starved}),
-    '1|0|freelist|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
+    join('|', 1, 0, sweeper_mode(), 'off|it is switched off|0|0|0|0|0'), 'it is off by default, and does nothing');
 $db->poll_ok("SELECT backend_writes > 500, backend_writes - (($by_backends) - $written_before) FROM pgscale.sweeper_stats",
     'backends write for themselves, as many pages as the server says', 't|0');
 # A reset of the server's statistics may take what was written in the second before, and no more.
@@ -58,57 +59,10 @@ $db->sql(q{SELECT pg_stat_reset_shared(CASE WHEN current_setting('server_version
 my $agree = "b BETWEEN $counted + w AND $counted + w + 5000 FROM (SELECT ($by_backends) AS w, backend_writes AS b, written FROM pgscale.sweeper_stats) s";
 $db->poll_ok("SELECT w > 500, $agree", 'and when the server begins to count anew, what it had counted stays', 't|t')
   or diag "before: $counted; ", stats("backend_writes, ($by_backends)");
-my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
-my $none = 'PostgreSQL ' . server_major() . ' has no freelist, through which it supplies buffers';
-is($db->sql($health), has_freelist() ? 'f|off|it is switched off|set pgscale.sweeper to on and reload' : "f|off|it is switched off; $none|",
-    'and health says so');
+is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
+    'f|off|it is switched off' . (has_freelist() ? '|set pgscale.sweeper to on and reload' : '; PostgreSQL ' . server_major()
+          . ' has no freelist, through which it supplies buffers|'), 'and health says so');
 is(join(' ', $db->sweeper_pids), '', 'it has no process');
-
-# Without a freelist it stays off when it is switched on, and says so: to the session, once in the log for each time, and in the views.
-my $warning = qr/pgscale\.sweeper does nothing in mode "freelist": PostgreSQL \d+ has no freelist/;
-sub warnings_since { my $n = () = substr(slurp_file($node->logfile), $_[0]) =~ /WARNING:  $warning/g; return $n; }
-SKIP:
-{
-    skip 'this server has a freelist', 17 if has_freelist();
-    my $log = -s $node->logfile;
-    my $says_off = sub {
-        my $name = shift;
-        local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-        $db->poll_ok('SELECT state, mode, reason FROM pgscale.sweeper_stats', "$name: off, and why", "off|freelist|$none");
-        $db->poll_ok($health, "$name: so says health", "f|off|$none|"
-              . 'set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions');
-        return is(join(' ', $db->sweeper_pids), '', "$name: it has no process");
-    };
-    like(($db->try('ALTER SYSTEM SET pgscale.sweeper = on'))[1], qr/WARNING: .*$warning.*HINT:  Set pgscale\.sweeper to off/s,
-        'switched on by ALTER SYSTEM: a warning');
-    is(warnings_since($log), 1, 'which the log has, too');
-    $db->sql('SELECT pg_reload_conf()');
-    $says_off->('switched on');
-    $db->set('bgwriter_lru_maxpages', 50);
-    $db->poll_ok('SHOW bgwriter_lru_maxpages', 'another reload', 50);
-    $db->poll_ok($health, 'where the background writer is on', "f|off|$none|set pgscale.sweeper to off and reload");
-    $db->set('bgwriter_lru_maxpages');
-    is($db->sql(q{SELECT count(*) FROM pgscale.advice_rules WHERE rule = 'pgscale.sweeper' AND verdict = 'silent'}), 1, 'the rule is silent');
-    is(warnings_since($log), 2, 'one more warning by the reload that switched it on, and by no other process or reload');
-    $log = -s $node->logfile;
-    $db->churn_end(@churning);
-    $db->quit;
-    $node->restart;
-    $db = session($node);
-    is(warnings_since($log), 1, 'one at a start');
-    $says_off->('after a start');
-    @churning = churn($node, 4);
-    load_goes_on('under load');
-    is(stats('state, scanned, written'), 'off|0|0', 'it does nothing');
-
-    # the mode that goes without one has to be named
-    $node->append_conf('postgresql.conf', 'pgscale.sweeper_mode = ahead');
-    $db->set('pgscale.sweeper');
-    $db->poll_ok($health, 'off', "f|off|it is switched off; $none|");
-    unlike(($db->try('ALTER SYSTEM SET pgscale.sweeper = on; ALTER SYSTEM RESET pgscale.sweeper'))[1], qr/WARNING/,
-        'in mode "ahead" there is no warning');
-}
 
 # On
 $db->set('pgscale.sweeper_adaptive', 'off');
