@@ -57,7 +57,7 @@ $db->poll_ok("SELECT backend_writes > 500, backend_writes - (($by_backends) - $w
 my $counted = stats('backend_writes');
 $db->sql(q{SELECT pg_stat_reset_shared(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'io' ELSE 'bgwriter' END)});
 my $agree = "b BETWEEN $counted + w AND $counted + w + 5000 FROM (SELECT ($by_backends) AS w, backend_writes AS b, written FROM pgscale.sweeper_stats) s";
-$db->poll_ok("SELECT w > 500, $agree", 'and when the server begins to count anew, what it had counted stays', 't|t')
+$db->poll_ok("SELECT w > 0, $agree", 'and when the server begins to count anew, what it had counted stays', 't|t')
   or diag "before: $counted; ", stats("backend_writes, ($by_backends)");
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
     'f|off|it is switched off' . (has_freelist() ? '|set pgscale.sweeper to on and reload' : '; PostgreSQL ' . server_major()
