@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -50,7 +51,7 @@ class Place:
         self.pg_config = os.environ.get("PG_CONFIG", "pg_config")
         self.bindir = pathlib.Path(self.ask("--bindir"))
         self.version = self.ask("--version").split()[1]
-        self.major = int(self.version.split(".")[0])
+        self.major = int(re.match(r"\d+", self.version)[0])      # of "19rc1", too
         # setpriv also sees to it that no server outlives this program
         self.as_user = ["setpriv", "--pdeathsig", "INT"]
         self.user = None

@@ -320,7 +320,7 @@ def one(arguments):
         since = time.monotonic()
         lost = measure(experiment, arguments)
         result = {
-            **machine.describe(place), "kind": kind, "control": arguments.control, "seed": arguments.seed,
+            **machine.describe(place), "major": place.major, "kind": kind, "control": arguments.control, "seed": arguments.seed,
             "cycles": experiment.cycles, "deaths": experiment.deaths, "commits": experiment.commits,
             "swept pages": experiment.swept, "features": experiment.features, "lost": lost,
             "dropped": experiment.server.shim.hits() if experiment.server.shim else 0,
@@ -398,7 +398,7 @@ def main():
         print(json.dumps(result), flush=True)
         return 0
     lost = result["lost"]
-    record(f"powercut {arguments.control or result['kind']} {result['PostgreSQL'].split('.')[0]}", result)
+    record(f"powercut {arguments.control or result['kind']} {result['major']}", result)
     if result["features"]:
         print(", ".join(f"{name} {count}" for name, count in sorted(result["features"].items())))
     print(", ".join(f"{death} {count}" for death, count in result["deaths"].items()) + f", {result['seconds']} s")
