@@ -11,9 +11,9 @@ BLOCK = 8192
 RELATION = re.compile(r"^[0-9]+(_[a-z]+)?(\.[0-9]+)?$")
 
 
-def amcheck(server):
+def amcheck(server, database="postgres"):
     """All tables and B-trees, each against the other."""
-    command = [server.place.bindir / "pg_amcheck", "-h", server.outside, "-U", "postgres", "-d", "postgres", "-j", "2",
+    command = [server.place.bindir / "pg_amcheck", "-h", server.outside, "-U", "postgres", "-d", database, "-j", "2",
                "--heapallindexed", "--parent-check"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
