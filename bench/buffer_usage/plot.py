@@ -35,7 +35,7 @@ def log_in_numbers(axis):
 
 
 def draw_usage(axes, results):
-    asked = [question for question in usage.QUESTIONS if not question.new_session]
+    asked = [question for question in usage.QUESTIONS if not question.psql]
     rows = [("plain reading", [r["floor cold"] for r in results["times"]], PLAIN)]
     rows += [(question.name, usage.times(results, question, "cold"), colour(question.name)) for question in asked]
     for number, (_, values, shade) in enumerate(rows):

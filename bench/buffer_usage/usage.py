@@ -2,9 +2,10 @@
 
 Each question is put twice in a row: once after a program has driven everything out of the CPU's caches, as the queries
 of a busy server would, and at once again. The same program says what reading one word of each header takes just then.
+Through psql a question is the first one of its session, as when a person asks; the time is the one that \\timing shows.
 """
-import contextlib
 import itertools
+import re
 from typing import NamedTuple
 
 import stats
@@ -33,7 +34,10 @@ VIEW_RELATIONS = """
 class Question(NamedTuple):
     name: str
     query: str
-    new_session: bool = False
+    psql: bool = False
+
+    def through_psql(self):
+        return Question(f"{self.name}, psql", self.query, True)
 
 
 NOTHING = Question("SELECT 1", "SELECT 1")
@@ -44,8 +48,16 @@ RELATIONS = Question("relation_buffers", RELATION_BUFFERS)
 RELATIONS_PEER = Question("pg_buffercache by relation and fork", VIEW_RELATIONS)
 
 QUESTIONS = (NOTHING, USAGE, USAGE_PEER, SAMPLE, RELATIONS, RELATIONS_PEER,
-             Question("buffer_usage, new session", BUFFER_USAGE, True),
-             Question("pg_buffercache by usage count, new session", VIEW_USAGE, True))
+             *(question.through_psql() for question in (NOTHING, USAGE, USAGE_PEER, RELATIONS, RELATIONS_PEER)))
+
+
+def twice(server, connection, question):
+    """Milliseconds of a question, and at once again."""
+    if not question.psql:
+        return [timed(connection, question.query)[0] for _ in range(2)]
+    said = server.place.run(["psql", "-X", "-h", server.folder, "-U", "postgres", "-c", r"\timing on", "-c", question.query,
+                             "-c", question.query, "postgres"])
+    return [float(ms) for ms in re.findall(r"^Time: ([\d.]+) ms", said, re.M)]
 
 
 def ask(place, questions, quick):
@@ -59,11 +71,8 @@ def ask(place, questions, quick):
         for question in questions:
             timed(connection, question.query)
         for number, question in stats.rounds(rounds, questions):
-            with contextlib.closing(server.connect()) if question.new_session else contextlib.nullcontext(connection) \
-                    as session:
-                floor_cold, floor_warm = floor.read(n)
-                cold, _ = timed(session, question.query)
-                warm, _ = timed(session, question.query)
+            floor_cold, floor_warm = floor.read(n)
+            cold, warm = twice(server, connection, question)
             times.append({"round": number, "what": question.name, "cold": cold, "warm": warm,
                           "floor cold": floor_cold, "floor warm": floor_warm})
         return {"buffers": n, "relations": value(connection, "SELECT count(*) FROM pgscale.relation_buffers"),
@@ -142,7 +151,8 @@ def show_ratios(results, pairs):
 
 
 def show(results):
-    pairs = (USAGE_PEER, USAGE), (USAGE_PEER, SAMPLE), (RELATIONS_PEER, RELATIONS)
+    pairs = [(USAGE_PEER, USAGE), (USAGE_PEER, SAMPLE), (RELATIONS_PEER, RELATIONS)]
+    pairs += [tuple(each.through_psql() for each in pair) for pair in (pairs[0], pairs[2])]
     return "\n\n".join([describe(results), show_times(results, QUESTIONS), show_ratios(results, pairs)])
 
 
@@ -151,7 +161,11 @@ def published(results):
         found = times(results, question, "cold")
         yield question.name, spread(found, "{:.1f}" if stats.median(found) < 10 else "{:.0f}", " ms")
     yield "buffer_usage / plain reading", spread(to_floor(results, USAGE, "cold"), "{:.1f}")
-    yield "pg_buffercache / buffer_usage", spread(ratios(results, USAGE_PEER, USAGE, "cold"), "{:.0f}")
+    mine, theirs = USAGE.through_psql(), USAGE_PEER.through_psql()
+    for question in (mine, theirs):
+        yield question.name, spread(times(results, question, "cold"), "{:.1f}", " ms")
+    yield "by relation, psql", spread(ratios(results, RELATIONS_PEER.through_psql(), RELATIONS.through_psql(), "cold"), "{:.0f}")
+    yield "size", f"{results['buffers'] * 8192 / 2**30:g} GiB"
 
 
 def required(results):

@@ -25,6 +25,8 @@ def summarise(part, results):
     if hasattr(part, "summarise"):
         results = part.summarise(results)
     results = _plain(results, getattr(part, "LEFT_OUT", ()))
+    if results is None:         # not to be measured on that server
+        return None
     for name, fields in getattr(part, "RECORDS", {}).items():
         if name:
             results[name] = _grouped(results[name], fields)

@@ -9,6 +9,7 @@ import time
 
 import digest
 import machine
+import registry
 from cluster import TREE, Place, say
 from report import filled, table
 
@@ -85,13 +86,15 @@ def _measure(place, name, part, quick, here, output):
     if load > 0.7 and not quick:
         say(f"this machine is busy, or was just now: in the last minute {load:.1f} processes wanted a CPU")
     described = machine.describe(place)
+    peers = machine.peers(place, [word for each in registry.parts() if (each.folder, each.name) == (here.name, name)
+                                  for word in each.packages.split()])
     if hasattr(part, "pieces"):
         of = {"tree": _tree(here), **{what: words for what, words in described.items() if what != "date"}}
         load, measured = _pieces(place, name, part, quick, load, of, output / f"{name}.pieces.json")
     else:
         measured = part.measure(place, quick)
     say(f"{name}: {time.monotonic() - since:.0f} s")
-    return {"machine": described, "load before": load, "results": measured}
+    return {"machine": described, "peers": peers, "load before": load, "results": measured}
 
 
 def _tree(here):
@@ -131,12 +134,20 @@ def _shown(parts, kept):
     results = _restored(parts, kept)
     blocks, verdicts = {}, []
     for name, part in results.items():
-        blocks[name] = "\n" + parts[name].show(part["results"]) + "\n"
+        blocks[name] = "\n" + parts[name].show(part["results"]) + _caption(part) + "\n"
         verdicts += parts[name].required(part["results"])
     rows = [[what, measured, limit, "met" if met else "**not met**"] for what, measured, limit, met in verdicts]
     blocks["required"] = "\n" + table(["required", "measured", "limit", ""], rows) + "\n"
     blocks["machine"] = "\n" + _machines(results) + "\n"
     return results, blocks, verdicts
+
+
+def _caption(part):
+    """Of what the tables are, and beside which peers."""
+    if "peers" not in part:
+        return ""
+    beside = ", ".join(f"{name} {version}" for name, version in part["peers"].items())
+    return f"\n\nPostgreSQL {part['machine']['PostgreSQL']}" + (f", {beside}" if beside else "") + f", {part['machine']['date']}."
 
 
 def _with_blocks(readme, blocks):
@@ -160,6 +171,7 @@ def _figures(parts, kept):
     for name, part in _restored(parts, kept).items():
         published = getattr(parts[name], "published", lambda results: ())
         found[name] = {**part["machine"], "cores": machine.short(part["machine"]["machine"]),
+                       **{f"version of {peer}": version for peer, version in part.get("peers", {}).items()},
                        **dict(published(part["results"]))}
     return found
 

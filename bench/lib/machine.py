@@ -34,6 +34,18 @@ def describe(place):
     }
 
 
+def peers(place, packages):
+    """The versions of other extensions for this server, by their names, as Debian's packages have them."""
+    found, prefix = {}, "postgresql-MAJOR-"
+    for package in packages:
+        if package.startswith(prefix):
+            name = package.removeprefix(prefix).replace("-", "_")
+            version = _output("dpkg-query", "-W", "-f", "${Version}", package.replace("MAJOR", str(place.major)))
+            # without the epoch, and the package's own revision
+            found[name if name.startswith("pg") else f"pg_{name}"] = version.split(":")[-1].rsplit("-", 1)[0]
+    return found
+
+
 def short(described):
     """Its cores alone."""
     return described.split(",")[0].replace("(R)", "").removesuffix(" Processor")

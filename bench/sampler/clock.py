@@ -10,7 +10,7 @@ import time
 import stats
 from cluster import end, run, schedstat, value
 from report import percent, signed, table
-from tools import TOOLS, Pgscale
+from tools import TOOLS, PgWaitSampling, Pgscale
 
 PERIOD = 10
 SESSIONS = 4
@@ -19,6 +19,7 @@ LOADS = ("pgbench -S", "pgbench -N", "sysbench point_select", "sysbench read_wri
 MACHINES = ("idle", "saturated")
 RUNNING = "Running|RunningInWait"
 QUEUED = "Queued|QueuedInWait"
+WITHOUT_EVENT = "without an event"
 
 RECORDS = {"": ("load", "machine", "tool")}
 
@@ -67,19 +68,24 @@ def in_rows_ms(control, tool):
          WHERE usename ~ '^session'"""))
 
 
-def errors(control, pids, before, after, column, events):
-    """Of the profile against the kernel: by session, the worst; and in sum."""
-    truth = {user: (after[user][column] - before[user][column]) / 1e6 for user in pids}
-    told = {user: cpu_ms(control, user, events) for user in pids}
-    worst = max((told[user] / truth[user] - 1 for user in pids), key=abs)
+def without_event_ms(control, user):
+    """What the peer shows of a session that waits for nothing: it runs or queues for a CPU, or is held up in the kernel."""
+    return PERIOD * float(value(control, """
+        SELECT coalesce(sum(p.count), 0) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)
+         WHERE usename = %s AND p.event IS NULL""", user))
+
+
+def errors(told, truth):
+    """Of what is told against the kernel's counts, both by session: the worst; and in sum."""
+    worst = max((told[user] / truth[user] - 1 for user in truth), key=abs)
     return worst, sum(told.values()) / sum(truth.values()) - 1
 
 
 def one_load(server, control, name, seconds):
     programs = [server.place.popen(command(server, name, f"session{n}"), stdout=-3, stderr=-3) for n in range(SESSIONS)]
     try:
+        time.sleep(2)       # a program's first session may be another one
         pids = backends(control)
-        time.sleep(2)
         for tool in reversed(TOOLS):        # the peer's takes a moment
             tool.reset(control)
         began, before = time.monotonic(), {user: schedstat(pid) for user, pid in pids.items()}
@@ -90,15 +96,23 @@ def one_load(server, control, name, seconds):
         after = {user: schedstat(pid) for user, pid in pids.items()}
         clock = (time.monotonic() - began) * 1000 * SESSIONS
         found = {tool.name: {"in rows": in_rows_ms(control, tool) / clock} for tool in TOOLS}
+        kernel = {user: [(b - a) / 1e6 for a, b in zip(before[user], after[user])] for user in pids}
         for what, column, events in (("running", 0, RUNNING), ("queued", 1, QUEUED)):
-            worst, total = errors(control, pids, before, after, column, events)
+            worst, total = errors({user: cpu_ms(control, user, events) for user in pids},
+                                  {user: kernel[user][column] for user in pids})
             found[Pgscale.name] |= {f"{what} worst": worst, what: total}
-        total = sum(after[user][1] - before[user][1] for user in pids) / 1e6 / clock
+        if PgWaitSampling.counts_cpu(control):
+            worst, total = errors({user: without_event_ms(control, user) for user in pids},
+                                  {user: sum(kernel[user]) for user in pids})
+            found[PgWaitSampling.name] |= {f"{WITHOUT_EVENT} worst": worst, WITHOUT_EVENT: total}
+        total = sum(queued for _, queued in kernel.values()) / clock
         return {name: {**each, "queued fraction": total} for name, each in found.items()}
     finally:
         for program in programs:
             program.send_signal(signal.SIGCONT)
             end(program)
+        while value(control, "SELECT count(*) FROM pg_stat_activity WHERE usename ~ '^session'"):
+            time.sleep(0.1)
 
 
 def measure(place, quick):
@@ -123,7 +137,7 @@ def measure(place, quick):
 
 
 def of(results, what, **wanted):
-    return [r[what] for r in results if all(r[k] == v for k, v in wanted.items())]
+    return [r.get(what) for r in results if all(r[k] == v for k, v in wanted.items())]
 
 
 def show(results):
@@ -134,15 +148,21 @@ def show(results):
             cells = [percent(stats.median(of(results, "in rows", load=name, machine=machine, tool=tool.name))) for tool in TOOLS]
             cells += [signed(stats.worst(of(results, what, **mine)), 1)
                       for what in ("running", "running worst", "queued", "queued worst")]
+            theirs = of(results, WITHOUT_EVENT, **{**mine, "tool": PgWaitSampling.name})
+            cells.append(signed(stats.worst(theirs), 1) if None not in theirs else "not counted")
             rows.append([name, machine, percent(stats.median(of(results, "queued fraction", **mine)))] + cells)
     return table(["load", "machine", "queued, by the kernel"] + [f"{tool.name}: in its rows" for tool in TOOLS] +
-                 ["running, error", "of one session", "queued, error", "of one session"], rows)
+                 ["running, error", "of one session", "queued, error", "of one session",
+                  f"{PgWaitSampling.name}: without an event, against running + queued"], rows)
 
 
 def published(results):
     for tool in TOOLS:
         shares = of(results, "in rows", tool=tool.name)
         yield f"least part of the sessions' time, {tool.name}", percent(min(shares))
+    theirs = of(results, f"{WITHOUT_EVENT} worst", tool=PgWaitSampling.name)
+    yield f"worst error of CPU time, {PgWaitSampling.name}", \
+        percent(abs(stats.worst(theirs)), 0) if None not in theirs else "not counted"
     yield "worst error of CPU time", percent(abs(stats.worst(
         [each for what in ("running worst", "queued worst") for each in of(results, what, tool=Pgscale.name)])))
 

@@ -4,7 +4,6 @@ Two servers with equal settings hold equally many sessions; one sampler at a tim
 In the same turns, a loop that wakes up as often but does nothing (floor.c) shows what no sampler can go below here.
 """
 import contextlib
-import functools
 import itertools
 import time
 
@@ -143,6 +142,9 @@ def published(results):
         name = f"{tool.name}, {period} ms"
         yield f"share of a core, {name}", percent(stats.median(values(results, "share", **wanted)), 2)
         yield f"tick, {name}", f"{stats.median(values(results, 'tick_us', **wanted)):.1f}"
+        busy = values(results, "tick_us", **{**wanted, "clients": 4})
+        if busy:
+            yield f"tick beside 4 busy sessions, {name}", f"{stats.median(busy):.1f}"
         many = values(results, "share", **{**wanted, "idle": 500})
         if many:
             yield f"share of a core with 500 sessions, {name}", percent(stats.median(many), 2)
@@ -154,8 +156,9 @@ def required(results):
         wanted = {"idle": 100, "clients": 0, "period": period}
         mine = stats.median(values(results, "share", who=Pgscale.name, **wanted))
         yield f"cost: {period} ms, 100 sessions", percent(mine, 2), f"{percent(limit)} of a core", mine < limit
-        for what, figures in (("", functools.partial(values, results, "tick_us")),
-                              (" above a bare sleep's", functools.partial(net, results))):
-            mine, theirs = (stats.median(figures(who=tool.name, **wanted)) for tool in TOOLS)
-            yield f"cost: tick{what}, {period} ms, 100 sessions", f"{mine:.1f} µs", \
-                f"half of the peer's {theirs:.1f} µs", mine <= theirs / 2
+    for period, clients in itertools.product(PERIODS, (0, 4)):
+        wanted = {"idle": 100, "clients": clients, "period": period}
+        if values(results, "share", **wanted):
+            mine, theirs = (stats.median(values(results, "tick_us", who=tool.name, **wanted)) for tool in TOOLS)
+            yield f"cost: tick, {period} ms, 100 sessions{f', {clients} busy' if clients else ''}", f"{mine:.1f} µs", \
+                f"below the peer's {theirs:.1f} µs", mine < theirs

@@ -70,9 +70,12 @@ class PgWaitSampling:
 
     @staticmethod
     def set_period(server, connection, period):
-        """0 pauses. The settings are in shared memory, and a read wakes the collector."""
+        """0 pauses. The collector of 1.1.6 and later reads the configuration; before, it is in shared memory, and a read wakes it."""
+        reloads = value(connection, "SELECT context = 'sighup' FROM pg_settings WHERE name = 'pg_wait_sampling.profile_period'")
         for kind in ("profile", "history"):
-            run(connection, f"SET pg_wait_sampling.{kind}_period = {period or NEVER_MS}")
+            run(connection, f"{'ALTER SYSTEM ' if reloads else ''}SET pg_wait_sampling.{kind}_period = {period or NEVER_MS}")
+        if reloads:
+            os.kill(server.worker(PgWaitSampling.title), signal.SIGHUP)
         PgWaitSampling.ticks(connection)
 
     @staticmethod
@@ -87,11 +90,17 @@ class PgWaitSampling:
         return None
 
     @staticmethod
+    def counts_cpu(connection):
+        """Since 1.1.6: as rows without an event."""
+        return value(connection, "SELECT current_setting('pg_wait_sampling.sample_cpu', true)") == "on"
+
+    @staticmethod
     def wait_ms(connection, event_type, event):
         period = int(value(connection, "SELECT current_setting('pg_wait_sampling.profile_period')"))
         count = value(connection, """
             SELECT coalesce(sum(p.count), 0) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)
-             WHERE a.backend_type = 'client backend' AND p.event_type = %s AND p.event ~ %s""", event_type, event)
+             WHERE a.backend_type = 'client backend' AND coalesce(p.event_type, 'CPU') = %s AND coalesce(p.event, 'CPU') ~ %s""",
+                      event_type, event)
         return float(count) * period
 
 

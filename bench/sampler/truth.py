@@ -114,8 +114,8 @@ def measure(place, quick):
             time.sleep(0.1)
             for tool in TOOLS:
                 error = tool.wait_ms(control, event_type, event) / (truth * 1000) - 1
-                if tool is not Pgscale and name == "CPU":
-                    error = None        # it does not count CPU
+                if tool is not Pgscale and name == "CPU" and not tool.counts_cpu(control):
+                    error = None
                 results.append({"load": name, "period": period, "tool": tool.name, "error": error, "ready": ready})
         server.stop()
     return results
