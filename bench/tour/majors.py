@@ -8,7 +8,6 @@ import functools
 import os
 import pathlib
 import re
-import secrets
 import subprocess
 import sys
 import time
@@ -37,20 +36,16 @@ class Server:
         self.host = f"@pgscale-tour-{os.getpid()}-{major}"
         # descriptor 3, because what a shell starts in the background has no standard input
         self.holder = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", "sh", "-c", 'exec "$@" 3<&0', "sh", *command, "bench/tour/hold", self.host, str(jobs)],
+            ["setpriv", "--pdeathsig", "TERM", "sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh", *command, "bench/tour/hold", self.host, str(jobs)],
             cwd=TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._send(os.environ["PGPASSWORD"])
 
     def answered(self):
         """Waits until what was asked is done; false if the holder has ended."""
-        return any(line == "done\n" for line in self.holder.stdout)
-
-    def _send(self, line):
-        self.holder.stdin.write(line + "\n")
-        self.holder.stdin.flush()
+        return any(line == "ready\n" for line in self.holder.stdout)
 
     def _ask(self, line):
-        self._send(line)
+        self.holder.stdin.write(line + "\n")
+        self.holder.stdin.flush()
         if not self.answered():
             sys.exit(f"the server of {self.major} is gone")
 
@@ -114,7 +109,6 @@ def _commands():
 @functools.cache
 def servers(place):
     """By major, as text. They stay until the place is left."""
-    os.environ["PGPASSWORD"] = secrets.token_hex(16)
     commands = _commands()
     say("building pgscale for " + ", ".join(map(str, commands)))
     started = {str(major): Server(place, major, command, max(1, sizes.CORES // len(commands))) for major, command in commands.items()}
