@@ -9,9 +9,6 @@ from cluster import run, say
 from report import percent, spread, table
 from sweep import block
 
-SECONDS, ROUNDS = 3, 4
-QUICK = {"SECONDS": 1, "ROUNDS": 1}
-
 RECORDS = {"cells": ("load", "major")}
 
 # of the time of sessions within their statements; kinds as in wait_meanings
@@ -74,12 +71,12 @@ LOADS = {
 
 
 def pieces(quick):
-    return [f"{name}: {sizes.sizes(quick).seconds} s" for name in LOADS]
+    return sizes.pieces(LOADS, quick)
 
 
 def measure(place, quick, names):
-    seconds, rounds = QUICK.values() if quick else (SECONDS, ROUNDS)
     of = sizes.sizes(quick)
+    rounds = 2 * of.rounds
     # half of the most that the other parts have: enough to meet at a lock
     clients = max(1, of.most // 2)
     for piece in names:
@@ -96,9 +93,9 @@ def measure(place, quick, names):
             for number, major in stats.rounds(rounds, connections):
                 say(f"{name}, round {number + 1}, {major}")
                 cells.append({"load": name, "major": major, "round": number,
-                              **_cell(majors.servers(place)[major], connections[major], inside[major], load, clients, seconds, script)})
+                              **_cell(majors.servers(place)[major], connections[major], inside[major], load, clients, of.seconds, script)})
             yield piece, {"cells": cells, "versions": majors.versions(connections), "clients": clients,
-                          "conditions": f"{rounds} rounds of {seconds} s, {of.large} of shared buffers, max_locks_per_transaction 256"}
+                          "conditions": f"{rounds} rounds of {of.seconds} s, {of.large} of shared buffers, max_locks_per_transaction 256"}
 
 
 def _prepare(stack, server, inside, load):
@@ -127,16 +124,22 @@ def whole(found):
 
 
 def show(results):
-    of = {}
-    for cell in results["cells"]:
-        of.setdefault((cell["load"], cell["major"]), []).append(cell)
     rows = []
     for name, load in LOADS.items():
-        for what, form in (("tps", lambda values: spread(values, "{:,.0f}")),
-                           ("share", lambda values: percent(stats.median(values)))):
-            rows.append([name, f"{load.cured_in}: {load.cure}", "tps"] if what == "tps" else ["", "", "time in " + ", ".join(load.kinds)])
-            rows[-1] += [form([cell[what] for cell in of[name, major]]) for major in results["versions"]]
-    return table(["load", "cured in", "", *results["versions"]], rows)
+        of = {major: [cell for cell in results["cells"] if (cell["load"], cell["major"]) == (name, major)]
+              for major in results["versions"]}
+        rows.append([name, f"{load.cured_in}: {load.cure}", "tps",
+                     *(spread([cell["tps"] for cell in cells], "{:,.0f}") for cells in of.values()), gain(of, load.cured_in)])
+        rows.append(["", "", "time in " + ", ".join(load.kinds),
+                     *(percent(stats.median([cell["share"] for cell in cells])) for cells in of.values()), ""])
+    return table(["load", "cured in", "", *results["versions"], "with the cure, times the major before"], rows)
+
+
+def gain(of, cured_in):
+    """Round by round; nothing if one of the two was not there."""
+    before, after = (of.get(str(major), ()) for major in (cured_in - 1, cured_in))
+    each = [new["tps"] / old["tps"] for new, old in zip(after, before)]
+    return spread(each, "{:.2f}") if each else ""
 
 
 def published(results):

@@ -36,7 +36,7 @@ class Sweep:
         self.settings = settings
 
     def pieces(self, quick):
-        return [f"{workload}: {sizes.sizes(quick)}, {sizes.sizes(quick).clients}" for workload in self.workloads]
+        return sizes.pieces(self.workloads, quick)
 
     def measure(self, place, quick, names):
         of = sizes.sizes(quick)
@@ -154,7 +154,8 @@ def laws(results):
         for major, fit in fits.items():
             mine = {clients: stats.median(each) for clients, each in tps(results, workload, major).items()}
             best = max(mine, key=mine.get)
-            rows.append([workload, major, f"{mine[best]:,.0f} ({best})", *law.cells(fit)])
+            *fitted, status = law.cells(fit)
+            rows.append([workload, major, f"{mine[best]:,.0f} ({best})", *fitted, status.split(":")[0]])
     return table(["", "major", "best tps (clients)", "lambda", "sigma", "kappa", "r2", "N* (95 %)", "tps there (95 %)", "status"], rows)
 
 
