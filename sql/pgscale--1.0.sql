@@ -500,7 +500,7 @@ COMMENT ON COLUMN pgscale.sampler_stats.wait_ms IS
 COMMENT ON COLUMN pgscale.sampler_stats.torn_reads IS
 'number of repeated reads of a process''s status';
 COMMENT ON COLUMN pgscale.sampler_stats.cpu_readings IS
-'number of times that the kernel was asked how long a session ran and queued for a CPU';
+'number of times that the kernel was asked how long a session, or an io worker, ran and queued for a CPU';
 COMMENT ON COLUMN pgscale.sampler_stats.blocker_looks IS
 'number of looks at the lock manager for who is in the way of those that wait long, one a second at most';
 COMMENT ON COLUMN pgscale.sampler_stats.pid IS
@@ -3222,7 +3222,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_kinds'
 LANGUAGE C STRICT STABLE PARALLEL RESTRICTED ROWS 40;
 COMMENT ON FUNCTION pgscale.wait_kinds() IS
-'kinds of waits that the evidence tells apart, with the wait events of each by their names on this major version';
+'kinds of waits that the evidence tells apart, with the wait events of each by their names on this major version; NULL if it has none, others for the rest of a type';
 
 CREATE FUNCTION pgscale.tuning_waits(
     duration interval DEFAULT '10 minutes',
@@ -3237,7 +3237,7 @@ COMMENT ON FUNCTION pgscale.tuning_waits(interval) IS
 -- Written from the sources of the majors and from their release notes; a cure names the commit. "what" completes "it waits
 -- for", in at most 36 characters.
 CREATE VIEW pgscale.wait_meanings AS
-    SELECT kind, event_type, coalesce(event, 'others') AS event, what, cured_in, meaning, remedy, cure, cured_meaning
+    SELECT kind, event_type, event, what, cured_in, meaning, remedy, cure, cured_meaning
       FROM (VALUES
         ('cpu', '(running, or ready to run)',
          'a session runs, or is ready to run and waits for a CPU; events Running and Queued of pgscale.wait_profile tell '
@@ -3280,6 +3280,16 @@ CREATE VIEW pgscale.wait_meanings AS
          17, 'sequential scans and ANALYZE read up to io_combine_limit at a time (commits b7b0f3f27, 041b96802); 18 also '
              'reads ahead by itself (io_method)',
          'a session reads pages that are not in shared buffers'),
+        ('aio_queue', 'a place in the io workers'' queue',
+         'sessions put their reads into one queue, and io workers take them out, one process at a time',
+         'io_method = io_uring, see pgscale.advice; a larger io_combine_limit, so that there are fewer reads; statements that '
+         'read less',
+         NULL, NULL, NULL),
+        ('aio_completion', 'data that is not cached',
+         'a session reads pages through io_uring, and another session waits for the same pages or for other reads of that session',
+         'larger shared_buffers if the kernel''s cache has the pages; fewer sessions that scan the same data at the same '
+         'time; io_method = worker',
+         NULL, NULL, NULL),
         ('data_write', 'data files to be written',
          'a session writes a dirty page to free its buffer',
          'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper (15 to 18); larger shared_buffers',
@@ -3440,7 +3450,7 @@ COMMENT ON COLUMN pgscale.wait_meanings.kind IS
 COMMENT ON COLUMN pgscale.wait_meanings.event_type IS
 'type of the wait events; NULL for the rest of all types';
 COMMENT ON COLUMN pgscale.wait_meanings.event IS
-'names of the wait events on this major version; others for the rest of a type';
+'names of the wait events on this major version, NULL if it has none; others for the rest of a type';
 COMMENT ON COLUMN pgscale.wait_meanings.what IS
 'what a session waits for, in a few words';
 COMMENT ON COLUMN pgscale.wait_meanings.cured_in IS

@@ -48,7 +48,19 @@ SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a
 SELECT type, event, pgscale.wait_kind(type, event)
   FROM (VALUES ('IO', 'WalSync'), ('IO', 'WALSync'), ('LWLock', 'WALWrite'), ('IO', 'WALWrite'), ('IPC', 'XactGroupUpdate'),
                ('IPC', 'HashBuildAllocate'), ('LWLock', 'of another extension'), ('CPU', 'CPU'), ('Timeout', 'PgSleep'),
-               ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync')) e (type, event);
+               ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync'), ('IO', 'AioIoCompletion'), ('IO', 'AioIoUringSubmit'),
+               ('IO', 'AioIoUringExecution'), ('LWLock', 'AioWorkerSubmissionQueue'), ('LWLock', 'AioWorkerControl'),
+               ('LWLock', 'AioUringCompletion')) e (type, event);
+-- a kind of which this major has no event shows none; and where the server lists its events, those of asynchronous I/O have kinds
+SELECT count(*) FILTER (WHERE event = 'others') AS others, count(*) FILTER (WHERE kind ~ '^aio_' AND (event IS NULL) <> (current_setting('server_version_num')::int < 180000)) AS aio
+  FROM pgscale.wait_meanings;
+SELECT to_regclass('pg_catalog.pg_wait_events') IS NOT NULL AS listed \gset
+\if :listed
+CREATE TEMP VIEW aio AS SELECT type, name FROM pg_wait_events WHERE name ~* '^aio';
+\else
+CREATE TEMP VIEW aio AS SELECT NULL AS type, NULL AS name;
+\endif
+SELECT type, name FROM aio WHERE pgscale.wait_kind(type, name) ~ '^other';
 SELECT m.kind FROM pgscale.wait_meanings m, unnest(string_to_array(event, ', ')) e
  WHERE event <> 'others' AND pgscale.wait_kind(event_type, e) IS DISTINCT FROM m.kind;
 -- waits for buffers, by the names that majors have for them

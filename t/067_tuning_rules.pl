@@ -236,6 +236,49 @@ memory_is(95);
 found('that is less', 'satisfied: shared buffers are about a quarter of the memory, or more');
 memory_is(800);
 
+### Reads, from 18 on
+
+my $major = int($db->sql('SHOW server_version_num') / 10000);
+SKIP:
+{
+    %settings = ();
+    %evidence = of_mix(io_queue_s => 100);
+    $rule = 'io_workers';
+    if ($major < 18)
+    {
+        found('there are none', 'silent: there are io workers from 18 on');
+        $rule = 'io_method';
+        found('nor other methods', 'silent: it can be set from 18 on');
+        skip 'there are no io workers', 13;
+    }
+    # a tenth of the time, half of which it would win
+    my $most = $major > 18 ? 'io_max_workers' : 'io_workers';
+    %settings = ($most => 8);
+    found('all of them are busy', "$most|16|0.0500|medium");
+    told('advises|8|reload|data_read_fraction=0.11 queued_fraction=0.1 sessions_queued=1 workers=8');
+    found('for 4 % of the time', "$most|16|0.0200|medium", { io_queue_s => 40 });
+    found('for less', q{satisfied: waits for reads while all of 8 io workers are busy take 3.9 % of the sessions' time}, { io_queue_s => 39 });
+    found('no more than there may be', "$most|32|0.0500|medium", {}, { $most => 17 });
+    found('which there are', 'satisfied: there are 32 io workers, as many as there may be', {}, { $most => 32 });
+    found('another method', 'satisfied: io_method is sync, which has no io workers', {}, { io_method => 'sync' });
+
+    $rule = 'io_method';
+    %settings = (io_method => 'sync');
+    # half of the pages come several in one read, half of whose time it would win
+    %evidence = of_mix(blocks_read => 1000, reads => 500);
+    found('reads that can be ahead', 'io_method|worker|0.0275|low');
+    told('advises|sync|restart|combined_fraction=0.5 data_read_fraction=0.11 queue_lock_fraction=0 reads_per_s=5');
+    found('too few of them', q{satisfied: reading takes 11.0 % of the sessions' time, and 50 % of the pages come several in one read, which can be read ahead}, { reads => 501 });
+    found('little reading', qr/^satisfied: reading takes 7.9 %/, { DATA_READ => 79 });
+    %settings = ();
+    %evidence = of_mix(AIO_QUEUE => 21);
+    my $forbidden = -e '/proc/sys/kernel/io_uring_disabled' && slurp_file('/proc/sys/kernel/io_uring_disabled') !~ /^0/;
+    found('waits for the queue',
+        $db->sql(q{SELECT 'io_uring' = ANY (enumvals) FROM pg_settings WHERE name = 'io_method'}) eq 'f' ? 'silent: this server is built without io_uring'
+        : $forbidden ? qr/^silent: the kernel forbids io_uring/ : 'io_method|io_uring|0.0210|medium');
+    found('short ones', qr/^satisfied: waits for the queue of the io workers take 1\.\d %/, { AIO_QUEUE => 19 });
+}
+
 $db->quit;
 $node->stop('immediate');
 done_testing();

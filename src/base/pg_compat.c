@@ -16,7 +16,9 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #if PG_VERSION_NUM >= 180000
+#include "storage/aio.h"
 #include "storage/aio_subsys.h"
+#include "storage/io_worker.h"
 #elif PG_VERSION_NUM < 160000
 #include "storage/bufmgr.h"
 #endif
@@ -238,6 +240,27 @@ pgscale_compat_each_setting(void (*each) (const char *name, void *arg), void *ar
 #endif
 }
 
+int
+pgscale_compat_io_workers(void)
+{
+#if PG_VERSION_NUM >= 190000
+	return io_method == IOMETHOD_WORKER ? io_max_workers : 0;
+#elif PG_VERSION_NUM >= 180000
+	return io_method == IOMETHOD_WORKER ? io_workers : 0;
+#else
+	return 0;
+#endif
+}
+
+bool
+pgscale_compat_setting_knows(const char *name, const char *value)
+{
+	struct config_generic *record = pgscale_compat_find_setting(name);
+	int			number;
+
+	return record && config_enum_lookup_by_name((struct config_enum *) pgscale_compat_of_enum(record), value, &number);
+}
+
 static void
 read_backend_io(PgscaleStats *stats)
 {
@@ -256,12 +279,19 @@ read_backend_io(PgscaleStats *stats)
 		for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
 			stats->backend_ring_reads += io_pages(io, kind, rings[i], rings[i], IOOP_READ);
 	}
+#if PG_VERSION_NUM >= 180000
+	for (int kind = 0; kind < BACKEND_NUM_TYPES; kind++)
+		for (int context = 0; context < IOCONTEXT_NUM_TYPES; context++)
+			stats->reads += io->stats[kind].counts[IOOBJECT_RELATION][context][IOOP_READ];
+#else
+	stats->reads = -1;
+#endif
 #else
 	const PgStat_CheckpointerStats *checkpointer = pgstat_fetch_stat_checkpointer();
 
 	stats->backend_buffers = checkpointer->buf_written_backend;
 	stats->backend_fsyncs = checkpointer->buf_fsync_backend;
-	stats->backend_ring_buffers = stats->backend_ring_reads = -1;
+	stats->backend_ring_buffers = stats->backend_ring_reads = stats->reads = -1;
 #endif
 }
 

@@ -199,6 +199,21 @@ typedef struct JsonbInState
 #define BGWORKER_INTERRUPTIBLE	0
 #endif
 
+/* 18 (commit 247ce06b8) has processes that do the reads of sessions. */
+#if PG_VERSION_NUM >= 180000
+#define PGSCALE_WAIT_AIO_COMPLETION	WAIT_EVENT_AIO_IO_COMPLETION
+#define pgscale_is_io_worker(kind)	((kind) == B_IO_WORKER)
+#else
+#define PGSCALE_WAIT_AIO_COMPLETION	((uint32) 0)
+#define pgscale_is_io_worker(kind)	((void) (kind), false)
+#endif
+
+/*
+ * How many of them there may be now; 0: none.  19 starts them as they are needed,
+ * up to a limit.
+ */
+extern int	pgscale_compat_io_workers(void);
+
 /* 17 named the walsender's wait for WAL anew. */
 #if PG_VERSION_NUM >= 170000
 #define PGSCALE_WAIT_WAL_SENDER_IDLE	WAIT_EVENT_WAL_SENDER_WAIT_FOR_WAL
@@ -327,6 +342,7 @@ typedef struct PgscaleStats
 	int64		backend_buffers;
 	int64		backend_ring_buffers;
 	int64		backend_ring_reads;
+	int64		reads;
 	int64		backend_fsyncs;
 	int64		wal_records;
 	int64		wal_pages;
@@ -437,6 +453,8 @@ extern struct config_generic *pgscale_compat_find_setting(const char *name);
 
 /* Calls it with the name of each setting.  16 (commit 3057465ac) keeps them in a hash table and makes a list. */
 extern void pgscale_compat_each_setting(void (*each) (const char *name, void *arg), void *arg);
+/* Does this server know that value of a setting that is one of a list? */
+extern bool pgscale_compat_setting_knows(const char *name, const char *value);
 
 /* What is its own of a setting's type.  19 has a union there; before, each type begins with what all have. */
 #if PG_VERSION_NUM >= 190000

@@ -202,8 +202,8 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 		proc->kind == (PgscaleProcKind) B_BG_WORKER)
 		adopt_leader(array, leader, proc, retries);
 
-	proc->session = (proc->kind == (PgscaleProcKind) B_BACKEND ||
-					 proc->kind == PGSCALE_PROC_PARALLEL);
+	proc->session = pgscale_proc_is_session(proc->kind);
+	proc->has_cpu = proc->session || pgscale_is_io_worker(proc->kind);
 	proc->running = (proc->state == STATE_RUNNING || proc->state == STATE_FASTPATH);
 	proc->in_transaction = (proc->state == STATE_IDLEINTRANSACTION ||
 							proc->state == STATE_IDLEINTRANSACTION_ABORTED);
@@ -272,6 +272,12 @@ pgscale_proc_is_worker(PgscaleProcKind kind)
 {
 	return kind == (PgscaleProcKind) B_BG_WORKER ||
 		(kind >= PGSCALE_PROC_FIRST_TYPE && kind < PGSCALE_PROC_FIRST_TYPE + PGSCALE_PROC_TYPES);
+}
+
+bool
+pgscale_proc_is_session(PgscaleProcKind kind)
+{
+	return kind == (PgscaleProcKind) B_BACKEND || kind == PGSCALE_PROC_PARALLEL;
 }
 
 const char *

@@ -33,6 +33,9 @@ typedef uint8 PgscaleProcKind;
 /* A background worker of any type, but for parallel ones? */
 extern bool pgscale_proc_is_worker(PgscaleProcKind kind);
 
+/* A client backend, or its parallel worker? */
+extern bool pgscale_proc_is_session(PgscaleProcKind kind);
+
 /*
  * One process.  Reading the same slot into the same struct again is cheap as
  * long as the process only changes its wait event.
@@ -43,6 +46,8 @@ typedef struct PgscaleProc
 	uint32		wait_event;		/* as in PGPROC; 0: not waiting */
 	PgscaleProcKind kind;
 	bool		session;		/* a client backend or its parallel worker */
+	bool		has_cpu;		/* on CPU if it shows no wait event: sessions,
+								 * and io workers, which do sessions' reads */
 	bool		running;		/* executing a statement */
 	bool		in_transaction; /* idle within one */
 	uint8		state;			/* BackendState */

@@ -243,6 +243,7 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 		pgscale_counters_backend_writes(&backend_writes, NULL, false) : stats.backend_buffers;
 	counters->backend_ring_buffers = stats.backend_ring_buffers;
 	counters->backend_ring_reads = stats.backend_ring_reads;
+	counters->reads = stats.reads;
 	counters->backend_fsyncs = stats.backend_fsyncs;
 	counters->wal_records = stats.wal_records;
 	counters->wal_pages = stats.wal_pages;

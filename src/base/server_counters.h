@@ -56,9 +56,11 @@ typedef struct PgscaleCounters
 									 * the room; before 16 all that they
 									 * wrote, even to extend tables */
 	int64		backend_ring_buffers;	/* and by COPY, VACUUM and the like,
-									 * with their parallel workers */
-	int64		backend_ring_reads; /* pages that any process has read so; they
-								 * are among blocks_read */
+										 * with their parallel workers */
+	int64		backend_ring_reads; /* pages that any process has read so;
+									 * they are among blocks_read */
+	int64		reads;			/* operations that read blocks_read, each of
+								 * one page or more */
 	int64		backend_fsyncs;
 
 	int64		wal_records;
@@ -114,8 +116,8 @@ extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases)
 typedef struct PgscaleBackendWrites
 {
 	int64		writes;			/* the count */
-	int64		balance;		/* the same, but what the server still lacks is
-								 * taken off already */
+	int64		balance;		/* the same, but what the server still lacks
+								 * is taken off already */
 	int64		server;			/* the server's when it was last looked at, */
 	int64		own;			/* pgscale's own, */
 	TimestampTz reset_at;		/* and the time of the server's last reset */

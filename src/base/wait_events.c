@@ -52,16 +52,16 @@ pgscale_wait_event_name(uint32 wait_event)
 
 /*
  * A session without a wait event is on CPU whatever its state says: between two
- * statements it reads the next one, or sends the last one's result.  Other processes
- * do most of their work without telling that they are at it, and some of them
- * idle so, too.
+ * statements it reads the next one, or sends the last one's result.  So is an io
+ * worker: it shows when it idles, in its main loop.  Other processes do most of their
+ * work without a wait event, and some of them idle so, too.
  */
 bool
 pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event)
 {
 	*wait_event = proc->wait_event;
 	if (proc->wait_event == PGSCALE_WAIT_CPU)
-		return proc->session;
+		return proc->has_cpu;
 	if (proc->wait_event == WAIT_EVENT_CLIENT_READ && proc->session && proc->in_transaction)
 		*wait_event = PGSCALE_WAIT_IDLE_IN_TRANSACTION;
 	return true;
@@ -90,7 +90,7 @@ pgscale_wait_is_idle(PgscaleProcKind kind, uint32 wait_event)
 	uint32		class = wait_event & PGSCALE_WAIT_CLASS;
 
 	return class == PG_WAIT_ACTIVITY ||
-		(is_pause(wait_event) && kind != (PgscaleProcKind) B_BACKEND && kind != PGSCALE_PROC_PARALLEL) ||
+		(is_pause(wait_event) && !pgscale_proc_is_session(kind)) ||
 		(class == PG_WAIT_EXTENSION && pgscale_proc_is_worker(kind)) ||
 		wait_event == WAIT_EVENT_CLIENT_READ ||
 		wait_event == PGSCALE_WAIT_WAL_SENDER_IDLE;

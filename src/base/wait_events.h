@@ -39,7 +39,8 @@
 
 /*
  * What a process waits for, as pgscale counts it.  Returns false if that is not
- * known: only a session is known to be on CPU if it shows no wait event.
+ * known: only a session, or an io worker, is known to be on CPU if it shows no wait
+ * event.
  */
 extern bool pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event);
 

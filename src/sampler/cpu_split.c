@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_split.c
- *	  Which part of the sessions' time on CPU they ran, and which they queued.
+ *	  Which part of the sessions' time on CPU they ran, and which they queued; and
+ *	  of io workers' time.
  *
  * Shared memory tells that a session waits for nothing.  It cannot tell whether
  * the session runs or is ready to run and queues for a CPU.  Nor can it tell that
  * a session which shows a wait event was woken long ago and has not had a CPU
- * since: on a saturated machine that is most of what ClientRead shows.  The
+ * since: on a saturated machine that is most of what ClientRead shows, and, of an
+ * io worker, IoWorkerMain.  The
  * kernel counts both exactly, in /proc/PID/schedstat, which the server's own
  * user may read.
  *
@@ -289,6 +291,8 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 	pgscale_sampler_totals_add(part->kind, wait_event, ns);
 	part->ns -= ns;
 	part->samples -= samples;
+	if (!pgscale_proc_is_session(part->kind))
+		return;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
 		found_active.idle_ns += ns;
 	else

@@ -22,9 +22,9 @@
  * late or has them missed.  Each sample therefore stands for the time since
  * the tick before, whatever it was; samples are counted besides.
  *
- * CPU: a session that shows no wait event counts as on CPU; whether it runs or
- * is ready to is found out once a second (cpu_split.c).  Other processes do not
- * count: most do their work without telling that they are at it, and idle ones
+ * CPU: a session, or an io worker, that shows no wait event counts as on CPU; whether
+ * it runs or is ready to is found out once a second (cpu_split.c).  Other processes do
+ * not count: most do their work without telling that they are at it, and idle ones
  * would count too.
  *
  * Queries: a statement gets its identifier in parse analysis, after some of
@@ -437,9 +437,12 @@ sample_slot(int slot, int64 ns)
 			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick, sampler_blocker_threshold * NS_PER_MS);
 		pgscale_sampler_history_add(proc, key.kind, key.dimension, key.wait_event, key.queryid, blocked);
 	}
+	if (proc->has_cpu)
+		pgscale_sampler_cpu_add(slot, proc->pid, entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
+	else
+		pgscale_sampler_totals_add(key.kind, key.wait_event, ns);
 	if (proc->session)
 	{
-		pgscale_sampler_cpu_add(slot, proc->pid, entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
 		if (!idle)
 		{
 			pgscale_sampler_timeline_add(key.wait_event);
@@ -451,8 +454,6 @@ sample_slot(int slot, int64 ns)
 		/* To hold others up is no work that advice could spare. */
 		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
 	}
-	else
-		pgscale_sampler_totals_add(key.kind, key.wait_event, ns);
 
 	if (idle && !sampler_history_idle && state->nparked == 0 &&
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
@@ -480,7 +481,7 @@ end_quiet(int slot, uint32 generation)
 	QuietSlot  *quiet = &quiet_slots[slot];
 	const PgscaleProc *proc = &slot_states[slot].proc;
 
-	if (quiet->entry >= 0 && quiet->generation == generation && proc->session && quiet->since_tick < tick_number)
+	if (quiet->entry >= 0 && quiet->generation == generation && proc->has_cpu && quiet->since_tick < tick_number)
 		pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event,
 								tick_number - quiet->since_tick, ticked_ns - quiet->since_ns, false);
 	quiet->entry = -1;

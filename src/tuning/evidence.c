@@ -97,6 +97,7 @@ static Base base;
 static int64 observed_ns;		/* since then, as the rest */
 static double active_ns;
 static int64 sync_ns;
+static int64 io_queue_ns;
 
 static uint64
 hash_of_name(const char *setting)
@@ -258,6 +259,48 @@ checkpointer_syncs(void)
 	return proc.wait_event == WAIT_EVENT_DATA_FILE_SYNC;
 }
 
+/* Do as many io workers as there may be work just now? */
+static bool
+io_workers_work(void)
+{
+	static PgscaleProc procs[NUM_AUXILIARY_PROCS];
+	const int	first = pgscale_procs_count() - NUM_AUXILIARY_PROCS;
+	const int	most = pgscale_compat_io_workers();
+	int			working = 0;
+	bool		changed;
+	uint64		retries = 0;
+
+	for (int i = 0; i < NUM_AUXILIARY_PROCS && most > 0; i++)
+		if (pgscale_procs_read(first + i, &procs[i], &changed, &retries) && pgscale_is_io_worker(procs[i].kind) &&
+			!pgscale_wait_is_idle(procs[i].kind, procs[i].wait_event))
+			working++;
+	return most > 0 && working >= most;
+}
+
+static void
+add_completion(void *arg, uint32 wait_event, uint64 ns)
+{
+	if (wait_event == PGSCALE_WAIT_AIO_COMPLETION)
+		*(uint64 *) arg += ns;
+}
+
+/* The time that sessions have waited for io workers since the last call, if none of these idles now. */
+static int64
+io_queue_look(const PgscaleObservation *observation)
+{
+	static uint64 before = 0;
+	uint64		now = 0;
+	int64		queued = 0;
+
+	if (pgscale_compat_io_workers() == 0)
+		return 0;
+	observation->waits(add_completion, &now);
+	if (now > before && io_workers_work())
+		queued = now - before;
+	before = now;
+	return queued;
+}
+
 /* Everything as of now. */
 static void
 evidence_look(const PgscaleObservation *observation, Base *now)
@@ -289,6 +332,7 @@ evidence_compare(const Base *from, const Base *to, PgscaleTuningEvidence *record
 	record->ns = observed_ns;
 	record->active_ns = (uint64) active_ns;
 	record->sync_ns = sync_ns;
+	record->io_queue_ns = io_queue_ns;
 	record->sweep_ticks = to->hand - from->hand;
 	record->swapped = evidence_difference(from->kernel.swapped, to->kernel.swapped);
 	record->compact_stalls = evidence_difference(from->kernel.compact_stalls, to->kernel.compact_stalls);
@@ -336,13 +380,14 @@ pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 	active_ns += observation->active * observation->ns;
 	if (checkpointer_syncs())
 		sync_ns += observation->ns;
+	io_queue_ns += io_queue_look(observation);
 	if (!base.known || observed_ns >= pgscale_tuning_evidence_ms * NS_PER_MS)
 	{
 		evidence_look(observation, &now);
 		if (base.known && evidence_compare(&base, &now, &record))
 			evidence_put(&record);
 		base = now;
-		observed_ns = sync_ns = 0;
+		observed_ns = sync_ns = io_queue_ns = 0;
 		active_ns = 0;
 	}
 	if (observed_ns >= (pgscale_tuning_evidence_ms - REFRESH_MS) * NS_PER_MS)
@@ -397,6 +442,7 @@ pgscale_tuning_evidence_add(PgscaleTuningEvidence *sum, const PgscaleTuningEvide
 	sum->ns += record->ns;
 	pgscale_counters_add(&sum->counts, &record->counts);
 	sum->sync_ns += record->sync_ns;
+	sum->io_queue_ns += record->io_queue_ns;
 	sum->sweep_ticks += record->sweep_ticks;
 	sum->swapped = sum_known(sum->swapped, record->swapped);
 	sum->compact_stalls = sum_known(sum->compact_stalls, record->compact_stalls);

@@ -48,6 +48,8 @@ typedef enum PgscaleTuningEvidenceWait
 	PGSCALE_EVIDENCE_WAL_INIT,	/* IO WalInitWrite, WalInitSync */
 
 	PGSCALE_EVIDENCE_DATA_READ,
+	PGSCALE_EVIDENCE_AIO_QUEUE, /* LWLocks of the io workers' queue */
+	PGSCALE_EVIDENCE_AIO_COMPLETION,	/* LWLock AioUringCompletion */
 	PGSCALE_EVIDENCE_DATA_WRITE,
 	PGSCALE_EVIDENCE_DATA_EXTEND,
 	PGSCALE_EVIDENCE_DATA_SYNC,
@@ -99,6 +101,8 @@ typedef struct PgscaleTuningEvidence
 	int64		sync_ns;		/* the checkpointer was seen to sync files;
 								 * the server counts that at a checkpoint's
 								 * end */
+	int64		io_queue_ns;	/* sessions waited for reads of io workers,
+								 * none of which idled */
 	int64		sweep_ticks;	/* how far the clock hand came */
 	int64		swapped;		/* pages, by the kernel; -1: unknown */
 	int64		compact_stalls; /* of the machine; -1: unknown */

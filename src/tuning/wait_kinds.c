@@ -35,6 +35,8 @@ static const char *const kind_names[] = {
 	[PGSCALE_EVIDENCE_WAL_BUFFERS] = "wal_buffers",
 	[PGSCALE_EVIDENCE_WAL_INIT] = "wal_init",
 	[PGSCALE_EVIDENCE_DATA_READ] = "data_read",
+	[PGSCALE_EVIDENCE_AIO_QUEUE] = "aio_queue",
+	[PGSCALE_EVIDENCE_AIO_COMPLETION] = "aio_completion",
 	[PGSCALE_EVIDENCE_DATA_WRITE] = "data_write",
 	[PGSCALE_EVIDENCE_DATA_EXTEND] = "data_extend",
 	[PGSCALE_EVIDENCE_DATA_SYNC] = "data_sync",
@@ -94,6 +96,10 @@ static const WaitName wait_names[] = {
 	{PGSCALE_EVIDENCE_DATA_READ, "IO", "DataFileRead"},
 	{PGSCALE_EVIDENCE_DATA_READ, "IO", "AioIoCompletion"},
 	{PGSCALE_EVIDENCE_DATA_READ, "IO", "AioIoUringExecution"},
+	{PGSCALE_EVIDENCE_DATA_READ, "IO", "AioIoUringSubmit"},
+	{PGSCALE_EVIDENCE_AIO_QUEUE, "LWLock", "AioWorkerSubmissionQueue"},
+	{PGSCALE_EVIDENCE_AIO_QUEUE, "LWLock", "AioWorkerControl"},
+	{PGSCALE_EVIDENCE_AIO_COMPLETION, "LWLock", "AioUringCompletion"},
 	{PGSCALE_EVIDENCE_DATA_WRITE, "IO", "DataFileWrite"},
 	{PGSCALE_EVIDENCE_DATA_EXTEND, "IO", "DataFileExtend"},
 	{PGSCALE_EVIDENCE_DATA_SYNC, "IO", "DataFileSync"},
@@ -279,7 +285,17 @@ pgscale_wait_kind(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(kind_names[kind]));
 }
 
-/* pgscale.wait_kinds(): one row a kind. */
+/* Does it consist of events that have names here, or had on some other major? */
+static bool
+kind_has_names(int kind)
+{
+	for (int i = 0; i < lengthof(wait_names); i++)
+		if (wait_names[i].wait == kind)
+			return true;
+	return false;
+}
+
+/* pgscale.wait_kinds(): one row a kind; no event where this major has none of the kind. */
 Datum
 pgscale_wait_kinds(PG_FUNCTION_ARGS)
 {
@@ -289,7 +305,7 @@ pgscale_wait_kinds(PG_FUNCTION_ARGS)
 	for (int kind = 0; kind < PGSCALE_EVIDENCE_WAITS; kind++)
 	{
 		const char *type = kind_type(kind);
-		const char *events = type ? kind_events(kind, type) : NULL;
+		const char *events = !kind_has_names(kind) && kind != PGSCALE_EVIDENCE_CPU ? "others" : kind_events(kind, type);
 		Datum		values[] = {
 			CStringGetTextDatum(kind_names[kind]),
 			type ? CStringGetTextDatum(type) : (Datum) 0,

@@ -67,7 +67,7 @@ EOQ
 }
 
 # A record as made_up_evidence() takes it. In capitals: seconds of sessions' time in a kind of wait; s: the record's seconds;
-# sync_s: those in which the checkpointer synced; else a count. What sessions need to have spent "sessions" seconds in all they
+# sync_s: those in which the checkpointer synced; io_queue_s: seconds of sessions' waits for io workers that were all busy; else a count. What sessions need to have spent "sessions" seconds in all they
 # were clients'.
 sub record_of
 {
@@ -82,7 +82,7 @@ sub record_of
     }
     return join ' ', map {
         /^[A-Z]/ ? "$_=" . $record{$_} * 1e9 : $_ eq 's' ? 'ns=' . $record{s} * 1e9 :
-          $_ eq 'sync_s' ? 'sync_ns=' . $record{sync_s} * 1e9 : "$_=$record{$_}"
+          /^(sync|io_queue)_s$/ ? "$1_ns=" . $record{$_} * 1e9 : "$_=$record{$_}"
     } sort keys %record;
 }
 

@@ -42,17 +42,17 @@ typedef struct Member
 
 /* All of them have 64 bits. */
 static const Member members[] = {
-	MEMBER(ns), MEMBER(sync_ns), MEMBER(sweep_ticks), MEMBER(swapped), MEMBER(compact_stalls), MEMBER(active_ns),
+	MEMBER(ns), MEMBER(sync_ns), MEMBER(io_queue_ns), MEMBER(sweep_ticks), MEMBER(swapped), MEMBER(compact_stalls), MEMBER(active_ns),
 	COUNT(commits), COUNT(rollbacks), COUNT(blocks_read), COUNT(blocks_hit), COUNT(temp_bytes), COUNT(checkpoints_timed),
 	COUNT(checkpoints_requested), COUNT(checkpoint_buffers), COUNT(checkpoint_write_ms), COUNT(checkpoint_sync_ms),
 	COUNT(bgwriter_buffers), COUNT(bgwriter_stopped), COUNT(buffers_allocated), COUNT(backend_buffers),
-	COUNT(backend_ring_buffers), COUNT(backend_ring_reads), COUNT(backend_fsyncs), COUNT(wal_records), COUNT(wal_pages),
+	COUNT(backend_ring_buffers), COUNT(backend_ring_reads), COUNT(reads), COUNT(backend_fsyncs), COUNT(wal_records), COUNT(wal_pages),
 	COUNT(wal_page_bytes), COUNT(wal_bytes), COUNT(wal_buffers_full), COUNT(wal_writes), COUNT(wal_written_bytes), COUNT(wal_syncs),
 	COUNT(wal_write_us), COUNT(wal_sync_us), COUNT(wal_position), COUNT(xact_hits), COUNT(xact_reads), COUNT(subtrans_hits),
 	COUNT(subtrans_reads), COUNT(offset_hits), COUNT(offset_reads), COUNT(member_hits), COUNT(member_reads),
 	COUNT(lock_waits[PGSCALE_LOCK_TUPLE]), COUNT(lock_wait_us[PGSCALE_LOCK_TUPLE]), COUNT(fast_path_exceeded),
 	WAIT(CPU), WAIT(WAL_SYNC), WAIT(WAL_WRITE), WAIT(WAL_WRITE_LOCK), WAIT(WAL_INSERT), WAIT(WAL_BUFFERS), WAIT(WAL_INIT),
-	WAIT(DATA_READ), WAIT(DATA_WRITE), WAIT(DATA_EXTEND), WAIT(DATA_SYNC), WAIT(TEMP_FILE), WAIT(SLRU_IO),
+	WAIT(DATA_READ), WAIT(AIO_QUEUE), WAIT(DATA_WRITE), WAIT(DATA_EXTEND), WAIT(DATA_SYNC), WAIT(TEMP_FILE), WAIT(SLRU_IO),
 	WAIT(BUFFER_MAPPING), WAIT(BUFFER_CONTENT), WAIT(BUFFER_IO), WAIT(BUFFER_PIN), WAIT(PROC_ARRAY), WAIT(XACT),
 	WAIT(SUBTRANS), WAIT(MULTIXACT), WAIT(LOCK_MANAGER), WAIT(LOCK_EXTEND), WAIT(LOCK_TUPLE), WAIT(CLIENT), WAIT(OTHER_IPC), WAIT(OTHER),
 };

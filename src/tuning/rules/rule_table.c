@@ -35,6 +35,7 @@ static const PgscaleTuningRule *const subjects[] = {
 	pgscale_tuning_checkpoint_rules,
 	pgscale_tuning_buffers_rules,
 	pgscale_tuning_locks_rules,
+	pgscale_tuning_reads_rules,
 	pgscale_tuning_kernel_rules,
 	pgscale_tuning_tables_rules,
 	pgscale_tuning_features_rules,
