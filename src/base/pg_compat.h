@@ -453,6 +453,7 @@ extern struct config_generic *pgscale_compat_find_setting(const char *name);
 
 /* Calls it with the name of each setting.  16 (commit 3057465ac) keeps them in a hash table and makes a list. */
 extern void pgscale_compat_each_setting(void (*each) (const char *name, void *arg), void *arg);
+
 /* Does this server know that value of a setting that is one of a list? */
 extern bool pgscale_compat_setting_knows(const char *name, const char *value);
 
