@@ -120,7 +120,11 @@ SKIP:
     found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
     found('that stops', qr/^silent: the background writer stops at its limit/, { bgwriter_stopped => 1000, buffers_allocated => 1e6 });
 }
-found('where there is no freelist', qr/^silent: it is switched off; PostgreSQL \d+ has no freelist/) if !has_freelist();
+if (!has_freelist())
+{
+    found('without a freelist', qr/^silent: it is switched off; PostgreSQL \d+ has no freelist/);
+    found('without a freelist, though it is on', qr/^silent: PostgreSQL \d+ has no freelist/, {}, { 'pgscale.sweeper' => 'on' });
+}
 
 ### Page images: 0.4 of WAL; 0.235 of the time and a quarter of 0.3
 

@@ -8,7 +8,12 @@ use Test::More;
 
 plan skip_all => 'this server has a freelist' if has_freelist();
 
-my $node = pgscale_node('main', conf => "shared_buffers = 8MB\nbgwriter_lru_maxpages = 0");
+my $node = pgscale_node('main', conf => <<'EOC');
+shared_buffers = 8MB
+checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
+pgscale.sweeper_adaptive = off
+EOC
 my $db = session($node);
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
 my $none = 'PostgreSQL ' . server_major() . ' has no freelist, through which it supplies buffers';
@@ -24,7 +29,7 @@ sub says_off
     $db->poll_ok('SELECT state, mode, reason FROM pgscale.sweeper_stats', "$name: off, and why", "off|freelist|$none");
     $db->poll_ok($health, "$name: so says health", "f|off|$none|"
           . 'set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions');
-    return is(join(' ', $db->sweeper_pids), '', "$name: it has no process");
+    return until_ok(sub { $db->sweeper_pids == 0 }, "$name: it has no process");
 }
 
 # Switched on
@@ -39,7 +44,6 @@ $db->set('bgwriter_lru_maxpages', 50);
 $db->poll_ok('SHOW bgwriter_lru_maxpages', 'another reload', 50);
 $db->poll_ok($health, 'where the background writer is on', "f|off|$none|set pgscale.sweeper to off and reload");
 $db->set('bgwriter_lru_maxpages');
-is($db->sql(q{SELECT verdict, reason FROM pgscale.advice_rules WHERE rule = 'pgscale.sweeper'}), "silent|$none", 'the rule is silent');
 is(warnings_since($log), 2, 'one more warning by the reload that switched it on, and by no other process or reload');
 
 # From the start, under load
@@ -49,7 +53,7 @@ $node->restart;
 $db = session($node);
 is(warnings_since($log), 1, 'one at a start');
 says_off('after a start');
-$db->churn_table(10000);
+$db->churn_table(40000);
 my @churning = churn($node, 2);
 $db->poll_ok('SELECT sum(n) > 2000 FROM churned', 'a load');
 is($db->sql('SELECT state, scanned, written, ticks FROM pgscale.sweeper_stats'), 'off|0|0|0', 'it does nothing');
