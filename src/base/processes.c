@@ -51,7 +51,7 @@ pgscale_procs_prefetch_status(int slot)
 	PgBackendStatus *array = pgscale_compat_status_array();
 	PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
 
-	__builtin_prefetch(pgscale_compat_wait_event_at(&ProcGlobal->allProcs[slot]));
+	__builtin_prefetch((const void *) pgscale_compat_wait_event_at(&ProcGlobal->allProcs[slot]));
 	if (status == NULL)
 		return;
 	__builtin_prefetch(&status->st_changecount);
