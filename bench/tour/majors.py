@@ -86,24 +86,38 @@ class Server:
         return self.pgbench("-c", clients, "-j", min(clients, sizes.CORES), "-T", seconds, *options)
 
 
-def _command(pg_config=None, major=None):
-    """That starts a program beside the server."""
-    if pg_config:
-        return ["env", f"PG_CONFIG={pg_config}", "t/lib/setup.sh", "demo"]
-    return [".ci/majors", str(major), ".", "t/lib/setup.sh", "demo"]
-
-
-def _commands():
+def _pg_configs():
     """By major."""
     found = {}
     given = os.environ.get("PG_CONFIGS", "").split()
     for pg_config in given or map("/usr/lib/postgresql/{}/bin/pg_config".format, MAJORS):
         if given or pathlib.Path(pg_config).with_name("postgres").exists():
             version = subprocess.run([pg_config, "--version"], check=True, capture_output=True, text=True).stdout
-            found[int(re.search(r"\d+", version)[0])] = _command(pg_config)
+            found[int(re.search(r"\d+", version)[0])] = pg_config
     if not given and os.getuid() == 0:
-        found.update({major: _command(major=major) for major in MAJORS if major not in found})
+        found = {**dict.fromkeys(MAJORS), **found}
     return dict(sorted(found.items()))
+
+
+def _commands():
+    """By major, what starts a program beside the server. What that takes is installed here, one after the other."""
+    found = {}
+    for major, pg_config in _pg_configs().items():
+        if pg_config:
+            command = ["env", f"PG_CONFIG={pg_config}", "t/lib/setup.sh", "demo"]
+            code = subprocess.run([*command, "true"], cwd=TREE).returncode
+        else:
+            command = [".ci/majors", str(major), ".", "t/lib/setup.sh", "demo"]
+            code = subprocess.run([".ci/majors", str(major)], cwd=TREE).returncode
+        if code == 0:
+            found[major] = command
+        elif code == NOT_OFFERED:
+            say(f"{major} is not offered: it is left out")
+        else:
+            sys.exit(f"no server of {major}")
+    if not found:
+        sys.exit("there is no server to compare: name some in PG_CONFIGS")
+    return found
 
 
 @functools.cache
@@ -111,15 +125,12 @@ def servers(place):
     """By major, as text. They stay until the place is left."""
     commands = _commands()
     say("building pgscale for " + ", ".join(map(str, commands)))
-    started = {str(major): Server(place, major, command, max(1, sizes.CORES // len(commands))) for major, command in commands.items()}
+    jobs = max(1, sizes.CORES // len(commands))
+    started = {str(major): Server(place, major, command, jobs) for major, command in commands.items()}
     place.clusters += started.values()
-    for major, server in list(started.items()):
-        if server.answered():
-            continue
-        if server.holder.wait() != NOT_OFFERED:
+    for major, server in started.items():
+        if not server.answered():
             sys.exit(f"no server of {major}")
-        say(f"{major} is not offered: it is left out")
-        del started[major]
     return started
 
 
