@@ -31,6 +31,8 @@ make_key(int n)
 static void
 write_ticks(void *argument)
 {
+	int			hints[2] = {-1, -1};
+
 	for (int tick = 0; tick < TICKS; tick++)
 	{
 		pgscale_sampler_profile_begin();
@@ -39,7 +41,7 @@ write_ticks(void *argument)
 			/* many of few, and some that are new */
 			PgscaleSamplerWaitKey key = make_key(sim_random(4) ? sim_random(6) : 100 + sim_random(100));
 
-			(void) pgscale_sampler_profile_add(&key, -1, 7);
+			(void) pgscale_sampler_profile_add(&key, hints, 7);
 		}
 		pgscale_sampler_profile_end();
 	}

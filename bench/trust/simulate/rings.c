@@ -12,6 +12,8 @@
 
 #include "sweeper/shared_state.c"
 
+uint64		(*pgscale_counters_own_writes) (void);
+
 #define WRITERS 3
 #define RUNS	12
 
