@@ -180,7 +180,11 @@ sub until_more_ok
 
 is(ask('SELECT count(*) FROM bad'), 900, 'a table of damaged pages is read');
 until_more_ok('skipped_wal', 200, 'the sweeper comes upon its pages');
-until_more_ok('written', 500, 'and writes the others');
+SKIP:
+{
+    needs_freelist(1);
+    until_more_ok('written', 500, 'and writes the others');
+}
 is(ask('SELECT errors FROM pgscale.sweeper_stats'), 0, 'without an error');
 $db->quit;
 $damaged->stop('immediate');
