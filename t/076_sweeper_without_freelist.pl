@@ -70,6 +70,19 @@ $db->set('pgscale.sweeper_mode', 'ahead');
 $db->poll_ok('SHOW pgscale.sweeper_mode', 'that mode', 'ahead');
 unlike(($db->try('ALTER SYSTEM SET pgscale.sweeper = on'))[1], qr/WARNING/, 'and no warning in it');
 
+# Both lines are new, that of the mode comes last.
+$db->sql("ALTER SYSTEM RESET pgscale.$_") for qw(sweeper sweeper_mode);
+$db->sql('SELECT pg_reload_conf()');
+$db->poll_ok('SHOW pgscale.sweeper_mode', 'no mode is named', 'freelist');
+$db->sql('ALTER SYSTEM SET pgscale.sweeper = on');
+$db->sql('ALTER SYSTEM SET pgscale.sweeper_mode = ahead');
+$log = -s $node->logfile;
+is($db->sql(q{SELECT string_agg(setting, ' ' ORDER BY seqno) FROM pg_file_settings WHERE name ~ '^pgscale[.]sweeper(_mode)?$'}),
+    'on ahead', 'the mode is named after the switch');
+$db->sql('SELECT pg_reload_conf()');
+$db->poll_ok(q{SELECT mode, state <> 'off' FROM pgscale.sweeper_stats}, 'both are read at once', 'ahead|t');
+is(warnings_since($log), 0, 'and no warning');
+
 $db->quit;
 $node->stop;
 done_testing();

@@ -13,8 +13,10 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "tcop/pquery.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 
 #include "base/pg_compat.h"
 #include "sweeper/shared_state.h"
@@ -48,6 +50,17 @@ pgscale_sweeper_why_off(void)
 }
 
 /*
+ * Do the files that are being read name a mode?  Its line may come after that of
+ * pgscale.sweeper; then the present mode is not the one that will hold.
+ */
+static bool
+sweeper_mode_in_files(GucSource source)
+{
+	return source == PGC_S_FILE && !process_shared_preload_libraries_in_progress &&
+		(pgscale_compat_find_setting("pgscale.sweeper_mode")->status & GUC_IS_IN_FILE) != 0;
+}
+
+/*
  * Warns when the sweeper is switched on and will not run: in the session that
  * does so, and in the postmaster, for the log.  Other processes check the same
  * value at every reload and stay silent; they have no statement then.
@@ -55,7 +68,8 @@ pgscale_sweeper_why_off(void)
 static bool
 sweeper_check_enabled(bool *newval, void **extra, GucSource source)
 {
-	if (*newval && !pgscale_sweeper_settings.enabled && !sweeper_can_supply() && (ActivePortal || !IsUnderPostmaster))
+	if (*newval && !pgscale_sweeper_settings.enabled && !sweeper_can_supply() && (ActivePortal || !IsUnderPostmaster) &&
+		!sweeper_mode_in_files(source))
 		ereport(WARNING,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("pgscale.sweeper does nothing in mode \"freelist\": PostgreSQL %d has no freelist", PGSCALE_MAJOR_NUMBER),
