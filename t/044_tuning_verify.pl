@@ -343,6 +343,17 @@ until_ok(sub { $samples_before->() =~ /^0 cannot tell: the value before was not 
 $db->sql('ALTER SYSTEM RESET deadlock_timeout');
 $db->sql('ALTER SYSTEM RESET work_mem');
 
+# More settings than have a place: any reload may have changed one that has none
+evidence(few(20));
+$node->append_conf('postgresql.conf', join "\n", map { "many.setting_$_ = 1" } 1 .. 1100);
+reload();
+until_ok(sub {
+    my $changed = change($db, q{set('many.setting_999', '2')});
+    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale.tuning_change WHERE change = $changed");
+    change($db, "revert($changed)");
+    return $n eq '0';
+}, 'evidence of before a reload is not of the value that such a setting has');
+
 # Not in effect yet
 evidence(few(20));
 $id = change($db, q{set('commit_siblings', '6')});

@@ -209,8 +209,9 @@ pgscale_tuning_evidence_set_at(const char *name)
 	Setting    *setting = find_setting(hash_of_name(name));
 	TimestampTz at;
 
+	/* of one that found no place it may have been at the last reload */
 	if (!setting)
-		return 0;
+		return pg_atomic_read_u32(&shared->nsettings) == MAX_SETTINGS && PgReloadTime <= now ? PgReloadTime : 0;
 	at = (TimestampTz) pg_atomic_read_u64(&setting->set_at);
 	/* What is yet to come was told by a clock that was set back since. */
 	return at <= now ? at : now - (pgscale_timer_clock() - (int64) pg_atomic_read_u64(&setting->set_ns)) / 1000;
