@@ -79,6 +79,15 @@ like(($db->try(q{CALL pgscale.set('superuser_reserved_connections', '200')}))[1]
 write_file($before);
 is(join(' ', glob $node->data_dir . '/base/pgsql_tmp/*'), '', 'nothing is left of the folders in which it was asked');
 
+# Lines are not kept in memory
+sub resident { return (slurp_file('/proc/' . $db->pid . '/status') =~ /^VmRSS:\s+(\d+) kB$/m)[0] }
+write_file($before . join '', map { "any.setting_$_ = '" . 'x' x 10_000 . "'\n" } 1 .. 100);
+$db->try(q{CALL pgscale.set('superuser_reserved_connections', '200')}) for 1 .. 3;
+my $resident = resident();
+$db->try(q{CALL pgscale.set('superuser_reserved_connections', '200')}) for 1 .. 20;
+cmp_ok(resident() - $resident, '<', 20_000, 'a session that asks does not grow');
+write_file($before);
+
 # What is kept from one start to the next
 my $limit = $db->sql(q{SELECT max(name) FROM pg_settings WHERE name = 'max_active_replication_origins'}) || 'max_replication_slots';
 $db->sql(q{SELECT pg_replication_origin_create(o), pg_replication_origin_advance(o, '0/1') FROM unnest('{a,b}'::text[]) o});

@@ -117,6 +117,27 @@ start_write(const char *path, const char *text)
 		start_raise("write file", path);
 }
 
+static void
+add_line(StringInfo text, const char *name, const char *value)
+{
+	char	   *escaped = escape_single_quotes_ascii(value);	/* of malloc() */
+
+	if (!escaped)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errhint("The server's process may have reached a limit of memory.")));
+	PG_TRY();
+	{
+		appendStringInfo(text, "%s = '%s'\n", name, escaped);
+	}
+	PG_FINALLY();
+	{
+		free(escaped);
+	}
+	PG_END_TRY();
+}
+
 /* postgresql.auto.conf with the change, if there is one. */
 static const char *
 start_lines(const char *setting, const char *value)
@@ -128,9 +149,9 @@ start_lines(const char *setting, const char *value)
 	pgscale_tuning_lines_read(&lines, false);
 	for (ConfigVariable *line = lines.head; line; line = line->next)
 		if (!setting || pg_strcasecmp(line->name, setting) != 0)
-			appendStringInfo(&text, "%s = '%s'\n", line->name, escape_single_quotes_ascii(line->value));
+			add_line(&text, line->name, line->value);
 	if (setting && value)
-		appendStringInfo(&text, "%s = '%s'\n", setting, escape_single_quotes_ascii(value));
+		add_line(&text, setting, value);
 	return text.data;
 }
 
