@@ -11,6 +11,16 @@ use Test::More;
 tuning_node();
 my $before = file();
 
+sub write_text
+{
+    my $path = shift;
+
+    open my $file, '>', $path or die $!;
+    print $file "none\n";
+    close $file;
+    return;
+}
+
 # TLS, sockets
 SKIP:
 {
@@ -77,6 +87,12 @@ is(file(), $before, 'the file is as it was');
 write_file("${before}min_wal_size = 2MB\n");
 like(($db->try(q{CALL pgscale.set('superuser_reserved_connections', '200')}))[1], qr/WARNING: .*would not start again, neither with nor without this change/, 'without the change, too');
 write_file($before);
+# a folder that is left of a process that crashed and had the same pid
+my $left = $node->data_dir . '/base/pgsql_tmp/pgsql_tmp' . $db->pid . '.start';
+mkdir $left or die $!;
+write_text("$left/PG_VERSION");
+write_text("$left/postmaster.pid");
+refused_ok($db, q{set('superuser_reserved_connections', '200')}, '22023', qr/The server says: .*superuser_reserved_connections/, 'a folder that was left is removed');
 is(join(' ', glob $node->data_dir . '/base/pgsql_tmp/*'), '', 'nothing is left of the folders in which it was asked');
 
 # Lines are not kept in memory

@@ -160,6 +160,9 @@ start_prepare(Asked *asked, const char *lines)
 {
 	make_folder("base/" PG_TEMP_FILES_DIR);
 	snprintf(asked->folder, MAXPGPATH, "%s/base/%s/%s%d.start", DataDir, PG_TEMP_FILES_DIR, PG_TEMP_FILE_PREFIX, MyProcPid);
+	if (access(asked->folder, F_OK) == 0)	/* of a process that crashed and
+											 * had this pid */
+		(void) rmtree(asked->folder, true);
 	make_folder(asked->folder);
 	asked->made = true;
 	make_folder(psprintf("%s/global", asked->folder));
