@@ -212,6 +212,29 @@ for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01'
     is(file() eq $original && last_change() == $last, 1, 'nothing was changed');
     is($db->sql('SELECT 1'), '1', 'a session goes on');
 }
+# One that ends by a signal has said nothing, whether it is asked with the change or without.
+for my $value (50, 3)
+{
+    my ($original, $last) = (file(), last_change());
+    my @asked;
+
+    order(pid => -2);
+    $db->start("CALL pgscale.set('max_connections', '$value')");
+    until_ok(sub { @asked = asked(); @asked == 1 && process_state($asked[0]) eq 'T' }, "$value: a server that is asked stops");
+    if ($value == 3)
+    {
+        my $first = $asked[0];
+
+        kill 'CONT', $first;
+        until_ok(sub { @asked = asked(); @asked == 1 && $asked[0] != $first && process_state($asked[0]) eq 'T' }, 'it refuses, and is asked without the change');
+    }
+    kill 'KILL', $asked[0];
+    my ($state, $answer) = $db->finish;
+    is($state, '00000', 'the change is made');
+    like($answer, qr/WARNING: .*whether the server would start again is not known\nDETAIL: .* was terminated by signal 9$/m, 'with a warning');
+    order();
+    is(join(' ', asked(), folders(), back($original, $last)), '', 'nothing is left');
+}
 order(pid => -2);
 until_true(sub { ($db->try(q{SET statement_timeout = '100ms'; CALL pgscale.set('max_connections', '50')}))[0] eq '57014' });
 is(join(' ', asked(), folders()), '', 'a timeout leaves nothing either');

@@ -281,7 +281,10 @@ start_understand(PgscaleTuningStart *start, int status, StringInfo answer)
 	start->known = WIFEXITED(status);
 	start->starts = start->known && WEXITSTATUS(status) == 0;
 	start->shared_memory = strtoll(last, NULL, 10) * PGSCALE_MB;
-	start->says = pg_verifymbstr(answer->data, answer->len, true) ? answer->data : "an error whose text is not in this database's encoding";
+	if (WIFSIGNALED(status))
+		start->says = psprintf("\"%s\" was terminated by signal %d", my_exec_path, WTERMSIG(status));
+	else
+		start->says = pg_verifymbstr(answer->data, answer->len, true) ? answer->data : "an error whose text is not in this database's encoding";
 }
 
 void

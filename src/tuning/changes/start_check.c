@@ -354,6 +354,8 @@ check_server(const Change *change)
 		pgscale_tuning_start_ask(NULL, NULL, tls_options(&none), &without);
 		if (without.starts)
 			start_refuse(change, psprintf("The server says: %s", with.says));
+		if (!without.known)
+			with = without;
 	}
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
