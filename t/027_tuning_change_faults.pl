@@ -221,6 +221,7 @@ for my $value (50, 3)
     order(pid => -2);
     $db->start("CALL pgscale.set('max_connections', '$value')");
     until_ok(sub { @asked = asked(); @asked == 1 && process_state($asked[0]) eq 'T' }, "$value: a server that is asked stops");
+    like(slurp_file("/proc/$asked[0]/cmdline"), qr/\0-c\0ssl_passphrase_command=\0/, 'whatever the files get meanwhile, it runs no command');
     if ($value == 3)
     {
         my $first = $asked[0];

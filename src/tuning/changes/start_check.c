@@ -308,17 +308,24 @@ check_memory(const Change *change, double needs)
 /* Files that it would look for in the folder that is made for asking it. */
 static const char *const tls_files[][2] = {
 	{"ssl_cert_file", "server.crt"}, {"ssl_key_file", "server.key"}, {"ssl_ca_file", ""}, {"ssl_crl_file", ""}, {"ssl_crl_dir", ""},
-	{"ssl_dh_params_file", ""}, {"hosts_file", "pg_hosts.conf"}
+	{"ssl_dh_params_file", ""}
 };
 
 static List *
 tls_options(const Change *change)
 {
-	List	   *options = NIL;
+	List	   *options;
 
-	/* not a command that a role which may not run any has perhaps just set */
-	if (*coming_text(change, "ssl_passphrase_command", ""))
+	/*
+	 * No command is run, because a role that may not run any may have set it,
+	 * or set it before the server that is asked reads the files.  From 19 on
+	 * hosts_file has commands, too, and is read if ssl_sni is on.
+	 */
+	if (*coming_text(change, "ssl_passphrase_command", "") || start_coming(change, "ssl_sni"))
 		return list_make1(pstrdup("ssl=off"));
+	options = list_make1(pstrdup("ssl_passphrase_command="));
+	if (pgscale_compat_find_setting("ssl_sni"))
+		options = lappend(options, pstrdup("ssl_sni=off"));
 	for (int i = 0; i < lengthof(tls_files); i++)
 	{
 		const char *path = coming_text(change, tls_files[i][0], tls_files[i][1]);
