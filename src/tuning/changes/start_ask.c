@@ -31,6 +31,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "common/file_utils.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
@@ -109,12 +111,25 @@ make_folder(const char *path)
 }
 
 static void
-start_write(const char *path, const char *text)
+start_write(const char *path, const void *data, size_t size)
 {
 	FILE	   *file = AllocateFile(path, PG_BINARY_W);
 
-	if (!file || fputs(text, file) < 0 || FreeFile(file) != 0)
+	if (!file || fwrite(data, 1, size, file) != size || FreeFile(file) != 0)
 		start_raise("write file", path);
+}
+
+/* The lock keeps writers away while it is read, and is not held while the copy is written. */
+static void
+start_copy_control(const char *path)
+{
+	char		data[PG_CONTROL_FILE_SIZE] = {0};
+	bool		valid;
+
+	LWLockAcquire(ControlFileLock, LW_SHARED);
+	memcpy(data, get_controlfile(DataDir, &valid), sizeof(ControlFileData));
+	LWLockRelease(ControlFileLock);
+	start_write(path, data, sizeof(data));
 }
 
 static void
@@ -167,10 +182,8 @@ start_prepare(Asked *asked, const char *lines)
 	asked->made = true;
 	make_folder(psprintf("%s/global", asked->folder));
 	copy_file(pstrdup("PG_VERSION"), psprintf("%s/PG_VERSION", asked->folder));
-	LWLockAcquire(ControlFileLock, LW_SHARED);	/* nobody writes it */
-	copy_file(pstrdup("global/pg_control"), psprintf("%s/global/pg_control", asked->folder));
-	LWLockRelease(ControlFileLock);
-	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines);
+	start_copy_control(psprintf("%s/global/pg_control", asked->folder));
+	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines, strlen(lines));
 }
 
 /* What the running server's command line sets, it will set again. */
