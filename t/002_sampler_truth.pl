@@ -80,7 +80,9 @@ for (
     # one that was taken before the statement was analyzed has no identifier there
     is($db->sql("SELECT count(*) = (SELECT samples FROM of_event('PgSleep')), count(DISTINCT pid), min(state) FROM pgscale.wait_history
         WHERE event = 'PgSleep' AND coalesce(queryid, $sleeper) = $sleeper AND pid = " . $other->pid), 't|1|active',
-        'and each sample in the history');
+        'and each sample in the history')
+      or diag $db->sql("SELECT e, (SELECT string_agg(concat_ws('|', sampled_at::time, h.state, queryid), ' ') FROM pgscale.wait_history h WHERE pid = "
+          . $other->pid . ") FROM of_event('PgSleep') e");
 }
 isnt($sleeper, '', 'the sleeper has a query identifier');
 isnt($sleeper, $burner, 'which is not that of the burner');
