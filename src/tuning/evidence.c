@@ -124,9 +124,49 @@ pgscale_tuning_evidence_size(void)
 	return sizeof(Shared);
 }
 
+static Setting *
+find_setting(uint64 name)
+{
+	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
+
+	pg_read_barrier();
+	for (uint32 i = 0; i < n; i++)
+		if (shared->settings[i].name == name)
+			return &shared->settings[i];
+	return NULL;
+}
+
+static void
+watch_setting(const char *name, void *arg)
+{
+	const TimestampTz now = *(const TimestampTz *) arg; /* 0: the server starts */
+	const uint64 hash = hash_of_name(name);
+	const uint32 value = value_of(name);
+	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
+	Setting    *setting = find_setting(hash);
+
+	if (setting ? setting->value == value : n == MAX_SETTINGS)
+		return;
+	if (!setting)
+	{
+		setting = &shared->settings[n];
+		setting->name = hash;
+	}
+	setting->value = value;
+	if (now != 0)
+	{
+		pg_atomic_write_u64(&setting->set_ns, (uint64) pgscale_timer_clock());
+		pg_atomic_write_u64(&setting->set_at, now);
+	}
+	pg_write_barrier();
+	if (setting == &shared->settings[n])
+		pg_atomic_write_u32(&shared->nsettings, n + 1);
+}
+
 void
 pgscale_tuning_evidence_startup(void)
 {
+	TimestampTz start = 0;
 	bool		found;
 
 	shared = ShmemInitStruct("pgscale tuning", sizeof(Shared), &found);
@@ -142,64 +182,18 @@ pgscale_tuning_evidence_startup(void)
 		pg_atomic_init_u64(&shared->settings[i].set_at, 0);
 		pg_atomic_init_u64(&shared->settings[i].set_ns, 0);
 	}
-}
-
-static Setting *
-find_setting(uint64 name)
-{
-	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
-
-	pg_read_barrier();
-	for (uint32 i = 0; i < n; i++)
-		if (shared->settings[i].name == name)
-			return &shared->settings[i];
-	return NULL;
-}
-
-typedef struct Watch
-{
-	TimestampTz now;
-	bool		first;			/* of this server's start: there is nothing to
-								 * compare with */
-} Watch;
-
-static void
-watch_setting(const char *name, void *arg)
-{
-	const Watch *watch = arg;
-	const uint64 hash = hash_of_name(name);
-	const uint32 value = value_of(name);
-	const uint32 n = pg_atomic_read_u32(&shared->nsettings);
-	Setting    *setting = find_setting(hash);
-
-	if (setting ? setting->value == value : n == MAX_SETTINGS)
-		return;
-	if (!setting)
-	{
-		setting = &shared->settings[n];
-		setting->name = hash;
-	}
-	setting->value = value;
-	if (!watch->first)
-	{
-		pg_atomic_write_u64(&setting->set_ns, (uint64) pgscale_timer_clock());
-		pg_atomic_write_u64(&setting->set_at, watch->now);
-	}
-	pg_write_barrier();
-	if (setting == &shared->settings[n])
-		pg_atomic_write_u32(&shared->nsettings, n + 1);
+	pgscale_compat_each_setting(watch_setting, &start);
 }
 
 static void
 watch_settings(TimestampTz now)
 {
 	static TimestampTz read_at = 0;
-	Watch		watch = {now, pg_atomic_read_u32(&shared->nsettings) == 0};
 
 	if (read_at == PgReloadTime)
 		return;
 	read_at = PgReloadTime;
-	pgscale_compat_each_setting(watch_setting, &watch);
+	pgscale_compat_each_setting(watch_setting, &now);
 }
 
 TimestampTz
