@@ -169,7 +169,7 @@ for my $of ('()', '')
 
 # What health says: state, reason and its number, why and when it stood down, no slots, stuck, seconds since the last tick
 my $health = q{SELECT state, reason, coalesce(action, '') FROM pgscale.health WHERE feature = 'sweeper'};
-my $retire = 'if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions';
+my $retire = 'if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions';
 for my $case (
     [ '3, 3, 2.5, 0, 0, -1, false, false, 1', 'working|2.5 sessions were waiting to write a page|' ],
     [ '3, 4, 0, 0, 0, -1, false, true, 1',

@@ -28,7 +28,7 @@ sub says_off
 
     $db->poll_ok('SELECT state, mode, reason FROM pgscale.sweeper_stats', "$name: off, and why", "off|freelist|$none");
     $db->poll_ok($health, "$name: so says health", "f|off|$none|"
-          . 'set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions');
+          . 'set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions');
     return until_ok(sub { $db->sweeper_pids == 0 }, "$name: it has no process");
 }
 

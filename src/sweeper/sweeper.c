@@ -554,9 +554,9 @@ static const PgscaleClaim other_claims[] = {
 };
 
 #define OFF_AND_BGWRITER \
-	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: else nobody writes ahead of the sessions"
+	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions"
 
-/* Without a freelist nobody is asked to switch it on. */
+/* Without a freelist the action is never to switch it on. */
 static void
 say_off_without_freelist(PgscaleHealth *health)
 {

@@ -11,9 +11,9 @@
  * with a copy of pg_control, and with postgresql.auto.conf as it would be.  That is a
  * temporary file of the server, which goes at the next start if not before.
  *
- * Of the libraries it loads ours alone, from the file that is loaded here: whoever may
- * change one setting could have code run at once otherwise.  So the size is one without
- * the others' parts.
+ * It loads one library, pgscale's, from the file that is loaded here.  If it loaded all,
+ * a role that may change one setting could run code at once.  So the size lacks the
+ * parts of other libraries.
  *
  * It runs as the server's user, in some 20 ms.  Waiting for it can be cancelled and has a
  * limit; it is killed then.
