@@ -56,9 +56,13 @@ def awake(tool, server, connection, period, seconds):
     return {"share": share, "ticks": ticks / (ended - began), "inside_us": inside}
 
 
+# far below the share of any sampler that ticks, and above that of one that looks for a signal meanwhile
+ASLEEP = 0.001
+
+
 def asleep(server, tool, seconds):
     share = account(server.worker(tool.title), seconds)
-    if share > 0.0001:
+    if share > ASLEEP:
         raise RuntimeError(f"{tool.name} is not asleep: {percent(share, 3)}")
 
 
