@@ -304,8 +304,14 @@ def growth(watch, seconds):
             grows = slope(times, values)
             if grows:
                 rows.append((name, what, values[0], values[-1], max(values), *grows,
-                             name not in SERVERS and grows[0] - grows[1] > MOST[what]))
+                             name not in SERVERS and grows[0] - grows[1] > MOST[what] and goes_on(values)))
     return rows
+
+
+def goes_on(values):
+    """Does it grow all the time, in three quarters of it at least? A hash table that doubles grows once."""
+    cuts = [round(i * (len(values) - 1) / 4) for i in range(5)]
+    return sum(values[b] > values[a] for a, b in zip(cuts, cuts[1:])) >= 3
 
 
 def shown(rows):
