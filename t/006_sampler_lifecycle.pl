@@ -147,6 +147,23 @@ $db->sql('SELECT pgscale.sampler_reset()');
 $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
 $sleeper->finish;
 
+# A reset that the sampler finds together with a tick that is due: that tick counts in the profile and in the history.
+$db->set('pgscale.sampler_history_idle', 'on');
+$db->set('pgscale.sampler_history_period', '1ms');
+$db->set('pgscale.sampler_period', '1ms');
+$db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'a tick each millisecond', 1);
+stop_process($pid);
+$sleeper->start('SELECT pgscale.sampler_reset()');
+$db->poll_ok(q{SELECT wait_event_type FROM pg_stat_activity WHERE pid = } . $sleeper->pid, 'a reset waits for the sampler', 'Extension');
+go_on();
+$sleeper->finish;
+$db->poll_ok('SELECT ticks > 1 FROM pgscale.sampler_stats', 'ticks after the reset');
+$db->sampler('off');
+is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), $db->sql('SELECT samples FROM pgscale.sampler_stats'),
+    'the history has each sample since the reset');
+$db->set("pgscale.$_") for qw(sampler_history_idle sampler_history_period sampler_period);
+$db->sampler('on');
+
 # Shutdowns: by pg_ctl's limit, which is far above what they take
 sub shutdown_ok
 {

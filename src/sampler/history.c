@@ -109,7 +109,9 @@ pgscale_sampler_history_startup(int capacity)
 void
 pgscale_sampler_history_start(int64 now)
 {
-	last_look = next_look = now;
+	last_look = now;
+	/* The first tick is one in any case: it may have been due before now. */
+	next_look = PG_INT64_MIN;
 	last_at = DT_NOBEGIN;
 }
 
