@@ -176,6 +176,14 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$dir/many.sql", 'SELECT pg_sleep(0.001)' . ', 1' x $_ . ";\n") for 1 .. 500;
 append_to_file("$dir/lock.sql", "BEGIN;\nLOCK TABLE pgbench_branches;\nEND;\n");
 
+# How often a process has slept: a session that idles sleeps until it is woken.
+sub sleeps
+{
+    my ($sleeps) = slurp_file('/proc/' . shift() . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+
+    return $sleeps;
+}
+
 # Half of the idle sessions have entries among the first, half among those that are made again and again.
 my @idle;
 for my $i (1 .. 12)
@@ -185,26 +193,34 @@ for my $i (1 .. 12)
         $node->command_ok([ 'pgbench', '-n', '-c', 1, '-t', 1, '-f', "$dir/many.sql", 'postgres' ], 'many statements');
         $db->poll_ok('SELECT entries > 100 FROM pgscale.sampler_stats', 'and many entries');
     }
-    # else it would be woken after ten seconds, to send the statistics that it has kept back
-    $db->sql("CREATE ROLE idle$i LOGIN; ALTER ROLE idle$i SET track_counts = off");
+    $db->sql("CREATE ROLE idle$i LOGIN");
     push @idle, session($node, user => "idle$i");
     my $seen = "SELECT sum(samples) > 3 FROM pgscale.wait_profile()
         WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
     until_true(sub { $db->sql($seen) eq 't' }) or die "idle$i is not seen";
 }
-$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
-    JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
-
 # since before anybody reads
 my @waiters;
 for my $i (1, 2)
 {
-    $db->sql("CREATE ROLE waiter$i LOGIN; ALTER ROLE waiter$i SET track_counts = off");
+    $db->sql("CREATE ROLE waiter$i LOGIN");
     push @waiters, session($node, user => "waiter$i");
     $waiters[-1]->sql('BEGIN; SELECT 1');
 }
 $db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale.wait_history() WHERE event = 'IdleInTransaction'
     AND userid IN ('waiter1'::regrole, 'waiter2'::regrole)}, 'two are idle in a transaction', 2);
+
+# Ten seconds after its first statement a session is woken once more, to send the statistics that it has kept back; where it had
+# none to keep back, it is not.
+{
+    my @pids = map { $_->pid } @idle, @waiters;
+    until_true(sub { !grep { process_state($_) ne 'S' } @pids }) or die 'some do not idle';
+    my %slept = map { $_ => sleeps($_) } @pids;
+    local $PostgreSQL::Test::Utils::timeout_default = 14;
+    until_true(sub { !grep { sleeps($_) == $slept{$_} } @pids });
+}
+$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
+    JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
 
 my @readers = map { session($node) } @functions;
 $readers[$_]->start("SELECT * FROM $functions[$_]()") for 0 .. $#readers;
