@@ -20,7 +20,7 @@ from report import filled, table
 
 TREE = registry.BENCH.parent
 TEMPLATES = registry.BENCH / "published"
-PAGES = {"results.md.in": "doc/results.md", "seeds.md.in": "doc/seeds.md"}
+PAGES = {"results.md.in": "doc/results.md"}
 BLOCKS = {"headline.md.in": "README.md", "peers.md.in": "README.md"}
 # <!-- FOLDER/PART: NAME -->the figure<!-- -->
 INLINE = re.compile(r"(<!-- ((\w+/\w+): [^<>]+?) -->)[^<>]*(<!-- -->)")
