@@ -111,8 +111,8 @@ def show(results):
 def published(results):
     for name, statement in ASKED.items():
         yield name, psql.fences(statement, results[name])
-    yield "sentence", f"\nHow true is that time? Of {len(results['runs'])} such sessions the worst was off by" \
-        f" {signed(stats.worst(errors(results)))} from what the load's own log says.\n"
+    yield "sentence", f"\nCompared with the load's own log, the largest error of that time in {len(results['runs'])} such sessions" \
+        f" was {signed(stats.worst(errors(results)))}.\n"
 
 
 def required(results):

@@ -99,8 +99,8 @@ def published(results):
     for name, statement in ASKED.items():
         yield name, psql.fences(statement, results[name])
     plain, spread = (percent(stats.median(of(results, name, "lwlocks")), 0) for name in (PLAIN, SPREAD))
-    yield "sentence", f"\nThe inserts of ascending keys spent {plain} of their time at LWLocks. With CACHE 1000 on the sequence it was" \
-        f" {spread},\nand {stats.median(faster(results)):.1f} times as many rows came in.\n"
+    yield "sentence", f"\nThe inserts of ascending keys waited for LWLocks for {plain} of their time. With CACHE 1000 on the sequence" \
+        f" it was {spread},\nand throughput was {stats.median(faster(results)):.1f} times as high.\n"
 
 
 def required(results):
