@@ -38,7 +38,8 @@ HOLD = "BEGIN; UPDATE stock SET amount = amount - 10 WHERE product = 7;"
 ASKED = {
     "who": "SELECT rank, item, round(active_sessions::numeric, 1) AS active_sessions, round(fraction::numeric, 3) AS fraction\n"
            "  FROM pgscale.top_waits({0} + time '{1}', {0} + time '{2}', by => 'blocker');",
-    "when": "SELECT at::time(0), event_type, round(active_sessions::numeric, 1) AS active_sessions, round(covered_fraction::numeric, 2) AS covered\n"
+    "when": "SELECT at::time(0), event_type, round(active_sessions::numeric, 1) AS active_sessions,\n"
+            "       round(covered_fraction::numeric, 2) AS covered\n"
             "  FROM pgscale.activity({0} + time '{3}', {0} + time '{4}', '1 minute')\n"
             " WHERE event_type IN ('Lock', 'CPU') OR event_type IS NULL ORDER BY 1, 2;",
     "before": "SELECT item, round(active_sessions_1::numeric, 1) AS before, round(active_sessions_2::numeric, 1) AS at_03_10\n"
