@@ -12,7 +12,9 @@
 
 EXTENSION = pgscale
 MODULE_big = pgscale
-DATA = $(wildcard sql/pgscale--*.sql) sql/pgscale_pg_wait_sampling--1.0.sql
+release := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)
+DATA = $(wildcard sql/pgscale--*--*.sql) sql/pgscale_pg_wait_sampling--1.0.sql
+DATA_built = build/pgscale--$(release).sql
 SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
 OBJS = $(SOURCES:.c=.o)
 
@@ -50,7 +52,7 @@ $(error no PGXS from "$(PG_CONFIG)": set PG_CONFIG to the pg_config of the serve
 endif
 
 # A file of src/ is included by its path there. The library's own version is that of the extension.
-PG_CPPFLAGS = -Isrc -DPGSCALE_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)"'
+PG_CPPFLAGS = -Isrc -DPGSCALE_VERSION='"$(release)"'
 # PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
 SHLIB_LINK += -lm
@@ -84,15 +86,37 @@ endif
 build/regress:
 	mkdir -p $@
 
-# PGXS tracks neither headers nor the server: without these lines a changed struct, or another major's pg_config, would
-# link old objects into a library that crashes the server.
-flavour := $(VERSION) $(CC) $(CPPFLAGS) $(CFLAGS)
-ifneq ($(flavour),$(file <build/flavour))
-.PHONY: build/flavour
+# The install script is made of parts, which lie beside the C files: the head, base/, the features in the order of modules[]
+# in src/pgscale.c, and what concerns all of them. The part that has a module's name comes first in its folder; views and
+# bodies of BEGIN ATOMIC need what they use to stand before them. No part may be left out.
+modules := $(shell sed -n 's/^\t&pgscale_\(.*\)_module,$$/\1/p' src/pgscale.c)
+main_part = $(or $(firstword $(wildcard src/$1/$1.sql src/*/$1.sql)),src/$1/$1.sql)
+main_parts := $(foreach module,$(modules),$(call main_part,$(module)))
+more_parts = $(filter-out $(main_parts),$(sort $(wildcard src/$1/*.sql src/$1/*/*.sql)))
+parts := src/pgscale.sql $(sort $(wildcard src/base/*.sql)) \
+	$(foreach module,$(modules),$(call main_part,$(module)) $(call more_parts,$(module))) \
+	src/replication.sql src/health.sql src/privileges.sql
+part_files := $(shell find src -name '*.sql')
+missing := $(filter-out $(part_files),$(parts))
+$(if $(missing),$(error the install script needs $(missing): each module of src/pgscale.c has a part of its name))
+unlisted := $(filter-out $(parts),$(part_files))
+$(if $(unlisted),$(error the install script has no place for $(unlisted): a part lies in src/base or in the folder of a module))
+
+# What was built with another value of these variables is built anew. PGXS tracks neither headers nor the server: a changed
+# struct, or another major's pg_config, would link old objects into a library that crashes the server. And make itself does not
+# see that a part was deleted.
+define remembered
+ifneq ($$($1),$$(file <build/$1))
+.PHONY: build/$1
 endif
-build/flavour:
-	@$(shell mkdir -p build)$(file >$@,$(flavour)):
+build/$1:
+	@$$(shell mkdir -p build)$$(file >$$@,$$($1)):
+endef
+flavour := $(VERSION) $(CC) $(CPPFLAGS) $(CFLAGS)
+$(foreach value,flavour parts,$(eval $(call remembered,$(value))))
 $(OBJS): build/flavour $(wildcard src/*.h src/*/*.h src/*/*/*.h)
+$(DATA_built): build/parts $(parts)
+	@awk 'FNR == 1 {print (NR == 1 ? "" : "\n") "-- " FILENAME "\n"} {print}' $(parts) >$@
 
 ifeq ($(wildcard $(includedir_server)/postgres.h),)
 .PHONY: no-headers

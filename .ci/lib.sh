@@ -28,6 +28,12 @@ ci_mirror() {
             '($1 == r || $1 ~ /^(old)*stable$/) && $2 == "main" {print $3; found = 1; exit} END {exit !found}'
 }
 
+# ci_scripts: the files that the extension's SQL is in: the parts of the install script, and the upgrade scripts
+ci_scripts() {
+    find src -name '*.sql'
+    find sql -name 'pgscale--*--*.sql'
+}
+
 # quietly COMMAND...: its output is of interest only when it fails
 quietly() {
     local out status=0

@@ -6,8 +6,10 @@
  *
  * A feature is one PgscaleModule in modules[] below, and that line is all it
  * takes to be registered.  The order of the list is the order of their shared
- * memory, of their workers and of pgscale.health; no feature depends on
- * another one's place.
+ * memory, of their workers and of pgscale.health; there no feature depends on
+ * another one's place.  It is also the order of their parts of the install
+ * script: the Makefile reads the list, one module a line.  There a view needs
+ * the functions and views that it uses to stand before it.
  *
  * Loaded through shared_preload_libraries, every module defines its settings,
  * asks for its shared memory and registers its workers.  Loaded later, by a

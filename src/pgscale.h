@@ -133,8 +133,8 @@ typedef struct PgscaleModule
 	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
 	bool		has_tables;		/* which a publication may include */
-	const char *const *asks;	/* NULL-terminated: functions of other
-								 * features that its SQL calls */
+	const char *const *asks;	/* NULL-terminated: functions and views of
+								 * other features that its SQL uses */
 } PgscaleModule;
 
 /* NULL-terminated; defined in pgscale.c */

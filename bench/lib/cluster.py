@@ -97,6 +97,7 @@ class Place:
         self.library = self.folder / "library"
         self.library.mkdir()
         shutil.move(tree / "pgscale.so", self.library)
+        shutil.move(tree / "build" / "pgscale--1.0.sql", self.folder)
         shutil.move(tree / "sql", self.folder / "sql")
         shutil.rmtree(tree)
         self.give(self.folder)
@@ -142,10 +143,11 @@ class Place:
 
     def create_pgscale(self, connection):
         """What CREATE EXTENSION would do if the tree's build were installed."""
-        script = (self.folder / "sql" / "pgscale--1.0.sql").read_text()
+        script = (self.folder / "pgscale--1.0.sql").read_text()
         # nor may a script say so that is not an extension's
         lines = [line for line in script.splitlines() if not line.startswith(("\\", "SELECT pg_extension_config_dump("))]
-        run(connection, "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
+        run(connection, "SET check_function_bodies = off;" + "\n".join(lines).replace("MODULE_PATHNAME", "pgscale"))
+        run(connection, "RESET check_function_bodies")
         # the library trusts its tables only as the extension's
         run(connection, """
             SET allow_system_table_mods = on;

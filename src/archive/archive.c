@@ -5,7 +5,8 @@
  *
  * A launcher (launcher.c) starts a process a minute (round.c), which writes a row
  * of what the wait profile and the server's counters have grown by (growth.c).
- * What is archived and how is written in SQL, in the extension's script.
+ * What is archived and how is written in SQL: the row in round.sql, its partition in
+ * partitions.sql.
  *
  * Why a table and no file: it is backed up, replicated and read with what DBAs
  * have, and it goes where the primary goes.
@@ -201,7 +202,7 @@ archive_health(PgscaleHealth *health)
 
 /* What a row is made of. */
 static const char *const asks[] = {
-	"pgscale.node_identity", "pgscale.sampler_stats", "pgscale.sweeper_stats",
+	"pgscale.node_identity", "pgscale.relocation_jobs", "pgscale.sampler_stats", "pgscale.sweeper_stats",
 	"pgscale.wait_history", "pgscale.wait_profile", "pgscale.writeback_stats", NULL
 };
 

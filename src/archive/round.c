@@ -10,8 +10,8 @@
  * since all who read the archive would wait behind it.  It gives way to a reader, and
  * the next round tries again.
  *
- * What is done is written in SQL, in functions of the extension's script, which
- * are called by OID.  They run as the tables' owner, a superuser.  So the tables
+ * What is done is written in SQL, in functions of round.sql and partitions.sql,
+ * which are called by OID.  They run as the tables' owner, a superuser.  So the tables
  * have to be the extension's own, with nothing on them that others could have put
  * there; they are locked, and then looked at.
  *

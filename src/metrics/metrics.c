@@ -3,7 +3,7 @@
  * metrics.c
  *	  What monitoring systems scrape: the feature's row of health, and what it asks.
  *
- * pgscale.metrics() is in the extension's script, since it does nothing but name what
+ * pgscale.metrics() is SQL, in metrics.sql, because it does nothing but name what
  * other features show, in the units that monitoring systems want.  What they show
  * must be cheap, bounded in number and, where it is a counter, never fall: so it
  * takes time in wait events from pgscale.wait_totals() and not from the profile.
@@ -26,9 +26,10 @@ metrics_health(PgscaleHealth *health)
 }
 
 static const char *const asks[] = {
-	"pgscale.buffer_usage_sample", "pgscale.health", "pgscale.lock_waits", "pgscale.node_identity", "pgscale.numa_nodes",
-	"pgscale.sampler_stats", "pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_findings",
-	"pgscale.wait_totals", "pgscale.writeback_stats", NULL
+	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale.health", "pgscale.lock_waits",
+	"pgscale.node_identity", "pgscale.numa_nodes", "pgscale.relocation_jobs", "pgscale.sampler_stats",
+	"pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_findings", "pgscale.wait_totals",
+	"pgscale.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_metrics_module = {

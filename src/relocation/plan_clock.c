@@ -3,8 +3,7 @@
  * plan_clock.c
  *	  How pgscale.relocation_plan() waits.
  *
- * That function is in the extension's script, with all that it does.  What SQL
- * lacks is a clock that nobody sets: pg_sleep() waits for clock_timestamp(), and
+ * That function is SQL, in plan.sql, with all that it does.  What SQL lacks is a clock that nobody sets: pg_sleep() waits for clock_timestamp(), and
  * for hours where that is set back meanwhile.
  *
  * Portions Copyright (c) 2026, pgscale contributors

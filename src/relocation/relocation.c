@@ -14,7 +14,7 @@
  * there to clean up and try again after a deadlock, a crash or a shutdown.
  *
  * What to move is another matter: see tablespace_latency.c, and relocation_plan()
- * in the extension's script.
+ * in plan.sql.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,8 +3,8 @@
  * report.c
  *	  The feature's row of health.
  *
- * What a report says is SQL, in the extension's script: report_part() asks the other
- * features and the server.  How it looks is C, in the other files of this folder: text.c
+ * What a report says is SQL, in the .sql files of this folder: report_part() asks the other
+ * features and the server.  How it looks is C, in the other .c files: text.c
  * measures and quotes text, table.c lays out tables and paragraphs, chart.c draws.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -26,9 +26,12 @@ report_health(PgscaleHealth *health)
 }
 
 static const char *const asks[] = {
-	"pgscale.activity", "pgscale.apply", "pgscale.blocker_profile", "pgscale.buffer_usage_sample", "pgscale.clock_sweep", "pgscale.health", "pgscale.node_identity",
-	"pgscale.past_coverage", "pgscale.past_items", "pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_journal", "pgscale.wal_efficiency",
-	"pgscale.writeback_stats", NULL
+	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes",
+	"pgscale.blocker_profile", "pgscale.blockers", "pgscale.buffer_usage_sample", "pgscale.clock_sweep",
+	"pgscale.compare_waits", "pgscale.health", "pgscale.node_identity", "pgscale.past_coverage",
+	"pgscale.past_items", "pgscale.past_queries", "pgscale.relocation_jobs", "pgscale.scalability",
+	"pgscale.sweeper_stats", "pgscale.top_waits", "pgscale.tuning_journal", "pgscale.wait_meanings",
+	"pgscale.wal_efficiency", "pgscale.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_report_module = {

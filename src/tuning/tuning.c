@@ -112,7 +112,9 @@ tuning_health(PgscaleHealth *health)
 }
 
 /* Rules. */
-static const char *const asks[] = {"pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.tablespace_latency", NULL};
+static const char *const asks[] = {
+	"pgscale.blocker_profile", "pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.tablespace_latency", NULL
+};
 
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",

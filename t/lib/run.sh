@@ -39,7 +39,8 @@ trap 'exit 130' INT TERM HUP
 
 mkdir "$work/tree" "$work/tmp" "$work/perl" "$work/bin" "$work/tree/src"
 cp -r Makefile README.md doc pgscale.control sql expected t "$work/tree/"
-(cd src && find . -name '*.[ch]' -exec cp --parents {} "$work/tree/src/" \;) # for what the tests compile
+# for what the tests compile, and for the Makefile
+(cd src && find . \( -name '*.[ch]' -o -name '*.sql' \) -exec cp --parents {} "$work/tree/src/" \;)
 headers=$("$PG_CONFIG" --includedir-server)
 [ ! -e "$headers/postgres.h" ] || cp -rL "$headers" "$work/headers"
 export PGSCALE_SERVER_HEADERS=$work/headers

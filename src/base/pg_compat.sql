@@ -1,0 +1,7 @@
+-- Whatever depends on the server's version asks this function.
+CREATE FUNCTION pgscale.major()
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN current_setting('server_version_num')::integer / 10000;
+COMMENT ON FUNCTION pgscale.major() IS
+'the server''s major version';

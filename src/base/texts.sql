@@ -1,0 +1,67 @@
+-- Texts and names of other databases and sessions.
+
+-- Sessions' statements and names are bytes as their database, or the one that made the name, has them. Whatever shows them makes
+-- text of them first.
+CREATE FUNCTION pgscale.foreign_text(value text, encoding integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_foreign_text'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.foreign_text(text, integer) IS
+'a text of a database of that encoding in the encoding of this one; what is no character becomes U+FFFD or a question mark';
+
+CREATE FUNCTION pgscale.foreign_name(value name)
+RETURNS name
+AS 'MODULE_PATHNAME', 'pgscale_foreign_name'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.foreign_name(name) IS
+'the name of a role or a database as a valid text of this database; what is no character becomes U+FFFD or a question mark';
+
+CREATE FUNCTION pgscale.clean_text(value text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_clean_text'
+LANGUAGE C STRICT STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.clean_text(text) IS
+'a text, which may be of a database of another encoding, without control characters and bytes that are no characters here';
+GRANT EXECUTE ON FUNCTION pgscale.clean_text(text) TO pg_monitor;
+
+CREATE FUNCTION pgscale.clean_statement(query text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_clean_statement'
+LANGUAGE C STRICT STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.clean_statement(text) IS
+'a statement as a clean text, its first 2,000 characters, and without constants if it seems to have a password or a key';
+GRANT EXECUTE ON FUNCTION pgscale.clean_statement(text) TO pg_monitor;
+
+CREATE FUNCTION pgscale.is_secret(setting text, value text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_is_secret'
+LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.is_secret(text, text) IS
+'whether a setting is for superusers only, or its name or this value of it (NULL: any) seems to have a password, a key, a command or a connection';
+GRANT EXECUTE ON FUNCTION pgscale.is_secret(text, text) TO pg_monitor;
+
+-- Only a number above zero has a unit: 0 needs none, and -1 stands for something else.
+CREATE FUNCTION pgscale.setting_text(value text, unit text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH unit_size (name, kind, size) AS (
+        VALUES ('B', 'bytes', 1::numeric), ('kB', 'bytes', 1024), ('MB', 'bytes', 1048576), ('GB', 'bytes', 1073741824),
+               ('TB', 'bytes', 1099511627776), ('us', 'time', 0.001), ('ms', 'time', 1), ('s', 'time', 1000), ('min', 'time', 60000),
+               ('h', 'time', 3600000), ('d', 'time', 86400000)
+    )
+    SELECT CASE WHEN value ~ '^[0-9]+([.][0-9]+)?$' AND value ~ '[1-9]'
+                THEN coalesce((SELECT trim_scale(value::numeric * times * own.size / shown.size) || shown.name
+                                 FROM unit_size own
+                                 JOIN unit_size shown ON shown.kind = own.kind
+                                CROSS JOIN coalesce(substring(unit FROM '^[0-9]+')::numeric, 1) times
+                                WHERE own.name = ltrim(unit, '0123456789') AND value::numeric * times * own.size % shown.size = 0
+                                ORDER BY shown.size DESC LIMIT 1), concat(value, unit))
+                ELSE value END
+$$;
+COMMENT ON FUNCTION pgscale.setting_text(text, text) IS
+'value of a setting whose unit is that of pg_settings, as SHOW prints it: 16384 of 8kB is 128MB; any other text as it is';
+GRANT EXECUTE ON FUNCTION pgscale.setting_text(text, text) TO pg_monitor;

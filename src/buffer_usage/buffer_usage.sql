@@ -1,0 +1,144 @@
+-- Usage of shared buffers: by usage count, by relation, and over time.
+
+CREATE FUNCTION pgscale.buffer_usage(
+    OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
+    OUT dirty bigint, OUT pinned bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
+COMMENT ON FUNCTION pgscale.buffer_usage() IS
+'shared buffers by usage count; NULL for those that hold no page';
+GRANT EXECUTE ON FUNCTION pgscale.buffer_usage() TO pg_monitor;
+
+CREATE VIEW pgscale.buffer_usage AS
+    SELECT usage_count, buffers, round(fraction * 10000) / 10000 AS fraction, dirty, pinned
+      FROM pgscale.buffer_usage();
+COMMENT ON VIEW pgscale.buffer_usage IS
+'shared buffers by usage count; NULL for those that hold no page';
+GRANT SELECT ON pgscale.buffer_usage TO pg_monitor;
+COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS
+'usage count of the buffers; NULL for those that hold no page';
+COMMENT ON COLUMN pgscale.buffer_usage.buffers IS
+'number of buffers with that count';
+COMMENT ON COLUMN pgscale.buffer_usage.fraction IS
+'fraction of all buffers, 0 to 1';
+COMMENT ON COLUMN pgscale.buffer_usage.dirty IS
+'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.buffer_usage.pinned IS
+'number of these buffers in use at this moment';
+
+CREATE FUNCTION pgscale.buffer_usage_sample(
+    n integer DEFAULT 65536,
+    OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
+    OUT fraction_low double precision, OUT fraction_high double precision,
+    OUT dirty bigint, OUT pinned bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_buffer_usage_sample'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 7;
+COMMENT ON FUNCTION pgscale.buffer_usage_sample(integer) IS
+'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each fraction';
+GRANT EXECUTE ON FUNCTION pgscale.buffer_usage_sample(integer) TO pg_monitor;
+
+CREATE FUNCTION pgscale.relation_buffers(
+    OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
+    OUT fork text, OUT buffers bigint, OUT buffers_bytes bigint, OUT dirty bigint,
+    OUT mean_usage double precision, OUT cached_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.relation_buffers() IS
+'how much of each relation''s fork is in shared buffers, of all databases';
+GRANT EXECUTE ON FUNCTION pgscale.relation_buffers() TO pg_monitor;
+
+CREATE VIEW pgscale.relation_buffers AS
+    SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
+           round(r.mean_usage * 100) / 100 AS mean_usage,
+           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
+           r.reltablespace
+      FROM pgscale.relation_buffers() r
+      LEFT JOIN pg_database d ON d.oid = r.datid
+     ORDER BY r.buffers DESC;
+COMMENT ON VIEW pgscale.relation_buffers IS
+'how much of each relation''s fork is in shared buffers, of all databases, most first';
+GRANT SELECT ON pgscale.relation_buffers TO pg_monitor;
+COMMENT ON COLUMN pgscale.relation_buffers.relation IS
+'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
+COMMENT ON COLUMN pgscale.relation_buffers.fork IS
+'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers IS
+'number of buffers that hold its pages';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS
+'size of these buffers';
+COMMENT ON COLUMN pgscale.relation_buffers.dirty IS
+'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS
+'mean usage count';
+COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS
+'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
+COMMENT ON COLUMN pgscale.relation_buffers.datname IS
+'name of the database; NULL for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.datid IS
+'OID of the database; 0 for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS
+'filenode number of the relation';
+COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS
+'OID of the tablespace';
+
+CREATE FUNCTION pgscale.clock_sweep(
+    OUT buffers integer, OUT passes bigint, OUT hand integer,
+    OUT stats_reset timestamptz, OUT ticks bigint, OUT allocations bigint,
+    OUT ticks_per_allocation double precision, OUT seconds_per_pass double precision,
+    OUT unused_fraction double precision, OUT zero_fraction double precision,
+    OUT max_fraction double precision, OUT expected_search double precision,
+    OUT reason text)
+AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.clock_sweep() IS
+'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+GRANT EXECUTE ON FUNCTION pgscale.clock_sweep() TO pg_monitor;
+
+CREATE VIEW pgscale.clock_sweep AS
+    SELECT round(ticks_per_allocation * 100) / 100 AS ticks_per_allocation,
+           round(seconds_per_pass * 10) / 10 AS seconds_per_pass,
+           round(unused_fraction * 10000) / 10000 AS unused_fraction,
+           round(zero_fraction * 10000) / 10000 AS zero_fraction,
+           round(max_fraction * 10000) / 10000 AS max_fraction,
+           round(expected_search * 100) / 100 AS expected_search, buffers, ticks, allocations, passes, hand,
+           stats_reset, reason
+      FROM pgscale.clock_sweep();
+COMMENT ON VIEW pgscale.clock_sweep IS
+'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;
+COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS
+'buffers that the clock hand passes for one allocation; NULL without allocations';
+COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS
+'time of one pass over all buffers; NULL if the hand stood still';
+COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS
+'fraction of the buffers that hold no page, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS
+'fraction of the buffers with usage count 0, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS
+'fraction of the buffers with the maximum usage count, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.expected_search IS
+'expected number of ticks to the next victim; where there is a freelist (15 to 18), if it is empty';
+COMMENT ON COLUMN pgscale.clock_sweep.buffers IS
+'number of all buffers';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks IS
+'number of buffers that the clock hand has passed';
+COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
+'number of buffers needed for another page, those from a freelist included, those of rings not';
+COMMENT ON COLUMN pgscale.clock_sweep.passes IS
+'number of completed passes since the server started';
+COMMENT ON COLUMN pgscale.clock_sweep.hand IS
+'number of the buffer that the clock hand comes to next, from 0';
+COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
+'time when ticks and allocations began to count';
+COMMENT ON COLUMN pgscale.clock_sweep.reason IS
+'the conclusion, in one sentence';
+
+CREATE FUNCTION pgscale.clock_sweep_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_clock_sweep_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
+'has the rates of pgscale.clock_sweep begin anew';

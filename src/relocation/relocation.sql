@@ -1,0 +1,245 @@
+-- Requests for relocation, and their jobs.
+
+-- Written and read by the library alone; what users see is relocation_jobs.
+CREATE TABLE pgscale.relocation_job (
+    job bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    cluster bigint NOT NULL,
+    database oid NOT NULL,
+    kind text NOT NULL,
+    relation oid NOT NULL,
+    heap oid NOT NULL,
+    relation_name text NOT NULL,
+    heap_name text NOT NULL,
+    source oid NOT NULL,
+    target oid NOT NULL,
+    source_name name NOT NULL,
+    target_name name NOT NULL,
+    role oid NOT NULL,
+    role_name name NOT NULL,
+    amcheck boolean NOT NULL,
+    prewarm boolean NOT NULL,
+    lock_timeout_ms integer NOT NULL,
+    block_ms_predicted double precision,
+    bytes bigint NOT NULL,
+    bytes_after bigint,
+    undo_of bigint,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamptz,
+    finished_at timestamptz,
+    not_before timestamptz NOT NULL DEFAULT clock_timestamp(),
+    state text NOT NULL DEFAULT 'queued',
+    cancel boolean NOT NULL DEFAULT false,
+    attempts integer NOT NULL DEFAULT 0,
+    crashes integer NOT NULL DEFAULT 0,
+    pid integer,
+    new_index oid,
+    before text,
+    sqlstate text,
+    message text,
+    detail text);
+CREATE UNIQUE INDEX relocation_job_open ON pgscale.relocation_job (relation) WHERE finished_at IS NULL;
+COMMENT ON TABLE pgscale.relocation_job IS
+'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
+COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
+'ids of relocation jobs';
+
+CREATE VIEW pgscale.relocation_jobs AS
+    SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target,
+           -- by what everybody may call: whoever may read the view reads it all
+           CASE WHEN j.finished_at IS NULL AND
+                     (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
+                      j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'
+                ELSE j.state
+           END AS state,
+           CASE WHEN j.finished_at IS NOT NULL THEN NULL
+                WHEN p.blocks_total > 0 THEN round(1000.0::double precision * p.blocks_done / p.blocks_total) / 1000
+                WHEN p.tuples_total > 0 THEN round(1000.0::double precision * p.tuples_done / p.tuples_total) / 1000
+                WHEN p.lockers_total > 0 THEN round(1000.0::double precision * p.lockers_done / p.lockers_total) / 1000
+           END AS done_fraction,
+           CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
+           j.heap_name AS table_name, j.bytes AS size_bytes, j.bytes_after AS size_after_bytes, j.attempts,
+           CASE WHEN j.state IN ('queued', 'waiting') THEN j.not_before END AS wait_until,
+           j.role_name AS requested_by, j.requested_at, j.started_at, j.finished_at,
+           j.block_ms_predicted, j.undo_of, j.sqlstate,
+           -- an error's words may hold values of rows
+           CASE WHEN j.detail IS NOT NULL AND
+                     (pg_has_role(j.role, 'USAGE') OR
+                      has_table_privilege(j.heap, 'SELECT') AND NOT row_security_active(j.heap)) THEN j.detail
+                ELSE j.message
+           END AS message
+      FROM pgscale.relocation_job j
+      LEFT JOIN pg_stat_progress_create_index p
+           ON p.pid = j.pid AND p.datname = current_database()
+     ORDER BY j.job;
+COMMENT ON VIEW pgscale.relocation_jobs IS
+'moves of indexes and tables to other tablespaces, asked for in this database: how far they are or how they ended';
+GRANT SELECT ON pgscale.relocation_jobs TO pg_monitor;
+COMMENT ON COLUMN pgscale.relocation_jobs.job IS
+'number of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.kind IS
+'index or table';
+COMMENT ON COLUMN pgscale.relocation_jobs.relation IS
+'what is moved, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.source IS
+'tablespace that it is moved from';
+COMMENT ON COLUMN pgscale.relocation_jobs.target IS
+'tablespace that it is moved to';
+COMMENT ON COLUMN pgscale.relocation_jobs.state IS
+'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS
+'done part of the phase, 0 to 1';
+COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
+'phase of REINDEX as in pg_stat_progress_create_index';
+COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS
+'its table, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS
+'size when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS
+'size after the move';
+COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS
+'number of attempts so far';
+COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS
+'time of the next look at a job that waits';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS
+'role that requested the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS
+'time of the request';
+COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS
+'start of the first attempt';
+COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS
+'end of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS
+'for a table: how long all use of it is expected to wait, in milliseconds';
+COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS
+'number of the job that this one takes back';
+COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS
+'SQLSTATE of the last attempt''s error';
+COMMENT ON COLUMN pgscale.relocation_jobs.message IS
+'error of the last attempt, or what the job waits for';
+
+CREATE FUNCTION pgscale.relocate_index(
+    index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean) IS
+'queues the online move of an index, of a partitioned one all leaves, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_indexes(
+    "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean) IS
+'queues the online move of all indexes of a table and of its partitions, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_all_indexes(
+    source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
+COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean) IS
+'queues the online move of all indexes of this database that are in the source tablespace, and returns the jobs';
+
+CREATE FUNCTION pgscale.relocate_table(
+    "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s')
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) IS
+'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode lock blocks its use meanwhile, mode online says what to use instead';
+
+CREATE FUNCTION pgscale.relocation_cancel(job bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_relocation_cancel'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS
+'ends a relocation job, and cleans up after it; false if it had ended already';
+
+CREATE FUNCTION pgscale.relocation_undo(job bigint)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocation_undo'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS
+'queues the move back to where a done job has moved it from, and returns the new job';
+
+CREATE PROCEDURE pgscale.relocation_wait(
+    job bigint, timeout interval DEFAULT '1 hour', INOUT state text DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_relocation_wait'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
+'waits until a relocation job has ended, or for so long, and shows its state';
+
+-- Called by workers, as superusers: why a job on this table should wait with its beginning. REINDEX CONCURRENTLY waits for the
+-- transactions that it looks for; a limit of -1 is none.
+CREATE FUNCTION pgscale.relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(
+        (SELECT format('%s has been open for %s', who, date_trunc('second', age))
+           FROM (SELECT 'the transaction of process ' || a.pid AS who, clock_timestamp() - a.xact_start AS age
+                   FROM pg_stat_activity a
+                  WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+                    AND a.backend_type NOT LIKE ALL ('{autovacuum%,pgscale%}')
+                    AND a.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum
+                                      UNION ALL
+                                      SELECT pid FROM pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')
+                    AND (a.backend_xmin IS NOT NULL OR
+                         EXISTS (SELECT FROM pg_locks l
+                                  WHERE l.pid = a.pid AND l.relation = "table"
+                                    AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))
+                 UNION ALL
+                 SELECT format('the prepared transaction %L', p.gid), clock_timestamp() - p.prepared
+                   FROM pg_prepared_xacts p
+                  WHERE p.database = current_database()
+                    AND EXISTS (SELECT FROM pg_locks x JOIN pg_locks l USING (virtualtransaction)
+                                 WHERE x.pid IS NULL AND x.transactionid = p.transaction
+                                   AND l.pid IS NULL AND l.relation = "table"
+                                   AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) t
+          WHERE max_age_s >= 0 AND age > max_age_s * interval '1 second'
+          ORDER BY age DESC
+          LIMIT 1),
+        (SELECT format('standby %s is %s behind', application_name, pg_size_pretty(lag))
+           FROM (SELECT application_name, pg_current_wal_lsn() - replay_lsn AS lag FROM pg_stat_replication) t
+          WHERE max_lag_mb >= 0 AND lag > max_lag_mb * 1024::bigint * 1024
+          ORDER BY lag DESC
+          LIMIT 1))
+$$;
+COMMENT ON FUNCTION pgscale.relocation_obstacle(oid, integer, integer) IS
+'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a table should wait for';
+
+-- Called by workers before a move, as who asked for it, and after it: all that makes an index what it is, but where it lies. The
+-- text is the same on both sides whatever a major has in it.
+CREATE FUNCTION pgscale.relocation_describe_index(index oid)
+RETURNS text
+LANGUAGE sql STRICT STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT concat_ws(E'\n',
+               pg_get_indexdef(i.indexrelid),
+               format('owner %s, persistence %s, options %s, parent %s', c.relowner, c.relpersistence, c.reloptions,
+                      (SELECT inhparent FROM pg_inherits WHERE inhrelid = i.indexrelid)),
+               format('primary %s, immediate %s, clustered %s, replica identity %s',
+                      i.indisprimary, i.indimmediate, i.indisclustered, i.indisreplident),
+               'comment ' || obj_description(i.indexrelid, 'pg_class'),
+               (SELECT format('constraint %s %s %s %s', k.oid, k.conname, pg_get_constraintdef(k.oid),
+                              obj_description(k.oid, 'pg_constraint'))
+                  FROM pg_constraint k
+                 WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')),
+               'used by ' || (SELECT string_agg(k.oid::text, ' ' ORDER BY k.oid) FROM pg_constraint k
+                               WHERE k.conindid = i.indexrelid AND k.contype = 'f'),
+               'statistics targets ' || (SELECT string_agg(a.attnum || ':' || a.attstattarget, ' ' ORDER BY a.attnum)
+                                           FROM pg_attribute a WHERE a.attrelid = i.indexrelid),
+               'depends on ' || (SELECT string_agg(concat_ws('/', refclassid, refobjid, refobjsubid, deptype), ' '
+                                                   ORDER BY refclassid, refobjid, refobjsubid, deptype)
+                                   FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = i.indexrelid),
+               'needed by ' || (SELECT string_agg(concat_ws('/', classid, objid, objsubid, deptype), ' '
+                                                  ORDER BY classid, objid, objsubid, deptype)
+                                  FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = i.indexrelid))
+      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+     WHERE i.indexrelid = index
+$$;
+COMMENT ON FUNCTION pgscale.relocation_describe_index(oid) IS
+'internal, for relocation: definition, constraint, statistics targets, comments, options, marks, parent and dependencies of an index as one text';

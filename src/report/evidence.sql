@@ -1,0 +1,212 @@
+-- What several sections of a report say.
+
+-- What happened in the period that may explain a change in it. What cannot be asked here is left out.
+CREATE FUNCTION pgscale.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    source text;
+BEGIN
+    FOREACH source IN ARRAY ARRAY[
+        $q$SELECT pg_postmaster_start_time(), 'start', 'the server started'$q$,
+        $q$SELECT pg_conf_load_time(), 'reload', 'the configuration was read again'
+            WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
+        $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
+        $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
+                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale.setting_text(j.old_value, s.unit), 40), '(not set)'),
+                         coalesce(left(pgscale.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
+             FROM pgscale.tuning_journal() j
+             LEFT JOIN pg_settings s ON s.name = j.setting
+            WHERE NOT pgscale.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
+        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale.setting_text(c.old, s.unit), 40), '(not set)'),
+                                          coalesce(left(pgscale.setting_text(c.new, s.unit), 40), '(not set)'))
+             FROM pgscale.archive_changes c
+             LEFT JOIN pg_settings s ON s.name = c.setting
+            WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+        $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
+             FROM pgscale.archive_minutes m
+            WHERE m.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
+        $q$SELECT m.at, 'node', format('%s took over from %s', m.node, m.before)
+             FROM (SELECT m.at, m.node, lag(m.node) OVER (ORDER BY m.at) AS before
+                     FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2) m
+            WHERE m.node <> m.before$q$]
+    LOOP
+        BEGIN
+            RETURN QUERY EXECUTE format('SELECT m.at, m.kind, m.mark FROM (%s LIMIT 1000) m (at, kind, mark)
+                                          WHERE m.at BETWEEN $1 AND $2', source) USING since, until;
+        EXCEPTION
+            WHEN OTHERS THEN NULL;
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_marks(timestamptz, timestamptz) IS
+'part of report: restarts, checkpoints and changes of settings in a period, as far as they are known';
+GRANT EXECUTE ON FUNCTION pgscale.report_marks(timestamptz, timestamptz) TO pg_monitor;
+
+CREATE FUNCTION pgscale.report_bucket(length interval, most integer)
+RETURNS double precision
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(min(s), ceil(max(wanted) / 86400) * 86400)
+      FROM (SELECT extract(epoch FROM length)::float8 / most AS wanted) w
+      LEFT JOIN unnest('{1,2,5,10,15,20,30,60,120,300,600,900,1200,1800,3600,7200,10800,21600,43200,86400}'::float8[]) s ON s >= wanted
+$$;
+COMMENT ON FUNCTION pgscale.report_bucket(interval, integer) IS
+'part of report: the shortest round bucket of which a period has at most so many, in seconds';
+GRANT EXECUTE ON FUNCTION pgscale.report_bucket(interval, integer) TO pg_monitor;
+
+-- How much of a period is known, 100 % only if that is all of it, and the longest gaps of a second or more.
+CREATE FUNCTION pgscale.report_known(since timestamptz, until timestamptz)
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH known AS MATERIALIZED (
+        SELECT c.source, tstzrange(c.at, c.at + c.period_s * interval '1 s') AS span, c.known_s AS s
+          FROM pgscale.past_coverage(since, until) c),
+    gap AS (
+        SELECT g.a, g.b, row_number() OVER (ORDER BY g.b - g.a DESC, g.a) AS n
+          FROM (SELECT lower(m), upper(m) FROM unnest(tstzmultirange(tstzrange(since, until)) - (SELECT range_agg(k.span) FROM known k)) m) g (a, b)
+         WHERE g.b - g.a >= interval '1 s'),
+    gaps AS (
+        SELECT string_agg(concat(to_char(g.a, t.form), ' to ', to_char(g.b, t.form)), ', ' ORDER BY g.a) FILTER (WHERE g.n <= 3)
+               || CASE WHEN count(*) > 3 THEN format(', and %s shorter gap%s', count(*) - 3, CASE WHEN count(*) > 4 THEN 's' END) ELSE '' END AS text
+          FROM gap g, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'YYYY-MM-DD HH24:MI' END) t (form))
+    SELECT CASE WHEN coalesce(sum(k.s), 0) = 0
+                THEN 'Nothing is known of the waits in this period: pgscale''s memory does not reach back to it, and no archive has it.'
+                ELSE format('%s of the period is known, from %s.%s',
+                            coalesce(nullif(CASE WHEN sum(k.s) < extract(epoch FROM until - since)::float8 - 1e-6
+                                                 THEN least(round((100 * sum(k.s) / extract(epoch FROM until - since)::float8)::numeric, 1), 99.9)
+                                                 ELSE 100.0 END, 0) || ' %', 'Less than 0.1 %'),
+                            string_agg(DISTINCT k.source, ' and '), ' Nothing is known from ' || (SELECT g.text FROM gaps g) || '.') END
+      FROM known k
+$$;
+COMMENT ON FUNCTION pgscale.report_known(timestamptz, timestamptz) IS
+'part of report: how much of a period is known, and of which times nothing is';
+GRANT EXECUTE ON FUNCTION pgscale.report_known(timestamptz, timestamptz) TO pg_monitor;
+
+-- What a session waits for, in a few words.
+CREATE FUNCTION pgscale.report_what(event_type text, event text)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN $2 = 'IdleInTransaction' THEN '(idle in a transaction)'
+                ELSE (SELECT m.what FROM pgscale.wait_meanings m WHERE m.kind = pgscale.wait_kind($1, $2) LIMIT 1) END
+$$;
+COMMENT ON FUNCTION pgscale.report_what(text, text) IS
+'part of report: what a session waits for in this wait event';
+GRANT EXECUTE ON FUNCTION pgscale.report_what(text, text) TO pg_monitor;
+
+-- The begin of a statement, on one line.
+CREATE FUNCTION pgscale.report_line(query text)
+RETURNS text
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT regexp_replace(left(pgscale.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
+$$;
+COMMENT ON FUNCTION pgscale.report_line(text) IS
+'part of report: the begin of a statement, on one line';
+GRANT EXECUTE ON FUNCTION pgscale.report_line(text) TO pg_monitor;
+
+-- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
+-- period, so of its idle time the part is taken.
+CREATE FUNCTION pgscale.report_roots(since timestamptz, until timestamptz)
+RETURNS TABLE (rank integer, item text, active_sessions double precision, fraction double precision, wait_ms double precision,
+    idle_fraction double precision, usename text, application_name text, state text, first_seen timestamptz, last_seen timestamptz,
+    query text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH waited AS MATERIALIZED (
+        SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms
+          FROM pgscale.top_waits($1, $2, 'blocker'::text, 10) w
+         WHERE w.item IS NOT NULL AND w.wait_ms > 0),
+    roots AS MATERIALIZED (
+        SELECT DISTINCT ON (b.item) b.*
+          FROM (SELECT p.root_pid, p.backend_start, p.userid, p.application_name, p.root_state, p.queryid, p.waited_ms,
+                       p.idle_in_transaction_ms, greatest(p.first_seen, $1) AS first_seen, least(p.last_seen, $2) AS last_seen,
+                       CASE p.root_pid WHEN 0 THEN 'prepared transaction'
+                                 ELSE p.root_pid || coalesce(' ' || nullif(p.application_name, ''), '') END AS item
+                  FROM pgscale.blocker_profile() p
+                 WHERE p.first_seen <= $2 AND p.last_seen >= $1) b
+          JOIN waited w USING (item)
+         ORDER BY b.item, b.last_seen - b.first_seen DESC)
+    SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms, r.idle_in_transaction_ms / nullif(r.waited_ms, 0),
+           u.rolname::text, r.application_name, r.root_state, r.first_seen, r.last_seen,
+           coalesce(q.query, CASE WHEN r.queryid IS NULL THEN nullif(a.query, '<insufficient privilege>') END)
+      FROM waited w
+      LEFT JOIN roots r USING (item)
+      LEFT JOIN pg_roles u ON u.oid = r.userid
+      LEFT JOIN pgscale.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
+      LEFT JOIN pg_stat_activity a ON a.pid = r.root_pid AND a.backend_start = r.backend_start
+     ORDER BY w.rank
+$$;
+COMMENT ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) IS
+'part of report: who was in the way of waits for locks in a period, and what it did meanwhile';
+GRANT EXECUTE ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) TO pg_monitor;
+
+-- Whether waits for locks were a real share of a period, and one root or idle transactions the cause of them: then the root is to
+-- blame, and not the statements that waited.
+CREATE FUNCTION pgscale.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH roots AS MATERIALIZED (
+        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale.report_roots($1, $2) r WHERE r.item <> 'other'),
+    total AS (
+        SELECT sum(w.wait_ms) FILTER (WHERE w.event IS DISTINCT FROM 'IdleInTransaction') AS active_ms,
+               sum(w.wait_ms) FILTER (WHERE w.event_type = 'Lock') AS lock_ms
+          FROM pgscale.top_waits($1, $2, 'event'::text, 1000) w),
+    sums AS (
+        SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
+    -- the first of those that were idle, or of all
+    root AS (
+        SELECT r.idle_ms, r.wait_ms, r.state, pgscale.report_line(r.query) AS statement, i.idle,
+               coalesce('process ' || substring(r.item FROM '^[0-9]+'), 'a ' || r.item)
+                   || coalesce(' (' || nullif(concat_ws(', ', 'user ' || r.usename, 'application ' || nullif(coalesce(
+                          r.application_name, substring(r.item FROM '^[0-9]+ (.*)')), '')), '') || ')', '') AS who
+          FROM roots r CROSS JOIN total t CROSS JOIN sums s CROSS JOIN LATERAL (SELECT s.idle_ms >= t.lock_ms / 2) i (idle)
+         WHERE t.lock_ms >= 0.05 * t.active_ms AND (i.idle OR r.wait_ms >= t.lock_ms / 4)
+         ORDER BY CASE WHEN i.idle THEN r.idle_ms ELSE r.wait_ms END DESC LIMIT 1),
+    told AS (
+        SELECT CASE WHEN NOT r.idle
+                    THEN format('%s held others up for %s s in all%s.', r.who, round(r.wait_ms / 1000),
+                                ' (' || nullif(concat_ws(', ', r.state, 'statement: ' || r.statement), '') || ')')
+                    WHEN s.idle_roots > 1 AND r.idle_ms < 0.9 * s.idle_ms
+                    THEN format('%s processes held others up for %s s in all while they were idle in transactions, most of it %s, for %s s%s.',
+                                s.idle_roots, round(s.idle_ms / 1000), r.who, round(r.idle_ms / 1000), ' (last statement: ' || r.statement || ')')
+                    ELSE format('%s held others up for %s s in all while it was idle in a transaction%s.', r.who, round(r.idle_ms / 1000),
+                                ' (last statement: ' || r.statement || ')') END AS sentence
+          FROM root r CROSS JOIN sums s)
+    SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)
+$$;
+COMMENT ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) IS
+'part of report: who was the cause of waits for locks, and whether it was idle in its transaction meanwhile';
+GRANT EXECUTE ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) TO pg_monitor;
+
+-- The chart of a period. Its buckets begin where those of activity() do, so the period may have only a part of the first one and
+-- of the last: they count by that part in the chart's averages.
+CREATE FUNCTION pgscale.report_activity(since timestamptz, until timestamptz, most double precision, format text)
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pgscale.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
+               array_agg(a.active_sessions), array_agg(a.covered_fraction * extract(epoch FROM least(a.at + b.s * interval '1 s', until)
+                                                                                              - greatest(a.at, since))::float8 / b.s), m.at, m.mark, most)
+      FROM (SELECT pgscale.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
+      CROSS JOIN (SELECT array_agg(m.at ORDER BY m.at), array_agg(m.mark ORDER BY m.at)
+                    FROM (SELECT * FROM pgscale.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
+      CROSS JOIN LATERAL pgscale.activity(since, until, b.s * interval '1 s') a
+     GROUP BY b.s, m.at, m.mark
+$$;
+COMMENT ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) IS
+'part of report: active sessions over time, with what happened meanwhile';
+GRANT EXECUTE ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) TO pg_monitor;

@@ -1,0 +1,178 @@
+-- A report and a difference of two periods, section by section.
+
+-- A part, or a sentence that says why there is none. A cancel is not for it: WHEN OTHERS leaves that alone.
+CREATE FUNCTION pgscale.report_section(
+    part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    body text;
+    why text;
+BEGIN
+    BEGIN
+        body := pgscale.report_part(part, since, until, since2, until2, format);
+        IF coalesce(body, '') = '' THEN
+            why := 'There is nothing to show.';
+        END IF;
+    EXCEPTION
+        WHEN insufficient_privilege THEN
+            why := 'This part is not for the role that asked: ' || SQLERRM || '.';
+        WHEN lock_not_available THEN
+            why := 'This part is missing: another session holds a lock on what it reads.';
+        WHEN OTHERS THEN
+            why := 'This part is missing: ' || SQLERRM || '.';
+    END;
+    body := pgscale.report_paragraph(format, title, 'part'::text)
+            || pgscale.report_paragraph(format, CASE WHEN why IS NULL THEN about END, 'note'::text)
+            || CASE WHEN why IS NULL THEN body ELSE pgscale.report_paragraph(format, why, 'missing'::text) END;
+    RETURN CASE format WHEN 'html' THEN '<section id="' || part || E'">\n' || body || E'</section>\n' ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+'part of report: a part with its title, or a sentence that says why there is none';
+GRANT EXECUTE ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
+    text) TO pg_monitor;
+
+-- What this server is called.
+CREATE FUNCTION pgscale.report_node()
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT n.node FROM pgscale.node_identity() n);
+EXCEPTION
+    WHEN OTHERS THEN
+        RETURN concat_ws('@', nullif(current_setting('cluster_name'), ''), 'port ' || current_setting('port'));
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_node() IS
+'part of report: what this server is called';
+GRANT EXECUTE ON FUNCTION pgscale.report_node() TO pg_monitor;
+
+-- Nothing is known of the future, nor of what was before all that is known.
+CREATE FUNCTION pgscale.report_period(INOUT since timestamptz, INOUT until timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    IF since >= now THEN
+        RAISE EXCEPTION 'the period of a report must not lie in the future'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose one that has begun.';
+    END IF;
+    until := coalesce(least(until, now), now);
+    IF since >= until THEN
+        RAISE EXCEPTION 'the period of a report must end after its start'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Swap the two times, or leave one out: since is an hour before until, and until is now.';
+    END IF;
+    IF until < '2000-01-02 00:00:00+00' THEN
+        RAISE EXCEPTION 'nothing is known of a time before the year 2000'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose a later period.';
+    END IF;
+    since := coalesce(since, until - interval '1 hour');
+    IF since < '2000-01-01 00:00:00+00' THEN
+        BEGIN
+            SELECT min(c.at) INTO since FROM pgscale.past_coverage(since, until) c;
+        EXCEPTION
+            WHEN OTHERS THEN since := NULL;
+        END;
+        since := coalesce(since, until - interval '1 hour');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_period(timestamptz, timestamptz) IS
+'part of report: a period with its defaults, or an error if it is none';
+GRANT EXECUTE ON FUNCTION pgscale.report_period(timestamptz, timestamptz) TO pg_monitor;
+
+CREATE FUNCTION pgscale.report(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text')
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+SET DateStyle = 'ISO'
+SET IntervalStyle = 'postgres'
+SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    name CONSTANT text := pgscale.report_node();
+    body text;
+    item record;
+BEGIN
+    SELECT p.since, p.until INTO since, until FROM pgscale.report_period(since, until) p;
+    PERFORM pgscale.past_keep(since, until);
+    body := pgscale.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
+    FOR item IN
+        SELECT *
+          FROM (VALUES
+            ('period', 'Period', NULL),
+            ('summary', 'In short', NULL),
+            ('activity', 'Active sessions', 'On average, by what they did: on CPU, or waiting, by class of wait event.'),
+            ('waits', 'Top waits', 'Sessions: on average. Share: of database time, in which sessions were active or held others up.'),
+            ('queries', 'Top queries', NULL),
+            ('sessions', 'Who it was', NULL),
+            ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
+            ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. What they change, pgscale.revert() takes back.'),
+            ('load', 'The period in numbers', 'From the archive.'),
+            ('buffers', 'Shared buffers', 'As they are at this moment, from a sample.'),
+            ('sweeper', 'Sweeper', NULL),
+            ('writeback', 'Writeback', 'What the kernel has still to write.'),
+            ('wal', 'WAL, checkpoints and standbys', NULL),
+            ('relocation', 'Relocation', NULL),
+            ('scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
+            ('health', 'Health of pgscale', NULL),
+            ('settings', 'Settings', 'Those that differ from their defaults. What may be a secret is hidden.')) p (part, title, about)
+    LOOP
+        body := body || pgscale.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
+    END LOOP;
+    PERFORM pgscale.past_keep(NULL, NULL);
+    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report: ' || name, body) ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text) IS
+'a period on one page: text for psql, or html for a browser; NULL: the hour before, and now';
+GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text) TO pg_monitor;
+
+CREATE FUNCTION pgscale.report_diff(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, format text DEFAULT 'text')
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+SET DateStyle = 'ISO'
+SET IntervalStyle = 'postgres'
+SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    name CONSTANT text := pgscale.report_node();
+    body text;
+    item record;
+BEGIN
+    SELECT p.since, p.until INTO since1, until1 FROM pgscale.report_period(since1, until1) p;
+    SELECT p.since, p.until INTO since2, until2 FROM pgscale.report_period(since2, until2) p;
+    PERFORM pgscale.past_keep(since1, until1), pgscale.past_keep(since2, until2);
+    body := pgscale.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
+    FOR item IN
+        SELECT *
+          FROM (VALUES
+            ('periods', 'Periods', NULL),
+            ('activities', 'Active sessions', 'Both to the same scale.'),
+            ('differences', 'What differs', 'In average active sessions, the largest difference first.'),
+            ('changes', 'What was changed', 'Restarts and settings, from the start of the earlier period to the end of the later.')) p (part, title, about)
+    LOOP
+        body := body || pgscale.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
+    END LOOP;
+    PERFORM pgscale.past_keep(NULL, NULL);
+    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
+END
+$$;
+COMMENT ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+'two periods side by side on one page: text for psql, or html for a browser';
+GRANT EXECUTE ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;

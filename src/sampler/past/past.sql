@@ -1,0 +1,184 @@
+-- The past, from the history in memory and from the archive alike. Waiting is time in milliseconds, and what it is divided by is
+-- the time that is known, so that a gap does not look like rest.
+--
+-- A standby's archive is a copy of its primary's, so there the history alone counts: what this server did.
+
+-- Which tables of the archive there are to read here.
+CREATE FUNCTION pgscale.past_archive(OUT minutes regclass, OUT queries regclass)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT max(c.oid) FILTER (WHERE c.relname = 'archive_minute')::regclass,
+           max(c.oid) FILTER (WHERE c.relname = 'archive_queries')::regclass
+      FROM pg_extension e
+      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
+      JOIN pg_class c ON c.oid = d.objid
+     WHERE e.extname = 'pgscale' AND c.relname IN ('archive_minute', 'archive_queries')
+       AND c.relkind IN ('p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
+$$;
+COMMENT ON FUNCTION pgscale.past_archive() IS
+'the tables of the archive that top_waits and its like may read here; NULL where they may not';
+GRANT EXECUTE ON FUNCTION pgscale.past_archive() TO pg_monitor;
+
+CREATE FUNCTION pgscale.past_coverage(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+    OUT at timestamptz, OUT period_s double precision, OUT known_s double precision, OUT source text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_coverage'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) IS
+'of which parts of a period what was waited for is known, how much of each, and from where; the rest are gaps';
+GRANT EXECUTE ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) TO pg_monitor;
+
+CREATE FUNCTION pgscale.past_waits(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0,
+    OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT datname name, OUT usename name,
+    OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT blocker text, OUT wait_ms double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_waits'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
+'what was waited for in a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
+GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) TO pg_monitor;
+
+CREATE FUNCTION pgscale.past_items(
+    since timestamptz, until timestamptz, by text, top integer, of_query bigint DEFAULT NULL,
+    OUT rank integer, OUT item text, OUT kind text, OUT event_type text, OUT event text,
+    OUT active_sessions double precision, OUT idle_in_transaction_sessions double precision, OUT fraction double precision,
+    OUT wait_ms double precision, OUT queryid bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_past_items'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) IS
+'what top_waits shows, of one query alone if it is given; kind is named, unknown or other, whatever the item is called';
+GRANT EXECUTE ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) TO pg_monitor;
+
+CREATE FUNCTION pgscale.past_keep(since timestamptz, until timestamptz)
+RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_past_keep'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) IS
+'part of report: just this period is read once for all that is asked of it, until the transaction ends; NULL: no period any more';
+
+-- With pg_stat_statements' own rules for other users' texts.
+CREATE FUNCTION pgscale.past_queries(queryids bigint[])
+RETURNS TABLE (queryid bigint, query text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    statements regclass := pgscale.query_waits_statements(false);
+    archived regclass;
+BEGIN
+    SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
+    IF has_table_privilege(statements, 'SELECT') THEN
+        BEGIN
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale.foreign_text(s.query, %s)) FROM %s s
+                     WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
+                    (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
+                $1 := array_remove($1, queryid);
+                RETURN NEXT;
+            END LOOP;
+        EXCEPTION
+            -- one text that is none in this database's encoding, and it shows nothing at all
+            WHEN untranslatable_character OR character_not_in_repertoire THEN
+                NULL;
+        END;
+    END IF;
+    IF archived IS NOT NULL AND $1 <> '{}' THEN
+        FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
+            $1 := array_remove($1, queryid);
+            RETURN NEXT;
+        END LOOP;
+    END IF;
+    -- it has not ended yet, or the statistics were reset
+    IF $1 <> '{}' THEN
+        RETURN QUERY
+            SELECT a.query_id, min(pgscale.foreign_text(a.query, d.encoding))
+              FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
+'texts of queries, from pg_stat_statements if it is installed, else from the archive, else from pg_stat_activity; other users'' only with pg_read_all_stats';
+GRANT EXECUTE ON FUNCTION pgscale.past_queries(bigint[]) TO pg_monitor;
+
+CREATE FUNCTION pgscale.top_waits(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
+RETURNS TABLE (rank integer, item text, event_type text, event text, active_sessions double precision,
+    fraction double precision, wait_ms double precision, queryid bigint, query text, idle_in_transaction_sessions double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        WITH items AS MATERIALIZED (SELECT * FROM pgscale.past_items($1, $2, $3, $4))
+        SELECT i.rank, i.item, i.event_type, i.event, i.active_sessions, i.fraction, i.wait_ms, i.queryid, q.query, i.idle_in_transaction_sessions
+          FROM items i
+          LEFT JOIN pgscale.past_queries(ARRAY(SELECT a.queryid FROM items a)) q USING (queryid)
+         ORDER BY i.rank;
+END
+$$;
+COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) IS
+'what sessions waited for in a period, longest first: by event, class, query, database, user, application, backend_type or blocker';
+GRANT EXECUTE ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;
+
+CREATE FUNCTION pgscale.activity(
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL,
+    OUT at timestamptz, OUT event_type text, OUT active_sessions double precision, OUT covered_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_activity'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
+'average sessions of a period over time, by class of wait event: active ones, and as IdleInTransaction those that are not; a time of which nothing is known has a row without a class';
+GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
+
+CREATE FUNCTION pgscale.compare_waits(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
+RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
+    difference double precision, fraction_1 double precision, fraction_2 double precision)
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    everything CONSTANT integer := 1000000;
+BEGIN
+    IF $6 IS NULL OR $6 NOT BETWEEN 1 AND everything THEN
+        RAISE EXCEPTION 'top must be from 1 to %', everything
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
+    END IF;
+    RETURN QUERY
+        WITH one AS (SELECT * FROM pgscale.past_items($1, $2, $5, everything)),
+        two AS (SELECT * FROM pgscale.past_items($3, $4, $5, everything)),
+        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
+                         (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
+        -- what is not there while the time is known was not waited for
+        both_times AS (
+            SELECT item, kind,
+                   CASE WHEN k.one THEN coalesce(one.active_sessions, 0) END AS active_sessions_1,
+                   CASE WHEN k.two THEN coalesce(two.active_sessions, 0) END AS active_sessions_2,
+                   CASE WHEN k.one THEN coalesce(one.fraction, 0) END AS fraction_1,
+                   CASE WHEN k.two THEN coalesce(two.fraction, 0) END AS fraction_2
+              FROM one FULL JOIN two USING (item, kind) CROSS JOIN known k),
+        ranked AS (
+            SELECT b.*, CASE WHEN b.kind = 'other' THEN $6 + 1
+                             ELSE least(row_number() OVER (ORDER BY b.kind = 'other',
+                                 abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC, b.item COLLATE "C"), $6 + 1) END AS rank
+              FROM both_times b)
+        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
+               sum(r.active_sessions_2) - sum(r.active_sessions_1), sum(r.fraction_1), sum(r.fraction_2)
+          FROM ranked r GROUP BY r.rank ORDER BY r.rank;
+END
+$$;
+COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
+'what sessions waited for in two periods side by side, the largest difference first';
+GRANT EXECUTE ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text,
+    integer) TO pg_monitor;

@@ -1,0 +1,87 @@
+-- The sampler's profile with the texts and counts of pg_stat_statements.
+
+-- By what belongs to the extension, because any role could have planted the name.
+CREATE FUNCTION pgscale.query_waits_statements(needed boolean)
+RETURNS regclass
+AS 'MODULE_PATHNAME', 'pgscale_query_waits_statements'
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.query_waits_statements(boolean) IS
+'the view pg_stat_statements; if it cannot be read, an error with a hint, or NULL where it is not needed';
+GRANT EXECUTE ON FUNCTION pgscale.query_waits_statements(boolean) TO pg_monitor;
+
+-- Dynamic, since pg_stat_statements may be in any schema, or not there at all.
+CREATE FUNCTION pgscale.query_waits(
+    OUT datid oid, OUT userid oid, OUT queryid bigint,
+    OUT event_type text, OUT event text, OUT samples bigint,
+    OUT wait_ms double precision, OUT fraction double precision,
+    OUT calls bigint, OUT total_time_ms double precision, OUT query text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    statements regclass := pgscale.query_waits_statements(true);
+    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
+    -- A statement is one row there for each level it was run at; here it is one.
+    -- Sessions' time that no query is known of stays in, so that sums are whole.
+    waits text := $q$
+        WITH texts AS MATERIALIZED (
+            SELECT t.queryid, min(t.query) AS query
+              FROM pgscale.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
+             GROUP BY 1)
+        SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
+               w.samples::bigint, w.wait_ms,
+               w.wait_ms / nullif(sum(w.wait_ms) OVER (PARTITION BY w.datid, w.userid, w.queryid), 0),
+               s.calls::bigint, s.total_time_ms, %s
+          FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
+                       sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
+                  FROM pgscale.wait_profile() p
+                 WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
+                   AND (NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean)
+                 GROUP BY 1, 2, 3, 4, 5) w
+          LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
+                            sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,
+                            min(t.query) AS query
+                       FROM %s t
+                      GROUP BY 1, 2, 3) s
+            ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
+         ORDER BY w.wait_ms DESC$q$;
+BEGIN
+    RETURN QUERY EXECUTE format(waits, format('pgscale.foreign_text(s.query, %s)', own), statements);
+EXCEPTION
+    -- one text that is none in this database's encoding, and it shows nothing at all
+    WHEN untranslatable_character OR character_not_in_repertoire THEN
+        RETURN QUERY EXECUTE format(waits, '(SELECT x.query FROM texts x WHERE x.queryid = w.queryid)',
+                                    (SELECT format('%I.pg_stat_statements(false)', n.nspname)
+                                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements));
+END
+$$;
+COMMENT ON FUNCTION pgscale.query_waits() IS
+'waits by query and role, with what pg_stat_statements knows of it; an error with a hint where that is not installed';
+GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
+
+CREATE VIEW pgscale.query_waits AS
+    SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
+           -- where left() counts bytes, as in SQL_ASCII, it leaves a part of a character
+           pgscale.foreign_text(left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28), pg_char_to_encoding(getdatabaseencoding())) AS query,
+           pgscale.foreign_name(d.datname) AS datname, q.queryid
+      FROM pgscale.query_waits() q
+      LEFT JOIN pg_database d ON d.oid = q.datid
+     ORDER BY q.wait_ms DESC;
+COMMENT ON VIEW pgscale.query_waits IS
+'waits by query, longest first, with what pg_stat_statements knows of it; a row for each role';
+GRANT SELECT ON pgscale.query_waits TO pg_monitor;
+COMMENT ON COLUMN pgscale.query_waits.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.query_waits.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.query_waits.wait_ms IS
+'time that the samples stand for, in milliseconds';
+COMMENT ON COLUMN pgscale.query_waits.calls IS
+'number of executions, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.query IS
+'beginning of the query''s text; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.query_waits.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.query_waits.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';

@@ -1,0 +1,146 @@
+-- Every wait of one process, on request and by the trigger.
+
+CREATE FUNCTION pgscale.trace_waits(
+    pid integer, duration interval DEFAULT '10 seconds', max_events integer DEFAULT 100000,
+    OUT seq integer, OUT started_at timestamptz, OUT event_type text, OUT event text,
+    OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_waits'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10000;
+COMMENT ON FUNCTION pgscale.trace_waits(integer, interval, integer) IS
+'every wait of one process, and its time on CPU between them; takes one CPU while it runs';
+
+CREATE FUNCTION pgscale.trace_summary(
+    pid integer, duration interval DEFAULT '10 seconds',
+    OUT event_type text, OUT event text, OUT count bigint,
+    OUT total_ms double precision, OUT fraction double precision,
+    OUT min_us double precision, OUT mean_us double precision, OUT p50_us double precision,
+    OUT p95_us double precision, OUT p99_us double precision, OUT max_us double precision,
+    OUT spans_gap bigint, OUT coverage_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_summary'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
+COMMENT ON FUNCTION pgscale.trace_summary(integer, interval) IS
+'every wait of one process by event: number, total and quantiles; takes one CPU while it runs';
+
+CREATE FUNCTION pgscale.trace_query(
+    pid integer, timeout interval DEFAULT '10 seconds', duration interval DEFAULT '1 minute',
+    max_events integer DEFAULT 100000,
+    OUT seq integer, OUT started_at timestamptz, OUT event_type text, OUT event text,
+    OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_query'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10000;
+COMMENT ON FUNCTION pgscale.trace_query(integer, interval, interval, integer) IS
+'the next statement of a session from start to end, wait by wait; takes one CPU while it runs';
+
+CREATE FUNCTION pgscale.trace_query_summary(
+    pid integer, timeout interval DEFAULT '10 seconds', duration interval DEFAULT '1 minute',
+    OUT event_type text, OUT event text, OUT count bigint,
+    OUT total_ms double precision, OUT fraction double precision,
+    OUT min_us double precision, OUT mean_us double precision, OUT p50_us double precision,
+    OUT p95_us double precision, OUT p99_us double precision, OUT max_us double precision,
+    OUT spans_gap bigint, OUT coverage_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_query_summary'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
+COMMENT ON FUNCTION pgscale.trace_query_summary(integer, interval, interval) IS
+'the next statement of a session by event: number, total and quantiles; takes one CPU while it runs';
+
+CREATE FUNCTION pgscale.trace_coverage(
+    OUT pid integer, OUT started_at timestamptz, OUT traced_ms double precision, OUT ended_by text,
+    OUT coverage_fraction double precision, OUT gaps bigint, OUT gaps_ms double precision,
+    OUT longest_gap_us double precision, OUT poll_us double precision, OUT clock text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_coverage'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION pgscale.trace_coverage() IS
+'the latest trace of this session: why it ended, and how much of its time was really watched';
+
+CREATE FUNCTION pgscale.trace_history(
+    OUT trace bigint, OUT started_at timestamptz, OUT figure text,
+    OUT sessions double precision, OUT usual_sessions double precision, OUT limit_sessions double precision,
+    OUT pid integer, OUT datid oid, OUT userid oid, OUT application_name text, OUT queryid bigint,
+    OUT event_type text, OUT event text, OUT count bigint,
+    OUT total_ms double precision, OUT fraction double precision,
+    OUT p50_us double precision, OUT p95_us double precision, OUT max_us double precision,
+    OUT traced_ms double precision, OUT ended_by text, OUT coverage_fraction double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_trace_history'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
+COMMENT ON FUNCTION pgscale.trace_history() IS
+'the latest traces that pgscale.trace_trigger has made, oldest first, one row for each of their events';
+GRANT EXECUTE ON FUNCTION pgscale.trace_history() TO pg_monitor;
+
+CREATE VIEW pgscale.trace_history AS
+    SELECT h.trace, h.started_at, h.figure, round(h.sessions * 10) / 10 AS sessions,
+           round(h.usual_sessions * 10) / 10 AS usual_sessions,
+           round(h.limit_sessions * 10) / 10 AS limit_sessions,
+           h.pid, h.event_type, h.event, h.count,
+           round(h.total_ms * 1000) / 1000 AS total_ms, round(h.fraction * 10000) / 10000 AS fraction,
+           round(h.p50_us * 10) / 10 AS p50_us, round(h.p95_us * 10) / 10 AS p95_us,
+           round(h.max_us * 10) / 10 AS max_us,
+           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
+           round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
+           round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
+      FROM pgscale.trace_history() WITH ORDINALITY h
+      LEFT JOIN pg_database d ON d.oid = h.datid
+      LEFT JOIN pg_roles u ON u.oid = h.userid
+     ORDER BY h.ordinality;
+COMMENT ON VIEW pgscale.trace_history IS
+'the latest traces that pgscale.trace_trigger has made, oldest first, longest event first';
+GRANT SELECT ON pgscale.trace_history TO pg_monitor;
+COMMENT ON COLUMN pgscale.trace_history.trace IS
+'number of the trace; numbers are given to traces that were not kept, too';
+COMMENT ON COLUMN pgscale.trace_history.started_at IS
+'when it began';
+COMMENT ON COLUMN pgscale.trace_history.figure IS
+'what had left its usual range: lock waits or active sessions';
+COMMENT ON COLUMN pgscale.trace_history.sessions IS
+'that figure over three seconds: sessions that waited for locks or LWLocks, or were active, on average';
+COMMENT ON COLUMN pgscale.trace_history.usual_sessions IS
+'its median of the two minutes before';
+COMMENT ON COLUMN pgscale.trace_history.limit_sessions IS
+'what it was above in each of the three seconds';
+COMMENT ON COLUMN pgscale.trace_history.pid IS
+'process ID of the session that was traced';
+COMMENT ON COLUMN pgscale.trace_history.event_type IS
+'type of the wait event as in pg_stat_activity; CPU; Other for all events beyond the first 16';
+COMMENT ON COLUMN pgscale.trace_history.event IS
+'name of the wait event as in pg_stat_activity; CPU; Other';
+COMMENT ON COLUMN pgscale.trace_history.count IS
+'number of waits, or of stretches on CPU';
+COMMENT ON COLUMN pgscale.trace_history.total_ms IS
+'their sum, in milliseconds';
+COMMENT ON COLUMN pgscale.trace_history.fraction IS
+'of the time of the trace, 0 to 1';
+COMMENT ON COLUMN pgscale.trace_history.p50_us IS
+'median length, in microseconds; NULL for Other';
+COMMENT ON COLUMN pgscale.trace_history.p95_us IS
+'95 % quantile of the length, in microseconds; NULL for Other';
+COMMENT ON COLUMN pgscale.trace_history.max_us IS
+'longest, in microseconds';
+COMMENT ON COLUMN pgscale.trace_history.datname IS
+'name of the database; NULL if it was dropped';
+COMMENT ON COLUMN pgscale.trace_history.usename IS
+'name of the session user; NULL if it was dropped';
+COMMENT ON COLUMN pgscale.trace_history.application_name IS
+'name of the application';
+COMMENT ON COLUMN pgscale.trace_history.queryid IS
+'query identifier of the statement that ran when the session was chosen; NULL if it is unknown';
+COMMENT ON COLUMN pgscale.trace_history.traced_ms IS
+'length of the trace, in milliseconds';
+COMMENT ON COLUMN pgscale.trace_history.ended_by IS
+'why it ended: duration or process ended';
+COMMENT ON COLUMN pgscale.trace_history.coverage_fraction IS
+'fraction of that time that was really watched, 0 to 1';
+COMMENT ON COLUMN pgscale.trace_history.datid IS
+'OID of the database';
+COMMENT ON COLUMN pgscale.trace_history.userid IS
+'OID of the session user';
+
+CREATE FUNCTION pgscale.trace_history_reset() RETURNS void
+AS 'MODULE_PATHNAME', 'pgscale_trace_history_reset'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.trace_history_reset() IS
+'empties pgscale.trace_history';

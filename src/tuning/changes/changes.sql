@@ -1,0 +1,132 @@
+-- Changes of settings, and their journal.
+
+-- Written and read by the library alone; what users see is tuning_journal.
+CREATE TABLE pgscale.tuning_change (
+    change bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    cluster bigint NOT NULL,
+    database oid NOT NULL,
+    node text NOT NULL,
+    timeline bigint NOT NULL,
+    setting text NOT NULL,
+    old_value text,
+    new_value text,
+    state text NOT NULL DEFAULT 'begun',
+    requested_by text NOT NULL,
+    acting_as text NOT NULL,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    applied_at timestamptz,
+    effective_at timestamptz,
+    reason text,
+    evidence jsonb,
+    metrics text[],
+    metric_ends timestamptz[],
+    metric_values double precision[],
+    outcome jsonb,
+    revert_of bigint,
+    reverted_by bigint,
+    sqlstate text,
+    message text);
+COMMENT ON TABLE pgscale.tuning_change IS
+'changes of settings as the library keeps them; see pgscale.tuning_journal';
+COMMENT ON SEQUENCE pgscale.tuning_change_change_seq IS
+'ids of changes of settings';
+
+CREATE FUNCTION pgscale.tuning_journal(
+    OUT change bigint, OUT setting text, OUT old_value text, OUT new_value text,
+    OUT state text, OUT requested_by text, OUT acting_as text,
+    OUT requested_at timestamptz, OUT applied_at timestamptz,
+    OUT effective_at timestamptz, OUT reason text, OUT evidence jsonb,
+    OUT outcome jsonb, OUT revert_of bigint, OUT reverted_by bigint,
+    OUT sqlstate text, OUT message text, OUT node text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.tuning_journal() IS
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+GRANT EXECUTE ON FUNCTION pgscale.tuning_journal() TO pg_monitor;
+
+CREATE VIEW pgscale.tuning_journal AS
+    SELECT change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, effective_at,
+           acting_as, revert_of, reverted_by, node, sqlstate, message, reason, evidence, outcome
+      FROM pgscale.tuning_journal();
+COMMENT ON VIEW pgscale.tuning_journal IS
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+GRANT SELECT ON pgscale.tuning_journal TO pg_monitor;
+COMMENT ON COLUMN pgscale.tuning_journal.change IS
+'number of the change, as verify and revert take it';
+COMMENT ON COLUMN pgscale.tuning_journal.setting IS
+'name of the setting';
+COMMENT ON COLUMN pgscale.tuning_journal.old_value IS
+'line in postgresql.auto.conf before the change; NULL if there was none';
+COMMENT ON COLUMN pgscale.tuning_journal.new_value IS
+'line in postgresql.auto.conf after the change; NULL if there is none';
+COMMENT ON COLUMN pgscale.tuning_journal.state IS
+'applied, pending reload, pending restart, overridden, superseded, changed by hand, reverted, failed, begun, or where it was made';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_by IS
+'session user';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_at IS
+'time when the change was written down';
+COMMENT ON COLUMN pgscale.tuning_journal.applied_at IS
+'time when the change was made';
+COMMENT ON COLUMN pgscale.tuning_journal.effective_at IS
+'time since when the change is in force';
+COMMENT ON COLUMN pgscale.tuning_journal.acting_as IS
+'role that the session user acted as';
+COMMENT ON COLUMN pgscale.tuning_journal.revert_of IS
+'number of the change that this one reverts';
+COMMENT ON COLUMN pgscale.tuning_journal.reverted_by IS
+'number of the change that reverted this one';
+COMMENT ON COLUMN pgscale.tuning_journal.node IS
+'host and data directory where it was made; NULL unless one may see data_directory';
+COMMENT ON COLUMN pgscale.tuning_journal.sqlstate IS
+'SQLSTATE of its error';
+COMMENT ON COLUMN pgscale.tuning_journal.message IS
+'error that it ended in';
+COMMENT ON COLUMN pgscale.tuning_journal.reason IS
+'why, in one sentence: the reason of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.evidence IS
+'the numbers of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.outcome IS
+'what verify said last';
+
+CREATE PROCEDURE pgscale.set(
+    setting text, value text, reload boolean DEFAULT false, force boolean DEFAULT false,
+    INOUT change bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_set'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.set(text, text, boolean, boolean, bigint) IS
+'ALTER SYSTEM with a way back: sets a setting to a value, as postgresql.conf would have it, or with NULL removes its line; with force also if the server would not start again; shows the change';
+
+CREATE PROCEDURE pgscale.apply(
+    setting text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_apply'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.apply(text, boolean, bigint) IS
+'sets a setting to what pgscale.advice recommends, and shows the change';
+
+CREATE PROCEDURE pgscale.apply_all(
+    dry_run boolean DEFAULT true, reload boolean DEFAULT false, INOUT changes bigint[] DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_apply_all'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.apply_all(boolean, boolean, bigint[]) IS
+'sets all that pgscale.advice recommends with high or medium confidence and ALTER SYSTEM can set, and shows the changes; with dry_run only tells';
+
+CREATE PROCEDURE pgscale.revert(
+    change bigint, reload boolean DEFAULT false, force boolean DEFAULT false,
+    INOUT reverted_by bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_tuning_revert'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.revert(bigint, boolean, boolean, bigint) IS
+'gives a setting back the line that it had before a change, or none; with force also where it was changed since, by hand or by later changes, which then are reverted, too';
+
+CREATE FUNCTION pgscale.verify(
+    change bigint, duration interval DEFAULT NULL,
+    OUT metric text, OUT unit text, OUT before double precision, OUT after double precision,
+    OUT difference double precision, OUT difference_low double precision, OUT difference_high double precision,
+    OUT samples_before integer, OUT samples_after integer,
+    OUT verdict text, OUT decides boolean, OUT reason text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_verify'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.verify(bigint, interval) IS
+'compares what a setting is judged by before and after a change: difference is relative, with its 95 % interval, verdict better, worse or cannot tell';

@@ -1,0 +1,315 @@
+-- Kinds of waits, their meanings, and their shares of the sessions' time.
+
+CREATE FUNCTION pgscale.wait_kind(event_type text, event text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_wait_kind'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS
+'kind of a wait event, as wait_meanings has it; NULL for pg_sleep()';
+GRANT EXECUTE ON FUNCTION pgscale.wait_kind(text, text) TO pg_monitor;
+
+CREATE FUNCTION pgscale.wait_kinds(
+    OUT kind text, OUT event_type text, OUT event text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_wait_kinds'
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED ROWS 40;
+COMMENT ON FUNCTION pgscale.wait_kinds() IS
+'kinds of waits that the evidence tells apart, with the wait events of each by their names on this major version; NULL if it has none, others for the rest of a type';
+GRANT EXECUTE ON FUNCTION pgscale.wait_kinds() TO pg_monitor;
+
+CREATE FUNCTION pgscale.tuning_waits(
+    duration interval DEFAULT '10 minutes',
+    OUT kind text, OUT fraction double precision, OUT waiting_sessions double precision,
+    OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_waits'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40;
+COMMENT ON FUNCTION pgscale.tuning_waits(interval) IS
+'fraction of the sessions'' time that each kind of wait took in the evidence of the last so long, and how many sessions were in it on average';
+GRANT EXECUTE ON FUNCTION pgscale.tuning_waits(interval) TO pg_monitor;
+
+-- Written from the sources of the majors and from their release notes; a cure names the commit. "what" completes "it waits
+-- for", in at most 36 characters.
+CREATE VIEW pgscale.wait_meanings AS
+    SELECT kind, event_type, event, what, cured_in, meaning, remedy, cure, cured_meaning
+      FROM (VALUES
+        ('cpu', '(running, or ready to run)',
+         'a session runs, or is ready to run and waits for a CPU; events Running and Queued of pgscale.wait_profile tell '
+         'one from the other',
+         'cheaper statements: pgscale.query_waits shows which take the most time on CPU; more CPUs if more sessions are on '
+         'CPU than there are',
+         NULL, NULL, NULL),
+        ('wal_sync', 'the WAL to reach the disk',
+         'a commit waits until its WAL is flushed to disk',
+         'fewer and larger transactions; a disk that flushes faster for pg_wal; synchronous_commit = off if losing the '
+         'last commits in a crash is acceptable; see pgscale.wal_efficiency',
+         NULL, NULL, NULL),
+        ('wal_write', 'the WAL to reach the disk',
+         'a session writes WAL to the kernel, which delays writers when much of their data is still to be written',
+         'less WAL: a larger max_wal_size, wal_compression, fewer indexes; see pgscale.advice',
+         NULL, NULL, NULL),
+        ('wal_write_lock', 'the WAL to reach the disk',
+         'a commit waits for another session''s flush, which may cover its own WAL too; or WAL buffers are full',
+         'fewer and larger transactions; a disk that flushes faster for pg_wal; commit_delay if many sessions commit at '
+         'the same time; larger wal_buffers if they are full, see pgscale.advice',
+         NULL, NULL, NULL),
+        ('wal_insert', 'a place to insert WAL',
+         'a session waits for one of the 8 WAL insertion locks, whose holder inserts WAL or waits for room in WAL buffers; '
+         'a flush waits for these locks too, to ask how far their holders have come',
+         'wal_buffers of 16 MB or more; less WAL: wal_compression, COPY, or statements that write many rows instead of one',
+         17, 'a flush reads how far the holders have come without their locks (commit 71e4cc6b8)',
+         'a session waits for one of the 8 WAL insertion locks, whose holder inserts WAL or waits for room in WAL buffers'),
+        ('wal_buffers', 'room in the WAL buffers',
+         'WAL buffers are full, and one session at a time makes room',
+         'wal_buffers of 16 MB or more; a shorter wal_writer_delay',
+         NULL, NULL, NULL),
+        ('wal_init', 'a new WAL file',
+         'a session fills a new WAL file with zeroes and flushes it, while others wait',
+         'a larger min_wal_size, so that old files are recycled; wal_init_zero = off on a copy-on-write file system',
+         NULL, NULL, NULL),
+        ('data_read', 'data that is not cached',
+         'a session reads a page that is not in shared buffers, one page at a time',
+         'larger shared_buffers if the kernel''s cache has the pages; indexes that avoid scans; a faster tablespace, see '
+         'pgscale.relocation_plan()',
+         17, 'sequential scans and ANALYZE read up to io_combine_limit at a time (commits b7b0f3f27, 041b96802); 18 also '
+             'reads ahead by itself (io_method)',
+         'a session reads pages that are not in shared buffers'),
+        ('aio_queue', 'a place in the io workers'' queue',
+         'sessions put their reads into one queue, and io workers take them out, one process at a time',
+         'io_method = io_uring, see pgscale.advice; a larger io_combine_limit, so that there are fewer reads; statements that '
+         'read less',
+         NULL, NULL, NULL),
+        ('aio_completion', 'data that is not cached',
+         'a session reads pages through io_uring, and another session waits for the same pages or for other reads of that session',
+         'larger shared_buffers if the kernel''s cache has the pages; fewer sessions that scan the same data at the same '
+         'time; io_method = worker',
+         NULL, NULL, NULL),
+        ('data_write', 'data files to be written',
+         'a session writes a dirty page to free its buffer',
+         'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper (15 to 18); larger shared_buffers',
+         NULL, NULL, NULL),
+        ('data_extend', 'a table to be made longer',
+         'a session extends a relation page by page',
+         'COPY instead of INSERT; fewer relations to load at the same time',
+         16, 'a session extends a relation by many pages at a time (commits 31966b151 and 00d1e02be)',
+         'a session extends a relation by many pages at a time'),
+        ('data_sync', 'data files to reach the disk',
+         'a session syncs a data file itself, because the checkpointer''s request queue is full or the file was built '
+         'outside shared buffers',
+         'larger shared_buffers, on which the size of that queue depends; wal_level above minimal for loads of small tables',
+         NULL, NULL, NULL),
+        ('temp_file', 'temporary files',
+         'a sort or hash does not fit in work_mem and uses temporary files',
+         'more work_mem for the statements that pgscale.query_waits names',
+         NULL, NULL, NULL),
+        ('slru_io', 'the status of other transactions',
+         'a session reads or writes pages of transaction status, whose caches have a fixed size',
+         'shorter transactions, so that old status is not looked up; pg_stat_slru shows which cache it is',
+         17, 'the sizes of the caches can be set (commit 53c2a97a9)',
+         'a session reads or writes pages of transaction status'),
+        ('buffer_mapping', 'the map of cached pages',
+         'many pages enter and leave shared buffers, and one of the 128 partitions of their map is being changed',
+         'larger shared_buffers; statements that read less',
+         NULL, NULL, NULL),
+        ('buffer_content', 'a page that others are using',
+         'many sessions change the same page, usually the last leaf of an index or the only page of a small table',
+         'keys that are spread (hash partitions, another first column); a low fillfactor for small, hot tables',
+         NULL, NULL, NULL),
+        ('buffer_io', 'data that is not cached',
+         'another session is reading the same page into shared buffers',
+         'larger shared_buffers if the kernel''s cache has the pages; fewer sessions that scan the same data at the same '
+         'time',
+         NULL, NULL, NULL),
+        ('buffer_pin', 'a page that others are using',
+         'VACUUM waits to be alone with a page that another session uses, for example with an open cursor',
+         'close cursors, and end transactions that are idle',
+         NULL, NULL, NULL),
+        ('proc_array', 'snapshots, and ends of transactions',
+         'transactions end one after the other, and sessions that take a snapshot wait meanwhile',
+         'fewer active connections (a pooler; pgscale.scalability shows how many are worth it); fewer, larger transactions',
+         NULL, NULL, NULL),
+        ('xid_gen', 'a transaction identifier',
+         'transactions that write get their identifiers one after the other',
+         'fewer, larger transactions; fewer savepoints and exception blocks, each of which takes an identifier if it writes',
+         NULL, NULL, NULL),
+        ('xact', 'the status of other transactions',
+         'sessions read or write the commit log under one lock, in a cache of at most 1 MB',
+         'VACUUM, which sets hint bits and freezes rows, so that their status need not be looked up; fewer, larger '
+         'transactions',
+         17, 'the cache is divided into banks with a lock each, and transaction_buffers sets its size (commit 53c2a97a9)',
+         'sessions read or write the commit log''s cache, which has a lock for each bank'),
+        ('subtrans', 'the status of other transactions',
+         'a transaction has more than 64 open subtransactions, so that each snapshot of other sessions looks up their '
+         'parents, under one lock, in a cache of 256 kB',
+         'fewer savepoints and PL/pgSQL exception blocks in a transaction; shorter transactions beside it',
+         17, 'the cache is divided into banks with a lock each, and subtransaction_buffers sets its size (commit 53c2a97a9)',
+         'a transaction has more than 64 open subtransactions, so that each snapshot of other sessions looks up their '
+         'parents'),
+        ('multixact', 'the status of other transactions',
+         'many transactions lock the same rows, as foreign keys do, and the lists of lockers are read under one lock',
+         'fewer foreign keys to small, hot tables; shorter transactions; VACUUM more often',
+         17, 'the caches are divided into banks with a lock each, and multixact_offset_buffers and '
+             'multixact_member_buffers set their sizes (commit 53c2a97a9)',
+         'many transactions lock the same rows, as foreign keys do'),
+        ('sinval', 'news of changed definitions',
+         'definitions of tables change often, and each session must be told',
+         'fewer temporary tables and less DDL; fewer connections',
+         NULL, NULL, NULL),
+        ('predicate', 'what serializable transactions read',
+         'serializable transactions record what they read',
+         'REPEATABLE READ if that is enough; READ ONLY DEFERRABLE for reports; shorter transactions',
+         NULL, NULL, NULL),
+        ('statistics', 'statistics in shared memory',
+         'sessions add to statistics in shared memory',
+         'pg_stat_statements.track_planning = off; a larger pg_stat_statements.max if it evicts entries',
+         NULL, NULL, NULL),
+        ('lock_manager', 'the lock table''s own locks',
+         'statements lock more than 16 relations, such as partitions and their indexes, or take strong locks; both use the '
+         'lock table in shared memory, which has 16 partitions',
+         'plans that prune partitions, unlike the generic plans of prepared statements; fewer indexes and partitions; from '
+         '18 on, a larger max_locks_per_transaction',
+         18, 'a session has more fast-path slots with a larger max_locks_per_transaction (commit c4d5cb71d)',
+         'statements lock more relations than a session has fast-path slots, or take strong locks'),
+        ('lock_fast_path', 'the lock table''s own locks',
+         'a strong lock, as DDL takes it, moves the weak locks of all sessions into the lock table',
+         'less DDL and LOCK TABLE while there is load',
+         NULL, NULL, NULL),
+        ('lock_extend', 'a table to be made longer',
+         'sessions that load the same relation extend it one after the other, page by page',
+         'COPY instead of INSERT; fewer sessions that load; partitions',
+         16, 'each session extends it by many pages at a time and writes them without the lock (commits 31966b151, 00d1e02be)',
+         'sessions that load the same relation extend it one after the other'),
+        ('lock_transaction', 'a row that another one has changed',
+         'a session wants to change a row that another transaction has changed and not committed yet',
+         'shorter transactions that change the hot row last; faster commits; several rows to add up instead of one; SKIP LOCKED '
+         'for queues',
+         NULL, NULL, NULL),
+        ('lock_tuple', 'a row that another one has changed',
+         'several sessions queue for the same row, and the first of them waits for the transaction that has changed it',
+         'shorter transactions that change the hot row last; faster commits; several rows to add up instead of one; SKIP LOCKED '
+         'for queues',
+         NULL, NULL, NULL),
+        ('lock_relation', 'a table that another one has locked',
+         'DDL, LOCK TABLE or VACUUM FULL holds a lock or waits for it, and sessions that come later queue behind it',
+         'lock_timeout for DDL; CONCURRENTLY; pgscale.relocate_index() and pgscale.relocate_table() instead of SET '
+         'TABLESPACE',
+         NULL, NULL, NULL),
+        ('lock_advisory', 'a lock of the application',
+         'the application waits for its own advisory locks',
+         'a change of the application, which alone knows what these locks are for',
+         NULL, NULL, NULL),
+        ('sync_rep', 'a standby',
+         'a commit waits for a synchronous standby',
+         'synchronous_commit = remote_write or local if that is enough; a standby that is nearer; ANY instead of FIRST in '
+         'synchronous_standby_names',
+         NULL, NULL, NULL),
+        ('parallel', 'the others of its parallel query',
+         'parallel workers and their leader wait for each other',
+         'fewer workers (max_parallel_workers_per_gather) if statements are short or the CPUs are busy',
+         NULL, NULL, NULL),
+        ('spin', 'a spinlock',
+         'a process that has lost its CPU holds a spinlock, or too many processes want it',
+         'fewer active connections: there are more than CPUs',
+         NULL, NULL, NULL),
+        ('client', 'its client',
+         'the client or the network is slower than the server',
+         'smaller results; a client that is nearer',
+         NULL, NULL, NULL),
+        ('other_lwlock', 'a lock in shared memory',
+         'a session waits for a lock in shared memory that has no row of its own here',
+         'find the event in pgscale.wait_profile, and what it is under "Wait Events" in PostgreSQL''s documentation',
+         NULL, NULL, NULL),
+        ('other_lock', 'a lock that another one holds',
+         'a session waits for a lock of a type that has no row of its own here',
+         'the end of the transaction that holds the lock: pg_blocking_pids() and pg_locks show it',
+         NULL, NULL, NULL),
+        ('other_io', 'a file',
+         'a session reads or writes a file of a kind that has no row of its own here',
+         'find the event in pgscale.wait_profile, and what it is under "Wait Events" in PostgreSQL''s documentation',
+         NULL, NULL, NULL),
+        ('other_ipc', 'another process',
+         'a session waits for another process, in a way that has no row of its own here',
+         'find the event in pgscale.wait_profile, and what it is under "Wait Events" in PostgreSQL''s documentation',
+         NULL, NULL, NULL),
+        ('other', '(see "Wait Events" in the manual)',
+         'a session waits in a way that has no row of its own here',
+         'find the event in pgscale.wait_profile, and what it is under "Wait Events" in PostgreSQL''s documentation',
+         NULL, NULL, NULL)
+        ) m (kind, what, meaning, remedy, cured_in, cure, cured_meaning)
+      LEFT JOIN pgscale.wait_kinds() USING (kind);
+COMMENT ON VIEW pgscale.wait_meanings IS
+'what each kind of wait means, what helps, and which major version has cured it';
+GRANT SELECT ON pgscale.wait_meanings TO pg_monitor;
+COMMENT ON COLUMN pgscale.wait_meanings.kind IS
+'name of the kind, as wait_kind() returns it';
+COMMENT ON COLUMN pgscale.wait_meanings.event_type IS
+'type of the wait events; NULL for the rest of all types';
+COMMENT ON COLUMN pgscale.wait_meanings.event IS
+'names of the wait events on this major version, NULL if it has none; others for the rest of a type';
+COMMENT ON COLUMN pgscale.wait_meanings.what IS
+'what a session waits for, in a few words';
+COMMENT ON COLUMN pgscale.wait_meanings.cured_in IS
+'major version that has cured it; NULL if none has';
+COMMENT ON COLUMN pgscale.wait_meanings.meaning IS
+'what happens there, before that major version';
+COMMENT ON COLUMN pgscale.wait_meanings.remedy IS
+'what helps';
+COMMENT ON COLUMN pgscale.wait_meanings.cure IS
+'what that major version does instead; NULL if none has cured it';
+COMMENT ON COLUMN pgscale.wait_meanings.cured_meaning IS
+'what happens there from that major version on; NULL if none has cured it';
+
+-- STABLE, so that it is inlined.
+CREATE FUNCTION pgscale.contention(
+    duration interval DEFAULT '10 minutes',
+    OUT event_type text, OUT event text, OUT fraction double precision,
+    OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
+    OUT now_possible text, OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT m.event_type, m.event, w.fraction, w.waiting_sessions,
+           CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
+           CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
+           CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
+                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= w.since)
+                THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
+                     'of the application between their statements; idle_in_transaction_session_timeout'
+                ELSE m.remedy END, w.since, w.until, w.evidence
+      FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
+           (SELECT pgscale.major()) v (major)
+     WHERE w.fraction >= 0.01
+     ORDER BY w.fraction DESC, m.event_type, m.event;
+END;
+COMMENT ON FUNCTION pgscale.contention(interval) IS
+'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the sessions'' time, greatest share first: what it means on this major, which later one has cured it and how, and what can be done now';
+GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
+
+CREATE VIEW pgscale.contention AS
+    SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
+           round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
+           now_possible, evidence
+      FROM pgscale.contention() c;
+COMMENT ON VIEW pgscale.contention IS
+'what sessions waited for in the last 10 minutes, beside their time on CPU, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
+GRANT SELECT ON pgscale.contention TO pg_monitor;
+COMMENT ON COLUMN pgscale.contention.event_type IS
+'type of the wait event, as in wait_profile; CPU for time on CPU';
+COMMENT ON COLUMN pgscale.contention.event IS
+'names of the wait events with that meaning; others for the rest of a type';
+COMMENT ON COLUMN pgscale.contention.fraction IS
+'fraction of the sessions'' time, 0 to 1';
+COMMENT ON COLUMN pgscale.contention.waiting_sessions IS
+'mean number of sessions in this wait';
+COMMENT ON COLUMN pgscale.contention.cured_in IS
+'later major version that has cured it, and how; NULL if there is none';
+COMMENT ON COLUMN pgscale.contention.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.contention.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.contention.meaning IS
+'what happens there';
+COMMENT ON COLUMN pgscale.contention.now_possible IS
+'what helps on this major version';
+COMMENT ON COLUMN pgscale.contention.evidence IS
+'what the server counts of it, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if nothing';

@@ -1,0 +1,66 @@
+-- Findings of the rules.
+
+CREATE FUNCTION pgscale.tuning_findings(
+    duration interval DEFAULT '10 minutes', probe boolean DEFAULT false,
+    OUT rule text, OUT verdict text, OUT setting text, OUT object text,
+    OUT current text, OUT recommended text, OUT evidence jsonb, OUT reason text,
+    OUT gain double precision, OUT needs text, OUT confidence text, OUT risk text,
+    OUT since timestamptz, OUT until timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_tuning_findings'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
+'what each rule finds in the evidence of the last so long: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that it would save; with probe, the disks are timed, for which it takes EXECUTE on pgscale.tablespace_latency()';
+GRANT EXECUTE ON FUNCTION pgscale.tuning_findings(interval, boolean) TO pg_monitor;
+
+CREATE VIEW pgscale.advice AS
+    SELECT setting, object, current, recommended, round(gain * 10000) / 10000 AS gain, confidence, needs, rule,
+           since, until, reason, risk, evidence
+      FROM pgscale.tuning_findings() f
+     WHERE verdict = 'advises'
+     ORDER BY f.gain DESC;
+COMMENT ON VIEW pgscale.advice IS
+'what to set, by the evidence of the last 10 minutes, greatest gain first; no rows where nothing is to be won';
+GRANT SELECT ON pgscale.advice TO pg_monitor;
+COMMENT ON COLUMN pgscale.advice.setting IS
+'what ALTER SYSTEM would set; NULL if nothing';
+COMMENT ON COLUMN pgscale.advice.object IS
+'tablespace, table or another object, if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.advice.current IS
+'value now, as SHOW prints it';
+COMMENT ON COLUMN pgscale.advice.recommended IS
+'value to set, as ALTER SYSTEM takes it; or what to do';
+COMMENT ON COLUMN pgscale.advice.gain IS
+'fraction of the sessions'' time that it would save, 0 to 1, an estimate';
+COMMENT ON COLUMN pgscale.advice.confidence IS
+'high, medium or low';
+COMMENT ON COLUMN pgscale.advice.needs IS
+'what it takes: reload, restart, superuser ...';
+COMMENT ON COLUMN pgscale.advice.rule IS
+'name of the rule';
+COMMENT ON COLUMN pgscale.advice.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.advice.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.advice.reason IS
+'why, in one sentence, with the source';
+COMMENT ON COLUMN pgscale.advice.risk IS
+'what it costs';
+COMMENT ON COLUMN pgscale.advice.evidence IS
+'the numbers behind it';
+
+CREATE VIEW pgscale.advice_rules AS
+    SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason
+      FROM pgscale.tuning_findings()
+     GROUP BY rule
+     ORDER BY rule;
+COMMENT ON VIEW pgscale.advice_rules IS
+'one row a rule: whether it advises, is satisfied or silent, and why';
+GRANT SELECT ON pgscale.advice_rules TO pg_monitor;
+COMMENT ON COLUMN pgscale.advice_rules.rule IS
+'name of the rule';
+COMMENT ON COLUMN pgscale.advice_rules.verdict IS
+'advises, satisfied or silent';
+COMMENT ON COLUMN pgscale.advice_rules.reason IS
+'why, in one sentence for each of its findings';

@@ -1,0 +1,63 @@
+-- Efficiency of WAL writes.
+
+CREATE FUNCTION pgscale.wal_efficiency(
+    duration interval DEFAULT '10 minutes',
+    OUT wal_bytes bigint, OUT written_bytes bigint, OUT rewritten_fraction double precision,
+    OUT written_exact boolean, OUT commits bigint,
+    OUT flushes_per_commit double precision, OUT commits_per_flush double precision,
+    OUT flush_ms double precision, OUT flush_measured boolean, OUT flush_fraction double precision,
+    OUT page_image_fraction double precision, OUT page_image_exact boolean, OUT segment_switches_per_s double precision,
+    OUT buffers_full_per_s double precision, OUT reason text,
+    OUT since timestamptz, OUT until timestamptz)
+AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
+'what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+GRANT EXECUTE ON FUNCTION pgscale.wal_efficiency(interval) TO pg_monitor;
+
+CREATE VIEW pgscale.wal_efficiency AS
+    SELECT commits, round(commits_per_flush * 100) / 100 AS commits_per_flush,
+           round(flush_ms * 1000) / 1000 AS flush_ms, round(flush_fraction * 10000) / 10000 AS flush_fraction,
+           round(page_image_fraction * 10000) / 10000 AS page_image_fraction,
+           round(rewritten_fraction * 10000) / 10000 AS rewritten_fraction, wal_bytes, written_bytes,
+           written_exact, page_image_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
+           round(segment_switches_per_s * 10000) / 10000 AS segment_switches_per_s,
+           round(buffers_full_per_s * 100) / 100 AS buffers_full_per_s, since, until, reason
+      FROM pgscale.wal_efficiency();
+COMMENT ON VIEW pgscale.wal_efficiency IS
+'of the last 10 minutes: what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+GRANT SELECT ON pgscale.wal_efficiency TO pg_monitor;
+COMMENT ON COLUMN pgscale.wal_efficiency.commits IS
+'number of commits in the databases that sessions used';
+COMMENT ON COLUMN pgscale.wal_efficiency.commits_per_flush IS
+'commits that share a flush; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS
+'mean time of a flush, in milliseconds';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS
+'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS
+'fraction of page images in the WAL, 0 to 1; before 19 an upper bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.rewritten_fraction IS
+'fraction of the written bytes that had been written before, 0 to 1; NULL on a standby';
+COMMENT ON COLUMN pgscale.wal_efficiency.wal_bytes IS
+'size of the records generated';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_bytes IS
+'size of the writes to WAL files; an estimate before 18';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_exact IS
+'whether written_bytes is counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_exact IS
+'whether the bytes of page images are counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.flushes_per_commit IS
+'flushes for each commit; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS
+'whether the server measured flush_ms; otherwise it is a lower bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.segment_switches_per_s IS
+'number of WAL files started in a second; NULL on a standby';
+COMMENT ON COLUMN pgscale.wal_efficiency.buffers_full_per_s IS
+'how often a second a session found WAL buffers full and wrote them itself';
+COMMENT ON COLUMN pgscale.wal_efficiency.since IS
+'start of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.until IS
+'end of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.reason IS
+'the most important of this, in one sentence';
