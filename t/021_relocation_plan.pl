@@ -93,17 +93,27 @@ SKIP:
 
     # a move ends in what the planner should know of the new place, if that is news
     my $word = sub { $db->sql("CALL pgscale.relocation_wait($_[0])"); return $db->sql("SELECT state, message FROM pgscale.relocation_jobs WHERE job = $_[0]") };
-    my $job = $db->sql(q{SELECT pgscale.relocate_index('t_n', 'fast')});
-    my ($suggested) = $word->($job) =~
-      /^done\|its disk suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); new relations go there with default_tablespace = 'fast'$/;
-    cmp_ok($suggested || 0, '>', 4.8, 'a move suggests a random_page_cost');
+    my ($job, $suggested);
+    # on a busy machine rounds may disagree: then it is moved back, and once more
+    in_time_ok(sub {
+        $word->($db->sql("SELECT pgscale.relocation_undo($job)")) if $job;
+        $job = $db->sql(q{SELECT pgscale.relocate_index('t_n', 'fast')});
+        ($suggested) = $word->($job) =~
+          /^done\|its disk suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); new relations go there with default_tablespace = 'fast'$/;
+        return defined $suggested;
+    }, 'a move suggests a random_page_cost');
+    cmp_ok($suggested || 0, '>', 4.8, 'which is news');
     $db->sql('ALTER TABLESPACE pg_default SET (random_page_cost = 1)');
     is($word->($db->sql("SELECT pgscale.relocation_undo($job)")), 'done|', 'but none where there is one');
     $db->sql('ALTER TABLESPACE pg_default RESET (random_page_cost)');
 
     append_to_file("$reads/uneven", '');
-    like(probe('pg_default', 'random_page_cost, spread > 3, max_ms >= 8, read_ms < 7, reason'),
-        qr/^\|t\|t\|t\|of its relations; no random_page_cost, as 4 rounds suggest from/, 'where rounds do not agree, they suggest none');
+    # a busy machine makes all of them slow
+    my $said_of_uneven;
+    in_time_ok(sub {
+        $said_of_uneven = probe('pg_default', 'random_page_cost, spread > 3, max_ms >= 8, read_ms < 7, reason');
+        return $said_of_uneven =~ /^\|t\|t\|t\|of its relations; no random_page_cost, as 4 rounds suggest from/;
+    }, 'where rounds do not agree, they suggest none') or diag $said_of_uneven;
     unlink "$reads/slow", "$reads/uneven";
 }
 
