@@ -212,6 +212,16 @@ for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01'
     is(file() eq $original && last_change() == $last, 1, 'nothing was changed');
     is($db->sql('SELECT 1'), '1', 'a session goes on');
 }
+# On a full disk nothing can be made for it, which is said with what helps.
+for my $file (qw(PG_VERSION global/pg_control postgresql.auto.conf))
+{
+    my ($original, $last) = (file(), last_change());
+    my ($state, $answer) = hit(q{set('max_connections', '50')}, kinds => $kinds{open}, n => 0, error => $ENOSPC, word => ".start/$file");
+
+    is($state, '53100', "there is no space for $file of the server that is asked");
+    like($answer, qr/No space left on device\nHINT:  Free space .*; force => true does not ask/, 'which is said, and what helps');
+    is(file() eq $original && last_change() == $last && !folders(), 1, 'nothing was changed, nothing is left');
+}
 # One that ends by a signal has said nothing, whether it is asked with the change or without.
 for my $value (50, 3)
 {

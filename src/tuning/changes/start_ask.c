@@ -38,7 +38,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/copydir.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -97,10 +96,14 @@ start_end(int code, Datum arg)
 static void
 start_raise(const char *doing, const char *path)
 {
+	const bool	full = errno == ENOSPC || errno == EDQUOT;
+
 	ereport(ERROR,
-			(errcode_for_file_access(),
+			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
 			 errmsg("could not %s \"%s\": %m", doing, path),
-			 errhint("The server is asked there whether it would start; force => true does not ask.")));
+			 full ? errhint("Free space on the disk of the data directory. The server is asked there whether it would start;"
+							" force => true does not ask.")
+			 : errhint("The server is asked there whether it would start; force => true does not ask.")));
 }
 
 static void
@@ -181,7 +184,7 @@ start_prepare(Asked *asked, const char *lines)
 	make_folder(asked->folder);
 	asked->made = true;
 	make_folder(psprintf("%s/global", asked->folder));
-	copy_file(pstrdup("PG_VERSION"), psprintf("%s/PG_VERSION", asked->folder));
+	start_write(psprintf("%s/PG_VERSION", asked->folder), PG_MAJORVERSION "\n", strlen(PG_MAJORVERSION "\n"));
 	start_copy_control(psprintf("%s/global/pg_control", asked->folder));
 	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines, strlen(lines));
 }
