@@ -77,6 +77,15 @@ SKIP:
     $db->poll_ok('SHOW allow_alter_system', 'ALTER SYSTEM is on', 'on');
 }
 
+# A file that a setting would name: one that is not there, and one that the server may not read
+my $named = $node->basedir . '/named';
+refused_ok($db, "set('hba_file', '$named')", '58P01', qr/No such file or directory\n.*HINT:  Put the file in its place first/s, 'a file that is not there');
+append_to_file($named, '');
+refused_ok($db, "set('hba_file', '$named/below')", '42809', qr/Not a directory\n.*HINT:  Put the file in its place first/s, 'nor a folder');
+chmod 0, $named or die $!;
+refused_ok($db, "set('hba_file', '$named')", '42501', qr/Permission denied\n.*HINT:  The operating system user .* must be able to read/s,
+    'a file that cannot be read');
+
 # Files that the server does not take: a reload does nothing, and pg_reload_conf() does not know
 $node->append_conf('postgresql.conf', 'this = is = nothing');
 like(($db->try(q{CALL pgscale.set('work_mem', '7MB', reload => true)}))[1], qr/WARNING: .*does not take "work_mem" from its files/,

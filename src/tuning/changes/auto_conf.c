@@ -184,10 +184,13 @@ static const char *const files[] = {
 static void
 raise_no_file(const char *setting, const char *path)
 {
+	const bool	missing = errno == ENOENT || errno == ENOTDIR;
+
 	ereport(ERROR,
 			(errcode_for_file_access(),
 			 errmsg("could not access file \"%s\" that \"%s\" would name: %m", path, setting),
-			 errhint("Put the file in its place first.")));
+			 missing ? errhint("Put the file in its place first.")
+			 : errhint("The operating system user that runs the server must be able to read the file.")));
 }
 
 static void
