@@ -65,51 +65,83 @@ $mallory->sql('DROP FUNCTION public.relocation_obstacle');
 
 SKIP:
 {
-    skip 'this server has no amcheck', 12 unless have_module('amcheck');
+    skip 'this server has no amcheck', 21 unless have_module('amcheck');
+
+    # no suggestion follows what a job says
+    $db->sql("ALTER TABLESPACE $_ SET (random_page_cost = 1)") for qw(fast other);
+
+    # what is asked for with notices: these words, and the jobs
+    my $told = sub {
+        my ($call, $name, @words) = @_;
+        my $text = $db->sql("SET client_min_messages = notice; SELECT * FROM pgscale.$call; RESET client_min_messages");
+
+        is(join("\n", $text =~ /(?:NOTICE:  00000|HINT): +(.*)/g), join("\n", @words), $name);
+        return $text =~ /^(\d+)$/mg;
+    };
+    my $too_old = 'the extension "amcheck" that is installed here is too old to check %s indexes';
+    my $checks_not = 'the extension "amcheck" does not check %s indexes';
+    my $notice = sub { my ($index, $why, $hint) = @_; return (qq{"$index" will be moved, but its contents will not be verified: $why}, $hint) };
 
     # as after pg_upgrade from a server that had it: it lacks what looks up every row
     $db->sql(q{CREATE SCHEMA checks; GRANT USAGE, CREATE ON SCHEMA checks TO mallory});
     $db->sql(q{CREATE EXTENSION amcheck SCHEMA checks VERSION '1.0'});
     $mallory->sql('CREATE FUNCTION checks.bt_index_check(regclass, boolean) RETURNS void ' . sprintf($spring, ''));
-    my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('t_n', 'fast', amcheck => true)});
-    is($state, '55000', 'amcheck of an old version is refused');
-    like($text, qr/HINT:  ALTER EXTENSION amcheck UPDATE/, 'with a hint');
-    $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHERE finished_at IS NULL');
-    $db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is left', 0);
+    my ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)", 'amcheck of an old version is not used, which is said',
+        $notice->('t_n', sprintf($too_old, 'btree'), 'ALTER EXTENSION amcheck UPDATE.'));
+    job_ok($job, 'state, sqlstate, message', 'done||its contents were not verified: ' . sprintf($too_old, 'btree'), 'also when it has moved');
     unharmed();
 
-    # it gets old while the job is in the queue
+    # it gets old while the job is in the queue, or goes
     $db->sql('DROP EXTENSION amcheck; DROP FUNCTION checks.bt_index_check(regclass, boolean); CREATE EXTENSION amcheck SCHEMA checks');
     launching('off');
-    my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)");
+    ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)", 'the right one can check it');
     $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck SCHEMA checks VERSION '1.0'});
     $mallory->sql('CREATE FUNCTION checks.bt_index_check(regclass, boolean) RETURNS void ' . sprintf($spring, ''));
     launching('on');
-    job_ok($job, 'state, sqlstate', 'failed|55000', 'nor is it called when it has become old');
+    job_ok($job, 'state, sqlstate, message', 'done||its contents were not verified: ' . sprintf($too_old, 'btree'), 'nor is it called when it has become old');
     unharmed();
     $db->sql('DROP EXTENSION amcheck; DROP SCHEMA checks CASCADE; CREATE EXTENSION amcheck');
-    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
-    job_ok($job, 'state, sqlstate', 'done|', 'the right one is');
-
-    # a GIN index, which amcheck checks from 18 on; what is older than its 1.5 cannot
-    $db->sql('CREATE TABLE lists (list int[]); INSERT INTO lists SELECT ARRAY[i, i + 1] FROM generate_series(1, 1000) i; CREATE INDEX lists_list ON lists USING gin (list)');
-    my $move_gin = sub { return "relocate_index('lists_list', '" . elsewhere('lists_list') . "', amcheck => true)" };
-    my $checks_gin = $db->sql('SHOW server_version_num') >= 180000;
-    my $become_old = sub { $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck VERSION '1.3'}) };
-    $become_old->();
-    ($state) = $db->try('SELECT pgscale.' . $move_gin->());
-    is($state, $checks_gin ? '55000' : '00000', 'amcheck must be able to check a GIN index, where it ever can');
-    $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHERE finished_at IS NULL');
-    $db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is left', 0);
-    $db->sql('DROP EXTENSION amcheck; CREATE EXTENSION amcheck');
     launching('off');
-    ($job) = ask($move_gin->());
-    $become_old->();
+    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)");
+    $db->sql('DROP EXTENSION amcheck');
     launching('on');
-    job_ok($job, 'state, sqlstate', $checks_gin ? 'failed|55000' : 'done|', 'and is asked to after the move');
-    $db->sql('DROP EXTENSION amcheck; CREATE EXTENSION amcheck');
-    ($job) = ask($move_gin->());
-    job_ok($job, 'state, sqlstate', 'done|', 'a GIN index that is sound');
+    job_ok($job, 'state, sqlstate, message', 'done||its contents were not verified: the extension "amcheck" is not installed here', 'nor when it is gone');
+    is(($db->try("SELECT pgscale.relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)"))[0], '55000', 'and then cannot be asked for');
+    $db->sql('CREATE EXTENSION amcheck');
+    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
+    job_ok($job, 'state, sqlstate, message', 'done||', 'the right one is called');
+
+    # several indexes, of which it can check some: a GIN index from 18 on, by its 1.5; and no hash index
+    $db->sql('CREATE TABLE lists (n int, list int[]); INSERT INTO lists SELECT i, ARRAY[i, i + 1] FROM generate_series(1, 1000) i;
+        CREATE INDEX lists_btree ON lists (n); CREATE INDEX lists_gin ON lists USING gin (list); CREATE INDEX lists_hash ON lists USING hash (n)');
+    my $checks_gin = server_major() >= 18;
+    my $checks = $checks_gin ? 'It checks btree and gin indexes.' : 'It checks btree indexes.';
+    my @not_hash = $notice->('lists_hash', sprintf($checks_not, 'hash'), $checks);
+    my @not_gin = $notice->('lists_gin', sprintf($checks_not, 'gin'), $checks);
+    my $ends = sub {
+        my ($name, $of_gin, @jobs) = @_;
+
+        is(scalar @jobs, 3, "$name: three jobs");
+        done_ok($name, @jobs);
+        is($db->sql('SELECT relation, message FROM pgscale.relocation_jobs WHERE job IN (' . join(',', @jobs) . ') ORDER BY relation'),
+            join("\n", 'public.lists_btree|', 'public.lists_gin|' . ($of_gin && "its contents were not verified: $of_gin"),
+                'public.lists_hash|its contents were not verified: ' . sprintf $checks_not, 'hash'), "$name: each says what was not verified");
+        return;
+    };
+    $ends->('the latest version', $checks_gin ? '' : sprintf($checks_not, 'gin'),
+        $told->(q{relocate_indexes('lists', 'fast', amcheck => true)}, 'which cannot be checked is said', $checks_gin ? () : @not_gin, @not_hash));
+    $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck VERSION '1.3'});
+    @not_gin = $notice->('lists_gin', sprintf($too_old, 'gin'), 'ALTER EXTENSION amcheck UPDATE.') if $checks_gin;
+    $ends->('an old version', sprintf($checks_gin ? $too_old : $checks_not, 'gin'),
+        $told->(q{relocate_indexes('lists', 'other', amcheck => true)}, 'which of them an old version cannot check is said', @not_gin, @not_hash));
+
+    # a check that finds something: an index whose function says it is immutable, and is not
+    $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck;
+        CREATE FUNCTION lies(int) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN random(); END';
+        CREATE INDEX lists_lies ON lists (lies(n))});
+    ($job) = $told->(q{relocate_index('lists_lies', 'fast', amcheck => true)}, 'an index that can be checked');
+    job_ok($job, q{state, sqlstate, message ~ '^it has moved, but its verification failed: heap tuple .* lacks matching index tuple'}, 'failed|XX001|t',
+        'and is not in order');
 }
 $mallory->quit;
 

@@ -79,7 +79,7 @@ $db->sql('CREATE SCHEMA before; CREATE TABLE before.moved (id int PRIMARY KEY)')
     my ($holder, $job, $worker) = held('BEGIN; INSERT INTO before.moved VALUES (1)', 'waiting for writers before build', 'before.moved_pkey');
     $db->sql('ALTER SCHEMA before RENAME TO after');
     $holder->sql('COMMIT');
-    job_ok($job, q{state, sqlstate, message ~ ('^it has moved, but was not found to be in order: the index has moved, but is not what it was '
+    job_ok($job, q{state, sqlstate, message ~ ('^it has moved, but its verification failed: the index has moved, but is not what it was '
         '[(]Before: [^\n]*before.moved.*\nAfter: [^\n]*after.moved')}, 'failed|55000|t', 'an index that is not what it was');
     is(place('after.moved_pkey'), 'fast', 'it has moved');
     done_ok('and can be moved back', $db->sql("SELECT pgscale.relocation_undo($job)"));
@@ -281,7 +281,7 @@ $db->set('pgscale.relocation_attempts');
     $db->poll_ok("SELECT state, attempts, crashes, pid <> $worker FROM pgscale.relocation_job WHERE job = $job",
         'after pg_terminate_backend another worker verifies it', 'verifying|1|0|t');
     $db->sql("SELECT pg_cancel_backend(pid) FROM pgscale.relocation_job WHERE job = $job");
-    job_ok($job, q{state, sqlstate, message ~ '^it has moved, but was not found to be in order: '}, 'done|57014|t', 'pg_cancel_backend ends no more than that');
+    job_ok($job, q{state, sqlstate, message ~ '^it has moved, but it was not verified: '}, 'done|57014|t', 'pg_cancel_backend ends no more than that');
     $next->sql('COMMIT');
     is(place('empty'), 'fast', 'it stays where it is');
     $_->quit for $holder, $next;

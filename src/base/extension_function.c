@@ -62,24 +62,38 @@ extension_find(Oid extension, bool own, const char *name, int nargs, const Oid *
 }
 
 Oid
-pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
-						   const char *option)
+pgscale_extension_required(const char *extension, const char *option)
 {
 	Oid			oid = get_extension_oid(extension, true);
-	Oid			found;
 
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes the extension \"%s\", which is not installed here", option, extension),
 				 errhint("CREATE EXTENSION %s.", extension)));
-	found = extension_find(oid, false, function, nargs, types);
+	return oid;
+}
+
+Oid
+pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
+						   const char *option)
+{
+	Oid			found = extension_find(pgscale_extension_required(extension, option), false, function, nargs, types);
+
 	if (!OidIsValid(found))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s takes a newer version of the extension \"%s\" than is installed here", option, extension),
 				 errhint("ALTER EXTENSION %s UPDATE.", extension)));
 	return found;
+}
+
+Oid
+pgscale_extension_function_if_any(const char *extension, const char *function, int nargs, const Oid *types)
+{
+	Oid			oid = get_extension_oid(extension, true);
+
+	return OidIsValid(oid) ? extension_find(oid, false, function, nargs, types) : InvalidOid;
 }
 
 Oid

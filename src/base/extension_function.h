@@ -12,6 +12,9 @@
 
 #include "postgres.h"
 
+/* The extension.  Raises an error with a hint where it is not installed here; option is what has asked for it. */
+extern Oid	pgscale_extension_required(const char *extension, const char *option);
+
 /*
  * The function of that name and with exactly these parameters that belongs to
  * the extension, wherever that is installed.  Raises an error with a hint where
@@ -20,6 +23,9 @@
  */
 extern Oid	pgscale_extension_function(const char *extension, const char *function, int nargs, const Oid *types,
 									   const char *option);
+
+/* The same; InvalidOid where there is no such extension here or it has no such function. */
+extern Oid	pgscale_extension_function_if_any(const char *extension, const char *function, int nargs, const Oid *types);
 
 /* The view of that name that belongs to the extension, wherever that is installed; or InvalidOid. */
 extern Oid	pgscale_extension_view(const char *extension, const char *view);

@@ -110,17 +110,14 @@ extern char *pgscale_relocation_describe_index(Oid index);
 /*
  * Is the moved relation where it should be, and what it was?  Then measures
  * it, and checks and reads it in as the job asks for.  In a transaction; raises an error.
+ * Returns why amcheck could not check it, or NULL.
  */
-extern void pgscale_relocation_verify_move(PgscaleRelocationJob *job);
+extern char *pgscale_relocation_verify_move(PgscaleRelocationJob *job);
 
-/* An index' access method. */
-extern Oid	pgscale_relocation_am_of(Oid index);
+/* Why amcheck, as it is installed here, cannot check this index, and what helps; NULL: it can. */
+extern char *pgscale_relocation_cannot_amcheck(Oid index, const char **hint);
 
-/*
- * The functions that check an index of an access method, and that read a relation in; an
- * error if they are not installed here, or not these.  InvalidOid: amcheck has none for it.
- */
-extern Oid	pgscale_relocation_amcheck_function(Oid am);
+/* The function that reads a relation in; an error if it is not installed here, or not this one. */
 extern Oid	pgscale_relocation_prewarm_function(void);
 
 /*

@@ -115,7 +115,7 @@ COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS
 COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS
 'SQLSTATE of the last attempt''s error';
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
-'error of the last attempt, or what the job waits for';
+'error of the last attempt, or what the job waits for; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
 
 CREATE FUNCTION pgscale.relocate_index(
     index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)

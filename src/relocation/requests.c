@@ -10,7 +10,7 @@
  * and the move checks everything again.
  *
  * Of several indexes, those that cannot be moved are skipped with a notice; of a
- * single one it is an error.
+ * single one it is an error.  One that amcheck cannot check is moved, with a notice.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -23,7 +23,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/index.h"
-#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_tablespace_d.h"
@@ -46,6 +45,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/extension_function.h"
 #include "base/pg_compat.h"
 #include "base/sql.h"
 #include "base/timer.h"
@@ -206,6 +206,19 @@ request_leaves(Oid relation, const char *hint)
 	return found;
 }
 
+/* Says of an index that amcheck cannot check it: it is moved all the same. */
+static void
+tell_unverified(Oid index)
+{
+	const char *hint;
+	const char *why = pgscale_relocation_cannot_amcheck(index, &hint);
+
+	if (why)
+		ereport(NOTICE,
+				(errmsg("\"%s\" will be moved, but its contents will not be verified: %s", get_rel_name(index), why),
+				 errhint("%s", hint)));
+}
+
 static void
 move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 {
@@ -224,11 +237,11 @@ move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
 		job.target = target;
 		job.amcheck = PG_GETARG_BOOL(2);
 		job.prewarm = PG_GETARG_BOOL(3);
-		if (job.amcheck)
-			(void) pgscale_relocation_amcheck_function(pgscale_relocation_am_of(job.relation));
 		job.block_ms = -1;
 		if (request_queue(&job, elevel) == 0)
 			continue;
+		if (job.amcheck)
+			tell_unverified(job.relation);
 		logged |= get_rel_persistence(job.relation) == RELPERSISTENCE_PERMANENT;
 		put_id(fcinfo, job.id);
 	}
@@ -242,7 +255,7 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 	Oid			target = begin_request(function, PG_GETARG_NAME(1));
 
 	if (PG_GETARG_BOOL(2))
-		(void) pgscale_relocation_amcheck_function(BTREE_AM_OID);
+		(void) pgscale_extension_required("amcheck", "amcheck");
 	if (PG_GETARG_BOOL(3))
 		(void) pgscale_relocation_prewarm_function();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

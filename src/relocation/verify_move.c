@@ -20,6 +20,8 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_tablespace_d.h"
 #include "catalog/pg_type_d.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
@@ -42,8 +44,8 @@ pgscale_relocation_describe_index(Oid index)
 	return pgscale_extension_own_text("relocation_describe_index", lengthof(types), types, values);
 }
 
-Oid
-pgscale_relocation_am_of(Oid index)
+static Oid
+am_of(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	Oid			am;
@@ -55,16 +57,38 @@ pgscale_relocation_am_of(Oid index)
 	return am;
 }
 
-Oid
-pgscale_relocation_amcheck_function(Oid am)
+/* The function that checks indexes of an access method; InvalidOid: there is none here. */
+static Oid
+amcheck_function(Oid am)
 {
 	static const Oid types[] = {REGCLASSOID, BOOLOID};
 
 	if (am == BTREE_AM_OID)
-		return pgscale_extension_function("amcheck", "bt_index_check", 2, types, "amcheck");
+		return pgscale_extension_function_if_any("amcheck", "bt_index_check", 2, types);
 	if (am == GIN_AM_OID && PGSCALE_AMCHECK_GIN)
-		return pgscale_extension_function("amcheck", "gin_index_check", 1, types, "amcheck");
+		return pgscale_extension_function_if_any("amcheck", "gin_index_check", 1, types);
 	return InvalidOid;
+}
+
+char *
+pgscale_relocation_cannot_amcheck(Oid index, const char **hint)
+{
+	const Oid	am = am_of(index);
+
+	if (OidIsValid(amcheck_function(am)))
+		return NULL;
+	if (am != BTREE_AM_OID && !(am == GIN_AM_OID && PGSCALE_AMCHECK_GIN))
+	{
+		*hint = PGSCALE_AMCHECK_GIN ? "It checks btree and gin indexes." : "It checks btree indexes.";
+		return psprintf("the extension \"amcheck\" does not check %s indexes", get_am_name(am));
+	}
+	if (!OidIsValid(get_extension_oid("amcheck", true)))
+	{
+		*hint = "CREATE EXTENSION amcheck.";
+		return pstrdup("the extension \"amcheck\" is not installed here");
+	}
+	*hint = "ALTER EXTENSION amcheck UPDATE.";
+	return psprintf("the extension \"amcheck\" that is installed here is too old to check %s indexes", get_am_name(am));
 }
 
 Oid
@@ -75,17 +99,21 @@ pgscale_relocation_prewarm_function(void)
 	return pgscale_extension_function("pg_prewarm", "pg_prewarm", lengthof(types), types, "prewarm");
 }
 
-/* Every row of its table is looked up in a B-tree, too. */
-static void
+/* Every row of its table is looked up in a B-tree, too.  Returns why there is no check, or NULL. */
+static char *
 verify_amcheck(Oid index)
 {
-	const Oid	am = pgscale_relocation_am_of(index);
-	const Oid	function = pgscale_relocation_amcheck_function(am);
+	const Oid	am = am_of(index);
+	const Oid	function = amcheck_function(am);
+	const char *hint;
 
+	if (!OidIsValid(function))
+		return pgscale_relocation_cannot_amcheck(index, &hint);
 	if (am == BTREE_AM_OID)
 		(void) OidFunctionCall2(function, ObjectIdGetDatum(index), BoolGetDatum(true));
-	else if (OidIsValid(function))
+	else
 		(void) OidFunctionCall1(function, ObjectIdGetDatum(index));
+	return NULL;
 }
 
 /* All of its blocks: from NULL to NULL. */
@@ -105,10 +133,11 @@ verify_prewarm(Oid relation)
 	(void) FunctionCallInvoke(fcinfo);
 }
 
-void
+char *
 pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 {
 	Oid			relation = job->is_table ? job->relation : job->new_index;
+	char	   *unverified = NULL;
 
 	if (pgscale_relocation_tablespace_of(relation) != job->target)
 		ereport(ERROR,
@@ -126,9 +155,10 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 	}
 	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
 	if (job->amcheck)
-		verify_amcheck(relation);
+		unverified = verify_amcheck(relation);
 	if (job->prewarm)
 		verify_prewarm(relation);
+	return unverified;
 }
 
 /* Has somebody set it for this tablespace? */

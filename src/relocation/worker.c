@@ -24,7 +24,7 @@
  *						process is told to end or the job is cancelled
  *	moved, and
  *	  crashed too often	lost: nobody dares to verify it
- *	  verified			done
+ *	  verified			done; also if amcheck cannot check such an index, which is said
  *	  told to end		queued again, to be verified
  *	  cancelled			done, unverified
  *	  any other error	failed: it is not what it was
@@ -221,6 +221,7 @@ typedef struct Attempt
 									 * has raised */
 	char	   *obstacle;		/* what to wait for; NULL: nothing */
 	bool		moved;
+	char	   *unverified;		/* why amcheck could not check it, or NULL */
 	char	   *suggestion;		/* or NULL */
 	AttemptEnd	end;
 } Attempt;
@@ -404,7 +405,7 @@ attempt_verify(Attempt *attempt)
 {
 	pgscale_relocation_job_verifying(attempt->job);
 	attempt_start_transaction();
-	pgscale_relocation_verify_move(attempt->job);
+	attempt->unverified = attempt_keep(pgscale_relocation_verify_move(attempt->job));
 	attempt_commit();
 }
 
@@ -486,14 +487,26 @@ job_word(int sqlstate, const char *message)
 	return word;
 }
 
-/* Why a move could not be found in order. */
+/* Of a move whose verification was cancelled, or has found something wrong. */
 static PgscaleRelocationJobWord
 unverified_word(PgscaleRelocationJobWord error)
 {
-	error.message = psprintf("it has moved, but was not found to be in order: %s", error.message);
+	const char *what = error.sqlstate == ERRCODE_QUERY_CANCELED ? "it was not verified" : "its verification failed";
+
+	error.message = psprintf("it has moved, but %s: %s", what, error.message);
 	if (error.detail)
-		error.detail = psprintf("it has moved, but was not found to be in order: %s", error.detail);
+		error.detail = psprintf("it has moved, but %s: %s", what, error.detail);
 	return error;
+}
+
+/* Of one that is done: what the user should know; nothing as a rule. */
+static PgscaleRelocationJobWord
+done_word(const Attempt *attempt)
+{
+	if (!attempt->unverified)
+		return job_word(0, attempt->suggestion);
+	return job_word(0, psprintf("its contents were not verified: %s%s%s", attempt->unverified,
+								attempt->suggestion ? "; " : "", attempt->suggestion ? attempt->suggestion : ""));
 }
 
 /* Why it has not moved: no error need have come up. */
@@ -533,9 +546,9 @@ attempt_end(const Attempt *attempt)
 	if (attempt->moved && attempt_crashed_often(attempt))
 		return ends_for_good(PGSCALE_JOB_LOST,
 							 job_word(ERRCODE_CRASH_SHUTDOWN,
-									  "it has moved, but was not checked, since attempts ended in a crash of the server"));
+									  "it has moved, but was not verified, because attempts ended in a crash of the server"));
 	if (attempt->moved && attempt->step == ATTEMPT_SUGGEST)
-		return ends_for_good(PGSCALE_JOB_DONE, job_word(0, attempt->suggestion));
+		return ends_for_good(PGSCALE_JOB_DONE, done_word(attempt));
 	if (attempt->moved && attempt->to_end)
 		return ends_for_now(PGSCALE_JOB_QUEUED, 0, error);
 	if (attempt->moved)
