@@ -176,6 +176,8 @@ start_lines(const char *setting, const char *value)
 static void
 start_prepare(Asked *asked, const char *lines)
 {
+	const char *version = psprintf("%d\n", PGSCALE_MAJOR_NUMBER);
+
 	make_folder("base/" PG_TEMP_FILES_DIR);
 	snprintf(asked->folder, MAXPGPATH, "%s/base/%s/%s%d.start", DataDir, PG_TEMP_FILES_DIR, PG_TEMP_FILE_PREFIX, MyProcPid);
 	if (access(asked->folder, F_OK) == 0)	/* of a process that crashed and
@@ -184,7 +186,7 @@ start_prepare(Asked *asked, const char *lines)
 	make_folder(asked->folder);
 	asked->made = true;
 	make_folder(psprintf("%s/global", asked->folder));
-	start_write(psprintf("%s/PG_VERSION", asked->folder), PG_MAJORVERSION "\n", strlen(PG_MAJORVERSION "\n"));
+	start_write(psprintf("%s/PG_VERSION", asked->folder), version, strlen(version));
 	start_copy_control(psprintf("%s/global/pg_control", asked->folder));
 	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines, strlen(lines));
 }
