@@ -73,13 +73,8 @@ ALTER SYSTEM SET pgscale.sweeper_combine_limit = '8 MB';
 ALTER SYSTEM SET pgscale.sweeper_writeback_pages = 0;
 ALTER SYSTEM SET pgscale.sweeper_mode = 'AHEAD';
 SELECT pg_reload_conf();
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT mode = 'ahead' FROM pgscale.sweeper_stats);
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
+-- a session takes a setting over between two commands; a new one has it
+\c -
 SELECT mode, state FROM pgscale.sweeper_stats;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_low_watermark;
