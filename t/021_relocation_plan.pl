@@ -99,7 +99,7 @@ SKIP:
         $word->($db->sql("SELECT pgscale.relocation_undo($job)")) if $job;
         $job = $db->sql(q{SELECT pgscale.relocate_index('t_n', 'fast')});
         ($suggested) = $word->($job) =~
-          /^done\|its disk suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); new relations go there with default_tablespace = 'fast'$/;
+          /^done\|the disk of "fast" suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); new relations go there with default_tablespace = 'fast'$/;
         return defined $suggested;
     }, 'a move suggests a random_page_cost');
     cmp_ok($suggested || 0, '>', 4.8, 'which is news');

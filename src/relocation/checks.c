@@ -132,8 +132,8 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"%s\" belongs to pgscale itself, which needs it for the move", name),
-				 errhint("ALTER INDEX or ALTER TABLE ... SET TABLESPACE moves it, while no job is under way.")));
+				 errmsg("\"%s\" belongs to pgscale itself, which does not move its own relations", name),
+				 errhint("ALTER INDEX or ALTER TABLE ... SET TABLESPACE moves it, and blocks all use of it meanwhile.")));
 		return false;
 	}
 	if (IsSystemClass(relation, class))

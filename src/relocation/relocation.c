@@ -104,7 +104,7 @@ relocation_health(PgscaleHealth *health)
 	else if (jobs > 0)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = psprintf("%d of its workers is at a job; see pgscale.relocation_jobs", jobs);
+		health->reason = psprintf("%d of its workers %s at a job; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are");
 	}
 	else if (no_slot)
 	{

@@ -555,17 +555,22 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 		raise_no_job(id);
 	back.is_table = job.is_table;
 	back.relation = job.is_table ? job.relation : job.new_index;
-	/* one that has failed may have moved all the same */
-	if (!has_ended(state) || !OidIsValid(back.relation))
+	if (!has_ended(state))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("relocation job " INT64_FORMAT " is %s, so there is nothing to undo", id, state),
-				 errhint("A job that has not ended can be ended with pgscale.relocation_cancel().")));
+				 errmsg("relocation job " INT64_FORMAT " has not ended: it is %s", id, state),
+				 errhint("Wait for its end with CALL pgscale.relocation_wait(), or end it with pgscale.relocation_cancel().")));
+	/* one that has failed may have moved all the same */
+	if (!OidIsValid(back.relation) || pgscale_relocation_tablespace_of(back.relation) == job.source)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("relocation job " INT64_FORMAT " is %s, and there is nothing to undo", id, state),
+				 errhint("Only what a job has moved, and is not back yet, can be moved back.")));
 	if (!OidIsValid(pgscale_relocation_tablespace_of(back.relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("what relocation job " INT64_FORMAT " has moved was dropped or built anew since", id),
-				 errhint("pgscale.relocate_index() moves what is there now.")));
+				 errmsg("what relocation job " INT64_FORMAT " was to move was dropped or built anew since", id),
+				 errhint("pgscale.%s() moves what is there now.", job.is_table ? "relocate_table" : "relocate_index")));
 	pgscale_relocation_check_target(job.source);
 	if (back.is_table)
 		(void) pgscale_relocation_check_table(back.relation, job.source, ERROR);

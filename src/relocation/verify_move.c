@@ -190,7 +190,8 @@ pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
 		probe.random_page_cost == 0 ||
 		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
 		return NULL;
-	return psprintf("its disk suggests ALTER TABLESPACE %s SET (random_page_cost = %.1f);"
-					" new relations go there with default_tablespace = %s",
-					quote_identifier(name), probe.random_page_cost, quote_literal_cstr(name));
+	return psprintf("the disk of \"%s\" suggests ALTER TABLESPACE %s SET (random_page_cost = %.1f)%s",
+					name, quote_identifier(name), probe.random_page_cost,
+					job->target == MyDatabaseTableSpace ? "" :
+					psprintf("; new relations go there with default_tablespace = %s", quote_literal_cstr(name)));
 }

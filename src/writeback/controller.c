@@ -229,7 +229,7 @@ pgscale_writeback_reason(PgscaleWritebackReason reason, double number)
 			return pstrdup("keeps under the cap what waits in the kernel");
 		case PGSCALE_WRITEBACK_BEHIND:
 			return psprintf("over the cap: the server writes more than the %.1f MB/s that the disk takes",
-							number / 1e6);
+							number / PGSCALE_MB);
 		case PGSCALE_WRITEBACK_SLOW_READS:
 			return psprintf("asks for less, since reads take much longer than the usual %.1f ms", number);
 		case PGSCALE_WRITEBACK_REWRITES:

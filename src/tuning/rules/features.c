@@ -94,9 +94,9 @@ find_writeback(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_rewrites(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
 	return pgscale_tuning_advise("on", 0.4 * stalls, numbers,
-								 "sessions stalled for %.0f %% of their time and checkpoints' syncs took %.0f %% of it, although the "
-								 "server asks for early writes (doc/writeback.md)", 100 * stalls,
-								 100 * pgscale_tuning_sync_fraction(e));
+								 "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs, "
+								 "although the server asks for early writes (doc/writeback.md)",
+								 100 * pgscale_tuning_sync_fraction(e), 100 * stalls);
 }
 
 /* Background workers that run now, without parallel ones. */

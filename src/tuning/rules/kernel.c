@@ -99,7 +99,8 @@ find_dirty_limits(const PgscaleTuningRuleInput *input)
 			{NULL}
 		};
 
-		f = pgscale_tuning_advise("sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824, or pgscale.writeback",
+		f = pgscale_tuning_advise(psprintf("sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824%s",
+										   pgscale_tuning_setting("pgscale.writeback") > 0 ? "" : ", or pgscale.writeback"),
 								  stalls / 2, numbers,
 								  "sessions stalled for %.0f %% of their time, and the kernel collects %.1f GB of dirty data before "
 								  "it begins to write (kernel documentation, vm.dirty_background_bytes)",

@@ -97,11 +97,11 @@ page_cost_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int r
 	if (isnan(measured))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "%s: %s", tablespace, pgscale_rows_text(rows, row, 3));
 	if (measured < 1.5 * set && set < 1.5 * measured)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.1f is set and %.1f measured", tablespace, set, measured);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %.1f is set, and the measurement suggests %.1f", tablespace, set, measured);
 	f = pgscale_tuning_advise(psprintf("ALTER TABLESPACE %s SET (random_page_cost = %.1f)", quote_identifier(tablespace), measured),
 							  0.05 * numbers[2].value, numbers,
-							  "a random read takes %.2f ms there, which makes it %.1f times as expensive as one in sequence, of "
-							  "those that are not cached (documentation of random_page_cost)", numbers[0].value, measured);
+							  "a random read takes %.2f ms there; where 90 %% of them are answered by a cache, a random page costs "
+							  "%.1f times one in sequence (documentation of random_page_cost)", numbers[0].value, measured);
 	f->object = tablespace;
 	f->current = psprintf("%.1f", set);
 	return f;
