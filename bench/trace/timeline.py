@@ -74,7 +74,7 @@ def show(results):
 
 def published(results):
     yield "picture", "\n**As a picture**: [bench/trace](../bench/trace/README.md#timeline) draws the waits of one" \
-        f" statement as they came.\n\n![the waits of one statement as they came](../bench/trace/{PICTURE})\n"
+        f" statement in their order.\n\n![the waits of one statement as they came](../bench/trace/{PICTURE})\n"
 
 
 def required(results):
