@@ -105,8 +105,8 @@ def _value(column, number):
 
 
 def text(value, indent=""):
-    """JSON for diff: a figure a line, and small values as many as fit."""
-    line = json.dumps(value, ensure_ascii=False)
+    """JSON for diff: each case of a list on one line, otherwise a figure a line, and small values as many as fit."""
+    line = on_a_line(value)
     if not isinstance(value, (dict, list)) or len(indent) + len(line) <= WIDTH:
         return line
     inner = indent + " "
@@ -114,7 +114,8 @@ def text(value, indent=""):
         entries = [(f"{json.dumps(name, ensure_ascii=False)}: {text(each, inner)}", not isinstance(each, (dict, list)))
                    for name, each in value.items()]
     else:
-        entries = [(entry, len(entry) <= SMALL) for entry in (text(each, inner) for each in value)]
+        entries = [(entry, len(entry) <= SMALL) for entry in (on_a_line(each) if isinstance(each, dict) else text(each, inner)
+                                                              for each in value)]
     lines, packing = [], False
     for entry, small in entries:
         if packing and small and len(lines[-1]) + len(entry) + 3 <= WIDTH:
@@ -123,6 +124,10 @@ def text(value, indent=""):
             lines.append(inner + entry)
         packing = small
     return "[{"[isinstance(value, dict)] + "\n" + ",\n".join(lines) + "\n" + indent + "]}"[isinstance(value, dict)]
+
+
+def on_a_line(value):
+    return json.dumps(value, ensure_ascii=False)
 
 
 def read(folder):
