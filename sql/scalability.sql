@@ -112,7 +112,7 @@ SELECT i, first, last, s.status, s.peak FROM (VALUES
 SELECT s.* FROM (SELECT pgscale.usl_fit(n, law(n, 1000, 1.5, 0.01)) FROM generate_series(1, 9) n) f (f), short(f) s;
 -- the more noise the less is told: up to which amplitude, in thousandths, of measurements that end far beyond the peak, beyond it,
 -- just before it, and long before it, and of Amdahl's law
-SELECT what, replace(regexp_replace(s.status, '[0-9.]+', 'N', 'g'), ', too much for N points to tell where a peak is, or if there is one', '') AS status,
+SELECT what, replace(regexp_replace(s.status, '[0-9.]+', 'N', 'g'), ', too much for N points to locate a peak', '') AS status,
        count(*), min(amplitude) AS from, max(amplitude) AS to
   FROM (VALUES (1, 0.03, 0.0005, 100), (2, 0.03, 0.0005, 50), (3, 0.03, 0.0005, 40), (4, 0.03, 0.0005, 25), (5, 0.1, 0, 24), (6, 0.1, 0, 40)) v (what, sigma, kappa, last),
        generate_series(4, 340, 12) amplitude,

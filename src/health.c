@@ -145,7 +145,7 @@ health_of_start(PgscaleHealth *health, const PgscaleModule *module, bool worked_
 			health->action = "see the server log";
 			break;
 		case PGSCALE_WORKER_UNASKED:
-			health->reason = "the sampler's process, which starts its background worker, is not there or is stopped";
+			health->reason = "the sampler's process, which starts its background worker, is missing or stopped";
 			health->action = "see the row of the sampler";
 			break;
 	}
@@ -166,7 +166,7 @@ pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pi
 	}
 	else if (pid != 0)
 	{
-		health->reason = psprintf("its background worker, process %d, does not tick", pid);
+		health->reason = psprintf("its background worker, process %d, is not responding", pid);
 		health->action = "check whether that process is stopped or starved of CPU";
 	}
 	else if (is_recent(started_ns, STARTING_MS))
@@ -192,7 +192,7 @@ pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pi
 	{
 		health->reason = psprintf("its background worker was never started; max_worker_processes is %d",
 								  max_worker_processes);
-		health->action = "raise max_worker_processes and restart; the server log tells more";
+		health->action = "raise max_worker_processes and restart; the server log has details";
 		health->no_slot = true;
 	}
 	return false;
@@ -216,17 +216,17 @@ pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms)
 	health->state = PGSCALE_HEALTH_BROKEN;
 	if (sampler.state == PGSCALE_HEALTH_OFF)
 	{
-		health->reason = "the sampler, which it lives on, is switched off";
+		health->reason = "this feature needs the sampler, which is off";
 		health->action = "set pgscale.sampler to on and reload";
 	}
 	else if (sampler.state == PGSCALE_HEALTH_STARTING)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
-		health->reason = "the sampler, which it lives on, is starting";
+		health->reason = "this feature needs the sampler, which is starting";
 	}
 	else if (sampler.state == PGSCALE_HEALTH_BROKEN)
 	{
-		health->reason = "the sampler, which it lives on, does not work";
+		health->reason = "this feature needs the sampler, which does not work";
 		health->action = "see the row of the sampler";
 	}
 	else if (stalled_ms == 0 || is_recent(last_ns, stalled_ms))
@@ -234,11 +234,11 @@ pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms)
 	else if (is_recent(sampler.since_ns, stalled_ms))
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
-		health->reason = "the sampler, which it lives on, has just been switched on";
+		health->reason = "this feature needs the sampler, which has just been switched on";
 	}
 	else
 	{
-		health->reason = "the sampler has told it nothing lately";
+		health->reason = "it has received nothing from the sampler lately";
 		health->action = "see the server log";
 	}
 	return false;

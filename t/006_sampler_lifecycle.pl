@@ -137,7 +137,7 @@ for my $view ('wait_profile', 'wait_history', 'wait_timeline()', 'wait_current',
 my ($state, $text) = $db->try('SELECT pgscale.sampler_reset()');
 is($state, '55000', 'sampler_reset while the sampler is stopped');
 like($text, qr/does not answer.*HINT: .*pgscale\.health/s, 'says what to do') or diag $text;
-$db->poll_ok(qq{SELECT state || ' ' || (reason ~ 'process $pid, does not tick') || ' ' || (action IS NOT NULL)
+$db->poll_ok(qq{SELECT state || ' ' || (reason ~ 'process $pid, is not responding') || ' ' || (action IS NOT NULL)
     FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it is stopped', 'broken true true');
 $reset = $db->sql('SELECT clock_timestamp()');
 go_on();

@@ -144,7 +144,7 @@ SKIP:
 
     # of an old version: the view cannot use it, and says so as health does
     my $health = q{SELECT state, reason, action FROM pgscale.health WHERE feature = 'query_waits'};
-    is($db->sql($health), 'working|waits are told by query|', 'health says that it works');
+    is($db->sql($health), 'working|waits are attributed to queries|', 'health says that it works');
     $db->sql(q{DROP EXTENSION pg_stat_statements; CREATE EXTENSION pg_stat_statements VERSION '1.4'});
     my ($state, $text) = $db->try('SELECT * FROM pgscale.query_waits');
     is($state, '55000', 'pg_stat_statements of an old version');

@@ -138,7 +138,7 @@ kill 'CONT', splice @stopped;
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'when it is of no use any more, it stands down', 'watching');
-my $reasons = qr/^(no buffer was needed|the disk holds nobody up|dirty pages have no|only [\d.]+ %|no session waits|.*of their own)/;
+my $reasons = qr/^(no buffer was needed|the disk delays no session|dirty pages have no|only [\d.]+ %|no session waits|.*of their own)/;
 like(stats('reason'), $reasons, 'and says why');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'and its writers end', 0);
 

@@ -194,7 +194,7 @@ SKIP:
         local $ENV{REFUSE_WITH} = $errno;
 
         restart(sub { local $ENV{PATH} = $path; $node->start });
-        like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore, which does not tell what is dirty: .*$why.*\|run Linux 6\.5/,
+        like($db->sql($health), qr/^t\|idle\|asks the kernel by mincore, which does not report dirty pages: .*$why.*\|run Linux 6\.5/,
             "error $errno: health says so");
         next if $errno == $ENOSYS;    # what follows is the same
         truth_ok("error $errno", 0);

@@ -116,7 +116,7 @@ like($pid, qr/^\d+$/, 'in one process');
 my @churning = churn($node, 3);
 goes_on('it sees what backends write, and asks for it');
 $db->poll_ok(q{SELECT state FROM pgscale.writeback_stats}, 'it says so', 'capping');
-like(seen('reason'), qr/^(keeps under the cap|over the cap|asks for less)/, 'and how');
+like(seen('reason'), qr/^(keeps the data|over the cap|asks for less)/, 'and how');
 $db->poll_ok(q{SELECT enabled, state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'writeback'}, 'so does health', 't|t');
 $db->poll_ok('SELECT redirty_fraction BETWEEN 0 AND 1 AND server_bytes_per_s > 0 AND window_bytes > 0
     AND disk_bytes_per_s > 0 FROM pgscale.writeback_stats', 'rates and shares are measured');
@@ -271,11 +271,11 @@ until_ok(sub { rewrite(); seen("redirty_fraction > 0.8") eq 't' }, 'pages are wr
   or diag seen('row_to_json(writeback_stats)');
 $db->set('pgscale.writeback_redirty_limit', '0.05');
 $db->poll_ok('SELECT state FROM pgscale.writeback_stats', 'it stands down', 'standing down');
-like(seen('reason'), qr/^\d+ % of the writes hit a page again within 30 s, which the kernel saves if left alone$/, 'and says why');
+like(seen('reason'), qr/^\d+ % of the writes hit a page again within 30 s, and the kernel saves these by waiting$/, 'and says why');
 is($db->sql($health =~ s/reason/reason ~ 'hit a page again'/r), 't|standing down|t|raise shared_buffers, so that pages which change often stay in them',
     'so does health');
 $db->set(backend_flush_after => '512kB');
-$db->poll_ok(q{SELECT action ~ '; set backend_flush_after to 0 and reload: it has the kernel write at once' FROM pgscale.health WHERE feature = 'writeback'},
+$db->poll_ok(q{SELECT action ~ '; set backend_flush_after to 0 and reload: it makes the kernel write pages at once' FROM pgscale.health WHERE feature = 'writeback'},
     'which asks for what would have the kernel write at once, too');
 is($db->sql(q{SET backend_flush_after = 0; SELECT action ~ 'set backend_flush_after to 0' FROM pgscale.health WHERE feature = 'writeback'}), 't',
     'whatever the asking session has set it to');
@@ -373,7 +373,7 @@ $pid = worker_pid();
 kill 'STOP', $pid or die $!;
 $stopped = $pid;
 $db->poll_ok(qq{SELECT enabled, state, reason, action ~ 'stopped' FROM pgscale.health WHERE feature = 'writeback'},
-    'stopped: health says so', "t|broken|its background worker, process $pid, does not tick|t");
+    'stopped: health says so', "t|broken|its background worker, process $pid, is not responding|t");
 is(seen('count(*) OVER ()'), 1, 'the view answers');
 kill 'CONT', $pid;
 undef $stopped;

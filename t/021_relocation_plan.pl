@@ -50,7 +50,7 @@ $db->sql(q{CREATE TABLE t (id int PRIMARY KEY, n bigint, filler text);
 $db->sql('CHECKPOINT');
 system 'sync', $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$_')") for qw(t t_pkey t_n);
 
-my $of_temporary = 'of a temporary file, as there was little to read';
+my $of_temporary = 'of a temporary file, because there was little to read';
 if ((my $why = probe('other', q{CASE WHEN read_ms IS NULL THEN reason ELSE '' END})) ne '')
 {
     diag $why;

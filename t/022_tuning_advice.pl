@@ -40,7 +40,7 @@ sub finds
 
 ### A load that changes many pages, with a checkpoint every few megabytes of WAL
 
-$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'evidence is being written down');
+$db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'tuning'}, 'records evidence');
 $db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency}, 'the first of it');
 $db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
     INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
@@ -167,7 +167,7 @@ for my $workers (0, 2)
     my $read = $db->sql('SELECT blks_read FROM pg_stat_database WHERE datname = current_database()');
     $db->poll_ok("SELECT blks_read > $read + 50000 FROM pg_stat_database WHERE datname = current_database()", 'scans, which read');
     my $began = $db->sql('SELECT clock_timestamp()');
-    in_time_ok(sub { finds('shared_buffers', "since >= '$began', verdict, reason", '8 seconds') =~ /^t\|satisfied\|[01]\.\d\d % of the pages asked for were not/ },
+    in_time_ok(sub { finds('shared_buffers', "since >= '$began', verdict, reason", '8 seconds') =~ /^t\|satisfied\|[01]\.\d\d % of the requested pages were not/ },
         "with $workers workers: no larger shared_buffers for these") or diag finds('shared_buffers', 'verdict, reason, evidence', '8 seconds');
     SKIP:
     {
@@ -205,10 +205,10 @@ like($db->sql(q{SELECT verdict, object, reason FROM pgscale.tuning_findings('1 m
 
 my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'tuning'};
 $db->sampler('off');
-in_time_ok(sub { $db->sql($health) eq 't|broken|the sampler, which it lives on, is switched off' }, 'without the sampler: health');
+in_time_ok(sub { $db->sql($health) eq 't|broken|this feature needs the sampler, which is off' }, 'without the sampler: health');
 is(finds('pgscale.sampler', 'verdict, setting, recommended'), 'advises|pgscale.sampler|on', 'and the advice to switch it on');
 $db->sampler('on');
-$db->poll_ok($health, 'on again', 't|working|evidence is being written down, but advice rests on too little: pgscale.tuning_debug_period is for tests');
+$db->poll_ok($health, 'on again', 't|working|records evidence, but advice rests on too little: pgscale.tuning_debug_period is for tests');
 $db->set('pgscale.tuning' => 'off');
 $db->poll_ok($health, 'switched off', 'f|off|it is switched off');
 $db->set('pgscale.tuning');
@@ -216,7 +216,7 @@ $db->quit;
 $node->append_conf('postgresql.conf', 'pgscale.tuning_debug_period = 5s');
 $node->restart;
 $db = session($node);
-$db->poll_ok($health, 'after a restart it begins anew', 't|working|evidence is being written down');
+$db->poll_ok($health, 'after a restart it begins anew', 't|working|records evidence');
 like(finds('wal_buffers', 'verdict, reason'), qr/^silent\|\d+ s of evidence.*: 30 s are needed/,
     'without what was before; at the start a rule is silent, and says for how long');
 is($db->sql('SELECT count(*) FROM pgscale.advice WHERE rule <> $$pgscale.sampler$$'), 0, 'and there is no advice');

@@ -84,13 +84,13 @@ my $verdicts = q{SELECT rule, verdict, reason ~ '^pgscale.sweeper is on and mind
 my $silent = 'bgwriter_lru_maxpages|silent|t';
 $db->set('pgscale.sweeper' => 'on');
 $db->poll_ok($health, 'the sweeper works, and health asks for what it wants',
-    'working|set bgwriter_lru_maxpages to 0 and reload: bgwriter writes one by one what could be written together');
+    'working|set bgwriter_lru_maxpages to 0 and reload: bgwriter writes single pages that could be combined');
 is($db->sql($verdicts), $silent, 'the rule leaves that to it');
 $db->set(bgwriter_lru_maxpages => 0);
 $db->poll_ok($health, 'with it, there is nothing to do', 'working|');
 is($db->sql($verdicts), $silent, 'and the rule does not take it back');
 is($db->sql(q{SELECT reason FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'}),
-    'pgscale.sweeper is on and minds bgwriter_lru_maxpages, which is to be 0: bgwriter writes one by one what could be written together; '
+    'pgscale.sweeper is on and minds bgwriter_lru_maxpages, which is to be 0: bgwriter writes single pages that could be combined; '
       . 'now pgscale.sweeper_adaptive is off (pgscale.health)', 'but says why');
 is(($db->try(q{CALL pgscale.apply('bgwriter_lru_maxpages')}))[0], 'P0002', 'there is no advice to apply');
 $db->sql('CALL pgscale.apply_all(dry_run => false)');
@@ -138,7 +138,7 @@ for my $i (1 .. 3)
     $db->sampler('off');
     # a sampler that has just started again has not switched them off yet
     $db->poll_ok($broken, 'without the sampler, what lives on it is broken',
-        join('; ', map { "$_: the sampler, which it lives on, is switched off" } qw(lwlocks tuning scalability)));
+        join('; ', map { "$_: this feature needs the sampler, which is off" } qw(lwlocks tuning scalability)));
     $db->sampler('on');
     push @seen, $db->sql($broken) for 1 .. 50;
     is(join('', @seen), '', 'and no more as soon as it is on');

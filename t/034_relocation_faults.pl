@@ -204,7 +204,7 @@ $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg
 my $health = q{SELECT state, reason, action FROM pgscale.health WHERE feature = 'relocation'};
 $job = ask('t_n', elsewhere('t_n'));
 $db->poll_ok($health, 'no place for a worker: health says so',
-    'broken|jobs are queued, but the server has no place for another worker|raise max_worker_processes and restart');
+    'broken|jobs are queued, but the server has no slot for another background worker|raise max_worker_processes and restart');
 is($db->sql("SELECT state, attempts FROM pgscale.relocation_jobs WHERE job = $job"), 'queued|0', 'the job waits');
 is($db->sql("SELECT pgscale.relocation_cancel($job)"), 't', 'and can be cancelled');
 $job = ask('t_n', elsewhere('t_n'));

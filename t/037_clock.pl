@@ -85,8 +85,8 @@ for (1 .. 5)
 }
 is((sort @complaints)[0], '', 'they are while the clock is set forth');
 
-# A feature that does not tick is broken, though it ticked last at a time that is yet to come.
-my $broken = q{SELECT string_agg(feature || (reason ~ 'does not tick$'), ' ' ORDER BY feature) FROM pgscale.health
+# A feature that is not responding is broken, though it ticked last at a time that is yet to come.
+my $broken = q{SELECT string_agg(feature || (reason ~ 'is not responding$'), ' ' ORDER BY feature) FROM pgscale.health
     WHERE feature IN ('sampler', 'sweeper', 'writeback') AND state = 'broken'};
 my @stopped = split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper 1', 'pgscale writeback')});
 is(scalar @stopped, 3, 'workers');

@@ -77,7 +77,7 @@ $db->sql('ALTER TABLE own OWNER TO leaving');
 $leaving->quit;
 $db->sql('ALTER TABLE own OWNER TO CURRENT_USER; DROP OWNED BY leaving; DROP ROLE leaving');
 launching('on');
-job_ok($no_role, 'state, sqlstate, message', 'failed|42704|the role that asked for it was dropped', 'a role that was dropped');
+job_ok($no_role, 'state, sqlstate, message', 'failed|42704|the requesting role was dropped', 'a role that was dropped');
 $db->sql('DROP TABLE own, "also, that", renamed_pkey');
 
 # What pg_monitor sees of it

@@ -137,7 +137,7 @@ my $restart = change($db, q{set('max_connections', '51', reload => true)});
 $db->poll_ok("SELECT state FROM pgscale.tuning_journal WHERE change = $restart", 'a change that waits for a restart',
     'pending restart');
 is(journal('effective_at', $restart), '', 'is not in effect');
-like($db->sql("SELECT reason FROM pgscale.verify($restart) LIMIT 1"), qr/takes effect when the server is started next/, 'says verify, too');
+like($db->sql("SELECT reason FROM pgscale.verify($restart) LIMIT 1"), qr/takes effect at the next restart/, 'says verify, too');
 my $name = change($db, q{set('cluster_name', 'mine')});
 $node->restart;
 reconnect();

@@ -205,19 +205,19 @@ for my $case ([ 1.01, 'better' ], [ 0.99, 'cannot tell' ], [ -0.99, 'cannot tell
         "a difference of $times times half the interval");
     like(verified($id, 'transactions', 'reason'), $verdict eq 'cannot tell'
         # 1.02 * 200 s, in minutes: 240
-        ? qr/^\S+ 1\/s, \S+ before, over 200 s each; the interval of the difference has zero in it: it would take about 240 s of each, and 235 s were recorded with the value before/
+        ? qr/^\S+ 1\/s, \S+ before, over 200 s each; the interval of the difference contains zero: it would take about 240 s of each, and 235 s were recorded with the value before/
         : qr/^\S+ 1\/s, \S+ before, over 200 s each$/, 'in words');
     change($db, "revert($id)");
 }
 
 # How much longer, of windows of 100 s each: 1.02 * 100 s, in minutes: 120
-for my $case ([ 200, 60, 'a duration of about 120 s would tell' ], [ 200, 22, 'about 10 s more would tell, if it goes on like this' ],
+for my $case ([ 200, 60, 'a duration of about 120 s would be enough' ], [ 200, 22, 'about 10 s more would be enough, if it goes on like this' ],
     [ 22, 60, 'it would take about 120 s of each, and 110 s were recorded with the value before: waiting does not help' ])
 {
     my ($n_first, $n_then, $text) = @$case;
     my $id = changed('commit_siblings', shifted($n_first, $n_then, 0.99, 20));
 
-    like(verified($id, 'transactions', 'reason', '100 s'), qr/over 100 s each; .* zero in it: \Q$text\E$/, "$n_first records before, $n_then since: $text");
+    like(verified($id, 'transactions', 'reason', '100 s'), qr/over 100 s each; .* contains zero: \Q$text\E$/, "$n_first records before, $n_then since: $text");
     change($db, "revert($id)");
 }
 my $hopeless = changed('commit_siblings', shifted(40, 40, 0.2));
@@ -242,7 +242,7 @@ change($db, "revert($hopeless)");
     is(journal(q{outcome ->> 'verdict'}, $id), 'better', 'and is what the journal has');
     change($db, "revert($id)");
     # a figure that is not known of all records: of 11 of 20, and of 12
-    for my $case ([ 20, 11, '5 s more in which it is known would tell' ], [ 11, 20, 'waiting does not help' ])
+    for my $case ([ 20, 11, '5 s more in which it is known would be enough' ], [ 11, 20, 'waiting does not help' ])
     {
         my ($known_first, $known_then, $text) = @$case;
         my $with = sub { my $known = shift; return [ map { { %{ $first[$_] }, $_ < 20 - $known ? (backend_buffers => -1) : () } } 0 .. 19 ] };
@@ -338,7 +338,7 @@ reload();
 like($samples_before->(), qr/^20 cannot tell yet: wait/, 'evidence of before a reload that changed another setting');
 $db->sql(q{ALTER SYSTEM SET work_mem = '5MB'});
 reload();
-until_ok(sub { $samples_before->() =~ /^0 cannot tell: the value before was not in effect for as long as a record of evidence takes; waiting does not help$/ },
+until_ok(sub { $samples_before->() =~ /^0 cannot tell: the value before was in effect for less than a record of evidence; waiting does not help$/ },
     'none of it is of a value that the setting got since');
 $db->sql('ALTER SYSTEM RESET deadlock_timeout');
 $db->sql('ALTER SYSTEM RESET work_mem');
@@ -357,10 +357,10 @@ until_ok(sub {
 # Not in effect yet
 evidence(few(20));
 $id = change($db, q{set('commit_siblings', '6')});
-like(verified($id, 'transactions', 'reason'), qr/^cannot tell yet: it takes effect when the configuration is reloaded$/, 'before a reload');
+like(verified($id, 'transactions', 'reason'), qr/^cannot tell yet: it takes effect at the next reload$/, 'before a reload');
 change($db, "revert($id)");
 $id = change($db, q{set('wal_buffers', '1MB')});
-like(verified($id, 'share of waiting for WAL', 'reason'), qr/^cannot tell yet: it takes effect when the server is started next$/, 'before a restart');
+like(verified($id, 'share of waiting for WAL', 'reason'), qr/^cannot tell yet: it takes effect at the next restart$/, 'before a restart');
 change($db, "revert($id)");
 
 $db->quit;

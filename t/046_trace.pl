@@ -24,7 +24,7 @@ if ($db->sql(q{SELECT state FROM pgscale.health WHERE feature = 'trace'}) eq 'of
     exit;
 }
 like($db->sql(q{SELECT concat(enabled, ' ', state, ' ', reason) FROM pgscale.health WHERE feature = 'trace'}),
-    qr/^t idle traces when asked to, by (the time-stamp counter|clock_gettime: the .*)$/, 'health says by which clock');
+    qr/^t idle traces when asked, by (the time-stamp counter|clock_gettime: the .*)$/, 'health says by which clock');
 
 my $tracer = session($node);
 my $target = session($node);

@@ -101,7 +101,7 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 5, true, '$file')", "SELE
 # where the server does not tell whose they are, nor where they lie
 while_held("SELECT hold_lwlock('hold_lwlock', 3, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 3, true, '$none')", 2, sub {
     $db->sql('SELECT pgscale.lwlock_profile_reset()');
-    $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND skew IS NULL AND mean_waiters = 2 AND reason ~ 'in memory of its own'
+    $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND skew IS NULL AND mean_waiters = 2 AND reason ~ 'in its own memory'
         FROM pgscale.lwlock_tranches WHERE tranche = 'hold_lwlock'}, 'of a tranche in memory of its own only the waits are known');
 }) if $major >= 19;
 # what an advisory lock takes
@@ -223,9 +223,9 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 0, true, '$file')", "SELE
 });
 is($db->sql('SELECT count(*) FROM pgscale.lwlock_profile() WHERE ticks > 0'), 0, 'but looks at no lock');
 $db->set('pgscale.lwlocks');
-$db->poll_ok($health, 'on again', 't|working|looks at the locks of a tranche while processes wait for it');
+$db->poll_ok($health, 'on again', 't|working|reads the locks of a tranche while processes wait for it');
 $db->sampler('off');
-$db->poll_ok($health, 'it takes the sampler', 't|broken|the sampler, which it lives on, is switched off');
+$db->poll_ok($health, 'it takes the sampler', 't|broken|this feature needs the sampler, which is off');
 $db->sampler('on');
 
 ### Over a restart
@@ -237,7 +237,7 @@ my $since = $db->sql('SELECT max(stats_reset) FROM pgscale.lwlock_profile()');
 $_->quit for $db, $holder, @waiters;
 $node->restart;
 $db = session($node);
-$db->poll_ok($health, 'it looks again', 't|working|looks at the locks of a tranche while processes wait for it');
+$db->poll_ok($health, 'it looks again', 't|working|reads the locks of a tranche while processes wait for it');
 is($db->sql($ticks), 0, 'counts begin anew');
 ($holder, @waiters) = map { session($node) } 1 .. 4;
 while_held("SELECT hold_lwlock('PredicateLockManager', 2, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 2, true, '$none')", 1,
@@ -256,7 +256,7 @@ SKIP:
         $node->restart;
     }
     $db = session($node);
-    $db->poll_ok($health, 'another layout is noticed', "t|broken|this server's LWLocks are laid out in another way than pgscale knows");
+    $db->poll_ok($health, 'another layout is noticed', "t|broken|pgscale does not know the layout of this server's LWLocks");
     is(($db->try($quiet))[0], '0A000', 'hot_buffers refuses');
     $db->poll_ok('SELECT ticks > 20 FROM pgscale.sampler_stats', 'the sampler samples');
     is($db->sql('SELECT count(*) FROM pgscale.lwlock_profile'), 0, 'and the profile is empty');

@@ -124,7 +124,7 @@ $db = session($node);
 my $plans = $db->sql(q{SELECT current_setting('server_version_num')::int >= 180000}) eq 't';
 my ($library, $include) = (PostgreSQL::Test::Utils::tempdir() . '/plan_ids.so', server_headers());
 $db->poll_ok(q{SELECT reason || ', ' || coalesce(action, 'nothing') FROM pgscale.health WHERE feature = 'sampler' AND state = 'working'}, 'health',
-    $plans ? 'samples every 1 ms, nothing' : 'samples every 1 ms; plan_id is always NULL, since this server has no plan identifiers, '
+    $plans ? 'samples every 1 ms, nothing' : 'samples every 1 ms; plan_id is always NULL, because this server has no plan identifiers, '
       . 'use PostgreSQL 18 or later, or take plan_id out of pgscale.sampler_dimensions');
 $one = session($node);
 $one->sql('SET application_name = planned');

@@ -149,8 +149,8 @@ is($db->sql(qq{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.pas
 for (
     [ '22023', 'since must not be later than until', qw(past_waits top_waits past_coverage activity), q{now(), now() - interval '1 s'} ],
     [ '22023', 'since must not be later than until', qw(past_waits top_waits past_coverage activity), q{'infinity', '-infinity'} ],
-    [ '22023', 'cannot tell waits by', 'top_waits', q{by => 'moon'} ],
-    [ '22023', 'cannot tell waits by', 'top_waits', q{by => NULL} ],
+    [ '22023', 'cannot group waits by', 'top_waits', q{by => 'moon'} ],
+    [ '22023', 'cannot group waits by', 'top_waits', q{by => NULL} ],
     [ '22023', 'top must be', 'top_waits', q{top => 0} ],
     [ '22023', 'top must be', 'top_waits', q{top => NULL} ],
     [ '22023', 'top must be', 'top_waits', q{top => 1000001} ],

@@ -254,7 +254,7 @@ SKIP:
     rounds_ok('a transaction that has read');
     is($db->sql($health), 'working', 'is no fault');
     set_clock(2 * 1800 + 60);
-    $db->poll_ok(q{SELECT state, reason ~ 'for 30 minutes, transactions that have read' FROM pgscale.health WHERE feature = 'archive'}, 'it does not end', 'broken|t');
+    $db->poll_ok(q{SELECT state, reason ~ 'transactions that have read or locked the archive have been open for 30 minutes' FROM pgscale.health WHERE feature = 'archive'}, 'it does not end', 'broken|t');
     $reader->sql('COMMIT');
     $reader->quit;
     $in->poll_ok("SELECT to_regclass('pgscale.archive_hour_$day') IS NOT NULL", 'when it has ended, upkeep goes on');

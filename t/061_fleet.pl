@@ -132,7 +132,7 @@ no base|unreachable||f|||t
 second|ok|standby|t|t||f
 silent|no answer||f|||t
 EOT
-is($db->sql(q{SELECT error FROM pgscale.fleet WHERE node = 'silent'}), 'it did not let us connect in time', 'which says why');
+is($db->sql(q{SELECT error FROM pgscale.fleet WHERE node = 'silent'}), 'it did not accept the connection in time', 'which says why');
 is($db->sql(q{SELECT string_agg(concat(node, ': ', differing_settings), '; ') FROM pgscale.fleet WHERE differing_settings ~ 'work_mem'}),
     'second: work_mem=7MB', 'and which node has another setting than most');
 
@@ -140,8 +140,8 @@ $db->sql('CREATE TABLE health AS SELECT * FROM pgscale.fleet_health()');
 is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web') THEN reason END) FROM health WHERE feature IS NULL
       AND node NOT IN ('dead', 'silent', 'no base', 'elsewhere', 'checked', 'asked') GROUP BY 1 ORDER BY 1}),
     <<'EOT' =~ s/\n\z//r, 'nodes that lie');
-bytes|garbled|its answer is no text in the encoding of this database
-copy|garbled|it answers as no server does to a query
+bytes|garbled|its answer is not a text in the encoding of this database
+copy|garbled|its answer is not that of a server to a query
 empty|failed|the extension pgscale is not installed in that database of the node
 error|failed|broken ? line
 few|garbled|its answer has other columns than were asked for
@@ -150,7 +150,7 @@ gone|failed|
 late|no answer|canceled; after a row; wait
 types|garbled|invalid input syntax for type boolean: "perhaps"
 web|unreachable|
-zero|garbled|its answer is no text in the encoding of this database
+zero|garbled|its answer is not a text in the encoding of this database
 EOT
 # They are asked within a transaction that can write nothing, and of their answer's error so much is shown.
 like($db->sql(q{SELECT reason FROM health WHERE node = 'checked'}),
@@ -228,7 +228,7 @@ for my $change (q{SET connect_timeout '600'}, 'DROP connect_timeout')
 {
     $db->sql("ALTER SERVER silent OPTIONS ($change)");
     is($db->sql(q{SELECT node, state, reason FROM pgscale.fleet_health WHERE node <> 'first' ORDER BY 1}),
-        "half|no answer|it did not answer within 300 ms\nsilent|no answer|it did not let us connect in time", "half an answer is none; $change");
+        "half|no answer|it did not answer within 300 ms\nsilent|no answer|it did not accept the connection in time", "half an answer is none; $change");
 }
 
 # A cancel and the end of the session, while a node says nothing

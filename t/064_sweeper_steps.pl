@@ -25,7 +25,7 @@ for my $case (
     [ '1, 50, 0, 100, 10, 0, 1000, 900, 50, 9, 0, 0', 'used work since 50 rest 0: no session waits to write a page' ],
     [ '1, 50, 0, 100, 10, 0, 1000, 0, 50, 9, 0, 0', 'used work since 50 rest 0: no session waits to write a page' ],
     # quick; its limits
-    [ "1, 50, 20, 100, 10, 0, 900, 900, 500, 99, 49 * 500 * $us, 0", 'used watch since 100 rest 40: the disk holds nobody up: a write takes 49 us' ],
+    [ "1, 50, 20, 100, 10, 0, 900, 900, 500, 99, 49 * 500 * $us, 0", 'used watch since 100 rest 40: the disk delays no session: a write takes 49 us' ],
     [ "1, 50, 20, 100, 10, 0, 900, 900, 500, 99, 50 * 500 * $us, 0", 'used work since 50 rest 20: no session waits to write a page' ],
     [ "1, 50, 20, 100, 10, 0, 900, 900, 499, 99, 49 * 499 * $us, 0", 'used work since 50 rest 20: no session waits to write a page' ],
     # no neighbours; its limits

@@ -173,15 +173,15 @@ my $retire = 'if this lasts, set pgscale.sweeper to off, reset bgwriter_lru_maxp
 for my $case (
     [ '3, 3, 2.5, 0, 0, -1, false, false, 1', 'working|2.5 sessions were waiting to write a page|' ],
     [ '3, 4, 0, 0, 0, -1, false, true, 1',
-        'broken|its writers have written nothing for two seconds of what waits for them|check whether the disk hangs, and see the server log' ],
+        'broken|its writers have written none of the waiting pages for two seconds|check whether the disk hangs, and see the server log' ],
     [ '2, 2, 0, 0, 0, -1, true, true, 1', 'idle|no session waits to write a page|' ],
     [ '2, 5, 30, 0, 0, -1, false, false, 1', 'idle|no buffer was needed for 30 s|' ],
     [ '1, 1, 0, 0, 0, -1, false, false, 1', 'idle|there are buffers that were never used|' ],
     [ '2, 6, 0.031, 0, 0, -1, false, false, 1', "standing down|only 3.1 % of the pages that leave are dirty|$retire" ],
-    [ '2, 7, 12, 0, 0, -1, false, false, 1', "standing down|the disk holds nobody up: a write takes 12 us|$retire" ],
+    [ '2, 7, 12, 0, 0, -1, false, false, 1', "standing down|the disk delays no session: a write takes 12 us|$retire" ],
     [ '2, 8, 1.1, 0, 0, -1, false, false, 1', "standing down|dirty pages have no dirty neighbours: 1.10 pages a run|$retire" ],
     [ '2, 9, 1.4, 0, 0, -1, false, false, 1', "standing down|1.4 sessions write pages of their own, as COPY and VACUUM do|$retire" ],
-    [ '0, 0, 0, 7, 12, 3, false, false, 1', 'off|it is switched off; when it was on, it stood down: the disk holds nobody up: a write takes 12 us|' ],
+    [ '0, 0, 0, 7, 12, 3, false, false, 1', 'off|it is switched off; when it was on, it stood down: the disk delays no session: a write takes 12 us|' ],
     [ '0, 0, 0, 6, 0.02, 86300, false, false, 1', 'off|it is switched off; when it was on, it stood down: only 2.0 % of the pages that leave are dirty|' ],
     [ '0, 0, 0, 7, 12, 86401, false, false, 1', 'off|it is switched off|set pgscale.sweeper to on and reload' ],
     [ '0, 0, 0, 7, 12, -1, false, false, 1', 'off|it is switched off|set pgscale.sweeper to on and reload' ])

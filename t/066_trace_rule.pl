@@ -150,7 +150,7 @@ for my $round (1, 2)
 }
 $untaken++;
 anew([ 33, 0, 0 ], [ 3, 9, 0 ]);
-like(says(), qr/^working: the trigger watches; the latest pile-up was not traced, since the hour's budget is used up; $kept kept, $untaken not taken; $spent[1] of 3 s an hour/,
+like(says(), qr/^working: the trigger watches; the latest pile-up was not traced, because the hour's budget is used up; $kept kept, $untaken not taken; $spent[1] of 3 s an hour/,
     'a third one would be too much');
 clock_goes(3600 - 3 * 61 - 30);
 observes([ 1, 0, 0 ]);

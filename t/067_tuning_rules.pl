@@ -95,7 +95,7 @@ found('slow flushes', 'commit_delay|3000|0.1500|medium');
 told('advises|0|reload|commit_fraction=0.6 commits_per_flush=1.5 commits_per_s=300 flush_ms=6 flushes_per_s=200 sessions_committing=6');
 found('by the server\'s clock', 'commit_delay|2000|0.1500|medium', { wal_sync_us => 80_000_000 });
 found('flushes that are shared: 0.6 * (1 - 1.5 * 3.2 / 6)', 'commit_delay|3000|0.1200|medium', { commits => 64_000 });
-found('that are shared enough', 'satisfied: of 6.0 sessions that commit at a time 4.0 share a flush already', { commits => 80_000 });
+found('that are shared enough', 'satisfied: 6.0 sessions commit at a time, and 4.0 of them share a flush already', { commits => 80_000 });
 found('a flush of half a second', 'commit_delay|100000|0.1500|medium', { commits => 360, wal_syncs => 240 });
 found('of a millisecond', 'commit_delay|500|0.1500|medium', { commits => 180_000, wal_syncs => 120_000 });
 found('of less', 'satisfied: a flush takes 1.00 ms: it pays to wait for slow ones only', { commits => 180_000, wal_syncs => 120_001 });
@@ -143,7 +143,7 @@ SKIP:
 {
     if ($db->sql('SELECT pgscale.major()') < 18)
     {
-        found('slots that are fixed', 'silent: a session has 16 fast-path slots, whatever it is; from 18 on it has as many as this setting says');
+        found('slots that are fixed', 'silent: a session has 16 fast-path slots whatever the setting; from 18 on the setting is their number');
         skip 'slots are fixed', 9;
     }
     found('a hundred locks a second', 'max_locks_per_transaction|256|0.0200|medium');
@@ -169,7 +169,7 @@ found('a writer that stops', 'bgwriter_lru_maxpages|1300|0.0430|medium');
 told('advises|100|reload|allocations_per_s=3010 backend_buffers=3000000 bgwriter_buffers=5000000 bgwriter_stopped=50 checkpoint_buffers=4000000 data_write_fraction=0.08');
 found('at most', qr/^bgwriter_lru_maxpages\|1073741823\|/, { buffers_allocated => 1e15 });
 found('in one of ten rounds only', qr/^satisfied: sessions write 25 % .* does not stop/, { bgwriter_stopped => 49 });
-found('enough pages', 'satisfied: the background writer may write as much as is asked for', { buffers_allocated => 20_000 });
+found('enough pages', 'satisfied: the background writer may write as much as is needed', { buffers_allocated => 20_000 });
 found('less than a hundred', 'bgwriter_lru_maxpages|1000|0.0430|medium', { buffers_allocated => 20_000 }, { bgwriter_lru_maxpages => 99 });
 found('rarely at work: half as many rounds', "bgwriter_lru_maxpages|1300|0.0430|medium\nbgwriter_delay|200ms|0.0430|medium", { bgwriter_stopped => 25 }, { bgwriter_delay => '400ms' });
 found('nothing else to be had', "bgwriter_delay|200ms|0.0430|medium", { bgwriter_stopped => 25, buffers_allocated => 20_000 }, { bgwriter_delay => '400ms' });
@@ -184,12 +184,12 @@ found('a fifth of the pages, ten a second', qr/^bgwriter_lru_maxpages\|1300\|0\.
 found('a fifth, and less a second', 'satisfied: sessions wrote 20 % of the pages themselves, 10.0 a second', { backend_buffers => 999, bgwriter_buffers => 3000, checkpoint_buffers => 900 });
 found('less than a fifth', qr/^satisfied: sessions wrote 20 %/, { backend_buffers => 1000, bgwriter_buffers => 3001, checkpoint_buffers => 1000 });
 found('not counted', qr/^satisfied/, { backend_buffers => -1 });
-found('a bulk load, where that is counted', qr/^satisfied: what sessions write themselves is bulk load/, { backend_ring_buffers => 3e6 + 1 });
+found('a bulk load, where that is counted', qr/^satisfied: sessions' own writes are bulk load/, { backend_ring_buffers => 3e6 + 1 });
 found('as many others', qr/^bgwriter/, { backend_ring_buffers => 3e6 });
 my %grows = (backend_ring_buffers => -1, DATA_READ => 20, DATA_WRITE => 80, DATA_EXTEND => 60);
-found('where it is not', qr/^satisfied: what sessions write themselves is bulk load/, { %grows, LOCK_EXTEND => 41 });
+found('where it is not', qr/^satisfied: sessions' own writes are bulk load/, { %grows, LOCK_EXTEND => 41 });
 found('as much as they read and write', qr/^bgwriter/, { %grows, LOCK_EXTEND => 40 });
-found('what costs too little', 'satisfied: what sessions write themselves costs 4.0 % of their time', { DATA_WRITE => 33.9 });
+found('what costs too little', "satisfied: sessions' own writes cost 4.0 % of their time", { DATA_WRITE => 33.9 });
 found('just enough', qr/^bgwriter_lru_maxpages\|1300\|0\.0201/, { DATA_WRITE => 34.1 });
 found('waits for WAL without a commit', qr/^bgwriter_lru_maxpages\|1300\|0\.1430/, {}, { synchronous_commit => 'off' });
 found('which tell of full buffers', qr/^bgwriter_lru_maxpages\|1300\|0\.0430/, { wal_buffers_full => 150 }, { synchronous_commit => 'off' });
@@ -222,8 +222,8 @@ found('slower ones', 'shared_buffers|208MB|0.1004|low', { blocks_read => 5.49e5,
 found('800,000 of the reads allocate a buffer', 'shared_buffers|208MB|0.2013|high', { backend_ring_reads => -1, buffers_allocated => 8e5 });
 found('and no more than there are, where tables grow', 'shared_buffers|208MB|0.2016|high', { backend_ring_reads => -1, buffers_allocated => 2e6 });
 found('a fiftieth that misses', qr/^shared_buffers/, { blocks_hit => 39_200_000 });
-found('less than that', 'satisfied: 2.00 % of the pages asked for were not in shared buffers', { blocks_hit => 39_201_000 });
-found('bulk load', qr/^satisfied: what is read and written is bulk load/, { backend_ring_buffers => 1 });
+found('less than that', 'satisfied: 2.00 % of the requested pages were not in shared buffers', { blocks_hit => 39_201_000 });
+found('bulk load', qr/^satisfied: reads and writes are bulk load/, { backend_ring_buffers => 1 });
 found('99 pages swapped a second', qr/^shared_buffers/, { swapped => 9_999 });
 found('a hundred', qr/^silent: the machine swaps/, { swapped => 10_000 });
 found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
@@ -259,7 +259,7 @@ SKIP:
     found('for 4 % of the time', "$most|16|0.0200|medium", { io_queue_s => 40 });
     found('for less', q{satisfied: waits for reads while all of 8 io workers are busy take 3.9 % of the sessions' time}, { io_queue_s => 39 });
     found('no more than there may be', "$most|32|0.0500|medium", {}, { $most => 17 });
-    found('which there are', 'satisfied: there are 32 io workers, as many as there may be', {}, { $most => 32 });
+    found('which there are', 'satisfied: there are 32 io workers, the maximum', {}, { $most => 32 });
     found('another method', 'satisfied: io_method is sync, which has no io workers', {}, { io_method => 'sync' });
 
     $rule = 'io_method';

@@ -117,7 +117,7 @@ SKIP:
     told('advises|off|reload|backend_buffers_per_s=800 backend_write_fraction=0.2 data_write_fraction=0.1');
     found('less of the time', qr/^satisfied: sessions' writes take 10.0 % of their time/, { DATA_WRITE => 99.9 });
     found('less than a fifth of the pages', qr/^satisfied: /, { bgwriter_buffers => 200_001 });
-    found('bulk load', qr/^satisfied: what sessions write/, { backend_ring_buffers => 80_001 });
+    found('bulk load', qr/^satisfied: sessions' own writes/, { backend_ring_buffers => 80_001 });
     found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
     found('that stops', qr/^silent: the background writer stops at its limit/, { bgwriter_stopped => 1000, buffers_allocated => 1e6 });
 }
@@ -188,19 +188,19 @@ found('two gigabytes: 0.03 * 0.67', 'huge_pages|try|0.0201|medium');
 told("advises|off|restart|cpu_fraction=0.67 huge_pages_needed=$pages shared_memory_bytes=2147483648");
 found('less', 'satisfied: shared memory is less than 2 GB', {}, { shared_memory_size => 2047 });
 found('less of the CPU', 'satisfied: the CPU takes 66 % of the sessions\' time', { CPU => 660 });
-found('none to be had', "vm.nr_hugepages|sysctl vm.nr_hugepages=$pages, since huge_pages is try and got none|0.0201|medium", {}, { huge_pages => 'try' });
+found('none to be had', "vm.nr_hugepages|sysctl vm.nr_hugepages=$pages, because huge_pages is try and got none|0.0201|medium", {}, { huge_pages => 'try' });
 
 $rule = 'vm.swappiness';
 %settings = ();
 %evidence = (s => 100, sessions => 1000, swapped => 10_000);
 found('a hundred pages a second', qr/^vm.swappiness\|.*less memory for shared buffers or sessions\|0\.0500\|medium$/);
 found('less', 'satisfied: 100.0 pages are swapped a second', { swapped => 9_999 });
-found('unknown', qr/^silent: the kernel does not tell of swapping/, { swapped => -1 });
+found('unknown', qr/^silent: the kernel does not report on swapping/, { swapped => -1 });
 $rule = 'transparent_hugepage';
 my $always = (eval { slurp_file('/sys/kernel/mm/transparent_hugepage/enabled') } // '') =~ /\[always\]/;
 found('ten waits a second', $always ? qr/^transparent huge pages\|echo madvise.*\|0\.0200\|low/ : qr/^(satisfied|silent): /, { compact_stalls => 1000 });
 found('less', qr/^(satisfied: they are set to .*; 10\.0 waits a second|silent: )/, { compact_stalls => 999 });
-found('unknown', qr/^silent: the kernel does not tell/, { compact_stalls => -1 });
+found('unknown', qr/^silent: the kernel does not report/, { compact_stalls => -1 });
 
 # A machine of two nodes, or four, whose fullest holds so much of 1000 bytes
 $rule = 'pgscale.numa_interleave';
@@ -219,7 +219,7 @@ sub machine
 SKIP:
 {
     machine(2, 750, 250);
-    skip 'pgscale was built without libnuma', 12 if finds('reason') =~ /does not know where memory lies/;
+    skip 'pgscale was built without libnuma', 12 if finds('reason') =~ /does not know where this server's memory lies/;
     found('three quarters on one of two: 0.05 * 0.6 * 0.75', qr/^pgscale.numa_interleave\|on\|0\.0225\|low/);
     told('advises|off|restart|cpu_fraction=0.6 largest_fraction=0.75 nodes=2');
     found('less of the CPU', qr/^satisfied: of 2 nodes the fullest holds 75 %/, { CPU => 499 });
@@ -227,7 +227,7 @@ SKIP:
     found('less', 'satisfied: of 2 nodes the fullest holds 75 % of shared buffers');
     machine(4, 100, 500, 200, 200);
     found('twice its part on one of four, 0.05 * 0.6', qr/^pgscale.numa_interleave\|on\|0\.0300\|low/);
-    is(finds('reason'), 'one of 4 nodes holds 50 % of shared buffers, 2.0 times its part', 'and why');
+    is(finds('reason'), 'one of 4 nodes holds 50 % of shared buffers, 2.0 times its share', 'and why');
     machine(4, 0, 1000, 0, 0);
     found('more than twice is no more', qr/^pgscale.numa_interleave\|on\|0\.0300\|low/);
     machine(8, 810, 190);

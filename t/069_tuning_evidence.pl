@@ -72,13 +72,13 @@ efficient('ten seconds', 'reason', qr/^commits wait/, { s => 10 });
 efficient('nine flushes', 'reason', 'hardly any WAL was flushed', { wal_syncs => 9 });
 efficient('ten', 'reason', 'commits wait for 20 % of the sessions\' time; 45.0 of them share a flush of 60.00 ms', { wal_syncs => 10 });
 efficient('alone', 'reason', qr/^commits wait for 20 % of the sessions' time, and hardly two of them share a flush, which takes 2.00 ms/, { commits => 449 });
-efficient('full buffers', 'reason', 'WAL buffers were full 2 times a second: sessions wrote WAL to have room', { WAL_SYNC => 89, wal_buffers_full => 200 });
+efficient('full buffers', 'reason', 'WAL buffers were full 2 times a second: sessions wrote WAL to free them', { WAL_SYNC => 89, wal_buffers_full => 200 });
 efficient('images', 'reason', qr/^up to 30 % of WAL are images/, { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 30_000 });
 efficient('images by their bytes', 'page_image_fraction, page_image_exact, reason', qr/^0\.35\|t\|35 % of WAL are images/, { WAL_SYNC => 89, wal_buffers_full => 0, wal_page_bytes => 286_720_000 });
 efficient('images by their number', 'page_image_fraction, page_image_exact', '0.4|f');
-efficient('what is written again', 'reason', '30 % of what is written of WAL was written before, as small commits end within a block',
+efficient('what is written again', 'reason', '30 % of the written WAL was written before, because small commits end within a block',
     { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.2e9 });
-efficient('no burden', 'reason', 'WAL is no burden: commits wait for 20 % of the sessions\' time', { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.19e9 });
+efficient('no burden', 'reason', 'WAL costs little: commits wait for 20 % of the sessions\' time', { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.19e9 });
 
 ### Evidence, as this session writes it down
 

@@ -59,12 +59,12 @@ archive_define_gucs(void)
 							&pgscale_archive_detail, 7, 1, 3650,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_top",
-							"How many waits the archive tells apart in a minute.",
-							"The longest; the rest is one row.",
+							"Number of waits of a minute that get a row of their own in the archive.",
+							"These are the longest; the rest is one row.",
 							&pgscale_archive_top, 200, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_texts",
-							"How many texts of queries the archive keeps of a day.",
+							"Number of query texts that the archive keeps of a day.",
 							NULL,
 							&pgscale_archive_texts, 1000, 0, 100000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -115,9 +115,10 @@ action_about(const PgscaleArchiveError *error)
 			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or undo what has"
 							" changed its tables and functions", pgscale_archive_database);
 		case ERRCODE_UNIQUE_VIOLATION:
-			return "nothing: it goes on by itself when the clock has passed these rows; see that the clock is right";
+			return "nothing: it goes on by itself when the clock has passed these rows; check the clock";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
-			return "end the session that has locked pgscale.archive_minute or one of its partitions, or has read them in a transaction that goes on";
+			return "end the session that has locked pgscale.archive_minute or one of its partitions, or has read "
+				   "them in a transaction that is still open";
 		default:
 			return "see the server log; the archive goes on by itself when that is cured";
 	}
@@ -143,7 +144,7 @@ tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 	else if (state->written_at == 0)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
-		health->reason = "it takes up to two periods until there is a row";
+		health->reason = "the first row is written after at most two periods";
 	}
 	else
 	{
@@ -170,7 +171,7 @@ archive_health(PgscaleHealth *health)
 	if (RecoveryInProgress())
 	{
 		health->state = PGSCALE_HEALTH_IDLE;
-		health->reason = "this is a standby: its primary archives, and it does so itself once it is promoted";
+		health->reason = "this is a standby: its primary writes the archive, and this server does after a promotion";
 		return;
 	}
 	if (!pgscale_health_worker(health, &pgscale_archive_module, state.launcher_pid, state.starts, state.last_ns, STALLED_MS))
@@ -191,7 +192,7 @@ archive_health(PgscaleHealth *health)
 						"ALTER DATABASE ... ALLOW_CONNECTIONS true, or name another one in pgscale.archive_database and reload");
 			break;
 		case PGSCALE_ARCHIVE_NO_SLOT:
-			tell_broken(health, "the server has no place for another worker", "raise max_worker_processes and restart");
+			tell_broken(health, "the server has no slot for another background worker", "raise max_worker_processes and restart");
 			health->no_slot = true;
 			break;
 		case PGSCALE_ARCHIVE_READY:

@@ -191,7 +191,7 @@ log_obstacle(PgscaleArchiveObstacle obstacle)
 	else if (obstacle == PGSCALE_ARCHIVE_NO_SLOT)
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("pgscale archive: the server has no place for another worker")));
+				 errmsg("pgscale archive: the server has no slot for another background worker")));
 	logged = obstacle;
 }
 

@@ -181,7 +181,7 @@ keep_up(void)
 	if (hindered_at != 0 && TimestampDifferenceExceeds(hindered_at, GetCurrentTimestamp(), HINDERED_MIN * 60 * 1000))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("for %d minutes, transactions that have read the archive or locked it have not ended", HINDERED_MIN)));
+				 errmsg("transactions that have read or locked the archive have been open for %d minutes", HINDERED_MIN)));
 }
 
 /*

@@ -93,7 +93,7 @@ pgscale_kernel_tells_dirty(const char **why)
 		case EBADF:
 			return true;
 		case ENOSYS:
-			*why = "the kernel, or what confines this server, has no cachestat (Linux 6.5 has it)";
+			*why = "the kernel or the container has no cachestat (Linux 6.5 has it)";
 			return false;
 		case EPERM:
 			*why = "cachestat is forbidden here, as by a container's seccomp filter";

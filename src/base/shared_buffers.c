@@ -51,7 +51,7 @@
 #define TALLY_PINNED	((TALLY_BITS >> BUF_USAGECOUNT_SHIFT) + 1)
 
 StaticAssertDecl(TALLY_PINNED * 2 == lengthof(((PgscaleTally *) 0)->seen),
-				 "a tally's counters are those that its bits tell apart");
+				 "a tally has a counter for each value of its bits");
 StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 				 "usage counts end where the server's do");
 

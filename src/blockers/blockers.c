@@ -347,9 +347,9 @@ static void
 blockers_health(PgscaleHealth *health)
 {
 	if (pgscale_health_preloaded(health, NULL, true))
-		health->reason = "lock waits are looked at when asked for";
+		health->reason = "reads lock waits when asked";
 	else
-		health->reason = "pgscale is not loaded into the server: no history tells who was in the way; all else works";
+		health->reason = "pgscale is not loaded into the server: the history has no blockers; all else works";
 	health->state = PGSCALE_HEALTH_IDLE;
 }
 

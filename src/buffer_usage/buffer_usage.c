@@ -113,12 +113,12 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("the number of buffers to look at must not be null"),
+				 errmsg("the number of buffers to sample must not be null"),
 				 errhint("Without an argument it is 65536.")));
 	if (PG_GETARG_INT32(0) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the number of buffers to look at must be positive"),
+				 errmsg("the number of buffers to sample must be positive"),
 				 errhint("Four times as many halve the interval; without an argument it is 65536.")));
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -149,7 +149,7 @@ static void
 buffer_usage_health(PgscaleHealth *health)
 {
 	if (pgscale_health_preloaded(health, NULL, true))
-		health->reason = "buffers are looked at when asked for";
+		health->reason = "reads buffer headers when asked";
 	else
 		health->reason = "pgscale is not loaded into the server: clock_sweep has no rates; all else works";
 	health->state = PGSCALE_HEALTH_IDLE;

@@ -283,7 +283,7 @@ take_node_row(Round *round, Talk *talk, const PgscaleFleetResult *result)
 			return psprintf("its answer is longer than %d MB", (int) (MOST_BYTES / PGSCALE_MB));
 		if (libpq->fformat(result, column) != 0 || strlen(value) != length ||
 			!pg_verify_mbstr(GetDatabaseEncoding(), value, length, true))
-			return "its answer is no text in the encoding of this database";
+			return "its answer is not a text in the encoding of this database";
 		row[column] = pnstrdup(value, length);
 	}
 	talk->answer->rows = lappend(talk->answer->rows, row);
@@ -347,7 +347,7 @@ take_node_result(Round *round, Talk *talk, const PgscaleFleetResult *result)
 				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer has other columns than were asked for");
 			break;
 		default:
-			fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "it answers as no server does to a query");
+			fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer is not that of a server to a query");
 			break;
 	}
 }
@@ -441,7 +441,7 @@ advance_talks(Round *round)
 		Talk	   *talk = &round->talks[i];
 
 		if (talk->step == STEP_CONNECTING && talk->connect_ns <= now)
-			fail_talk(round, talk, PGSCALE_FLEET_SILENT, "it did not let us connect in time");
+			fail_talk(round, talk, PGSCALE_FLEET_SILENT, "it did not accept the connection in time");
 		else if (talk->step != STEP_ENDED && talk->end_ns <= now)
 			fail_talk(round, talk, PGSCALE_FLEET_SILENT,
 					  psprintf("it did not answer within %d ms", pgscale_fleet_timeout));
@@ -645,7 +645,7 @@ ask_one_node(const char *name, const char *statement, bool reads, const char *hi
 	if (answer->state != PGSCALE_FLEET_OK || list_length(answer->rows) != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_ERROR),
-				 errmsg("node \"%s\": %s", name, answer->error ? answer->error : "it has not said what it did"),
+				 errmsg("node \"%s\": %s", name, answer->error ? answer->error : "it has not answered what it did"),
 				 errhint("%s", hint)));
 	return ((char **) linitial(answer->rows))[0];
 }
@@ -654,7 +654,8 @@ ask_one_node(const char *name, const char *statement, bool reads, const char *hi
 static Datum
 call_there(FunctionCallInfo fcinfo, const char *name, const char *call)
 {
-	const char *change = ask_one_node(name, call, false, "pgscale.tuning_journal on the node tells what was changed there.");
+	const char *change = ask_one_node(name, call, false, "pgscale.tuning_journal on the node shows what was changed "
+														 "there.");
 
 	if (change == NULL)
 		PG_RETURN_NULL();
@@ -673,7 +674,7 @@ pgscale_fleet_apply(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the settings of node \"%s\" are managed by %s", name, readable_text(manager)),
-				 errhint("Run what pgscale.fleet_advice() has in patroni_command.")));
+				 errhint("Run the command in patroni_command of pgscale.fleet_advice().")));
 	return call_there(fcinfo, name, psprintf("CALL pgscale.apply(%s, %s)", quote_literal_cstr(setting),
 											 PG_GETARG_BOOL(2) ? "true" : "false"));
 }

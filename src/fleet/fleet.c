@@ -108,8 +108,8 @@ static void
 fleet_define_gucs(void)
 {
 	DefineCustomIntVariable("pgscale.fleet_timeout",
-							"How long a node of the fleet may take to answer.",
-							"Connecting is a part of it.",
+							"Time that a node of the fleet may take to answer.",
+							"It includes the time to connect.",
 							&pgscale_fleet_timeout,
 							5000, 100, 600000,
 							PGC_USERSET,
@@ -121,7 +121,7 @@ static void
 fleet_health(PgscaleHealth *health)
 {
 	health->state = PGSCALE_HEALTH_IDLE;
-	health->reason = "nodes are asked when asked for";
+	health->reason = "queries nodes when asked";
 }
 
 /* On the node that is asked. */

@@ -201,7 +201,7 @@ pgscale_fleet_nodes(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no node \"%s\"", name),
-				 errhint("pgscale.fleet has those that there are; pgscale.fleet_add() adds one.")));
+				 errhint("pgscale.fleet lists the nodes; pgscale.fleet_add() adds one.")));
 	foreach(cell, servers)
 		nodes = lappend(nodes, read_node(lfirst_oid(cell)));
 	return nodes;
@@ -250,7 +250,7 @@ read_conninfo(const PgscaleFleetOption *options, const char *name, StringInfo se
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("a node's connection string must not have \"%s\"", option->keyword),
-					 errhint("It says where the node is: host, port, dbname, user, and how to talk to it: sslmode and the like.")));
+					 errhint("It has host, port, dbname, user, and options such as sslmode.")));
 		if (strncmp(option->keyword, "host", 4) == 0 && strchr(option->val, ','))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -294,7 +294,7 @@ pgscale_fleet_add(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("there is a node or a foreign server \"%s\" already", name),
-				 errhint("Take another name, or call pgscale.fleet_remove() before.")));
+				 errhint("Use another name, or call pgscale.fleet_remove() first.")));
 
 	initStringInfo(&server);
 	options = libpq->conninfoParse(conninfo, &error);
@@ -306,7 +306,7 @@ pgscale_fleet_add(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("the connection string of node \"%s\" cannot be read", name),
-				 errhint("Write it as psql takes it: host=db2 port=5432 dbname=postgres user=monitoring")));
+				 errhint("Write it as for psql: host=db2 port=5432 dbname=postgres user=monitoring")));
 	}
 	PG_TRY();
 	{

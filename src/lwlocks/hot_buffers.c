@@ -191,7 +191,7 @@ pgscale_hot_buffers(PG_FUNCTION_ARGS)
 	if (!pgscale_lwlock_layout_known())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("this server's LWLocks are laid out in another way than pgscale knows"),
+				 errmsg("pgscale does not know the layout of this server's LWLocks"),
 				 errhint("Use a build of pgscale for this server.")));
 	InitMaterializedSRF(fcinfo, 0);
 	waiters = count_waiters();

@@ -27,7 +27,7 @@ static void
 lwlocks_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.lwlocks",
-							 "Has the sampler look which locks of a tranche processes wait for.",
+							 "Has the sampler read which locks of a tranche processes wait for.",
 							 NULL,
 							 &lwlocks_enabled, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -54,14 +54,14 @@ lwlocks_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = pgscale_lwlock_layout_known() ?
-			"this server has its LWLocks in other places than pgscale knows" :
-			"this server's LWLocks are laid out in another way than pgscale knows";
+			"pgscale does not know where this server has its LWLocks" :
+			"pgscale does not know the layout of this server's LWLocks";
 		health->action = "use a build of pgscale for this server, or set pgscale.lwlocks to off and reload";
 	}
 	else if (pgscale_health_observed(health, pgscale_lwlocks_profile_last(), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = "looks at the locks of a tranche while processes wait for it";
+		health->reason = "reads the locks of a tranche while processes wait for it";
 	}
 }
 

@@ -331,10 +331,10 @@ static const char *
 tranche_reason(int tranche)
 {
 	if (tranche == PGSCALE_TRANCHE_BUFFER_CONTENT)
-		return "one lock a buffer: pgscale.hot_buffers shows those that are waited for now";
+		return "one lock a buffer: pgscale.hot_buffers shows those with a queue now";
 	if (tranche < LWTRANCHE_FIRST_USER_DEFINED)
-		return "the server does not tell where these locks lie";
-	return "an extension's locks, in memory of its own";
+		return "the server does not show where these locks lie";
+	return "an extension's locks, in its own memory";
 }
 
 static void

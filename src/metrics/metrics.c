@@ -22,7 +22,7 @@ metrics_health(PgscaleHealth *health)
 	if (!pgscale_health_preloaded(health, NULL, true))
 		return;
 	health->state = PGSCALE_HEALTH_IDLE;
-	health->reason = "metrics are made when asked for";
+	health->reason = "returns metrics when asked";
 }
 
 static const char *const asks[] = {

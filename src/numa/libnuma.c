@@ -49,12 +49,12 @@ pgscale_numa_lib_trouble(const char **action)
 	{
 		*action = "allow get_mempolicy, mbind, move_pages and set_mempolicy in the container's seccomp profile, "
 			"as CAP_SYS_NICE does";
-		return "the kernel forbids to ask where memory lies";
+		return "the kernel forbids the system calls that locate memory";
 	}
 	if (pgscale_numa_lib_nodes(nodes) == 0)
 	{
 		*action = "mount sysfs on /sys, where libnuma finds the nodes";
-		return "libnuma knows of no nodes";
+		return "libnuma finds no nodes";
 	}
 	return NULL;
 }

@@ -222,13 +222,13 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("whether to look at everything must not be null"),
-				 errhint("Without an argument a sample is looked at.")));
+				 errmsg("the argument \"everything\" must not be null"),
+				 errhint("Without an argument a sample is taken.")));
 	require_numa();
 	if (!pgscale_numa_mapping(BufferBlocks, &mapping))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the kernel does not tell how shared memory is mapped"),
+				 errmsg("the kernel does not show how shared memory is mapped"),
 				 errhint("The server must be able to read /proc/self/smaps.")));
 
 	/* A page may hold other parts of shared memory as well. */
@@ -418,7 +418,7 @@ numa_failure(const char **action)
 	}
 	if (worker_node >= 0 && error != 0)
 	{
-		*action = "have the server's cpuset include that node's CPUs, or choose another, and restart";
+		*action = "have the server's cpuset include that node's CPUs, or choose another node, and restart";
 		return psprintf("pgscale's workers could not be bound to node %d: %s", worker_node, strerror(error));
 	}
 	return NULL;
@@ -451,7 +451,8 @@ numa_health(PgscaleHealth *health)
 	else if (n < 2)
 		health->reason = "the machine has one node: there is nothing to place";
 	else if (interleave && !interleaved)
-		health->reason = psprintf("%d nodes, of which the server may have memory on one: there is nothing to place", n);
+		health->reason = psprintf("%d nodes, and the server may use the memory of one only: there is nothing to "
+								  "place", n);
 	else
 		health->reason = psprintf("%d nodes; shared memory is %s; pgscale's workers are %s", n,
 								  interleaved ? "interleaved" : "where it was first touched",

@@ -91,12 +91,13 @@ check_storage(Form_pg_class class)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("relation \"%s\" has no storage", NameStr(class->relname)),
 				 errdetail_relkind_not_supported(class->relkind),
-				 errhint("Name a table, index, materialized view or sequence; the partitions of what is partitioned.")));
+				 errhint("Name a table, index, materialized view or sequence; if it is partitioned, name its "
+						 "partitions.")));
 	if (others_temp(class))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("relation \"%s\" is a temporary one of another session", NameStr(class->relname)),
-				 errhint("Ask in the session that made it.")));
+				 errhint("Call it in the session that created it.")));
 }
 
 static void
@@ -453,7 +454,7 @@ os_cache_health(PgscaleHealth *health)
 		health->reason = "asks the kernel by cachestat";
 	else
 	{
-		health->reason = psprintf("asks the kernel by mincore, which does not tell what is dirty: %s", why);
+		health->reason = psprintf("asks the kernel by mincore, which does not report dirty pages: %s", why);
 		health->action = "run Linux 6.5 or later, and allow the system call cachestat";
 	}
 }

@@ -158,7 +158,7 @@ open_jobs_read(OpenFile *file)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring file \"%s\"", OPEN_FILE),
-				 errdetail("Every database is looked into for relocation jobs.")));
+				 errdetail("All databases are searched for relocation jobs.")));
 		memset(file, 0, sizeof(*file));
 	}
 	if (fd >= 0)

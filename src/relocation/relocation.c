@@ -55,16 +55,16 @@ relocation_define_gucs(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_lag",
 							"A relocation job waits while a standby is further behind than this.",
-							"-1 does not look at standbys.",
+							"-1 does not check standbys.",
 							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_transaction_age",
 							"A relocation job waits while a transaction that it would have to wait for at its end is older than this.",
-							"-1 starts whatever there is to wait for.",
+							"-1 does not check transactions.",
 							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_attempts",
-							"How often a relocation job is tried that ends in a deadlock or does not get its lock.",
+							"Attempts of a relocation job that ends in a deadlock or does not get its lock.",
 							NULL,
 							&pgscale_relocation_attempts, 5, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
@@ -109,7 +109,7 @@ relocation_health(PgscaleHealth *health)
 	else if (no_slot)
 	{
 		health->state = PGSCALE_HEALTH_BROKEN;
-		health->reason = "jobs are queued, but the server has no place for another worker";
+		health->reason = "jobs are queued, but the server has no slot for another background worker";
 		health->action = "raise max_worker_processes and restart";
 		health->no_slot = true;
 	}

@@ -516,7 +516,7 @@ pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to cancel relocation job " INT64_FORMAT, id),
-				 errhint("A superuser can, and who has the privileges of the role that asked for it.")));
+				 errhint("Superusers can, and roles with the privileges of the requesting role.")));
 
 	/*
 	 * Waiting, under way, or left behind: a worker may take it or leave it

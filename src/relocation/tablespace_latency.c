@@ -603,7 +603,7 @@ reason_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 	if (probe->reads == 0)
 		return files->problem ? files->problem : "nothing there can be read: all of it is holes, or on its way to the disk";
 	initStringInfo(&text);
-	appendStringInfoString(&text, files->temporary > 0 ? "of a temporary file, as there was little to read" : "of its relations");
+	appendStringInfoString(&text, files->temporary > 0 ? "of a temporary file, because there was little to read" : "of its relations");
 	if (probe->reads < MIN_READS)
 		appendStringInfo(&text, "; only %d reads, so less sure", probe->reads);
 	if (files->doubt)
@@ -738,7 +738,7 @@ pgscale_tablespace_latency(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("tablespace \"%s\" holds shared relations only", name),
-				 errhint("It lies on the same device as pg_default, unless somebody linked it elsewhere.")));
+				 errhint("It lies on the device of pg_default, unless its folder is a link.")));
 
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, tablespaces)

@@ -150,7 +150,7 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 		if (job->before && (!after || strcmp(job->before, after) != 0))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("the index has moved, but is not what it was"),
+					 errmsg("the index has moved, but differs from before"),
 					 errdetail("Before: %s\nAfter: %s", job->before, after ? after : "gone")));
 	}
 	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));

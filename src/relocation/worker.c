@@ -173,13 +173,14 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 	if (data->sqlerrcode == ERRCODE_QUERY_CANCELED && told_to_end())
 	{
 		data->sqlerrcode = ERRCODE_ADMIN_SHUTDOWN;
-		data->message = pstrdup(ShutdownRequestPending ? "the worker was told to end" :
-								"the worker has made way for somebody who wants the database for himself");
+		data->message = pstrdup(ShutdownRequestPending ? "the worker was asked to end" :
+								"the worker has disconnected for a command that needs the database exclusively");
 		all = data->message;
 	}
 	open = tells_no_rows(data->sqlerrcode);
 	error->sqlstate = data->sqlerrcode;
-	error->message = open ? data->message : "an error whose words may tell of rows: they are shown to those who may read the table";
+	error->message = open ? data->message : "an error whose text may contain values of rows: it is shown to roles "
+											"that may read the table";
 	error->detail = open && !data->detail ? NULL : all;
 	ereport(LOG,
 			(errcode(data->sqlerrcode),
@@ -352,7 +353,7 @@ become_requester(const PgscaleRelocationJob *job)
 	if (!role)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the role that asked for it was dropped")));
+				 errmsg("the requesting role was dropped")));
 	role = attempt_keep(role);
 	CommitTransactionCommand();
 	job_become(role, users_search_path);
@@ -516,7 +517,7 @@ unmoved_word(const Attempt *attempt)
 	if (attempt->error.message)
 		return attempt->error;
 	if (attempt->step == ATTEMPT_SETTLE)
-		return job_word(0, "the move was made, but is gone: somebody has dropped or changed it meanwhile");
+		return job_word(0, "the move was made, but the relation was dropped or changed afterwards");
 	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 

@@ -19,7 +19,7 @@ static void
 report_health(PgscaleHealth *health)
 {
 	if (pgscale_health_preloaded(health, NULL, true))
-		health->reason = "reports are made when asked for";
+		health->reason = "makes reports when asked";
 	else
 		health->reason = "pgscale is not loaded into the server: a report has no waits; all else works";
 	health->state = PGSCALE_HEALTH_IDLE;

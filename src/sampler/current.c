@@ -99,6 +99,6 @@ pgscale_wait_current(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("no server process has PID %d", pid),
-				 errhint("See pgscale.wait_current for those that are there.")));
+				 errhint("pgscale.wait_current lists the processes.")));
 	return (Datum) 0;
 }

@@ -120,7 +120,8 @@ void
 pgscale_sampler_dimensions_define_guc(void)
 {
 	DefineCustomStringVariable("pgscale.sampler_dimensions",
-							   "By what else the wait profile is told: application_name, client_addr, plan_id.",
+							   "Extra columns by which the wait profile splits waits: application_name, "
+							   "client_addr, plan_id.",
 							   NULL,
 							   &setting, "",
 							   PGC_POSTMASTER, GUC_LIST_INPUT, dimensions_check, NULL, NULL);

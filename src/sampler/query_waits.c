@@ -121,7 +121,7 @@ query_waits_health(PgscaleHealth *health)
 	else if (pgscale_health_observed(health, 0, 0))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = "waits are told by query";
+		health->reason = "waits are attributed to queries";
 	}
 }
 

@@ -184,7 +184,7 @@ sampler_define_gucs(void)
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_profile_size",
 							"Number of entries of the wait profile.",
-							"Beyond it, the smallest ones are folded into one row a wait event.",
+							"Beyond it, the smallest ones are evicted to one row a wait event.",
 							&sampler_profile_size, 5000, 100, PGSCALE_PROFILE_MAX,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_history_size",
@@ -203,8 +203,8 @@ sampler_define_gucs(void)
 							 &sampler_history_idle, false,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_blocker_threshold",
-							"How long a wait for a lock lasts before its samples tell who is in the way.",
-							"-1 never looks for that.",
+							"Length of a lock wait from which its samples have the blocker.",
+							"-1 never searches for blockers.",
 							&sampler_blocker_threshold, 1000, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_timeline_size",
@@ -791,10 +791,10 @@ sampler_health(PgscaleHealth *health)
 		health->reason = psprintf("samples every %d ms%s%s%s", (int) (stats->period_ns / NS_PER_MS),
 								  blind ? "; queries and idle transactions are unknown, because track_activities is off" : "",
 								  stats->unreadable < UNREADABLE ? "" :
-								  "; time on CPU is not split into running and queued, since "
-								  "/proc/PID/schedstat cannot be read",
+								  "; time on CPU is not split into running and queued, because /proc/PID/schedstat "
+								  "cannot be read",
 								  pgscale_sampler_plan_id_unknown() ?
-								  "; plan_id is always NULL, since this server has no plan identifiers" : "");
+								  "; plan_id is always NULL, because this server has no plan identifiers" : "");
 		if (blind)
 			health->action = "set track_activities to on and reload";
 		else if (pgscale_sampler_plan_id_unknown())

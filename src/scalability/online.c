@@ -354,7 +354,7 @@ static void
 scalability_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.scalability",
-							 "Whether the scalability law is fitted to what the server does.",
+							 "Fits the scalability law to the running server.",
 							 NULL, &scalability, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.scalability_half_life",
 							"Observed time after which a measurement counts half.",

@@ -442,7 +442,7 @@ usl_judge(PgscaleScalabilityUsl *usl)
 	{
 		usl->peaked = false;
 		snprintf(usl->status, sizeof(usl->status),
-				 "noisy: a point is off the law by %s %%, too much for %d points to tell where a peak is, or if there is one",
+				 "noisy: a point is off the law by %s %%, too much for %d points to locate a peak",
 				 usl_figure(low, 100 * usl->scatter), usl->points);
 	}
 }
@@ -489,7 +489,7 @@ pgscale_scalability_usl_fit(PgscaleScalabilityUsl *usl, PgscaleScalabilityUslPoi
 	usl->peak_x = pgscale_scalability_usl_throughput(usl->lambda, usl->sigma, usl->kappa, usl->peak_n);
 	if (!(solution.c[0] > 0) || isinf(usl->lambda) || isnan(usl->peak_n))
 	{
-		strlcpy(usl->status, "insufficient range: the throughput of one session cannot be told",
+		strlcpy(usl->status, "insufficient range: the throughput of one session is undetermined",
 				sizeof(usl->status));
 		return;
 	}

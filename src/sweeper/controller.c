@@ -141,7 +141,7 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 		case PGSCALE_BECAUSE_CLEAN:
 			return psprintf("only %.1f %% of the pages that leave are dirty", number * 100);
 		case PGSCALE_BECAUSE_FAST_DISK:
-			return psprintf("the disk holds nobody up: a write takes %.0f us", number);
+			return psprintf("the disk delays no session: a write takes %.0f us", number);
 		case PGSCALE_BECAUSE_NO_NEIGHBOURS:
 			return psprintf("dirty pages have no dirty neighbours: %.2f pages a run", number);
 		case PGSCALE_BECAUSE_RINGS:

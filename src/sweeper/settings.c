@@ -85,7 +85,8 @@ pgscale_sweeper_define_gucs(void)
 	/* The first one: the check of pgscale.sweeper asks for it. */
 	DefineCustomEnumVariable("pgscale.sweeper_mode",
 							 "How clean buffers reach the backends.",
-							 "\"freelist\" hands them over, up to PostgreSQL 18; \"ahead\" cleans what lies before the server's clock hand.",
+							 "\"freelist\" hands them over, up to PostgreSQL 18; \"ahead\" cleans the buffers "
+							 "before the server's clock hand.",
 							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper",
@@ -95,7 +96,7 @@ pgscale_sweeper_define_gucs(void)
 							 PGC_SIGHUP, 0, sweeper_check_enabled, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper_adaptive",
 							 "Lets the sweeper work only while it is of use.",
-							 "Off, it works all the time.",
+							 "If off, the sweeper works all the time.",
 							 &s->adaptive, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_workers",
@@ -119,12 +120,13 @@ pgscale_sweeper_define_gucs(void)
 							 &s->high_watermark, 0.05, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_combine_limit",
-							"The most neighbouring pages to write together.",
+							"Maximum number of neighbouring pages to write together.",
 							NULL,
 							&s->combine_limit, 64, 1, PGSCALE_RUN_MAX,
 							PGC_SIGHUP, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_writeback_pages",
-							"The least neighbouring pages for which the kernel is asked to begin writing to disk.",
+							"Minimum number of neighbouring pages for which the kernel is asked to begin writing to "
+							"disk.",
 							"0 never asks it.",
 							&s->writeback_pages, 16, 0, PGSCALE_RUN_MAX,
 							PGC_SIGHUP, GUC_UNIT_BLOCKS, NULL, NULL, NULL);

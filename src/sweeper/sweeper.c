@@ -512,7 +512,7 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 	health->state = PGSCALE_HEALTH_BROKEN;
 	if (!s->no_slots)
 	{
-		health->reason = "its writers have written nothing for two seconds of what waits for them";
+		health->reason = "its writers have written none of the waiting pages for two seconds";
 		health->action = "check whether the disk hangs, and see the server log";
 		return false;
 	}
@@ -537,7 +537,7 @@ sweeper_state_of(const PgscaleSweeperShare *s)
  * bgwriter is to be off while the sweeper works.  That is asked for then, and left
  * alone as long as the sweeper is on: it may work again any minute.
  */
-#define SWEEPER_WHY	"bgwriter writes one by one what could be written together"
+#define SWEEPER_WHY	"bgwriter writes single pages that could be combined"
 
 static const PgscaleClaim working_claims[] = {
 	{"bgwriter_lru_maxpages", "0", true, SWEEPER_WHY},

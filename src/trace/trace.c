@@ -92,7 +92,7 @@ trace_find(PgscaleTrace *trace, int pid)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("no server process has PID %d", pid),
-				 errhint("See pgscale.wait_current for those that are there.")));
+				 errhint("pgscale.wait_current lists the processes.")));
 	if (pid == MyProcPid)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -108,7 +108,7 @@ trace_find(PgscaleTrace *trace, int pid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("process %d does not publish its state", pid),
-				 errhint("It starts or ends just now, or has no row in pg_stat_activity.")));
+				 errhint("It is just starting or ending, or has no row in pg_stat_activity.")));
 }
 
 static void
@@ -128,12 +128,12 @@ trace_statements_only(const PgscaleProc *proc)
 	if (proc->kind != (PgscaleProcKind) B_BACKEND)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("process %d is no client backend", proc->pid),
+				 errmsg("process %d is not a client backend", proc->pid),
 				 errhint("pgscale.trace_waits and pgscale.trace_summary trace any process.")));
 	if ((BackendState) proc->state == STATE_DISABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("process %d does not tell when a statement begins", proc->pid),
+				 errmsg("process %d does not report when a statement begins", proc->pid),
 				 errhint("Set track_activities to on in that session.")));
 }
 
@@ -344,9 +344,9 @@ trace_health(PgscaleHealth *health)
 	else
 	{
 		health->state = PGSCALE_HEALTH_IDLE;
-		health->reason = "traces when asked to, by the time-stamp counter";
+		health->reason = "traces when asked, by the time-stamp counter";
 		if (!pgscale_cycles_usable(&why))
-			health->reason = psprintf("traces when asked to, by clock_gettime: %s", why);
+			health->reason = psprintf("traces when asked, by clock_gettime: %s", why);
 	}
 }
 

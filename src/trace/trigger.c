@@ -314,11 +314,11 @@ pgscale_trace_trigger_define_gucs(void)
 							 "Traces a session when active sessions or lock waits leave their usual range.",
 							 NULL, &trace_trigger, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.trace_trigger_duration",
-							"How long the trigger traces a session.",
+							"Length of a trace that the trigger starts.",
 							NULL, &trace_trigger_duration, 2000, 100, 60000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.trace_trigger_budget",
-							"How long the trigger may trace in an hour, in all.",
+							"Total length of the trigger's traces in an hour.",
 							NULL, &trace_trigger_budget, 60, 0, 3600, PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 }
@@ -360,9 +360,9 @@ trigger_latest(void)
 		[PGSCALE_TRACE_BEGUN] = "began a trace that was not kept",
 		[PGSCALE_TRACE_KEPT] = "was traced",
 		[PGSCALE_TRACE_NO_SLOT] = "found no slot for a background worker",
-		[PGSCALE_TRACE_NO_PLACE] = "was not traced, since others were tracing",
+		[PGSCALE_TRACE_NO_PLACE] = "was not traced, because others were tracing",
 		[PGSCALE_TRACE_NO_SESSION] = "found no session to trace",
-		[PGSCALE_TRACE_NO_BUDGET] = "was not traced, since the hour's budget is used up"
+		[PGSCALE_TRACE_NO_BUDGET] = "was not traced, because the hour's budget is used up"
 	};
 
 	if (pg_atomic_read_u32(&shared->worker_pid) != 0)

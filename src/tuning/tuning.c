@@ -55,8 +55,8 @@ static void
 tuning_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.tuning",
-							 "Writes down what pgscale.advice and its like are about: every five seconds, the "
-							 "server's counters and its sessions' waits.",
+							 "Records the evidence for pgscale.advice every five seconds: the server's counters and "
+							 "its sessions' waits.",
 							 NULL,
 							 &tuning_enabled,
 							 true,
@@ -64,7 +64,7 @@ tuning_define_gucs(void)
 							 0,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.tuning_debug_period",
-							"The time of a record of evidence; what rules need shrinks with it. For tests.",
+							"Length of a record of evidence; the evidence that rules need shrinks with it. For tests.",
 							NULL,
 							&pgscale_tuning_evidence_ms,
 							PGSCALE_EVIDENCE_MS, 1000, PGSCALE_EVIDENCE_MS,
@@ -102,10 +102,11 @@ tuning_health(PgscaleHealth *health)
 	else if (pgscale_health_observed(health, pgscale_tuning_evidence_last_ns(&nrecords), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = "evidence is being written down";
+		health->reason = "records evidence";
 		if (pgscale_tuning_evidence_ms < PGSCALE_EVIDENCE_MS)
 		{
-			health->reason = "evidence is being written down, but advice rests on too little: pgscale.tuning_debug_period is for tests";
+			health->reason = "records evidence, but advice rests on too little: pgscale.tuning_debug_period is for "
+							 "tests";
 			health->action = "reset pgscale.tuning_debug_period and restart";
 		}
 	}

@@ -115,14 +115,14 @@ wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 		return psprintf("commits wait for %.0f %% of the sessions' time; %.1f of them share a flush of %.2f ms",
 						100 * w->flush_fraction, w->commits / w->flushes, w->flush_ms);
 	if (pgscale_tuning_wal_buffers_short(e))
-		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to have room", w->full);
+		return psprintf("WAL buffers were full %.0f times a second: sessions wrote WAL to free them", w->full);
 	if (w->images >= MUCH)
 		return psprintf("%s%.0f %% of WAL are images of whole pages, which follow each checkpoint",
 						w->images_exact ? "" : "up to ", 100 * w->images);
 	if (w->rewritten >= MUCH)
-		return psprintf("%.0f %% of what is written of WAL was written before, as small commits end within a block",
+		return psprintf("%.0f %% of the written WAL was written before, because small commits end within a block",
 						100 * w->rewritten);
-	return psprintf("WAL is no burden: commits wait for %.0f %% of the sessions' time", 100 * w->flush_fraction);
+	return psprintf("WAL costs little: commits wait for %.0f %% of the sessions' time", 100 * w->flush_fraction);
 }
 
 /* pgscale.wal_efficiency(duration): one row. */

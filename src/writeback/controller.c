@@ -220,20 +220,20 @@ pgscale_writeback_reason(PgscaleWritebackReason reason, double number)
 		case PGSCALE_WRITEBACK_OVERLAY:
 			return pstrdup("the data directory is on overlay, which ignores requests to begin writing");
 		case PGSCALE_WRITEBACK_FAILED:
-			return pstrdup("an error ended its last round; the server log tells more");
+			return pstrdup("an error ended its last round; see the server log");
 		case PGSCALE_WRITEBACK_LEARNING:
 			return psprintf("learns for another %.0f s how often pages are written again", number);
 		case PGSCALE_WRITEBACK_LITTLE:
 			return pstrdup("less than half the cap waits in the kernel");
 		case PGSCALE_WRITEBACK_KEEPING:
-			return pstrdup("keeps under the cap what waits in the kernel");
+			return pstrdup("keeps the data that waits in the kernel under the cap");
 		case PGSCALE_WRITEBACK_BEHIND:
 			return psprintf("over the cap: the server writes more than the %.1f MB/s that the disk takes",
 							number / PGSCALE_MB);
 		case PGSCALE_WRITEBACK_SLOW_READS:
-			return psprintf("asks for less, since reads take much longer than the usual %.1f ms", number);
+			return psprintf("asks for less, because reads take much longer than the usual %.1f ms", number);
 		case PGSCALE_WRITEBACK_REWRITES:
-			return psprintf("%.0f %% of the writes hit a page again within %d s, which the kernel saves if left alone",
+			return psprintf("%.0f %% of the writes hit a page again within %d s, and the kernel saves these by waiting",
 							number * 100, PGSCALE_REWRITE_WINDOW_S);
 	}
 	return pstrdup("");			/* not reached */

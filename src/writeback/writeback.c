@@ -81,18 +81,18 @@ static void
 writeback_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.writeback",
-							 "Has the kernel write all the time, so that little is left for a checkpoint's fsync.",
+							 "Makes the kernel write continuously, so that little is left for a checkpoint's fsync.",
 							 NULL,
 							 &pgscale_writeback_enabled, false,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.writeback_cap",
-							"The most that the kernel should have yet to write for this cluster.",
+							"Maximum that the kernel may still have to write for this cluster.",
 							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
 							&writeback_cap, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.writeback_redirty_limit",
-							 "Share of the writes that may hit a page again; above it the kernel is left alone.",
-							 "With 1 it is never left alone.",
+							 "Fraction of the writes that may hit a page again; above it the worker stands down.",
+							 "With 1 it never stands down.",
 							 &redirty_limit, 0.3, 0, 1,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
@@ -340,7 +340,7 @@ static const PgscaleClaim of_use_claims[] = {
 };
 
 /* And while the kernel saves writes by waiting, these had better not have it write. */
-#define REWRITES_WHY	"it has the kernel write at once what is written again soon"
+#define REWRITES_WHY	"it makes the kernel write pages at once that are written again soon"
 
 static const PgscaleClaim rewrites_claims[] = {
 	{"backend_flush_after", "0", true, REWRITES_WHY},

@@ -128,7 +128,7 @@ item_by(const char *by)
 			return (ItemBy) i;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 by ? errmsg("cannot tell waits by \"%s\"", by) : errmsg("cannot tell waits by NULL"),
+			 by ? errmsg("cannot group waits by \"%s\"", by) : errmsg("cannot group waits by NULL"),
 			 errhint("Use event, class, query, database, user, application, backend_type or blocker.")));
 }
 

@@ -238,7 +238,7 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("resolution must be 0, or from %g s to %g s", RESOLUTION_MIN_S, RESOLUTION_MAX_S),
-				 errhint("With 0 each look of the sampler is a row.")));
+				 errhint("With 0 there is a row for each sample.")));
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 	rows.row = AllocSetContextCreate(CurrentMemoryContext, "pgscale past wait", ALLOCSET_SMALL_SIZES);

@@ -101,13 +101,13 @@ check_lines(const PgscaleTuningLines *lines)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("file \"%s\" includes file \"%s\"", PG_AUTOCONF_FILENAME, line->filename),
-					 errdetail("ALTER SYSTEM, whatever it sets, would copy its lines and include it no more."),
+					 errdetail("Any ALTER SYSTEM would copy its lines and drop the include."),
 					 errhint("Include it in postgresql.conf instead.")));
 		if (strchr(line->value, '\n'))
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("the value of \"%s\" in file \"%s\" has a newline", line->name, PG_AUTOCONF_FILENAME),
-					 errdetail("ALTER SYSTEM, whatever it sets, would write that line so that it cannot be read."),
+					 errdetail("Any ALTER SYSTEM would write that line so that it cannot be read."),
 					 errhint("Remove that line by hand.")));
 	}
 }
@@ -218,7 +218,7 @@ check_value(const struct config_generic *record, const char *value)
 	}
 	PG_CATCH();
 	{
-		auto_conf_rethrow(context, "pg_settings has the range, the unit and the values that it can have.");
+		auto_conf_rethrow(context, "pg_settings has its range, unit and values.");
 	}
 	PG_END_TRY();
 	check_files(record->name, value);
@@ -234,12 +234,12 @@ pgscale_tuning_line_check(const char *setting, const char *value)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("ALTER SYSTEM is not allowed in this environment"),
-				 errhint("allow_alter_system is off: settings are changed by what manages this server.")));
+				 errhint("allow_alter_system is off: settings are changed by the software that manages this server.")));
 	if (!record && value)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("unrecognized configuration parameter \"%s\"", setting),
-				 errhint("pg_settings lists them; of a library, those that it defines once it is loaded (LOAD).")));
+				 errhint("pg_settings lists them, those of a library once it is loaded (LOAD).")));
 
 	/*
 	 * a line of what nobody knows any more can still be removed: then the act
@@ -294,7 +294,7 @@ before_write(ObjectAccessType access, Oid class, const char *name, int sub, void
 				 errmsg("\"%s\" was changed by hand meanwhile: \"%s\" had %s and has %s",
 						changing, PG_AUTOCONF_FILENAME, pgscale_tuning_line_show(changing, expected_line),
 						pgscale_tuning_line_show(changing, line)),
-				 errhint("Call it again if it is still what you want.")));
+				 errhint("Repeat the call if you still want the change.")));
 }
 
 /* Right after an error; the lock on the file is still held, if it was. */
@@ -318,12 +318,14 @@ auto_conf_explain(ErrorData *error, PgscaleTuningLineFate fate)
 	{
 		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" has the new line all the same,"
 								" and so has the journal; but a crash of the machine may lose it.");
-		error->hint = pstrdup("Once the disk is well, set it again, or revert what pgscale.tuning_journal has.");
+		error->hint = pstrdup("When the disk works again, set it again, or revert the change in "
+							  "pgscale.tuning_journal.");
 	}
 	else if (fate == PGSCALE_LINE_UNKNOWN)
 	{
 		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read: whether it was changed is not known.");
-		error->hint = pstrdup("The next change made in this database finds out, and pgscale.tuning_journal then has it.");
+		error->hint = pstrdup("The next change made in this database finds out, and pgscale.tuning_journal then "
+							  "shows it.");
 	}
 
 	/*

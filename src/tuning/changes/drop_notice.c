@@ -30,10 +30,11 @@ tuning_tell_lost(void)
 	in_force = pgscale_tuning_journal_in_force();
 	if (in_force > 0)
 		ereport(NOTICE,
-				(errmsg_plural("%d setting keeps what pgscale has changed it to, and the journal that could revert it is dropped",
-							   "%d settings keep what pgscale has changed them to, and the journal that could revert them is dropped",
+				(errmsg_plural("%d setting keeps its changed value, and the journal that could revert it is dropped",
+							   "%d settings keep their changed values, and the journal that could revert them is "
+							   "dropped",
 							   in_force, in_force),
-				 errhint("To have them reverted, ROLLBACK, or create it again and use pgscale.set();"
+				 errhint("To revert them, ROLLBACK, or create the extension again and use pgscale.set();"
 						 " \"postgresql.auto.conf\" has their lines.")));
 }
 

@@ -362,7 +362,7 @@ pgscale_tuning_journal_reconcile(void)
 		{
 			pgscale_tuning_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
 										  ? psprintf("the session ended before it was known whether the change was made on %s;"
-													 " this node has not got it", changes[i].node)
+													 " this node does not have it", changes[i].node)
 										  : "the session ended before the change was made");
 			continue;
 		}

@@ -123,7 +123,7 @@ pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s() cannot run inside a transaction block", procedure),
-				 errdetail("What was there before must be committed before it is changed."),
+				 errdetail("The old value must be committed before it is changed."),
 				 errhint("CALL it on its own, after COMMIT.")));
 	if (RecoveryInProgress())
 		ereport(ERROR,
@@ -246,12 +246,12 @@ make_change(PgscaleTuningChange *change, bool *made)
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("\"%s\" was changed by change " INT64_FORMAT ", but \"%s\" cannot be read now: whether it has the line is not known",
 						change->setting, change->id, PG_AUTOCONF_FILENAME),
-				 errhint("Once the file can be read, pgscale.tuning_journal tells.")));
+				 errhint("Once the file can be read, pgscale.tuning_journal shows it.")));
 	else if (!pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change->setting), change->new_value))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("\"%s\" was changed by hand at once after change " INT64_FORMAT, change->setting, change->id),
-				 errhint("pgscale.tuning_journal has what was there before.")));
+				 errhint("pgscale.tuning_journal has the value before.")));
 	return NULL;
 }
 
@@ -277,7 +277,7 @@ tell_overridden(const PgscaleTuningChange *change)
 	PopActiveSnapshot();
 	if (n > 0)
 		ereport(NOTICE,
-				(errmsg("\"%s\" has values of their own for some databases or roles, which override the change there",
+				(errmsg("\"%s\" has other values for some databases or roles, which override the change there",
 						change->setting),
 				 errhint("pg_db_role_setting lists them.")));
 }
@@ -321,11 +321,11 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 			continue;
 		if (record && record->context == PGC_POSTMASTER)
 			ereport(NOTICE,
-					(errmsg("\"%s\" takes effect when the server is started next", record->name),
+					(errmsg("\"%s\" takes effect at the next restart", record->name),
 					 errhint("Restart the server.")));
 		else if (!reload)
 			ereport(NOTICE,
-					(errmsg("\"%s\" takes effect when the configuration is reloaded", changes[i].setting),
+					(errmsg("\"%s\" takes effect at the next reload", changes[i].setting),
 					 errhint("SELECT pg_reload_conf(), or say reload => true.")));
 	}
 	if (!reload)
@@ -352,7 +352,7 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 		else
 			ereport(WARNING,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
-					 errmsg("the server does not take \"%s\" from its files, for an error in them", record->name),
+					 errmsg("the server does not take \"%s\" from its files, because of an error in them", record->name),
 					 errhint("pg_file_settings has the error.  Correct it and call pg_reload_conf().")));
 	}
 	next_transaction();
@@ -521,7 +521,7 @@ raise_no_advice(const char *setting)
 			const PgscaleTuningFinding *finding = change_ask(rule);
 
 			why = finding && finding->verdict == PGSCALE_ADVISES
-				? psprintf("Advised is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
+				? psprintf("The advice is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
 						   finding->object ? " for " : "", finding->object ? finding->object : "")
 				: finding ? finding->reason : NULL;
 		}
@@ -529,7 +529,7 @@ raise_no_advice(const char *setting)
 			(errcode(ERRCODE_NO_DATA_FOUND),
 			 errmsg("there is no advice for \"%s\"", setting),
 			 why ? errdetail("%s", why) : 0,
-			 errhint("pgscale.advice_rules tells what each rule has found; pgscale.set() sets any value.")));
+			 errhint("pgscale.advice_rules shows what each rule has found; pgscale.set() sets any value.")));
 }
 
 /* CALL pgscale.apply(setting, reload, change): what pgscale.advice recommends. */
@@ -700,7 +700,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	if (!advice)
 		ereport(NOTICE,
 				(errmsg("there is no advice to apply"),
-				 errhint("pgscale.advice_rules tells what each rule has found.")));
+				 errhint("pgscale.advice_rules shows what each rule has found.")));
 	if (!dry_run)
 		reload_for(changes, n, reload);
 	array = SPI_datumTransfer(PointerGetDatum(construct_array(ids, n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),

@@ -34,7 +34,7 @@ check_revertable(const PgscaleTuningChange *change, bool force)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " is of %s", change->id, change->foreign),
 				 errdetail("Its row came here with a copy of that journal."),
-				 errhint("Revert it there; or have here what it replaced: %s.",
+				 errhint("Revert it there, or restore the previous value here: %s.",
 						 pgscale_tuning_change_statement(change->setting, change->old_value, false))));
 	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
 		ereport(ERROR,
@@ -45,12 +45,12 @@ check_revertable(const PgscaleTuningChange *change, bool force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was not made, so there is nothing to revert", change->id),
-				 errhint("pgscale.tuning_journal has its state and what went wrong.")));
+				 errhint("pgscale.tuning_journal has its state and its error.")));
 	if (change->revert_of != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " is itself the revert of change " INT64_FORMAT, change->id, change->revert_of),
-				 errhint("To have back what it replaced: %s.", pgscale_tuning_change_statement(change->setting, change->old_value, false))));
+				 errhint("To restore the previous value: %s.", pgscale_tuning_change_statement(change->setting, change->old_value, false))));
 	later = pgscale_tuning_journal_later(change);
 	if (later != 0 && !force)
 		ereport(ERROR,
@@ -82,14 +82,14 @@ check_line(const PgscaleTuningChange *change, const PgscaleTuningChange *back, b
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" was changed by hand since change " INT64_FORMAT, change->setting, change->id),
-				 errdetail("\"%s\" had %s from then on and has %s.", PG_AUTOCONF_FILENAME, was, is),
-				 errhint("force => true replaces it by %s all the same.", back_to)));
+				 errdetail("\"%s\" had %s since then and has %s now.", PG_AUTOCONF_FILENAME, was, is),
+				 errhint("force => true overwrites it with %s.", back_to)));
 	if (!pgscale_tuning_line_same(back->old_value, change->old_value))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was made on %s", change->id, node_of(change)),
 				 errdetail("\"%s\", which is not replicated, had %s there and has %s here.", PG_AUTOCONF_FILENAME, was, is),
-				 errhint("force => true replaces it by %s.  To make the change here: %s.", back_to,
+				 errhint("force => true overwrites it with %s.  To make the change here: %s.", back_to,
 						 pgscale_tuning_change_statement(change->setting, change->new_value, false))));
 	ereport(NOTICE,
 			(errmsg("change " INT64_FORMAT " was made on %s, and \"%s\" here has what it had before",

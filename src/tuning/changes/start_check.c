@@ -127,7 +127,7 @@ start_running(const char *name)
 		case PGC_ENUM:
 			return *pgscale_compat_of_enum(record)->variable;
 		default:
-			elog(ERROR, "setting \"%s\" is no number", name);
+			elog(ERROR, "setting \"%s\" is not a number", name);
 	}
 }
 
@@ -157,7 +157,7 @@ start_coming(const Change *change, const char *name)
 			?			number : pgscale_compat_of_enum(record)->boot_val;
 
 		default:
-			elog(ERROR, "setting \"%s\" is no number", name);
+			elog(ERROR, "setting \"%s\" is not a number", name);
 	}
 }
 
@@ -182,7 +182,7 @@ start_refuse(const Change *change, const char *detail)
 			 change->value ? errmsg("with \"%s\" set to %s the server would not start again", change->setting, change->value)
 			 : errmsg("without the line of \"%s\" the server would not start again", change->setting),
 			 errdetail("%s", detail),
-			 errhint("Change first what it depends on; %s does it all the same.", change->force)));
+			 errhint("First change the settings that it depends on; %s skips this check.", change->force)));
 }
 
 static void
@@ -521,7 +521,7 @@ check_library(const Change *change, int i, const char *name, const char *path)
 										change->setting, change->value, name, libraries[i].setting)
 				 : errmsg("without the line of \"%s\", library \"%s\" of \"%s\" would not be found",
 						  change->setting, name, libraries[i].setting),
-				 errhint("Install it first; %s does it all the same.", change->force)));
+				 errhint("Install it first; %s skips this check.", change->force)));
 }
 
 /* A library that there is not keeps the server from starting, or each session, or what it is for. */
@@ -646,7 +646,8 @@ tell_standbys(const Change *change)
 		ask_number("SELECT count(*) FROM pg_stat_replication r WHERE state IN ('streaming', 'catchup') AND NOT EXISTS"
 				   " (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')", NULL) > 0)
 		ereport(NOTICE,
-				(errmsg("a standby on which \"%s\" is less than " INT64_FORMAT " stops to replay, and does not start again",
+				(errmsg("a standby on which \"%s\" is less than " INT64_FORMAT " stops replaying, and does not "
+						"start again",
 						change->setting, value),
 				 errhint("Set it on the standbys and restart them, before this server is restarted.")));
 }

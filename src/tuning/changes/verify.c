@@ -208,7 +208,7 @@ duration_ms(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("duration must be from %d s to %d s", (int) (LEAST_MS / 1000), (int) (WINDOW_MS / 1000)),
-				 errhint("NULL stands for as long as both before and after are known.")));
+				 errhint("NULL takes the longest time that is known both before and after.")));
 	return (int64) ms;
 }
 
@@ -218,8 +218,8 @@ not_in_effect(const PgscaleTuningChange *change)
 	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
 
 	return record && record->context == PGC_POSTMASTER
-		? "cannot tell yet: it takes effect when the server is started next"
-		: "cannot tell yet: it takes effect when the configuration is reloaded";
+		? "cannot tell yet: it takes effect at the next restart"
+		: "cannot tell yet: it takes effect at the next reload";
 }
 
 /* ms 0: as long as there is. */
@@ -250,13 +250,13 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 	if (change->other_node)
 	{
-		windows->cannot = "cannot tell: it was made on another node, and what was recorded before it is that node's";
+		windows->cannot = "cannot tell: it was made on another node, and the evidence before it is that node's";
 		return;
 	}
 	if (before->n == 0)
 	{
 		windows->cannot = change->ends
-			? "cannot tell: the value before was not in effect for as long as a record of evidence takes; waiting does not help"
+			? "cannot tell: the value before was in effect for less than a record of evidence; waiting does not help"
 			: "cannot tell: no evidence was recorded before the change; waiting does not help";
 		return;
 	}
@@ -322,11 +322,11 @@ how_long(const Windows *windows, double difference, double half)
 		return psprintf("it would take about %.0f s of each, and " INT64_FORMAT " s were recorded with the value before:"
 						" waiting does not help", need_ms / 1000, windows->before_ms / 1000);
 	if (need_ms <= windows->after_ms)
-		return psprintf("a duration of about %.0f s would tell", need_ms / 1000);
+		return psprintf("a duration of about %.0f s would be enough", need_ms / 1000);
 	if (windows->over)
 		return psprintf("it would take about %.0f s of each, and it was in effect for " INT64_FORMAT " s: waiting does not help",
 						need_ms / 1000, windows->after_ms / 1000);
-	return psprintf("about %.0f s more would tell, if it goes on like this", (need_ms - windows->after_ms) / 1000);
+	return psprintf("about %.0f s more would be enough, if it goes on like this", (need_ms - windows->after_ms) / 1000);
 }
 
 /* The same of a metric that is known of too few records. */
@@ -335,7 +335,7 @@ how_many_more(const Windows *windows, const PgscaleTuningSeries *before, const P
 {
 	if (before->n < PGSCALE_SERIES_MIN || windows->over)
 		return "waiting does not help";
-	return psprintf("%d s more in which it is known would tell",
+	return psprintf("%d s more in which it is known would be enough",
 					Max(PGSCALE_SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms / 1000);
 }
 
@@ -380,7 +380,7 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 	c.reason = psprintf("%g %s, %g before, over " INT64_FORMAT " s each%s%s", c.after.mean, metric->unit, c.before.mean,
 						windows->ms / 1000,
 						strcmp(c.verdict, "cannot tell") != 0 ? "" :
-						psprintf("; the interval of the difference has zero in it: %s", how_long(windows, difference, half)),
+						psprintf("; the interval of the difference contains zero: %s", how_long(windows, difference, half)),
 						others == 0 ? "" : psprintf("; %d other changes of settings took place meanwhile", others));
 	return c;
 }
@@ -423,13 +423,13 @@ check_verifiable(int64 id, PgscaleTuningChange *change)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " is of %s", id, change->foreign),
-				 errhint("Its row came here with a copy of that journal: ask there.")));
+				 errhint("Its row came here with a copy of that journal: verify it there.")));
 	if (strcmp(change->state, PGSCALE_CHANGE_FAILED) == 0 ||
 		strcmp(change->state, PGSCALE_CHANGE_BEGUN) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was not made", id),
-				 errhint("pgscale.tuning_journal has its state and what went wrong.")));
+				 errhint("pgscale.tuning_journal has its state and its error.")));
 }
 
 /* pgscale.verify(change, duration) */

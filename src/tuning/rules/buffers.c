@@ -86,8 +86,8 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 	PgscaleTuningFinding *f;
 
 	f = pgscale_tuning_advise(psprintf("%.0f%s", value, strcmp(setting, "bgwriter_delay") == 0 ? "ms" : ""), gain, numbers,
-							  "sessions wrote %.0f %% of the pages themselves to have their room, %.0f a second, as the "
-							  "background writer %s (documentation, \"Background Writer\")",
+							  "sessions wrote %.0f %% of the pages themselves to free buffers, %.0f a second, "
+							  "because the background writer %s (documentation, \"Background Writer\")",
 							  100 * pgscale_tuning_backend_write_fraction(e), pgscale_tuning_rate(e, c->backend_buffers),
 							  stalled ? "is set so that it can do next to nothing" : "stops at bgwriter_lru_maxpages");
 	f->setting = setting;
@@ -117,14 +117,14 @@ pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions wrote %.0f %% of the pages themselves, %.1f a second",
 									  100 * share, rate);
 	if (pgscale_tuning_bulk_load(e))
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' own writes are bulk load");
 	if (!stalled && c->bgwriter_stopped < 0.1 * rounds)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
-									  "sessions write %.0f %% of the pages themselves, but the background writer does not stop "
-									  "for its limit", 100 * share);
+									  "sessions write %.0f %% of the pages themselves, but the background writer "
+									  "does not stop at its limit", 100 * share);
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
-									  "what sessions write themselves costs %.1f %% of their time", 100 * cost);
+									  "sessions' own writes cost %.1f %% of their time", 100 * cost);
 
 	if (maxpages < wanted_pages || maxpages < 100)
 	{
@@ -142,7 +142,7 @@ pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 		next = &(*next)->next;
 	}
 	if (!first)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the background writer may write as much as is asked for");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the background writer may write as much as is needed");
 	return first;
 }
 
@@ -211,20 +211,21 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 	if (content.unused > 0.05)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.0f %% of shared buffers hold nothing yet", 100 * content.unused);
 	if (missing < 0.02)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.2f %% of the pages asked for were not in shared buffers",
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.2f %% of the requested pages were not in shared buffers",
 									  100 * missing);
 	if (ram <= 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "how much memory there is is unknown");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the size of the memory is unknown");
 	if (!pgscale_kernel_buffers_may_grow() || wanted < 1.5 * current)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared buffers are about a quarter of the memory, or more");
 	if (pgscale_tuning_bulk_load(e))
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what is read and written is bulk load, which uses a few buffers only");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "reads and writes are bulk load, which uses only a few "
+														 "buffers");
 	if (pgscale_tuning_swaps(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the machine swaps: it has no memory for more, see vm.swappiness");
 	if (pgscale_tuning_bgwriter_stalled() && pgscale_tuning_backend_write_cost(e) >= PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SILENT,
-									  "the background writer does next to nothing, so that sessions write pages to have room: "
-									  "to set that right takes a reload only, and comes first");
+									  "the background writer does next to nothing, so that sessions write pages to "
+									  "free buffers: change that first, which needs only a reload");
 
 	cost = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE) +
 		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
@@ -236,8 +237,8 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "misses cost %.1f %% of the sessions' time", 100 * cost);
 
 	f = pgscale_tuning_advise(pgscale_tuning_bytes_text(wanted), gain, numbers,
-							  "%.0f %% of the pages asked for were not in shared buffers, and %s: shared buffers are %.1f %% of "
-							  "the memory (documentation: a quarter is a reasonable start)",
+							  "%.0f %% of the requested pages were not in shared buffers, and %s: shared buffers "
+							  "are %.1f %% of the memory (documentation: a quarter is a reasonable start)",
 							  100 * missing,
 							  read_us <= CACHED_READ_US ? "the kernel's cache had them, so that memory holds them twice" :
 							  "reading them took as long as a disk takes", 100 * current / ram);
@@ -344,7 +345,7 @@ const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {
 		.settings = {"transaction_buffers"},
 		.needs = "restart",
 		.confidence = "medium",
-		.risk = "none but the memory",
+		.risk = "only the memory",
 		.find = find_transaction_buffers,
 	},
 	{
@@ -353,7 +354,7 @@ const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {
 		.settings = {"subtransaction_buffers"},
 		.needs = "restart",
 		.confidence = "medium",
-		.risk = "none but the memory",
+		.risk = "only the memory",
 		.find = find_subtransaction_buffers,
 	},
 	{
@@ -362,7 +363,7 @@ const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {
 		.settings = {"multixact_offset_buffers"},
 		.needs = "restart",
 		.confidence = "medium",
-		.risk = "none but the memory",
+		.risk = "only the memory",
 		.find = find_offset_buffers,
 	},
 	{
@@ -371,7 +372,7 @@ const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {
 		.settings = {"multixact_member_buffers"},
 		.needs = "restart",
 		.confidence = "medium",
-		.risk = "none but the memory",
+		.risk = "only the memory",
 		.find = find_member_buffers,
 	},
 	{0}

@@ -53,7 +53,7 @@ advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, con
 
 	f = pgscale_tuning_advise(value, gain, numbers,
 							  "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs: "
-							  "the kernel was left to collect what was written (documentation of %s)",
+							  "the kernel collected the writes (documentation of %s)",
 							  100 * numbers[1].value, 100 * pgscale_tuning_stalls(input), setting);
 	f->setting = setting;
 	f->confidence = e->counts.checkpoints_timed + e->counts.checkpoints_requested >= 2 ? "high" : "medium";
@@ -133,11 +133,11 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing: sessions write in its place");
 	if (pgscale_tuning_rewrites(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
-									  "sessions' writes are slow, but the kernel's cache holds what shared buffers do not: it "
-									  "saves writes, which this would bring back");
+									  "sessions' writes are slow, but the kernel's cache holds pages that shared "
+									  "buffers do not, and saves writes that this would bring back");
 	return pgscale_tuning_advise("512kB", share / 2, numbers,
-								 "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, as the kernel makes them "
-								 "(documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
+								 "sessions write %.0f %% of the pages themselves and wait %.1f ms for each, because "
+								 "the kernel makes them wait (documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
 }
 
 /* Is what page images cost told well enough by this evidence? */
@@ -180,7 +180,8 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 	if (wanted < 1.5 * CheckPointTimeout)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are far apart");
 	if (!whole_cycles(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
+													  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints, and not the clock: see max_wal_size");
@@ -265,7 +266,8 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 	if (strcmp(pgscale_tuning_setting_text("wal_compression"), "off") != 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	if (!whole_cycles(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
+													  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
@@ -276,8 +278,8 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 									  "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
 									  "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
 	return pgscale_tuning_advise(method, images * share / 4, numbers,
-								 "%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the sessions' time, while "
-								 "the CPU has some left (documentation of wal_compression)", 100 * images, 100 * share);
+								 "%.0f %% of WAL are page images, and waiting for WAL takes %.0f %% of the "
+								 "sessions' time, while there is free CPU time (documentation of wal_compression)", 100 * images, 100 * share);
 }
 
 /*
@@ -298,13 +300,14 @@ find_page_images(const PgscaleTuningRuleInput *input)
 	};
 
 	if (!whole_cycles(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell what page images cost; there were %d",
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
+													  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (CheckPointTimeout < 900 || pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints could be further apart, see there");
 	if (images < 0.6 || images * share / 4 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "page images are %.0f %% of WAL", 100 * images);
-	return pgscale_tuning_advise("drop indexes that nobody uses; keys in order of time (such as UUID version 7) instead of "
+	return pgscale_tuning_advise("drop unused indexes; keys in order of time (such as UUID version 7) instead of "
 								 "random ones; a fillfactor that leaves room for HOT updates",
 								 images * share / 4, numbers,
 								 "%.0f %% of WAL are page images although checkpoints are far apart: changes are scattered, each on a "
@@ -338,7 +341,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
 		.needs = "reload",
 		.confidence = "medium",
-		.risk = "a longer recovery after a crash; max_wal_size may have to grow, too",
+		.risk = "a longer recovery after a crash; max_wal_size may have to be raised, too",
 		.find = find_checkpoint_timeout,
 	},
 	{

@@ -55,7 +55,7 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_backend_write_fraction(e) < 0.2 || share < 0.1)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' writes take %.1f %% of their time", 100 * share);
 	if (pgscale_tuning_bulk_load(e))
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "what sessions write themselves is bulk load");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "sessions' own writes are bulk load");
 	if (pgscale_tuning_bgwriter_stalled())
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
 	if (pgscale_tuning_find_bgwriter(input)->verdict == PGSCALE_ADVISES)
@@ -92,7 +92,8 @@ find_writeback(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_flush_after_off())
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
 	if (pgscale_tuning_rewrites(e))
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds what shared buffers do not, and saves writes");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds pages that shared buffers do "
+														 "not, and saves writes");
 	return pgscale_tuning_advise("on", 0.4 * stalls, numbers,
 								 "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs, "
 								 "although the server asks for early writes (doc/writeback.md)",
@@ -153,7 +154,7 @@ const PgscaleTuningRule pgscale_tuning_features_rules[] = {
 		.no_gain = true,
 		.needs = "reload",
 		.confidence = "high",
-		.risk = "less than a per cent of a CPU",
+		.risk = "less than one percent of a CPU",
 		.find = find_sampler,
 	},
 	{
@@ -163,7 +164,7 @@ const PgscaleTuningRule pgscale_tuning_features_rules[] = {
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
 		.needs = "reload",
 		.confidence = "medium",
-		.risk = "a few per cent where pages are rewritten often; it stands down by itself",
+		.risk = "a few percent where pages are rewritten often; it stands down by itself",
 		.find = find_sweeper,
 	},
 	{

@@ -56,7 +56,7 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 	if (strcmp(wanted, "off") != 0)
 	{
 		f->object = "vm.nr_hugepages";
-		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, since huge_pages is %s and got none", numbers[1].value, wanted);
+		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, because huge_pages is %s and got none", numbers[1].value, wanted);
 		f->needs = "superuser of the machine, restart";
 	}
 	return f;
@@ -81,7 +81,7 @@ find_dirty_limits(const PgscaleTuningRuleInput *input)
 
 	pgscale_kernel_memory(&memory);
 	if (memory.background_threshold < 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell its limits");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not report its limits");
 	if (pgscale_tuning_flush_after_off())
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
 	if (!pgscale_tuning_checkpoint_stalls(e) || stalls / 2 < PGSCALE_LEAST_GAIN)
@@ -126,7 +126,7 @@ find_transparent(const PgscaleTuningRuleInput *input)
 
 	if (!pgscale_kernel_setting("/sys/kernel/mm/transparent_hugepage/enabled", enabled, sizeof(enabled)) ||
 		e->compact_stalls < 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of transparent huge pages");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not report on transparent huge pages");
 	if (!strstr(enabled, "[always]") || rate < 10)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "they are set to %s; %.1f waits a second for one", enabled, Max(rate, 0));
 	f = pgscale_tuning_advise("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", PGSCALE_LEAST_GAIN, numbers,
@@ -149,7 +149,7 @@ find_swapping(const PgscaleTuningRuleInput *input)
 	PgscaleTuningFinding *f;
 
 	if (e->swapped < 0 || !pgscale_kernel_setting("/proc/sys/vm/swappiness", swappiness, sizeof(swappiness)))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not tell of swapping");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the kernel does not report on swapping");
 	if (!pgscale_tuning_swaps(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f pages are swapped a second", rate);
 	f = pgscale_tuning_advise(psprintf("%sless memory for shared buffers or sessions",
@@ -176,13 +176,13 @@ find_numa(const PgscaleTuningRuleInput *input)
 	double		most;
 
 	if (pgscale_tuning_setting("pgscale.numa_interleave") < 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "this server's pgscale does not know where memory lies");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale does not know where this server's memory lies");
 	if (pgscale_tuning_setting("pgscale.numa_interleave") > 0)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on; what becomes of it is in pgscale.health");
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on; pgscale.health shows whether it works");
 	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale.numa_nodes() WHERE memory_bytes > 0),"
 						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
 	if (rows.error)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "where memory lies cannot be told: %s", rows.error);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "it is unknown where memory lies: %s", rows.error);
 	nodes = pgscale_sql_number(&rows, 0, 0);
 	most = pgscale_sql_number(&rows, 0, 1);
 	if (!(nodes > 1) || isnan(most))
@@ -198,7 +198,7 @@ find_numa(const PgscaleTuningRuleInput *input)
 		};
 
 		return pgscale_tuning_advise("on", 0.05 * cpu * Min(most * nodes / 2, 1), numbers,
-									 "one of %.0f nodes holds %.0f %% of shared buffers, %.1f times its part",
+									 "one of %.0f nodes holds %.0f %% of shared buffers, %.1f times its share",
 									 nodes, 100 * most, most * nodes);
 	}
 }
@@ -210,7 +210,7 @@ const PgscaleTuningRule pgscale_tuning_kernel_rules[] = {
 		.settings = {"huge_pages", "shared_buffers"},
 		.needs = "restart",
 		.confidence = "medium",
-		.risk = "memory in huge pages is of no other use",
+		.risk = "memory in huge pages cannot be used otherwise",
 		.find = find_huge_pages,
 	},
 	{
@@ -220,7 +220,7 @@ const PgscaleTuningRule pgscale_tuning_kernel_rules[] = {
 		.settings = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback"},
 		.needs = "superuser of the machine",
 		.confidence = "medium",
-		.risk = "all that writes on this machine is subject to it",
+		.risk = "it applies to all writes on this machine",
 		.find = find_dirty_limits,
 	},
 	{

@@ -45,8 +45,8 @@ find_max_locks(const PgscaleTuningRuleInput *input)
 	PgscaleTuningFinding *f;
 
 	if (PGSCALE_FAST_PATH_SLOTS <= 16)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "a session has %d fast-path slots, whatever it is; from 18 on it has as many "
-									  "as this setting says", (int) PGSCALE_FAST_PATH_SLOTS);
+		return pgscale_tuning_finding(PGSCALE_SILENT, "a session has %d fast-path slots whatever the setting; from "
+													  "18 on the setting is their number", (int) PGSCALE_FAST_PATH_SLOTS);
 	if (share / 2 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for the lock table's own locks take %.1f %% of the sessions' time",
 									  100 * share);
@@ -71,7 +71,7 @@ const PgscaleTuningRule pgscale_tuning_locks_rules[] = {
 		.min_s = 30,
 		.settings = {"max_locks_per_transaction"},
 		.needs = "restart",
-		.risk = "shared memory: some 300 bytes for each lock of each connection; standbys must have it first",
+		.risk = "shared memory: some 300 bytes for each lock of each connection; raise it on standbys first",
 		.find = find_max_locks,
 	},
 	{0}

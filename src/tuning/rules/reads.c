@@ -53,7 +53,7 @@ find_io_workers(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for reads while all of %.0f io workers are busy take %.1f %% of the "
 									  "sessions' time", workers, 100 * queued);
 	if (workers >= MOST_WORKERS)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "there are %.0f io workers, as many as there may be", workers);
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "there are %.0f io workers, the maximum", workers);
 	f = pgscale_tuning_advise(psprintf("%.0f", Min(2 * workers, MOST_WORKERS)), queued / 2, numbers,
 							  "for %.0f %% of their time sessions waited for reads while all of %.0f io workers were busy "
 							  "(documentation of %s)", 100 * queued, workers, setting);

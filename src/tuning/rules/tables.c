@@ -30,8 +30,8 @@ static PgscaleTuningFinding *
 not_probed(void)
 {
 	return pgscale_tuning_finding(PGSCALE_SILENT,
-								  "the disks were not timed: pgscale.tuning_findings(probe => true) does, for those who may "
-								  "call pgscale.tablespace_latency()");
+								  "the disks were not timed: pgscale.tuning_findings(probe => true) times them, for "
+								  "roles that may call pgscale.tablespace_latency()");
 }
 
 /*
@@ -142,8 +142,8 @@ concurrency_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int
 									  "sessions' time", tablespace, set, read_ms, 100 * share);
 	f = pgscale_tuning_advise(psprintf("ALTER TABLESPACE %s SET (effective_io_concurrency = 16)", quote_identifier(tablespace)),
 							  0.1 * share, numbers,
-							  "a random read takes %.2f ms there, as of a disk that serves many at a time, but no more than %.0f "
-							  "are asked for (documentation of effective_io_concurrency)", read_ms, set);
+							  "a random read takes %.2f ms there, like that of a disk that serves many at a time, "
+							  "but at most %.0f are requested (documentation of effective_io_concurrency)", read_ms, set);
 	f->object = tablespace;
 	f->current = psprintf("%.0f", set);
 	return f;

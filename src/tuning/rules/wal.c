@@ -109,9 +109,9 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 									  "WAL starts checkpoints, but its file system has no room for a larger max_wal_size");
 
 	f = pgscale_tuning_advise(pgscale_tuning_bytes_text(wanted), gain, numbers,
-							  "a checkpoint came every %.0f s, since WAL grew to max_wal_size, and %.0f %% of the WAL are "
-							  "images of whole pages, of which each checkpoint causes new ones: so much that it comes every "
-							  "checkpoint_timeout (documentation, \"WAL Configuration\")",
+							  "a checkpoint came every %.0f s, because WAL reached max_wal_size, and %.0f %% of the "
+							  "WAL are images of whole pages, which each checkpoint causes anew; with this size a checkpoint "
+							  "comes every checkpoint_timeout (documentation, \"WAL Configuration\")",
 							  interval, 100 * images);
 	f->confidence = checkpoints >= 4 ? "high" : "medium";
 	return f;
@@ -225,18 +225,20 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 	if (committing < pgscale_tuning_setting("commit_siblings"))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time: too few to wait for", committing);
 	if (gain < PGSCALE_LEAST_GAIN)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "of %.1f sessions that commit at a time %.1f share a flush already",
+		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, and %.1f of them share a "
+														 "flush already",
 									  committing, per_flush);
 	if (pgscale_tuning_wal_buffers_short(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL buffers are full too often: what commits wait for tells of that");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL buffers are full too often, and commits wait for that");
 	if (pgscale_tuning_wal_starts_checkpoints(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: what commits wait for tells of that");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints, and commits wait for that");
 	if (pgscale_tuning_checkpoint_stalls(e))
-		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL: that tells nothing of a delay");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL, which shows "
+													  "nothing about a delay");
 
 	return pgscale_tuning_advise(psprintf("%d", (int) Min(flush_ms * 1000 / 2, 100000)), gain, numbers,
-								 "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that has more of "
-								 "them share one (documentation of commit_delay)", committing, flush_ms);
+								 "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that "
+								 "lets more of them share one (documentation of commit_delay)", committing, flush_ms);
 }
 
 /*
@@ -265,8 +267,8 @@ find_commit_siblings(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, for %.0f %% of the sessions' time",
 									  committing, 100 * share);
 	return pgscale_tuning_advise(psprintf("%d", (int) committing), share / 8, numbers,
-								 "%.1f sessions commit at a time, fewer than commit_siblings: the commit_delay that is set is hardly "
-								 "ever taken (documentation of commit_siblings)", committing);
+								 "%.1f sessions commit at a time, fewer than commit_siblings: the present "
+								 "commit_delay is hardly ever used (documentation of commit_siblings)", committing);
 }
 
 /*
@@ -296,7 +298,8 @@ find_wal_segment_size(const PgscaleTuningRuleInput *input)
 									  "%.2f segments of %d MB begin a second, and waits for new files take %.1f %% of the sessions' "
 									  "time", switches, (int) (wal_segment_size / PGSCALE_MB), 100 * share);
 	if (e->counts.checkpoints_timed + e->counts.checkpoints_requested < 2)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to tell whether old files are used again; there were %d",
+		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know whether old files are "
+													  "used again; there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	f = pgscale_tuning_advise("a larger min_wal_size, which keeps more files to be recycled; or, with the server stopped, "
 							  "pg_resetwal --wal-segsize=64", 0.75 * share, numbers,
@@ -323,7 +326,7 @@ const PgscaleTuningRule pgscale_tuning_wal_rules[] = {
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_fraction},
 		.needs = "restart",
 		.confidence = "high",
-		.risk = "none but the memory",
+		.risk = "only the memory",
 		.find = find_wal_buffers,
 	},
 	{
@@ -333,7 +336,7 @@ const PgscaleTuningRule pgscale_tuning_wal_rules[] = {
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
 		.needs = "reload",
 		.confidence = "medium",
-		.risk = "a commit without company takes longer",
+		.risk = "a single commit takes longer",
 		.find = find_commit_delay,
 	},
 	{
@@ -343,7 +346,7 @@ const PgscaleTuningRule pgscale_tuning_wal_rules[] = {
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
 		.needs = "reload",
 		.confidence = "low",
-		.risk = "a commit without company takes longer",
+		.risk = "a single commit takes longer",
 		.find = find_commit_siblings,
 	},
 	{
