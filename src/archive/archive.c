@@ -118,7 +118,7 @@ action_about(const PgscaleArchiveError *error)
 			return "nothing: it goes on by itself when the clock has passed these rows; check the clock";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
 			return "end the session that has locked pgscale.archive_minute or one of its partitions, or has read "
-				   "them in a transaction that is still open";
+				"them in a transaction that is still open";
 		default:
 			return "see the server log; the archive goes on by itself when that is cured";
 	}

@@ -655,7 +655,7 @@ static Datum
 call_there(FunctionCallInfo fcinfo, const char *name, const char *call)
 {
 	const char *change = ask_one_node(name, call, false, "pgscale.tuning_journal on the node shows what was changed "
-														 "there.");
+									  "there.");
 
 	if (change == NULL)
 		PG_RETURN_NULL();

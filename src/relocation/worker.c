@@ -180,7 +180,7 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 	open = tells_no_rows(data->sqlerrcode);
 	error->sqlstate = data->sqlerrcode;
 	error->message = open ? data->message : "an error whose text may contain values of rows: it is shown to roles "
-											"that may read the table";
+		"that may read the table";
 	error->detail = open && !data->detail ? NULL : all;
 	ereport(LOG,
 			(errcode(data->sqlerrcode),

@@ -106,7 +106,7 @@ tuning_health(PgscaleHealth *health)
 		if (pgscale_tuning_evidence_ms < PGSCALE_EVIDENCE_MS)
 		{
 			health->reason = "records evidence, but advice rests on too little: pgscale.tuning_debug_period is for "
-							 "tests";
+				"tests";
 			health->action = "reset pgscale.tuning_debug_period and restart";
 		}
 	}

@@ -219,7 +219,7 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared buffers are about a quarter of the memory, or more");
 	if (pgscale_tuning_bulk_load(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "reads and writes are bulk load, which uses only a few "
-														 "buffers");
+									  "buffers");
 	if (pgscale_tuning_swaps(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the machine swaps: it has no memory for more, see vm.swappiness");
 	if (pgscale_tuning_bgwriter_stalled() && pgscale_tuning_backend_write_cost(e) >= PGSCALE_LEAST_GAIN)

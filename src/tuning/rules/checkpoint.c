@@ -181,7 +181,7 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints are far apart");
 	if (!whole_cycles(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
-													  "there were %d",
+									  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints, and not the clock: see max_wal_size");
@@ -267,7 +267,7 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on");
 	if (!whole_cycles(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
-													  "there were %d",
+									  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
@@ -301,7 +301,7 @@ find_page_images(const PgscaleTuningRuleInput *input)
 
 	if (!whole_cycles(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know the cost of page images; "
-													  "there were %d",
+									  "there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	if (CheckPointTimeout < 900 || pgscale_tuning_wal_starts_checkpoints(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "checkpoints could be further apart, see there");

@@ -93,7 +93,7 @@ find_writeback(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoint_flush_after or bgwriter_flush_after is off, which comes first");
 	if (pgscale_tuning_rewrites(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds pages that shared buffers do "
-														 "not, and saves writes");
+									  "not, and saves writes");
 	return pgscale_tuning_advise("on", 0.4 * stalls, numbers,
 								 "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs, "
 								 "although the server asks for early writes (doc/writeback.md)",

@@ -46,7 +46,7 @@ find_max_locks(const PgscaleTuningRuleInput *input)
 
 	if (PGSCALE_FAST_PATH_SLOTS <= 16)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "a session has %d fast-path slots whatever the setting; from "
-													  "18 on the setting is their number", (int) PGSCALE_FAST_PATH_SLOTS);
+									  "18 on the setting is their number", (int) PGSCALE_FAST_PATH_SLOTS);
 	if (share / 2 < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for the lock table's own locks take %.1f %% of the sessions' time",
 									  100 * share);

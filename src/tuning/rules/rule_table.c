@@ -245,7 +245,7 @@ rule_judge(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
 	instead = left_to_feature(about);
 	if (!instead && !rule->no_gain && f->gain < PGSCALE_LEAST_GAIN)
 		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but to change that would save %.1f %% of the "
-															"sessions' time",
+										 "sessions' time",
 										 about, f->reason, 100 * f->gain);
 	if (!instead)
 		return f;

@@ -226,7 +226,7 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time: too few to wait for", committing);
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, and %.1f of them share a "
-														 "flush already",
+									  "flush already",
 									  committing, per_flush);
 	if (pgscale_tuning_wal_buffers_short(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL buffers are full too often, and commits wait for that");
@@ -234,7 +234,7 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints, and commits wait for that");
 	if (pgscale_tuning_checkpoint_stalls(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints keep the disk from flushing WAL, which shows "
-													  "nothing about a delay");
+									  "nothing about a delay");
 
 	return pgscale_tuning_advise(psprintf("%d", (int) Min(flush_ms * 1000 / 2, 100000)), gain, numbers,
 								 "%.1f sessions commit at a time and a flush takes %.1f ms: a delay of half of that "
@@ -299,7 +299,7 @@ find_wal_segment_size(const PgscaleTuningRuleInput *input)
 									  "time", switches, (int) (wal_segment_size / PGSCALE_MB), 100 * share);
 	if (e->counts.checkpoints_timed + e->counts.checkpoints_requested < 2)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "two checkpoints are needed to know whether old files are "
-													  "used again; there were %d",
+									  "used again; there were %d",
 									  (int) (e->counts.checkpoints_timed + e->counts.checkpoints_requested));
 	f = pgscale_tuning_advise("a larger min_wal_size, which keeps more files to be recycled; or, with the server stopped, "
 							  "pg_resetwal --wal-segsize=64", 0.75 * share, numbers,
