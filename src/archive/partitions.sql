@@ -44,7 +44,7 @@ BEGIN
                   AND t.tgfoid <> 'pgscale.discard_replicated()'::regprocedure)
        OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class IN (found, format('pgscale.%I', parent)::regclass))
        OR NOT (SELECT r.rolsuper FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = found) THEN
-        RAISE EXCEPTION '% has a trigger or a rule, or belongs to a role that is no superuser', found
+        RAISE EXCEPTION '% has a trigger or a rule, or belongs to a role that is not a superuser', found
             USING ERRCODE = 'wrong_object_type', HINT = 'Drop the trigger or rule, or give it to a superuser.';
     END IF;
 END

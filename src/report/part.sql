@@ -231,7 +231,7 @@ BEGIN
                              b.application_name, pgscale.clean_statement(b.query)] AS row, row_number() OVER () AS n
                   FROM pgscale.blockers() b LIMIT 30) b;
         RETURN CASE WHEN item.rows > 0 THEN item.now
-                    ELSE body || pgscale.report_paragraph(format, 'At this moment nobody waits for a lock.', 'note'::text) END;
+                    ELSE body || pgscale.report_paragraph(format, 'At this moment no process waits for a lock.', 'note'::text) END;
 
     WHEN 'buffers' THEN
         SELECT pgscale.report_table(format, '{"usage count",buffers,share,dirty,pinned}'::text[], '{name,count,share,count,count}'::text[],

@@ -34,8 +34,8 @@ CREATE VIEW pgscale.wait_meanings AS
     SELECT kind, event_type, event, what, cured_in, meaning, remedy, cure, cured_meaning
       FROM (VALUES
         ('cpu', '(running, or ready to run)',
-         'a session runs, or is ready to run and waits for a CPU; events Running and Queued of pgscale.wait_profile tell '
-         'one from the other',
+         'a session runs, or is ready to run and waits for a CPU; events Running and Queued of pgscale.wait_profile '
+         'separate the two',
          'cheaper statements: pgscale.query_waits shows which take the most time on CPU; more CPUs if more sessions are on '
          'CPU than there are',
          NULL, NULL, NULL),
@@ -121,7 +121,7 @@ CREATE VIEW pgscale.wait_meanings AS
          'time',
          NULL, NULL, NULL),
         ('buffer_pin', 'a page that others are using',
-         'VACUUM waits to be alone with a page that another session uses, for example with an open cursor',
+         'VACUUM waits for exclusive use of a page that another session uses, for example with an open cursor',
          'close cursors, and end transactions that are idle',
          NULL, NULL, NULL),
         ('proc_array', 'snapshots, and ends of transactions',
@@ -152,7 +152,7 @@ CREATE VIEW pgscale.wait_meanings AS
              'multixact_member_buffers set their sizes (commit 53c2a97a9)',
          'many transactions lock the same rows, as foreign keys do'),
         ('sinval', 'news of changed definitions',
-         'definitions of tables change often, and each session must be told',
+         'definitions of tables change often, and each session must be notified',
          'fewer temporary tables and less DDL; fewer connections',
          NULL, NULL, NULL),
         ('predicate', 'what serializable transactions read',
@@ -196,7 +196,7 @@ CREATE VIEW pgscale.wait_meanings AS
          NULL, NULL, NULL),
         ('lock_advisory', 'a lock of the application',
          'the application waits for its own advisory locks',
-         'a change of the application, which alone knows what these locks are for',
+         'a change of the application, because only the application knows the purpose of these locks',
          NULL, NULL, NULL),
         ('sync_rep', 'a standby',
          'a commit waits for a synchronous standby',
