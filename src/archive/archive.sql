@@ -24,7 +24,7 @@ CREATE TABLE pgscale.archive_minute (
     PRIMARY KEY (at))
 PARTITION BY RANGE (at);
 COMMENT ON TABLE pgscale.archive_minute IS
-'what the archive has of each minute, and later of each hour; see archive_minutes and archive_waits';
+'one row for each minute of the archive, later for each hour; see archive_minutes and archive_waits';
 GRANT SELECT ON pgscale.archive_minute TO pg_monitor;
 
 CREATE TABLE pgscale.archive_query (
@@ -36,7 +36,7 @@ CREATE TABLE pgscale.archive_query (
     PRIMARY KEY (day, queryid))
 PARTITION BY RANGE (day);
 COMMENT ON TABLE pgscale.archive_query IS
-'texts of the queries that the archive has waits of, for each day; see archive_queries';
+'texts of the queries with waits in the archive, for each day; see archive_queries';
 
 CREATE TABLE pgscale.archive_change (
     at timestamptz NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE pgscale.archive_setting (
     setting text PRIMARY KEY,
     value text);
 COMMENT ON TABLE pgscale.archive_setting IS
-'settings as the archive has seen them last';
+'values of the settings when the archive last read them, those that are hidden as a hash';
 
 CREATE VIEW pgscale.archive_waits AS
     SELECT m.at, m.period_s, w.backend_type, w.datid, w.datname::name AS datname, w.usename::name AS usename,
@@ -67,9 +67,9 @@ GRANT SELECT ON pgscale.archive_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_waits.at IS
 'start of the minute, or of the hour once it is rolled up';
 COMMENT ON COLUMN pgscale.archive_waits.period_s IS
-'length of it, in seconds';
+'length of the minute or hour, in seconds';
 COMMENT ON COLUMN pgscale.archive_waits.backend_type IS
-'kind of process as in pg_stat_activity; also parallel worker, unknown, and other for what is not told apart';
+'kind of process as in pg_stat_activity; also parallel worker, unknown, and other in the row of the rest';
 COMMENT ON COLUMN pgscale.archive_waits.datid IS
 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.archive_waits.datname IS
@@ -85,7 +85,7 @@ COMMENT ON COLUMN pgscale.archive_waits.event_type IS
 COMMENT ON COLUMN pgscale.archive_waits.event IS
 'name of the wait event as in pg_stat_activity, or CPU; other for the rest';
 COMMENT ON COLUMN pgscale.archive_waits.blocker IS
-'of a wait for a lock: application and process ID of the root, who was in the way and did not wait; NULL if that is unknown';
+'of a lock wait: process ID and application of the root blocker; NULL if unknown';
 COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS
 'time of waiting within that period, in milliseconds';
 
@@ -148,22 +148,22 @@ CREATE VIEW pgscale.archive_minutes AS
            pgscale.row_origin(cluster, database) AS origin
       FROM pgscale.archive_minute;
 COMMENT ON VIEW pgscale.archive_minutes IS
-'the minutes that the archive has, and what the server''s counters grew by; NULL where a counter is unknown or was reset';
+'the archived minutes, and the increase of the server''s counters; NULL where a counter is unknown or was reset';
 GRANT SELECT ON pgscale.archive_minutes TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_minutes.at IS
 'start of the minute, or of the hour once it is rolled up';
 COMMENT ON COLUMN pgscale.archive_minutes.period_s IS
-'length of it, in seconds';
+'length of the minute or hour, in seconds';
 COMMENT ON COLUMN pgscale.archive_minutes.rounds IS
-'number of minutes that the row is made of';
+'number of rounds that the row is made of';
 COMMENT ON COLUMN pgscale.archive_minutes.node IS
-'the server that it is of';
+'server of the row';
 COMMENT ON COLUMN pgscale.archive_minutes.active_sessions IS
-'client backends and their parallel workers that were active, on average while the sampler observed; NULL if it did not';
+'average of client backends and their parallel workers that were active, over the observed time; NULL if the sampler was off';
 COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_sessions IS
-'client backends that were idle in a transaction, on average while the sampler observed; NULL if it did not';
+'average of client backends that were idle in a transaction, over the observed time; NULL if the sampler was off';
 COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS
-'time of the row that the sampler has observed, in milliseconds; 0 if it was off';
+'time that the sampler observed, in milliseconds; 0 if it was off';
 COMMENT ON COLUMN pgscale.archive_minutes.commits IS
 'transactions committed';
 COMMENT ON COLUMN pgscale.archive_minutes.rollbacks IS
@@ -197,11 +197,11 @@ COMMENT ON COLUMN pgscale.archive_minutes.conflicts IS
 COMMENT ON COLUMN pgscale.archive_minutes.sessions_started IS
 'sessions that began';
 COMMENT ON COLUMN pgscale.archive_minutes.session_ms IS
-'time of all sessions that have reported, in milliseconds';
+'time of all sessions that have reported to the statistics, in milliseconds';
 COMMENT ON COLUMN pgscale.archive_minutes.active_ms IS
-'time that these executed statements, in milliseconds';
+'part of session_ms in which they executed statements, in milliseconds';
 COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_ms IS
-'time that these idled in a transaction, in milliseconds';
+'part of session_ms in which they were idle in a transaction, in milliseconds';
 COMMENT ON COLUMN pgscale.archive_minutes.wal_records IS
 'WAL records';
 COMMENT ON COLUMN pgscale.archive_minutes.wal_full_page_images IS
@@ -217,7 +217,7 @@ COMMENT ON COLUMN pgscale.archive_minutes.wal_sync_ms IS
 COMMENT ON COLUMN pgscale.archive_minutes.checkpoints_timed IS
 'checkpoints by time';
 COMMENT ON COLUMN pgscale.archive_minutes.checkpoints_requested IS
-'checkpoints asked for, by max_wal_size among others';
+'requested checkpoints, those by max_wal_size included';
 COMMENT ON COLUMN pgscale.archive_minutes.checkpoint_write_ms IS
 'time that checkpoints wrote, in milliseconds';
 COMMENT ON COLUMN pgscale.archive_minutes.checkpoint_sync_ms IS
@@ -249,11 +249,11 @@ COMMENT ON COLUMN pgscale.archive_minutes.io_fsyncs IS
 COMMENT ON COLUMN pgscale.archive_minutes.io_read_ms IS
 'time of these reads, in milliseconds; from PostgreSQL 16 on, 0 unless track_io_timing is on';
 COMMENT ON COLUMN pgscale.archive_minutes.io_write_ms IS
-'time of these writes, in milliseconds; likewise';
+'time of these writes, in milliseconds; from PostgreSQL 16 on, 0 unless track_io_timing is on';
 COMMENT ON COLUMN pgscale.archive_minutes.wal_files_archived IS
 'WAL files archived';
 COMMENT ON COLUMN pgscale.archive_minutes.wal_archive_failures IS
-'failed tries to archive a WAL file';
+'failed attempts to archive a WAL file';
 COMMENT ON COLUMN pgscale.archive_minutes.sweeper_supplied IS
 'buffers that the sweeper supplied';
 COMMENT ON COLUMN pgscale.archive_minutes.sweeper_written IS
@@ -263,20 +263,20 @@ COMMENT ON COLUMN pgscale.archive_minutes.writeback_requested_bytes IS
 COMMENT ON COLUMN pgscale.archive_minutes.relocations IS
 'relocation jobs of this database that have ended';
 COMMENT ON COLUMN pgscale.archive_minutes.sessions IS
-'client backends at its end; of an hour: the most';
+'client backends at the end of the minute; of an hour: the maximum';
 COMMENT ON COLUMN pgscale.archive_minutes.standby_lag_s IS
-'time that the standby furthest behind has yet to replay, at its end; of an hour: the most';
+'time that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum';
 COMMENT ON COLUMN pgscale.archive_minutes.standby_lag_bytes IS
-'WAL that the standby furthest behind has yet to replay, at its end; of an hour: the most';
+'WAL that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum';
 COMMENT ON COLUMN pgscale.archive_minutes.origin IS
-'where the row is from if not from this database: another server, another database; NULL: from here';
+'another server or another database, if the row came with a copy; NULL if it was written here';
 
 CREATE VIEW pgscale.archive_queries AS
     SELECT queryid, max(query) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
       FROM pgscale.archive_query
      GROUP BY queryid;
 COMMENT ON VIEW pgscale.archive_queries IS
-'texts of the queries that the archive has waits of';
+'texts of the queries with waits in the archive';
 GRANT SELECT ON pgscale.archive_queries TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_queries.queryid IS
 'query identifier';
@@ -285,18 +285,18 @@ COMMENT ON COLUMN pgscale.archive_queries.query IS
 COMMENT ON COLUMN pgscale.archive_queries.first_seen IS
 'when it was first among the longest waits';
 COMMENT ON COLUMN pgscale.archive_queries.last_seen IS
-'when it was last seen there, to an hour';
+'when it was last among the longest waits, accurate to an hour';
 
 CREATE VIEW pgscale.archive_changes AS
     SELECT at, setting, old, new FROM pgscale.archive_change;
 COMMENT ON VIEW pgscale.archive_changes IS
-'settings that were found changed, and when, and server_version_num; what may hold a password is hidden';
+'changes of settings and of server_version_num; values that may hold a password are hidden';
 GRANT SELECT ON pgscale.archive_changes TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_changes.at IS
 'when the change was found: within a minute';
 COMMENT ON COLUMN pgscale.archive_changes.setting IS
 'name of the setting';
 COMMENT ON COLUMN pgscale.archive_changes.old IS
-'value before, in the unit of pg_settings; (hidden) for what may hold a password; NULL: there was no such setting';
+'value before, in the unit of pg_settings; (hidden) if it may hold a password; NULL if the setting did not exist';
 COMMENT ON COLUMN pgscale.archive_changes.new IS
-'value since then; likewise';
+'value after, in the unit of pg_settings; (hidden) if it may hold a password; NULL if the setting does not exist';

@@ -50,7 +50,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_partition(text, date) IS
-'makes the partition of a day if it is missing, and makes sure that nothing of others runs on it; for the archive''s worker';
+'creates the partition of a day if it is missing; raises an error if it has a trigger or a rule that is not pgscale''s, or an owner that is not a superuser; for the archive''s worker';
 
 -- Minutes become hours: stretches of them without a gap, within an hour, by the longest waits of that.
 CREATE FUNCTION pgscale.archive_roll_up(minutes text)
@@ -135,7 +135,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_roll_up(text) IS
-'puts a partition of hours in the place of one of minutes; for the archive''s worker';
+'replaces a partition of minutes by one of hours; for the archive''s worker';
 
 CREATE FUNCTION pgscale.archive_drop(partition text)
 RETURNS void
@@ -157,7 +157,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_drop(text) IS
-'drops a partition, which belongs to the extension or not; for the archive''s worker';
+'drops a partition, whether or not it belongs to the extension; for the archive''s worker';
 
 -- One partition at a time, because it takes the strongest lock of its parent for a moment. While others have a lock of either, it
 -- does not queue for that, because all who read the archive then would queue behind it.
@@ -201,4 +201,4 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_upkeep(integer, integer) IS
-'makes tomorrow''s partitions, drops one that is too old or rolls one up, unless a lock hinders it; for the archive''s worker';
+'creates tomorrow''s partitions, drops one that is too old or rolls one up, unless a lock prevents it; for the archive''s worker';

@@ -6,14 +6,14 @@ RETURNS double precision[]
 AS 'MODULE_PATHNAME', 'pgscale_archive_wait_growth'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.archive_wait_growth(bigint[], double precision[]) IS
-'by how much waits have grown since the latest row of the archive; for its worker';
+'increase of waits since the latest row of the archive; for its worker';
 
 CREATE FUNCTION pgscale.archive_counter_growth("values" double precision[], markers bigint[])
 RETURNS double precision[]
 AS 'MODULE_PATHNAME', 'pgscale_archive_counter_growth'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.archive_counter_growth(double precision[], bigint[]) IS
-'by how much counters have grown since the latest row of the archive; for its worker';
+'increase of counters since the latest row of the archive; for its worker';
 
 -- The server's counters, in the order in which archive_minutes has them, and of each a hash of what it was counted since;
 -- NULL for a value of the moment.  Majors have them in different views, so rows are taken as JSON.
@@ -110,7 +110,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_counters() IS
-'the server''s counters as the archive numbers them, with a hash of what each was counted since';
+'the server''s counters as the archive numbers them, with a hash of the reset time of each';
 
 -- Texts of queries that have none for this day yet.  Without pg_stat_statements, and where it has a text that cannot be
 -- converted to this database's encoding, those that sessions have just executed are taken.
@@ -211,7 +211,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_settings(timestamptz) IS
-'archives which settings are not what they were; for the archive''s worker';
+'archives changes of settings; for the archive''s worker';
 
 -- A round: 'first' where there is nothing to compare with yet, else 'written'.
 CREATE FUNCTION pgscale.archive_write(since timestamptz, period interval)
@@ -330,4 +330,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.archive_write(timestamptz, interval) IS
-'writes what the waits and counters have grown by as a row of the archive; for its worker';
+'writes the increase of waits and counters as a row of the archive; for its worker';

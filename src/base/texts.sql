@@ -7,14 +7,14 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_foreign_text'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.foreign_text(text, integer) IS
-'a text of a database of that encoding in the encoding of this one; what is no character becomes U+FFFD or a question mark';
+'a text of that encoding in the encoding of this database; invalid characters become U+FFFD or question marks';
 
 CREATE FUNCTION pgscale.foreign_name(value name)
 RETURNS name
 AS 'MODULE_PATHNAME', 'pgscale_foreign_name'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.foreign_name(name) IS
-'the name of a role or a database as a valid text of this database; what is no character becomes U+FFFD or a question mark';
+'the name of a role or a database as a valid text of this database; invalid characters become U+FFFD or question marks';
 
 CREATE FUNCTION pgscale.clean_text(value text)
 RETURNS text
@@ -22,7 +22,7 @@ AS 'MODULE_PATHNAME', 'pgscale_clean_text'
 LANGUAGE C STRICT STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.clean_text(text) IS
-'a text, which may be of a database of another encoding, without control characters and bytes that are no characters here';
+'a text, which may have another database''s encoding, without control characters and invalid bytes';
 GRANT EXECUTE ON FUNCTION pgscale.clean_text(text) TO pg_monitor;
 
 CREATE FUNCTION pgscale.clean_statement(query text)

@@ -47,7 +47,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.relation_buffers() IS
-'how much of each relation''s fork is in shared buffers, of all databases';
+'pages of each relation''s forks in shared buffers, of all databases';
 GRANT EXECUTE ON FUNCTION pgscale.relation_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.relation_buffers AS
@@ -59,7 +59,7 @@ CREATE VIEW pgscale.relation_buffers AS
       LEFT JOIN pg_database d ON d.oid = r.datid
      ORDER BY r.buffers DESC;
 COMMENT ON VIEW pgscale.relation_buffers IS
-'how much of each relation''s fork is in shared buffers, of all databases, most first';
+'pages of each relation''s forks in shared buffers, of all databases, most first';
 GRANT SELECT ON pgscale.relation_buffers TO pg_monitor;
 COMMENT ON COLUMN pgscale.relation_buffers.relation IS
 'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
@@ -94,7 +94,7 @@ CREATE FUNCTION pgscale.clock_sweep(
 AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.clock_sweep() IS
-'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
 GRANT EXECUTE ON FUNCTION pgscale.clock_sweep() TO pg_monitor;
 
 CREATE VIEW pgscale.clock_sweep AS
@@ -107,12 +107,12 @@ CREATE VIEW pgscale.clock_sweep AS
            stats_reset, reason
       FROM pgscale.clock_sweep();
 COMMENT ON VIEW pgscale.clock_sweep IS
-'what it costs to find a buffer for another page, and whether usage counts still tell which one; no rates without preload';
+'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
 GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;
 COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS
 'buffers that the clock hand passes for one allocation; NULL without allocations';
 COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS
-'time of one pass over all buffers; NULL if the hand stood still';
+'time of one pass over all buffers; NULL if the hand did not move';
 COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS
 'fraction of the buffers that hold no page, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS
@@ -126,7 +126,7 @@ COMMENT ON COLUMN pgscale.clock_sweep.buffers IS
 COMMENT ON COLUMN pgscale.clock_sweep.ticks IS
 'number of buffers that the clock hand has passed';
 COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
-'number of buffers needed for another page, those from a freelist included, those of rings not';
+'number of buffers needed for another page, including those from a freelist, without those of rings';
 COMMENT ON COLUMN pgscale.clock_sweep.passes IS
 'number of completed passes since the server started';
 COMMENT ON COLUMN pgscale.clock_sweep.hand IS
@@ -141,4 +141,4 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_clock_sweep_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
-'has the rates of pgscale.clock_sweep begin anew';
+'restarts the counts of pgscale.clock_sweep';

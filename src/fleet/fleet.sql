@@ -5,14 +5,14 @@ CREATE FUNCTION pgscale.node_identity(
 AS 'MODULE_PATHNAME', 'pgscale_node_identity'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.node_identity() IS
-'which server this is: cluster_name@host:port, the identifier of its cluster, primary or standby, and how far a standby is behind';
+'identity of this server: cluster_name@host:port, the identifier of its cluster, primary or standby, and the lag of a standby';
 GRANT EXECUTE ON FUNCTION pgscale.node_identity() TO pg_monitor;
 
 CREATE FUNCTION pgscale.node_manager() RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_node_manager'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.node_manager() IS
-'who sets this server''s settings in the place of ALTER SYSTEM: patroni, or NULL';
+'software that manages this server''s settings instead of ALTER SYSTEM: patroni, or NULL';
 GRANT EXECUTE ON FUNCTION pgscale.node_manager() TO pg_monitor;
 
 CREATE FUNCTION pgscale.node_state(
@@ -38,7 +38,7 @@ AS $$
       FROM pgscale.node_identity() i;
 $$;
 COMMENT ON FUNCTION pgscale.node_state() IS
-'what pgscale.fleet shows of this server, with its settings as far as servers of a fleet may have them in common';
+'this server''s row of pgscale.fleet, with the settings that servers of a fleet may have in common';
 GRANT EXECUTE ON FUNCTION pgscale.node_state() TO pg_monitor;
 
 CREATE FUNCTION pgscale.node_advice(
@@ -58,7 +58,7 @@ AS $$
                                 concat('''', replace(current_setting('cluster_name'), '''', E'''\\'''''), '''') AS cluster) quoted;
 $$;
 COMMENT ON FUNCTION pgscale.node_advice() IS
-'the rows of pgscale.advice, and where Patroni sets the settings the command that takes the advice';
+'the rows of pgscale.advice, with the command that applies the advice if Patroni manages the settings';
 GRANT EXECUTE ON FUNCTION pgscale.node_advice() TO pg_monitor;
 
 CREATE FUNCTION pgscale.fleet_validate(options text[], catalog oid) RETURNS void
@@ -87,7 +87,7 @@ CREATE FUNCTION pgscale.fleet_ask(question text, arguments text[]) RETURNS SETOF
 AS 'MODULE_PATHNAME', 'pgscale_fleet_ask'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
 COMMENT ON FUNCTION pgscale.fleet_ask(text, text[]) IS
-'asks all nodes at once: columns node, state and error, then those asked for; a node that does not answer is one row';
+'queries all nodes at once: columns node, state and error, then the requested ones; a node that does not answer is one row';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_ask(text, text[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.fleet(
@@ -122,7 +122,7 @@ AS $$
       FROM asked a;
 $$;
 COMMENT ON FUNCTION pgscale.fleet() IS
-'one row a node that was added: whether it answers, its role, how far it is behind, its version, and settings that most others have otherwise';
+'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
 GRANT EXECUTE ON FUNCTION pgscale.fleet() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet AS
@@ -131,32 +131,32 @@ CREATE VIEW pgscale.fleet AS
       FROM pgscale.fleet()
      ORDER BY node COLLATE "C";
 COMMENT ON VIEW pgscale.fleet IS
-'one row a node that was added: whether it answers, its role, how far it is behind, its version, and settings that most others have otherwise';
+'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
 GRANT SELECT ON pgscale.fleet TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet.node IS
-'name that it was added by';
+'name in fleet_add';
 COMMENT ON COLUMN pgscale.fleet.state IS
 'ok, unreachable, no answer, failed or garbled';
 COMMENT ON COLUMN pgscale.fleet.role IS
 'primary or standby';
 COMMENT ON COLUMN pgscale.fleet.lag_s IS
-'how far a standby is behind, in seconds, as in node_identity(); NULL on a primary';
+'lag of a standby, in seconds, as in node_identity(); NULL on a primary';
 COMMENT ON COLUMN pgscale.fleet.version IS
 'version of PostgreSQL';
 COMMENT ON COLUMN pgscale.fleet.manager IS
-'who sets its settings in the place of ALTER SYSTEM: patroni, or NULL';
+'software that manages its settings instead of ALTER SYSTEM: patroni, or NULL';
 COMMENT ON COLUMN pgscale.fleet.same_as IS
-'other nodes that are the same server';
+'names of other nodes that lead to this server';
 COMMENT ON COLUMN pgscale.fleet.identity IS
-'what it calls itself: cluster_name@host:port';
+'its identity: cluster_name@host:port';
 COMMENT ON COLUMN pgscale.fleet.system_identifier IS
-'identifier of its cluster, the same on a primary and its standbys';
+'identifier of its cluster, equal on a primary and its standbys';
 COMMENT ON COLUMN pgscale.fleet.started_at IS
 'start of the server';
 COMMENT ON COLUMN pgscale.fleet.error IS
 'why there is no answer; NULL if there is one';
 COMMENT ON COLUMN pgscale.fleet.differing_settings IS
-'settings of which most other nodes have another value, or as many; NULL if there are none';
+'settings whose value is not the most common one among the nodes, or that have no single most common value; NULL if there are none';
 
 CREATE FUNCTION pgscale.fleet_health(
     OUT node text, OUT feature text, OUT enabled boolean, OUT state text, OUT reason text, OUT action text)
@@ -215,7 +215,7 @@ GRANT SELECT ON pgscale.fleet_advice TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet_advice.node IS
 'name of the node, as fleet_apply takes it';
 COMMENT ON COLUMN pgscale.fleet_advice.setting IS
-'what ALTER SYSTEM would set there; NULL if nothing';
+'setting to change by ALTER SYSTEM there; NULL if the advice is not about a setting';
 COMMENT ON COLUMN pgscale.fleet_advice.object IS
 'tablespace, table or another object, if the advice is not about a setting';
 COMMENT ON COLUMN pgscale.fleet_advice.current IS
@@ -223,21 +223,21 @@ COMMENT ON COLUMN pgscale.fleet_advice.current IS
 COMMENT ON COLUMN pgscale.fleet_advice.recommended IS
 'value to set, or what to do';
 COMMENT ON COLUMN pgscale.fleet_advice.gain IS
-'fraction of that node''s sessions'' time that it would save, 0 to 1, an estimate';
+'fraction of that node''s sessions'' time that the change would save, 0 to 1, an estimate';
 COMMENT ON COLUMN pgscale.fleet_advice.confidence IS
 'high, medium or low';
 COMMENT ON COLUMN pgscale.fleet_advice.needs IS
-'what it takes: reload, restart, superuser ...';
+'requirement: reload, restart, superuser ...';
 COMMENT ON COLUMN pgscale.fleet_advice.rule IS
 'name of the rule';
 COMMENT ON COLUMN pgscale.fleet_advice.patroni_command IS
-'command that takes the advice, where Patroni sets the settings; otherwise NULL';
+'command that applies the advice, if Patroni manages the settings; otherwise NULL';
 COMMENT ON COLUMN pgscale.fleet_advice.error IS
 'why there is no answer; NULL if there is one';
 COMMENT ON COLUMN pgscale.fleet_advice.reason IS
 'why, in one sentence, with the source';
 COMMENT ON COLUMN pgscale.fleet_advice.risk IS
-'what it costs';
+'cost and risk of the change';
 
 CREATE FUNCTION pgscale.fleet_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10,
@@ -271,4 +271,4 @@ CREATE FUNCTION pgscale.fleet_revert(node text, change bigint, reload boolean DE
 AS 'MODULE_PATHNAME', 'pgscale_fleet_revert'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.fleet_revert(text, bigint, boolean) IS
-'takes a change of a node''s journal back';
+'reverts a change of a node''s journal';

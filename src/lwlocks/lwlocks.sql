@@ -9,7 +9,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
 COMMENT ON FUNCTION pgscale.lwlock_profile() IS
-'LWLocks one by one: how often each was waited for and held while processes waited for its tranche, and at looks once a second';
+'LWLocks one by one: how often each was waited for and held while processes waited for its tranche, and at readings once a second';
 GRANT EXECUTE ON FUNCTION pgscale.lwlock_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_profile AS
@@ -27,7 +27,7 @@ COMMENT ON COLUMN pgscale.lwlock_profile.tranche IS
 COMMENT ON COLUMN pgscale.lwlock_profile.lock IS
 'number of the lock in its tranche, from 0: for a partitioned table the partition';
 COMMENT ON COLUMN pgscale.lwlock_profile.ticks IS
-'number of ticks at which processes waited for the tranche, so that its locks were looked at';
+'number of ticks at which processes waited for the tranche, so that its locks were read';
 COMMENT ON COLUMN pgscale.lwlock_profile.waited IS
 'number of these at which a process queued at this lock';
 COMMENT ON COLUMN pgscale.lwlock_profile.held_exclusive IS
@@ -39,9 +39,9 @@ COMMENT ON COLUMN pgscale.lwlock_profile.wait_ms IS
 COMMENT ON COLUMN pgscale.lwlock_profile.mean_waiters IS
 'its share of the processes that waited, on average over the ticks';
 COMMENT ON COLUMN pgscale.lwlock_profile.held_fraction IS
-'fraction of the looks once a second that found it held, whether or not anybody waited, 0 to 1';
+'fraction of the readings once a second that found it held, with or without waiters, 0 to 1';
 COMMENT ON COLUMN pgscale.lwlock_profile.stats_reset IS
-'time since which is counted: the last reset or start of the server';
+'start of the counts: the last reset or start of the server';
 
 CREATE FUNCTION pgscale.lwlock_tranches(
     OUT tranche_id integer, OUT tranche text, OUT locks integer, OUT ticks bigint,
@@ -65,7 +65,7 @@ GRANT SELECT ON pgscale.lwlock_tranches TO pg_monitor;
 COMMENT ON COLUMN pgscale.lwlock_tranches.tranche IS
 'the tranche, as the wait event is named; extension if this session does not know the name; other for those beyond the first 255';
 COMMENT ON COLUMN pgscale.lwlock_tranches.locks IS
-'number of its locks; NULL if they cannot be looked at one by one, see reason';
+'number of its locks; NULL if they cannot be read one by one, see reason';
 COMMENT ON COLUMN pgscale.lwlock_tranches.ticks IS
 'number of ticks at which processes waited for it';
 COMMENT ON COLUMN pgscale.lwlock_tranches.wait_ms IS
@@ -77,16 +77,16 @@ COMMENT ON COLUMN pgscale.lwlock_tranches.busiest_lock IS
 COMMENT ON COLUMN pgscale.lwlock_tranches.skew IS
 'how often processes queued at that lock, as a multiple of the mean of all locks: 1 is even; NULL for a single lock, and below 4 queues seen for each lock';
 COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS
-'time since which is counted: the last reset or start of the server';
+'start of the counts: the last reset or start of the server';
 COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS
-'why its locks cannot be looked at one by one';
+'why its locks cannot be read one by one';
 
 CREATE FUNCTION pgscale.lwlock_profile_reset()
 RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_profile_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.lwlock_profile_reset() IS
-'has pgscale.lwlock_profile and pgscale.lwlock_tranches count anew';
+'resets the counts of pgscale.lwlock_profile and pgscale.lwlock_tranches';
 
 CREATE FUNCTION pgscale.hot_buffers(
     OUT bufferid integer, OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
@@ -117,11 +117,11 @@ COMMENT ON COLUMN pgscale.hot_buffers.block IS
 COMMENT ON COLUMN pgscale.hot_buffers.page_kind IS
 'of a B-tree: meta, root, internal, leaf or deleted; NULL for other relations or if the page is being changed';
 COMMENT ON COLUMN pgscale.hot_buffers.held IS
-'exclusive or shared, from 19 on also share exclusive; NULL if those who wait are being woken';
+'exclusive or shared, from 19 on also share exclusive; NULL while waiters are being woken';
 COMMENT ON COLUMN pgscale.hot_buffers.holders IS
 'number of processes that hold the lock';
 COMMENT ON COLUMN pgscale.hot_buffers.all_waiters IS
-'number of processes that wait for the content lock of any buffer, the same in all rows';
+'number of processes that wait for the content lock of any buffer, equal in all rows';
 COMMENT ON COLUMN pgscale.hot_buffers.datname IS
 'name of the database; NULL for shared catalogs';
 COMMENT ON COLUMN pgscale.hot_buffers.bufferid IS

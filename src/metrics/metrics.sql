@@ -234,5 +234,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.metrics(text) IS
-'what monitoring systems scrape, of one feature or of all: counters that fall at a reset or restart alone, gauges and histograms, in seconds and bytes; at most 1000 rows, and no look at a disk';
+'metrics for monitoring systems, of one feature or of all: counters that fall only at a reset or restart, gauges and histograms, in seconds and bytes; at most 1000 rows; reads no disk';
 GRANT EXECUTE ON FUNCTION pgscale.metrics(text) TO pg_monitor;

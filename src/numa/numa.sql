@@ -7,12 +7,12 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_numa_nodes'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 4;
 COMMENT ON FUNCTION pgscale.numa_nodes() IS
-'the machine''s NUMA nodes, and how far each is from each, in the order of the rows';
+'the machine''s NUMA nodes, with their distances in the order of the rows';
 GRANT EXECUTE ON FUNCTION pgscale.numa_nodes() TO pg_monitor;
 
 CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale.numa_nodes();
 COMMENT ON VIEW pgscale.numa_nodes IS
-'the machine''s NUMA nodes, and how far each is from each, in the order of the rows';
+'the machine''s NUMA nodes, with their distances in the order of the rows';
 GRANT SELECT ON pgscale.numa_nodes TO pg_monitor;
 COMMENT ON COLUMN pgscale.numa_nodes.node IS
 'the kernel''s number of the node';
@@ -35,7 +35,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_numa_buffers'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 4;
 COMMENT ON FUNCTION pgscale.numa_buffers(boolean) IS
-'shared buffers by NUMA node; NULL for what is not in memory; of a sample unless everything is asked for';
+'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample unless everything is true';
 GRANT EXECUTE ON FUNCTION pgscale.numa_buffers(boolean) TO pg_monitor;
 
 CREATE VIEW pgscale.numa_buffers AS
@@ -44,10 +44,10 @@ CREATE VIEW pgscale.numa_buffers AS
            round(fraction_high * 10000) / 10000 AS fraction_high, sampled
       FROM pgscale.numa_buffers();
 COMMENT ON VIEW pgscale.numa_buffers IS
-'shared buffers by NUMA node; NULL for what is not in memory; of a sample if they are large';
+'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample if they are large';
 GRANT SELECT ON pgscale.numa_buffers TO pg_monitor;
 COMMENT ON COLUMN pgscale.numa_buffers.node IS
-'number of the node; NULL for what is not in memory';
+'number of the node; NULL for pages that are not in memory';
 COMMENT ON COLUMN pgscale.numa_buffers.pages IS
 'number of the kernel''s pages in which shared buffers lie';
 COMMENT ON COLUMN pgscale.numa_buffers.bytes IS
@@ -59,4 +59,4 @@ COMMENT ON COLUMN pgscale.numa_buffers.fraction_low IS
 COMMENT ON COLUMN pgscale.numa_buffers.fraction_high IS
 'upper end of the 95 % interval of fraction';
 COMMENT ON COLUMN pgscale.numa_buffers.sampled IS
-'whether random pages were looked at rather than all';
+'whether random pages were examined instead of all';

@@ -10,14 +10,14 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tablespace_latency'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
-'what the device below a tablespace, or each one, can do, measured now past all caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests: greatest(1, 0.1 * read_ms / ms of a page read in sequence), since PostgreSQL''s documentation has its default of 4 stand for 40 times slower reads of which 90 % are cached; none where the rounds of the measurement disagree';
+'speed of the device below a tablespace, or below each, measured now without caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests, greatest(1, 0.1 * read_ms / ms of a page read in sequence); because PostgreSQL''s documentation bases its default of 4 on random reads 40 times slower, 90 % of them cached; none if the rounds of the measurement disagree';
 
 CREATE FUNCTION pgscale.relocation_clock(pause_ms double precision DEFAULT 0)
 RETURNS double precision
 AS 'MODULE_PATHNAME', 'pgscale_relocation_clock'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.relocation_clock(double precision) IS
-'internal, for relocation_plan: waits for so long, a second at most, and returns the milliseconds of a clock that nobody sets';
+'internal, for relocation_plan: waits for that time, a second at most, and returns the milliseconds of a clock that cannot be set';
 GRANT EXECUTE ON FUNCTION pgscale.relocation_clock(double precision) TO pg_monitor;
 
 -- A look at what the server has counted up to now: for each relation the blocks that were not in shared buffers, by its file,
@@ -37,7 +37,7 @@ AS $$
      GROUP BY d.oid
 $$;
 COMMENT ON FUNCTION pgscale.relocation_reads() IS
-'internal, for relocation_plan: what the server has counted of the reads of each relation of this database up to now';
+'internal, for relocation_plan: the server''s counts of reads of each relation of this database so far';
 GRANT EXECUTE ON FUNCTION pgscale.relocation_reads() TO pg_monitor;
 
 -- What to move: which indexes and tables would gain how much in another tablespace, and which of them to take there when it has
@@ -280,4 +280,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
-'what to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses what saves most per byte under the budget; ends in the statement that moves each';
+'relations to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses those that save most per byte within the budget; with the statement that moves each';

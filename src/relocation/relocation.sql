@@ -72,14 +72,14 @@ CREATE VIEW pgscale.relocation_jobs AS
            ON p.pid = j.pid AND p.datname = current_database()
      ORDER BY j.job;
 COMMENT ON VIEW pgscale.relocation_jobs IS
-'moves of indexes and tables to other tablespaces, asked for in this database: how far they are or how they ended';
+'moves of indexes and tables to other tablespaces, requested in this database: their progress or their end';
 GRANT SELECT ON pgscale.relocation_jobs TO pg_monitor;
 COMMENT ON COLUMN pgscale.relocation_jobs.job IS
 'number of the job';
 COMMENT ON COLUMN pgscale.relocation_jobs.kind IS
 'index or table';
 COMMENT ON COLUMN pgscale.relocation_jobs.relation IS
-'what is moved, by its name when the job was requested';
+'the moved relation, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.source IS
 'tablespace that it is moved from';
 COMMENT ON COLUMN pgscale.relocation_jobs.target IS
@@ -99,7 +99,7 @@ COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS
 COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS
 'number of attempts so far';
 COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS
-'time of the next look at a job that waits';
+'time of the next check of a waiting job';
 COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS
 'role that requested the job';
 COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS
@@ -109,9 +109,9 @@ COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS
 COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS
 'end of the job';
 COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS
-'for a table: how long all use of it is expected to wait, in milliseconds';
+'for a table: predicted time during which it is blocked, in milliseconds';
 COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS
-'number of the job that this one takes back';
+'number of the job that this job moves back';
 COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS
 'SQLSTATE of the last attempt''s error';
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
@@ -147,7 +147,7 @@ RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) IS
-'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode lock blocks its use meanwhile, mode online says what to use instead';
+'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode lock blocks its use during the move, mode online raises an error whose hint names tools that move tables online';
 
 CREATE FUNCTION pgscale.relocation_cancel(job bigint)
 RETURNS boolean
@@ -161,14 +161,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocation_undo'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS
-'queues the move back to where a done job has moved it from, and returns the new job';
+'queues the move back of a relation that a job has moved, and returns the new job';
 
 CREATE PROCEDURE pgscale.relocation_wait(
     job bigint, timeout interval DEFAULT '1 hour', INOUT state text DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'pgscale_relocation_wait'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
-'waits until a relocation job has ended, or for so long, and shows its state';
+'waits until a relocation job has ended, or for that time, and shows its state';
 
 -- Called by workers, as superusers: why a job on this table should wait with its beginning. REINDEX CONCURRENTLY waits for the
 -- transactions that it looks for; a limit of -1 is none.

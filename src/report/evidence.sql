@@ -57,7 +57,7 @@ AS $$
       LEFT JOIN unnest('{1,2,5,10,15,20,30,60,120,300,600,900,1200,1800,3600,7200,10800,21600,43200,86400}'::float8[]) s ON s >= wanted
 $$;
 COMMENT ON FUNCTION pgscale.report_bucket(interval, integer) IS
-'part of report: the shortest round bucket of which a period has at most so many, in seconds';
+'part of report: the shortest round bucket of which a period has at most that number, in seconds';
 GRANT EXECUTE ON FUNCTION pgscale.report_bucket(interval, integer) TO pg_monitor;
 
 -- How much of a period is known, 100 % only if that is all of it, and the longest gaps of a second or more.
@@ -87,7 +87,7 @@ AS $$
       FROM known k
 $$;
 COMMENT ON FUNCTION pgscale.report_known(timestamptz, timestamptz) IS
-'part of report: how much of a period is known, and of which times nothing is';
+'part of report: how much of a period is known, and its gaps';
 GRANT EXECUTE ON FUNCTION pgscale.report_known(timestamptz, timestamptz) TO pg_monitor;
 
 -- What a session waits for, in a few words.
@@ -112,7 +112,7 @@ AS $$
     SELECT regexp_replace(left(pgscale.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
 $$;
 COMMENT ON FUNCTION pgscale.report_line(text) IS
-'part of report: the begin of a statement, on one line';
+'part of report: the beginning of a statement, on one line';
 GRANT EXECUTE ON FUNCTION pgscale.report_line(text) TO pg_monitor;
 
 -- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
@@ -149,7 +149,7 @@ AS $$
      ORDER BY w.rank
 $$;
 COMMENT ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) IS
-'part of report: who was in the way of waits for locks in a period, and what it did meanwhile';
+'part of report: the root blockers of lock waits in a period, and their states';
 GRANT EXECUTE ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) TO pg_monitor;
 
 -- Whether waits for locks were a real share of a period, and one root or idle transactions the cause of them: then the root is to
@@ -188,7 +188,7 @@ AS $$
     SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)
 $$;
 COMMENT ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) IS
-'part of report: who was the cause of waits for locks, and whether it was idle in its transaction meanwhile';
+'part of report: a sentence on the root blocker that caused much of the lock waits, and whether it was idle in its transaction; NULL if none did';
 GRANT EXECUTE ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) TO pg_monitor;
 
 -- The chart of a period. Its buckets begin where those of activity() do, so the period may have only a part of the first one and
@@ -208,5 +208,5 @@ AS $$
      GROUP BY b.s, m.at, m.mark
 $$;
 COMMENT ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) IS
-'part of report: active sessions over time, with what happened meanwhile';
+'part of report: active sessions over time, with marked events';
 GRANT EXECUTE ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) TO pg_monitor;

@@ -364,6 +364,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
-'part of report: one of its parts; raises an error if it cannot be had';
+'part of report: one of its parts; raises an error if it is not available';
 GRANT EXECUTE ON FUNCTION pgscale.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz,
     text) TO pg_monitor;

@@ -31,7 +31,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
-'part of report: a part with its title, or a sentence that says why there is none';
+'part of report: a part with its title, or a sentence with the reason why it is not available';
 GRANT EXECUTE ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
     text) TO pg_monitor;
 
@@ -49,7 +49,7 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION pgscale.report_node() IS
-'part of report: what this server is called';
+'part of report: name of this server';
 GRANT EXECUTE ON FUNCTION pgscale.report_node() TO pg_monitor;
 
 -- Nothing is known of the future, nor of what was before all that is known.
@@ -86,7 +86,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.report_period(timestamptz, timestamptz) IS
-'part of report: a period with its defaults, or an error if it is none';
+'part of report: a period with its defaults, or an error if it is invalid';
 GRANT EXECUTE ON FUNCTION pgscale.report_period(timestamptz, timestamptz) TO pg_monitor;
 
 CREATE FUNCTION pgscale.report(

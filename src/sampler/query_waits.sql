@@ -57,7 +57,7 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS
-'waits by query and role, with what pg_stat_statements knows of it; an error with a hint where that is not installed';
+'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';
 GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
 
 CREATE VIEW pgscale.query_waits AS
@@ -69,14 +69,14 @@ CREATE VIEW pgscale.query_waits AS
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
-'waits by query, longest first, with what pg_stat_statements knows of it; a row for each role';
+'waits by query, longest first, joined to pg_stat_statements; a row for each role';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
 COMMENT ON COLUMN pgscale.query_waits.event IS
 'name of the wait event as in pg_stat_activity, or CPU';
 COMMENT ON COLUMN pgscale.query_waits.wait_ms IS
-'time that the samples stand for, in milliseconds';
+'time that the samples represent, in milliseconds';
 COMMENT ON COLUMN pgscale.query_waits.calls IS
 'number of executions, repeated on each row of the query';
 COMMENT ON COLUMN pgscale.query_waits.query IS

@@ -9,7 +9,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
 COMMENT ON FUNCTION pgscale.wait_profile() IS
-'accumulated waits, idle ones included; wait_ms is the time that the samples stand for';
+'accumulated waits, idle ones included; wait_ms is the time that the samples represent';
 GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_profile AS
@@ -32,7 +32,7 @@ COMMENT ON COLUMN pgscale.wait_profile.event_type IS
 COMMENT ON COLUMN pgscale.wait_profile.event IS
 'name of the wait event as in pg_stat_activity, or CPU';
 COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS
-'time that the samples stand for, in milliseconds';
+'time that the samples represent, in milliseconds';
 COMMENT ON COLUMN pgscale.wait_profile.fraction IS
 'fraction of the time of all rows shown, 0 to 1';
 COMMENT ON COLUMN pgscale.wait_profile.datname IS
@@ -78,11 +78,11 @@ COMMENT ON COLUMN pgscale.wait_history.event_type IS
 COMMENT ON COLUMN pgscale.wait_history.event IS
 'name of the wait event as in pg_stat_activity, or CPU';
 COMMENT ON COLUMN pgscale.wait_history.blocker_pid IS
-'process ID of the first in its way, of a wait for a lock that lasts for long; 0 for a prepared transaction';
+'of a long lock wait: process ID of its first blocker; 0 for a prepared transaction';
 COMMENT ON COLUMN pgscale.wait_history.root_pid IS
-'process ID of the root: who is in the way of all of them and does not wait; 0 for a prepared transaction';
+'of a long lock wait: process ID of the root blocker; 0 for a prepared transaction';
 COMMENT ON COLUMN pgscale.wait_history.root_application_name IS
-'name of the root''s application then; NULL for other users'' sessions without pg_read_all_stats, and after a restart';
+'name of the root blocker''s application then; NULL for other users'' sessions without pg_read_all_stats, and after a restart';
 COMMENT ON COLUMN pgscale.wait_history.datname IS
 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_history.usename IS
@@ -103,7 +103,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
 COMMENT ON FUNCTION pgscale.blocker_profile() IS
-'accumulated time that processes waited for locks, by process and application of the root, which was in the way of all of them and did not wait';
+'accumulated time that processes waited for locks, by process and application of the root blocker';
 GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.blocker_profile AS
@@ -119,10 +119,10 @@ CREATE VIEW pgscale.blocker_profile AS
       LEFT JOIN pg_roles u ON u.oid = b.userid
      ORDER BY b.waited_ms DESC;
 COMMENT ON VIEW pgscale.blocker_profile IS
-'accumulated time that processes waited for locks, by root, longest first';
+'accumulated time that processes waited for locks, by root blocker, longest first';
 GRANT SELECT ON pgscale.blocker_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.blocker_profile.root IS
-'process ID, or the transaction ID of a prepared transaction; not looked up: no root is known; other: folded roots';
+'process ID, or the transaction ID of a prepared transaction; not looked up: unknown roots; other: evicted roots';
 COMMENT ON COLUMN pgscale.blocker_profile.application_name IS
 'name of the application then: a connection of a pooler has a row for each; NULL for other users'' sessions without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.blocker_profile.usename IS
@@ -130,13 +130,13 @@ COMMENT ON COLUMN pgscale.blocker_profile.usename IS
 COMMENT ON COLUMN pgscale.blocker_profile.datname IS
 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.blocker_profile.waited_ms IS
-'time that processes waited for locks because of it, summed over them, in milliseconds';
+'time that processes waited behind this root, summed over processes, in milliseconds';
 COMMENT ON COLUMN pgscale.blocker_profile.fraction IS
 'fraction of all time that processes waited for locks, 0 to 1';
 COMMENT ON COLUMN pgscale.blocker_profile.idle_fraction IS
 'fraction of waited_ms while the root was idle in its transaction, 0 to 1; NULL if it has no process';
 COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS
-'most processes that waited because of it at once';
+'greatest number of processes that waited behind it at one moment';
 
 CREATE FUNCTION pgscale.wait_current(
     pid integer DEFAULT NULL,
@@ -190,7 +190,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_timeline'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wait_timeline(interval) IS
-'average active sessions in each bucket of time, by class of wait event; as IdleInTransaction those that are not active';
+'average active sessions in each bucket of time, by class of wait event; sessions that are idle in a transaction as IdleInTransaction';
 GRANT EXECUTE ON FUNCTION pgscale.wait_timeline(interval) TO pg_monitor;
 
 CREATE FUNCTION pgscale.wait_totals(
@@ -200,7 +200,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_totals'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50;
 COMMENT ON FUNCTION pgscale.wait_totals() IS
-'time in each wait event that is not idle, by type of process: at most 512 rows, which only grow until the next reset or restart';
+'time in each wait event that is not idle, by type of process: at most 512 rows, which only increase until the next reset or restart';
 GRANT EXECUTE ON FUNCTION pgscale.wait_totals() TO pg_monitor;
 
 CREATE FUNCTION pgscale.sampler_stats(
@@ -218,7 +218,7 @@ CREATE FUNCTION pgscale.sampler_stats(
 AS 'MODULE_PATHNAME', 'pgscale_sampler_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.sampler_stats() IS
-'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
+'the sampler''s schedule and cost, and the profile''s totals';
 GRANT EXECUTE ON FUNCTION pgscale.sampler_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sampler_stats AS
@@ -232,7 +232,7 @@ CREATE VIEW pgscale.sampler_stats AS
            round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, blocker_looks, pid, starts, stats_reset, lateness_classes
       FROM pgscale.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS
-'how well the sampler keeps its schedule, what it costs, and the profile''s totals';
+'the sampler''s schedule and cost, and the profile''s totals';
 GRANT SELECT ON pgscale.sampler_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.sampler_stats.period_ms IS
 'period in force, in milliseconds; NULL if the sampler is off';
@@ -251,7 +251,7 @@ COMMENT ON COLUMN pgscale.sampler_stats.samples IS
 COMMENT ON COLUMN pgscale.sampler_stats.entries IS
 'number of profile entries in use';
 COMMENT ON COLUMN pgscale.sampler_stats.evictions IS
-'number of profile entries folded into other';
+'number of profile entries evicted to other';
 COMMENT ON COLUMN pgscale.sampler_stats.lateness_mean_us IS
 'mean delay of a tick, in microseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.lateness_p50_us IS
@@ -261,7 +261,7 @@ COMMENT ON COLUMN pgscale.sampler_stats.lateness_max_us IS
 COMMENT ON COLUMN pgscale.sampler_stats.tick_max_us IS
 'longest duration of a tick, in microseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.observed_ms IS
-'time that all ticks stand for, in milliseconds';
+'time that all ticks represent, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.active_ms IS
 'time of all active sessions together, in milliseconds; sessions are client backends and their parallel workers';
 COMMENT ON COLUMN pgscale.sampler_stats.idle_in_transaction_ms IS
@@ -269,13 +269,13 @@ COMMENT ON COLUMN pgscale.sampler_stats.idle_in_transaction_ms IS
 COMMENT ON COLUMN pgscale.sampler_stats.cpu_ms IS
 'CPU time of the worker, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.wait_ms IS
-'time that the samples in the profile stand for, in milliseconds';
+'time that the samples in the profile represent, in milliseconds';
 COMMENT ON COLUMN pgscale.sampler_stats.torn_reads IS
 'number of repeated reads of a process''s status';
 COMMENT ON COLUMN pgscale.sampler_stats.cpu_readings IS
-'number of times that the kernel was asked how long a session, or an io worker, ran and queued for a CPU';
+'number of readings of the kernel''s CPU counts of a session or an io worker';
 COMMENT ON COLUMN pgscale.sampler_stats.blocker_looks IS
-'number of looks at the lock manager for who is in the way of those that wait long, one a second at most';
+'number of readings of the lock manager to find blockers of long waits, at most one a second';
 COMMENT ON COLUMN pgscale.sampler_stats.pid IS
 'process ID of the worker';
 COMMENT ON COLUMN pgscale.sampler_stats.starts IS

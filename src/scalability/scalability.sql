@@ -70,7 +70,7 @@ RETURNS pgscale.usl
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) IS
-'the aggregate of the same name, of two arrays of the same length';
+'fits the Universal Scalability Law to an array of concurrencies and an array of throughputs, of equal length';
 GRANT EXECUTE ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.usl_predict(usl pgscale.usl, concurrency double precision)
@@ -78,7 +78,7 @@ RETURNS double precision
 AS 'MODULE_PATHNAME', 'pgscale_usl_predict'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS
-'throughput at this concurrency by a law that usl_fit has fitted';
+'throughput at this concurrency, by a law that usl_fit has fitted';
 GRANT EXECUTE ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) TO pg_monitor;
 
 CREATE FUNCTION pgscale.scalability(
@@ -164,7 +164,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_scalability_points'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
 COMMENT ON FUNCTION pgscale.scalability_points() IS
-'what the law of this server is fitted to: transactions a second by active sessions';
+'the points to which this server''s law is fitted: transactions a second by active sessions';
 GRANT EXECUTE ON FUNCTION pgscale.scalability_points() TO pg_monitor;
 
 CREATE FUNCTION pgscale.scalability_reset()
@@ -172,4 +172,4 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_scalability_reset'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.scalability_reset() IS
-'forgets what the law of this server is fitted to';
+'discards the points to which this server''s law is fitted';

@@ -20,7 +20,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.sweeper_stats() IS
-'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
+'one row a sweeper: its state and the reason, its supply and writes, and its cost';
 GRANT EXECUTE ON FUNCTION pgscale.sweeper_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sweeper_stats AS
@@ -32,7 +32,7 @@ CREATE VIEW pgscale.sweeper_stats AS
            round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
       FROM pgscale.sweeper_stats();
 COMMENT ON VIEW pgscale.sweeper_stats IS
-'one row a sweeper: what it does and why, what it supplied and wrote, and what it cost';
+'one row a sweeper: its state and the reason, its supply and writes, and its cost';
 GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.sweeper_stats.worker IS
 'number of the sweeper';
@@ -41,7 +41,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.mode IS
 COMMENT ON COLUMN pgscale.sweeper_stats.state IS
 'off, warming up, watching or working';
 COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
-'number of clean buffers at hand now, an estimate';
+'number of clean buffers ready now, an estimate';
 COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS
 'number of ready buffers that backends took';
 COMMENT ON COLUMN pgscale.sweeper_stats.starved IS
@@ -51,13 +51,13 @@ COMMENT ON COLUMN pgscale.sweeper_stats.written IS
 COMMENT ON COLUMN pgscale.sweeper_stats.runs IS
 'number of runs of neighbouring pages written';
 COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS
-'time that all writers together spent in writes, in milliseconds';
+'time of writes, summed over all writers, in milliseconds';
 COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS
 'number of pages that backends and recovery wrote themselves, on the whole server';
 COMMENT ON COLUMN pgscale.sweeper_stats.writers IS
-'number of writers that it has now';
+'present number of its writers';
 COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS
-'number of buffers that it is responsible for';
+'number of buffers in its share';
 COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS
 'number of ready buffers below which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS
@@ -69,7 +69,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
 'number of usage counts that it decremented';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS
-'number of buffers made ready as they were';
+'number of clean buffers made ready';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS
 'number of buffers made ready after a write';
 COMMENT ON COLUMN pgscale.sweeper_stats.reused IS
@@ -85,7 +85,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.skipped_locked IS
 COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS
 'number of pages left out because their WAL was not on disk';
 COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS
-'number of pages left out because they were clean or gone meanwhile';
+'number of pages left out because they had become clean or left the buffer';
 COMMENT ON COLUMN pgscale.sweeper_stats.writeback_calls IS
 'number of requests to the kernel to start writing a run';
 COMMENT ON COLUMN pgscale.sweeper_stats.writeback_ms IS

@@ -55,7 +55,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_coverage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1;
 COMMENT ON FUNCTION pgscale.trace_coverage() IS
-'the latest trace of this session: why it ended, and how much of its time was really watched';
+'the latest trace of this session: why it ended, and the watched fraction of its time';
 
 CREATE FUNCTION pgscale.trace_history(
     OUT trace bigint, OUT started_at timestamptz, OUT figure text,
@@ -95,13 +95,13 @@ COMMENT ON COLUMN pgscale.trace_history.trace IS
 COMMENT ON COLUMN pgscale.trace_history.started_at IS
 'when it began';
 COMMENT ON COLUMN pgscale.trace_history.figure IS
-'what had left its usual range: lock waits or active sessions';
+'figure that left its usual range: lock waits or active sessions';
 COMMENT ON COLUMN pgscale.trace_history.sessions IS
 'that figure over three seconds: sessions that waited for locks or LWLocks, or were active, on average';
 COMMENT ON COLUMN pgscale.trace_history.usual_sessions IS
 'its median of the two minutes before';
 COMMENT ON COLUMN pgscale.trace_history.limit_sessions IS
-'what it was above in each of the three seconds';
+'limit that it exceeded in each of the three seconds';
 COMMENT ON COLUMN pgscale.trace_history.pid IS
 'process ID of the session that was traced';
 COMMENT ON COLUMN pgscale.trace_history.event_type IS
@@ -133,7 +133,7 @@ COMMENT ON COLUMN pgscale.trace_history.traced_ms IS
 COMMENT ON COLUMN pgscale.trace_history.ended_by IS
 'why it ended: duration or process ended';
 COMMENT ON COLUMN pgscale.trace_history.coverage_fraction IS
-'fraction of that time that was really watched, 0 to 1';
+'fraction of that time that was watched, 0 to 1';
 COMMENT ON COLUMN pgscale.trace_history.datid IS
 'OID of the database';
 COMMENT ON COLUMN pgscale.trace_history.userid IS

@@ -14,7 +14,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_kinds'
 LANGUAGE C STRICT STABLE PARALLEL RESTRICTED ROWS 40;
 COMMENT ON FUNCTION pgscale.wait_kinds() IS
-'kinds of waits that the evidence tells apart, with the wait events of each by their names on this major version; NULL if it has none, others for the rest of a type';
+'kinds of waits in the evidence, with the wait events of each by their names on this major version; NULL if it has none, others for the rest of a type';
 GRANT EXECUTE ON FUNCTION pgscale.wait_kinds() TO pg_monitor;
 
 CREATE FUNCTION pgscale.tuning_waits(
@@ -25,7 +25,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40;
 COMMENT ON FUNCTION pgscale.tuning_waits(interval) IS
-'fraction of the sessions'' time that each kind of wait took in the evidence of the last so long, and how many sessions were in it on average';
+'fraction of the sessions'' time that each kind of wait took in the evidence of the duration, and the average number of sessions in it';
 GRANT EXECUTE ON FUNCTION pgscale.tuning_waits(interval) TO pg_monitor;
 
 -- Written from the sources of the majors and from their release notes; a cure names the commit. "what" completes "it waits
@@ -238,7 +238,7 @@ CREATE VIEW pgscale.wait_meanings AS
         ) m (kind, what, meaning, remedy, cured_in, cure, cured_meaning)
       LEFT JOIN pgscale.wait_kinds() USING (kind);
 COMMENT ON VIEW pgscale.wait_meanings IS
-'what each kind of wait means, what helps, and which major version has cured it';
+'meaning and remedy of each kind of wait, and the major version that has cured it';
 GRANT SELECT ON pgscale.wait_meanings TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_meanings.kind IS
 'name of the kind, as wait_kind() returns it';
@@ -282,7 +282,7 @@ BEGIN ATOMIC
      ORDER BY w.fraction DESC, m.event_type, m.event;
 END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
-'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the sessions'' time, greatest share first: what it means on this major, which later one has cured it and how, and what can be done now';
+'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the sessions'' time, largest fraction first: its meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.contention AS
@@ -291,7 +291,7 @@ CREATE VIEW pgscale.contention AS
            now_possible, evidence
       FROM pgscale.contention() c;
 COMMENT ON VIEW pgscale.contention IS
-'what sessions waited for in the last 10 minutes, beside their time on CPU, greatest share of their time first: what it means on this major, which later one has cured it and how, and what can be done now';
+'waits of the sessions in the last 10 minutes, and their time on CPU, largest fraction of their time first: meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT SELECT ON pgscale.contention TO pg_monitor;
 COMMENT ON COLUMN pgscale.contention.event_type IS
 'type of the wait event, as in wait_profile; CPU for time on CPU';
@@ -310,6 +310,6 @@ COMMENT ON COLUMN pgscale.contention.until IS
 COMMENT ON COLUMN pgscale.contention.meaning IS
 'what happens there';
 COMMENT ON COLUMN pgscale.contention.now_possible IS
-'what helps on this major version';
+'remedy on this major version';
 COMMENT ON COLUMN pgscale.contention.evidence IS
-'what the server counts of it, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if nothing';
+'the server''s counts, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if none';

@@ -11,7 +11,7 @@ AS 'MODULE_PATHNAME', 'pgscale_tuning_findings'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
-'what each rule finds in the evidence of the last so long: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that it would save; with probe, the disks are timed, for which it takes EXECUTE on pgscale.tablespace_latency()';
+'findings of each rule in the evidence of the duration: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that the advice would save; with probe, the disks are timed, which needs EXECUTE on pgscale.tablespace_latency()';
 GRANT EXECUTE ON FUNCTION pgscale.tuning_findings(interval, boolean) TO pg_monitor;
 
 CREATE VIEW pgscale.advice AS
@@ -21,10 +21,10 @@ CREATE VIEW pgscale.advice AS
      WHERE verdict = 'advises'
      ORDER BY f.gain DESC;
 COMMENT ON VIEW pgscale.advice IS
-'what to set, by the evidence of the last 10 minutes, greatest gain first; no rows where nothing is to be won';
+'settings to change, by the evidence of the last 10 minutes, greatest gain first; no rows if no rule expects a gain';
 GRANT SELECT ON pgscale.advice TO pg_monitor;
 COMMENT ON COLUMN pgscale.advice.setting IS
-'what ALTER SYSTEM would set; NULL if nothing';
+'setting to change by ALTER SYSTEM; NULL if the advice is not about a setting';
 COMMENT ON COLUMN pgscale.advice.object IS
 'tablespace, table or another object, if the advice is not about a setting';
 COMMENT ON COLUMN pgscale.advice.current IS
@@ -32,11 +32,11 @@ COMMENT ON COLUMN pgscale.advice.current IS
 COMMENT ON COLUMN pgscale.advice.recommended IS
 'value to set, as ALTER SYSTEM takes it; or what to do';
 COMMENT ON COLUMN pgscale.advice.gain IS
-'fraction of the sessions'' time that it would save, 0 to 1, an estimate';
+'fraction of the sessions'' time that the change would save, 0 to 1, an estimate';
 COMMENT ON COLUMN pgscale.advice.confidence IS
 'high, medium or low';
 COMMENT ON COLUMN pgscale.advice.needs IS
-'what it takes: reload, restart, superuser ...';
+'requirement: reload, restart, superuser ...';
 COMMENT ON COLUMN pgscale.advice.rule IS
 'name of the rule';
 COMMENT ON COLUMN pgscale.advice.since IS
@@ -46,9 +46,9 @@ COMMENT ON COLUMN pgscale.advice.until IS
 COMMENT ON COLUMN pgscale.advice.reason IS
 'why, in one sentence, with the source';
 COMMENT ON COLUMN pgscale.advice.risk IS
-'what it costs';
+'cost and risk of the change';
 COMMENT ON COLUMN pgscale.advice.evidence IS
-'the numbers behind it';
+'the numbers behind the advice';
 
 CREATE VIEW pgscale.advice_rules AS
     SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason

@@ -12,7 +12,7 @@ CREATE FUNCTION pgscale.wal_efficiency(
 AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
-'what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+'generated and written WAL, length of a flush, commits that share a flush, and their cost to the sessions; before 18 written_bytes is an estimate';
 GRANT EXECUTE ON FUNCTION pgscale.wal_efficiency(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.wal_efficiency AS
@@ -25,7 +25,7 @@ CREATE VIEW pgscale.wal_efficiency AS
            round(buffers_full_per_s * 100) / 100 AS buffers_full_per_s, since, until, reason
       FROM pgscale.wal_efficiency();
 COMMENT ON VIEW pgscale.wal_efficiency IS
-'of the last 10 minutes: what was written of WAL for what was generated, what a flush takes and how many commits share it, and what that costs the sessions; before 18 written_bytes is an estimate';
+'of the last 10 minutes: generated and written WAL, length of a flush, commits that share a flush, and their cost to the sessions; before 18 written_bytes is an estimate';
 GRANT SELECT ON pgscale.wal_efficiency TO pg_monitor;
 COMMENT ON COLUMN pgscale.wal_efficiency.commits IS
 'number of commits in the databases that sessions used';
@@ -54,10 +54,10 @@ COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS
 COMMENT ON COLUMN pgscale.wal_efficiency.segment_switches_per_s IS
 'number of WAL files started in a second; NULL on a standby';
 COMMENT ON COLUMN pgscale.wal_efficiency.buffers_full_per_s IS
-'how often a second a session found WAL buffers full and wrote them itself';
+'times a second that a session found WAL buffers full and wrote them itself';
 COMMENT ON COLUMN pgscale.wal_efficiency.since IS
 'start of the evidence';
 COMMENT ON COLUMN pgscale.wal_efficiency.until IS
 'end of the evidence';
 COMMENT ON COLUMN pgscale.wal_efficiency.reason IS
-'the most important of this, in one sentence';
+'the most important finding, in one sentence';

@@ -15,7 +15,7 @@ CREATE FUNCTION pgscale.writeback_stats(
 AS 'MODULE_PATHNAME', 'pgscale_writeback_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.writeback_stats() IS
-'what the kernel has yet to write, for this cluster and in all, and what is done about it';
+'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
 GRANT EXECUTE ON FUNCTION pgscale.writeback_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.writeback_stats AS
@@ -27,12 +27,12 @@ CREATE VIEW pgscale.writeback_stats AS
            threshold_bytes, round(io_pressure_fraction * 10000) / 10000 AS io_pressure_fraction, state_change, stats_reset, reason
       FROM pgscale.writeback_stats();
 COMMENT ON VIEW pgscale.writeback_stats IS
-'what the kernel has yet to write, for this cluster and in all, and what is done about it';
+'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
 GRANT SELECT ON pgscale.writeback_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.writeback_stats.state IS
 'off, watching, capping or standing down';
 COMMENT ON COLUMN pgscale.writeback_stats.cluster_dirty_bytes IS
-'what the server has written and the kernel has not, as far as known';
+'bytes that the server has written and the kernel has not, as far as known';
 COMMENT ON COLUMN pgscale.writeback_stats.cap_bytes IS
 'cap in force';
 COMMENT ON COLUMN pgscale.writeback_stats.peak_dirty_bytes IS
@@ -40,13 +40,13 @@ COMMENT ON COLUMN pgscale.writeback_stats.peak_dirty_bytes IS
 COMMENT ON COLUMN pgscale.writeback_stats.redirty_fraction IS
 'fraction of the writes that hit a page again within 30 s, 0 to 1; NULL with too few writes';
 COMMENT ON COLUMN pgscale.writeback_stats.server_bytes_per_s IS
-'what the server wrote into the kernel in the last second';
+'bytes that the server wrote to the kernel in the last second';
 COMMENT ON COLUMN pgscale.writeback_stats.disk_bytes_per_s IS
-'what the disk was seen to take in a second';
+'bytes a second that the disk took, as observed';
 COMMENT ON COLUMN pgscale.writeback_stats.window_bytes IS
-'most bytes that may be in flight now';
+'limit of bytes in flight now';
 COMMENT ON COLUMN pgscale.writeback_stats.skipped_bytes IS
-'part of cluster_dirty_bytes that is left alone now because its pages are written again soon';
+'part of cluster_dirty_bytes not requested now because its pages will be written again soon';
 COMMENT ON COLUMN pgscale.writeback_stats.written_bytes IS
 'size of the writes seen in the buffers';
 COMMENT ON COLUMN pgscale.writeback_stats.found_bytes IS
@@ -62,7 +62,7 @@ COMMENT ON COLUMN pgscale.writeback_stats.taken_bytes IS
 COMMENT ON COLUMN pgscale.writeback_stats.request_ms IS
 'time spent in requests, in milliseconds';
 COMMENT ON COLUMN pgscale.writeback_stats.backed_off IS
-'number of rounds in which it asked for less because reads were slow';
+'number of rounds that requested less because reads were slow';
 COMMENT ON COLUMN pgscale.writeback_stats.rounds IS
 'number of rounds';
 COMMENT ON COLUMN pgscale.writeback_stats.errors IS
@@ -72,11 +72,11 @@ COMMENT ON COLUMN pgscale.writeback_stats.cpu_ms IS
 COMMENT ON COLUMN pgscale.writeback_stats.dirty_bytes IS
 'of the whole machine: dirty in memory, an upper bound';
 COMMENT ON COLUMN pgscale.writeback_stats.writeback_bytes IS
-'of the whole machine: on its way to a disk';
+'of the whole machine: being written to a disk';
 COMMENT ON COLUMN pgscale.writeback_stats.background_threshold_bytes IS
-'dirty bytes from which on the kernel starts to write';
+'dirty bytes above which the kernel starts to write';
 COMMENT ON COLUMN pgscale.writeback_stats.threshold_bytes IS
-'dirty bytes from which on the kernel makes writers wait';
+'dirty bytes above which the kernel makes writers wait';
 COMMENT ON COLUMN pgscale.writeback_stats.io_pressure_fraction IS
 'fraction of the last 10 s in which some process waited for I/O, 0 to 1; NULL if the kernel does not report it';
 COMMENT ON COLUMN pgscale.writeback_stats.state_change IS

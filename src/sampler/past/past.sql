@@ -18,7 +18,7 @@ AS $$
        AND c.relkind IN ('p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
 $$;
 COMMENT ON FUNCTION pgscale.past_archive() IS
-'the tables of the archive that top_waits and its like may read here; NULL where they may not';
+'the tables of the archive that top_waits, activity and compare_waits may read here; NULL if they may not';
 GRANT EXECUTE ON FUNCTION pgscale.past_archive() TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_coverage(
@@ -29,7 +29,7 @@ AS 'MODULE_PATHNAME', 'pgscale_past_coverage'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) IS
-'of which parts of a period what was waited for is known, how much of each, and from where; the rest are gaps';
+'known parts of a period, how much of each is known, and the source; the rest are gaps';
 GRANT EXECUTE ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_waits(
@@ -41,7 +41,7 @@ AS 'MODULE_PATHNAME', 'pgscale_past_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
-'what was waited for in a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
+'waits of a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
 GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_items(
@@ -54,7 +54,7 @@ AS 'MODULE_PATHNAME', 'pgscale_past_items'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) IS
-'what top_waits shows, of one query alone if it is given; kind is named, unknown or other, whatever the item is called';
+'the rows of top_waits, of one query if it is given; kind classifies the item: named, unknown or other';
 GRANT EXECUTE ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_keep(since timestamptz, until timestamptz)
@@ -62,7 +62,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_past_keep'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) IS
-'part of report: just this period is read once for all that is asked of it, until the transaction ends; NULL: no period any more';
+'part of report: makes later calls for exactly this period read it only once, until the transaction ends; NULL: discards what is kept';
 
 -- With pg_stat_statements' own rules for other users' texts.
 CREATE FUNCTION pgscale.past_queries(queryids bigint[])
@@ -105,7 +105,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
-'texts of queries, from pg_stat_statements if it is installed, else from the archive, else from pg_stat_activity; other users'' only with pg_read_all_stats';
+'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity; other users'' only with pg_read_all_stats';
 GRANT EXECUTE ON FUNCTION pgscale.past_queries(bigint[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.top_waits(
@@ -137,7 +137,7 @@ AS 'MODULE_PATHNAME', 'pgscale_activity'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
-'average sessions of a period over time, by class of wait event: active ones, and as IdleInTransaction those that are not; a time of which nothing is known has a row without a class';
+'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class';
 GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
 
 CREATE FUNCTION pgscale.compare_waits(

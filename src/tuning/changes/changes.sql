@@ -42,7 +42,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tuning_journal() IS
-'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
 GRANT EXECUTE ON FUNCTION pgscale.tuning_journal() TO pg_monitor;
 
 CREATE VIEW pgscale.tuning_journal AS
@@ -50,7 +50,7 @@ CREATE VIEW pgscale.tuning_journal AS
            acting_as, revert_of, reverted_by, node, sqlstate, message, reason, evidence, outcome
       FROM pgscale.tuning_journal();
 COMMENT ON VIEW pgscale.tuning_journal IS
-'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), who, when, why, and what has become of it';
+'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
 GRANT SELECT ON pgscale.tuning_journal TO pg_monitor;
 COMMENT ON COLUMN pgscale.tuning_journal.change IS
 'number of the change, as verify and revert take it';
@@ -65,29 +65,29 @@ COMMENT ON COLUMN pgscale.tuning_journal.state IS
 COMMENT ON COLUMN pgscale.tuning_journal.requested_by IS
 'session user';
 COMMENT ON COLUMN pgscale.tuning_journal.requested_at IS
-'time when the change was written down';
+'time of the request';
 COMMENT ON COLUMN pgscale.tuning_journal.applied_at IS
 'time when the change was made';
 COMMENT ON COLUMN pgscale.tuning_journal.effective_at IS
-'time since when the change is in force';
+'time at which the change took effect';
 COMMENT ON COLUMN pgscale.tuning_journal.acting_as IS
-'role that the session user acted as';
+'role whose privileges the session user used';
 COMMENT ON COLUMN pgscale.tuning_journal.revert_of IS
 'number of the change that this one reverts';
 COMMENT ON COLUMN pgscale.tuning_journal.reverted_by IS
 'number of the change that reverted this one';
 COMMENT ON COLUMN pgscale.tuning_journal.node IS
-'host and data directory where it was made; NULL unless one may see data_directory';
+'host and data directory where it was made; NULL for roles that may not see data_directory';
 COMMENT ON COLUMN pgscale.tuning_journal.sqlstate IS
 'SQLSTATE of its error';
 COMMENT ON COLUMN pgscale.tuning_journal.message IS
-'error that it ended in';
+'error of the change';
 COMMENT ON COLUMN pgscale.tuning_journal.reason IS
 'why, in one sentence: the reason of the advice';
 COMMENT ON COLUMN pgscale.tuning_journal.evidence IS
 'the numbers of the advice';
 COMMENT ON COLUMN pgscale.tuning_journal.outcome IS
-'what verify said last';
+'latest result of verify';
 
 CREATE PROCEDURE pgscale.set(
     setting text, value text, reload boolean DEFAULT false, force boolean DEFAULT false,
@@ -95,7 +95,7 @@ CREATE PROCEDURE pgscale.set(
 AS 'MODULE_PATHNAME', 'pgscale_tuning_set'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.set(text, text, boolean, boolean, bigint) IS
-'ALTER SYSTEM with a way back: sets a setting to a value, as postgresql.conf would have it, or with NULL removes its line; with force also if the server would not start again; shows the change';
+'ALTER SYSTEM with a journal: sets a setting to a value, as in postgresql.conf, or with NULL removes its line; with force also if the server would not start again; shows the change';
 
 CREATE PROCEDURE pgscale.apply(
     setting text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
@@ -109,7 +109,7 @@ CREATE PROCEDURE pgscale.apply_all(
 AS 'MODULE_PATHNAME', 'pgscale_tuning_apply_all'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.apply_all(boolean, boolean, bigint[]) IS
-'sets all that pgscale.advice recommends with high or medium confidence and ALTER SYSTEM can set, and shows the changes; with dry_run only tells';
+'sets all that pgscale.advice recommends with high or medium confidence and ALTER SYSTEM can set, and shows the changes; with dry_run only shows them as notices';
 
 CREATE PROCEDURE pgscale.revert(
     change bigint, reload boolean DEFAULT false, force boolean DEFAULT false,
@@ -117,7 +117,7 @@ CREATE PROCEDURE pgscale.revert(
 AS 'MODULE_PATHNAME', 'pgscale_tuning_revert'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.revert(bigint, boolean, boolean, bigint) IS
-'gives a setting back the line that it had before a change, or none; with force also where it was changed since, by hand or by later changes, which then are reverted, too';
+'restores the line that a setting had before a change, or removes it; with force also if it was changed since, by hand or by later changes, which are then reverted, too';
 
 CREATE FUNCTION pgscale.verify(
     change bigint, duration interval DEFAULT NULL,
@@ -129,4 +129,4 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_verify'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.verify(bigint, interval) IS
-'compares what a setting is judged by before and after a change: difference is relative, with its 95 % interval, verdict better, worse or cannot tell';
+'compares the metrics of a setting before and after a change: difference is relative, with its 95 % interval, verdict better, worse or cannot tell';
