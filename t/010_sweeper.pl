@@ -86,9 +86,9 @@ $db->poll_ok(q{SELECT state, action ~ '^set bgwriter_lru_maxpages to 0' FROM pgs
 $db->set('bgwriter_lru_maxpages', 0);
 my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1')
     FROM pgscale.sweeper_stats};
-for my $wanted (4, 1, 6)
+for my $wanted (4, 1, 3)
 {
-    $db->set('pgscale.sweeper_writers', $wanted) if $wanted != 4;
+    $db->set('pgscale.sweeper_writers', $wanted);
     $db->poll_ok($writers, "$wanted writers", "$wanted|$wanted");
     $db->sweeps_on('and they write');
 }

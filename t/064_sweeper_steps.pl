@@ -44,6 +44,16 @@ for my $case (
     is($db->sql("SELECT step.decide($case->[0])"), $case->[1], "decides: $case->[0]");
 }
 
+# How many writers: now, pressed, running, most, slots, after so many seconds
+for my $case (
+    [ '4, 0.1, 16, 16, 99, 1', '6' ], [ '6, 0.1, 16, 16, 99, 1', '9' ], [ '9, 0.1, 16, 16, 99, 1', '13' ], [ '4, 1, 16, 16, 99, 9', '16' ],
+    [ '4, 0.09, 16, 16, 99, 9', '4' ], [ '4, 1, 3, 16, 99, 9', '4' ], [ '4, 1, 16, 5, 99, 9', '5' ], [ '4, 1, 16, 16, 1, 1', '5' ],
+    [ '4, 1, 16, 16, 0, 9', '4' ], [ '4, 1, 16, 16, -1, 10', '4, few slots' ], [ '16, 1, 16, 16, 0, 10', '16' ],
+    [ '16, 0, 16, 16, 99, 29', '16' ], [ '16, 0, 16, 16, 99, 30', '15' ], [ '16, 0, 16, 16, 99, 60', '14' ], [ '4, 0, 16, 16, 99, 60', '4' ])
+{
+    is($db->sql("SELECT step.crew($case->[0])"), $case->[1], "writers: $case->[0]");
+}
+
 # Which pages go together: victims, limit, runs
 clean();
 dirty(5, [ 0, 1 ], [ 10, 12 ], [20], [ 40, 49 ], [ 60, 61 ], [ 63, 64 ], [159]);
@@ -70,14 +80,40 @@ for my $case (
             join(',', map { $at{ $_->[0] } } @victims), join(',', map { $_->[1] } @victims), $limit),
         $expected, "finds runs: $victims, at most $limit" . ($why ? ": $why" : ''));
 }
-for my $case ([ 0, '' ], [ 1, '500+6' ], [ 6, '500+6' ], [ 7, '200+5 500+6' ], [ 11, '200+5 500+6' ], [ 12, '200+5 400+4 500+6' ],
-    [ 99, '100+1 200+5 300+3 400+4 500+6' ])
-{
-    my ($pages, $expected) = @$case;
-    my $said = $db->sql("SELECT step.choose('{1,5,3,4,6}', $pages)") =~ s{0\.0:|/0}{}gr;
 
-    is($said, $expected, "chooses the longest for $pages pages, in their order");
+# The standing set: of pages that may leave, those in the longest runs
+clean();
+dirty(1, [5], [ 10, 14 ], [ 20, 22 ], [ 30, 33 ], [ 50, 55 ]);
+sub chosen
+{
+    my ($blocks, $pages, %option) = @_;
+
+    return runs(sprintf q{step.choose('a', ARRAY[%s], %d, %d, %d, %d)}, join(',', @$blocks), $pages, $option{usage} // 1,
+        $option{limit} // 64, $option{room} // 100);
 }
+my @candidates = (5, 11, 21, 30, 54);
+for my $case ([ 0, '' ], [ 1, 'a:50+6/1' ], [ 6, 'a:50+6/1' ], [ 7, 'a:10+5/1 a:50+6/1' ], [ 12, 'a:10+5/1 a:30+4/1 a:50+6/1' ],
+    [ 99, 'a:5+1/1 a:10+5/1 a:20+3/1 a:30+4/1 a:50+6/1' ])
+{
+    is(chosen(\@candidates, $case->[0]), $case->[1], "chooses the longest for $case->[0] pages, in their order");
+}
+is(chosen([ 50, 51, 10 ], 1), 'a:50+6/2', 'all victims of a run count as such');
+is(chosen([ 10, 50, 10, 50 ], 99), 'a:10+5/1 a:50+6/1', 'a page is there once');
+is(chosen([ 5, 21, 54 ], 99, room => 2), 'a:5+1/1 a:20+3/1', 'no more than there is room for');
+is(chosen([ 50, 55 ], 99, limit => 4), 'a:50+4/1 a:54+2/1', 'pages of one run do not go twice');
+is(chosen([ 10, 6, 5000 ], 99), 'a:10+5/1', 'no page that is clean or not in memory');
+
+is(chosen(\@candidates, 6), 'a:50+6/1', 'the others stay');
+is(runs('step.again(99, 1, 64)'), 'a:5+1/1 a:10+5/1 a:20+3/1 a:30+4/1', 'and are chosen later');
+is(runs('step.again(99, 1, 64)'), '', 'none is chosen twice');
+chosen(\@candidates, 0);
+dirty(2, [21]);
+is(runs('step.again(99, 1, 64)'), 'a:5+1/1 a:10+5/1 a:30+4/1 a:50+6/1', 'one that was used again is dropped');
+chosen(\@candidates, 0);
+dirty(1, [ 15, 18 ]);
+is(runs('step.again(1, 1, 64)'), 'a:50+6/1', 'a run that has grown is not known of');
+is($db->sql('SELECT step.refresh(100, 1, 64)'), 5, 'until it is looked at again');
+is(runs('step.again(1, 1, 64)'), 'a:10+9/1', 'then it is');
 
 # The sweep, tick by tick, over the buffers of 64 pages of table a: those from block 0 on, whose usage counts are 0 (ten pages, one
 # of them pinned), 1 (ten) and 3.
@@ -128,9 +164,11 @@ $other->sql(qq{BEGIN; DECLARE c$_ CURSOR FOR SELECT * FROM a WHERE ctid = '($_,1
 $db->sql('CHECKPOINT');
 dirty(@$_) for [ 1, [ 70, 73 ], [91], [95] ], [ 0, [80] ], [ 2, [74], [90] ], [ 3, [75] ], [ 5, [100] ];
 share(64, 20, 24);
-tick_ok('f', "queued, $clean", '6|64|57|0|11', 'dirty ones used once at most are gathered, but none that is pinned');
-is(join(' ', map { usage($_) } 70, 80, 74, 75, 90, 91, 95, 100, 127), '1 0 1 2 1 1 1 4 4', 'the others are counted down');
-is(runs('step.queued()'), 'a:70+6/4 a:80+1/1 a:90+2/1', 'and go to the writers with their neighbours');
+tick_ok('f', "queued, $clean", '1|64|57|0|11', 'a dirty one that nobody used is a victim');
+is(join(' ', map { usage($_) } 70, 80, 74, 75, 90, 91, 95, 100, 127), '1 1 1 2 1 1 1 4 4', 'others are counted down, but dirty ones not below one');
+is(runs('step.queued()'), 'a:80+1/1', 'and it goes to the writers');
+tick_ok('f', 'queued, scanned', '6|128', 'the next time around, so are those that had one; none that is pinned');
+is(runs('step.queued()'), 'a:70+6/4 a:90+2/1', 'with their neighbours');
 queue('a', @$_) for [ 70, 6, 4 ], [ 80, 1, 1 ], [ 90, 2, 1 ];
 dirty(3, [75]);
 $db->sql('SELECT step.writer(0, true)');
@@ -142,21 +180,13 @@ is($db->sql('TABLE dirty'), '95 100', 'and clean');
 writer_ends();
 dirty(0, [ 101, 102 ], [ 104, 105 ], [ 107, 109 ], [ 111, 112 ], [120]);
 dirty(0, [20]);
-tick_ok('f', 'queued, supplied_clean', '16|0', 'where dirty pages have dirty neighbours, twice as many are gathered as needed');
+tick_ok('f', 'queued, supplied_clean', '16|0', 'all that are found become candidates');
 like(runs('step.queued()'), qr{^(a:104\+2/2 a:107\+3/3|a:107\+3/3 a:111\+2/2|a:100\+3/2 a:107\+3/3)$}, 'and the longest written, as many as needed');
-
-# After a tick that found nothing ready, a quarter more is gathered.
-dirty(0, [ 113, 118 ]);
-$db->sql("SELECT step.touch('a', 0, $_->[0], $_->[-1], 5, false)")
-  for [ 64, 69 ], [ 75, 79 ], [ 81, 89 ], [ 92, 99 ], [103], [106], [110], [ 119, 119 ], [ 121, 127 ];
-$db->sql('SELECT step.add(0, 0, 0, 1, 0, 0, 0)');
+tick_ok('f', 'queued', '16', 'the next time no other is found');
+like(runs('step.queued()'), qr{^a:\d+\+\d/\d a:\d+\+\d/\d}, 'and what stayed is written');
 my $gathered = 16;
-for my $more (10, 12)
-{
-    $gathered += $more;
-    tick_ok('f', 'queued, supplied_clean, ready', "$gathered|0|19", "$more are gathered");
-    $db->sql('SELECT step.queued()');
-}
+$db->sql("SELECT step.touch('a', 0, $_->[0], $_->[-1], 5, false)")
+  for [ 64, 69 ], [ 75, 79 ], [ 81, 89 ], [ 92, 99 ], [103], [106], [110], [ 113, 119 ], [ 121, 127 ];
 
 # What waits for writers, or is with one, will be ready.
 queue('a', 101, 2, 2);
@@ -173,8 +203,10 @@ $sweep->sql('SELECT step.queued()');
 # While the stock lasts, dirty pages are kept from bgwriter.
 dirty(0, [101], [120], [20]);
 share(64, 20, 22);
+$db->sql('SELECT step.writing(3)');
 tick_ok('f', 'ready', '19', 'too little is ready');
 is(join(' ', map { usage($_) } 101, 120, 20), '0 0 0', 'no page is kept from bgwriter');
+$db->sql('SELECT step.writing(0)');
 $sweep->sql('SELECT step.queued()');
 share(64, 19, 19);
 tick_ok('f', 'ready', '19', 'enough is ready');

@@ -189,6 +189,12 @@ for my $case (
     $db->sql("SELECT step.state($case->[0])");
     is($db->sql($health), $case->[1], "health: $case->[0]");
 }
+$db->sql('SELECT step.state(3, 4, 0, 0, 0, -1, false, false, 1), step.few_slots(6, 0.25)');
+is($db->sql($health), 'working|its 6 writers did not keep up in 25 % of the last second, and the server has no slot for more; '
+      . 'max_worker_processes is 20|raise max_worker_processes and restart', 'health: more writers are needed than there are slots');
+is($db->sql(q{SELECT verdict, reason ~ 'sweeper is short of workers' FROM pgscale.advice_rules WHERE rule = 'max_worker_processes'}), 'advises|t',
+    'which is advice');
+$db->sql('SELECT step.few_slots(0, 0)');
 $db->set('bgwriter_lru_maxpages', 100);
 $db->poll_ok('SHOW bgwriter_lru_maxpages', 'a background writer that may write', 100);
 $db->poll_ok('SELECT step.state(3, 4, 0, 0, 0, -1, false, false, 1), state, action ~ $$^set bgwriter_lru_maxpages to 0$$ FROM pgscale.health

@@ -48,6 +48,16 @@
 /* Shorter runs save no writes that matter. */
 #define MIN_RUN_PAGES	1.25
 
+/*
+ * In so large a part of a second's ticks the writers must be pressed before there
+ * are more of them; after so many seconds without, there is one less.
+ */
+#define PRESSED_MORE	0.1
+#define RELAXED_S		30
+
+/* That a slot is missing is said after so many seconds. */
+#define SHORT_S			10
+
 /* Below these, means mean nothing. */
 #define ENOUGH_PAGES	500
 #define ENOUGH_RUNS		200
@@ -119,6 +129,30 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
 	else
 		sweeper_watch(decision, evidence, now_ns);
 	return true;
+}
+
+/*
+ * The kernel lets all processes that dirty pages of a slow disk write equally many
+ * of them.  Few writers beside many sessions never can feed those: the stock runs
+ * out, the sessions write single pages, and these take the disk from the runs.  So
+ * the writers are as many as that takes, while others find slots, too.
+ */
+void
+pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots)
+{
+	const bool	more = pressed >= PRESSED_MORE && crew->writers < most && running >= crew->writers;
+
+	crew->relaxed_s = pressed >= PRESSED_MORE ? 0 : crew->relaxed_s + 1;
+	crew->short_s = more && slots <= 0 ? crew->short_s + 1 : 0;
+	crew->few_slots = crew->short_s >= SHORT_S;
+	if (more)
+		crew->writers += Min(Max(crew->writers / 2, 1), Max(slots, 0));
+	else if (crew->relaxed_s >= RELAXED_S)
+	{
+		crew->relaxed_s = 0;
+		crew->writers--;
+	}
+	crew->writers = Max(Min(crew->writers, most), PGSCALE_SWEEPER_FIRST_WRITERS);
 }
 
 char *

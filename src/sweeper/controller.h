@@ -43,6 +43,22 @@ typedef struct PgscaleSweeperDecision
 extern bool pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *evidence,
 								   int64 now_ns);
 
+/* How many writers a sweeper has. */
+typedef struct PgscaleSweeperCrew
+{
+	int			writers;
+	bool		few_slots;		/* it needs more, and the server has no slot */
+	int			relaxed_s;		/* seconds without pressure */
+	int			short_s;		/* seconds with it, and without a slot */
+} PgscaleSweeperCrew;
+
+/*
+ * Once a second: pressed is the share of ticks in which nearly nothing was ready
+ * although all writers wrote; running, how many there are; most, how many there may
+ * be; slots, those that the server can spare.
+ */
+extern void pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots);
+
 /* In words. */
 extern char *pgscale_sweeper_reason(PgscaleSweeperReason reason, double number);
 

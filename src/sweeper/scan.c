@@ -42,7 +42,7 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
+#include <math.h>
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
@@ -52,6 +52,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "sweeper/policies/policy.h"
+#include "sweeper/standing_set.h"
 #include "sweeper/sweeper.h"
 #include "sweeper/write_combining.h"
 
@@ -61,29 +62,33 @@
 #define SCAN_NS			NS_PER_MS
 #define LOOK_AT_CLOCK	1024	/* buffers between two looks at the clock */
 
-/*
- * Dirty victims to gather in one tick; fewer where it takes longer than that, of
- * CPU time, to find their neighbours.
- */
+/* Runs to choose, and victims to gather, in one tick; and CPU time that may take. */
 #define MAX_VICTIMS		16384
-#define LEAST_VICTIMS	512
-#define FIND_NS			(20 * NS_PER_MS)
+#define CHOOSE_NS		(20 * NS_PER_MS)
+
+/*
+ * The standing set: a quarter of the buffers, but no more than can be kept in
+ * order in the time that there is.
+ */
+#define SET_PART		4
+#define SET_MOST		(256 * 1024)
+
+/* As many candidates are looked at anew as this times the pages that are chosen. */
+#define REFRESH_TIMES	4
+
+/*
+ * While a batch has what it needs, the sweep may pass no more buffers than this
+ * times those that were taken, about as many as the server's own hand would; after
+ * a rest, so many laps.
+ */
+#define PASS_TIMES		4
+#define PASS_LAPS		2
+
+/* The share of dirty ones among victims, as a mean of the last so many. */
+#define DIRTY_MEMORY	1000
 
 /* Writers that in so long have done nothing of what is queued are stuck. */
 #define STUCK_NS		(2000 * NS_PER_MS)
-
-/*
- * How many times the victims needed to gather, where runs are found.  The more,
- * the longer are the best runs, and the more pages leave that would have been
- * used again: so more than the least only after there was too little.
- */
-#define CHOICE_LEAST	2.0
-#define CHOICE_MOST		12.0
-#define CHOICE_GROWTH	1.25	/* after a batch in which the stock ran out */
-#define CHOICE_DECAY	0.998	/* after one in which it did not */
-
-/* From so many pages a run on, it can. */
-#define CHOICE_MIN_RUN	1.5
 
 /* How many ready buffers to look at to tell how many were used meanwhile. */
 #define STALE_SAMPLE	64
@@ -101,9 +106,8 @@ static int	hand = 0;
 static bool refilling = false;
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
-static double choice = 1;
-static uint64 starved_before = 0;	/* at the last batch */
-static int	victims_most = MAX_VICTIMS; /* in one batch */
+static double may_pass = 0;		/* buffers, although nothing is lacking */
+static double dirty_share = 0;	/* of the victims found */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
 
 /* The writers' progress. */
@@ -121,9 +125,11 @@ static PgscaleSweeperRun *runs = NULL;
 static int	nvictims = 0;
 
 void
-pgscale_sweeper_scan_init(void)
+pgscale_sweeper_scan_init(const PgscaleSweeperShare *share)
 {
 	hand_seen = pgscale_buffers_hand();
+	may_pass = (double) PASS_LAPS * share->buffers;
+	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
 	victims = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscalePage));
 	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleSweeperRun));
 }
@@ -163,6 +169,7 @@ pop_taken(PgscaleSweeperShare *share)
 		else
 		{
 			share->counts.consumed++;
+			pgscale_sweeper_set_forget(top->buf);
 			if (policy->evicted)
 				policy->evicted(top->buf, top->page_hash);
 		}
@@ -241,6 +248,7 @@ take_back(PgscaleSweeperShare *share)
 
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
 		{
+			pgscale_sweeper_set_forget(swept.buf);
 			if (share->mode == PGSCALE_SWEEPER_AHEAD)
 				share->counts.supplied_written++;
 			else if (share->stack_used < share->stack_size &&
@@ -273,52 +281,78 @@ sweeper_gather(PgscaleSweeperShare *share, const PgscalePage *page)
 	share->counts.queued++;
 }
 
-/* Has the best runs around the gathered victims written, so many pages. */
+/* Queues them, until there is no more room. */
 static void
-hand_to_writers(PgscaleSweeperShare *share, int pages)
+hand_to_writers(PgscaleSweeperShare *share, int nruns)
 {
-	int64		start = pgscale_timer_cpu_time();
-	int64		took;
-	int			nruns;
-	int			found = 0;
-
-	nruns = pgscale_sweeper_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs);
-	took = pgscale_timer_cpu_time() - start;
-	if (took > FIND_NS)
-		victims_most = Max((int) (nvictims * FIND_NS / took), LEAST_VICTIMS);
-	else if (nvictims >= victims_most)
-		victims_most = Min(victims_most * 5 / 4, MAX_VICTIMS);
-
-	for (int i = 0; i < nruns; i++)
-		found += runs[i].pages;
-	if (nruns > 0 && found < nruns * CHOICE_MIN_RUN)
-		choice = 1;
-	else if (nruns > 0)
-	{
-		choice *= share->counts.starved > starved_before ? CHOICE_GROWTH : CHOICE_DECAY;
-		choice = Min(Max(choice, CHOICE_LEAST), CHOICE_MOST);
-	}
-	starved_before = share->counts.starved;
-
-	nruns = pgscale_sweeper_runs_choose(runs, nruns, pages);
 	for (int i = 0; i < nruns; i++)
 		if (!pgscale_sweeper_put_run(share, &runs[i]))
 			break;
-	nvictims = 0;
+}
+
+/* Has so many pages of the standing set written. Returns how many. */
+static int
+sweeper_write(PgscaleSweeperShare *share, int pages)
+{
+	const int	limit = pgscale_sweeper_settings.combine_limit;
+	const int	nruns = pgscale_sweeper_set_choose(pages, policy->dirty_floor, limit, CHOOSE_NS, runs, MAX_VICTIMS);
+	int			chosen = 0;
+
+	for (int i = 0; i < nruns; i++)
+		chosen += runs[i].pages;
+	hand_to_writers(share, nruns);
+	pgscale_sweeper_set_refresh(REFRESH_TIMES * chosen, policy->dirty_floor, limit, CHOOSE_NS);
+	return chosen;
+}
+
+/* A victim was found. */
+static void
+sweeper_found(PgscaleSweeperShare *share, PgscaleSweeperVisit *visit, const PgscaleBuffer *look, int *lacking)
+{
+	dirty_share += (look->dirty - dirty_share) / DIRTY_MEMORY;
+	if (look->dirty)
+	{
+		if (share->stuck || !pgscale_sweeper_set_lacks(1))
+			return;
+		if (look->usage < policy->dirty_floor)
+			pgscale_buffer_set_usage(visit->buf, look, policy->dirty_floor);
+		pgscale_sweeper_set_add(visit->buf, &visit->page, pgscale_sweeper_settings.combine_limit);
+		share->counts.queued++;
+	}
+	else if (*lacking > 0 && share->stack_used < share->stack_size &&
+			 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
+	{
+		pgscale_sweeper_set_forget(visit->buf);
+		sweeper_push(share, visit->buf, &visit->page);
+		share->counts.supplied_clean++;
+		(*lacking)--;
+	}
 }
 
 /*
- * Visits buffers until so many clean ones are supplied, or enough dirty ones
- * gathered.
+ * May the sweep pass another buffer?  It may if clean ones are lacking and dirty
+ * ones have room, or nobody would write them; else no faster than the server's own
+ * hand, and for dirty ones only if there are such.
  */
-static void
+static bool
+sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
+{
+	if (lacking > 0 && (share->stuck || pgscale_sweeper_set_lacks(1)))
+		return true;
+	return may_pass > 0 && (lacking > 0 || (!share->stuck && pgscale_sweeper_set_lacks(Min(2 * dirty_share, 1))));
+}
+
+/*
+ * Visits buffers until so many clean ones are supplied, and the standing set is full.
+ * Returns how many are still lacking.
+ */
+static int
 sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 {
-	int			enough = (int) Min(lacking * choice, victims_most);
 	PgscaleSweeperVisit candidates[PGSCALE_POLICY_MAX];
 	int			n = 0;
 
-	for (int i = 0; i < share->buffers && lacking > 0 && nvictims < enough && !long_enough(i); i++)
+	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !long_enough(i); i++)
 	{
 		PgscaleSweeperVisit *visit = &candidates[n];
 		PgscaleBuffer look;
@@ -326,14 +360,19 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 		visit->buf = share->first + hand;
 		hand = (hand + 1) % share->buffers;
 		share->counts.scanned++;
+		may_pass--;
 
 		if (!pgscale_buffer_read(visit->buf, &look, &visit->page) || look.busy || look.listed)
+			continue;
+		if (look.dirty && look.usage <= policy->dirty_floor && pgscale_sweeper_set_skip(visit->buf))
 			continue;
 		visit->usage = look.usage;
 		visit->pinned = look.pinned;
 		visit->dirty = look.dirty;
+		visit->aged = pgscale_sweeper_set_aged(visit->buf);
 		if (!policy->visit(visit))
 		{
+			pgscale_sweeper_set_age(visit->buf, visit->aged);
 			if (visit->usage != look.usage)
 			{
 				pgscale_buffer_set_usage(visit->buf, &look, visit->usage);
@@ -347,19 +386,23 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 		visit = &candidates[policy->choose(candidates, n)];
 		n = 0;
 		pgscale_buffer_look(visit->buf, &look);
-		if (look.dirty)
-		{
-			if (!share->stuck)
-				sweeper_gather(share, &visit->page);
-		}
-		else if (share->stack_used < share->stack_size &&
-				 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
-		{
-			sweeper_push(share, visit->buf, &visit->page);
-			share->counts.supplied_clean++;
-			lacking--;
-		}
+		sweeper_found(share, visit, &look, &lacking);
 	}
+	return lacking;
+}
+
+/*
+ * Makes so many buffers ready, or has them written: dirty ones in the part that
+ * they have of the victims, for clean ones are worth no less as cache.
+ */
+static void
+sweeper_refill(PgscaleSweeperShare *share, int lacking)
+{
+	if (!share->stuck)
+		lacking -= sweeper_write(share, (int) ceil(lacking * dirty_share));
+	lacking = sweeper_sweep(share, lacking);
+	if (!share->stuck && lacking > 0)
+		(void) sweeper_write(share, lacking);
 }
 
 static bool
@@ -376,6 +419,8 @@ scan_freelist(PgscaleSweeperShare *share, int pending)
 	else if (share->ready >= share->low && !share->stuck)
 		sweeper_shield(share);
 
+	may_pass += PASS_TIMES * (double) (share->counts.consumed - before.consumed + share->counts.reused - before.reused);
+	may_pass = Min(may_pass, (double) PASS_LAPS * share->buffers);
 	coming = share->ready + (share->stuck ? 0 : pending);
 	if (coming < share->low)
 		refilling = true;
@@ -383,8 +428,7 @@ scan_freelist(PgscaleSweeperShare *share, int pending)
 		refilling = false;
 	if (refilling && share->stack_used < share->stack_size)
 	{
-		sweeper_sweep(share, share->high - coming);
-		hand_to_writers(share, share->high - coming);
+		sweeper_refill(share, share->high - coming);
 	}
 	return share->counts.consumed != before.consumed || share->counts.reused != before.reused ||
 		share->counts.starved != before.starved;
@@ -410,7 +454,7 @@ look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
 			continue;
 		if (!look.dirty)
 			clean++;
-		else if (gathering && nvictims < victims_most)
+		else if (gathering && nvictims < MAX_VICTIMS)
 			sweeper_gather(share, &page);
 	}
 	share->ready = clean;
@@ -438,7 +482,8 @@ scan_ahead(PgscaleSweeperShare *share, int pending)
 	look_ahead(share, from, idle);
 
 	/* None may stay dirty: the hand will not choose. */
-	hand_to_writers(share, INT_MAX);
+	hand_to_writers(share, pgscale_sweeper_runs_find(victims, nvictims, pgscale_sweeper_settings.combine_limit, runs));
+	nvictims = 0;
 	return demand;
 }
 
@@ -462,6 +507,7 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share)
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = false;
+	may_pass = (double) PASS_LAPS * share->buffers;
 	shielded = PG_INT64_MIN;
 	progress_ns = give_up_ns;
 	share->stuck = false;

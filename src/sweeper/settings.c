@@ -105,9 +105,9 @@ pgscale_sweeper_define_gucs(void)
 							&s->workers, 1, 1, PGSCALE_SWEEPER_MAX_WORKERS,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_writers",
-							"Number of writers of each sweeper, while it works.",
-							"Each takes one of max_worker_processes meanwhile.",
-							&s->writers, 4, 1, PGSCALE_SWEEPER_MAX_WRITERS,
+							"The most writers of each sweeper.",
+							"It has 4 while it works, and more while they do not keep up. Each takes one of max_worker_processes meanwhile.",
+							&s->writers, PGSCALE_SWEEPER_MAX_WRITERS, 1, PGSCALE_SWEEPER_MAX_WRITERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_low_watermark",
 							 "Fraction of the buffers below which clean ones are made ready.",

@@ -118,7 +118,7 @@ pgscale_sweeper_queued(PgscaleSweeperShare *share)
 int
 pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share)
 {
-	return Min(pgscale_sweeper_settings.writers, share->most_writers);
+	return Min(Min(pgscale_sweeper_settings.writers, share->most_writers), share->writers_now);
 }
 
 int
@@ -265,6 +265,7 @@ pgscale_sweeper_shares_startup(int workers)
 			share->buffers = share_begin(i + 1, workers) - share->first;
 			share->stack_size = stack_size(share->buffers);
 			share->most_writers = most_writers(i, workers);
+			share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
 			pg_atomic_init_u32(&share->pid, 0);
 			pg_atomic_init_u32(&share->runs_put, 0);
 			pg_atomic_init_u32(&share->runs_taken, 0);

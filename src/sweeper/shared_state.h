@@ -21,6 +21,8 @@
 
 #define PGSCALE_SWEEPER_MAX_WORKERS 16
 #define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */
+#define PGSCALE_SWEEPER_FIRST_WRITERS 4 /* likewise, before it turns out how
+										 * many are needed */
 
 /* Of shared_buffers: more than that ready would be cache lost. */
 #define PGSCALE_SWEEPER_MAX_WATERMARK 0.25
@@ -28,8 +30,7 @@
 /* Buffers, of each worker: so many ready last the fastest server for seconds. */
 #define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
 
-/* The longest run; and how many may wait for a writer. */
-#define PGSCALE_RUN_MAX			1024
+/* Runs that may wait for a writer. */
 #define PGSCALE_RUNS_QUEUED		4096
 
 /* Pages that a writer has written and the sweeper not yet taken back. */
@@ -145,6 +146,7 @@ typedef struct PgscaleSweeperShare
 	int			buffers;
 	int			stack_size;
 	int			most_writers;	/* whatever the setting says */
+	volatile int writers_now;	/* so many for now, see settle_writers() */
 
 	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
 	volatile uint64 starts;
@@ -160,6 +162,9 @@ typedef struct PgscaleSweeperShare
 	int64		last_tick_ns;
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */
+	bool		few_slots;		/* for more writers, which it needs */
+	double		pressed;		/* share of the last second's ticks: nearly
+								 * nothing was ready, and all writers wrote */
 	bool		stuck;			/* the writers get nowhere */
 	int			low;			/* watermarks in force */
 	int			high;

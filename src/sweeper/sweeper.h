@@ -45,7 +45,7 @@ extern PgscaleSweeperReason pgscale_sweeper_why_off(void);
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /* Once in a process. */
-extern void pgscale_sweeper_scan_init(void);
+extern void pgscale_sweeper_scan_init(const PgscaleSweeperShare *share);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
 extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);

@@ -75,7 +75,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS
 COMMENT ON COLUMN pgscale.sweeper_stats.reused IS
 'number of ready buffers that were used again for their old page';
 COMMENT ON COLUMN pgscale.sweeper_stats.queued IS
-'number of dirty victims that were collected';
+'number of dirty victims that became candidates of the standing set';
 COMMENT ON COLUMN pgscale.sweeper_stats.neighbours IS
 'number of pages written that were not victims themselves';
 COMMENT ON COLUMN pgscale.sweeper_stats.skipped_pinned IS

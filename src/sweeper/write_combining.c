@@ -8,10 +8,8 @@
  * the server's buffer mapping, how far its neighbours are in memory and dirty.
  *
  * Where a share p of a file's pages is dirty, at random, the run around a
- * victim has (1 + p) / (1 - p) pages in the mean.  To have more, write the
- * longest first: of several times the victims that are needed, those in short
- * runs stay dirty until the sweep comes round again, and by then have grown
- * neighbours.  Simulated at p = 0.54 that doubles the mean run.
+ * victim has (1 + p) / (1 - p) pages in the mean.  standing_set.c has more: it
+ * chooses the longest of many.
  *
  * Nothing is locked over the batch, and a request of the server is served in
  * it.  What has changed when a page's turn comes is found out then.
@@ -27,21 +25,51 @@
 
 #include "sweeper/write_combining.h"
 
-static bool
-worth_writing(const PgscalePage *page)
+/* The buffer that holds the page, if that is dirty and free to be written, or -1. */
+static int
+worth_writing(const PgscalePage *page, bool (*may_write) (int buf))
 {
 	int			buf = pgscale_buffer_find(page);
 	PgscaleBuffer look;
 
 	if (buf < 0)
-		return false;
+		return -1;
 	pgscale_buffer_look(buf, &look);
-	return look.valid && look.dirty && !look.busy;
+	return look.valid && look.dirty && !look.busy && (!may_write || may_write(buf)) ? buf : -1;
+}
+
+int
+pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit, bool (*may_write) (int buf),
+						   PgscaleSweeperRun *run, int *bufs)
+{
+	PgscalePage at = *page;
+	int			n = 0;
+	int			buf = worth_writing(page, may_write);
+
+	run->first = *page;
+	run->pages = 0;
+	run->victims = 0;
+	if (buf < 0)
+		return 0;
+	bufs[n++] = buf;
+	while (n < limit && at.block > least)
+	{
+		at.block--;
+		if ((buf = worth_writing(&at, may_write)) < 0)
+			break;
+		bufs[n++] = buf;
+		run->first = at;
+	}
+	for (at.block = page->block + 1; n < limit && at.block != InvalidBlockNumber && (buf = worth_writing(&at, may_write)) >= 0; at.block++)
+		bufs[n++] = buf;
+	run->pages = n;
+	return n;
 }
 
 int
 pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs)
 {
+	int			bufs[PGSCALE_RUN_MAX];
 	int			nruns = 0;
 
 	qsort(victims, nvictims, sizeof(PgscalePage), pgscale_buffer_page_compare);
@@ -49,45 +77,17 @@ pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, Pgscale
 	for (int i = 0; i < nvictims && !ShutdownRequestPending; i++)
 	{
 		PgscaleSweeperRun *last = nruns > 0 ? &runs[nruns - 1] : NULL;
-		PgscaleSweeperRun *run = &runs[nruns];
 		BlockNumber end;		/* behind the last run, if in this fork */
-		PgscalePage page = victims[i];
 
 		CHECK_FOR_INTERRUPTS();
-		end = last && pgscale_buffer_page_same_fork(&last->first, &page) ?
+		end = last && pgscale_buffer_page_same_fork(&last->first, &victims[i]) ?
 			last->first.block + last->pages : 0;
-		if (page.block < end)
-		{
+		if (victims[i].block < end)
 			last->victims++;
-			continue;
-		}
-		if (!worth_writing(&page))
-			continue;
-
-		run->first = page;
-		run->pages = 1;
-		run->victims = 1;
-		for (page.block = run->first.block;
-			 run->pages < limit && page.block > end; run->pages++)
-		{
-			page.block--;
-			if (!worth_writing(&page))
-				break;
-			run->first = page;
-		}
-		for (page.block = run->first.block + run->pages;
-			 run->pages < limit && page.block != InvalidBlockNumber && worth_writing(&page);
-			 page.block++)
-			run->pages++;
-		nruns++;
+		else if (pgscale_sweeper_run_around(&victims[i], end, limit, NULL, &runs[nruns], bufs) > 0)
+			runs[nruns++].victims = 1;
 	}
 	return nruns;
-}
-
-static int
-longer_first(const void *a, const void *b)
-{
-	return ((const PgscaleSweeperRun *) b)->pages - ((const PgscaleSweeperRun *) a)->pages;
 }
 
 static int
@@ -97,14 +97,8 @@ in_file_order(const void *a, const void *b)
 									   &((const PgscaleSweeperRun *) b)->first);
 }
 
-int
-pgscale_sweeper_runs_choose(PgscaleSweeperRun *runs, int nruns, int pages)
+void
+pgscale_sweeper_runs_sort(PgscaleSweeperRun *runs, int nruns)
 {
-	int			chosen = 0;
-
-	qsort(runs, nruns, sizeof(PgscaleSweeperRun), longer_first);
-	while (chosen < nruns && pages > 0)
-		pages -= runs[chosen++].pages;
-	qsort(runs, chosen, sizeof(PgscaleSweeperRun), in_file_order);
-	return chosen;
+	qsort(runs, nruns, sizeof(PgscaleSweeperRun), in_file_order);
 }

@@ -14,6 +14,9 @@
 
 #include "base/shared_buffers.h"
 
+/* The longest run. */
+#define PGSCALE_RUN_MAX			1024
+
 /* Dirty pages side by side in one fork. */
 typedef struct PgscaleSweeperRun
 {
@@ -23,16 +26,22 @@ typedef struct PgscaleSweeperRun
 } PgscaleSweeperRun;
 
 /*
+ * Finds the run around a page, at most limit pages from block "least" on, first
+ * those before the page; it ends at a buffer that may not be written, if that is asked.
+ * bufs has room for limit buffers and gets theirs, in no order.  Returns how
+ * many; none if the page itself is not worth writing.
+ */
+extern int	pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit, bool (*may_write) (int buf),
+									   PgscaleSweeperRun *run, int *bufs);
+
+/*
  * Finds the runs around the victims, at most limit pages each.  Sorts victims;
  * runs has room for nvictims and comes back in the order of files and blocks.
  * Returns how many.
  */
 extern int	pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs);
 
-/*
- * Keeps the longest runs that together have so many pages, in the order of
- * files and blocks.  Returns how many.
- */
-extern int	pgscale_sweeper_runs_choose(PgscaleSweeperRun *runs, int nruns, int pages);
+/* In the order of files and blocks. */
+extern void pgscale_sweeper_runs_sort(PgscaleSweeperRun *runs, int nruns);
 
 #endif							/* PGSCALE_SWEEPER_WRITE_COMBINING_H */

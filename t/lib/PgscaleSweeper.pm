@@ -24,8 +24,11 @@ sub sweeper_steps
     chmod 0755, $library or die $!;
     my %steps = (
         'decide' => 'int, float8, float8, float8, float8, float8, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS text',
+        'crew' => 'int, float8, int, int, int, int) RETURNS text',
         'find' => 'regclass[], int[], int[], int) RETURNS text',
-        'choose' => 'int[], int) RETURNS text',
+        'choose' => 'regclass, int[], int, int, int, int) RETURNS text',
+        'again' => 'int, int, int) RETURNS text',
+        'refresh' => 'int, int, int) RETURNS int',
         'touch' => 'regclass, int, int, int, int, bool) RETURNS void',
         'supply' => 'regclass, int, int, int, int) RETURNS bool',
         'write' => 'regclass, int, int, int, int) RETURNS text',
@@ -38,6 +41,7 @@ sub sweeper_steps
         'writer' => 'int, bool) RETURNS bool',
         'counts' => 'bigint) RETURNS void',
         'state' => 'int, int, float8, int, float8, int, bool, bool, int) RETURNS void',
+        'few_slots' => 'int, float8) RETURNS void',
         'wait' => 'regclass, int, bool) RETURNS void',
         'warm' => ') RETURNS void',
         'writing' => 'int) RETURNS void',

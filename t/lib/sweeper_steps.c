@@ -20,14 +20,18 @@
 #include "base/worker.h"
 #include "sweeper/controller.h"
 #include "sweeper/shared_state.h"
+#include "sweeper/standing_set.h"
 #include "sweeper/sweeper.h"
 #include "sweeper/write_combining.h"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(step_decide);
+PG_FUNCTION_INFO_V1(step_crew);
 PG_FUNCTION_INFO_V1(step_find);
 PG_FUNCTION_INFO_V1(step_choose);
+PG_FUNCTION_INFO_V1(step_again);
+PG_FUNCTION_INFO_V1(step_refresh);
 PG_FUNCTION_INFO_V1(step_touch);
 PG_FUNCTION_INFO_V1(step_supply);
 PG_FUNCTION_INFO_V1(step_write);
@@ -40,6 +44,7 @@ PG_FUNCTION_INFO_V1(step_queued);
 PG_FUNCTION_INFO_V1(step_writer);
 PG_FUNCTION_INFO_V1(step_counts);
 PG_FUNCTION_INFO_V1(step_state);
+PG_FUNCTION_INFO_V1(step_few_slots);
 PG_FUNCTION_INFO_V1(step_wait);
 PG_FUNCTION_INFO_V1(step_warm);
 PG_FUNCTION_INFO_V1(step_add);
@@ -95,6 +100,17 @@ step_decide(PG_FUNCTION_ARGS)
 											  pgscale_sweeper_reason(decision.reason, decision.number))));
 }
 
+/* crew(writers, pressed, running, most, slots, seconds): after so many seconds */
+Datum
+step_crew(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperCrew crew = {.writers = PG_GETARG_INT32(0)};
+
+	for (int i = 0; i < PG_GETARG_INT32(5); i++)
+		pgscale_sweeper_decide_writers(&crew, PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2), PG_GETARG_INT32(3), PG_GETARG_INT32(4));
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%d%s", crew.writers, crew.few_slots ? ", few slots" : "")));
+}
+
 /* find(relations, forks, blocks, limit) */
 Datum
 step_find(PG_FUNCTION_ARGS)
@@ -112,21 +128,47 @@ step_find(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
 }
 
-/* choose(lengths, pages): of runs that begin at blocks 100, 200, ... of a file */
+/*
+ * choose(relation, blocks, pages, usage, limit, room): from a standing set of its own, with room for so many, into which these
+ * pages were put; then how many are left in it
+ */
 Datum
 step_choose(PG_FUNCTION_ARGS)
 {
-	ArrayType  *lengths = PG_GETARG_ARRAYTYPE_P(0);
-	int			n = ArrayGetNItems(ARR_NDIM(lengths), ARR_DIMS(lengths));
-	PgscaleSweeperRun *runs = palloc0(n * sizeof(PgscaleSweeperRun));
+	ArrayType  *blocks = PG_GETARG_ARRAYTYPE_P(1);
+	int			n = ArrayGetNItems(ARR_NDIM(blocks), ARR_DIMS(blocks));
+	const int	limit = PG_GETARG_INT32(4);
+	PgscaleSweeperRun runs[100];
 
+	pgscale_sweeper_set_init(0, NBuffers, PG_GETARG_INT32(5));
 	for (int i = 0; i < n; i++)
 	{
-		runs[i].first.block = 100 * (i + 1);
-		runs[i].pages = ((int *) ARR_DATA_PTR(lengths))[i];
+		PgscalePage page = page_of(PG_GETARG_OID(0), 0, ((int *) ARR_DATA_PTR(blocks))[i]);
+		int			buf = pgscale_buffer_find(&page);
+
+		if (buf >= 0)
+			pgscale_sweeper_set_add(buf, &page, limit);
 	}
-	n = pgscale_sweeper_runs_choose(runs, n, PG_GETARG_INT32(1));
+	n = pgscale_sweeper_set_choose(PG_GETARG_INT32(2), PG_GETARG_INT32(3), limit, INT64CONST(1000000000), runs, lengthof(runs));
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
+}
+
+/* again(pages, usage, limit): from that set */
+Datum
+step_again(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperRun runs[100];
+	int			n = pgscale_sweeper_set_choose(PG_GETARG_INT32(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2), INT64CONST(1000000000), runs, lengthof(runs));
+
+	PG_RETURN_TEXT_P(describe_runs(runs, n));
+}
+
+/* refresh(n, usage, limit): looks at so many of it anew; how many it has */
+Datum
+step_refresh(PG_FUNCTION_ARGS)
+{
+	pgscale_sweeper_set_refresh(PG_GETARG_INT32(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2), INT64CONST(1000000000));
+	PG_RETURN_INT32(pgscale_sweeper_set_used());
 }
 
 /* touch(relation, fork, first, last, usage, dirty): reads the pages in that order, and sets usage counts; -1 leaves them */
@@ -240,7 +282,7 @@ step_tick(PG_FUNCTION_ARGS)
 	PgscaleSweeperShare *share = pgscale_sweeper_share(0);
 
 	if (!ready)
-		pgscale_sweeper_scan_init();
+		pgscale_sweeper_scan_init(share);
 	ready = true;
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_BOOL(pgscale_sweeper_scan(share));
@@ -330,6 +372,18 @@ step_state(PG_FUNCTION_ARGS)
 		pg_atomic_write_u32(&share->pid, PG_GETARG_INT32(0) == PGSCALE_SWEEPER_OFF ? 0 : MyProcPid);
 		share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(8) * INT64CONST(1000000000);
 	}
+	PG_RETURN_VOID();
+}
+
+/* few_slots(writers, pressed): as if it had found no slot for more than so many, pressed in that part of the ticks; 0: it has */
+Datum
+step_few_slots(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperShare *share = pgscale_sweeper_share(0);
+
+	share->few_slots = PG_GETARG_INT32(0) > 0;
+	share->writers_now = Max(PG_GETARG_INT32(0), PGSCALE_SWEEPER_FIRST_WRITERS);
+	share->pressed = PG_GETARG_FLOAT8(1);
 	PG_RETURN_VOID();
 }
 

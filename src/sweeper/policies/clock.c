@@ -3,13 +3,16 @@
  * clock.c
  *	  The clock: as StrategyGetBuffer() does it, the hand takes a buffer's
  *	  usage count down by one each time it passes, and the first one found at
- *	  zero leaves; a dirty one already at one.
+ *	  zero may leave.
+ *
+ * A dirty page's count stays at one, or bgwriter and backends would write it
+ * alone.  That it had been taken down to zero is remembered instead: "aged".  So
+ * it has its second chance, as a clean one has.
  *
  * Neighbours leave earlier than the hand would have it: one whose count is 2
  * or less would leave within two more passes, and by then would mostly be
- * dirty again.  Simulated with uniform keys, 1.7 times the data that fits:
- * 12.5 transactions per write instead of 5.6, with the same misses; with
- * zipfian keys (1.05) 60 instead of 38.
+ * dirty again.  In bench/sweeper/model, with uniform keys and 1.7 times the data
+ * that fits: 4.4 transactions a disk write instead of 3.0, with the same misses.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -26,9 +29,12 @@ clock_visit(PgscaleSweeperVisit *visit)
 {
 	if (visit->pinned)
 		return false;
-	if (visit->usage <= (visit->dirty ? CLOCK_DIRTY_FLOOR : 0))
+	if (visit->usage <= (visit->aged ? CLOCK_DIRTY_FLOOR : 0))
 		return true;
-	visit->usage--;
+	if (visit->dirty && visit->usage <= CLOCK_DIRTY_FLOOR)
+		visit->aged = true;
+	else
+		visit->usage--;
 	return false;
 }
 

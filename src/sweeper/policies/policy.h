@@ -25,6 +25,8 @@ typedef struct PgscaleSweeperVisit
 	uint8		usage;
 	bool		pinned;
 	bool		dirty;
+	bool		aged;			/* its count was taken down to dirty_floor,
+								 * and is one less than it says */
 } PgscaleSweeperVisit;
 
 typedef struct PgscaleSweeperPolicy
@@ -48,7 +50,7 @@ typedef struct PgscaleSweeperPolicy
 	 */
 	uint8		neighbour_usage;
 
-	/* Sets visit->usage to what it should be; may the page leave? */
+	/* Sets usage and aged to what they should be; may the page leave? */
 	bool		(*visit) (PgscaleSweeperVisit *visit);
 
 	/* Which of n candidates leaves? */
