@@ -38,12 +38,16 @@ class CopiedServer:
         with self.server, contextlib.closing(self.server.connect()) as connection:
             self.server.pgbench("-i", "-s", scale, "-q", *options)
             run(connection, "CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm;" + sql)
+            self.load_more()
             self.bytes = value(connection, "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
                                            " WHERE relname ~ '^pgbench_' AND relkind = 'r'")
         self.copies = {self.server.data: self.place.folder / f"{self.server.name}-copy-data",
                        self.wal: self.place.folder / f"{self.server.name}-copy-wal"}
         for path, copy in self.copies.items():
             self.place.run(["/bin/cp", "-a", "--reflink=auto", path, copy])
+
+    def load_more(self):
+        """Whatever else is to be there at every start."""
 
     def restore(self):
         for path, copy in self.copies.items():

@@ -4,8 +4,10 @@ import sys
 import experiment
 
 import elsewhere
+import model
 import modes
 import rate
+import skewed
 from contest import Contest
 
 # MiB that the kernel may keep dirty of the slow disk
@@ -13,10 +15,12 @@ SMALL, LARGER = 4, 64
 
 PARTS = {
     "main": Contest("main", SMALL, rounds=3, times=(8, 60, 30), has_limits=True),
+    "skewed": skewed,
     "larger": Contest("larger", LARGER, rounds=1, times=(5, 60, 20)),
     "rate": rate,
     "elsewhere": elsewhere,
     "modes": modes,
+    "model": model,
 }
 
 if __name__ == "__main__":

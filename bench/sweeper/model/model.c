@@ -1,0 +1,600 @@
+/*-------------------------------------------------------------------------
+ *
+ * model.c
+ *	  A model of the sweeper's world: a cache, sessions that dirty pages, writers
+ *	  and a disk that does so many operations a second.
+ *
+ * src/sweeper/scan.c, standing_set.c, write_combining.c and policies/clock.c are
+ * compiled into it unchanged; what they ask of the server is answered here.  So it
+ * says what they decide, hours of it in seconds, and nothing about what the server
+ * costs: no CPU, no locks, no kernel cache.
+ *
+ * The disk takes a page alone and a run of neighbours for one operation.  All who
+ * write to it wait in one queue, a page each time, as the kernel makes those who
+ * dirty pages wait (balance_dirty_pages()).  A session that misses takes a buffer
+ * from the freelist, or by the clock sweep, and then must write it first if it is
+ * dirty.
+ *
+ *	  model LOAD TIMES SECONDS WRITERS PART SEED
+ *
+ * LOAD: uniform, pareto, zipf and its exponent; TIMES: pages a buffer; WRITERS: 0 is
+ * a stock server, less than 0 are writers that the disk serves before sessions;
+ * PART: the set has room for 1/PART of the buffers.  Prints a line of numbers:
+ * transactions a disk write, pages written a transaction, pages a write,
+ * transactions a second, misses a transaction, buffers that the sweep passed a miss,
+ * share of ticks without stock, pages a transaction that sessions wrote.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "utils/memutils.h"
+
+#include "base/shared_buffers.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "sweeper/policies/policy.h"
+#include "sweeper/standing_set.h"
+#include "sweeper/sweeper.h"
+
+#define BUFFERS			8192
+#define SESSIONS		8
+#define TOUCHES			6		/* pages a transaction */
+#define WRITE_IOPS		300.0
+#define TRANSACTION_NS	(4000 * NS_PER_US)	/* without waits */
+#define TICK_NS			(4 * NS_PER_MS)
+#define STEP_NS			(NS_PER_MS / 20)
+#define SETTLE_S		60
+#define DIRTY_PAGES		768		/* that the kernel holds back before somebody waits */
+
+/* What the sources ask for. */
+int			NBuffers = BUFFERS;
+volatile sig_atomic_t InterruptPending = false;
+volatile sig_atomic_t ShutdownRequestPending = false;
+MemoryContext TopMemoryContext = NULL;
+pg_prng_state pg_global_prng_state;
+PgscaleSweeperSettings pgscale_sweeper_settings = {
+	.enabled = true,.workers = 1,.combine_limit = 64,.low_watermark = 0.02,.high_watermark = 0.05
+};
+
+typedef struct Frame
+{
+	int			page;			/* -1: none */
+	uint8		usage;
+	bool		dirty;
+	bool		listed;
+} Frame;
+
+static Frame frames[BUFFERS];
+static int *where;				/* by page: its buffer, or -1 */
+static int	pages;
+static int	list[BUFFERS];
+static int	list_used = 0;
+static uint64 clock_hand = 0;
+static int64 now_ns = 0;
+static PgscaleSweeperShare *share;
+static PgscaleSweeperRun queue[PGSCALE_RUNS_QUEUED];
+static uint64 queue_put = 0;
+static uint64 queue_taken = 0;
+static PgscaleSweeperSwept *written;
+static uint64 written_put = 0;
+static uint64 written_taken = 0;
+static PgscaleSweeperWriteCounts write_counts;
+
+/* Everything that is printed. */
+static double ops = 0;
+static double pages_written = 0;
+static double session_pages = 0;
+static double transactions = 0;
+static double misses = 0;
+
+void *
+MemoryContextAlloc(MemoryContext context, Size size)
+{
+	return calloc(1, size);
+}
+
+void *
+MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
+{
+	return calloc(1, size);
+}
+
+void
+ProcessInterrupts(void)
+{
+}
+
+/* xorshift */
+uint64
+pg_prng_uint64_range(pg_prng_state *state, uint64 from, uint64 to)
+{
+	state->s0 ^= state->s0 << 13;
+	state->s0 ^= state->s0 >> 7;
+	state->s0 ^= state->s0 << 17;
+	return from + (state->s0 >> 1) % (to - from + 1);
+}
+
+/* Instead of libpgport's. */
+#undef qsort
+#undef printf
+#undef fprintf
+
+void
+pg_qsort(void *base, size_t nel, size_t elsize, int (*cmp) (const void *, const void *))
+{
+	qsort(base, nel, elsize, cmp);
+}
+
+int64
+pgscale_timer_clock(void)
+{
+	return now_ns;
+}
+
+int64
+pgscale_timer_cpu_time(void)
+{
+	return 0;
+}
+
+bool
+pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b)
+{
+	return true;
+}
+
+int
+pgscale_buffer_page_compare(const void *a, const void *b)
+{
+	const PgscalePage *x = a;
+	const PgscalePage *y = b;
+
+	return x->block < y->block ? -1 : x->block > y->block;
+}
+
+uint32
+pgscale_buffer_page_hash(const PgscalePage *page)
+{
+	return page->block;
+}
+
+void
+pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
+{
+	const Frame *f = &frames[buf];
+
+	memset(buffer, 0, sizeof(PgscaleBuffer));
+	buffer->usage = f->usage;
+	buffer->valid = f->page >= 0;
+	buffer->dirty = f->dirty;
+	buffer->listed = f->listed;
+}
+
+bool
+pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
+{
+	pgscale_buffer_look(buf, buffer);
+	memset(page, 0, sizeof(PgscalePage));
+	page->block = frames[buf].page;
+	return buffer->valid;
+}
+
+int
+pgscale_buffer_find(const PgscalePage *page)
+{
+	return page->block < (BlockNumber) pages ? where[page->block] : -1;
+}
+
+bool
+pgscale_buffer_listed(int buf)
+{
+	return frames[buf].listed;
+}
+
+void
+pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
+{
+	frames[buf].usage = usage;
+}
+
+bool
+pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
+{
+	Frame	   *f = &frames[buf];
+
+	if (f->listed || f->dirty || f->page != (int) page->block || f->usage > max_usage)
+		return false;
+	f->usage = 0;
+	f->listed = true;
+	list[list_used++] = buf;
+	return true;
+}
+
+uint64
+pgscale_buffers_hand(void)
+{
+	return clock_hand;
+}
+
+bool
+pgscale_buffers_any_listed(void)
+{
+	return list_used > 0;
+}
+
+int
+pgscale_sweeper_count(void)
+{
+	return 1;
+}
+
+bool
+pgscale_sweeper_put_run(PgscaleSweeperShare *s, const PgscaleSweeperRun *run)
+{
+	if (queue_put - queue_taken >= PGSCALE_RUNS_QUEUED)
+		return false;
+	queue[queue_put++ % PGSCALE_RUNS_QUEUED] = *run;
+	return true;
+}
+
+static int	writing[PGSCALE_SWEEPER_MAX_WRITERS];
+
+int
+pgscale_sweeper_pending(PgscaleSweeperShare *s)
+{
+	int			n = 0;
+
+	for (uint64 i = queue_taken; i < queue_put; i++)
+		n += queue[i % PGSCALE_RUNS_QUEUED].pages;
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		n += writing[i];
+	return n;
+}
+
+/* All of it is in the first writer's hands. */
+bool
+pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost)
+{
+	if (writer != &share->writers[0] || written_taken == written_put)
+		return false;
+	*swept = written[written_taken++ % BUFFERS];
+	return true;
+}
+
+PgscaleSweeperWriteCounts
+pgscale_sweeper_write_counts(const PgscaleSweeperShare *s)
+{
+	return write_counts;
+}
+
+/* Loads */
+
+static double *cumulated = NULL;	/* zipf */
+static int *permuted;
+static double exponent = 0;
+
+static double
+draw(void)
+{
+	return (double) (pg_prng_uint64_range(&pg_global_prng_state, 0, PG_INT64_MAX)) / PG_INT64_MAX;
+}
+
+static void
+prepare_load(const char *load)
+{
+	double		s = strncmp(load, "zipf", 4) == 0 ? atof(load + 4) : 0;
+
+	if (strcmp(load, "pareto") == 0)
+		exponent = log(0.2) / log(0.8); /* as sysbench's, h = 0.2 */
+	if (s == 0)
+		return;
+	cumulated = malloc(pages * sizeof(double));
+	permuted = malloc(pages * sizeof(int));
+	for (int i = 0; i < pages; i++)
+	{
+		int			j = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, i);
+
+		cumulated[i] = (i > 0 ? cumulated[i - 1] : 0) + pow(i + 1, -s);
+		permuted[i] = permuted[j];
+		permuted[j] = i;
+	}
+}
+
+static int
+draw_page(void)
+{
+	double		u = draw();
+	int			low = 0;
+	int			high = pages - 1;
+
+	if (exponent > 0)
+		return Min((int) (pages * pow(u, exponent)), pages - 1);
+	if (!cumulated)
+		return Min((int) (u * pages), pages - 1);
+	u *= cumulated[pages - 1];
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (cumulated[middle] < u)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return permuted[low];
+}
+
+/* A buffer that may be used, as StrategyGetBuffer() finds one. */
+static int
+get_buffer(void)
+{
+	while (list_used > 0)
+	{
+		int			buf = list[--list_used];
+
+		frames[buf].listed = false;
+		if (frames[buf].usage == 0)
+			return buf;
+	}
+	for (;;)
+	{
+		Frame	   *f = &frames[clock_hand++ % BUFFERS];
+
+		if (f->usage == 0)
+			return (int) (f - frames);
+		f->usage--;
+	}
+}
+
+/* One who writes: a session with a page of its own, or a writer at a run. */
+typedef struct Actor
+{
+	bool		waits;			/* in the disk's queue */
+	int64		free_ns;		/* from then on it can go on */
+	int			touches;		/* session: left of its transaction */
+	int			page;			/* session: that it missed */
+	int			buf;			/* session: for that page */
+	PgscaleSweeperRun run;		/* writer */
+	int			at;
+	bool		begun;			/* writer: the page before was written */
+} Actor;
+
+static Actor actors[SESSIONS + PGSCALE_SWEEPER_MAX_WRITERS];
+static int	line[SESSIONS + PGSCALE_SWEEPER_MAX_WRITERS];
+static int	in_line = 0;
+static bool writers_first = false;	/* what the writers could do if sessions left the disk to them */
+static double owed_ops = 0;		/* what the kernel has yet to write */
+static double owed_pages = 0;
+
+static void
+stand_in_line(int who)
+{
+	actors[who].waits = true;
+	line[in_line++] = who;
+}
+
+static void
+put_page(Actor *a)
+{
+	Frame	   *f = &frames[a->buf];
+
+	if (where[a->page] >= 0)
+	{
+		/* another session was faster; the buffer stays as it is */
+		frames[where[a->page]].dirty = true;
+		return;
+	}
+	if (f->page >= 0)
+		where[f->page] = -1;
+	f->page = a->page;
+	f->usage = 1;
+	f->dirty = true;
+	where[a->page] = a->buf;
+}
+
+static void
+session_goes_on(int who)
+{
+	Actor	   *a = &actors[who];
+
+	while (a->touches > 0)
+	{
+		int			page = draw_page();
+
+		a->touches--;
+		if (where[page] >= 0)
+		{
+			Frame	   *f = &frames[where[page]];
+
+			f->usage = Min(f->usage + 1, PGSCALE_MAX_USAGE);
+			f->dirty = true;
+			continue;
+		}
+		misses++;
+		a->page = page;
+		a->buf = get_buffer();
+		if (frames[a->buf].dirty)
+		{
+			stand_in_line(who);
+			return;
+		}
+		put_page(a);
+	}
+	transactions++;
+	a->touches = TOUCHES;
+	a->free_ns = now_ns + TRANSACTION_NS;
+}
+
+/* Takes a run if it has none, and stands in line for its next page that is still dirty. */
+static void
+writer_goes_on(int who)
+{
+	Actor	   *a = &actors[who];
+
+	for (;;)
+	{
+		if (a->at >= a->run.pages)
+		{
+			writing[who - SESSIONS] = a->run.pages = 0;
+			if (queue_taken == queue_put)
+			{
+				a->free_ns = now_ns + TICK_NS / 4;
+				return;
+			}
+			a->run = queue[queue_taken++ % PGSCALE_RUNS_QUEUED];
+			a->at = 0;
+			a->begun = false;
+			writing[who - SESSIONS] = a->run.pages;
+		}
+		a->buf = where[a->run.first.block + a->at];
+		if (a->buf >= 0 && frames[a->buf].dirty)
+		{
+			stand_in_line(who);
+			return;
+		}
+		write_counts.skipped_changed++;
+		a->begun = false;
+		a->at++;
+	}
+}
+
+/* Who is first in line writes a page. */
+static void
+serve(void)
+{
+	int			first = 0;
+	int			who;
+	Actor	   *a;
+	bool		operation;
+
+	if (writers_first)
+		while (first < in_line - 1 && line[first] < SESSIONS)
+			first++;
+	if (line[first] < SESSIONS)
+		first = 0;
+	who = line[first];
+	a = &actors[who];
+	operation = who < SESSIONS || !a->begun;
+	memmove(line + first, line + first + 1, (--in_line - first) * sizeof(int));
+	a->waits = false;
+	pages_written++;
+	ops += operation;
+	owed_ops += operation;
+	owed_pages++;
+	if (who < SESSIONS)
+	{
+		session_pages++;
+		frames[a->buf].dirty = false;
+		put_page(a);
+		session_goes_on(who);
+		return;
+	}
+	/* It may have got another page while it waited. */
+	if (where[a->run.first.block + a->at] == a->buf && frames[a->buf].dirty)
+	{
+		PgscaleSweeperSwept *swept = &written[written_put % BUFFERS];
+
+		frames[a->buf].dirty = false;
+		swept->buf = a->buf;
+		swept->page.block = frames[a->buf].page;
+		written_put++;
+		write_counts.written++;
+		a->begun = true;
+	}
+	a->at++;
+	writer_goes_on(who);
+}
+
+/* So many seconds of operations, each with as many pages as there are in the mean. */
+static void
+disk_works(double seconds)
+{
+	double		done = Min(seconds * WRITE_IOPS, owed_ops);
+
+	if (done > 0)
+		owed_pages -= owed_pages * done / owed_ops;
+	owed_ops -= done;
+}
+
+static void
+live(int64 until_ns, int writers)
+{
+	static int64 tick_ns = 0;
+
+	for (; now_ns < until_ns; now_ns += STEP_NS)
+	{
+		if (writers > 0 && now_ns >= tick_ns)
+		{
+			share->counts.ticks++;
+			(void) pgscale_sweeper_scan(share);
+			tick_ns = now_ns + TICK_NS;
+		}
+		for (int who = 0; who < SESSIONS + writers; who++)
+			if (!actors[who].waits && actors[who].free_ns <= now_ns)
+			{
+				if (who < SESSIONS)
+					session_goes_on(who);
+				else
+					writer_goes_on(who);
+			}
+		while (in_line > 0 && owed_pages < DIRTY_PAGES)
+			serve();
+		disk_works(STEP_NS / 1e9);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	double		seconds,
+				passed;
+	int			writers,
+				part;
+
+	if (argc != 7)
+	{
+		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED\n");
+		return 2;
+	}
+	pages = (int) (atof(argv[2]) * BUFFERS);
+	seconds = atof(argv[3]);
+	writers = abs(atoi(argv[4]));
+	writers_first = atoi(argv[4]) < 0;
+	part = atoi(argv[5]);
+	pg_global_prng_state.s0 = 88172645463325252 + atoi(argv[6]);
+	where = malloc(pages * sizeof(int));
+	memset(where, -1, pages * sizeof(int));
+	written = malloc(BUFFERS * sizeof(PgscaleSweeperSwept));
+	share = calloc(1, sizeof(PgscaleSweeperShare) + BUFFERS * sizeof(PgscaleSweeperSupplied));
+	share->buffers = BUFFERS;
+	share->stack_size = BUFFERS / 4;
+	share->low = (int) (BUFFERS * pgscale_sweeper_settings.low_watermark);
+	share->high = (int) (BUFFERS * pgscale_sweeper_settings.high_watermark);
+	prepare_load(argv[1]);
+	for (int i = 0; i < BUFFERS; i++)
+		frames[i].page = -1;
+	for (int i = 0; i < SESSIONS; i++)
+		actors[i].touches = TOUCHES;
+	pgscale_sweeper_scan_init(share);
+	if (part > 0)
+		pgscale_sweeper_set_init(0, BUFFERS, BUFFERS / part);
+
+	live((int64) SETTLE_S * NS_PER_S, writers);
+	ops = pages_written = session_pages = transactions = misses = 0;
+	share->counts.ticks = share->counts.starved = 0;
+	passed = (double) share->counts.scanned;
+	live(now_ns + (int64) (seconds * 1e9), writers);
+	passed = (double) share->counts.scanned - passed;
+	printf("%.3f %.3f %.2f %.0f %.3f %.2f %.3f %.3f\n", transactions / ops, pages_written / transactions, pages_written / ops,
+		   transactions / seconds, misses / transactions, passed / Max(misses, 1),
+		   (double) share->counts.starved / Max(share->counts.ticks, 1), session_pages / transactions);
+	return 0;
+}
