@@ -161,7 +161,7 @@ for (
     [ '22023', 'bucket must be', 'activity', q{bucket => '1 month'} ],
     [ '22023', 'bucket must be', 'activity', q{bucket => '1 year -1 day'} ],
     [ '22023', 'more than 100000', 'activity', q{'2001-01-01', bucket => '1 s'} ],
-    [ '22023', 'cannot tell', 'compare_waits', q{NULL, NULL, NULL, NULL, 'moon'} ],
+    [ '22023', 'cannot group', 'compare_waits', q{NULL, NULL, NULL, NULL, 'moon'} ],
     [ '22023', 'top must', 'compare_waits', q{NULL, NULL, NULL, NULL, 'event', -1} ],
     [ '22023', 'since must', 'compare_waits', q{NULL, NULL, now(), '2020-01-01'} ],
     [ '22023', 'resolution', 'past_waits', q{NULL, NULL, 'NaN'} ],
