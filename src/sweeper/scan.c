@@ -33,8 +33,8 @@
  * in the next tick.  What was seen ahead of the hand is not looked at again
  * before the hand has moved by a good part of it.
  *
- * More dirty victims than needed are gathered if dirty pages have dirty
- * neighbours here, so that there is a choice; see write_combining.c.
+ * Dirty victims become candidates, of which the best are written: see
+ * standing_set.c.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -295,7 +295,8 @@ static int
 sweeper_write(PgscaleSweeperShare *share, int pages)
 {
 	const int	limit = pgscale_sweeper_settings.combine_limit;
-	const int	nruns = pgscale_sweeper_set_choose(pages, policy->dirty_floor, limit, CHOOSE_NS, runs, MAX_VICTIMS);
+	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(share);
+	const int	nruns = pgscale_sweeper_set_choose(pages, policy->dirty_floor, limit, CHOOSE_NS, runs, Min(room, MAX_VICTIMS));
 	int			chosen = 0;
 
 	for (int i = 0; i < nruns; i++)
@@ -364,7 +365,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 
 		if (!pgscale_buffer_read(visit->buf, &look, &visit->page) || look.busy || look.listed)
 			continue;
-		if (look.dirty && look.usage <= policy->dirty_floor && pgscale_sweeper_set_skip(visit->buf))
+		if (pgscale_sweeper_set_skip(visit->buf) && look.dirty && look.usage <= policy->dirty_floor)
 			continue;
 		visit->usage = look.usage;
 		visit->pinned = look.pinned;
@@ -400,6 +401,8 @@ sweeper_refill(PgscaleSweeperShare *share, int lacking)
 {
 	if (!share->stuck)
 		lacking -= sweeper_write(share, (int) ceil(lacking * dirty_share));
+	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
+													 * limit */
 	lacking = sweeper_sweep(share, lacking);
 	if (!share->stuck && lacking > 0)
 		(void) sweeper_write(share, lacking);
@@ -420,7 +423,7 @@ scan_freelist(PgscaleSweeperShare *share, int pending)
 		sweeper_shield(share);
 
 	may_pass += PASS_TIMES * (double) (share->counts.consumed - before.consumed + share->counts.reused - before.reused);
-	may_pass = Min(may_pass, (double) PASS_LAPS * share->buffers);
+	may_pass = Max(Min(may_pass, (double) PASS_LAPS * share->buffers), -(double) share->buffers);
 	coming = share->ready + (share->stuck ? 0 : pending);
 	if (coming < share->low)
 		refilling = true;
@@ -514,7 +517,7 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share)
 	hand_seen = pgscale_buffers_hand();
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, &share->writers[i], &swept); n++)
-			;
+			pgscale_sweeper_set_forget(swept.buf);
 	pop_taken(share);
 	share->ready = share->mode == PGSCALE_SWEEPER_AHEAD ? 0 : count_ready(share);
 }

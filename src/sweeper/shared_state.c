@@ -109,10 +109,12 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 	return !*lost;
 }
 
-bool
-pgscale_sweeper_queued(PgscaleSweeperShare *share)
+uint32
+pgscale_sweeper_queued_runs(PgscaleSweeperShare *share)
 {
-	return pg_atomic_read_u32(&share->runs_put) != pg_atomic_read_u32(&share->runs_taken);
+	const uint32 taken = pg_atomic_read_u32(&share->runs_taken);
+
+	return Min(pg_atomic_read_u32(&share->runs_put) - taken, PGSCALE_RUNS_QUEUED);
 }
 
 int

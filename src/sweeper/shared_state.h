@@ -201,8 +201,8 @@ extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSwe
  */
 extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost);
 
-/* Is there one? */
-extern bool pgscale_sweeper_queued(PgscaleSweeperShare *share);
+/* How many runs wait for a writer. */
+extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperShare *share);
 
 /* How many writers there should be. */
 extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);

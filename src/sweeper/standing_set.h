@@ -27,8 +27,8 @@ extern int	pgscale_sweeper_set_used(void);
 extern void pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit);
 
 /*
- * Is the page in that buffer, dirty and unused, in the set or with the writers?
- * With them no more from now on, should they have left it out.
+ * Is the page in that buffer, if it is dirty and unused, in the set or with the
+ * writers?  With them no more from now on, should they have left it out.
  */
 extern bool pgscale_sweeper_set_skip(int buf);
 

@@ -222,7 +222,7 @@ count_background_workers(void)
 static void
 note_pressure(void)
 {
-	bool		pressed = share->ready < share->low / 2 && pgscale_sweeper_queued(share);
+	bool		pressed = share->ready < share->low / 2 && pgscale_sweeper_queued_runs(share) > 0;
 
 	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(share); i++)
 		pressed = share->writers[i].writing > 0 || pg_atomic_read_u32(&share->writers[i].pid) == 0;
@@ -477,7 +477,7 @@ sweep_round(void)
 		bool		demand = pgscale_sweeper_scan(share);
 
 		note_pressure();
-		if (pgscale_sweeper_queued(share))
+		if (pgscale_sweeper_queued_runs(share) > 0)
 		{
 			launch_writers(now);
 			wake_writers();

@@ -245,6 +245,12 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *s, const PgscaleSweeperRun *run)
 	return true;
 }
 
+uint32
+pgscale_sweeper_queued_runs(PgscaleSweeperShare *s)
+{
+	return (uint32) (queue_put - queue_taken);
+}
+
 static int	writing[PGSCALE_SWEEPER_MAX_WRITERS];
 
 int
