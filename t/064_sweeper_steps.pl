@@ -112,8 +112,8 @@ is(runs('step.again(99, 1, 64)'), 'a:5+1/1 a:10+5/1 a:30+4/1 a:50+6/1', 'one tha
 chosen(\@candidates, 0);
 dirty(1, [ 15, 18 ]);
 is(runs('step.again(1, 1, 64)'), 'a:50+6/1', 'a run that has grown is not known of');
-is($db->sql('SELECT step.refresh(100, 1, 64)'), 5, 'until it is looked at again');
-is(runs('step.again(1, 1, 64)'), 'a:10+9/1', 'then it is');
+$db->sql('SELECT step.refresh(100, 1, 64)');
+is(runs('step.again(1, 1, 64)'), 'a:10+9/1', 'until it is looked at again');
 
 # The sweep, tick by tick, over the buffers of 64 pages of table a: those from block 0 on, whose usage counts are 0 (ten pages, one
 # of them pinned), 1 (ten) and 3.

@@ -63,8 +63,8 @@ GRANT EXECUTE ON FUNCTION pgscale.relocation_reads() TO pg_monitor;
 -- shown, and not chosen.
 --
 -- Locking. No relation's: sizes are those that relation_os_cache() finds, past smgr, since pg_relation_size() would wait for
--- whoever locks a relation. What is dropped meanwhile has no row. As any query that runs for so long, this one holds back the
--- horizon of VACUUM while it waits.
+-- whoever locks a relation. A relation that is dropped during the window has no row. Like any long query, this one holds back
+-- the horizon of VACUUM while it waits.
 --
 -- Privileges. All is done as the caller, who needs pg_monitor's to see what others build, and EXECUTE on tablespace_latency().
 CREATE FUNCTION pgscale.relocation_plan(

@@ -3,8 +3,8 @@
  * plan_clock.c
  *	  How pgscale.relocation_plan() waits.
  *
- * That function is SQL, in plan.sql, with all that it does.  What SQL lacks is a clock that nobody sets: pg_sleep() waits for clock_timestamp(), and
- * for hours where that is set back meanwhile.
+ * That function is SQL, in plan.sql.  SQL has no monotonic clock: pg_sleep() waits
+ * for clock_timestamp(), and waits for hours if that is set back meanwhile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -45,7 +45,7 @@ COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
 
 CREATE VIEW pgscale.relocation_jobs AS
     SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target,
-           -- by what everybody may call: whoever may read the view reads it all
+           -- only functions open to PUBLIC, so that SELECT on the view is enough
            CASE WHEN j.finished_at IS NULL AND
                      (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
                       j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'

@@ -62,9 +62,8 @@
 #define SCAN_NS			NS_PER_MS
 #define LOOK_AT_CLOCK	1024	/* buffers between two looks at the clock */
 
-/* Runs to choose, and victims to gather, in one tick; and CPU time that may take. */
-#define MAX_VICTIMS		16384
-#define CHOOSE_NS		(20 * NS_PER_MS)
+/* CPU time to choose, or to look at runs anew; each is done twice in a tick at most. */
+#define CHOOSE_NS		(5 * NS_PER_MS)
 
 /*
  * The standing set: a quarter of the buffers, but no more than can be kept in
@@ -95,6 +94,9 @@
 
 /* In mode "ahead", buffers are dealt to the workers in pieces of this size. */
 #define AHEAD_PIECE		256
+
+/* There, at so many pages it looks for dirty neighbours in one tick. */
+#define AHEAD_PAGES		65536
 
 /* There, look again after this part of the watermark, or so many ticks. */
 #define AHEAD_PART		16
@@ -130,8 +132,8 @@ pgscale_sweeper_scan_init(const PgscaleSweeperShare *share)
 	hand_seen = pgscale_buffers_hand();
 	may_pass = (double) PASS_LAPS * share->buffers;
 	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
-	victims = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscalePage));
-	runs = MemoryContextAlloc(TopMemoryContext, MAX_VICTIMS * sizeof(PgscaleSweeperRun));
+	victims = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscalePage));
+	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
 /* Has it looked at enough buffers, n being how many? */
@@ -296,7 +298,7 @@ sweeper_write(PgscaleSweeperShare *share, int pages)
 {
 	const int	limit = pgscale_sweeper_settings.combine_limit;
 	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(share);
-	const int	nruns = pgscale_sweeper_set_choose(pages, policy->dirty_floor, limit, CHOOSE_NS, runs, Min(room, MAX_VICTIMS));
+	const int	nruns = pgscale_sweeper_set_choose(pages, policy->dirty_floor, limit, CHOOSE_NS, runs, room);
 	int			chosen = 0;
 
 	for (int i = 0; i < nruns; i++)
@@ -331,9 +333,9 @@ sweeper_found(PgscaleSweeperShare *share, PgscaleSweeperVisit *visit, const Pgsc
 }
 
 /*
- * May the sweep pass another buffer?  It may if clean ones are lacking and dirty
- * ones have room, or nobody would write them; else no faster than the server's own
- * hand, and for dirty ones only if there are such.
+ * May the sweep pass another buffer?  Always, if buffers are lacking and what is
+ * found can be used.  Otherwise no faster than the server's own hand; and to find
+ * candidates only if part of the victims are dirty.
  */
 static bool
 sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
@@ -442,6 +444,7 @@ static void
 look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
 {
 	const int	workers = pgscale_sweeper_count();
+	const int	most = Min(PGSCALE_RUNS_QUEUED, AHEAD_PAGES / pgscale_sweeper_settings.combine_limit);
 	int			clean = 0;
 
 	for (int i = 0; i < NBuffers && clean + nvictims < share->high && !long_enough(i); i++)
@@ -457,7 +460,7 @@ look_ahead(PgscaleSweeperShare *share, uint64 from, bool gathering)
 			continue;
 		if (!look.dirty)
 			clean++;
-		else if (gathering && nvictims < MAX_VICTIMS)
+		else if (gathering && nvictims < most)
 			sweeper_gather(share, &page);
 	}
 	share->ready = clean;

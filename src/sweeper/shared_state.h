@@ -21,8 +21,8 @@
 
 #define PGSCALE_SWEEPER_MAX_WORKERS 16
 #define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */
-#define PGSCALE_SWEEPER_FIRST_WRITERS 4 /* likewise, before it turns out how
-										 * many are needed */
+/* Of each, until they are seen not to keep up. */
+#define PGSCALE_SWEEPER_FIRST_WRITERS 4
 
 /* Of shared_buffers: more than that ready would be cache lost. */
 #define PGSCALE_SWEEPER_MAX_WATERMARK 0.25

@@ -11,13 +11,12 @@
  * than it must to find as many new ones, and usage counts keep their meaning.
  *
  * A candidate is a number of a buffer, and the hash of the page that it held.
- * What is known of a buffer beside that is two bytes: marks, and how long the run
- * around its page was when somebody last looked.  Looking at one candidate's run
- * tells the length for all of them in it, so that the cost is that of its pages,
- * not of its pages squared.  A length is a hint.  It grows old: neighbours become
- * dirty, others are written.  So lengths are looked at anew in turn, as many as
- * were written, and the run of a candidate that was chosen always; if it has
- * become shorter, the candidate waits at its new length.
+ * Each buffer has two bytes beside that: marks, and the length of the run around
+ * its page when the sweep last looked.  One look at a run gives the length to all
+ * candidates in it, so that its cost grows with the pages, not with their square.
+ * A length is a hint, since neighbours become dirty and others are written.  So the
+ * sweep looks at the runs again in turn, and always at a run that it has chosen; if
+ * that has become shorter, its candidate waits at the new length.
  *
  * Why a quarter of the buffers: transactions a disk write, and in parentheses pages
  * written a transaction, by bench/sweeper/model, which runs this file (8,192 buffers,
@@ -69,7 +68,7 @@ typedef struct Candidate
 static int	first = 0;			/* buffer */
 static int	buffers = 0;
 static uint8 *marks = NULL;		/* by buffer, from the first on */
-static uint8 *lengths = NULL;	/* likewise */
+static uint8 *lengths = NULL;	/* by buffer, too; 0: not known */
 static Candidate *candidates = NULL;	/* the oldest first */
 static int	used = 0;
 static int	room = 0;
@@ -90,7 +89,7 @@ pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
 	chosen = MemoryContextAlloc(TopMemoryContext, room * sizeof(int));
 }
 
-/* Of this share, or of another sweep's share? */
+/* Is it in this sweep's share? */
 static bool
 is_ours(int buf)
 {
@@ -101,12 +100,6 @@ bool
 pgscale_sweeper_set_lacks(double part)
 {
 	return used < part * room;
-}
-
-int
-pgscale_sweeper_set_used(void)
-{
-	return used;
 }
 
 bool

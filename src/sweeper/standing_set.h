@@ -21,8 +21,6 @@ extern void pgscale_sweeper_set_init(int first, int buffers, int room);
 /* Has it less than that part of what it has room for? */
 extern bool pgscale_sweeper_set_lacks(double part);
 
-extern int	pgscale_sweeper_set_used(void);
-
 /* Adds the page in that buffer, if it is not there and there is room. */
 extern void pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit);
 

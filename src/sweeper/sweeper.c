@@ -239,7 +239,7 @@ settle_writers(void)
 	share->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
 	pressed_ticks = second_ticks = 0;
 	pgscale_sweeper_decide_writers(&crew, share->pressed, pgscale_sweeper_writers_running(share), most,
-								   max_worker_processes - count_background_workers() - SLOTS_LEFT);
+								   (max_worker_processes - count_background_workers() - SLOTS_LEFT) / pgscale_sweeper_count());
 	share->writers_now = crew.writers;
 	share->few_slots = crew.few_slots;
 }

@@ -28,7 +28,7 @@ sub sweeper_steps
         'find' => 'regclass[], int[], int[], int) RETURNS text',
         'choose' => 'regclass, int[], int, int, int, int) RETURNS text',
         'again' => 'int, int, int) RETURNS text',
-        'refresh' => 'int, int, int) RETURNS int',
+        'refresh' => 'int, int, int) RETURNS void',
         'touch' => 'regclass, int, int, int, int, bool) RETURNS void',
         'supply' => 'regclass, int, int, int, int) RETURNS bool',
         'write' => 'regclass, int, int, int, int) RETURNS text',

@@ -163,12 +163,12 @@ step_again(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
 }
 
-/* refresh(n, usage, limit): looks at so many of it anew; how many it has */
+/* refresh(n, usage, limit): looks at so many of it anew */
 Datum
 step_refresh(PG_FUNCTION_ARGS)
 {
 	pgscale_sweeper_set_refresh(PG_GETARG_INT32(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2), INT64CONST(1000000000));
-	PG_RETURN_INT32(pgscale_sweeper_set_used());
+	PG_RETURN_VOID();
 }
 
 /* touch(relation, fork, first, last, usage, dirty): reads the pages in that order, and sets usage counts; -1 leaves them */
