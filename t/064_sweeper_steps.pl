@@ -115,6 +115,15 @@ is(runs('step.again(1, 1, 64)'), 'a:50+6/1', 'a run that has grown is not known 
 $db->sql('SELECT step.refresh(100, 1, 64)');
 is(runs('step.again(1, 1, 64)'), 'a:10+9/1', 'until it is looked at again');
 
+# What a page costs that is put there, in pages looked up: with its run, and the two pages that end it. A run that was looked at in
+# this turn is not looked at again, also one that goes on behind its limit, whatever the order.
+clean();
+dirty(1, [5], [ 10, 14 ], [ 40, 59 ]);
+sub looks { my ($limit, @blocks) = @_; return $db->sql(sprintf q{SELECT step.looks('a', ARRAY[%s], %d)}, join(',', @blocks), $limit); }
+is(looks(64, 5, 12, 10, 14, 5, 6), '3 7 0 0 0 2', 'a run costs its length, once');
+is(looks(8, 40 .. 59), join(' ', 10, (0) x 7, 10, (0) x 7, 6, (0) x 3), 'a long one costs no more, block by block');
+is(looks(8, reverse 40 .. 59), join(' ', 10, (0) x 7, 10, (0) x 7, 6, (0) x 3), 'or backwards');
+
 # The sweep, tick by tick, over the buffers of 64 pages of table a: those from block 0 on, whose usage counts are 0 (ten pages, one
 # of them pinned), 1 (ten) and 3.
 clean();
@@ -124,7 +133,7 @@ is("$apart " . ($last - $first), '0 159', 'table a lies in buffers side by side'
 my $other = session($node);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(5,1)'; FETCH c});
 
-my @sweeps = map { session($node) } 1 .. 3;
+my @sweeps = map { session($node) } 1 .. 4;
 $_->sql('SELECT step.tick(), step.rest(), step.queued() WHERE false') for @sweeps;
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer starts', 1);
@@ -236,6 +245,16 @@ like(runs('step.queued()'), qr{a:100\+6/4}, 'and written together with others');
 $sweep->sql('SELECT step.tick()') for 1 .. 24;
 is(stats('scanned'), 512, 'it does not look again soon');
 tick_ok('f', 'scanned', 1024, 'but after 25 ticks');
+$sweep->quit;
+
+# A tick may end early after 1,024 buffers. A page looked up counts as one: here at most 250 candidates, each a run of one page.
+$sweep = shift @sweeps;
+$db->sql('CHECKPOINT');
+$db->sql(q{SELECT step.touch('b', 0, 0, 499, 5, false)});
+$db->sql(q{SELECT step.touch('b', 0, i, i, 0, true) FROM generate_series(0, 498, 2) i});
+$db->sql('SELECT step.share(0, 1000, 8, 999, 100, false), pgscale.sweeper_reset()');
+$sweep->sql('SELECT step.slow_tick()');
+is(stats('scanned > 200, scanned < 1000, queued > 50'), 't|t|t', 'a slow tick ends after so many buffers and candidates');
 $sweep->quit;
 $_->quit for $db, $other;
 $node->stop('immediate');

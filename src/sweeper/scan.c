@@ -57,10 +57,10 @@
 #include "sweeper/write_combining.h"
 
 
-/* Buffers to look at in one tick, and for how long. */
+/* Buffers to look at and pages to look up in one tick, and for how long. */
 #define SCAN_MAX		65536
 #define SCAN_NS			NS_PER_MS
-#define LOOK_AT_CLOCK	1024	/* buffers between two looks at the clock */
+#define LOOK_AT_CLOCK	1024	/* of them between two looks at the clock */
 
 /* CPU time to choose, or to look at runs anew; each is done twice in a tick at most. */
 #define CHOOSE_NS		(5 * NS_PER_MS)
@@ -136,11 +136,18 @@ pgscale_sweeper_scan_init(const PgscaleSweeperShare *share)
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
-/* Has it looked at enough buffers, n being how many? */
+/* Is that enough, n being the buffers looked at and the pages looked up?  A loop begins with n = 0. */
 static bool
 long_enough(int n)
 {
-	return n >= SCAN_MAX || (n % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_timer_clock() > give_up_ns);
+	static int	due;
+
+	if (n == 0)
+		due = LOOK_AT_CLOCK - 1;
+	if (n >= SCAN_MAX || n < due)
+		return n >= SCAN_MAX;
+	due = n + LOOK_AT_CLOCK;
+	return pgscale_timer_clock() > give_up_ns;
 }
 
 static void
@@ -308,28 +315,29 @@ sweeper_write(PgscaleSweeperShare *share, int pages)
 	return chosen;
 }
 
-/* A victim was found. */
-static void
+/* A victim was found.  Returns how many pages it looked up. */
+static int
 sweeper_found(PgscaleSweeperShare *share, PgscaleSweeperVisit *visit, const PgscaleBuffer *look, int *lacking)
 {
 	dirty_share += (look->dirty - dirty_share) / DIRTY_MEMORY;
 	if (look->dirty)
 	{
 		if (share->stuck || !pgscale_sweeper_set_lacks(1))
-			return;
+			return 0;
 		if (look->usage < policy->dirty_floor)
 			pgscale_buffer_set_usage(visit->buf, look, policy->dirty_floor);
-		pgscale_sweeper_set_add(visit->buf, &visit->page, pgscale_sweeper_settings.combine_limit);
 		share->counts.queued++;
+		return pgscale_sweeper_set_add(visit->buf, &visit->page, pgscale_sweeper_settings.combine_limit);
 	}
-	else if (*lacking > 0 && share->stack_used < share->stack_size &&
-			 pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
+	if (*lacking > 0 && share->stack_used < share->stack_size &&
+		pgscale_buffer_supply(visit->buf, &visit->page, visit->usage))
 	{
 		pgscale_sweeper_set_forget(visit->buf);
 		sweeper_push(share, visit->buf, &visit->page);
 		share->counts.supplied_clean++;
 		(*lacking)--;
 	}
+	return 0;
 }
 
 /*
@@ -354,8 +362,9 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 {
 	PgscaleSweeperVisit candidates[PGSCALE_POLICY_MAX];
 	int			n = 0;
+	int			looked_up = 0;
 
-	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !long_enough(i); i++)
+	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !long_enough(i + looked_up); i++)
 	{
 		PgscaleSweeperVisit *visit = &candidates[n];
 		PgscaleBuffer look;
@@ -389,7 +398,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 		visit = &candidates[policy->choose(candidates, n)];
 		n = 0;
 		pgscale_buffer_look(visit->buf, &look);
-		sweeper_found(share, visit, &look, &lacking);
+		looked_up += sweeper_found(share, visit, &look, &lacking);
 	}
 	return lacking;
 }

@@ -14,6 +14,11 @@
  * Each buffer has two bytes beside that: marks, and the length of the run around
  * its page when the sweep last looked.  One look at a run gives the length to all
  * candidates in it, so that its cost grows with the pages, not with their square.
+ * A run that is longer than the limit would be looked at for each candidate behind
+ * the limit.  So a look ends at pages that were found in a run of the limit in this
+ * turn.  In a turn, each page is then looked up once, and two more end each run, in
+ * any order of the candidates.  Only a page that becomes dirty later costs a look of
+ * its own, of at most the limit.  All of it counts for the time that the sweep has.
  * A length is a hint, since neighbours become dirty and others are written.  So the
  * sweep looks at the runs again in turn, and always at a run that it has chosen; if
  * that has become shorter, its candidate waits at the new length.
@@ -56,8 +61,11 @@
 /* A length of a run has a byte. */
 #define LENGTH_MAX		255
 
-/* Candidates between two looks at the CPU time. */
-#define LOOK_AT_CLOCK	64
+/* Pages at which a run ends, on both sides. */
+#define RUN_ENDS		2
+
+/* Pages and candidates between two looks at the CPU time. */
+#define LOOK_AT_CLOCK	256
 
 typedef struct Candidate
 {
@@ -75,6 +83,7 @@ static int	room = 0;
 static int *chosen = NULL;		/* numbers of candidates */
 static int	turn_at = 0;		/* the next one to look at anew */
 static uint8 turn = 0;			/* MARK_TURN or 0 */
+static int	full_length;		/* in lengths, of a run of the limit */
 
 void
 pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
@@ -130,11 +139,20 @@ not_queued(int buf)
 	return !is_ours(buf) || (marks[buf - first] & MARK_QUEUED) == 0;
 }
 
+/* Nor in a run of the limit that was looked at in this turn. */
+static bool
+not_in_full_run(int buf)
+{
+	const int	at = buf - first;
+
+	return !is_ours(buf) || ((marks[at] & MARK_QUEUED) == 0 && ((marks[at] & MARK_TURN) != turn || lengths[at] < full_length));
+}
+
 /* Looks at the run around a page, and notes its length for all that are in it. */
 static int
-look_at_run(const PgscalePage *page, int limit, PgscaleSweeperRun *run, int *bufs)
+look_at_run(const PgscalePage *page, int limit, bool (*may_write) (int buf), PgscaleSweeperRun *run, int *bufs)
 {
-	int			n = pgscale_sweeper_run_around(page, 0, limit, not_queued, run, bufs);
+	int			n = pgscale_sweeper_run_around(page, 0, limit, may_write, run, bufs);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -149,6 +167,27 @@ look_at_run(const PgscalePage *page, int limit, PgscaleSweeperRun *run, int *buf
 	return n;
 }
 
+/* Notes the length around a page that this turn has not seen.  Returns the run's pages. */
+static int
+note_run(const PgscalePage *page, int limit)
+{
+	PgscaleSweeperRun run;
+	int			bufs[PGSCALE_RUN_MAX];
+
+	full_length = Min(limit, LENGTH_MAX);
+	return look_at_run(page, limit, not_in_full_run, &run, bufs);
+}
+
+/* Is the CPU time over, *looked being what was looked at since the last check of it? */
+static bool
+long_enough(int *looked, int64 give_up)
+{
+	if (*looked < LOOK_AT_CLOCK)
+		return false;
+	*looked = 0;
+	return pgscale_timer_cpu_time() > give_up;
+}
+
 bool
 pgscale_sweeper_set_skip(int buf)
 {
@@ -159,19 +198,17 @@ pgscale_sweeper_set_skip(int buf)
 	return (mark & (MARK_CANDIDATE | MARK_QUEUED)) != 0;
 }
 
-void
+int
 pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 {
-	PgscaleSweeperRun run;
-	int			bufs[PGSCALE_RUN_MAX];
-
 	if (used >= room || (marks[buf - first] & MARK_CANDIDATE))
-		return;
+		return 0;
 	marks[buf - first] |= MARK_CANDIDATE;
 	candidates[used].buf = buf;
 	candidates[used++].page_hash = pgscale_buffer_page_hash(page);
-	if ((marks[buf - first] & MARK_TURN) != turn || lengths[buf - first] == 0)
-		(void) look_at_run(page, limit, &run, bufs);
+	if ((marks[buf - first] & MARK_TURN) == turn && lengths[buf - first] > 0)
+		return 0;
+	return note_run(page, limit) + RUN_ENDS;
 }
 
 /* Is it still there, dirty and unused?  If not, it is a candidate no more. */
@@ -253,6 +290,7 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 	int			bufs[PGSCALE_RUN_MAX];
 	int			n = set_longest(*pages);
 	int			nruns = 0;
+	int			looked = 0;
 
 	for (int i = 0; i < n && *pages > 0 && nruns < most; i++)
 	{
@@ -262,14 +300,16 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 		PgscalePage page;
 
 		CHECK_FOR_INTERRUPTS();
-		if (i % LOOK_AT_CLOCK == LOOK_AT_CLOCK - 1 && pgscale_timer_cpu_time() > give_up)
+		if (long_enough(&looked, give_up))
 			break;
+		looked++;
 		if (!still_candidate(c, usage, &page))
 			continue;
 
 		/* None if another is about to write it: that is its end, too. */
-		if (look_at_run(&page, limit, run, bufs) == 0)
+		if (look_at_run(&page, limit, not_queued, run, bufs) == 0)
 			marks[c->buf - first] &= ~MARK_CANDIDATE;
+		looked += run->pages + RUN_ENDS;
 		if (run->pages == 0 || Min(run->pages, LENGTH_MAX) < expected)
 			continue;
 		for (int b = 0; b < run->pages; b++)
@@ -300,24 +340,28 @@ void
 pgscale_sweeper_set_refresh(int n, uint8 usage, int limit, int64 cpu_ns)
 {
 	const int64 give_up = pgscale_timer_cpu_time() + cpu_ns;
-	int			bufs[PGSCALE_RUN_MAX];
+	int			looked = 0;
 
 	for (n = Min(n, used); n > 0; n--)
 	{
 		const Candidate *c;
-		PgscaleSweeperRun run;
 		PgscalePage page;
+		int			run_pages;
 
-		if (n % LOOK_AT_CLOCK == 0 && pgscale_timer_cpu_time() > give_up)
+		if (long_enough(&looked, give_up))
 			break;
+		looked++;
 		if (turn_at >= used)
 		{
 			turn_at = 0;
 			turn ^= MARK_TURN;
 		}
 		c = &candidates[turn_at++];
-		if (still_candidate(c, usage, &page) && (marks[c->buf - first] & MARK_TURN) != turn &&
-			look_at_run(&page, limit, &run, bufs) == 0)
+		if (!still_candidate(c, usage, &page) || (marks[c->buf - first] & MARK_TURN) == turn)
+			continue;
+		run_pages = note_run(&page, limit);
+		looked += run_pages + RUN_ENDS;
+		if (run_pages == 0)
 			marks[c->buf - first] &= ~MARK_CANDIDATE;
 	}
 }

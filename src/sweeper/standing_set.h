@@ -21,8 +21,11 @@ extern void pgscale_sweeper_set_init(int first, int buffers, int room);
 /* Has it less than that part of what it has room for? */
 extern bool pgscale_sweeper_set_lacks(double part);
 
-/* Adds the page in that buffer, if it is not there and there is room. */
-extern void pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit);
+/*
+ * Adds the page in that buffer, if it is not there and there is room.  Returns how
+ * many pages it looked up in the buffer mapping for that, at most.
+ */
+extern int	pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit);
 
 /*
  * Is the page in that buffer, if it is dirty and unused, in the set or with the

@@ -4,6 +4,9 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+#include <time.h>
+
 #include "access/relation.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -30,6 +33,7 @@ PG_FUNCTION_INFO_V1(step_decide);
 PG_FUNCTION_INFO_V1(step_crew);
 PG_FUNCTION_INFO_V1(step_find);
 PG_FUNCTION_INFO_V1(step_choose);
+PG_FUNCTION_INFO_V1(step_looks);
 PG_FUNCTION_INFO_V1(step_again);
 PG_FUNCTION_INFO_V1(step_refresh);
 PG_FUNCTION_INFO_V1(step_touch);
@@ -38,6 +42,7 @@ PG_FUNCTION_INFO_V1(step_write);
 PG_FUNCTION_INFO_V1(step_lsn);
 PG_FUNCTION_INFO_V1(step_share);
 PG_FUNCTION_INFO_V1(step_tick);
+PG_FUNCTION_INFO_V1(step_slow_tick);
 PG_FUNCTION_INFO_V1(step_rest);
 PG_FUNCTION_INFO_V1(step_queue);
 PG_FUNCTION_INFO_V1(step_queued);
@@ -151,6 +156,25 @@ step_choose(PG_FUNCTION_ARGS)
 	}
 	n = pgscale_sweeper_set_choose(PG_GETARG_INT32(2), PG_GETARG_INT32(3), limit, INT64CONST(1000000000), runs, lengthof(runs));
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
+}
+
+/* looks(relation, blocks, limit): puts these pages into a set of its own, in that order; returns what each of them cost */
+Datum
+step_looks(PG_FUNCTION_ARGS)
+{
+	ArrayType  *blocks = PG_GETARG_ARRAYTYPE_P(1);
+	int			n = ArrayGetNItems(ARR_NDIM(blocks), ARR_DIMS(blocks));
+	StringInfoData said;
+
+	initStringInfo(&said);
+	pgscale_sweeper_set_init(0, NBuffers, NBuffers);
+	for (int i = 0; i < n; i++)
+	{
+		PgscalePage page = page_of(PG_GETARG_OID(0), 0, ((int *) ARR_DATA_PTR(blocks))[i]);
+
+		appendStringInfo(&said, "%s%d", i == 0 ? "" : " ", pgscale_sweeper_set_add(pgscale_buffer_find(&page), &page, PG_GETARG_INT32(2)));
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(said.data));
 }
 
 /* again(pages, usage, limit): from that set */
@@ -286,6 +310,47 @@ step_tick(PG_FUNCTION_ARGS)
 	ready = true;
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_BOOL(pgscale_sweeper_scan(share));
+}
+
+static timer_t pause_timer;
+
+/* After that, the tick goes on for some microseconds. */
+static void
+set_pause(void)
+{
+	const struct itimerspec soon = {.it_value.tv_nsec = 10000};
+
+	timer_settime(pause_timer, 0, &soon, NULL);
+}
+
+static void
+pause_tick(int signal)
+{
+	const struct timespec pause = {.tv_nsec = 3000000};
+	int			saved = errno;
+
+	nanosleep(&pause, NULL);
+	set_pause();
+	errno = saved;
+}
+
+/* slow_tick(): as if each few microseconds of a tick took some milliseconds */
+Datum
+step_slow_tick(PG_FUNCTION_ARGS)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,.sigev_signo = SIGPROF};
+	struct sigaction action = {.sa_handler = pause_tick,.sa_flags = SA_RESTART};
+	struct sigaction before;
+	Datum		demand;
+
+	if (timer_create(CLOCK_MONOTONIC, &event, &pause_timer) != 0)
+		elog(ERROR, "no timer: %m");
+	sigaction(SIGPROF, &action, &before);
+	set_pause();
+	demand = step_tick(fcinfo);
+	timer_delete(pause_timer);
+	sigaction(SIGPROF, &before, NULL);
+	return demand;
 }
 
 Datum
