@@ -114,6 +114,12 @@ dirty(1, [ 15, 18 ]);
 is(runs('step.again(1, 1, 64)'), 'a:50+6/1', 'a run that has grown is not known of');
 $db->sql('SELECT step.refresh(100, 1, 64)');
 is(runs('step.again(1, 1, 64)'), 'a:10+9/1', 'until it is looked at again');
+clean();
+dirty(1, [ 30, 33 ], [ 50, 55 ]);
+chosen([ 50, 51, 30 ], 0);
+is($db->sql(q{SELECT string_agg(step.write('a', 0, i, i, 0), ' ') FROM generate_series(52, 55) i}), 'written written written written', 'a run becomes shorter');
+is(runs('step.again(1, 1, 64)'), 'a:30+4/1', 'with all its candidates it waits until it is the longest');
+is(runs('step.again(1, 1, 64)'), 'a:50+2/2', 'and then is chosen');
 
 # What a page costs that is put there, in pages looked up: with its run, and the two pages that end it. A run that was looked at in
 # this turn is not looked at again, also one that goes on behind its limit, whatever the order.

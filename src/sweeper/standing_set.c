@@ -255,20 +255,20 @@ set_compact(int *counts)
 
 /*
  * Puts into chosen the candidates of the longest runs, which have at least so
- * many pages, the longest first and of equal ones the oldest.
+ * many pages, the longest first and of equal ones the oldest.  Where those of a
+ * length end is in ends, by length.
  */
 static int
-set_longest(int pages)
+set_longest(int pages, int *ends)
 {
 	int			counts[LENGTH_MAX + 1];
-	int			begin[LENGTH_MAX + 1];
 	int			least = LENGTH_MAX;
 	int			n = 0;
 
 	set_compact(counts);
 	for (;; least--)
 	{
-		begin[least] = n;
+		ends[least] = n;
 		n += counts[least];
 		if (n >= pages || least == 0)
 			break;
@@ -278,7 +278,7 @@ set_longest(int pages)
 		int			length = lengths[candidates[i].buf - first];
 
 		if (length >= least)
-			chosen[begin[length]++] = i;
+			chosen[ends[length]++] = i;
 	}
 	return n;
 }
@@ -288,14 +288,15 @@ static int
 set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweeperRun *runs, int most)
 {
 	int			bufs[PGSCALE_RUN_MAX];
-	int			n = set_longest(*pages);
+	int			ends[LENGTH_MAX + 1];
+	int			n = set_longest(*pages, ends);
+	int			expected = LENGTH_MAX;
 	int			nruns = 0;
 	int			looked = 0;
 
 	for (int i = 0; i < n && *pages > 0 && nruns < most; i++)
 	{
 		const Candidate *c = &candidates[chosen[i]];
-		const int	expected = lengths[c->buf - first];
 		PgscaleSweeperRun *run = &runs[nruns];
 		PgscalePage page;
 
@@ -303,7 +304,10 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 		if (long_enough(&looked, give_up))
 			break;
 		looked++;
-		if (!still_candidate(c, usage, &page))
+		while (i >= ends[expected])
+			expected--;
+		/* Another candidate of this run may have found it shorter just now. */
+		if (lengths[c->buf - first] < expected || !still_candidate(c, usage, &page))
 			continue;
 
 		/* None if another is about to write it: that is its end, too. */
