@@ -120,6 +120,13 @@ chosen([ 50, 51, 30 ], 0);
 is($db->sql(q{SELECT string_agg(step.write('a', 0, i, i, 0), ' ') FROM generate_series(52, 55) i}), 'written written written written', 'a run becomes shorter');
 is(runs('step.again(1, 1, 64)'), 'a:30+4/1', 'with all its candidates it waits until it is the longest');
 is(runs('step.again(1, 1, 64)'), 'a:50+2/2', 'and then is chosen');
+clean();
+dirty(1, [5], [ 10, 14 ], [ 30, 33 ]);
+chosen([30], 0, room => 3);
+$db->sql("SELECT step.plant('a', 5, 5000), step.forget('a', 5), step.plant('a', 5, 5), step.plant('a', 10, 10)");
+is(runs('step.again(99, 1, 64)'), 'a:10+5/1 a:30+4/1', 'a buffer has one entry, also if it holds another page by now');
+$db->sql("SELECT step.plant('a', 5, 5)");
+is(runs('step.again(99, 1, 64)'), 'a:5+1/1', 'which it has when the old entry is gone');
 
 # What a page costs that is put there, in pages looked up: with its run, and the two pages that end it. A run that was looked at in
 # this turn is not looked at again, also one that goes on behind its limit, whatever the order.

@@ -57,6 +57,7 @@
 #define MARK_CANDIDATE	0x02	/* its page is in the set */
 #define MARK_TURN		0x04	/* looked at in the turn of this parity */
 #define MARK_QUEUED		0x08	/* went to the writers */
+#define MARK_ENTRY		0x10	/* the set has an entry for it, perhaps only an old one */
 
 /* A length of a run has a byte. */
 #define LENGTH_MAX		255
@@ -129,8 +130,10 @@ pgscale_sweeper_set_age(int buf, bool aged)
 void
 pgscale_sweeper_set_forget(int buf)
 {
-	if (is_ours(buf))
-		marks[buf - first] = lengths[buf - first] = 0;
+	if (!is_ours(buf))
+		return;
+	marks[buf - first] &= MARK_ENTRY;
+	lengths[buf - first] = 0;
 }
 
 static bool
@@ -201,9 +204,10 @@ pgscale_sweeper_set_skip(int buf)
 int
 pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 {
-	if (used >= room || (marks[buf - first] & MARK_CANDIDATE))
+	/* An old entry would take the mark for its own. It goes with the next choice. */
+	if (used >= room || (marks[buf - first] & MARK_ENTRY))
 		return 0;
-	marks[buf - first] |= MARK_CANDIDATE;
+	marks[buf - first] |= MARK_CANDIDATE | MARK_ENTRY;
 	candidates[used].buf = buf;
 	candidates[used++].page_hash = pgscale_buffer_page_hash(page);
 	if ((marks[buf - first] & MARK_TURN) == turn && lengths[buf - first] > 0)
@@ -245,7 +249,10 @@ set_compact(int *counts)
 		if (i == turn_at)
 			next = n;
 		if ((marks[at] & MARK_CANDIDATE) == 0)
+		{
+			marks[at] &= ~MARK_ENTRY;
 			continue;
+		}
 		counts[lengths[at]]++;
 		candidates[n++] = candidates[i];
 	}

@@ -28,6 +28,8 @@ sub sweeper_steps
         'find' => 'regclass[], int[], int[], int) RETURNS text',
         'choose' => 'regclass, int[], int, int, int, int) RETURNS text',
         'looks' => 'regclass, int[], int) RETURNS text',
+        'plant' => 'regclass, int, int) RETURNS void',
+        'forget' => 'regclass, int) RETURNS void',
         'again' => 'int, int, int) RETURNS text',
         'refresh' => 'int, int, int) RETURNS void',
         'touch' => 'regclass, int, int, int, int, bool) RETURNS void',

@@ -34,6 +34,8 @@ PG_FUNCTION_INFO_V1(step_crew);
 PG_FUNCTION_INFO_V1(step_find);
 PG_FUNCTION_INFO_V1(step_choose);
 PG_FUNCTION_INFO_V1(step_looks);
+PG_FUNCTION_INFO_V1(step_plant);
+PG_FUNCTION_INFO_V1(step_forget);
 PG_FUNCTION_INFO_V1(step_again);
 PG_FUNCTION_INFO_V1(step_refresh);
 PG_FUNCTION_INFO_V1(step_touch);
@@ -175,6 +177,28 @@ step_looks(PG_FUNCTION_ARGS)
 		appendStringInfo(&said, "%s%d", i == 0 ? "" : " ", pgscale_sweeper_set_add(pgscale_buffer_find(&page), &page, PG_GETARG_INT32(2)));
 	}
 	PG_RETURN_TEXT_P(cstring_to_text(said.data));
+}
+
+/* plant(relation, block, as): adds the buffer of the block to that set, as if it held block "as" */
+Datum
+step_plant(PG_FUNCTION_ARGS)
+{
+	PgscalePage page = page_of(PG_GETARG_OID(0), 0, PG_GETARG_INT32(1));
+	int			buf = pgscale_buffer_find(&page);
+
+	page.block = PG_GETARG_INT32(2);
+	(void) pgscale_sweeper_set_add(buf, &page, 64);
+	PG_RETURN_VOID();
+}
+
+/* forget(relation, block): as if its buffer held another page now */
+Datum
+step_forget(PG_FUNCTION_ARGS)
+{
+	PgscalePage page = page_of(PG_GETARG_OID(0), 0, PG_GETARG_INT32(1));
+
+	pgscale_sweeper_set_forget(pgscale_buffer_find(&page));
+	PG_RETURN_VOID();
 }
 
 /* again(pages, usage, limit): from that set */
