@@ -136,12 +136,17 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
  * of them.  Few writers beside many sessions never can feed those: the stock runs
  * out, the sessions write single pages, and these take the disk from the runs.  So
  * the writers are as many as that takes, while others find slots, too.
+ *
+ * So slots that others need back are given back, and a writer that is missing counts
+ * only if a slot is left for it: it would be launched again and again.
  */
 void
 pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots)
 {
-	const bool	more = pressed >= PRESSED_MORE && crew->writers < most && running >= crew->writers;
+	bool		more;
 
+	crew->writers = Max(Min(crew->writers, running + slots), PGSCALE_SWEEPER_FIRST_WRITERS);
+	more = pressed >= PRESSED_MORE && crew->writers < most && running >= crew->writers;
 	crew->relaxed_s = pressed >= PRESSED_MORE ? 0 : crew->relaxed_s + 1;
 	crew->short_s = more && slots <= 0 ? crew->short_s + 1 : 0;
 	crew->few_slots = crew->short_s >= SHORT_S;

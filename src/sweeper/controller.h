@@ -55,7 +55,7 @@ typedef struct PgscaleSweeperCrew
 /*
  * Once a second: pressed is the share of ticks in which nearly nothing was ready
  * although all writers wrote; running, how many there are; most, how many there may
- * be; slots, those that the server can spare.
+ * be; slots, those that the server can spare, less than 0 if it needs some back.
  */
 extern void pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots);
 

@@ -34,6 +34,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -235,11 +237,13 @@ static void
 settle_writers(void)
 {
 	const int	most = Min(pgscale_sweeper_settings.writers, share->most_writers);
+	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
 
 	share->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
 	pressed_ticks = second_ticks = 0;
+	/* Each sweeper's part; of what others need back, rounded up. */
 	pgscale_sweeper_decide_writers(&crew, share->pressed, pgscale_sweeper_writers_running(share), most,
-								   (max_worker_processes - count_background_workers() - SLOTS_LEFT) / pgscale_sweeper_count());
+								   (int) floor((double) slots / pgscale_sweeper_count()));
 	share->writers_now = crew.writers;
 	share->few_slots = crew.few_slots;
 }
