@@ -20,7 +20,8 @@ VARIANTS = {
 }
 SEEDS = (1, 2, 3)
 SECONDS = 120
-FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages")
+FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
+           "longest tick")
 RECORDS = {"": ("load", "times", "variant")}
 
 

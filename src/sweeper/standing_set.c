@@ -28,10 +28,10 @@
  * six pages a transaction, all dirtied):
  *
  *						stock			N/16			N/8				N/4				N/2
- *	uniform, 1.7x		0.41 (2.47)		4.00 (2.54)		4.25 (2.54)		4.36 (2.53)		4.39 (2.52)
- *	uniform, 3.2x		0.24 (4.13)		0.56 (4.17)		0.60 (4.17)		0.65 (4.18)		0.67 (4.17)
- *	pareto, 3.2x		0.83 (1.20)		1.84 (1.53)		1.92 (1.57)		2.02 (1.60)		2.01 (1.73)
- *	zipf 1.05, 3.2x		1.43 (0.70)		2.56 (0.82)		2.68 (0.82)		2.89 (0.82)		3.02 (0.83)
+ *	uniform, 1.7x		0.41 (2.47)		4.02 (2.54)		4.23 (2.54)		4.37 (2.53)		4.41 (2.51)
+ *	uniform, 3.2x		0.24 (4.13)		0.55 (4.16)		0.60 (4.17)		0.65 (4.16)		0.67 (4.17)
+ *	pareto, 3.2x		0.83 (1.20)		1.82 (1.63)		1.87 (1.66)		1.99 (1.68)		2.01 (1.75)
+ *	zipf 1.05, 3.2x		1.43 (0.70)		2.55 (0.83)		2.70 (0.83)		2.89 (0.83)		3.03 (0.83)
  *
  * More pages are written a transaction than on a stock server: hot neighbours are
  * written, too, and become dirty again; and pages leave earlier.  Runs of which only
