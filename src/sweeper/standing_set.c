@@ -63,7 +63,7 @@
 #define MARK_CANDIDATE	0x02	/* its page is in the set */
 #define MARK_TURN		0x04	/* looked at in the turn of this parity */
 #define MARK_QUEUED		0x08	/* went to the writers */
-#define MARK_ENTRY		0x10	/* the set has an entry for it, perhaps only an old one */
+#define MARK_ENTRY		0x10	/* the set has an entry, maybe an old one */
 
 /* A length of a run has a byte. */
 #define LENGTH_MAX		255
@@ -210,7 +210,7 @@ pgscale_sweeper_set_skip(int buf)
 int
 pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 {
-	/* An old entry would take the mark for its own. It goes with the next choice. */
+	/* An old entry would take its mark; the next choice removes that. */
 	if (used >= room || (marks[buf - first] & MARK_ENTRY))
 		return 0;
 	marks[buf - first] |= MARK_CANDIDATE | MARK_ENTRY;
