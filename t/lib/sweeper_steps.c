@@ -364,16 +364,16 @@ step_slow_tick(PG_FUNCTION_ARGS)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,.sigev_signo = SIGPROF};
 	struct sigaction action = {.sa_handler = pause_tick,.sa_flags = SA_RESTART};
-	struct sigaction before;
 	Datum		demand;
 
 	if (timer_create(CLOCK_MONOTONIC, &event, &pause_timer) != 0)
 		elog(ERROR, "no timer: %m");
-	sigaction(SIGPROF, &action, &before);
+	sigaction(SIGPROF, &action, NULL);
 	set_pause();
 	demand = step_tick(fcinfo);
+	action.sa_handler = SIG_IGN;	/* one may be on its way */
+	sigaction(SIGPROF, &action, NULL);
 	timer_delete(pause_timer);
-	sigaction(SIGPROF, &before, NULL);
 	return demand;
 }
 
