@@ -189,7 +189,7 @@ note_run(const PgscalePage *page, int limit)
 
 /* Is the CPU time over, *looked being what was looked at since the last check of it? */
 static bool
-long_enough(int *looked, int64 give_up)
+set_looked_enough(int *looked, int64 give_up)
 {
 	if (*looked < LOOK_AT_CLOCK)
 		return false;
@@ -314,7 +314,7 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 		PgscalePage page;
 
 		CHECK_FOR_INTERRUPTS();
-		if (long_enough(&looked, give_up))
+		if (set_looked_enough(&looked, give_up))
 			break;
 		looked++;
 		while (i >= ends[expected])
@@ -365,7 +365,7 @@ pgscale_sweeper_set_refresh(int n, uint8 usage, int limit, int64 cpu_ns)
 		PgscalePage page;
 		int			run_pages;
 
-		if (long_enough(&looked, give_up))
+		if (set_looked_enough(&looked, give_up))
 			break;
 		looked++;
 		if (turn_at >= used)
