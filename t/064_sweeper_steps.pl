@@ -114,7 +114,8 @@ is(runs('step.again(99, 1, 64)'), 'a:5+1/1 a:10+5/1 a:30+4/1 a:50+6/1', 'one tha
 chosen(\@candidates, 0);
 dirty(1, [ 34, 39 ]);
 is(runs('step.again(1, 1, 64)'), 'a:50+6/1', 'a run that has grown is not known of');
-$db->sql('SELECT step.refresh(100, 1, 64)');
+# what was added in this turn is looked at in the next one
+$db->sql('SELECT step.refresh(100, 1, 64), step.refresh(100, 1, 64)');
 is(runs('step.again(1, 1, 64)'), 'a:30+10/1', 'until it is looked at again');
 clean();
 dirty(1, [ 30, 33 ], [ 50, 55 ]);
@@ -148,7 +149,7 @@ is("$apart " . ($last - $first), '0 159', 'table a lies in buffers side by side'
 my $other = session($node);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(5,1)'; FETCH c});
 
-my @sweeps = map { session($node) } 1 .. 4;
+my @sweeps = map { session($node) } 1 .. 3;
 $_->sql('SELECT step.tick(), step.rest(), step.queued() WHERE false') for @sweeps;
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer starts', 1);
@@ -260,16 +261,6 @@ like(runs('step.queued()'), qr{a:100\+6/4}, 'and written together with others');
 $sweep->sql('SELECT step.tick()') for 1 .. 24;
 is(stats('scanned'), 512, 'it does not look again soon');
 tick_ok('f', 'scanned', 1024, 'but after 25 ticks');
-$sweep->quit;
-
-# A tick may end early after 1,024 buffers. A page looked up counts as one: here at most 250 candidates, each a run of one page.
-$sweep = shift @sweeps;
-$db->sql('CHECKPOINT');
-$db->sql(q{SELECT step.touch('b', 0, 0, 499, 5, false)});
-$db->sql(q{SELECT step.touch('b', 0, i, i, 0, true) FROM generate_series(0, 498, 2) i});
-$db->sql('SELECT step.share(0, 1000, 8, 999, 100, false), pgscale.sweeper_reset()');
-$sweep->sql('SELECT step.slow_tick()');
-is(stats('scanned > 200, scanned < 1000, queued > 50'), 't|t|t', 'a slow tick ends after so many buffers and candidates');
 $sweep->quit;
 $_->quit for $db, $other;
 $node->stop('immediate');

@@ -38,7 +38,6 @@ sub sweeper_steps
         'lsn' => 'regclass, int, bigint) RETURNS bigint',
         'share' => 'int, int, int, int, int, bool) RETURNS void',
         'tick' => ') RETURNS bool',
-        'slow_tick' => ') RETURNS bool',
         'rest' => ') RETURNS void',
         'queue' => 'regclass, int, int, int, int) RETURNS bool',
         'queued' => ') RETURNS text',

@@ -4,9 +4,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-#include <time.h>
-
 #include "access/relation.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -44,7 +41,6 @@ PG_FUNCTION_INFO_V1(step_write);
 PG_FUNCTION_INFO_V1(step_lsn);
 PG_FUNCTION_INFO_V1(step_share);
 PG_FUNCTION_INFO_V1(step_tick);
-PG_FUNCTION_INFO_V1(step_slow_tick);
 PG_FUNCTION_INFO_V1(step_rest);
 PG_FUNCTION_INFO_V1(step_queue);
 PG_FUNCTION_INFO_V1(step_queued);
@@ -334,47 +330,6 @@ step_tick(PG_FUNCTION_ARGS)
 	ready = true;
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_BOOL(pgscale_sweeper_scan(share));
-}
-
-static timer_t pause_timer;
-
-/* After that, the tick goes on for some microseconds. */
-static void
-set_pause(void)
-{
-	const struct itimerspec soon = {.it_value.tv_nsec = 10000};
-
-	timer_settime(pause_timer, 0, &soon, NULL);
-}
-
-static void
-pause_tick(int signal)
-{
-	const struct timespec pause = {.tv_nsec = 3000000};
-	int			saved = errno;
-
-	nanosleep(&pause, NULL);
-	set_pause();
-	errno = saved;
-}
-
-/* slow_tick(): as if each few microseconds of a tick took some milliseconds */
-Datum
-step_slow_tick(PG_FUNCTION_ARGS)
-{
-	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,.sigev_signo = SIGPROF};
-	struct sigaction action = {.sa_handler = pause_tick,.sa_flags = SA_RESTART};
-	Datum		demand;
-
-	if (timer_create(CLOCK_MONOTONIC, &event, &pause_timer) != 0)
-		elog(ERROR, "no timer: %m");
-	sigaction(SIGPROF, &action, NULL);
-	set_pause();
-	demand = step_tick(fcinfo);
-	action.sa_handler = SIG_IGN;	/* one may be on its way */
-	sigaction(SIGPROF, &action, NULL);
-	timer_delete(pause_timer);
-	return demand;
 }
 
 Datum
