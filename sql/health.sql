@@ -33,7 +33,8 @@ SELECT v.name FROM (SELECT attrelid::regclass AS name, array_agg(attname) AS col
    AND ('datid' = ANY (columns) AND 'datname' <> ALL (columns) OR 'userid' = ANY (columns) AND 'usename' <> ALL (columns));
 
 -- settings
-SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
+SELECT name, regexp_replace(setting, '^(freelist|window)$', 'by the major') AS setting, unit, context, min_val, max_val
+  FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
 
 -- the sampler needs a moment after the server's start
 DO $$

@@ -2,7 +2,7 @@
 CREATE EXTENSION pgscale;
 
 -- settings, each with a description and a default within its bounds
-SELECT name, vartype, boot_val, unit, context, min_val, max_val
+SELECT name, vartype, regexp_replace(boot_val, '^(freelist|window)$', 'by the major') AS boot_val, unit, context, min_val, max_val
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%' ORDER BY name COLLATE "C";
 SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
@@ -16,7 +16,7 @@ SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('reset', obj_description('pgscale.sweeper_reset()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row a worker
-SELECT worker, writers, mode, state, reason, state_change, buffers,
+SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, state_change, buffers,
        low_watermark, high_watermark, ready, scanned, decremented,
        supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
@@ -35,7 +35,6 @@ ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
 ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
-ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_workers = -1;
 ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
@@ -54,11 +53,13 @@ ALTER SYSTEM SET pgscale.sweeper_combine_limit = 2000;
 ALTER SYSTEM SET pgscale.sweeper_combine_limit = '100 s';
 ALTER SYSTEM SET pgscale.sweeper_writeback_pages = -1;
 ALTER SYSTEM SET pgscale.sweeper_writeback_pages = '1 GB';
+ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 ALTER SYSTEM SET pgscale.sweeper_mode = '';
+ALTER SYSTEM SET pgscale.sweeper_mode = 'ahead';
 ALTER SYSTEM SET pgscale.sweeper = 'perhaps';
 ALTER SYSTEM SET pgscale.sweeper_adaptive = 2;
 SET pgscale.sweeper = on;
-SET pgscale.sweeper_mode = ahead;
+SET pgscale.sweeper_mode = 'window';
 SET pgscale.sweeper_workers = 2;
 \set VERBOSITY default
 SELECT pg_reload_conf();
@@ -71,7 +72,7 @@ ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.0001;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
 ALTER SYSTEM SET pgscale.sweeper_combine_limit = '8 MB';
 ALTER SYSTEM SET pgscale.sweeper_writeback_pages = 0;
-ALTER SYSTEM SET pgscale.sweeper_mode = 'AHEAD';
+ALTER SYSTEM SET pgscale.sweeper_mode = 'WINDOW';
 SELECT pg_reload_conf();
 -- a session takes a setting over between two commands; a new one has it
 \c -

@@ -44,7 +44,7 @@ until_ok(sub { open_files(qr{/base/\d+/\d+}) > 0 }, 'and has files open');
 # so many pages that some of them are written by it
 sub fill { my $table = shift; return "INSERT INTO $table SELECT i, '' FROM generate_series(1, 4000) i"; }
 
-for my $mode (has_freelist() ? 'freelist' : (), 'ahead')
+for my $mode (has_freelist() ? 'freelist' : (), 'window')
 {
     $db->set('pgscale.sweeper_mode', $mode);
     $db->sweeps_on("mode $mode");

@@ -32,7 +32,7 @@ sub caught_up_ok
 
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'}, 'the sweeper is there', 1);
 
-for my $mode (has_freelist() ? 'freelist' : (), 'ahead')
+for my $mode (has_freelist() ? 'freelist' : (), 'window')
 {
     $standby->append_conf('postgresql.conf', "pgscale.sweeper_mode = $mode");
     $standby->reload;

@@ -75,7 +75,7 @@ $db->poll_ok('SELECT runs, written, skipped_pinned, skipped_changed FROM pgscale
     'the writer leaves the page that is waited for, and writes the others', '2|3|1|1');
 my $left = $db->sql('TABLE dirty');
 is(join(' ', grep { $left =~ /\b$_\b/ } 28 .. 32), '30', 'that one stays dirty');
-is(runs(q{step.find('{a}', '{0}', '{30}', 64)}), 'a:30+1/1', 'it belongs to its run: so it is counted');
+is(runs(q{step.find('a', 0, 30, 64)}), 'a:30+1/0', 'it belongs to its run: so it is counted');
 $other->sql('COMMIT');
 is(($vacuum->finish)[0], '00000', 'VACUUM ends');
 $vacuum->quit;
@@ -219,7 +219,7 @@ is("@queue[0, 1, -1] " . @queue, 'a:1+1/1 a:2+1/1 a:4096+1/1 4096', 'all of it c
 # would mislead it, whichever count is taken for new: it would be clean, quick, without neighbours, or not enough.
 $db->sql('SELECT step.counts(0), step.share(0, 500, 10, 25, 100, false), step.state(0, 0, 0, 0, 0, -1, false, false, 0)');
 my $write_ns = 6000 * 80 * 1000;
-$db->sql("SELECT step.add(12000000, 9, 9, 27, 654000000, 600000000, 6000000 - $write_ns), step.warm()");
+$db->sql("SELECT step.add(12000000, 9, 27, 654000000, 600000000, 6000000 - $write_ns), step.warm()");
 $other->start('SELECT step.wait(NULL, 0, false)');
 $db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $holder", 'a session waits to write a page', 'DataFileWrite');
 my $now = $db->sql('SELECT clock_timestamp()');
@@ -227,7 +227,7 @@ $db->set('pgscale.sweeper', 'on');
 my $states = 'SELECT DISTINCT state, reason FROM pgscale.sweeper_stats';
 $db->poll_ok($states, 'then they work', 'working|1.0 sessions were waiting to write a page');
 is($db->sql("SELECT bool_and(state_change BETWEEN '$now' AND clock_timestamp()) FROM pgscale.sweeper_stats"), 't', 'from then on');
-$db->sql("SELECT step.add(10000, 0, 9000, 0, 6000, 3000, $write_ns)");
+$db->sql("SELECT step.add(10000, 9000, 0, 6000, 3000, $write_ns)");
 in_time_ok(sub { $db->sql($states) eq 'watching|1.0 sessions write pages of their own, as COPY and VACUUM do' }, 'and stand down if they do not help')
   or diag $db->sql('SELECT string_agg(row_to_json(s)::text, $$ $$) FROM pgscale.sweeper_stats s');
 $db->sql("SELECT pg_cancel_backend($holder)");
@@ -258,12 +258,12 @@ $db->set('pgscale.sweeper', 'on');
 $db->poll_ok('SELECT state, low_watermark, high_watermark FROM pgscale.sweeper_stats', 'without demand they are no more than lasts', 'working|8192|16384');
 my $high;
 until_ok(sub {
-    $db->sql('SELECT step.add(0, 2000, 1000, 0, 0, 0, 0)');
+    $db->sql('SELECT step.add(0, 3000, 0, 0, 0, 0)');
     return until_true(sub { ($high = stats('high_watermark')) > 20500 });
 }, 'with demand they grow');
 cmp_ok($high, '<', 32700, 'to ten times what is taken in a second');
 $db->poll_ok("SELECT high_watermark < $high AND high_watermark >= 16384 FROM pgscale.sweeper_stats", 'slowly they fall again');
-$db->sql('SELECT step.add(0, 0, 0, 1, 0, 0, 0)');
+$db->sql('SELECT step.add(0, 0, 1, 0, 0, 0)');
 $db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'if there was too little, twice as much, up to the settings', '16384|32768');
 
 $db->quit;

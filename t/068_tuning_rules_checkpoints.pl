@@ -110,22 +110,13 @@ found('pages that the kernel has', qr/^satisfied: sessions' writes are slow, but
 # 0.1 of the time; the background writer could not do more
 $rule = 'pgscale.sweeper';
 %evidence = of_mix(backend_buffers => 80_000, bgwriter_buffers => 200_000, checkpoint_buffers => 120_000, DATA_WRITE => 100);
-SKIP:
-{
-    needs_freelist(7);
-    found('half of it', 'pgscale.sweeper|on|0.0500|medium');
-    told('advises|off|reload|backend_buffers_per_s=800 backend_write_fraction=0.2 data_write_fraction=0.1');
-    found('less of the time', qr/^satisfied: sessions' writes take 10.0 % of their time/, { DATA_WRITE => 99.9 });
-    found('less than a fifth of the pages', qr/^satisfied: /, { bgwriter_buffers => 200_001 });
-    found('bulk load', qr/^satisfied: sessions' own writes/, { backend_ring_buffers => 80_001 });
-    found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
-    found('that stops', qr/^silent: the background writer stops at its limit/, { bgwriter_stopped => 1000, buffers_allocated => 1e6 });
-}
-if (!has_freelist())
-{
-    found('without a freelist', qr/^silent: it is switched off; PostgreSQL \d+ has no freelist/);
-    found('without a freelist, though it is on', qr/^silent: PostgreSQL \d+ has no freelist/, {}, { 'pgscale.sweeper' => 'on' });
-}
+found('half of it', 'pgscale.sweeper|on|0.0500|medium');
+told('advises|off|reload|backend_buffers_per_s=800 backend_write_fraction=0.2 data_write_fraction=0.1');
+found('less of the time', qr/^satisfied: sessions' writes take 10.0 % of their time/, { DATA_WRITE => 99.9 });
+found('less than a fifth of the pages', qr/^satisfied: /, { bgwriter_buffers => 200_001 });
+found('bulk load', qr/^satisfied: sessions' own writes/, { backend_ring_buffers => 80_001 });
+found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
+found('that stops', qr/^silent: the background writer stops at its limit/, { bgwriter_stopped => 1000, buffers_allocated => 1e6 });
 
 ### Page images: 0.4 of WAL; 0.235 of the time and a quarter of 0.3
 

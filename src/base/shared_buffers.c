@@ -292,13 +292,13 @@ pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
 }
 
 /* As the server's own changes of a count: one CAS, never while locked. */
-void
+bool
 pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 {
 	PgscaleBufferState state = seen->state;
 
-	if ((state & BM_LOCKED) == 0)
-		(void) pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state, buffer_with_usage(state, usage));
+	return (state & BM_LOCKED) == 0 &&
+		pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state, buffer_with_usage(state, usage));
 }
 
 bool

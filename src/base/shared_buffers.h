@@ -117,8 +117,8 @@ extern bool pgscale_buffer_listed(int buf);
  */
 extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
 
-/* Sets the usage count, unless the header has changed since the look. */
-extern void pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
+/* Sets the usage count, unless the header has changed since the look: was it set? */
+extern bool pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
 
 /*
  * Puts a buffer on the freelist, its page still in it, if nobody needs it:

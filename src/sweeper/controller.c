@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "base/pg_compat.h"
 #include "base/units.h"
 #include "sweeper/controller.h"
 
@@ -185,8 +184,6 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 			return psprintf("dirty pages have no dirty neighbours: %.2f pages a run", number);
 		case PGSCALE_BECAUSE_RINGS:
 			return psprintf("%.1f sessions write pages of their own, as COPY and VACUUM do", number);
-		case PGSCALE_BECAUSE_NO_FREELIST:
-			return psprintf("PostgreSQL %d has no freelist, through which it supplies buffers", PGSCALE_MAJOR_NUMBER);
 	}
 	return NULL;				/* not reached */
 }

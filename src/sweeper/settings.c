@@ -13,10 +13,7 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "tcop/pquery.h"
 #include "utils/guc.h"
-#include "utils/guc_tables.h"
 
 #include "base/pg_compat.h"
 #include "sweeper/shared_state.h"
@@ -25,56 +22,17 @@
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 
 static const struct config_enum_entry modes[] = {
+#if PGSCALE_FREELIST
 	{"freelist", PGSCALE_SWEEPER_FREELIST, false},
-	{"ahead", PGSCALE_SWEEPER_AHEAD, false},
+#endif
+	{"window", PGSCALE_SWEEPER_WINDOW, false},
 	{NULL, 0, false}
 };
-
-/* Can buffers reach the backends in this mode? */
-static bool
-sweeper_can_supply(void)
-{
-	return PGSCALE_FREELIST || pgscale_sweeper_settings.mode != PGSCALE_SWEEPER_FREELIST;
-}
 
 bool
 pgscale_sweeper_wanted(void)
 {
-	return pgscale_sweeper_settings.enabled && sweeper_can_supply();
-}
-
-PgscaleSweeperReason
-pgscale_sweeper_why_off(void)
-{
-	return pgscale_sweeper_settings.enabled && !sweeper_can_supply() ? PGSCALE_BECAUSE_NO_FREELIST : PGSCALE_BECAUSE_OFF;
-}
-
-/*
- * Do the files that are being read name a mode?  Its line may come after that of
- * pgscale.sweeper; then the present mode is not the one that will hold.
- */
-static bool
-sweeper_mode_in_files(GucSource source)
-{
-	return source == PGC_S_FILE && !process_shared_preload_libraries_in_progress &&
-		(pgscale_compat_find_setting("pgscale.sweeper_mode")->status & GUC_IS_IN_FILE) != 0;
-}
-
-/*
- * Warns when the sweeper is switched on and will not run: in the session that
- * does so, and in the postmaster, for the log.  Other processes check the same
- * value at every reload and stay silent; they have no statement then.
- */
-static bool
-sweeper_check_enabled(bool *newval, void **extra, GucSource source)
-{
-	if (*newval && !pgscale_sweeper_settings.enabled && !sweeper_can_supply() && (ActivePortal || !IsUnderPostmaster) &&
-		!sweeper_mode_in_files(source))
-		ereport(WARNING,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("pgscale.sweeper does nothing in mode \"freelist\": PostgreSQL %d has no freelist", PGSCALE_MAJOR_NUMBER),
-				 errhint("Set pgscale.sweeper to off. In mode \"ahead\" it works, and gains far less: see doc/sweeper.md.")));
-	return true;
+	return pgscale_sweeper_settings.enabled;
 }
 
 void
@@ -82,18 +40,16 @@ pgscale_sweeper_define_gucs(void)
 {
 	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	/* The first one: the check of pgscale.sweeper asks for it. */
 	DefineCustomEnumVariable("pgscale.sweeper_mode",
 							 "How clean buffers reach the backends.",
-							 "\"freelist\" hands them over, up to PostgreSQL 18; \"ahead\" cleans the buffers "
-							 "before the server's clock hand.",
-							 &s->mode, PGSCALE_SWEEPER_FREELIST, modes,
+							 "\"freelist\", up to PostgreSQL 18, hands them over; \"window\" lets the server's clock hand find them.",
+							 &s->mode, PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, modes,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
 							 NULL,
 							 &s->enabled, false,
-							 PGC_SIGHUP, 0, sweeper_check_enabled, NULL, NULL);
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper_adaptive",
 							 "Lets the sweeper work only while it is of use.",
 							 "If off, the sweeper works all the time.",

@@ -42,7 +42,7 @@
 typedef enum PgscaleSweeperMode
 {
 	PGSCALE_SWEEPER_FREELIST,
-	PGSCALE_SWEEPER_AHEAD
+	PGSCALE_SWEEPER_WINDOW
 } PgscaleSweeperMode;
 
 typedef enum PgscaleSweeperState
@@ -65,8 +65,7 @@ typedef enum PgscaleSweeperReason
 	PGSCALE_BECAUSE_CLEAN,		/* share of victims that were dirty */
 	PGSCALE_BECAUSE_FAST_DISK,	/* us a page */
 	PGSCALE_BECAUSE_NO_NEIGHBOURS,	/* pages a run */
-	PGSCALE_BECAUSE_RINGS,		/* sessions that wait */
-	PGSCALE_BECAUSE_NO_FREELIST
+	PGSCALE_BECAUSE_RINGS		/* sessions that wait */
 } PgscaleSweeperReason;
 
 /*
@@ -169,7 +168,7 @@ typedef struct PgscaleSweeperShare
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
-	uint64		passed;			/* mode "ahead": by the server's hand, ever */
+	double		taken;			/* mode "window": in a tick, of late at most */
 	PgscaleSweeperScanCounts counts;
 
 	/* Runs to write.  The sweeper puts, writers take. */

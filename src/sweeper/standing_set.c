@@ -59,11 +59,10 @@
 #include "sweeper/standing_set.h"
 
 /* Marks of a buffer. */
-#define MARK_AGED		0x01	/* see pgscale_sweeper_set_aged() */
-#define MARK_CANDIDATE	0x02	/* its page is in the set */
-#define MARK_TURN		0x04	/* looked at in the turn of this parity */
-#define MARK_QUEUED		0x08	/* went to the writers */
-#define MARK_ENTRY		0x10	/* the set has an entry, maybe an old one */
+#define MARK_CANDIDATE	0x01	/* its page is in the set */
+#define MARK_TURN		0x02	/* looked at in the turn of this parity */
+#define MARK_QUEUED		0x04	/* went to the writers */
+#define MARK_ENTRY		0x08	/* the set has an entry, maybe an old one */
 
 /* A length of a run has a byte. */
 #define LENGTH_MAX		255
@@ -118,21 +117,6 @@ pgscale_sweeper_set_lacks(double part)
 	return used < part * room;
 }
 
-bool
-pgscale_sweeper_set_aged(int buf)
-{
-	return (marks[buf - first] & MARK_AGED) != 0;
-}
-
-void
-pgscale_sweeper_set_age(int buf, bool aged)
-{
-	if (aged)
-		marks[buf - first] |= MARK_AGED;
-	else
-		marks[buf - first] &= ~MARK_AGED;
-}
-
 void
 pgscale_sweeper_set_forget(int buf)
 {
@@ -161,7 +145,7 @@ not_in_full_run(int buf)
 static int
 look_at_run(const PgscalePage *page, int limit, bool (*may_write) (int buf), PgscaleSweeperRun *run, int *bufs)
 {
-	int			n = pgscale_sweeper_run_around(page, 0, limit, may_write, run, bufs);
+	int			n = pgscale_sweeper_run_around(page, limit, may_write, run, bufs);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -223,7 +207,7 @@ pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 
 /* Is it still there, dirty and unused?  If not, it is a candidate no more. */
 static bool
-still_candidate(const Candidate *c, uint8 usage, PgscalePage *page)
+still_candidate(const Candidate *c, PgscaleSweeperUnused unused, PgscalePage *page)
 {
 	PgscaleBuffer look;
 
@@ -234,7 +218,7 @@ still_candidate(const Candidate *c, uint8 usage, PgscalePage *page)
 		pgscale_sweeper_set_forget(c->buf);
 		return false;
 	}
-	if (look.dirty && look.usage <= usage)
+	if (look.dirty && unused(c->buf, &look, page))
 		return true;
 	marks[c->buf - first] &= ~MARK_CANDIDATE;
 	return false;
@@ -298,7 +282,7 @@ set_longest(int pages, int *ends)
 
 /* One look at the longest. Returns how many runs, and takes their pages off. */
 static int
-set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweeperRun *runs, int most)
+set_choose_some(int *pages, PgscaleSweeperUnused unused, int limit, int64 give_up, PgscaleSweeperRun *runs, int most)
 {
 	int			bufs[PGSCALE_RUN_MAX];
 	int			ends[LENGTH_MAX + 1];
@@ -320,7 +304,7 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 		while (i >= ends[expected])
 			expected--;
 		/* Another candidate of this run may have found it shorter just now. */
-		if (lengths[c->buf - first] < expected || !still_candidate(c, usage, &page))
+		if (lengths[c->buf - first] < expected || !still_candidate(c, unused, &page))
 			continue;
 
 		/* None if another is about to write it: that is its end, too. */
@@ -339,7 +323,7 @@ set_choose_some(int *pages, uint8 usage, int limit, int64 give_up, PgscaleSweepe
 }
 
 int
-pgscale_sweeper_set_choose(int pages, uint8 usage, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most)
+pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most)
 {
 	const int64 give_up = pgscale_timer_cpu_time() + cpu_ns;
 	int			nruns = 0;
@@ -348,13 +332,13 @@ pgscale_sweeper_set_choose(int pages, uint8 usage, int limit, int64 cpu_ns, Pgsc
 		return 0;
 	/* Runs that were shorter than noted come in their turn the second time. */
 	for (int i = 0; i < 2 && pages > 0; i++)
-		nruns += set_choose_some(&pages, usage, limit, give_up, runs + nruns, most - nruns);
+		nruns += set_choose_some(&pages, unused, limit, give_up, runs + nruns, most - nruns);
 	pgscale_sweeper_runs_sort(runs, nruns);
 	return nruns;
 }
 
 void
-pgscale_sweeper_set_refresh(int n, uint8 usage, int limit, int64 cpu_ns)
+pgscale_sweeper_set_refresh(int n, PgscaleSweeperUnused unused, int limit, int64 cpu_ns)
 {
 	const int64 give_up = pgscale_timer_cpu_time() + cpu_ns;
 	int			looked = 0;
@@ -374,7 +358,7 @@ pgscale_sweeper_set_refresh(int n, uint8 usage, int limit, int64 cpu_ns)
 			turn ^= MARK_TURN;
 		}
 		c = &candidates[turn_at++];
-		if (!still_candidate(c, usage, &page) || (marks[c->buf - first] & MARK_TURN) == turn)
+		if (!still_candidate(c, unused, &page) || (marks[c->buf - first] & MARK_TURN) == turn)
 			continue;
 		run_pages = note_run(&page, limit);
 		looked += run_pages + RUN_ENDS;

@@ -15,6 +15,9 @@
 #include "base/shared_buffers.h"
 #include "sweeper/write_combining.h"
 
+/* Is the page unused that the buffer was just seen with? */
+typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const PgscalePage *page);
+
 /* For the buffers from first on; room for so many candidates. Once in a process. */
 extern void pgscale_sweeper_set_init(int first, int buffers, int room);
 
@@ -33,25 +36,18 @@ extern int	pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit);
  */
 extern bool pgscale_sweeper_set_skip(int buf);
 
-/*
- * Has the sweep taken this dirty page's count down to its floor already?  It is
- * remembered until the buffer is forgotten.
- */
-extern bool pgscale_sweeper_set_aged(int buf);
-extern void pgscale_sweeper_set_age(int buf, bool aged);
-
 /* The buffer holds another page, or a clean one. */
 extern void pgscale_sweeper_set_forget(int buf);
 
 /*
  * Takes the longest runs out that together have so many pages, at most "most"
  * runs of at most limit pages each, in the order of files and blocks; fewer if
- * finding them takes longer than that CPU time.  Drops what was used meanwhile
- * more than "usage" says, or is no longer there.  Returns how many runs.
+ * finding them takes longer than that CPU time.  Drops what is unused no
+ * more, or no longer there.  Returns how many runs.
  */
-extern int	pgscale_sweeper_set_choose(int pages, uint8 usage, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most);
+extern int	pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most);
 
 /* Looks anew at the runs of the next so many candidates, or fewer, as above. */
-extern void pgscale_sweeper_set_refresh(int n, uint8 usage, int limit, int64 cpu_ns);
+extern void pgscale_sweeper_set_refresh(int n, PgscaleSweeperUnused unused, int limit, int64 cpu_ns);
 
 #endif							/* PGSCALE_SWEEPER_STANDING_SET_H */

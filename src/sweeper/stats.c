@@ -25,7 +25,7 @@ PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);
 
 static const char *const modes[] = {
 	[PGSCALE_SWEEPER_FREELIST] = "freelist",
-	[PGSCALE_SWEEPER_AHEAD] = "ahead"
+	[PGSCALE_SWEEPER_WINDOW] = "window"
 };
 
 static const char *const states[] = {
@@ -78,7 +78,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
 		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
 		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
-		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(pgscale_sweeper_why_off(), 0) :
+		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0) :
 										  pgscale_sweeper_reason(s->reason, s->reason_number));
 		nulls[i] = s->state_change == 0;
 		values[i++] = TimestampTzGetDatum(s->state_change);

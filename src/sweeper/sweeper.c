@@ -93,6 +93,7 @@ static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
 static int	idle_ticks = 0;
+static bool left = true;		/* are all buffers the server's again? */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
 
@@ -162,7 +163,7 @@ sweeper_apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	share->mode = s->mode;
+	pgscale_sweeper_scan_mode(share, s->mode);
 	high_setting = Max(sweeper_watermark(s->high_watermark), 2);
 	low_setting = sweeper_watermark(s->low_watermark);
 	if (s->low_watermark >= s->high_watermark)
@@ -185,7 +186,7 @@ sweeper_apply_settings(void)
 static void
 limit_stock(int64 now)
 {
-	const uint64 taken = share->counts.consumed + share->counts.reused + share->passed;
+	const uint64 taken = share->counts.consumed + share->counts.reused;
 
 	if (taken_ns != 0)
 	{
@@ -308,7 +309,7 @@ count_all(void)
 		PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(s);
 
 		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
-		sum.consumed += s->counts.consumed + s->passed;
+		sum.consumed += s->counts.consumed;
 		sum.starved += s->counts.starved;
 		sum.written += write.written;
 		sum.runs += write.runs;
@@ -378,7 +379,7 @@ sweeper_reconsider(int64 now)
 
 	judging = false;
 	if (!wanted)
-		set_state(PGSCALE_SWEEPER_OFF, pgscale_sweeper_why_off(), 0);
+		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
 	else if (!share->warm)
 		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
 	else if (!pgscale_sweeper_settings.adaptive)
@@ -453,6 +454,8 @@ adapt_period(void)
 
 	if (share->state == PGSCALE_SWEEPER_WORKING)
 		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
+	else if (!left)
+		period = WORK_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
 }
@@ -489,7 +492,7 @@ sweep_round(void)
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
-		pgscale_sweeper_rest(share);
+		left = pgscale_sweeper_rest(share, !pgscale_sweeper_wanted());
 	if (!pgscale_sweeper_wanted())
 		proc_exit(0);
 
@@ -519,6 +522,7 @@ sweep_failed(void)
 static void
 sweeper_detach(int code, Datum arg)
 {
+	share->taken = 0;			/* the guards of others look at it */
 	pgscale_sweeper_release(&share->pid);
 }
 
@@ -611,8 +615,9 @@ sweeper_state_of(const PgscaleSweeperShare *s)
 }
 
 /*
- * bgwriter is to be off while the sweeper works.  That is asked for then, and left
- * alone as long as the sweeper is on: it may work again any minute.
+ * bgwriter is to be off while the sweeper works through the freelist.  That is asked
+ * for then, and left alone as long as the sweeper is on: it may work again any minute.
+ * In a window bgwriter finds nothing.
  */
 #define SWEEPER_WHY	"bgwriter writes single pages that could be combined"
 
@@ -633,27 +638,10 @@ static const PgscaleClaim other_claims[] = {
 #define OFF_AND_BGWRITER \
 	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions"
 
-/* Without a freelist the action is never to switch it on. */
-static void
-say_off_without_freelist(PgscaleHealth *health)
-{
-	health->no_use = true;
-	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_NO_FREELIST, 0);
-	if (pgscale_sweeper_why_off() == PGSCALE_BECAUSE_OFF)
-		health->reason = psprintf("it is switched off; %s", health->reason);
-	else
-		health->action = bgwriter_lru_maxpages == 0 ? OFF_AND_BGWRITER : "set pgscale.sweeper to off and reload";
-}
-
 static void
 say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 {
 	health->state = PGSCALE_HEALTH_OFF;
-	if (!PGSCALE_FREELIST)
-	{
-		say_off_without_freelist(health);
-		return;
-	}
 	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
 	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
@@ -680,7 +668,8 @@ sweeper_health(PgscaleHealth *health)
 		say_off(leader, health);
 		return;
 	}
-	health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
+	if (pgscale_sweeper_settings.mode == PGSCALE_SWEEPER_FREELIST)
+		health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 		if (!can_work(pgscale_sweeper_share(i), health))
 			return;

@@ -36,21 +36,24 @@ extern PgscaleSweeperSettings pgscale_sweeper_settings;
 
 extern void pgscale_sweeper_define_gucs(void);
 
-/* Is it on, in a mode in which it can supply on this major? */
 extern bool pgscale_sweeper_wanted(void);
-
-/* Why it is off where it is not wanted. */
-extern PgscaleSweeperReason pgscale_sweeper_why_off(void);
 
 /* scan.c: finding buffers that may leave, and making them ready */
 
-/* Once in a process. */
-extern void pgscale_sweeper_scan_init(const PgscaleSweeperShare *share);
+/* Once in a process; then, and whenever the mode may be another.  An error leaves the mode of before. */
+extern void pgscale_sweeper_scan_init(PgscaleSweeperShare *share);
+extern void pgscale_sweeper_scan_mode(PgscaleSweeperShare *share, int mode);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
 extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
 
-/* Instead of it, while the sweep does not work. */
-extern void pgscale_sweeper_rest(PgscaleSweeperShare *share);
+/*
+ * Instead of it, while the sweep does not work: leaves the buffers to the server, as
+ * much of that as a tick has time for, or all.  Is it done?
+ */
+extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share, bool all);
+
+/* Has the tick lasted long enough, n being how many buffers it has looked at? */
+extern bool pgscale_sweeper_long_enough(int n);
 
 #endif							/* PGSCALE_SWEEPER_H */

@@ -37,7 +37,7 @@ GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.sweeper_stats.worker IS
 'number of the sweeper';
 COMMENT ON COLUMN pgscale.sweeper_stats.mode IS
-'freelist or ahead';
+'freelist or window';
 COMMENT ON COLUMN pgscale.sweeper_stats.state IS
 'off, warming up, watching or working';
 COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
@@ -67,7 +67,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
-'number of usage counts that it decremented';
+'number of used buffers that it left a chance fewer: a usage count, or the second chance';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS
 'number of clean buffers made ready';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS

@@ -20,9 +20,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "postmaster/interrupt.h"
-
 #include "sweeper/write_combining.h"
 
 /* The buffer that holds the page, if that is dirty and free to be written, or -1. */
@@ -35,11 +32,11 @@ worth_writing(const PgscalePage *page, bool (*may_write) (int buf))
 	if (buf < 0)
 		return -1;
 	pgscale_buffer_look(buf, &look);
-	return look.valid && look.dirty && !look.busy && (!may_write || may_write(buf)) ? buf : -1;
+	return look.valid && look.dirty && !look.busy && may_write(buf) ? buf : -1;
 }
 
 int
-pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit, bool (*may_write) (int buf),
+pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
 						   PgscaleSweeperRun *run, int *bufs)
 {
 	PgscalePage at = *page;
@@ -52,7 +49,7 @@ pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit
 	if (buf < 0)
 		return 0;
 	bufs[n++] = buf;
-	while (n < limit && at.block > least)
+	while (n < limit && at.block > 0)
 	{
 		at.block--;
 		if ((buf = worth_writing(&at, may_write)) < 0)
@@ -64,30 +61,6 @@ pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit
 		bufs[n++] = buf;
 	run->pages = n;
 	return n;
-}
-
-int
-pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs)
-{
-	int			bufs[PGSCALE_RUN_MAX];
-	int			nruns = 0;
-
-	qsort(victims, nvictims, sizeof(PgscalePage), pgscale_buffer_page_compare);
-
-	for (int i = 0; i < nvictims && !ShutdownRequestPending; i++)
-	{
-		PgscaleSweeperRun *last = nruns > 0 ? &runs[nruns - 1] : NULL;
-		BlockNumber end;		/* behind the last run, if in this fork */
-
-		CHECK_FOR_INTERRUPTS();
-		end = last && pgscale_buffer_page_same_fork(&last->first, &victims[i]) ?
-			last->first.block + last->pages : 0;
-		if (victims[i].block < end)
-			last->victims++;
-		else if (pgscale_sweeper_run_around(&victims[i], end, limit, NULL, &runs[nruns], bufs) > 0)
-			runs[nruns++].victims = 1;
-	}
-	return nruns;
 }
 
 static int

@@ -31,15 +31,8 @@ typedef struct PgscaleSweeperRun
  * bufs has room for limit buffers and gets theirs, in no order.  Returns how
  * many; none if the page itself is not worth writing.
  */
-extern int	pgscale_sweeper_run_around(const PgscalePage *page, BlockNumber least, int limit, bool (*may_write) (int buf),
+extern int	pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
 									   PgscaleSweeperRun *run, int *bufs);
-
-/*
- * Finds the runs around the victims, at most limit pages each.  Sorts victims;
- * runs has room for nvictims and comes back in the order of files and blocks.
- * Returns how many.
- */
-extern int	pgscale_sweeper_runs_find(PgscalePage *victims, int nvictims, int limit, PgscaleSweeperRun *runs);
 
 /* In the order of files and blocks. */
 extern void pgscale_sweeper_runs_sort(PgscaleSweeperRun *runs, int nruns);

@@ -86,7 +86,7 @@ CREATE VIEW pgscale.wait_meanings AS
          NULL, NULL, NULL),
         ('data_write', 'data files to be written',
          'a session writes a dirty page to free its buffer',
-         'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper (15 to 18); larger shared_buffers',
+         'a background writer that may write more (bgwriter_lru_maxpages); pgscale.sweeper; larger shared_buffers',
          NULL, NULL, NULL),
         ('data_extend', 'a table to be made longer',
          'a session extends a relation page by page',

@@ -18,14 +18,13 @@ sub sweeper_steps
     my $library = PostgreSQL::Test::Utils::tempdir() . '/sweeper_steps.so';
     my ($include, $libraries) = (server_headers(), qx(pg_config --pkglibdir) =~ s/\n//r);
 
-    system("{ nm -D $libraries/pgscale.so | grep -w pgscale_sweeper_share &&"
-          . " cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/sweeper_steps.c; } >$library.out 2>&1") == 0
-      or return 0;
+    system("nm -D $libraries/pgscale.so | grep -qw pgscale_sweeper_share && cc --version >/dev/null 2>&1 && [ -r $include/postgres.h ]") == 0 or return 0;
+    system("cc -shared -fPIC -O1 -I $include -I src -o $library t/lib/sweeper_steps.c") == 0 or die 'sweeper_steps.c cannot be compiled';
     chmod 0755, $library or die $!;
     my %steps = (
         'decide' => 'int, float8, float8, float8, float8, float8, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS text',
         'crew' => 'int, float8, int, int, int, int) RETURNS text',
-        'find' => 'regclass[], int[], int[], int) RETURNS text',
+        'find' => 'regclass, int, int, int) RETURNS text',
         'choose' => 'regclass, int[], int, int, int, int) RETURNS text',
         'looks' => 'regclass, int[], int) RETURNS text',
         'plant' => 'regclass, int, int) RETURNS void',
@@ -33,6 +32,7 @@ sub sweeper_steps
         'again' => 'int, int, int) RETURNS text',
         'refresh' => 'int, int, int) RETURNS void',
         'touch' => 'regclass, int, int, int, int, bool) RETURNS void',
+        'set_usage' => 'int, int, int) RETURNS void',
         'supply' => 'regclass, int, int, int, int) RETURNS bool',
         'write' => 'regclass, int, int, int, int) RETURNS text',
         'lsn' => 'regclass, int, bigint) RETURNS bigint',
@@ -48,7 +48,7 @@ sub sweeper_steps
         'wait' => 'regclass, int, bool) RETURNS void',
         'warm' => ') RETURNS void',
         'writing' => 'int) RETURNS void',
-        'add' => 'bigint, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS void');
+        'add' => 'bigint, bigint, bigint, bigint, bigint, bigint) RETURNS void');
     $db->sql(join ';', 'CREATE SCHEMA step', map { "CREATE FUNCTION step.$_($steps{$_} LANGUAGE C AS '$library', 'step_$_'" } sort keys %steps);
     return 1;
 }
@@ -75,14 +75,14 @@ EOC
     $db = session($node);
     sweeper_steps() or do { $db->quit; $node->stop('immediate'); plan skip_all => 'the sweeper cannot be called from a session here' };
 
-    # 160 pages of one row each; the others are of a relation apart, one of them without WAL
+    # 160 pages of one row each; the others are of a relation apart, more than there are buffers, and one of them without WAL
     $db->sql(<<'EOQ');
 CREATE EXTENSION pg_buffercache;
 CREATE TABLE a (i int, n int, filler char(500)) WITH (fillfactor = 10);
 CREATE TABLE b (i int, n int, filler char(500)) WITH (fillfactor = 10);
 CREATE UNLOGGED TABLE u (i int, n int, filler char(500)) WITH (fillfactor = 10);
 INSERT INTO a SELECT i, 0, '' FROM generate_series(0, 159) i;
-INSERT INTO b SELECT i, 0, '' FROM generate_series(0, 499) i;
+INSERT INTO b SELECT i, 0, '' FROM generate_series(0, 1499) i;
 INSERT INTO u SELECT i, 0, '' FROM generate_series(0, 9) i;
 VACUUM FREEZE a, b, u;
 CREATE VIEW dirty AS SELECT coalesce(string_agg(relblocknumber::text, ' ' ORDER BY relblocknumber), '') AS pages

@@ -78,7 +78,7 @@ sub needs_freelist
     return has_freelist() || skip('PostgreSQL ' . server_major() . ' has no freelist', $tests);
 }
 
-sub sweeper_mode { return has_freelist() ? 'freelist' : 'ahead'; }
+sub sweeper_mode { return has_freelist() ? 'freelist' : 'window'; }
 
 # Does this server have a module of contrib?
 sub have_module

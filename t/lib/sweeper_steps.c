@@ -36,6 +36,7 @@ PG_FUNCTION_INFO_V1(step_forget);
 PG_FUNCTION_INFO_V1(step_again);
 PG_FUNCTION_INFO_V1(step_refresh);
 PG_FUNCTION_INFO_V1(step_touch);
+PG_FUNCTION_INFO_V1(step_set_usage);
 PG_FUNCTION_INFO_V1(step_supply);
 PG_FUNCTION_INFO_V1(step_write);
 PG_FUNCTION_INFO_V1(step_lsn);
@@ -114,21 +115,31 @@ step_crew(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%d%s", crew.writers, crew.few_slots ? ", few slots" : "")));
 }
 
-/* find(relations, forks, blocks, limit) */
+static bool
+any_buffer(int buf)
+{
+	return true;
+}
+
+/* find(relation, fork, block, limit) */
 Datum
 step_find(PG_FUNCTION_ARGS)
 {
-	ArrayType  *relations = PG_GETARG_ARRAYTYPE_P(0);
-	ArrayType  *forks = PG_GETARG_ARRAYTYPE_P(1);
-	ArrayType  *blocks = PG_GETARG_ARRAYTYPE_P(2);
-	int			n = ArrayGetNItems(ARR_NDIM(blocks), ARR_DIMS(blocks));
-	PgscalePage *victims = palloc(n * sizeof(PgscalePage));
-	PgscaleSweeperRun *runs = palloc(n * sizeof(PgscaleSweeperRun));
+	const PgscalePage page = page_of(PG_GETARG_OID(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2));
+	PgscaleSweeperRun run;
+	int			bufs[PGSCALE_RUN_MAX];
+	const int	n = pgscale_sweeper_run_around(&page, PG_GETARG_INT32(3), any_buffer, &run, bufs);
 
-	for (int i = 0; i < n; i++)
-		victims[i] = page_of(((Oid *) ARR_DATA_PTR(relations))[i], ((int *) ARR_DATA_PTR(forks))[i], ((int *) ARR_DATA_PTR(blocks))[i]);
-	n = pgscale_sweeper_runs_find(victims, n, PG_GETARG_INT32(3), runs);
-	PG_RETURN_TEXT_P(describe_runs(runs, n));
+	PG_RETURN_TEXT_P(describe_runs(&run, n > 0));
+}
+
+/* What the standing set takes for unused. */
+static int	unused_usage = 0;
+
+static bool
+step_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
+{
+	return look->usage <= unused_usage;
 }
 
 /*
@@ -152,7 +163,8 @@ step_choose(PG_FUNCTION_ARGS)
 		if (buf >= 0)
 			pgscale_sweeper_set_add(buf, &page, limit);
 	}
-	n = pgscale_sweeper_set_choose(PG_GETARG_INT32(2), PG_GETARG_INT32(3), limit, INT64CONST(1000000000), runs, lengthof(runs));
+	unused_usage = PG_GETARG_INT32(3);
+	n = pgscale_sweeper_set_choose(PG_GETARG_INT32(2), step_unused, limit, INT64CONST(1000000000), runs, lengthof(runs));
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
 }
 
@@ -202,7 +214,10 @@ Datum
 step_again(PG_FUNCTION_ARGS)
 {
 	PgscaleSweeperRun runs[100];
-	int			n = pgscale_sweeper_set_choose(PG_GETARG_INT32(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2), INT64CONST(1000000000), runs, lengthof(runs));
+	int			n;
+
+	unused_usage = PG_GETARG_INT32(1);
+	n = pgscale_sweeper_set_choose(PG_GETARG_INT32(0), step_unused, PG_GETARG_INT32(2), INT64CONST(1000000000), runs, lengthof(runs));
 
 	PG_RETURN_TEXT_P(describe_runs(runs, n));
 }
@@ -211,7 +226,8 @@ step_again(PG_FUNCTION_ARGS)
 Datum
 step_refresh(PG_FUNCTION_ARGS)
 {
-	pgscale_sweeper_set_refresh(PG_GETARG_INT32(0), PG_GETARG_INT32(1), PG_GETARG_INT32(2), INT64CONST(1000000000));
+	unused_usage = PG_GETARG_INT32(1);
+	pgscale_sweeper_set_refresh(PG_GETARG_INT32(0), step_unused, PG_GETARG_INT32(2), INT64CONST(1000000000));
 	PG_RETURN_VOID();
 }
 
@@ -236,11 +252,26 @@ step_touch(PG_FUNCTION_ARGS)
 			PgscaleBuffer look;
 
 			pgscale_buffer_look(buffer - 1, &look);
-			pgscale_buffer_set_usage(buffer - 1, &look, PG_GETARG_INT32(4));
+			(void) pgscale_buffer_set_usage(buffer - 1, &look, PG_GETARG_INT32(4));
 		}
 		ReleaseBuffer(buffer);
 	}
 	relation_close(rel, AccessShareLock);
+	PG_RETURN_VOID();
+}
+
+/* set_usage(first, last, usage): of buffers by their numbers */
+Datum
+step_set_usage(PG_FUNCTION_ARGS)
+{
+	for (int buf = PG_GETARG_INT32(0); buf <= PG_GETARG_INT32(1); buf++)
+	{
+		PgscaleBuffer look;
+
+		do
+			pgscale_buffer_look(buf, &look);
+		while (!pgscale_buffer_set_usage(buf, &look, PG_GETARG_INT32(2)));
+	}
 	PG_RETURN_VOID();
 }
 
@@ -302,7 +333,7 @@ step_lsn(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) had);
 }
 
-/* share(first, buffers, low, high, stack, ahead): what a tick works on from now on */
+/* share(first, buffers, low, high, stack, window): what a tick works on from now on */
 Datum
 step_share(PG_FUNCTION_ARGS)
 {
@@ -313,7 +344,7 @@ step_share(PG_FUNCTION_ARGS)
 	share->low = PG_GETARG_INT32(2);
 	share->high = PG_GETARG_INT32(3);
 	share->stack_size = PG_GETARG_INT32(4);
-	share->mode = PG_GETARG_BOOL(5) ? PGSCALE_SWEEPER_AHEAD : PGSCALE_SWEEPER_FREELIST;
+	share->mode = PG_GETARG_BOOL(5) ? PGSCALE_SWEEPER_WINDOW : PGSCALE_SWEEPER_FREELIST;
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_VOID();
 }
@@ -328,6 +359,7 @@ step_tick(PG_FUNCTION_ARGS)
 	if (!ready)
 		pgscale_sweeper_scan_init(share);
 	ready = true;
+	pgscale_sweeper_scan_mode(share, share->mode);
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_BOOL(pgscale_sweeper_scan(share));
 }
@@ -335,7 +367,7 @@ step_tick(PG_FUNCTION_ARGS)
 Datum
 step_rest(PG_FUNCTION_ARGS)
 {
-	pgscale_sweeper_rest(pgscale_sweeper_share(0));
+	pgscale_sweeper_rest(pgscale_sweeper_share(0), false);
 	PG_RETURN_VOID();
 }
 
@@ -477,7 +509,7 @@ step_writing(PG_FUNCTION_ARGS)
 }
 
 /*
- * add(supplied, consumed, passed, starved, written, runs, write_ns): to the counts, while nothing else does; half of what was
+ * add(supplied, consumed, starved, written, runs, write_ns): to the counts, while nothing else does; half of what was
  * consumed was used again
  */
 Datum
@@ -489,10 +521,9 @@ step_add(PG_FUNCTION_ARGS)
 	share->counts.supplied_clean += PG_GETARG_INT64(0);
 	share->counts.consumed += PG_GETARG_INT64(1) / 2;
 	share->counts.reused += PG_GETARG_INT64(1) - PG_GETARG_INT64(1) / 2;
-	share->passed += PG_GETARG_INT64(2);
-	share->counts.starved += PG_GETARG_INT64(3);
-	write->written += PG_GETARG_INT64(4);
-	write->runs += PG_GETARG_INT64(5);
-	write->write_ns += PG_GETARG_INT64(6);
+	share->counts.starved += PG_GETARG_INT64(2);
+	write->written += PG_GETARG_INT64(3);
+	write->runs += PG_GETARG_INT64(4);
+	write->write_ns += PG_GETARG_INT64(5);
 	PG_RETURN_VOID();
 }

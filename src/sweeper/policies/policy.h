@@ -4,7 +4,8 @@
  *	  What leaves the cache: the choice of victims, and nothing else.
  *
  * Pure: a policy calls nothing of the server and changes no buffer; it is
- * told what the sweeper sees and answers what should be.
+ * told what the sweeper sees and answers what should be.  A page's usage is a
+ * number from 0 to PGSCALE_MAX_USAGE, at 0 it may leave.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -15,52 +16,30 @@
 
 #include "postgres.h"
 
-#include "base/shared_buffers.h"
-
-/* A buffer that the sweeper passes. */
-typedef struct PgscaleSweeperVisit
-{
-	int			buf;
-	PgscalePage page;
-	uint8		usage;
-	bool		pinned;
-	bool		dirty;
-	bool		aged;			/* its count was taken down to dirty_floor,
-								 * and is one less than it says */
-} PgscaleSweeperVisit;
-
 typedef struct PgscaleSweeperPolicy
 {
-	const char *name;
-
-	/*
-	 * How many candidates to choose one victim from, 1 .. PGSCALE_POLICY_MAX.
-	 */
-	int			group;
-
-	/*
-	 * Dirty buffers have this usage count at least.  Those at zero would be
-	 * written one by one, by bgwriter and by backends that find no stock.
-	 */
-	uint8		dirty_floor;
-
 	/*
 	 * Of a victim's neighbours in its file, which are written together with
-	 * it, those with a usage count up to this one leave the cache, too.
+	 * it, those with a usage up to this one leave the cache, too.
 	 */
 	uint8		neighbour_usage;
 
-	/* Sets usage and aged to what they should be; may the page leave? */
-	bool		(*visit) (PgscaleSweeperVisit *visit);
+	/*
+	 * The sweep passes a page that was used so often and may not leave: its
+	 * usage from now on.
+	 */
+	uint8		(*pass) (uint8 usage);
 
-	/* Which of n candidates leaves? */
-	int			(*choose) (const PgscaleSweeperVisit *candidates, int n);
-
-	/* A page has left, for good. */
-	void		(*evicted) (int buf, uint32 page_hash);
+	/*
+	 * Only where usage is no count of the server's (supply/window.c): that of
+	 * a page which has just come, and was used so often since; of one that
+	 * was used so many times more; and for how many rounds the server's hand
+	 * shall leave it alone, 1 to 3.
+	 */
+	uint8		(*arrived) (int uses);
+	uint8		(*used) (uint8 usage, int uses);
+	uint8		(*header) (uint8 usage);
 } PgscaleSweeperPolicy;
-
-#define PGSCALE_POLICY_MAX	16
 
 /* The server's own: usage counts that a clock hand takes down. */
 extern const PgscaleSweeperPolicy pgscale_sweeper_policy_clock;

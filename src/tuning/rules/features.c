@@ -31,8 +31,8 @@ find_sampler(const PgscaleTuningRuleInput *input)
  *
  * Threshold: sessions write a fifth of the pages or more to have their room, which
  * takes a tenth of their time or more, and the background writer is not what is at
- * fault; never where it was of no use or the server has no freelist.  Gain: half of that time.  Source: doc/sweeper.md, and
- * bench/sweeper.
+ * fault; never where it was of no use.  Gain: half of that time.  Source:
+ * doc/sweeper.md, and bench/sweeper.
  */
 static PgscaleTuningFinding *
 find_sweeper(const PgscaleTuningRuleInput *input)

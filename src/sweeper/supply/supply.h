@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * supply.h
+ *	  How buffers that may leave reach the backends, and what is known of the
+ *	  others.
+ *
+ * Two ways, one at a time: freelist.c and window.c.  Each keeps what it must know
+ * of every buffer of its sweep's share in the memory of that process.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_SUPPLY_H
+#define PGSCALE_SWEEPER_SUPPLY_H
+
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "base/shared_buffers.h"
+#include "sweeper/policies/policy.h"
+#include "sweeper/shared_state.h"
+
+typedef struct PgscaleSweeperSupply
+{
+	/* Before it is used; the second time nothing. */
+	void		(*init) (const PgscaleSweeperShare *share);
+
+	/*
+	 * Begins a tick: notes what the backends have done.  Have they taken any
+	 * buffers, or is nothing on offer?
+	 */
+	bool		(*follow) (PgscaleSweeperShare *share);
+
+	/*
+	 * How often was the page used that the buffer was just seen with?  Less
+	 * than 0: it is on offer.
+	 */
+	int			(*usage) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page);
+
+	/* Let that be how often. */
+	void		(*age) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage);
+
+	/*
+	 * Offers the page to the backends, if it is clean, unpinned, and was used
+	 * no more than that.
+	 */
+	bool		(*offer) (PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_usage);
+
+	/* Buffers on offer, as far as it knows; and can there be no more? */
+	int			(*ready) (const PgscaleSweeperShare *share);
+	bool		(*full) (const PgscaleSweeperShare *share);
+
+	/* Where the sweep goes on that has come to this buffer of the share. */
+	int			(*onward) (const PgscaleSweeperShare *share, int hand, double dirty_share);
+
+	/* Ends a tick: what backends will find, and what others may write. */
+	void		(*guard) (PgscaleSweeperShare *share);
+
+	/*
+	 * Leaves the buffers to the server, as much of that as a tick has time
+	 * for, or all.  Returns whether it is done.
+	 */
+	bool		(*leave) (PgscaleSweeperShare *share, bool all);
+} PgscaleSweeperSupply;
+
+#if PGSCALE_FREELIST
+extern const PgscaleSweeperSupply pgscale_sweeper_freelist;
+#endif
+extern const PgscaleSweeperSupply pgscale_sweeper_window;
+
+/* What leaves, whichever way. */
+#define pgscale_sweeper_policy (&pgscale_sweeper_policy_clock)
+
+/* The first position of the server's hand from this one on that lies in the share. */
+static inline int64
+pgscale_sweeper_into_share(const PgscaleSweeperShare *share, int64 position)
+{
+	const int	buf = (int) ((position + NBuffers) % NBuffers);
+
+	if (buf < share->first)
+		return position + share->first - buf;
+	if (buf >= share->first + share->buffers)
+		return position + NBuffers - buf + share->first;
+	return position;
+}
+
+/* The buffer at a position of the server's hand. */
+static inline int
+pgscale_sweeper_buffer_at(int64 position)
+{
+	return (int) ((position + NBuffers) % NBuffers);
+}
+
+#endif							/* PGSCALE_SWEEPER_SUPPLY_H */
