@@ -37,6 +37,8 @@ def read(bed, connection):
     workers = sweeper(bed, connection)
     return {
         "evictions": _evictions(bed, connection, workers),
+        # of sessions that have ended, and more or less of the others
+        "blocks read": value(connection, "SELECT blks_read FROM pg_stat_database WHERE datname = current_database()"),
         "bgwriter": value(connection, "SELECT buffers_clean FROM pg_stat_bgwriter"),
         "disk": bed.disk.counters() if bed.disk else None,
         "workers": workers,
@@ -51,7 +53,7 @@ def _add(a, b, sign):
 
 def difference(before, after):
     """Counts in between; the sweeper's summed over its workers, with the state that it was in at the end."""
-    found = {name: after[name] - before[name] for name in ("evictions", "bgwriter")}
+    found = {name: after[name] - before[name] for name in ("evictions", "blocks read", "bgwriter")}
     found["seconds"] = after["at"] - before["at"]
     if after["disk"]:
         found["disk"] = {name: after["disk"][name] - before["disk"][name] for name in after["disk"]}

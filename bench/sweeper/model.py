@@ -10,18 +10,19 @@ from cluster import TREE, say
 from report import spread, table
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCES = ("scan.c", "standing_set.c", "write_combining.c", "policies/clock.c")
+SOURCES = ("scan.c", "standing_set.c", "write_combining.c", "supply/freelist.c", "supply/window.c", "policies/clock.c")
 LOADS = (("uniform", 1.7), ("uniform", 3.2), ("pareto", 3.2), ("pareto", 8), ("zipf1.05", 3.2), ("zipf.9", 3.2))
 # writers, less than 0: that the disk serves first; the set has room for a part of the buffers, one in
 VARIANTS = {
     "stock": (0, 4),
     "set of N/16": (-16, 16), "N/8": (-16, 8), "N/4": (-16, 4), "N/2": (-16, 2),
     "N/4, 4 writers and 8 sessions alike": (4, 4), "N/4, 16 writers and 8 sessions alike": (16, 4),
+    "window, N/4": (-16, 4, "window"), "window, N/4, 16 writers and 8 sessions alike": (16, 4, "window"),
 }
 SEEDS = (1, 2, 3)
 SECONDS = 120
 FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
-           "longest tick")
+           "longest tick", "hand")
 RECORDS = {"": ("load", "times", "variant")}
 
 
@@ -33,9 +34,10 @@ def measure(place, quick):
     results = []
     for load, times in LOADS:
         say(f"{load}, {times} times the buffers")
-        for variant, (writers, part) in VARIANTS.items():
+        for variant, (writers, part, *mode) in VARIANTS.items():
             for seed in SEEDS[:1] if quick else SEEDS:
-                line = subprocess.run([program, load, str(times), str(SECONDS), str(writers), str(part), str(seed)], check=True,
+                line = subprocess.run([program, load, str(times), str(SECONDS), str(writers), str(part), str(seed),
+                                       *(mode or ["freelist"])], check=True,
                                       capture_output=True, text=True).stdout
                 results.append({"load": load, "times": times, "variant": variant, "seed": seed,
                                 **dict(zip(FIGURES, map(float, line.split())))})

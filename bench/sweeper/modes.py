@@ -16,7 +16,7 @@ from report import percent, spread, table
 
 DIRTY_MIB = 4
 # rounds; seconds: filling, of a turn before what counts, and what counts
-FULL = (1, 10, 4, 6)
+FULL = (3, 10, 6, 8)
 QUICK = (1, 4, 2, 3)
 
 OFF, DEFAULTS, WORKERS = "off", "defaults", "sweeper_workers 2"
@@ -24,14 +24,13 @@ WORKING = {**SWEEPING, "pgscale.sweeper_adaptive": "off"}
 CONDITIONS = {
     OFF: {"pgscale.sweeper": "off", "bgwriter_lru_maxpages": 100},
     DEFAULTS: {},
-    "sweeper_adaptive on": {"pgscale.sweeper_adaptive": "on"},
     "bgwriter_lru_maxpages 100": {"bgwriter_lru_maxpages": 100},
-    "sweeper_mode ahead": {"pgscale.sweeper_mode": "ahead"},
+    "sweeper_mode window": {"pgscale.sweeper_mode": "window"},
     **{f"watermarks {low} and {high}": {"pgscale.sweeper_low_watermark": low, "pgscale.sweeper_high_watermark": high}
-       for low, high in ((0.005, 0.015), (0.01, 0.03), (0.02, 0.08), (0.06, 0.25))},
-    **{f"sweeper_writers {writers}": {"pgscale.sweeper_writers": writers} for writers in (1, 2, 8)},
-    **{f"sweeper_combine_limit {pages}": {"pgscale.sweeper_combine_limit": pages} for pages in (1, 16, 256)},
-    **{f"sweeper_writeback_pages {pages}": {"pgscale.sweeper_writeback_pages": pages} for pages in (0, 8, 64)},
+       for low, high in ((0.01, 0.03), (0.06, 0.25))},
+    **{f"sweeper_writers {writers}": {"pgscale.sweeper_writers": writers} for writers in (1, 4)},
+    "sweeper_combine_limit 1": {"pgscale.sweeper_combine_limit": 1},
+    "sweeper_writeback_pages 0": {"pgscale.sweeper_writeback_pages": 0},
 }
 
 

@@ -1,6 +1,6 @@
-"""Skewed writes on a disk of few writes a second: what a device write carries, with the sweeper on and off.
+"""Skewed writes on a disk of few writes a second: what a device write carries, without the sweeper and with it in each mode.
 
-One server runs throughout a load, and the sweeper in it is switched on and off in turns of random order in each round. A turn
+One server runs throughout a load, and the sweeper in it is off or in a mode, in turns of random order in each round. A turn
 settles first; then it is measured, by the load's own program.
 """
 import re
@@ -89,8 +89,13 @@ WORKLOADS = (
     Workload("UPDATE, uniform, 3x", Pgbench(("uniform.sql",)), 3.2, 1.0),
 )
 
-RECORDS = {"": ("name", "on")}
-LEFT_OUT = counters.NOT_SHOWN
+STOCK, FREELIST, WINDOW = "stock", "freelist", "window"
+# As the documentation says: in mode window the background writer is left alone.
+TURNS = {STOCK: {}, FREELIST: {**SWEEPING, "pgscale.sweeper_mode": "freelist"},
+         WINDOW: {"pgscale.sweeper": "on", "pgscale.sweeper_mode": "window"}}
+# Transactions a device write, to mode freelist.
+LEAST_OF_FREELIST = 0.95
+MOST_PAGES = 1.5
 
 
 def sysbench(server, *options):
@@ -116,12 +121,8 @@ class Bed(CopiedServer):
         self.place.run(sysbench(self.server, "oltp_read_write", "prepare"))
 
 
-def bytes_of(connection, like):
-    return value(connection, f"SELECT sum(pg_table_size(oid) + pg_indexes_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE '{like}'")
-
-
-def turn(bed, connection, workload, on, settle, seconds):
-    bed.set(**(SWEEPING if on else {}))
+def turn(bed, connection, workload, mode, settle, seconds):
+    bed.set(**TURNS[mode])
     bed.place.run(workload.kind.command(bed.server, settle))
     for log in bed.server.folder.glob("turn.*"):
         log.unlink()
@@ -131,95 +132,129 @@ def turn(bed, connection, workload, on, settle, seconds):
     more = (bed.server.folder,) if isinstance(workload.kind, Pgbench) else ()
     tps, p95, p999 = workload.kind.read(output, seconds, *more)
     found = {"tps": tps, "p95": p95, "p99.9": p999, "writers there": sum(worker["writers"] for worker in after["workers"]), **counters.difference(before, after)}
-    say(f"  {'on' if on else 'off'}: {tps:.0f} TPS, {transactions_a_write(found):.2f} transactions a write, {pages_a_transaction(found):.2f} pages"
-        f" a transaction, p95 {p95:.1f} ms, p99.9 {p999:.0f} ms" + "".join(f", {state}" for state in found.get("state", []) if on))
+    say(f"  {mode}: {tps:.0f} TPS, {transactions_a_write(found):.2f} transactions a write, {pages_a_transaction(found):.2f} pages"
+        f" a transaction, {reads_a_transaction(found):.2f} read, p95 {p95:.1f} ms, p99.9 {p999:.0f} ms"
+        + "".join(f", {state}" for state in found.get("state", []) if mode != STOCK))
     return found
 
 
-def one(bed, disk, workload, quick):
-    rounds, fill, settle, seconds = QUICK if quick else FULL
-    found = []
-    with bed.running(**PRELOADED) as connection:
-        size = bytes_of(connection, workload.kind.tables())
-    with bed.running(**PRELOADED, shared_buffers=f"{int(size / workload.times_buffers) // 8192 * 8}kB") as connection:
-        bed.place.run(workload.kind.command(bed.server, fill))
-        disk.slow(write_iops=WRITE_IOPS, dirty_mib=DIRTY_MIB)
-        for number, on in stats.rounds(rounds, (False, True)):
-            found.append({"name": workload.name, "round": number, "on": on, **turn(bed, connection, workload, on, settle, seconds)})
-    return found
+def bytes_of(connection, like):
+    return value(connection, f"SELECT sum(pg_table_size(oid) + pg_indexes_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE '{like}'")
 
 
-def pieces(quick):
-    return [workload.name for workload in WORKLOADS]
-
-
-def measure(place, quick, names):
-    with SlowDisk(place.folder / "skewed-disk", DISK_MIB) as disk:
-        bed = Bed(place, disk)
-        for workload in WORKLOADS:
-            if workload.name in names:
-                say(workload.name)
-                yield workload.name, one(bed, disk, workload, quick)
-
-
-def whole(found):
-    return [record for records in found.values() for record in records]
+def transactions(r):
+    return max(r["tps"] * r["seconds"], 1)
 
 
 def transactions_a_write(r):
-    return r["tps"] * r["seconds"] / max(r["disk"]["writes"], 1)
+    return transactions(r) / max(r["disk"]["writes"], 1)
 
 
 def pages_a_transaction(r):
-    return r["disk"]["bytes_written"] / counters.PAGE / max(r["tps"] * r["seconds"], 1)
+    return r["disk"]["bytes_written"] / counters.PAGE / transactions(r)
 
 
-def ratios(results, name, figure):
-    """Of the turn with the sweeper to that without it, in each round."""
-    found = {(r["round"], r["on"]): figure(r) for r in results if r["name"] == name}
-    return [found[number, True] / found[number, False] for number, on in found if on]
+def reads_a_transaction(r):
+    return r["blocks read"] / transactions(r)
+
+
+def cpu(r):
+    return r["sweeper"]["cpu_ms"] / 1000 / r["seconds"]
+
+
+def starved(r):
+    return r["sweeper"]["starved"] / max(r["sweeper"]["ticks"], 1)
+
+
+def ratios(results, name, mode, figure, to=STOCK):
+    """Of the turn in that mode to the other, in each round."""
+    found = {(r["round"], r["mode"]): figure(r) for r in results if r["name"] == name}
+    return [found[number, mode] / found[number, to] for number, each in found if each == mode]
 
 
 FIGURES = (("transactions a write", transactions_a_write, "{:.2f}"), ("TPS", lambda r: r["tps"], "{:.2f}"),
-           ("pages a transaction", pages_a_transaction, "{:.2f}"), ("p95", lambda r: r["p95"], "{:.3f}"),
-           ("p99.9", lambda r: r["p99.9"], "{:.2f}"), ("dirty pages written by sessions", lambda r: r["evictions"] / r["seconds"], "{:.3f}"))
+           ("pages a transaction", pages_a_transaction, "{:.2f}"), ("pages read a transaction", reads_a_transaction, "{:.2f}"),
+           ("p95", lambda r: r["p95"], "{:.3f}"), ("p99.9", lambda r: r["p99.9"], "{:.2f}"),
+           ("dirty pages written by sessions", lambda r: r["evictions"] / r["seconds"], "{:.3f}"))
+COLUMNS = ["", "", "TPS", "transactions a device write", "pages a transaction", "pages read a transaction", "device writes/s", "p95, ms",
+           "p99.9, ms", "dirty pages/s written by sessions", "ticks starved", "CPU of the sweeper", "writers"]
 
 
-def show(results):
-    rows, ratio_rows = [], []
-    for workload in WORKLOADS:
-        mine = [r for r in results if r["name"] == workload.name]
-        if not mine:
-            continue
-        for on in (False, True):
-            each = [r for r in mine if r["on"] == on]
-            rows.append([workload.name, "sweeper" if on else "stock", spread([r["tps"] for r in each], "{:,.0f}"),
-                         spread([transactions_a_write(r) for r in each], "{:.2f}"), spread([pages_a_transaction(r) for r in each], "{:.2f}"),
-                         spread([r["disk"]["writes"] / r["seconds"] for r in each], "{:.0f}"),
-                         spread([r["p95"] for r in each], "{:,.1f}"), spread([r["p99.9"] for r in each], "{:,.0f}"),
-                         spread([r["evictions"] / r["seconds"] for r in each], "{:,.1f}"),
-                         percent(stats.median([r["sweeper"]["starved"] / max(r["sweeper"]["ticks"], 1) for r in each])) if on else "",
-                         percent(stats.median([r["sweeper"]["cpu_ms"] / 1000 / r["seconds"] for r in each]), 2) if on else "",
-                         max(r["writers there"] for r in each) if on else ""])
-        ratio_rows.append([workload.name, *(spread(ratios(results, workload.name, figure), form) for _, figure, form in FIGURES)])
-    return table(["", "", "TPS", "transactions a device write", "pages a transaction", "device writes/s", "p95, ms", "p99.9, ms",
-                  "dirty pages/s written by sessions", "ticks starved", "CPU of the sweeper", "writers"], rows) + "\n\n" + \
-        table(["sweeper / stock", *(name for name, _, _ in FIGURES)], ratio_rows)
+class Skewed:
+    """The loads in these modes, each beside a stock server's turns."""
+    RECORDS = {"": ("name", "mode")}
+    LEFT_OUT = counters.NOT_SHOWN
 
+    def __init__(self, name, *modes):
+        self.name = name
+        self.modes = modes
 
-def published(results):
-    for workload in WORKLOADS:
-        for on in (False, True):
-            mine = [r for r in results if (r["name"], r["on"]) == (workload.name, on)]
-            yield f"{workload.name}: TPS, {'sweeper' if on else 'stock'}", spread([r["tps"] for r in mine], "{:,.0f}")
-        for name, figure, form in FIGURES:
-            yield f"{workload.name}: {name}", spread(ratios(results, workload.name, figure), form)
+    def pieces(self, quick):
+        return [workload.name for workload in WORKLOADS]
 
+    def measure(self, place, quick, names):
+        with SlowDisk(place.folder / f"{self.name}-disk", DISK_MIB) as disk:
+            bed = Bed(place, disk)
+            for workload in WORKLOADS:
+                if workload.name in names:
+                    say(workload.name)
+                    yield workload.name, self._one(bed, disk, workload, quick)
 
-def required(results):
-    for workload in WORKLOADS:
-        found = ratios(results, workload.name, transactions_a_write)
-        yield f"skewed: {workload.name}: transactions a write / stock", spread(found, "{:.2f}"), f"at least {workload.least}", \
-            stats.median(found) >= workload.least
-        found = ratios(results, workload.name, pages_a_transaction)
-        yield f"skewed: {workload.name}: pages a transaction / stock", spread(found, "{:.2f}"), "at most 1.5", stats.median(found) <= 1.5
+    def _one(self, bed, disk, workload, quick):
+        rounds, fill, settle, seconds = QUICK if quick else FULL
+        found = []
+        with bed.running(**PRELOADED) as connection:
+            size = bytes_of(connection, workload.kind.tables())
+        with bed.running(**PRELOADED, shared_buffers=f"{int(size / workload.times_buffers) // 8192 * 8}kB") as connection:
+            bed.place.run(workload.kind.command(bed.server, fill))
+            disk.slow(write_iops=WRITE_IOPS, dirty_mib=DIRTY_MIB)
+            for number, mode in stats.rounds(rounds, (STOCK, *self.modes)):
+                found.append({"name": workload.name, "round": number, "mode": mode, **turn(bed, connection, workload, mode, settle, seconds)})
+        return found
+
+    def whole(self, found):
+        return [record for records in found.values() for record in records]
+
+    def show(self, results):
+        rows, ratio_rows = [], []
+        for workload in WORKLOADS:
+            if not any(r["name"] == workload.name for r in results):
+                continue
+            for mode in (STOCK, *self.modes):
+                each = [r for r in results if (r["name"], r["mode"]) == (workload.name, mode)]
+                on = mode != STOCK
+                rows.append([workload.name, mode, spread([r["tps"] for r in each], "{:,.0f}"),
+                             spread([transactions_a_write(r) for r in each], "{:.2f}"), spread([pages_a_transaction(r) for r in each], "{:.2f}"),
+                             spread([reads_a_transaction(r) for r in each], "{:.2f}"),
+                             spread([r["disk"]["writes"] / r["seconds"] for r in each], "{:.0f}"),
+                             spread([r["p95"] for r in each], "{:,.1f}"), spread([r["p99.9"] for r in each], "{:,.0f}"),
+                             spread([r["evictions"] / r["seconds"] for r in each], "{:,.1f}"),
+                             percent(stats.median([starved(r) for r in each])) if on else "",
+                             percent(stats.median([cpu(r) for r in each]), 2) if on else "",
+                             max(r["writers there"] for r in each) if on else ""])
+            ratio_rows += [[workload.name, mode, *(spread(ratios(results, workload.name, mode, figure), form) for _, figure, form in FIGURES)]
+                           for mode in self.modes]
+        return table(COLUMNS, rows) + "\n\n" + table(["to stock", "", *(name for name, _, _ in FIGURES)], ratio_rows)
+
+    def published(self, results):
+        for workload in WORKLOADS:
+            for mode in (STOCK, *self.modes):
+                mine = [r for r in results if (r["name"], r["mode"]) == (workload.name, mode)]
+                yield f"{workload.name}: TPS, {mode}", spread([r["tps"] for r in mine], "{:,.0f}")
+            for mode in self.modes:
+                for name, figure, form in FIGURES:
+                    yield f"{workload.name}: {name}, {mode} / stock", spread(ratios(results, workload.name, mode, figure), form)
+
+    def required(self, results):
+        for workload in WORKLOADS:
+            for mode in self.modes:
+                what = f"{self.name}: {workload.name}: {mode}"
+                found = ratios(results, workload.name, mode, transactions_a_write)
+                yield f"{what}: transactions a write / stock", spread(found, "{:.2f}"), f"at least {workload.least}", \
+                    stats.median(found) >= workload.least
+                found = ratios(results, workload.name, mode, pages_a_transaction)
+                yield f"{what}: pages a transaction / stock", spread(found, "{:.2f}"), f"at most {MOST_PAGES}", stats.median(found) <= MOST_PAGES
+            if FREELIST in self.modes and WINDOW in self.modes:
+                found = ratios(results, workload.name, WINDOW, transactions_a_write, FREELIST)
+                yield f"{self.name}: {workload.name}: transactions a write, window / freelist", spread(found, "{:.2f}"), \
+                    f"at least {LEAST_OF_FREELIST}", stats.median(found) >= LEAST_OF_FREELIST

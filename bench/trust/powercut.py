@@ -61,7 +61,7 @@ def settings(rng, kind, durable):
             "pgscale.writeback_cap": rng.choice(("64kB", "1MB", "-1")),
             "pgscale.writeback_redirty_limit": "1",
             "pgscale.sweeper_workers": rng.randint(1, 3),
-            "pgscale.sweeper_mode": rng.choice(("freelist", "freelist", "ahead")),
+            "pgscale.sweeper_mode": rng.choice(("freelist", "window")),
             "pgscale.sweeper_low_watermark": low,
             "pgscale.sweeper_high_watermark": 2 * low,
             "pgscale.sweeper_combine_limit": rng.choice((1, 16, 64)),

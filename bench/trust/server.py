@@ -67,7 +67,7 @@ class Server(Cluster):
         """Changes settings; they count from the next start or reload on."""
         self.settings.update(settings)
         if self.place.major >= 19 and "pgscale.sweeper" in self.settings:
-            self.settings["pgscale.sweeper_mode"] = "ahead"     # it is off in the other one, which needs a freelist
+            self.settings["pgscale.sweeper_mode"] = "window"    # the other one needs a freelist
         fixed = {"unix_socket_directories": self.outside, "dynamic_library_path": f"{self.place.library}:$libdir"}
         lines = [f"{key} = '{value}'\n" for key, value in {**self.SETTINGS, **fixed, **self.settings}.items()]
         # a new file in one step: the server may be reading the old one

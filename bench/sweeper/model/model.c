@@ -4,7 +4,7 @@
  *	  A model of the sweeper's world: a cache, sessions that dirty pages, writers
  *	  and a disk that does so many operations a second.
  *
- * src/sweeper/scan.c, standing_set.c, write_combining.c and policies/clock.c are
+ * src/sweeper/scan.c, standing_set.c, write_combining.c, supply/ and policies/ are
  * compiled into it unchanged; what they ask of the server is answered here.  So it
  * says what they decide, hours of it in seconds, and nothing about what the server
  * costs: no locks, no kernel cache.  Each buffer looked at and each page looked up
@@ -17,15 +17,16 @@
  * from the freelist, or by the clock sweep, and then must write it first if it is
  * dirty.
  *
- *	  model LOAD TIMES SECONDS WRITERS PART SEED
+ *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE
  *
  * LOAD: uniform, pareto, zipf and its exponent; TIMES: pages a buffer; WRITERS: 0 is
  * a stock server, less than 0 are writers that the disk serves before sessions;
- * PART: the set has room for 1/PART of the buffers.  Prints a line of numbers:
+ * PART: the set has room for 1/PART of the buffers; MODE: freelist or window.  Prints
+ * a line of numbers:
  * transactions a disk write, pages written a transaction, pages a write,
  * transactions a second, misses a transaction, buffers that the sweep passed a miss,
  * share of ticks without stock, pages a transaction that sessions wrote, the longest
- * tick's milliseconds.
+ * tick's milliseconds, buffers that the server's hand passed a miss.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -159,6 +160,12 @@ pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b)
 	return true;
 }
 
+bool
+pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
+{
+	return a->block == b->block;
+}
+
 int
 pgscale_buffer_page_compare(const void *a, const void *b)
 {
@@ -209,10 +216,11 @@ pgscale_buffer_listed(int buf)
 	return frames[buf].listed;
 }
 
-void
+bool
 pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 {
 	frames[buf].usage = usage;
+	return true;
 }
 
 bool
@@ -244,6 +252,12 @@ int
 pgscale_sweeper_count(void)
 {
 	return 1;
+}
+
+PgscaleSweeperShare *
+pgscale_sweeper_share(int number)
+{
+	return share;
 }
 
 bool
@@ -574,13 +588,14 @@ int
 main(int argc, char **argv)
 {
 	double		seconds,
-				passed;
+				passed,
+				ticks;
 	int			writers,
 				part;
 
-	if (argc != 7)
+	if (argc != 8)
 	{
-		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED\n");
+		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED MODE\n");
 		return 2;
 	}
 	pages = (int) (atof(argv[2]) * BUFFERS);
@@ -603,6 +618,7 @@ main(int argc, char **argv)
 	for (int i = 0; i < SESSIONS; i++)
 		actors[i].touches = TOUCHES;
 	pgscale_sweeper_scan_init(share);
+	pgscale_sweeper_scan_mode(share, strcmp(argv[7], "window") == 0 ? PGSCALE_SWEEPER_WINDOW : PGSCALE_SWEEPER_FREELIST);
 	if (part > 0)
 		pgscale_sweeper_set_init(0, BUFFERS, BUFFERS / part);
 
@@ -610,10 +626,12 @@ main(int argc, char **argv)
 	ops = pages_written = session_pages = transactions = misses = 0;
 	share->counts.ticks = share->counts.starved = longest_ns = 0;
 	passed = (double) share->counts.scanned;
+	ticks = (double) clock_hand;
 	live(now_ns + (int64) (seconds * 1e9), writers);
 	passed = (double) share->counts.scanned - passed;
-	printf("%.3f %.3f %.2f %.0f %.3f %.2f %.3f %.3f %.1f\n", transactions / ops, pages_written / transactions, pages_written / ops,
+	printf("%.3f %.3f %.2f %.0f %.3f %.2f %.3f %.3f %.1f %.1f\n", transactions / ops, pages_written / transactions, pages_written / ops,
 		   transactions / seconds, misses / transactions, passed / Max(misses, 1),
-		   (double) share->counts.starved / Max(share->counts.ticks, 1), session_pages / transactions, longest_ns / 1e6);
+		   (double) share->counts.starved / Max(share->counts.ticks, 1), session_pages / transactions, longest_ns / 1e6,
+		   (clock_hand - ticks) / Max(misses, 1));
 	return 0;
 }
