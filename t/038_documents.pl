@@ -145,6 +145,8 @@ for (grep { /^\| `pgscale\./ } split /\n/, $page{'doc/settings.md'})
 {
     my (undef, $setting, $default, undef, $context) = split /\s*\|\s*/;
 
+    # another one from a major on
+    $default = server_major() >= $2 ? $3 : $1 if $default =~ /^(.*); (\d+): (.*)$/;
     $default = '' if $default eq 'empty';
     $default =~ s/ pages// and $default = 8 * $default . 'kB';
     push @described, join '|', $setting =~ tr/`//dr, $default =~ s/ (day)?/$1 ? 'd' : ''/er, $context{$context} // $context;
