@@ -59,15 +59,9 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 #define READ_RETRIES	100
 
 bool
-pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b)
-{
-	return a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
-}
-
-bool
 pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
 {
-	return a->block == b->block && pgscale_buffer_page_same_fork(a, b);
+	return a->block == b->block && a->fork == b->fork && RelFileLocatorEquals(a->locator, b->locator);
 }
 
 int

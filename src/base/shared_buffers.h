@@ -30,9 +30,6 @@ typedef struct PgscalePage
 	BlockNumber block;
 } PgscalePage;
 
-/* Do they lie in the same fork of the same relation? */
-extern bool pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b);
-
 extern bool pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b);
 
 /* For qsort(): pages of one fork side by side, in the order of their blocks. */

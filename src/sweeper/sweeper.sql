@@ -67,7 +67,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
-'number of used buffers that it left a chance fewer: a usage count, or the second chance';
+'number of used buffers that it passed: it took the usage count down, or noted the second chance';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS
 'number of clean buffers made ready';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS

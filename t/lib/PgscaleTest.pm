@@ -17,7 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist needs_freelist sweeper_mode have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
+our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
   server_headers session churn until_true until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
@@ -67,17 +67,8 @@ sub server_major
     return $major;
 }
 
-# PostgreSQL 19 dropped the freelist. needs_freelist skips tests, by their number, of what only the freelist gives; the others run
-# in the mode of the sweeper that this server has.
+# PostgreSQL 19 dropped the freelist; the sweeper has another mode there.
 sub has_freelist { return server_major() < 19; }
-
-sub needs_freelist
-{
-    my $tests = shift;
-
-    return has_freelist() || skip('PostgreSQL ' . server_major() . ' has no freelist', $tests);
-}
-
 sub sweeper_mode { return has_freelist() ? 'freelist' : 'window'; }
 
 # Does this server have a module of contrib?

@@ -155,12 +155,6 @@ pgscale_timer_cpu_time(void)
 }
 
 bool
-pgscale_buffer_page_same_fork(const PgscalePage *a, const PgscalePage *b)
-{
-	return true;
-}
-
-bool
 pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
 {
 	return a->block == b->block;

@@ -44,4 +44,7 @@ typedef struct PgscaleSweeperPolicy
 /* The server's own: usage counts that a clock hand takes down. */
 extern const PgscaleSweeperPolicy pgscale_sweeper_policy_clock;
 
+/* The one in force. */
+#define pgscale_sweeper_policy (&pgscale_sweeper_policy_clock)
+
 #endif							/* PGSCALE_SWEEPER_POLICIES_POLICY_H */

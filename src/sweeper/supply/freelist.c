@@ -60,7 +60,7 @@ mark_of(const PgscalePage *page)
 static bool
 is_aged(const PgscaleSweeperShare *share, int buf, const PgscalePage *page)
 {
-	return buf >= share->first && buf < share->first + share->buffers &&
+	return pgscale_sweeper_in_share(share, buf) &&
 		aged[buf - share->first] != 0 && aged[buf - share->first] == mark_of(page);
 }
 
@@ -167,9 +167,8 @@ freelist_onward(const PgscaleSweeperShare *share, int hand, double dirty_share)
 }
 
 /*
- * While the stock holds, nobody else shall write what could be combined: keeps
- * dirty buffers from bgwriter, which writes those with a usage count of zero ahead
- * of the server's hand, one by one.
+ * Keeps dirty buffers from bgwriter while the stock lasts.  It writes those with a
+ * usage count of zero ahead of the server's hand, one by one.
  */
 static void
 freelist_guard(PgscaleSweeperShare *share)

@@ -39,7 +39,7 @@ typedef struct PgscaleSweeperSupply
 	 */
 	int			(*usage) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page);
 
-	/* Let that be how often. */
+	/* Let that be how often; usage() was just asked, with the same look. */
 	void		(*age) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage);
 
 	/*
@@ -70,20 +70,10 @@ extern const PgscaleSweeperSupply pgscale_sweeper_freelist;
 #endif
 extern const PgscaleSweeperSupply pgscale_sweeper_window;
 
-/* What leaves, whichever way. */
-#define pgscale_sweeper_policy (&pgscale_sweeper_policy_clock)
-
-/* The first position of the server's hand from this one on that lies in the share. */
-static inline int64
-pgscale_sweeper_into_share(const PgscaleSweeperShare *share, int64 position)
+static inline bool
+pgscale_sweeper_in_share(const PgscaleSweeperShare *share, int buf)
 {
-	const int	buf = (int) ((position + NBuffers) % NBuffers);
-
-	if (buf < share->first)
-		return position + share->first - buf;
-	if (buf >= share->first + share->buffers)
-		return position + NBuffers - buf + share->first;
-	return position;
+	return buf >= share->first && buf < share->first + share->buffers;
 }
 
 /* The buffer at a position of the server's hand. */
@@ -91,6 +81,19 @@ static inline int
 pgscale_sweeper_buffer_at(int64 position)
 {
 	return (int) ((position + NBuffers) % NBuffers);
+}
+
+/* The first position of the server's hand from this one on that lies in the share. */
+static inline int64
+pgscale_sweeper_into_share(const PgscaleSweeperShare *share, int64 position)
+{
+	const int	buf = pgscale_sweeper_buffer_at(position);
+
+	if (buf < share->first)
+		return position + share->first - buf;
+	if (buf >= share->first + share->buffers)
+		return position + NBuffers - buf + share->first;
+	return position;
 }
 
 #endif							/* PGSCALE_SWEEPER_SUPPLY_H */

@@ -22,7 +22,7 @@
  *
  * A page on offer that is used comes off it, for the hand passes it then; and one
  * that becomes dirty was used.  So bgwriter, which writes what is dirty at zero,
- * finds nothing, whatever its settings.
+ * finds nothing but what is yielded.
  *
  * Backends must find something within a short way: a hand that finds nothing goes
  * round until it has taken all counts down to zero.  So the guard looks at what is
@@ -114,12 +114,6 @@ window_init(const PgscaleSweeperShare *share)
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 }
 
-static bool
-in_window_share(const PgscaleSweeperShare *share, int buf)
-{
-	return buf >= share->first && buf < share->first + share->buffers;
-}
-
 static WindowEntry *
 window_entry(const PgscaleSweeperShare *share, int64 position)
 {
@@ -157,9 +151,9 @@ page_gone(PgscaleSweeperShare *share, int buf, WindowEntry *e)
 }
 
 /*
- * Brings the entry up to date with what was just seen; the hand has passed so many
- * times that nobody has noted yet.  If it is seen to have passed that is noted, for it
- * is followed later: else what it took would seem a use then.
+ * Brings the entry up to date with what was just seen.  "passed": so many passes of
+ * the hand are noted only now.  A count that is lower than expected shows a pass
+ * before the hand is followed there; that is noted, or it would be expected again.
  */
 static WindowEntry *
 catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
@@ -174,7 +168,7 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 	{
 		page_gone(share, buf, e);
 		e->usage = pgscale_sweeper_policy->arrived(look->usage);
-		e->passed = true;		/* or it would not be there */
+		e->passed = true;		/* or one of its uses is missed */
 	}
 	else if (look->usage > expected)
 	{
@@ -203,7 +197,7 @@ signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
 }
 
 static bool
-put_on_offer(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, WindowEntry *e)
+put_on_offer(int buf, const PgscaleBuffer *look, WindowEntry *e)
 {
 	if (!signal_hand(buf, look, e, 0))
 		return false;
@@ -258,13 +252,10 @@ go_on_entering(PgscaleSweeperShare *share)
 		if (look.usage > 0 || look.pinned)
 			continue;
 
-		/*
-		 * no more than is wanted: what is clean then counts for the adaptive
-		 * sweeper
-		 */
+		/* More than is wanted would look as if all victims were clean. */
 		if (look.dirty || offered >= share->high)
 			(void) signal_hand(buf, &look, e, pgscale_sweeper_policy->header(0));
-		else if (put_on_offer(share, buf, &look, e))
+		else if (put_on_offer(buf, &look, e))
 			share->counts.supplied_clean++;
 	}
 }
@@ -308,7 +299,7 @@ window_usage(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, con
 static void
 window_age(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage)
 {
-	WindowEntry *e = catch_up(share, buf, look, page, 0);
+	WindowEntry *e = &entries[buf - share->first];
 
 	e->usage = usage;
 	(void) signal_hand(buf, look, e, pgscale_sweeper_policy->header(usage));
@@ -321,12 +312,12 @@ window_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8
 	PgscalePage now;
 	WindowEntry *e;
 
-	if (!in_window_share(share, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
+	if (!pgscale_sweeper_in_share(share, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
 	e = catch_up(share, buf, &look, page, 0);
 	if (look.dirty || look.busy || look.pinned || e->offered || e->usage > max_usage)
 		return false;
-	return put_on_offer(share, buf, &look, e);
+	return put_on_offer(buf, &look, e);
 }
 
 static int
@@ -424,7 +415,7 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed)
 			yields_dirty = true;
 			needed -= signal_hand(buf, &look, e, 0);
 		}
-		else if (put_on_offer(share, buf, &look, e))
+		else if (put_on_offer(buf, &look, e))
 		{
 			share->counts.supplied_clean++;
 			needed--;
@@ -478,7 +469,7 @@ static bool
 window_leave(PgscaleSweeperShare *share, bool all)
 {
 	/* From the server's hand on: there the counts are needed first. */
-	if (left_to == 0)
+	if (entered && left_to == 0)
 		leave_from = hand_in_share(share);
 	for (int n = 0; entered && left_to < share->buffers; n++)
 	{
