@@ -130,6 +130,20 @@ until_ok(sub { $sweep->sql('SELECT step.tick(), step.queued()'); stats('ready') 
 is(counts(61, 80), '1 0', 'and the dirty one is taken back');
 $sweep->sql('SELECT step.rest()');
 
+# What the writers have cleaned is put on offer, unless it is dirty again.
+begin_guard();
+dirty(0, [ 70, 71 ]);
+share(0, 0);
+queue('a', 70, 2, 2);
+$db->sql('SELECT step.writer(0, true)');
+$db->poll_ok('SELECT written FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer writes two pages', 2);
+dirty(0, [71]);
+$sweep->sql('SELECT step.tick()');
+is(stats('supplied_written'), 1, 'one was made dirty meanwhile, and is not supplied');
+is(counts(70), '0', 'the other is on offer');
+writer_ends();
+$sweep->sql('SELECT step.rest()');
+
 $_->quit for $db, $other, $sweep;
 $node->stop('immediate');
 done_testing();
