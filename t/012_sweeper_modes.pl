@@ -61,7 +61,7 @@ $db->churn_end($reader);
 @churning = churn($node, 4);
 
 # To and fro, whatever is under way
-for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 10 : 3))
+for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 50 : 3))
 {
     for my $mode (@modes)
     {

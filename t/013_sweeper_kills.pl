@@ -55,9 +55,12 @@ $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'and all writers are t
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
 
-# Killed: the server restarts all of its processes, as it always does
-for my $like ('pgscale sweeper writer 1', $ENV{PGSCALE_TEST_FULL} ? 'pgscale sweeper 1' : ())
+# Killed: the server restarts all of its processes, as it always does; in mode window while the sweeper keeps the usage counts
+for my $killed ([ 'pgscale sweeper writer 1', sweeper_mode() ], [ 'pgscale sweeper 1', 'window' ])
 {
+    my ($like, $mode) = @$killed;
+    $db->set('pgscale.sweeper_mode', $mode);
+    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
     @churning = churn($node, 4);
     $db->sweeps_on('a load again');
     until_true(sub { pids($like) > 0 });

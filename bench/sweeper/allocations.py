@@ -8,11 +8,10 @@ import time
 
 import counters
 import stats
-from bed import PRELOADED, Bed
+from bed import FREELIST, PRELOADED, STOCK, TURNS, WINDOW, Bed, modes
 from cluster import run, say, value
 from load import Load
 from report import percent, spread, table
-from skewed import FREELIST, STOCK, TURNS, WINDOW
 
 CLIENTS = (1, 2, 4, 8, 16)
 # rounds; seconds: of a turn before what counts, and what counts
@@ -27,10 +26,6 @@ TAKE = """SELECT count(a.aid) FROM (SELECT format('(%s,1)', floor(random() * {pa
 
 RECORDS = {"": ("clients", "mode")}
 LEFT_OUT = counters.NOT_SHOWN
-
-
-def modes(major):
-    return (STOCK, FREELIST, WINDOW) if major < 19 else (STOCK, WINDOW)
 
 
 def counts(bed, connection):
@@ -57,7 +52,8 @@ def measure(place, quick):
         script.write_text(TAKE.format(pages=value(connection, "SELECT pg_relation_size('pgbench_accounts') / 8192")))
         for number, clients in stats.rounds(rounds, CLIENTS):
             with Load(bed.server, "-M", "prepared", "-f", script, "-c", clients, "-j", min(clients, 2)):
-                for mode in random.Random(number * 100 + clients).sample(modes(place.major), len(modes(place.major))):
+                turns = (STOCK, *modes(place.major))
+                for mode in random.Random(number * 100 + clients).sample(turns, len(turns)):
                     found.append({"round": number, "clients": clients, "mode": mode, **turn(bed, connection, mode, settle, seconds)})
                     say(f"  {clients} clients, {mode}: {a_second(found[-1]):,.0f} allocations/s, {found[-1]['ticks'] / max(found[-1]['allocations'], 1):.2f} ticks each")
     return found

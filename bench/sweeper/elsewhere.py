@@ -1,19 +1,18 @@
-"""Where nothing is to win, nothing may be lost: other loads and other disks, with the sweeper on and off.
+"""Where nothing is to win, nothing may be lost: other loads and other disks, with the sweeper off and in each mode.
 
-One server runs throughout, and the sweeper in it is switched on and off in pairs of turns of random order, since two
+One server runs throughout, and the sweeper in it is off or in a mode in turns of random order in each round, since two
 starts of one and the same server differ by far more than what is looked for.
 """
-import random
 import time
 from typing import NamedTuple
 
 import counters
 import stats
-from bed import PRELOADED, SWEEPING, TPCB, Bed, slow_bed
+from bed import PRELOADED, STOCK, TPCB, TURNS, Bed, modes, slow_bed
 from cluster import run, say
 from report import between, table
 
-PAIRS, QUICK_PAIRS = 6, 1
+ROUNDS, QUICK_ROUNDS = 6, 1
 DIRTY_MIB = 4
 LIMIT = 0.98
 # seconds: filling, of a turn before what counts, and what counts; loads settle slower on the slow disk
@@ -43,12 +42,12 @@ class Steady(NamedTuple):
         with bed.loaded(connection, fill, DIRTY_MIB, *options) as load:
             # until it does what it will go on doing
             time.sleep(settle)
-            for pair, on in turns:
-                bed.set(**(SWEEPING if on else {}))
+            for number, mode in turns:
+                bed.set(**TURNS[mode])
                 time.sleep(settle)
                 began = time.time()
                 time.sleep(seconds)
-                yield pair, on, load.tps(began, time.time())
+                yield number, mode, load.tps(began, time.time())
 
 
 class Timed(NamedTuple):
@@ -61,11 +60,11 @@ class Timed(NamedTuple):
         run(connection, f"COPY (SELECT * FROM pgbench_accounts WHERE aid <= 1000000) TO '{file}'")
         bed.fill(connection, times[0])
         bed.slow(DIRTY_MIB)
-        for pair, on in turns:
-            bed.set(**(SWEEPING if on else {}))
+        for number, mode in turns:
+            bed.set(**TURNS[mode])
             # the first time is for the sweeper to find out what to do
             self._time(connection, file)
-            yield pair, on, 1 / self._time(connection, file)
+            yield number, mode, 1 / self._time(connection, file)
 
     def _time(self, connection, file):
         run(connection, "TRUNCATE filled")
@@ -108,19 +107,19 @@ def one(bed, workload, quick):
         settings["shared_buffers"] = f"{bed.bytes // workload.times_buffers // 1024}kB"
     elif workload.shared_buffers:
         settings["shared_buffers"] = workload.shared_buffers
-    turns = [(pair, on) for pair in range(QUICK_PAIRS if quick else PAIRS)
-             for on in random.Random(pair).sample([True, False], 2)]
+    turns = stats.rounds(QUICK_ROUNDS if quick else ROUNDS, (STOCK, *modes(bed.place.major)))
     times = QUICK if quick else SLOW if workload.slow else FAST
     found = []
     with bed.running(**settings) as connection:
-        for pair, on, speed in workload.kind.turns(bed, connection, turns, times):
+        for number, mode, speed in workload.kind.turns(bed, connection, turns, times):
             states = {f"{worker['state']}: {worker['reason']}" for worker in counters.sweeper(bed, connection)}
-            found.append({"name": workload.name, "pair": pair, "on": on, "speed": speed, "states": sorted(states)})
-    say(f"  {workload.name}: {' '.join(f'{ratio:.2f}' for ratio in ratios(found, workload.name))}")
+            found.append({"name": workload.name, "round": number, "mode": mode, "speed": speed, "states": sorted(states)})
+    for mode in modes(bed.place.major):
+        say(f"  {workload.name}, {mode}: {' '.join(f'{ratio:.2f}' for ratio in ratios(found, workload.name, mode))}")
     return found
 
 
-RECORDS = {"": ("name", "on")}
+RECORDS = {"": ("name", "mode")}
 
 
 def pieces(quick):
@@ -143,37 +142,42 @@ def whole(found):
     return [record for records in found.values() for record in records]
 
 
-def ratios(results, name):
-    """Of the speed with the sweeper to that without it, in each pair."""
-    speed = {(r["pair"], r["on"]): r["speed"] for r in results if r["name"] == name}
-    return [speed[pair, True] / speed[pair, False] for pair, on in speed if on]
+def ratios(results, name, mode):
+    """Of the speed in that mode to that without the sweeper, in each round."""
+    speed = {(r["round"], r["mode"]): r["speed"] for r in results if r["name"] == name}
+    return [speed[number, mode] / speed[number, STOCK] for number, each in speed if each == mode]
+
+
+def measured(results):
+    """Each load with each mode and its ratios."""
+    for workload in WORKLOADS:
+        for mode in dict.fromkeys(r["mode"] for r in sorted(results, key=lambda r: r["mode"])):
+            if mode != STOCK and (found := ratios(results, workload.name, mode)):
+                yield workload, mode, found
 
 
 def show(results):
     rows = []
-    for workload in WORKLOADS:
-        found = ratios(results, workload.name)
+    for workload, mode, found in measured(results):
         low, high = stats.interval(found)
         mine = [r for r in results if r["name"] == workload.name]
-        states = [state for r in mine if r["on"] for state in r["states"]]
-        rows.append([workload.name, f"{stats.median([r['speed'] for r in mine if not r['on']]):,.3g}",
+        states = [state for r in mine if r["mode"] == mode for state in r["states"]]
+        rows.append([workload.name, mode, f"{stats.median([r['speed'] for r in mine if r['mode'] == STOCK]):,.3g}",
                      f"{stats.median(found):.3f}", f"{low:.3f} .. {high:.3f}", len(found),
                      max(states, key=states.count, default="")])
-    return table(["", "stock, 1/s", "on / off, median of pairs", "95 %", "pairs", "state of the sweeper, mostly"], rows)
+    return table(["", "", "stock, 1/s", "to stock, median of rounds", "95 %", "rounds", "state of the sweeper, mostly"], rows)
 
 
 def published(results):
-    found = {workload: ratios(results, workload.name) for workload in WORKLOADS}
-    for workload, each in found.items():
-        yield workload.name, between(stats.median(each), *stats.interval(each), "{:.2f}")
-    fast = [stats.median(each) for workload, each in found.items() if not workload.slow]
+    for workload, mode, found in measured(results):
+        yield f"{workload.name}, {mode}", between(stats.median(found), *stats.interval(found), "{:.2f}")
+    fast = [stats.median(found) for workload, _, found in measured(results) if not workload.slow]
     yield "fast disk, least", f"{min(fast):.2f}"
     yield "fast disk, greatest", f"{max(fast):.2f}"
 
 
 def required(results):
-    for workload in WORKLOADS:
-        found = ratios(results, workload.name)
+    for workload, mode, found in measured(results):
         low, high = stats.interval(found)
-        yield f"elsewhere: {workload.name}", f"{stats.median(found):.3f} ({low:.3f} .. {high:.3f})", \
+        yield f"elsewhere: {workload.name}, {mode}", f"{stats.median(found):.3f} ({low:.3f} .. {high:.3f})", \
             f"{LIMIT} within its interval", high >= LIMIT

@@ -9,7 +9,7 @@ import model
 import modes
 import rate
 from contest import Contest
-from skewed import FREELIST, WINDOW, Skewed
+from skewed import Skewed
 
 # MiB that the kernel may keep dirty of the slow disk
 SMALL, LARGER = 4, 64

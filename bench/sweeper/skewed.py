@@ -11,7 +11,7 @@ import numpy
 import counters
 import stats
 import tpcc
-from bed import PRELOADED, SWEEPING
+from bed import FREELIST, PRELOADED, STOCK, TURNS, WINDOW
 from cluster import say, value
 from copied import CopiedServer
 from report import percent, spread, table
@@ -89,10 +89,6 @@ WORKLOADS = (
     Workload("UPDATE, uniform, 3x", Pgbench(("uniform.sql",)), 3.2, 1.0),
 )
 
-STOCK, FREELIST, WINDOW = "stock", "freelist", "window"
-# As the documentation says: in mode window the background writer is left alone.
-TURNS = {STOCK: {}, FREELIST: {**SWEEPING, "pgscale.sweeper_mode": "freelist"},
-         WINDOW: {"pgscale.sweeper": "on", "pgscale.sweeper_mode": "window"}}
 # Transactions a device write, to mode freelist.
 LEAST_OF_FREELIST = 0.95
 MOST_PAGES = 1.5
