@@ -36,6 +36,7 @@
 #include "base/change_count.h"
 #include "base/lwlocks.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "lwlocks/lwlocks.h"
@@ -291,7 +292,7 @@ pgscale_lwlock_profile(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	Counts	   *counts;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	counts = counts_now(&reset_at);
 	for (int tranche = 0; tranche < PGSCALE_LWLOCK_TRANCHES; tranche++)
@@ -376,7 +377,7 @@ pgscale_lwlock_tranches(PG_FUNCTION_ARGS)
 	TimestampTz reset_at;
 	Counts	   *counts;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	counts = counts_now(&reset_at);
 	for (int tranche = 0; tranche < PGSCALE_LWLOCK_TRANCHES; tranche++)
@@ -392,7 +393,7 @@ pgscale_lwlock_profile_reset(PG_FUNCTION_ARGS)
 {
 	Counts	   *now;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	now = palloc(sizeof(Counts));
 	pgscale_change_copy(&shared->changes, now, &shared->counts, sizeof(Counts));
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);

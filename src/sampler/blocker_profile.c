@@ -41,9 +41,9 @@
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
-#include "pgscale.h"
 #include "sampler/blocker_profile.h"
 #include "sampler/sampler.h"
 
@@ -444,7 +444,7 @@ pgscale_blocker_profile(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerRoots *copy;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	copy = pgscale_sampler_roots_copy();

@@ -38,10 +38,10 @@
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/ring.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "pgscale.h"
 #include "sampler/blocker_profile.h"
 #include "sampler/history.h"
 #include "sampler/sampler.h"
@@ -469,7 +469,7 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	uint64		first,
 				end;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	if (!PG_ARGISNULL(0))
 		found.since = PG_GETARG_TIMESTAMPTZ(0);
 	if (!PG_ARGISNULL(1))

@@ -46,8 +46,8 @@
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/wait_events.h"
-#include "pgscale.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
 
@@ -492,7 +492,7 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	/* Others' applications and addresses are for who may read all statistics. */
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	dimensions = profile_with_dimensions(&snapshot);
 

@@ -54,6 +54,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
@@ -743,7 +744,7 @@ pgscale_sampler_reset(PG_FUNCTION_ARGS)
 	uint64		request;
 	Latch	   *latch;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 
 	request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
 	latch = control->latch;

@@ -19,7 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "pgscale.h"
+#include "base/preload.h"
 #include "sampler/profile.h"
 #include "sampler/stats.h"
 
@@ -112,7 +112,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
 	int			i = 0;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 

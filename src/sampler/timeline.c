@@ -27,9 +27,9 @@
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
-#include "pgscale.h"
 #include "sampler/sampler.h"
 
 /*
@@ -241,7 +241,7 @@ pgscale_wait_timeline(PG_FUNCTION_ARGS)
 	int64		now;
 	Second		sum = {0};
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,

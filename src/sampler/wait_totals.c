@@ -34,8 +34,8 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/wait_events.h"
-#include "pgscale.h"
 #include "sampler/profile.h"
 #include "sampler/sampler.h"
 
@@ -162,7 +162,7 @@ pgscale_wait_totals(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	uint32		used;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	used = pg_atomic_read_u32(&totals->used);

@@ -16,7 +16,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "pgscale.h"
+#include "base/preload.h"
 #include "sweeper/controller.h"
 #include "sweeper/shared_state.h"
 #include "sweeper/sweeper.h"
@@ -43,7 +43,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 	PgscaleSweeperBase base;
 	int64		backend_writes;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	/* Where the sweeper never was on, nothing has been counted yet. */

@@ -44,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
@@ -553,7 +554,7 @@ sweeper_main(int number)
 Datum
 pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pgscale_sweeper_rebase();
 	PG_RETURN_VOID();
 }

@@ -22,6 +22,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/ring.h"
 #include "base/units.h"
 #include "base/wait_events.h"
@@ -209,7 +210,7 @@ pgscale_trace_history(PG_FUNCTION_ARGS)
 	uint64		begin,
 				end;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	begin = pg_atomic_read_u64(&history->first);
@@ -234,7 +235,7 @@ pgscale_trace_history(PG_FUNCTION_ARGS)
 Datum
 pgscale_trace_history_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
 	PG_RETURN_VOID();
 }

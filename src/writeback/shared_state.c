@@ -22,7 +22,7 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
-#include "pgscale.h"
+#include "base/preload.h"
 #include "writeback/shared_state.h"
 
 #define LOCK_TRANCHE	"pgscale writeback"
@@ -185,7 +185,7 @@ pgscale_writeback_stats(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	add_ours(&row, pgscale_preloaded());
+	add_ours(&row, pgscale_preload_done());
 	pgscale_kernel_memory(&memory);
 	add_bytes(&row, memory.dirty);
 	add_bytes(&row, memory.writeback);

@@ -40,6 +40,7 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -303,7 +304,7 @@ writeback_main(int number)
 Datum
 pgscale_writeback_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pgscale_writeback_rebase();
 	PG_RETURN_VOID();
 }

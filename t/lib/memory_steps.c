@@ -69,7 +69,7 @@ steps_file(const char *path, const char *mode)
 #include "buffer_usage/clock_sweep.c"
 
 bool
-pgscale_preloaded(void)
+pgscale_preload_done(void)
 {
 	return preloaded;
 }
@@ -82,7 +82,7 @@ pgscale_buffers_all_used(void)
 
 /* What is not asked here */
 void
-pgscale_require_preload(void)
+pgscale_preload_require(void)
 {
 }
 

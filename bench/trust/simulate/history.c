@@ -107,7 +107,7 @@ InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
 }
 
 void
-pgscale_require_preload(void)
+pgscale_preload_require(void)
 {
 }
 

@@ -26,10 +26,10 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/texts.h"
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
-#include "pgscale.h"
 #include "sampler/blocker_profile.h"
 #include "sampler/history.h"
 #include "sampler/sampler.h"
@@ -386,7 +386,7 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
 	PgscaleSamplerDimensions *dimensions;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	sums.ranges = ranges;
 	sums.nranges = nranges;
 	sums.bucket_us = bucket_us;
@@ -413,7 +413,7 @@ pgscale_sampler_past_memory_begin(void)
 	uint64		before;
 	uint64		first;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	do
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -49,7 +49,7 @@
 
 #include "base/own_table.h"
 #include "base/pg_compat.h"
-#include "pgscale.h"
+#include "base/preload.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/journal.h"
 #include "tuning/evidence.h"
@@ -457,7 +457,7 @@ pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change)
 		return PgStartTime;
 	if (!record || record->context == PGC_POSTMASTER)
 		return 0;
-	seen = pgscale_preloaded() ? pgscale_tuning_evidence_set_at(record->name) : 0;
+	seen = pgscale_preload_done() ? pgscale_tuning_evidence_set_at(record->name) : 0;
 	if (seen > change->applied_at)
 		return seen;
 	return PgReloadTime > change->applied_at ? PgReloadTime : 0;

@@ -48,8 +48,8 @@
 #include "base/attempt.h"
 #include "base/own_table.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/sql.h"
-#include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
@@ -543,7 +543,7 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	char	   *setting;
 
 	pgscale_tuning_change_begin(fcinfo, "apply", reload);
-	pgscale_require_preload();
+	pgscale_preload_require();
 	setting = setting_argument(fcinfo);
 	if (!pgscale_compat_find_setting(setting))
 		(void) pgscale_tuning_line_check(setting, "");
@@ -674,7 +674,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	Datum		array;
 
 	pgscale_tuning_change_begin(fcinfo, "apply_all", reload);
-	pgscale_require_preload();
+	pgscale_preload_require();
 	advice = advice_to_follow();
 	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleTuningChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));
