@@ -14,7 +14,6 @@
 #include "catalog/pg_tablespace_d.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "postmaster/interrupt.h"
@@ -27,6 +26,8 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
+
+#include "steps.h"
 
 PG_MODULE_MAGIC;
 
@@ -63,19 +64,6 @@ close_null(int fd)
 #include "writeback/file_scan.c"
 #include "writeback/flush_requests.c"
 #include "writeback/read_latency.c"
-
-static StringInfoData lines;
-
-static void
-is(double got, double want, const char *name)
-{
-	bool		ok = fabs(got - want) <= 1e-6 * Max(1, fabs(want));
-
-	appendStringInfo(&lines, "%s %s", ok ? "ok" : "not ok", name);
-	if (!ok)
-		appendStringInfo(&lines, ": %.10g instead of %.10g", got, want);
-	appendStringInfoChar(&lines, '\n');
-}
 
 /* The clock */
 static int64 clock_ns;

@@ -92,13 +92,3 @@ void
 sim_end(void)
 {
 }
-
-uint32
-hash_bytes(const unsigned char *k, int length)
-{
-	uint32		h = 5381;
-
-	for (int i = 0; i < length; i++)
-		h = h * 33 + k[i];
-	return h;
-}
