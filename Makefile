@@ -90,7 +90,7 @@ build/regress:
 # src/modules.c, and what concerns all of them. The part that has a module's name comes first in its folder; views and
 # bodies of BEGIN ATOMIC need what they use to stand before them. No part may be left out.
 modules := $(shell sed -n 's/^\t&pgscale_\(.*\)_module,$$/\1/p' src/modules.c)
-main_part = $(or $(firstword $(wildcard src/$1/$1.sql src/*/$1.sql)),src/$1/$1.sql)
+main_part = $(or $(firstword $(wildcard src/$1/$1.sql src/*/$1.sql src/*/*/$1.sql)),src/$1/$1.sql)
 main_parts := $(foreach module,$(modules),$(call main_part,$(module)))
 more_parts = $(filter-out $(main_parts),$(sort $(wildcard src/$1/*.sql src/$1/*/*.sql)))
 parts := src/pgscale.sql $(sort $(wildcard src/base/*.sql)) \

@@ -30,7 +30,7 @@ PROTOCOLS = {
         ("pgscale_sweeper_put_run", 1): LOAD_STORE,
         ("pgscale_sweeper_put_written", 1): LOAD_STORE,
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),
-    "sampler/history.c": Protocol("history", {}),
+    "sampler/past/history.c": Protocol("history", {}),
     "base/ring.h": Protocol("history", {("pgscale_ring_begin_read", 1): NEXT_BARRIER}),
     "base/change_count.h": Protocol("profile", {}),
 }

@@ -27,7 +27,7 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 #include "sampler/kept_file.h"
-#include "sampler/profile.h"
+#include "sampler/worker_types.h"
 
 bool
 pgscale_sampler_file_put(FILE *file, const void *items, Size size, Size count)

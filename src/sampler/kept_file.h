@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 #include "base/processes.h"
-#include "sampler/sampler.h"
+#include "sampler/worker_types.h"
 
 /* Some of a kind; false on failure.  None are no failure. */
 extern bool pgscale_sampler_file_put(FILE *file, const void *items, Size size, Size count);

@@ -23,7 +23,7 @@
 #include "tcop/utility.h"
 
 #include "base/pg_compat.h"
-#include "sampler/sampler.h"
+#include "sampler/nested_queries.h"
 
 /* Of one process, which alone writes it; in cache lines of its own. */
 typedef union NestedSlot

@@ -32,7 +32,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
-#include "sampler/sampler.h"
+#include "sampler/observers.h"
 
 #define OBSERVE_NS		NS_PER_S
 

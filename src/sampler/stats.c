@@ -20,7 +20,7 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
-#include "sampler/profile.h"
+#include "sampler/profile/profile.h"
 #include "sampler/stats.h"
 
 static PgscaleSamplerStats *stats = NULL;

@@ -12,7 +12,7 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
-#include "sampler/history.c"
+#include "sampler/past/history.c"
 
 #define CAPACITY	7
 #define TICKS		12

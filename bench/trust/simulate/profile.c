@@ -12,7 +12,7 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
-#include "sampler/profile.c"
+#include "sampler/profile/profile.c"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */
 #define TICKS		10

@@ -29,10 +29,11 @@
 #include "base/preload.h"
 #include "base/texts.h"
 #include "base/wait_events.h"
+#include "sampler/past/history.h"
 #include "sampler/past/past.h"
-#include "sampler/blocker_profile.h"
-#include "sampler/history.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/dimensions.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/worker_types.h"
 
 /* Hashed and compared as bytes. */
 typedef struct HistoryWaitKey

@@ -44,8 +44,8 @@
 #include "base/preload.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
-#include "sampler/blocker_profile.h"
-#include "sampler/sampler.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/worker_types.h"
 
 #define MAX_ROOTS	500
 #define UNKNOWN		MAX_ROOTS	/* waits without a known root */

@@ -48,8 +48,9 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/wait_events.h"
-#include "sampler/profile.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/dimensions.h"
+#include "sampler/profile/profile.h"
+#include "sampler/worker_types.h"
 
 /* Entries whose changes readers see together. */
 #define CHUNK_ENTRIES	64

@@ -12,6 +12,7 @@
 
 #include "postgres.h"
 
+#include "base/processes.h"
 #include "sampler/stats.h"
 
 /*

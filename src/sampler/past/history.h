@@ -16,7 +16,8 @@
 #include "datatype/timestamp.h"
 
 #include "base/processes.h"
-#include "sampler/blocker_profile.h"
+#include "sampler/roots/blocked.h"
+#include "sampler/roots/blocker_profile.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
 #define PGSCALE_SAMPLER_NO_PID	(-1)
@@ -62,6 +63,23 @@ typedef struct PgscaleSamplerSpans
 /* The longest time that a sample stands for. */
 #define PGSCALE_SAMPLER_LATE	3
 #define PGSCALE_SAMPLER_HISTORY_PERIOD_MAX	(60 * 1000)
+
+/* Shared memory, for samples as the setting has it. */
+extern Size pgscale_sampler_history_size(int capacity);
+extern void pgscale_sampler_history_startup(int capacity);
+
+/*
+ * The writer's side: one process only.  Start says since when there are ticks.  The samples
+ * of a tick lie between begin, which tells whether this one is a look, and end; max_samples
+ * bounds how many they will be.
+ */
+extern void pgscale_sampler_history_attach(void);
+extern void pgscale_sampler_history_start(int64 now);
+extern void pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples);
+extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
+										int64 queryid, const PgscaleSamplerBlocked *blocked);
+extern void pgscale_sampler_history_end(void);
+extern void pgscale_sampler_history_reset(void);
 
 /*
  * The readers' side.  What is read between begin_read and unchanged is of one piece if

@@ -26,8 +26,9 @@
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
 #include "sampler/kept_file.h"
-#include "sampler/profile.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/dimensions.h"
+#include "sampler/profile/profile.h"
+#include "sampler/worker_types.h"
 
 #define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
 #define STORE_TEMP	STORE_FILE ".tmp"

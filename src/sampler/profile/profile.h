@@ -118,4 +118,10 @@ extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snaps
 extern void pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 											const PgscaleSamplerProfileEntry *entries, int nentries);
 
+/* profile_file.c: keeps the wait profile over a restart of the server */
+
+/* In the postmaster, with no writer running. */
+extern void pgscale_sampler_save(void);
+extern void pgscale_sampler_load(void);
+
 #endif							/* PGSCALE_SAMPLER_PROFILE_H */

@@ -23,7 +23,7 @@
 #include "base/extension_function.h"
 #include "base/server_settings.h"
 #include "pgscale.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/query_waits.h"
 
 PG_FUNCTION_INFO_V1(pgscale_query_waits_statements);
 

@@ -30,7 +30,7 @@
 #include "base/preload.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
-#include "sampler/sampler.h"
+#include "sampler/past/timeline.h"
 
 /*
  * A wait event's class is its number's uppermost byte; the server's go from 0

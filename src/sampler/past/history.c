@@ -42,9 +42,10 @@
 #include "base/ring.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/blocker_profile.h"
-#include "sampler/history.h"
-#include "sampler/sampler.h"
+#include "sampler/past/history.h"
+#include "sampler/roots/blocked.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/worker_types.h"
 
 /* How far two looks may be apart by the wall clock, beyond the time that the second one stands for. */
 #define SPAN_SLACK_US	(250 * 1000)

@@ -36,7 +36,7 @@
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/dimensions.h"
 
 /* Without any, and the last for all that have no number of their own. */
 #define NONE		0

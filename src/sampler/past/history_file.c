@@ -28,9 +28,10 @@
 
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
-#include "sampler/history.h"
 #include "sampler/kept_file.h"
-#include "sampler/sampler.h"
+#include "sampler/past/history.h"
+#include "sampler/profile/dimensions.h"
+#include "sampler/worker_types.h"
 
 #define HISTORY_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler_history.stat"
 #define HISTORY_TEMP	HISTORY_FILE ".tmp"

@@ -31,8 +31,8 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/units.h"
-#include "sampler/blocker_profile.h"
-#include "sampler/sampler.h"
+#include "sampler/roots/blocked.h"
+#include "sampler/roots/blocker_profile.h"
 
 /* Between two looks. */
 #define LOOK_NS			NS_PER_S

@@ -36,8 +36,9 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/wait_events.h"
-#include "sampler/profile.h"
-#include "sampler/sampler.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/wait_totals.h"
+#include "sampler/worker_types.h"
 
 /* A row for each pair, then for the type and class; the last one is for all others. */
 #define MAX_ROWS		512

@@ -65,9 +65,11 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/cpu_split.h"
-#include "sampler/profile.h"
-#include "sampler/sampler.h"
+#include "sampler/past/timeline.h"
+#include "sampler/profile/cpu_split.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/wait_totals.h"
+#include "sampler/stats.h"
 
 /* Time between two readings of a session. */
 #define SETTLE_NS		NS_PER_S

@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * blocked.h
+ *	  Who is in the way of those that have waited long for a lock.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_BLOCKED_H
+#define PGSCALE_SAMPLER_BLOCKED_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/processes.h"
+#include "sampler/roots/blocker_profile.h"
+
+/* Process IDs; 0: a prepared transaction, which has none.  And the root's entry. */
+typedef struct PgscaleSamplerBlocked
+{
+	int			blocker;
+	int			root;
+	PgscaleSamplerRoot entry;
+} PgscaleSamplerBlocked;
+
+/* In the sampler: before the first tick. */
+extern void pgscale_sampler_blocked_attach(void);
+
+/*
+ * In a tick that stands for so long: a process waits for a lock.  Who is in its way, as
+ * of the last look, or NULL if it has not waited that long, or that is not known.
+ */
+extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns,
+															   int64 now, int64 threshold_ns);
+
+/*
+ * After a tick: looks at the lock manager, if anybody has waited that long and the last
+ * look is a second ago.  Returns whether it did.
+ */
+extern bool pgscale_sampler_blocked_look(int64 now, TimestampTz wall);
+extern void pgscale_sampler_blocked_reset(void);
+
+#endif							/* PGSCALE_SAMPLER_BLOCKED_H */
