@@ -14,13 +14,13 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/processes.h"
+#include "sampler/samples.h"
 
 /* In the sampler: first, and when it has not looked for a while. */
 extern void pgscale_sampler_observe_begin(void);
 
 /* A sample of a session; a quiet one's need not be shown again. */
-extern void pgscale_sampler_observe_sample(const PgscaleProc *proc, bool idle, int64 ns);
+extern void pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample);
 
 /* The end of a tick that stands for so long: tells the others when a second is over. */
 extern void pgscale_sampler_observe_tick(TimestampTz wall, int64 ns);

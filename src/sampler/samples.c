@@ -166,16 +166,99 @@ sampler_kind_of(SlotState *state)
 	return state->type;
 }
 
+/*
+ * What the process waits for, and all that the profile tells it by.  Returns false if it
+ * is not to be counted.  *key is zeroes before.
+ */
+static bool
+key_of_slot(int slot, SlotState *state, bool changed, PgscaleSamplerWaitKey *key)
+{
+	const PgscaleProc *proc = &state->proc;
+
+	if (!pgscale_wait_of(proc, &key->wait_event))
+		return false;
+
+	if (changed)
+		pgscale_sampler_dimension_of(proc, slot, &state->dimension);
+
+	key->kind = sampler_kind_of(state);
+	key->dimension = state->dimension.number;
+	key->datid = proc->datid;
+	key->userid = proc->userid;
+	key->queryid = pgscale_proc_running_queryid(proc);
+	if (key->queryid != 0)
+	{
+		int64		nested = pgscale_sampler_nested_queryid(slot, proc);
+
+		if (nested != 0)
+			key->queryid = nested;
+	}
+
+	/*
+	 * Of a nested statement it is not known: the server shows the outer
+	 * one's.
+	 */
+	if (pgscale_sampler_by_plan_id() && key->queryid == proc->queryid)
+		key->plan_id = pgscale_proc_running_plan_id(proc);
+	return true;
+}
+
+/* Hands a sample, which the profile has, to all others that count it. */
+static void
+pass_on_sample(const PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
+{
+	const uint32 wait_event = sample->key.wait_event;
+
+	pgscale_sampler_lwlock_add(wait_event);
+	if (!sample->idle || tick->history_idle)
+	{
+		const PgscaleSamplerBlocked *blocked = NULL;
+
+		if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
+			blocked = pgscale_sampler_blocked_by(sample, tick->now, tick->blocker_threshold_ns);
+		pgscale_sampler_history_add(sample, blocked);
+	}
+	if (sample->proc->has_cpu)
+		pgscale_sampler_cpu_add(sample);
+	else
+		pgscale_sampler_totals_add(sample->key.kind, wait_event, sample->ns);
+	if (!sample->proc->session)
+		return;
+	if (!sample->idle)
+	{
+		pgscale_sampler_timeline_add(wait_event);
+		if (wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+			tick->nin_transaction++;
+		else
+			tick->nactive++;
+	}
+	pgscale_sampler_observe_sample(sample);
+}
+
+/* As long as an idle process does nothing, the next ticks only count it again. */
+static void
+begin_quiet(const PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
+{
+	QuietSlot  *quiet = &quiet_slots[sample->slot];
+
+	if (!sample->idle || tick->history_idle || sample->parked ||
+		sample->key.kind == (PgscaleProcKind) B_BG_WORKER ||
+		!pgscale_procs_mark(sample->slot, sample->proc, &quiet->mark))
+		return;
+	quiet->entry = sample->entry;
+	quiet->generation = pgscale_sampler_profile_generation();
+	quiet->since_tick = tick_number + 1;
+	quiet->since_ns = ticked_ns + tick->ns;
+}
+
 /* Returns false if no process is there. */
 static bool
 sample_slot(int slot, PgscaleSamplerTick *tick)
 {
 	SlotState  *state = &slot_states[slot];
 	PgscaleProc *proc = &state->proc;
-	PgscaleSamplerWaitKey key = {0};
+	PgscaleSamplerTickSample sample = {.slot = slot,.proc = proc,.samples = 1,.ns = tick->ns};
 	bool		changed;
-	bool		idle;
-	int			entry;
 
 	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
 	{
@@ -191,73 +274,16 @@ sample_slot(int slot, PgscaleSamplerTick *tick)
 	if (changed && !proc->running)
 		state->nparked = 0;
 
-	if (!pgscale_wait_of(proc, &key.wait_event))
+	if (!key_of_slot(slot, state, changed, &sample.key))
 		return true;
-
-	if (changed)
-		pgscale_sampler_dimension_of(proc, slot, &state->dimension);
-
-	key.kind = sampler_kind_of(state);
-	key.dimension = state->dimension.number;
-	key.datid = proc->datid;
-	key.userid = proc->userid;
-	key.queryid = pgscale_proc_running_queryid(proc);
-	if (key.queryid != 0)
-	{
-		int64		nested = pgscale_sampler_nested_queryid(slot, proc);
-
-		if (nested != 0)
-			key.queryid = nested;
-	}
-
-	/*
-	 * Of a nested statement it is not known: the server shows the outer
-	 * one's.
-	 */
-	if (pgscale_sampler_by_plan_id() && key.queryid == proc->queryid)
-		key.plan_id = pgscale_proc_running_plan_id(proc);
-
-	entry = pgscale_sampler_profile_add(&key, state->hints, tick->ns);
-	pgscale_sampler_lwlock_add(key.wait_event);
+	sample.idle = pgscale_wait_is_idle(proc->kind, sample.key.wait_event);
+	sample.entry = pgscale_sampler_profile_add(&sample.key, state->hints, tick->ns);
 	if (proc->running && proc->queryid == 0)
-		sampler_park(state, entry, tick->ns);
+		sampler_park(state, sample.entry, tick->ns);
+	sample.parked = state->nparked > 0;
 
-	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
-	if (!idle || tick->history_idle)
-	{
-		const PgscaleSamplerBlocked *blocked = NULL;
-
-		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_blocked_by(slot, proc, tick->ns, tick->now, tick->blocker_threshold_ns);
-		pgscale_sampler_history_add(proc, key.kind, key.dimension, key.wait_event, key.queryid, blocked);
-	}
-	if (proc->has_cpu)
-		pgscale_sampler_cpu_add(slot, proc->pid, entry, key.kind, key.wait_event, 1, tick->ns, state->nparked > 0);
-	else
-		pgscale_sampler_totals_add(key.kind, key.wait_event, tick->ns);
-	if (proc->session)
-	{
-		if (!idle)
-		{
-			pgscale_sampler_timeline_add(key.wait_event);
-			if (key.wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-				tick->nin_transaction++;
-			else
-				tick->nactive++;
-		}
-		/* To hold others up is no work that advice could spare. */
-		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, tick->ns);
-	}
-
-	if (idle && !tick->history_idle && state->nparked == 0 &&
-		key.kind != (PgscaleProcKind) B_BG_WORKER &&
-		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
-	{
-		quiet_slots[slot].entry = entry;
-		quiet_slots[slot].generation = pgscale_sampler_profile_generation();
-		quiet_slots[slot].since_tick = tick_number + 1;
-		quiet_slots[slot].since_ns = ticked_ns + tick->ns;
-	}
+	pass_on_sample(&sample, tick);
+	begin_quiet(&sample, tick);
 	return true;
 }
 
@@ -276,8 +302,19 @@ end_quiet(int slot, uint32 generation)
 	const PgscaleProc *proc = &slot_states[slot].proc;
 
 	if (quiet->entry >= 0 && quiet->generation == generation && proc->has_cpu && quiet->since_tick < tick_number)
-		pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event,
-								tick_number - quiet->since_tick, ticked_ns - quiet->since_ns, false);
+	{
+		const PgscaleSamplerTickSample quiet_ones = {
+			.slot = slot,
+			.proc = proc,
+			.key = {.kind = proc->kind,.wait_event = proc->wait_event},
+			.entry = quiet->entry,
+			.idle = true,
+			.samples = tick_number - quiet->since_tick,
+			.ns = ticked_ns - quiet->since_ns
+		};
+
+		pgscale_sampler_cpu_add(&quiet_ones);
+	}
 	quiet->entry = -1;
 }
 

@@ -12,6 +12,8 @@
 
 #include "postgres.h"
 
+#include "base/processes.h"
+#include "sampler/profile/profile.h"
 #include "sampler/stats.h"
 
 /* How many slots without a process to look at in a tick: 0.1 ms. */
@@ -28,6 +30,20 @@ typedef struct PgscaleSamplerTick
 	int			nactive;
 	int			nin_transaction;
 } PgscaleSamplerTick;
+
+/* What a tick has found of a process: made once, for all that count it. */
+typedef struct PgscaleSamplerTickSample
+{
+	int			slot;
+	const PgscaleProc *proc;	/* as it was read */
+	PgscaleSamplerWaitKey key;	/* what it waits for, and whom for */
+	int			entry;			/* of the profile, where it was counted */
+	bool		idle;
+	bool		parked;			/* may be moved to another entry soon, when its
+								 * statement has got an identifier */
+	uint64		samples;		/* 1; or how many ticks found the same */
+	int64		ns;				/* the time that they stand for */
+} PgscaleSamplerTickSample;
 
 /* In the sampler, before the first tick; torn reads are counted in stats. */
 extern void pgscale_sampler_samples_attach(PgscaleSamplerStats *stats);

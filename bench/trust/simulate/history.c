@@ -34,13 +34,14 @@ add_samples(void *argument)
 	for (int tick = 0; tick < TICKS; tick++)
 	{
 		PgscaleProc proc = {0};
+		PgscaleSamplerTickSample sample = {.proc = &proc};
 
 		pgscale_sampler_history_begin(1 + tick * PERIOD_NS / NS_PER_US, tick * PERIOD_NS, tick * PERIOD_NS, PERIOD_NS, MOST);
 		for (int i = sim_random(MOST + 1); i > 0; i--)
 		{
 			n++;
-			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
-			pgscale_sampler_history_add(&proc, 0, 0, n, n, NULL);
+			proc.pid = sample.key.datid = sample.key.userid = sample.key.wait_event = sample.key.queryid = n;
+			pgscale_sampler_history_add(&sample, NULL);
 		}
 		pgscale_sampler_history_end();
 		if (sim_random(8) == 0)

@@ -45,6 +45,7 @@
 #include "sampler/past/history.h"
 #include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
 /* How far two looks may be apart by the wall clock, beyond the time that the second one stands for. */
@@ -147,8 +148,7 @@ pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 peri
 }
 
 void
-pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
-							int64 queryid, const PgscaleSamplerBlocked *blocked)
+pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked)
 {
 	static const PgscaleSamplerBlocked unknown = {PGSCALE_SAMPLER_NO_PID, PGSCALE_SAMPLER_NO_PID};
 	PgscaleSamplerSample *sample;
@@ -166,18 +166,18 @@ pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint1
 
 	sample = &history->samples[next++ % history->capacity];
 	sample->sampled_at = look_at;
-	sample->queryid = queryid;
-	sample->pid = proc->pid;
-	sample->datid = proc->datid;
-	sample->userid = proc->userid;
-	sample->wait_event = wait_event;
+	sample->queryid = seen->key.queryid;
+	sample->pid = seen->proc->pid;
+	sample->datid = seen->key.datid;
+	sample->userid = seen->key.userid;
+	sample->wait_event = seen->key.wait_event;
 	sample->blocker_pid = blocked->blocker;
 	sample->root_pid = blocked->root;
 	sample->root = blocked->entry;
 	sample->period_us = look_us;
-	sample->dimension = dimension;
-	sample->kind = kind;
-	sample->state = proc->state;
+	sample->dimension = seen->key.dimension;
+	sample->kind = seen->key.kind;
+	sample->state = seen->proc->state;
 }
 
 /* Makes the last span longer by this look, or begins one with it. */

@@ -18,6 +18,7 @@
 #include "base/processes.h"
 #include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/samples.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
 #define PGSCALE_SAMPLER_NO_PID	(-1)
@@ -76,8 +77,7 @@ extern void pgscale_sampler_history_startup(int capacity);
 extern void pgscale_sampler_history_attach(void);
 extern void pgscale_sampler_history_start(int64 now);
 extern void pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples);
-extern void pgscale_sampler_history_add(const PgscaleProc *proc, PgscaleProcKind kind, uint16 dimension, uint32 wait_event,
-										int64 queryid, const PgscaleSamplerBlocked *blocked);
+extern void pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked);
 extern void pgscale_sampler_history_end(void);
 extern void pgscale_sampler_history_reset(void);
 

@@ -69,6 +69,7 @@
 #include "sampler/profile/cpu_split.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/wait_totals.h"
+#include "sampler/samples.h"
 #include "sampler/stats.h"
 
 /* Time between two readings of a session. */
@@ -447,19 +448,18 @@ cpu_add_part(CpuAccount *account, int entry, PgscaleProcKind kind, uint32 wait_e
 }
 
 void
-pgscale_sampler_cpu_add(int slot, int pid, int entry, PgscaleProcKind kind, uint32 wait_event, uint64 samples, uint64 ns,
-						bool parked)
+pgscale_sampler_cpu_add(const PgscaleSamplerTickSample *sample)
 {
-	CpuAccount *account = &accounts[slot];
+	CpuAccount *account = &accounts[sample->slot];
 
-	if (account->pid != pid)
-		cpu_arrive(slot, pid);
-	account->parked = parked;
-	cpu_add_part(account, entry, kind, wait_event, samples, ns);
+	if (account->pid != sample->proc->pid)
+		cpu_arrive(sample->slot, sample->proc->pid);
+	account->parked = sample->parked;
+	cpu_add_part(account, sample->entry, sample->key.kind, sample->key.wait_event, sample->samples, sample->ns);
 	if (!account->listed)
 	{
 		account->listed = true;
-		busy[nbusy++] = slot;
+		busy[nbusy++] = sample->slot;
 	}
 }
 

@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "base/processes.h"
+#include "sampler/samples.h"
 #include "sampler/stats.h"
 
 /*
@@ -26,11 +26,10 @@ extern void pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSampl
 extern void pgscale_sampler_cpu_forget(void);
 
 /*
- * Samples of a session that were counted in an entry of the profile.  parked:
- * some may be moved to another one soon, and better are not split before.
+ * Samples of a session that were counted in an entry of the profile.  Those that are
+ * parked better are not split before they are moved.
  */
-extern void pgscale_sampler_cpu_add(int slot, int pid, int entry, PgscaleProcKind kind, uint32 wait_event,
-									uint64 samples, uint64 ns, bool parked);
+extern void pgscale_sampler_cpu_add(const PgscaleSamplerTickSample *sample);
 
 /* Samples that were counted in one entry are in another one from now on, or -1. */
 extern void pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 samples, uint64 ns);

@@ -33,6 +33,7 @@
 #include "base/units.h"
 #include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/samples.h"
 
 /* Between two looks. */
 #define LOOK_NS			NS_PER_S
@@ -77,15 +78,16 @@ pgscale_sampler_blocked_reset(void)
 }
 
 const PgscaleSamplerBlocked *
-pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 now, int64 threshold_ns)
+pgscale_sampler_blocked_by(const PgscaleSamplerTickSample *sample, int64 now, int64 threshold_ns)
 {
-	LockWait   *wait = &lock_waits[slot];
-	uint64		began = pg_atomic_read_u64(&ProcGlobal->allProcs[slot].waitStart);
+	const PgscaleProc *proc = sample->proc;
+	LockWait   *wait = &lock_waits[sample->slot];
+	uint64		began = pg_atomic_read_u64(&ProcGlobal->allProcs[sample->slot].waitStart);
 
 	/* A process waits for a moment before it shows since when. */
 	if (began == 0)
 	{
-		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
+		pgscale_sampler_blockers_add_unknown(proc->wait_event, sample->ns);
 		return NULL;
 	}
 	/* After a wait in vain it may still show that one's beginning. */
@@ -97,10 +99,10 @@ pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 n
 		wait->wait_event = proc->wait_event;
 		wait->pending_ns = 0;
 	}
-	if (wait->found != began || !pgscale_sampler_blockers_add(&wait->by.entry, proc->wait_event, ns))
+	if (wait->found != began || !pgscale_sampler_blockers_add(&wait->by.entry, proc->wait_event, sample->ns))
 	{
-		pgscale_sampler_blockers_add_unknown(proc->wait_event, ns);
-		wait->pending_ns += ns;
+		pgscale_sampler_blockers_add_unknown(proc->wait_event, sample->ns);
+		wait->pending_ns += sample->ns;
 	}
 	if (threshold_ns < 0 || now - wait->seen_ns < threshold_ns)
 		return NULL;

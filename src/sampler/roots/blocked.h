@@ -14,8 +14,8 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/processes.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/samples.h"
 
 /* Process IDs; 0: a prepared transaction, which has none.  And the root's entry. */
 typedef struct PgscaleSamplerBlocked
@@ -29,10 +29,11 @@ typedef struct PgscaleSamplerBlocked
 extern void pgscale_sampler_blocked_attach(void);
 
 /*
- * In a tick that stands for so long: a process waits for a lock.  Who is in its way, as
- * of the last look, or NULL if it has not waited that long, or that is not known.
+ * In a tick: adds the sample of a process that waits for a lock to the profile of
+ * blockers.  Returns who is in its way, as of the last look, or NULL if it has not waited
+ * that long, or that is not known.
  */
-extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns,
+extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(const PgscaleSamplerTickSample *sample,
 															   int64 now, int64 threshold_ns);
 
 /*
