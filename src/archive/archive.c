@@ -4,7 +4,7 @@
  *	  What was, on disk: rollups of each minute in tables of one database.
  *
  * A launcher (launcher.c) starts a process a minute (round.c), which writes a row
- * of what the wait profile and the server's counters have grown by (growth.c).
+ * of what the wait profile and the server's counters have grown by (deltas.c).
  * What is archived and how is written in SQL: the row in round.sql, its partition in
  * partitions.sql.
  *

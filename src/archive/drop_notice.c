@@ -13,9 +13,9 @@
 
 #include "archive/archive.h"
 #include "base/extension_drop.h"
-#include "base/own_table.h"
+#include "base/extension_table.h"
 
-static const PgscaleOwnTable minutes = {"archive_minute", "archive"};
+static const PgscaleExtensionTable minutes = {"archive_minute", "archive"};
 
 static void
 archive_tell_lost(void)
@@ -24,11 +24,11 @@ archive_tell_lost(void)
 	Oid			owner;
 	char	   *days;
 
-	if (!OidIsValid(pgscale_own_table(&minutes, &owner)))
+	if (!OidIsValid(pgscale_table_find(&minutes, &owner)))
 		return;
-	pgscale_own_execute(&minutes, "SELECT to_char(min(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD') ||"
+	pgscale_table_execute(&minutes, "SELECT to_char(min(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD') ||"
 						" to_char(max(at) AT TIME ZONE 'UTC', '\" to \"YYYY-MM-DD') FROM pgscale.archive_minute", &none, true);
-	days = pgscale_own_text(0, 1);
+	days = pgscale_table_text(0, 1);
 	if (days)
 		ereport(NOTICE,
 				(errmsg("the archive from %s is dropped", days),

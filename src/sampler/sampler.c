@@ -50,11 +50,11 @@
 #include "sampler/past/history.h"
 #include "sampler/past/timeline.h"
 #include "sampler/profile/cpu_split.h"
-#include "sampler/profile/dimensions.h"
 #include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
 #include "sampler/profile/wait_totals.h"
-#include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/sampler.h"
 #include "sampler/samples.h"
 #include "sampler/stats.h"
@@ -157,7 +157,7 @@ sampler_define_gucs(void)
 							 NULL,
 							 &sampler_nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	pgscale_sampler_dimensions_define_guc();
+	pgscale_sampler_labels_define_guc();
 	DefineCustomBoolVariable("pgscale.sampler_save",
 							 "Keeps the wait profile and the history over a restart of the server.",
 							 NULL,
@@ -177,7 +177,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
 	size = add_size(size, pgscale_sampler_totals_size());
 	size = add_size(size, pgscale_sampler_types_size());
-	size = add_size(size, pgscale_sampler_dimensions_size());
+	size = add_size(size, pgscale_sampler_labels_size());
 	size = add_size(size, pgscale_sampler_blockers_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
@@ -215,7 +215,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_timeline_startup(sampler_timeline_size);
 	pgscale_sampler_totals_startup();
 	pgscale_sampler_types_startup();
-	pgscale_sampler_dimensions_startup();
+	pgscale_sampler_labels_startup();
 	pgscale_sampler_blockers_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
@@ -272,7 +272,7 @@ sampler_tick(int64 due, int64 missed)
 							   tick.nactive * ns + found.idle_ns + found.in_transaction_ns,
 							   tick.nin_transaction * ns - found.in_transaction_ns);
 	pgscale_sampler_observe_tick(wall, ns);
-	if (pgscale_sampler_blocked_look(now, wall))
+	if (pgscale_sampler_long_waits_look(now, wall))
 		stats->blocker_looks++;
 }
 
@@ -322,15 +322,15 @@ serve_resets(void)
 	if (requested == pg_atomic_read_u64(&control->resets_done))
 		return;
 
-	pgscale_sampler_dimensions_begin_reset();
+	pgscale_sampler_labels_begin_reset();
 	pgscale_sampler_profile_reset();
 	pgscale_sampler_history_reset();
-	pgscale_sampler_dimensions_end_reset();
+	pgscale_sampler_labels_end_reset();
 	pgscale_sampler_samples_reset();
 	pgscale_sampler_cpu_forget();
 	pgscale_sampler_totals_reset();
 	pgscale_sampler_timeline_reset();
-	pgscale_sampler_blocked_reset();
+	pgscale_sampler_long_waits_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
@@ -359,9 +359,9 @@ pgscale_sampler_main(Datum arg)
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
-	pgscale_sampler_dimensions_attach();
+	pgscale_sampler_labels_attach();
 	pgscale_sampler_history_attach();
-	pgscale_sampler_blocked_attach();
+	pgscale_sampler_long_waits_attach();
 	pgscale_sampler_blockers_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / PGSCALE_SAMPLER_FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);

@@ -38,10 +38,10 @@
 #include "sampler/past/history.h"
 #include "sampler/past/timeline.h"
 #include "sampler/profile/cpu_split.h"
-#include "sampler/profile/dimensions.h"
 #include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
 #include "sampler/profile/wait_totals.h"
-#include "sampler/roots/blocked.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/samples.h"
 #include "sampler/stats.h"
 #include "sampler/worker_types.h"
@@ -68,7 +68,7 @@ typedef struct SlotState
 	int			hints[2];		/* where its samples were counted */
 	int			typed_pid;		/* the background worker whose type is known */
 	PgscaleProcKind type;		/* and what it is */
-	PgscaleSamplerDimension dimension;	/* its application and client */
+	PgscaleSamplerLabel label;	/* its application and client */
 	TimestampTz parked_activity;	/* the statement they are of */
 	int			nparked;
 	Parked		parked[MAX_PARKED];
@@ -179,10 +179,10 @@ key_of_slot(int slot, SlotState *state, bool changed, PgscaleSamplerWaitKey *key
 		return false;
 
 	if (changed)
-		pgscale_sampler_dimension_of(proc, slot, &state->dimension);
+		pgscale_sampler_label_of(proc, slot, &state->label);
 
 	key->kind = sampler_kind_of(state);
-	key->dimension = state->dimension.number;
+	key->label = state->label.number;
 	key->datid = proc->datid;
 	key->userid = proc->userid;
 	key->queryid = pgscale_proc_running_queryid(proc);
@@ -215,7 +215,7 @@ pass_on_sample(const PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
 		const PgscaleSamplerBlocked *blocked = NULL;
 
 		if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_blocked_by(sample, tick->now, tick->blocker_threshold_ns);
+			blocked = pgscale_sampler_long_waits_add(sample, tick->now, tick->blocker_threshold_ns);
 		pgscale_sampler_history_add(sample, blocked);
 	}
 	if (sample->proc->has_cpu)
@@ -437,7 +437,7 @@ pgscale_sampler_samples_reset(void)
 		slot_states[slot].nparked = 0;
 		/* so that all of it is read again */
 		slot_states[slot].proc.changecount = 0;
-		slot_states[slot].dimension.number = 0;
+		slot_states[slot].label.number = 0;
 	}
 	pgscale_sampler_samples_forget_quiet();
 }

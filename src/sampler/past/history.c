@@ -43,8 +43,8 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
-#include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
@@ -175,7 +175,7 @@ pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleS
 	sample->root_pid = blocked->root;
 	sample->root = blocked->entry;
 	sample->period_us = look_us;
-	sample->dimension = seen->key.dimension;
+	sample->label = seen->key.label;
 	sample->kind = seen->key.kind;
 	sample->state = seen->proc->state;
 }

@@ -16,8 +16,8 @@
 #include "datatype/timestamp.h"
 
 #include "base/processes.h"
-#include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/samples.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
@@ -36,7 +36,7 @@ typedef struct PgscaleSamplerSample
 	int			root_pid;		/* likewise */
 	uint32		period_us;		/* the time that it stands for, which ends
 								 * with the look */
-	uint16		dimension;		/* see dimensions.c */
+	uint16		label;		/* see session_labels.c */
 	PgscaleProcKind kind;
 	uint8		state;
 	PgscaleSamplerRoot root;	/* the root's entry of the blocker profile;

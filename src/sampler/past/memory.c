@@ -31,7 +31,7 @@
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
 #include "sampler/past/past.h"
-#include "sampler/profile/dimensions.h"
+#include "sampler/profile/session_labels.h"
 #include "sampler/roots/blocker_profile.h"
 #include "sampler/worker_types.h"
 
@@ -46,7 +46,7 @@ typedef struct HistoryWaitKey
 	uint32		wait_event;
 	int			root_pid;
 	PgscaleSamplerRoot root;
-	uint16		dimension;
+	uint16		label;
 	PgscaleProcKind kind;
 	uint8		unused[5];
 } HistoryWaitKey;
@@ -153,7 +153,7 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begi
 	key.wait_event = sample->wait_event;
 	key.root_pid = sample->root_pid;
 	key.root = sample->root;
-	key.dimension = sample->dimension;
+	key.label = sample->label;
 	key.kind = sample->kind;
 	wait = history_sums_insert(sums->hash, key, &found);
 	wait->us = (found ? wait->us : 0) + us;
@@ -239,14 +239,14 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
  * The sums, what the numbers in them stand for, and the spans that they are of, with no
  * reset in between.
  */
-static PgscaleSamplerDimensions *
-sum_with_dimensions(HistorySums *sums, PgscaleSamplerSpans *spans)
+static PgscaleSamplerLabels *
+sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
 {
 	for (;;)
 	{
-		const uint64 before = pgscale_sampler_dimensions_begin_read();
+		const uint64 before = pgscale_sampler_labels_begin_read();
 		const uint64 history_before = pgscale_sampler_history_begin_read();
-		PgscaleSamplerDimensions *dimensions;
+		PgscaleSamplerLabels *labels;
 		uint64		first;
 
 		forget_sums(sums);
@@ -259,11 +259,11 @@ sum_with_dimensions(HistorySums *sums, PgscaleSamplerSpans *spans)
 			forget_sums(sums);
 			spans->n = 0;
 		}
-		dimensions = pgscale_sampler_dimensions_copy();
-		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_dimensions_unchanged(before))
-			return dimensions;
-		if (dimensions)
-			pfree(dimensions);
+		labels = pgscale_sampler_labels_copy();
+		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_labels_unchanged(before))
+			return labels;
+		if (labels)
+			pfree(labels);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -320,7 +320,7 @@ visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const Pgs
 }
 
 static void
-visit_sums(HistorySums *sums, const PgscaleSamplerDimensions *dimensions, const PgscaleSamplerPastReader *reader)
+visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleSamplerPastReader *reader)
 {
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	PgscaleSamplerRoots *roots = pgscale_sampler_roots_copy();
@@ -341,7 +341,7 @@ visit_sums(HistorySums *sums, const PgscaleSamplerDimensions *dimensions, const 
 
 		CHECK_FOR_INTERRUPTS();
 		if (reads_all || from->userid == GetUserId())
-			pgscale_sampler_dimension(dimensions, from->dimension, &application_name, &address);
+			pgscale_sampler_label(labels, from->label, &application_name, &address);
 		key.queryid = from->queryid;
 		key.datid = from->datid;
 		key.backend_type = pgscale_sampler_past_number(reader->texts, pgscale_sampler_type_name(from->kind));
@@ -385,7 +385,7 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 {
 	HistorySums sums = {0};
 	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
-	PgscaleSamplerDimensions *dimensions;
+	PgscaleSamplerLabels *labels;
 
 	pgscale_preload_require();
 	sums.ranges = ranges;
@@ -396,9 +396,9 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	sums.slices_size = 1024;
 	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
 
-	dimensions = sum_with_dimensions(&sums, spans);
+	labels = sum_with_labels(&sums, spans);
 	visit_spans(&sums, spans, reader);
-	visit_sums(&sums, dimensions, reader);
+	visit_sums(&sums, labels, reader);
 	if (reader->visit_class)
 		visit_slices(&sums, reader);
 	history_sums_destroy(sums.hash);

@@ -48,8 +48,8 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/wait_events.h"
-#include "sampler/profile/dimensions.h"
 #include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
 #include "sampler/worker_types.h"
 
 /* Entries whose changes readers see together. */
@@ -460,21 +460,21 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
  * The profile, and what its numbers stand for, with no reset between the two: after
  * it the same numbers stand for others.
  */
-static PgscaleSamplerDimensions *
-profile_with_dimensions(PgscaleSamplerProfileSnapshot *snapshot)
+static PgscaleSamplerLabels *
+profile_with_labels(PgscaleSamplerProfileSnapshot *snapshot)
 {
 	for (;;)
 	{
-		const uint64 before = pgscale_sampler_dimensions_begin_read();
-		PgscaleSamplerDimensions *dimensions;
+		const uint64 before = pgscale_sampler_labels_begin_read();
+		PgscaleSamplerLabels *labels;
 
 		pgscale_sampler_profile_snapshot(snapshot);
-		dimensions = pgscale_sampler_dimensions_copy();
-		if (pgscale_sampler_dimensions_unchanged(before))
-			return dimensions;
+		labels = pgscale_sampler_labels_copy();
+		if (pgscale_sampler_labels_unchanged(before))
+			return labels;
 		pfree(snapshot->entries);
-		if (dimensions)
-			pfree(dimensions);
+		if (labels)
+			pfree(labels);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -488,14 +488,14 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerProfileSnapshot snapshot;
-	PgscaleSamplerDimensions *dimensions;
+	PgscaleSamplerLabels *labels;
 
 	/* Others' applications and addresses are for who may read all statistics. */
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
-	dimensions = profile_with_dimensions(&snapshot);
+	labels = profile_with_labels(&snapshot);
 
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
@@ -521,7 +521,7 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		values[7] = Int64GetDatum((int64) e->samples);
 		values[8] = Float8GetDatum((double) e->ns / 1e6);
 		if (reads_all || e->key.userid == GetUserId())
-			pgscale_sampler_dimension(dimensions, e->key.dimension, &application_name, &address);
+			pgscale_sampler_label(labels, e->key.label, &application_name, &address);
 		nulls[9] = (application_name == NULL);
 		if (application_name)
 			values[9] = CStringGetTextDatum(application_name);

@@ -3,7 +3,7 @@
  * blocker_profile.c
  *	  For whom the waits for locks were: time by root, in shared memory of fixed size.
  *
- * The root is who is in the way of all others and does not wait himself (blocked.c).
+ * The root is who is in the way of all others and does not wait himself (long_waits.c).
  * An entry is a process under one application name, or a prepared transaction.  The
  * time when it started tells a process from a later one with the same pid.  A pooler
  * runs the transactions of many applications in one process, each under its own name.

@@ -13,11 +13,11 @@
 #include "postgres.h"
 
 #include "base/extension_drop.h"
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
 
-static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
 
 static void
 tuning_tell_lost(void)
@@ -25,7 +25,7 @@ tuning_tell_lost(void)
 	Oid			owner;
 	int			in_force;
 
-	if (!OidIsValid(pgscale_own_table(&journal, &owner)))
+	if (!OidIsValid(pgscale_table_find(&journal, &owner)))
 		return;
 	in_force = pgscale_tuning_journal_in_force();
 	if (in_force > 0)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * growth.c
+ * deltas.c
  *	  By how much the server's counts have grown since the latest row.
  *
  * A round reads all waits of the profile, and gets for each what is new since the
@@ -38,7 +38,7 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/growth.h"
+#include "archive/deltas.h"
 #include "archive/shared_state.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -66,7 +66,7 @@ PG_FUNCTION_INFO_V1(pgscale_archive_wait_growth);
 PG_FUNCTION_INFO_V1(pgscale_archive_counter_growth);
 
 void
-pgscale_archive_growth_begin(TimestampTz *since, TimestampTz *until)
+pgscale_archive_deltas_begin(TimestampTz *since, TimestampTz *until)
 {
 	int			capacity;
 	const PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);
@@ -89,7 +89,7 @@ pgscale_archive_growth_begin(TimestampTz *since, TimestampTz *until)
 }
 
 void
-pgscale_archive_growth_keep(void)
+pgscale_archive_deltas_keep(void)
 {
 	int			capacity;
 	PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * attempt.c
+ * subtransaction.c
  *	  What may fail without failing the statement it is part of.
  *
  * The server leaves it to whoever begins an internal subtransaction to end it.
@@ -24,10 +24,10 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "base/attempt.h"
+#include "base/subtransaction.h"
 
 ErrorData *
-pgscale_attempt(void (*function) (void *arg), void *arg)
+pgscale_subtransaction_run(void (*function) (void *arg), void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -54,7 +54,7 @@ pgscale_attempt(void (*function) (void *arg), void *arg)
 }
 
 bool
-pgscale_attempt_is_grave(const ErrorData *error)
+pgscale_subtransaction_is_grave(const ErrorData *error)
 {
 	const int	category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 

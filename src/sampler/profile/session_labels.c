@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * dimensions.c
+ * session_labels.c
  *	  By what else the wait profile is told: the application, the client's address, the
  *	  identifier of the plan.
  *
@@ -36,7 +36,7 @@
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
-#include "sampler/profile/dimensions.h"
+#include "sampler/profile/session_labels.h"
 
 /* Without any, and the last for all that have no number of their own. */
 #define NONE		0
@@ -45,16 +45,16 @@
 
 #define OTHER_NAME	"other"
 
-typedef struct Dimensions
+typedef struct Labels
 {
 	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
 	pg_atomic_uint32 used;		/* of the values */
 	uint64		hashes[MAX_VALUES]; /* of the values, for the sampler */
 	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
-} Dimensions;
+} Labels;
 
 /* A reader's copy. */
-struct PgscaleSamplerDimensions
+struct PgscaleSamplerLabels
 {
 	uint32		used;
 	PgscaleProcClient values[FLEXIBLE_ARRAY_MEMBER];
@@ -70,11 +70,11 @@ typedef struct Wanted
 
 static char *setting = NULL;
 static Wanted by;
-static Dimensions *dimensions = NULL;
+static Labels *labels = NULL;
 
 /* Which of them a text names.  Returns false if it names anything else. */
 static bool
-dimensions_parse(const char *text, Wanted *wanted)
+labels_parse(const char *text, Wanted *wanted)
 {
 	char	   *copy = pstrdup(text);
 	List	   *names = NIL;
@@ -106,25 +106,25 @@ dimensions_parse(const char *text, Wanted *wanted)
  * where the server cannot tell it.
  */
 static bool
-dimensions_check(char **newval, void **extra, GucSource source)
+labels_check(char **newval, void **extra, GucSource source)
 {
 	Wanted		wanted;
 
-	if (dimensions_parse(*newval, &wanted))
+	if (labels_parse(*newval, &wanted))
 		return true;
 	GUC_check_errdetail("It is a list of application_name, client_addr and plan_id, or empty.");
 	return false;
 }
 
 void
-pgscale_sampler_dimensions_define_guc(void)
+pgscale_sampler_labels_define_guc(void)
 {
 	DefineCustomStringVariable("pgscale.sampler_dimensions",
 							   "Extra columns by which the wait profile splits waits: application_name, "
 							   "client_addr, plan_id.",
 							   NULL,
 							   &setting, "",
-							   PGC_POSTMASTER, GUC_LIST_INPUT, dimensions_check, NULL, NULL);
+							   PGC_POSTMASTER, GUC_LIST_INPUT, labels_check, NULL, NULL);
 }
 
 bool
@@ -140,25 +140,25 @@ pgscale_sampler_plan_id_unknown(void)
 }
 
 Size
-pgscale_sampler_dimensions_size(void)
+pgscale_sampler_labels_size(void)
 {
-	(void) dimensions_parse(setting, &by);
-	return by.application || by.address ? sizeof(Dimensions) : 0;
+	(void) labels_parse(setting, &by);
+	return by.application || by.address ? sizeof(Labels) : 0;
 }
 
 void
-pgscale_sampler_dimensions_startup(void)
+pgscale_sampler_labels_startup(void)
 {
 	bool		found;
 
 	if (!by.application && !by.address)
 		return;
-	dimensions = ShmemInitStruct("pgscale sampler dimensions", sizeof(Dimensions), &found);
+	labels = ShmemInitStruct("pgscale sampler dimensions", sizeof(Labels), &found);
 	if (found)
 		return;
-	memset(dimensions, 0, sizeof(*dimensions));
-	pgscale_change_init(&dimensions->resets);
-	pg_atomic_init_u32(&dimensions->used, 0);
+	memset(labels, 0, sizeof(*labels));
+	pgscale_change_init(&labels->resets);
+	pg_atomic_init_u32(&labels->used, 0);
 }
 
 static uint64
@@ -174,29 +174,29 @@ hash_of_client(const PgscaleProcClient *client)
 static uint16
 number_of_client(const PgscaleProcClient *client, uint64 hash)
 {
-	const uint32 used = pg_atomic_read_u32(&dimensions->used);
+	const uint32 used = pg_atomic_read_u32(&labels->used);
 
 	for (uint32 i = 0; i < used; i++)
-		if (dimensions->hashes[i] == hash)
+		if (labels->hashes[i] == hash)
 			return i + 1;
 	if (used == MAX_VALUES - 1)
 		return OTHER;
-	dimensions->values[used] = *client;
-	dimensions->hashes[used] = hash;
+	labels->values[used] = *client;
+	labels->hashes[used] = hash;
 	pg_write_barrier();
-	pg_atomic_write_u32(&dimensions->used, used + 1);
+	pg_atomic_write_u32(&labels->used, used + 1);
 	return used + 1;
 }
 
 void
-pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDimension *dimension)
+pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel *label)
 {
 	PgscaleProcClient client;
 	uint64		hash;
 
-	if (dimensions == NULL || !proc->session)
+	if (labels == NULL || !proc->session)
 	{
-		dimension->number = NONE;
+		label->number = NONE;
 		return;
 	}
 	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &client))
@@ -207,68 +207,68 @@ pgscale_sampler_dimension_of(const PgscaleProc *proc, int slot, PgscaleSamplerDi
 		client.address[0] = '\0';
 
 	hash = hash_of_client(&client);
-	if (dimension->number != NONE && dimension->hash == hash)
+	if (label->number != NONE && label->hash == hash)
 		return;
-	dimension->number = number_of_client(&client, hash);
-	dimension->hash = hash;
+	label->number = number_of_client(&client, hash);
+	label->hash = hash;
 }
 
 void
-pgscale_sampler_dimensions_begin_reset(void)
+pgscale_sampler_labels_begin_reset(void)
 {
-	if (dimensions)
-		(void) pgscale_change_begin_write(&dimensions->resets);
+	if (labels)
+		(void) pgscale_change_begin_write(&labels->resets);
 }
 
 void
-pgscale_sampler_dimensions_end_reset(void)
+pgscale_sampler_labels_end_reset(void)
 {
-	if (dimensions == NULL)
+	if (labels == NULL)
 		return;
-	pg_atomic_write_u32(&dimensions->used, 0);
-	pgscale_change_end_write(&dimensions->resets);
+	pg_atomic_write_u32(&labels->used, 0);
+	pgscale_change_end_write(&labels->resets);
 }
 
 /* The one before may have ended within a reset. */
 void
-pgscale_sampler_dimensions_attach(void)
+pgscale_sampler_labels_attach(void)
 {
-	if (dimensions == NULL)
+	if (labels == NULL)
 		return;
-	(void) pgscale_change_begin_write(&dimensions->resets);
-	pgscale_change_end_write(&dimensions->resets);
+	(void) pgscale_change_begin_write(&labels->resets);
+	pgscale_change_end_write(&labels->resets);
 }
 
 uint64
-pgscale_sampler_dimensions_begin_read(void)
+pgscale_sampler_labels_begin_read(void)
 {
-	return dimensions ? pgscale_change_wait(&dimensions->resets) : 0;
+	return labels ? pgscale_change_wait(&labels->resets) : 0;
 }
 
-PgscaleSamplerDimensions *
-pgscale_sampler_dimensions_copy(void)
+PgscaleSamplerLabels *
+pgscale_sampler_labels_copy(void)
 {
-	PgscaleSamplerDimensions *copy;
+	PgscaleSamplerLabels *copy;
 	uint32		used;
 
-	if (dimensions == NULL)
+	if (labels == NULL)
 		return NULL;
-	used = pg_atomic_read_u32(&dimensions->used);
+	used = pg_atomic_read_u32(&labels->used);
 	pg_read_barrier();
-	copy = palloc(offsetof(PgscaleSamplerDimensions, values) + used * sizeof(PgscaleProcClient));
+	copy = palloc(offsetof(PgscaleSamplerLabels, values) + used * sizeof(PgscaleProcClient));
 	copy->used = used;
-	memcpy(copy->values, dimensions->values, used * sizeof(PgscaleProcClient));
+	memcpy(copy->values, labels->values, used * sizeof(PgscaleProcClient));
 	return copy;
 }
 
 bool
-pgscale_sampler_dimensions_unchanged(uint64 before)
+pgscale_sampler_labels_unchanged(uint64 before)
 {
-	return dimensions == NULL || pgscale_change_is_unchanged(&dimensions->resets, before);
+	return labels == NULL || pgscale_change_is_unchanged(&labels->resets, before);
 }
 
 void
-pgscale_sampler_dimension(const PgscaleSamplerDimensions *copy, uint16 number,
+pgscale_sampler_label(const PgscaleSamplerLabels *copy, uint16 number,
 						  const char **application_name, const char **address)
 {
 	*application_name = *address = NULL;
@@ -288,27 +288,27 @@ pgscale_sampler_dimension(const PgscaleSamplerDimensions *copy, uint16 number,
 }
 
 int
-pgscale_sampler_dimension_names(PgscaleSamplerName * names, int most)
+pgscale_sampler_label_names(PgscaleSamplerName * names, int most)
 {
-	const int	n = dimensions ? Min(pg_atomic_read_u32(&dimensions->used), most) : 0;
+	const int	n = labels ? Min(pg_atomic_read_u32(&labels->used), most) : 0;
 
 	for (int i = 0; i < n; i++)
-		memcpy(names[i], dimensions->values[i].application_name, NAMEDATALEN);
+		memcpy(names[i], labels->values[i].application_name, NAMEDATALEN);
 	return n;
 }
 
 bool
-pgscale_sampler_dimension_is_other(uint16 number)
+pgscale_sampler_label_is_other(uint16 number)
 {
 	return number == OTHER;
 }
 
 uint16
-pgscale_sampler_dimension_of_name(const char *application_name)
+pgscale_sampler_label_of_name(const char *application_name)
 {
 	PgscaleProcClient client = {0};
 
-	if (dimensions == NULL || !by.application)
+	if (labels == NULL || !by.application)
 		return NONE;
 	strlcpy(client.application_name, application_name, sizeof(client.application_name));
 	return number_of_client(&client, hash_of_client(&client));

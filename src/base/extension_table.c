@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * own_table.c
+ * extension_table.c
  *	  Statements on the extension's own tables, which users cannot touch.
  *
  * Such a table belongs to the extension and nobody else can read or write it;
@@ -37,58 +37,58 @@
 #include "utils/syscache.h"
 
 #include "base/extension_function.h"
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "base/pg_compat.h"
 #include "base/sql.h"
 
 PG_FUNCTION_INFO_V1(pgscale_row_origin);
 
 void
-pgscale_own_add(PgscaleParameters *parameters, Oid type, Datum value)
+pgscale_table_add(PgscaleParameters *parameters, Oid type, Datum value)
 {
-	Assert(parameters->n < PGSCALE_OWN_PARAMETERS);
+	Assert(parameters->n < PGSCALE_TABLE_PARAMETERS);
 	parameters->types[parameters->n] = type;
 	parameters->values[parameters->n] = value;
 	parameters->nulls[parameters->n++] = ' ';
 }
 
 void
-pgscale_own_add_null(PgscaleParameters *parameters, Oid type)
+pgscale_table_add_null(PgscaleParameters *parameters, Oid type)
 {
-	pgscale_own_add(parameters, type, (Datum) 0);
+	pgscale_table_add(parameters, type, (Datum) 0);
 	parameters->nulls[parameters->n - 1] = 'n';
 }
 
 void
-pgscale_own_add_bigint(PgscaleParameters *parameters, int64 value)
+pgscale_table_add_bigint(PgscaleParameters *parameters, int64 value)
 {
-	pgscale_own_add(parameters, INT8OID, Int64GetDatum(value));
+	pgscale_table_add(parameters, INT8OID, Int64GetDatum(value));
 }
 
 void
-pgscale_own_add_oid(PgscaleParameters *parameters, Oid value)
+pgscale_table_add_oid(PgscaleParameters *parameters, Oid value)
 {
-	pgscale_own_add(parameters, OIDOID, ObjectIdGetDatum(value));
+	pgscale_table_add(parameters, OIDOID, ObjectIdGetDatum(value));
 }
 
 void
-pgscale_own_add_text(PgscaleParameters *parameters, const char *value)
+pgscale_table_add_text(PgscaleParameters *parameters, const char *value)
 {
 	if (value)
-		pgscale_own_add(parameters, TEXTOID, CStringGetTextDatum(value));
+		pgscale_table_add(parameters, TEXTOID, CStringGetTextDatum(value));
 	else
-		pgscale_own_add_null(parameters, TEXTOID);
+		pgscale_table_add_null(parameters, TEXTOID);
 }
 
 void
-pgscale_own_add_here(PgscaleParameters *parameters)
+pgscale_table_add_here(PgscaleParameters *parameters)
 {
-	pgscale_own_add_bigint(parameters, (int64) GetSystemIdentifier());
-	pgscale_own_add_oid(parameters, MyDatabaseId);
+	pgscale_table_add_bigint(parameters, (int64) GetSystemIdentifier());
+	pgscale_table_add_oid(parameters, MyDatabaseId);
 }
 
 const char *
-pgscale_own_origin(int64 cluster, Oid database)
+pgscale_table_origin(int64 cluster, Oid database)
 {
 	if (cluster != (int64) GetSystemIdentifier())
 		return "another server";
@@ -99,7 +99,7 @@ pgscale_own_origin(int64 cluster, Oid database)
 Datum
 pgscale_row_origin(PG_FUNCTION_ARGS)
 {
-	const char *origin = pgscale_own_origin(PG_GETARG_INT64(0), PG_GETARG_OID(1));
+	const char *origin = pgscale_table_origin(PG_GETARG_INT64(0), PG_GETARG_OID(1));
 
 	if (!origin)
 		PG_RETURN_NULL();
@@ -107,7 +107,7 @@ pgscale_row_origin(PG_FUNCTION_ARGS)
 }
 
 Oid
-pgscale_own_table(const PgscaleOwnTable *table, Oid *owner)
+pgscale_table_find(const PgscaleExtensionTable *table, Oid *owner)
 {
 	Oid			namespace = get_namespace_oid("pgscale", true);
 	Oid			relation = OidIsValid(namespace) ? get_relname_relid(table->name, namespace) : InvalidOid;
@@ -125,7 +125,7 @@ pgscale_own_table(const PgscaleOwnTable *table, Oid *owner)
 }
 
 void
-pgscale_own_refuse_renamed(void)
+pgscale_table_refuse_renamed(void)
 {
 	if (OidIsValid(get_extension_oid("pgscale", true)) && !OidIsValid(get_namespace_oid("pgscale", true)))
 		ereport(ERROR,
@@ -135,7 +135,7 @@ pgscale_own_refuse_renamed(void)
 }
 
 void
-pgscale_own_keep_local(Oid relation)
+pgscale_table_keep_local(Oid relation)
 {
 	HeapTuple	tuple;
 	bool		marked;
@@ -153,7 +153,7 @@ pgscale_own_keep_local(Oid relation)
 }
 
 uint64
-pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
+pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
 {
 	SPIPlanPtr	plan;
 	Oid			relation;
@@ -167,11 +167,11 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	 * locked, and looked at again: another one must not come in its place
 	 * before the statement is parsed
 	 */
-	pgscale_own_refuse_renamed();
-	relation = pgscale_own_table(table, &owner);
+	pgscale_table_refuse_renamed();
+	relation = pgscale_table_find(table, &owner);
 	if (OidIsValid(relation))
 		LockRelationOid(relation, AccessShareLock);
-	if (!OidIsValid(relation) || pgscale_own_table(table, &owner) != relation)
+	if (!OidIsValid(relation) || pgscale_table_find(table, &owner) != relation)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("this database has no %s", table->keeps),
@@ -181,7 +181,7 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
 	settings = pgscale_sql_names();
 	(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	pgscale_own_keep_local(relation);
+	pgscale_table_keep_local(relation);
 	plan = SPI_prepare(statement, parameters->n, parameters->types);
 	if (!plan)
 		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));
@@ -196,14 +196,14 @@ pgscale_own_execute(const PgscaleOwnTable *table, const char *statement, Pgscale
 }
 
 uint64
-pgscale_own_execute_alone(const PgscaleOwnTable *table, const char *statement, PgscaleParameters *parameters)
+pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement, PgscaleParameters *parameters)
 {
 	uint64		processed;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	processed = pgscale_own_execute(table, statement, parameters, false);
+	processed = pgscale_table_execute(table, statement, parameters, false);
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -211,43 +211,43 @@ pgscale_own_execute_alone(const PgscaleOwnTable *table, const char *statement, P
 }
 
 Datum
-pgscale_own_column(uint64 row, int number, bool *isnull)
+pgscale_table_column(uint64 row, int number, bool *isnull)
 {
 	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, number, isnull);
 }
 
 int64
-pgscale_own_bigint(uint64 row, int number)
+pgscale_table_bigint(uint64 row, int number)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 
 	return isnull ? 0 : DatumGetInt64(value);
 }
 
 Oid
-pgscale_own_oid(uint64 row, int number)
+pgscale_table_oid(uint64 row, int number)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 
 	return isnull ? InvalidOid : DatumGetObjectId(value);
 }
 
 bool
-pgscale_own_bool(uint64 row, int number)
+pgscale_table_bool(uint64 row, int number)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 
 	return !isnull && DatumGetBool(value);
 }
 
 char *
-pgscale_own_text(uint64 row, int number)
+pgscale_table_text(uint64 row, int number)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 
 	return isnull ? NULL : TextDatumGetCString(value);
 }

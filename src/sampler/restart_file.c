@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * kept_file.c
+ * restart_file.c
  *	  What the files have in common that keep the sampler's data over a restart.
  *
  * The postmaster writes such a file when it shuts down, after all other processes are
@@ -26,23 +26,23 @@
 
 #include "base/pg_compat.h"
 #include "base/wait_events.h"
-#include "sampler/kept_file.h"
+#include "sampler/restart_file.h"
 #include "sampler/worker_types.h"
 
 bool
-pgscale_sampler_file_put(FILE *file, const void *items, Size size, Size count)
+pgscale_sampler_restart_file_put(FILE *file, const void *items, Size size, Size count)
 {
 	return count == 0 || fwrite(items, size, count, file) == count;
 }
 
 bool
-pgscale_sampler_file_get(FILE *file, void *items, Size size, Size count)
+pgscale_sampler_restart_file_get(FILE *file, void *items, Size size, Size count)
 {
 	return count == 0 || fread(items, size, count, file) == count;
 }
 
 void
-pgscale_sampler_file_not_kept(const char *what)
+pgscale_sampler_restart_file_not_kept(const char *what)
 {
 	ereport(LOG,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -51,7 +51,7 @@ pgscale_sampler_file_not_kept(const char *what)
 }
 
 void
-pgscale_sampler_file_finish(FILE *file, bool good, const char *temp, const char *name)
+pgscale_sampler_restart_file_finish(FILE *file, bool good, const char *temp, const char *name)
 {
 	if (!good)
 	{
@@ -78,7 +78,7 @@ pgscale_sampler_file_finish(FILE *file, bool good, const char *temp, const char 
 
 /* The file, if it is one: opening a pipe would never end. */
 FILE *
-pgscale_sampler_file_open(const char *name)
+pgscale_sampler_restart_file_open(const char *name)
 {
 	struct stat st;
 	FILE	   *file = NULL;
@@ -99,7 +99,7 @@ pgscale_sampler_file_open(const char *name)
 }
 
 void
-pgscale_sampler_file_done(FILE *file, const char *name, const char *problem, const char *detail)
+pgscale_sampler_restart_file_done(FILE *file, const char *name, const char *problem, const char *detail)
 {
 	FreeFile(file);
 	if (problem)
@@ -114,7 +114,7 @@ pgscale_sampler_file_done(FILE *file, const char *name, const char *problem, con
 }
 
 bool
-pgscale_sampler_file_knows_event(uint32 wait_event)
+pgscale_sampler_restart_file_knows_event(uint32 wait_event)
 {
 	const char *type;
 	const char *name;
@@ -128,14 +128,14 @@ pgscale_sampler_file_knows_event(uint32 wait_event)
 }
 
 bool
-pgscale_sampler_file_knows_kind(PgscaleProcKind kind, uint32 ntypes)
+pgscale_sampler_restart_file_knows_kind(PgscaleProcKind kind, uint32 ntypes)
 {
 	return kind < BACKEND_NUM_TYPES || kind == PGSCALE_PROC_PARALLEL ||
 		(kind >= PGSCALE_PROC_FIRST_TYPE && kind - PGSCALE_PROC_FIRST_TYPE < ntypes);
 }
 
 bool
-pgscale_sampler_file_knows_types(const PgscaleSamplerTypeName * types, uint32 ntypes)
+pgscale_sampler_restart_file_knows_types(const PgscaleSamplerTypeName * types, uint32 ntypes)
 {
 	for (uint32 i = 0; i < ntypes; i++)
 		if (types[i][0] == '\0' || memchr(types[i], '\0', BGW_MAXLEN) == NULL)
@@ -144,7 +144,7 @@ pgscale_sampler_file_knows_types(const PgscaleSamplerTypeName * types, uint32 nt
 }
 
 bool
-pgscale_sampler_file_is_ascii(const char *text)
+pgscale_sampler_restart_file_is_ascii(const char *text)
 {
 	for (const char *c = text; *c; c++)
 		if (*c < ' ' || *c > '~')
@@ -154,8 +154,8 @@ pgscale_sampler_file_is_ascii(const char *text)
 
 /* Of names that need not be text here none is taken. */
 void
-pgscale_sampler_file_kinds(const PgscaleSamplerTypeName * types, uint32 ntypes, PgscaleProcKind *kinds)
+pgscale_sampler_restart_file_kinds(const PgscaleSamplerTypeName * types, uint32 ntypes, PgscaleProcKind *kinds)
 {
 	for (uint32 i = 0; i < ntypes; i++)
-		kinds[i] = pgscale_sampler_file_is_ascii(types[i]) ? pgscale_sampler_type_kind(types[i]) : (PgscaleProcKind) B_BG_WORKER;
+		kinds[i] = pgscale_sampler_restart_file_is_ascii(types[i]) ? pgscale_sampler_type_kind(types[i]) : (PgscaleProcKind) B_BG_WORKER;
 }

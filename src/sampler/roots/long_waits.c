@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * blocked.c
+ * long_waits.c
  *	  Who is in the way of those that have waited long for a lock, for the history and
  *	  the profile of blockers.
  *
@@ -31,8 +31,8 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/units.h"
-#include "sampler/roots/blocked.h"
 #include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/samples.h"
 
 /* Between two looks. */
@@ -60,7 +60,7 @@ static int64 last_look;
 static bool look_wanted;		/* by the present tick */
 
 void
-pgscale_sampler_blocked_attach(void)
+pgscale_sampler_long_waits_attach(void)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
@@ -70,7 +70,7 @@ pgscale_sampler_blocked_attach(void)
 }
 
 void
-pgscale_sampler_blocked_reset(void)
+pgscale_sampler_long_waits_reset(void)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		lock_waits[slot].pending_ns = lock_waits[slot].found = 0;
@@ -78,7 +78,7 @@ pgscale_sampler_blocked_reset(void)
 }
 
 const PgscaleSamplerBlocked *
-pgscale_sampler_blocked_by(const PgscaleSamplerTickSample *sample, int64 now, int64 threshold_ns)
+pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now, int64 threshold_ns)
 {
 	const PgscaleProc *proc = sample->proc;
 	LockWait   *wait = &lock_waits[sample->slot];
@@ -125,7 +125,7 @@ add_to_root(const PgscaleLockWaiter *waiter, const PgscaleSamplerRoot *root)
 }
 
 bool
-pgscale_sampler_blocked_look(int64 now, TimestampTz wall)
+pgscale_sampler_long_waits_look(int64 now, TimestampTz wall)
 {
 	bool		wanted = look_wanted;
 	PgscaleSamplerRoot root = {0};
