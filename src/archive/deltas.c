@@ -38,8 +38,8 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
+#include "archive/archive_state.h"
 #include "archive/deltas.h"
-#include "archive/shared_state.h"
 #include "base/timer.h"
 #include "base/units.h"
 

@@ -42,7 +42,7 @@
 #include "base/pg_compat.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 static const PgscaleExtensionTable jobs = {"relocation_job", "relocation jobs"};
 
@@ -274,7 +274,7 @@ put_back_orphans(void)
 
 /*
  * When it may be claimed.  What is to wait for longer than any job is told to,
- * worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
+ * relocation_worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
  */
 #define DUE_AT \
 	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before" \

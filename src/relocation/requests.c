@@ -54,7 +54,7 @@
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 #include "relocation/tablespace_latency.h"
 
 /* Between two looks at a job that is awaited. */

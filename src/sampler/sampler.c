@@ -56,8 +56,8 @@
 #include "sampler/roots/blocker_profile.h"
 #include "sampler/roots/long_waits.h"
 #include "sampler/sampler.h"
+#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/stats.h"
 #include "sampler/worker_types.h"
 
 /* How long a reset may take, and how often to look whether it is done. */

@@ -42,8 +42,8 @@
 #include "sampler/profile/session_labels.h"
 #include "sampler/profile/wait_totals.h"
 #include "sampler/roots/long_waits.h"
+#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/stats.h"
 #include "sampler/worker_types.h"
 
 /* How many different waits of one statement are parked. */

@@ -14,7 +14,7 @@
 
 #include "base/processes.h"
 #include "sampler/profile/profile.h"
-#include "sampler/stats.h"
+#include "sampler/sampler_stats.h"
 
 /* How many slots without a process to look at in a tick: 0.1 ms. */
 #define PGSCALE_SAMPLER_FREE_SLOTS	10000

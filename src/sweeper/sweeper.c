@@ -14,7 +14,7 @@
  * Each worker has a share of the buffers and consists of a sweeper, which
  * looks, decides and supplies (scan.c) and never waits for a disk, and
  * of its writers (writer.c), which do, and which it launches while it
- * works.  What they share is in shared_state.c; what leaves the cache is up to
+ * works.  What they share is in shares.c; what leaves the cache is up to
  * sweeper/policies/clock.c.
  *
  * It works only where that is of use (controller.c).  Worker 1 decides for
@@ -51,7 +51,7 @@
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 

@@ -57,7 +57,7 @@ close_null(int fd)
 #define pg_flush_data		steps_flush
 #define CloseTransientFile	close_null
 
-#include "writeback/controller.c"
+#include "writeback/writeback_controller.c"
 #include "writeback/dirty_tracker.c"
 #undef ROUND_NS
 #define context files_context

@@ -10,7 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sweeper/shared_state.c"
+#include "sweeper/shares.c"
 
 #define WRITERS 3
 #define RUNS	12

@@ -69,8 +69,8 @@
 #include "sampler/profile/cpu_split.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/wait_totals.h"
+#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/stats.h"
 
 /* Time between two readings of a session. */
 #define SETTLE_NS		NS_PER_S

@@ -12,8 +12,8 @@
 
 #include "postgres.h"
 
+#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/stats.h"
 
 /*
  * All is the sampler's own memory.  Accounts are numbered as processes' slots.

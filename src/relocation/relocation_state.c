@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.c
+ * relocation_state.c
  *	  What the launcher of relocations, its workers and other backends know of
  *	  each other: in which databases there is something to do and when, and
  *	  which worker is at which job.
@@ -28,7 +28,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 #define LOCK_TRANCHE	"pgscale relocation"
 

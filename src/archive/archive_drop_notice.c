@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * drop_notice.c
+ * archive_drop_notice.c
  *	  Tells that the archive goes when the extension is dropped.
  *
  * Portions Copyright (c) 2026, pgscale contributors

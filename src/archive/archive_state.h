@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.h
+ * archive_state.h
  *	  What the archive's launcher, its rounds and other backends know of each
  *	  other, and what the server's counts were at the latest round.
  *
@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_ARCHIVE_SHARED_STATE_H
-#define PGSCALE_ARCHIVE_SHARED_STATE_H
+#ifndef PGSCALE_ARCHIVE_ARCHIVE_STATE_H
+#define PGSCALE_ARCHIVE_ARCHIVE_STATE_H
 
 #include "postgres.h"
 
@@ -125,4 +125,4 @@ typedef struct PgscaleArchiveBaseline
 extern PgscaleArchiveBaseline *pgscale_archive_baseline(int *capacity);
 extern void pgscale_archive_baseline_forget(void);
 
-#endif							/* PGSCALE_ARCHIVE_SHARED_STATE_H */
+#endif							/* PGSCALE_ARCHIVE_ARCHIVE_STATE_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * texts.c
+ * past_texts.c
  *	  Texts as numbers.
  *
  * A day of the archive repeats a few hundred texts a million times.  As numbers they

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * stats.c
+ * sampler_stats.c
  *	  How well the sampler keeps its schedule, and what it costs.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -21,7 +21,7 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sampler/profile/profile.h"
-#include "sampler/stats.h"
+#include "sampler/sampler_stats.h"
 
 static PgscaleSamplerStats *stats = NULL;
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * history.c
+ * trace_history.c
  *	  The traces that the trigger has made, in a ring in shared memory.
  *
  * Of each it keeps the events that took most time, and the rest as one.

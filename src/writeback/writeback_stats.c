@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.c
+ * writeback_stats.c
  *	  What the writeback worker tells others, and the view that shows it.
  *
  * Counts only ever grow; a reset keeps what they were at that time, under a
@@ -23,7 +23,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
-#include "writeback/shared_state.h"
+#include "writeback/writeback_stats.h"
 
 #define LOCK_TRANCHE	"pgscale writeback"
 

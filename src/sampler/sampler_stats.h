@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * stats.h
+ * sampler_stats.h
  *	  How well the sampler keeps its schedule, and what it costs.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SAMPLER_STATS_H
-#define PGSCALE_SAMPLER_STATS_H
+#ifndef PGSCALE_SAMPLER_SAMPLER_STATS_H
+#define PGSCALE_SAMPLER_SAMPLER_STATS_H
 
 #include "postgres.h"
 
@@ -56,4 +56,4 @@ extern void pgscale_sampler_stats_tick(int64 late_ns, uint64 missed,
 									   int64 active_ns, int64 in_transaction_ns);
 extern void pgscale_sampler_stats_reset(void);
 
-#endif							/* PGSCALE_SAMPLER_STATS_H */
+#endif							/* PGSCALE_SAMPLER_SAMPLER_STATS_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * kernel.c
+ * memory.c
  *	  Rules about memory and the kernel: huge pages, NUMA, and settings of the
  *	  kernel that the server cannot set, which are told as text.
  *
@@ -203,7 +203,7 @@ find_numa(const PgscaleTuningRuleInput *input)
 	}
 }
 
-const PgscaleTuningRule pgscale_tuning_kernel_rules[] = {
+const PgscaleTuningRule pgscale_tuning_memory_rules[] = {
 	{
 		.name = "huge_pages",
 		.min_s = 30,

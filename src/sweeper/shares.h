@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.h
+ * shares.h
  *	  What a sweeper and its writer share, and tell others.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SWEEPER_SHARED_STATE_H
-#define PGSCALE_SWEEPER_SHARED_STATE_H
+#ifndef PGSCALE_SWEEPER_SHARES_H
+#define PGSCALE_SWEEPER_SHARES_H
 
 #include "postgres.h"
 
@@ -253,4 +253,4 @@ extern void pgscale_sweeper_rebase(void);
 /* Likewise, if there was no reset since the server started. */
 extern void pgscale_sweeper_base_init(void);
 
-#endif							/* PGSCALE_SWEEPER_SHARED_STATE_H */
+#endif							/* PGSCALE_SWEEPER_SHARES_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * worker.c
+ * relocation_worker.c
  *	  A process that works off the relocation jobs of one database, one after
  *	  the other, and ends when there is none left for it.
  *
@@ -75,7 +75,7 @@
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 /* Between two looks at whether a move may begin. */
 #define OBSTACLE_MS		2000

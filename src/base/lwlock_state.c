@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lwlocks.c
+ * lwlock_state.c
  *	  LWLocks of the server from outside.
  *
  * A lock's state is one atomic word, so a look takes no lock and costs whoever holds
@@ -21,7 +21,7 @@
 
 #include "port/atomics.h"
 
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 
 static inline uint32

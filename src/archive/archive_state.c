@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.c
+ * archive_state.c
  *	  What the archive's launcher, its rounds and other backends know of each
  *	  other, and what the server's counts were at the latest round.
  *
@@ -26,7 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/shared_state.h"
+#include "archive/archive_state.h"
 #include "base/timer.h"
 
 #define LOCK_TRANCHE	"pgscale archive"

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * controller.h
+ * writeback_controller.h
  *	  How much to ask the kernel to write now.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_WRITEBACK_CONTROLLER_H
-#define PGSCALE_WRITEBACK_CONTROLLER_H
+#ifndef PGSCALE_WRITEBACK_WRITEBACK_CONTROLLER_H
+#define PGSCALE_WRITEBACK_WRITEBACK_CONTROLLER_H
 
 #include "postgres.h"
 
@@ -83,4 +83,4 @@ extern int64 pgscale_writeback_decide(PgscaleWriteback *w, const PgscaleWritebac
 /* A decision in words. */
 extern char *pgscale_writeback_reason(PgscaleWritebackReason reason, double number);
 
-#endif							/* PGSCALE_WRITEBACK_CONTROLLER_H */
+#endif							/* PGSCALE_WRITEBACK_WRITEBACK_CONTROLLER_H */

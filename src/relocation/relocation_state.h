@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.h
+ * relocation_state.h
  *	  What the launcher of relocations, its workers and other backends know of
  *	  each other.
  *
@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_RELOCATION_SHARED_STATE_H
-#define PGSCALE_RELOCATION_SHARED_STATE_H
+#ifndef PGSCALE_RELOCATION_RELOCATION_STATE_H
+#define PGSCALE_RELOCATION_RELOCATION_STATE_H
 
 #include "postgres.h"
 
@@ -99,4 +99,4 @@ extern bool pgscale_relocation_is_at_work(Oid database, int64 job);
 /* Has the worker that is at that job end it; false if there is none. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);
 
-#endif							/* PGSCALE_RELOCATION_SHARED_STATE_H */
+#endif							/* PGSCALE_RELOCATION_RELOCATION_STATE_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * drop_notice.c
+ * journal_drop_notice.c
  *	  Tells what goes with the journal of changes when the extension is dropped.
  *
  * The settings stay as they are and the way back is lost, so a notice says so

@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.h
+ * writeback_stats.h
  *	  What the writeback worker tells others.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_WRITEBACK_SHARED_STATE_H
-#define PGSCALE_WRITEBACK_SHARED_STATE_H
+#ifndef PGSCALE_WRITEBACK_WRITEBACK_STATS_H
+#define PGSCALE_WRITEBACK_WRITEBACK_STATS_H
 
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
 
-#include "writeback/controller.h"
+#include "writeback/writeback_controller.h"
 
 /* Cumulative since the server started. */
 typedef struct PgscaleWritebackCounts
@@ -70,4 +70,4 @@ extern PgscaleWritebackShare *pgscale_writeback_share(void);
 /* Counts from now on. */
 extern void pgscale_writeback_rebase(void);
 
-#endif							/* PGSCALE_WRITEBACK_SHARED_STATE_H */
+#endif							/* PGSCALE_WRITEBACK_WRITEBACK_STATS_H */

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * lwlocks.h
+ * lwlock_state.h
  *	  LWLocks of the server from outside: how one is held, read in passing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_BASE_LWLOCKS_H
-#define PGSCALE_BASE_LWLOCKS_H
+#ifndef PGSCALE_BASE_LWLOCK_STATE_H
+#define PGSCALE_BASE_LWLOCK_STATE_H
 
 #include "postgres.h"
 
@@ -50,4 +50,4 @@ pgscale_lwlocks_at(int number)
 /* What a tranche is called, as a wait event is; of an extension's, where this process knows it. */
 extern const char *pgscale_lwlock_tranche_name(uint16 tranche);
 
-#endif							/* PGSCALE_BASE_LWLOCKS_H */
+#endif							/* PGSCALE_BASE_LWLOCK_STATE_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * archive.c
+ * past_archive.c
  *	  The archive's rows as time that was waited, and which time they know.
  *
  * All rows are read once, with the snapshot of the caller's query, a few at a time: so

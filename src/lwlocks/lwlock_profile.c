@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * profile.c
+ * lwlock_profile.c
  *	  LWLocks one by one, as the sampler found them: pgscale.lwlock_profile and
  *	  pgscale.lwlock_tranches.
  *
@@ -34,7 +34,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/change_count.h"
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/timer.h"

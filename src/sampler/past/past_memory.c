@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * memory.c
+ * past_memory.c
  *	  The history's samples as time that was waited, added up; and which time it knows.
  *
  * A sample stands for the time that ends with its look.  Of that the parts count that

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * launcher.c
+ * round_launcher.c
  *	  The process that starts a round of the archive each minute.
  *
  * It is connected to no database, so that it stands in nobody's way, and a round
@@ -40,8 +40,8 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/launcher.h"
-#include "archive/shared_state.h"
+#include "archive/archive_state.h"
+#include "archive/round_launcher.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * controller.c
+ * writeback_controller.c
  *	  How much to ask the kernel to write now, and whether to ask at all.
  *
  * What waits in the kernel is left alone up to half the cap, so that
@@ -30,8 +30,8 @@
 #include "postgres.h"
 
 #include "base/units.h"
-#include "writeback/controller.h"
 #include "writeback/dirty_tracker.h"
+#include "writeback/writeback_controller.h"
 
 
 /* The cap that is found: so much of the disk's time, within these bounds. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * stats.c
+ * sweeper_stats.c
  *	  What the sweeper does, and why.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -18,7 +18,7 @@
 
 #include "base/preload.h"
 #include "sweeper/controller.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * shared_state.c
+ * shares.c
  *	  The sweeper's shared memory: one share a worker, and what counts at the
  *	  last reset.
  *
@@ -30,7 +30,7 @@
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper"
