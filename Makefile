@@ -86,11 +86,11 @@ endif
 build/regress:
 	mkdir -p $@
 
-# The install script is made of parts, which lie beside the C files: the head, base/, the features in the order of modules[]
-# in src/pgscale.c, and what concerns all of them. The part that has a module's name comes first in its folder; views and
+# The install script is made of parts, which lie beside the C files: the head, base/, the features in the order of
+# src/modules.c, and what concerns all of them. The part that has a module's name comes first in its folder; views and
 # bodies of BEGIN ATOMIC need what they use to stand before them. No part may be left out.
-modules := $(shell sed -n 's/^\t&pgscale_\(.*\)_module,$$/\1/p' src/pgscale.c)
-main_part = $(or $(firstword $(wildcard src/$1/$1.sql src/*/$1.sql)),src/$1/$1.sql)
+modules := $(shell sed -n 's/^\t&pgscale_\(.*\)_module,$$/\1/p' src/modules.c)
+main_part = $(or $(firstword $(wildcard src/$1/$1.sql src/*/$1.sql src/*/*/$1.sql)),src/$1/$1.sql)
 main_parts := $(foreach module,$(modules),$(call main_part,$(module)))
 more_parts = $(filter-out $(main_parts),$(sort $(wildcard src/$1/*.sql src/$1/*/*.sql)))
 parts := src/pgscale.sql $(sort $(wildcard src/base/*.sql)) \
@@ -98,7 +98,7 @@ parts := src/pgscale.sql $(sort $(wildcard src/base/*.sql)) \
 	src/replication.sql src/health.sql src/privileges.sql
 part_files := $(shell find src -name '*.sql')
 missing := $(filter-out $(part_files),$(parts))
-$(if $(missing),$(error the install script needs $(missing): each module of src/pgscale.c has a part of its name))
+$(if $(missing),$(error the install script needs $(missing): each module of src/modules.c has a part of its name))
 unlisted := $(filter-out $(parts),$(part_files))
 $(if $(unlisted),$(error the install script has no place for $(unlisted): a part lies in src/base or in the folder of a module))
 

@@ -35,6 +35,7 @@
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -87,7 +88,7 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 	const char *value;
 	bool		enabled = by_default;
 
-	if (pgscale_preloaded())
+	if (pgscale_preload_done())
 		return true;
 
 	/* What nobody has defined is a text like any other. */

@@ -137,15 +137,12 @@ typedef struct PgscaleModule
 								 * other features that its SQL uses */
 } PgscaleModule;
 
-/* NULL-terminated; defined in pgscale.c */
+/* NULL-terminated; defined in modules.c */
 extern const PgscaleModule *const pgscale_modules[];
 
-/* Was the library loaded through shared_preload_libraries? */
-extern bool pgscale_preloaded(void);
-
 /*
- * If it was not, says so in a row of pgscale.health and returns false.  The
- * feature's setting, or else what it would be, tells whether it is asked for.
+ * If the library was not preloaded, says so in a row of pgscale.health and returns
+ * false.  The feature's setting, or else what it would be, tells whether it is asked for.
  */
 extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default);
 
@@ -207,8 +204,5 @@ extern const PgscaleModule *pgscale_module(const char *name);
 
 extern void pgscale_health_shmem_request(void);
 extern void pgscale_health_shmem_startup(void);
-
-/* Raises an error with a hint if it was not. */
-extern void pgscale_require_preload(void);
 
 #endif							/* PGSCALE_H */

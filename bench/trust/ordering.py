@@ -26,11 +26,11 @@ LOAD_STORE = "keeps a load before a later store, as the simulation always does"
 # file of src/ -> its scenario, and the barriers that are not left out: function, which one of it -> why
 Protocol = collections.namedtuple("Protocol", "scenario kept")
 PROTOCOLS = {
-    "sweeper/shared_state.c": Protocol("rings", {
+    "sweeper/shares.c": Protocol("rings", {
         ("pgscale_sweeper_put_run", 1): LOAD_STORE,
         ("pgscale_sweeper_put_written", 1): LOAD_STORE,
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),
-    "sampler/history.c": Protocol("history", {}),
+    "sampler/past/history.c": Protocol("history", {}),
     "base/ring.h": Protocol("history", {("pgscale_ring_begin_read", 1): NEXT_BARRIER}),
     "base/change_count.h": Protocol("profile", {}),
 }

@@ -3,8 +3,8 @@
  * archive.c
  *	  What was, on disk: rollups of each minute in tables of one database.
  *
- * A launcher (launcher.c) starts a process a minute (round.c), which writes a row
- * of what the wait profile and the server's counters have grown by (growth.c).
+ * A launcher (round_launcher.c) starts a process a minute (round.c), which writes a row
+ * of what the wait profile and the server's counters have grown by (deltas.c).
  * What is archived and how is written in SQL: the row in round.sql, its partition in
  * partitions.sql.
  *
@@ -21,8 +21,8 @@
 #include "utils/guc.h"
 
 #include "archive/archive.h"
-#include "archive/launcher.h"
-#include "archive/shared_state.h"
+#include "archive/archive_state.h"
+#include "archive/round_launcher.h"
 #include "base/texts.h"
 
 /* Without a look of the launcher for so long, something is wrong. */

@@ -47,10 +47,10 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/growth.h"
-#include "archive/shared_state.h"
+#include "archive/archive_state.h"
+#include "archive/deltas.h"
 #include "base/extension_function.h"
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "base/worker.h"
 
 /* How long a lock of others may hinder upkeep until that is an error. */
@@ -66,7 +66,7 @@ static Oid	round_user;
 static int	round_security;
 
 /* Those whose row types and rules a round relies on. */
-static const PgscaleOwnTable tables[] = {
+static const PgscaleExtensionTable tables[] = {
 	{"archive_minute", "archive"},
 	{"archive_query", "archive"},
 	{"archive_change", "archive"},
@@ -112,13 +112,13 @@ take_tables(void)
 	Oid			owner = InvalidOid;
 	Oid			relation = InvalidOid;
 
-	pgscale_own_refuse_renamed();
+	pgscale_table_refuse_renamed();
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		relation = pgscale_own_table(&tables[i], &owner);
+		relation = pgscale_table_find(&tables[i], &owner);
 		if (OidIsValid(relation))
 			LockRelationOid(relation, RowExclusiveLock);
-		if (!OidIsValid(relation) || pgscale_own_table(&tables[i], &owner) != relation)
+		if (!OidIsValid(relation) || pgscale_table_find(&tables[i], &owner) != relation)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_TABLE),
 					 errmsg("database \"%s\" has no table pgscale.%s that belongs to the extension and a superuser",
@@ -126,7 +126,7 @@ take_tables(void)
 	}
 	GetUserIdAndSecContext(&round_user, &round_security);
 	SetUserIdAndSecContext(owner, round_security | SECURITY_LOCAL_USERID_CHANGE);
-	pgscale_own_keep_local(relation);
+	pgscale_table_keep_local(relation);
 }
 
 /* Ends the transaction's work as itself. */
@@ -148,7 +148,7 @@ write_row(void)
 	bool		row;
 
 	take_tables();
-	pgscale_archive_growth_begin(&since, &until);
+	pgscale_archive_deltas_begin(&since, &until);
 	period.time = until - since;
 	values[0] = TimestampTzGetDatum(since);
 	values[1] = IntervalPGetDatum(&period);
@@ -157,7 +157,7 @@ write_row(void)
 	only_began = strcmp(outcome, "first") == 0;
 	leave_tables();
 	PopActiveSnapshot();
-	pgscale_archive_growth_keep();
+	pgscale_archive_deltas_keep();
 	CommitTransactionCommand();
 	pgscale_archive_round_written(until, row);
 }

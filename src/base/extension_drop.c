@@ -19,8 +19,8 @@
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
 
-#include "base/attempt.h"
 #include "base/extension_drop.h"
+#include "base/subtransaction.h"
 
 #define TELLERS	4
 
@@ -51,9 +51,9 @@ tell_all(void)
 {
 	for (int i = 0; i < ntellers; i++)
 	{
-		ErrorData  *error = pgscale_attempt(call_teller, &i);
+		ErrorData  *error = pgscale_subtransaction_run(call_teller, &i);
 
-		if (error && pgscale_attempt_is_grave(error))
+		if (error && pgscale_subtransaction_is_grave(error))
 			ReThrowError(error);
 	}
 }

@@ -35,7 +35,7 @@
 #include "storage/s_lock.h"
 #include "storage/smgr.h"
 
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 #include "base/shared_buffers.h"
 

@@ -19,7 +19,7 @@
 #include "common/relpath.h"
 #include "storage/block.h"
 
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 
 /* What page a buffer holds: the server's buffer tag. */

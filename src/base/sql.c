@@ -4,7 +4,7 @@
  *	  Queries, and their rows copied.
  *
  * The rows outlive SPI's memory, so that a caller need not know when that goes.
- * Statements on the extension's own tables are own_table.c's.
+ * Statements on the extension's own tables are extension_table.c's.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -32,9 +32,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/preload.h"
 #include "base/timer.h"
 #include "buffer_usage/buffer_usage.h"
-#include "pgscale.h"
 
 #define LOCK_TRANCHE	"pgscale buffer_usage"
 
@@ -173,7 +173,7 @@ clock_sweep_look(Sweep *sweep)
 
 	memset(sweep, 0, sizeof(Sweep));
 	sweep->now = read_now();
-	if (pgscale_preloaded())
+	if (pgscale_preload_done())
 	{
 		Base		base;
 
@@ -204,7 +204,7 @@ clock_sweep_reason(const Sweep *s)
 	const bool	enough = s->measured && s->allocations >= ENOUGH_ALLOCATIONS;
 	const double search = enough ? (double) s->ticks / s->allocations : s->expected;
 
-	if (pgscale_preloaded() && !s->measured)
+	if (pgscale_preload_done() && !s->measured)
 		return "counting begins with this call: ask again when the server has worked for a while";
 	if (s->unused >= MANY_UNUSED && !pgscale_buffers_all_used())
 		return psprintf("nothing has to leave yet: %.1f %% of the buffers hold no page, and new pages go there",
@@ -246,7 +246,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	values[i++] = Int32GetDatum(NBuffers);
 	values[i++] = Int64GetDatum((int64) (s.now.hand / NBuffers));
 	values[i++] = Int32GetDatum((int32) (s.now.hand % NBuffers));
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = !pgscale_preloaded();
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = !pgscale_preload_done();
 	values[i++] = TimestampTzGetDatum(s.since);
 	values[i++] = Int64GetDatum(s.ticks);
 	values[i++] = Int64GetDatum(s.allocations);
@@ -270,7 +270,7 @@ pgscale_clock_sweep_reset(PG_FUNCTION_ARGS)
 {
 	Base		now;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 
 	/* Else the counts could be those of this transaction's beginning. */
 	pgstat_clear_snapshot();

@@ -41,8 +41,8 @@
 #include "utils/resowner.h"
 #include "utils/tuplestore.h"
 
-#include "base/attempt.h"
 #include "base/pg_compat.h"
+#include "base/subtransaction.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "fleet/fleet.h"
@@ -617,12 +617,12 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 	{
 		PgscaleFleetAnswer *answer = lfirst(cell);
 		Conversion	conversion = {.answer = answer,.desc = desc};
-		ErrorData  *error = pgscale_attempt(convert_answer, &conversion);
+		ErrorData  *error = pgscale_subtransaction_run(convert_answer, &conversion);
 		ListCell   *tuple;
 
 		if (error)
 		{
-			if (pgscale_attempt_is_grave(error))
+			if (pgscale_subtransaction_is_grave(error))
 				ReThrowError(error);
 			answer->state = PGSCALE_FLEET_GARBLED;
 			answer->error = readable_text(error->message);

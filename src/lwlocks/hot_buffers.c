@@ -30,7 +30,7 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "base/processes.h"
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"

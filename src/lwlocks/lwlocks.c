@@ -4,7 +4,7 @@
  *	  The feature: its setting and how it is.
  *
  * A wait event names no lock but a tranche: of 128 locks, or of one for each buffer.
- * The profile says which of them it was (profile.c), hot_buffers which pages
+ * The profile says which of them it was (lwlock_profile.c), hot_buffers which pages
  * (hot_buffers.c).
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -15,7 +15,7 @@
 
 #include "utils/guc.h"
 
-#include "base/lwlocks.h"
+#include "base/lwlock_state.h"
 #include "lwlocks/lwlocks.h"
 
 /* Without a tick for so long something is wrong. */

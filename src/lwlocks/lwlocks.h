@@ -16,7 +16,7 @@
 
 extern const PgscaleModule pgscale_lwlocks_module;
 
-/* profile.c: locks as they were found at the sampler's ticks */
+/* lwlock_profile.c: locks as they were found at the sampler's ticks */
 
 extern void pgscale_lwlocks_profile_request(void);
 extern void pgscale_lwlocks_profile_startup(void);

@@ -26,7 +26,7 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 /* Between two looks: at a file that has grown since the last one, and otherwise. */
 #define GROWING_MS	20

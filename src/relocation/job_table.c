@@ -16,7 +16,7 @@
  * deadlock.  A row that says a worker is at it, while none is, was left behind
  * by a worker that ended, or by a crash: whoever comes next puts it back.
  *
- * How the table is written on behalf of users, and whose its rows are: base/own_table.c.
+ * How the table is written on behalf of users, and whose its rows are: base/extension_table.c.
  *
  * Why an attempt failed are the words of an error, which may hold values of rows:
  * of a key that is there twice, or of what an index' function could not read.  So
@@ -38,27 +38,27 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "base/pg_compat.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
-static const PgscaleOwnTable jobs = {"relocation_job", "relocation jobs"};
+static const PgscaleExtensionTable jobs = {"relocation_job", "relocation jobs"};
 
 static uint64
 job_table_execute(const char *statement, PgscaleParameters *parameters, bool latest)
 {
-	return pgscale_own_execute(&jobs, statement, parameters, latest);
+	return pgscale_table_execute(&jobs, statement, parameters, latest);
 }
 
 static uint64
 execute_alone(const char *statement, PgscaleParameters *parameters)
 {
-	return pgscale_own_execute_alone(&jobs, statement, parameters);
+	return pgscale_table_execute_alone(&jobs, statement, parameters);
 }
 
-#define HERE	PGSCALE_OWN_HERE(1, 2)
+#define HERE	PGSCALE_TABLE_HERE(1, 2)
 
 /*
  * Rows of another database or server, which came with a copy, are not to act
@@ -70,7 +70,7 @@ end_copied(void)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_here(&parameters);
 	job_table_execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
 					  " database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
 					  " state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
@@ -89,19 +89,19 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 
 	end_copied();
 	CommandCounterIncrement();
-	pgscale_own_add_text(&parameters, job->is_table ? "table" : "index");
-	pgscale_own_add_oid(&parameters, job->relation);
-	pgscale_own_add_oid(&parameters, job->heap);
-	pgscale_own_add_oid(&parameters, job->source);
-	pgscale_own_add_oid(&parameters, job->target);
-	pgscale_own_add_oid(&parameters, job->role);
-	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->amcheck));
-	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->prewarm));
-	pgscale_own_add(&parameters, INT4OID, Int32GetDatum(job->lock_timeout_ms));
-	pgscale_own_add(&parameters, FLOAT8OID, Float8GetDatum(job->block_ms));
-	pgscale_own_add_bigint(&parameters, job->bytes);
-	pgscale_own_add_bigint(&parameters, job->undo_of);
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_text(&parameters, job->is_table ? "table" : "index");
+	pgscale_table_add_oid(&parameters, job->relation);
+	pgscale_table_add_oid(&parameters, job->heap);
+	pgscale_table_add_oid(&parameters, job->source);
+	pgscale_table_add_oid(&parameters, job->target);
+	pgscale_table_add_oid(&parameters, job->role);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->amcheck));
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->prewarm));
+	pgscale_table_add(&parameters, INT4OID, Int32GetDatum(job->lock_timeout_ms));
+	pgscale_table_add(&parameters, FLOAT8OID, Float8GetDatum(job->block_ms));
+	pgscale_table_add_bigint(&parameters, job->bytes);
+	pgscale_table_add_bigint(&parameters, job->undo_of);
+	pgscale_table_add_here(&parameters);
 	if (job_table_execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
 						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
 						  " cluster, database)"
@@ -110,16 +110,16 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
 						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
 						  " ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
-		id = pgscale_own_bigint(0, 1);
+		id = pgscale_table_bigint(0, 1);
 	SPI_finish();
 	if (id == 0)
 	{
 		PgscaleParameters key = {0};
 
-		pgscale_own_add_oid(&key, job->relation);
+		pgscale_table_add_oid(&key, job->relation);
 		*other = 0;
 		if (job_table_execute("SELECT job FROM pgscale.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
-			*other = pgscale_own_bigint(0, 1);
+			*other = pgscale_table_bigint(0, 1);
 		SPI_finish();
 	}
 	return id;
@@ -131,12 +131,12 @@ pgscale_relocation_jobs_to(Oid target, int64 *bytes)
 	PgscaleParameters parameters = {0};
 	int64		n;
 
-	pgscale_own_add_here(&parameters);
-	pgscale_own_add_oid(&parameters, target);
+	pgscale_table_add_here(&parameters);
+	pgscale_table_add_oid(&parameters, target);
 	job_table_execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
 					  &parameters, false);
-	n = pgscale_own_bigint(0, 1);
-	*bytes = pgscale_own_bigint(0, 2);
+	n = pgscale_table_bigint(0, 1);
+	*bytes = pgscale_table_bigint(0, 2);
 	SPI_finish();
 	return n;
 }
@@ -154,28 +154,28 @@ read_job(PgscaleRelocationJob *job, MemoryContext context)
 	MemoryContext old;
 
 	memset(job, 0, sizeof(*job));
-	job->id = pgscale_own_bigint(0, 1);
-	job->is_table = pgscale_own_bool(0, 2);
-	job->relation = pgscale_own_oid(0, 3);
-	job->heap = pgscale_own_oid(0, 4);
-	job->source = pgscale_own_oid(0, 5);
-	job->target = pgscale_own_oid(0, 6);
-	job->role = pgscale_own_oid(0, 7);
-	job->amcheck = pgscale_own_bool(0, 8);
-	job->prewarm = pgscale_own_bool(0, 9);
-	job->lock_timeout_ms = DatumGetInt32(pgscale_own_column(0, 10, &isnull));
-	job->new_index = pgscale_own_oid(0, 11);
-	job->cancel = pgscale_own_bool(0, 12);
-	job->attempts = DatumGetInt32(pgscale_own_column(0, 13, &isnull));
-	job->crashes = DatumGetInt32(pgscale_own_column(0, 14, &isnull));
-	before = pgscale_own_column(0, 15, &isnull);
+	job->id = pgscale_table_bigint(0, 1);
+	job->is_table = pgscale_table_bool(0, 2);
+	job->relation = pgscale_table_oid(0, 3);
+	job->heap = pgscale_table_oid(0, 4);
+	job->source = pgscale_table_oid(0, 5);
+	job->target = pgscale_table_oid(0, 6);
+	job->role = pgscale_table_oid(0, 7);
+	job->amcheck = pgscale_table_bool(0, 8);
+	job->prewarm = pgscale_table_bool(0, 9);
+	job->lock_timeout_ms = DatumGetInt32(pgscale_table_column(0, 10, &isnull));
+	job->new_index = pgscale_table_oid(0, 11);
+	job->cancel = pgscale_table_bool(0, 12);
+	job->attempts = DatumGetInt32(pgscale_table_column(0, 13, &isnull));
+	job->crashes = DatumGetInt32(pgscale_table_column(0, 14, &isnull));
+	before = pgscale_table_column(0, 15, &isnull);
 	if (!isnull)
 	{
 		old = MemoryContextSwitchTo(context);
 		job->before = TextDatumGetCString(before);
 		MemoryContextSwitchTo(old);
 	}
-	job->bytes = pgscale_own_bigint(0, 16);
+	job->bytes = pgscale_table_bigint(0, 16);
 }
 
 bool
@@ -185,7 +185,7 @@ pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 	PgscaleParameters parameters = {0};
 	bool		found;
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	found = job_table_execute("SELECT " JOB_COLUMNS ", state FROM pgscale.relocation_job WHERE job = $1", &parameters, true) == 1;
 	if (found)
 	{
@@ -193,7 +193,7 @@ pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 		char	   *name;
 
 		read_job(job, context);
-		name = TextDatumGetCString(pgscale_own_column(0, 17, &isnull));
+		name = TextDatumGetCString(pgscale_table_column(0, 17, &isnull));
 		*state = MemoryContextStrdup(context, name);
 	}
 	SPI_finish();
@@ -215,8 +215,8 @@ pgscale_relocation_job_cancel(int64 id, bool begun)
 	PgscaleParameters parameters = {0};
 	uint64		done;
 
-	pgscale_own_add_bigint(&parameters, id);
-	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(begun));
+	pgscale_table_add_bigint(&parameters, id);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(begun));
 	/* where something may have been left, a worker cleans up first */
 	done = job_table_execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
 							 " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
@@ -234,7 +234,7 @@ pgscale_relocation_jobs_here(void)
 	bool		here;
 
 	StartTransactionCommand();
-	here = OidIsValid(pgscale_own_table(&jobs, &owner));
+	here = OidIsValid(pgscale_table_find(&jobs, &owner));
 	CommitTransactionCommand();
 	return here;
 }
@@ -248,12 +248,12 @@ put_back_orphans(void)
 	int64	   *orphans;
 	int			n = 0;
 
-	pgscale_own_add_here(&here);
+	pgscale_table_add_here(&here);
 	rows = job_table_execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
 	for (uint64 i = 0; i < rows; i++)
 	{
-		int64		job = pgscale_own_bigint(i, 1);
+		int64		job = pgscale_table_bigint(i, 1);
 
 		if (!pgscale_relocation_is_at_work(MyDatabaseId, job))
 			orphans[n++] = job;
@@ -262,7 +262,7 @@ put_back_orphans(void)
 	{
 		PgscaleParameters parameters = {0};
 
-		pgscale_own_add_bigint(&parameters, orphans[i]);
+		pgscale_table_add_bigint(&parameters, orphans[i]);
 		job_table_execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
 						  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
 						  " message = 'the server or the worker ended during the attempt without a word'"
@@ -274,7 +274,7 @@ put_back_orphans(void)
 
 /*
  * When it may be claimed.  What is to wait for longer than any job is told to,
- * worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
+ * relocation_worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
  */
 #define DUE_AT \
 	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before" \
@@ -297,11 +297,11 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 	*more = false;
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	table = pgscale_own_table(&jobs, &owner);
+	table = pgscale_table_find(&jobs, &owner);
 	if (OidIsValid(table))
 		LockRelationOid(table, ShareUpdateExclusiveLock);
 	/* it may have been dropped until we got the lock */
-	if (OidIsValid(table) && pgscale_own_table(&jobs, &owner) == table)
+	if (OidIsValid(table) && pgscale_table_find(&jobs, &owner) == table)
 	{
 		PushActiveSnapshot(GetTransactionSnapshot());
 		end_copied();
@@ -309,7 +309,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 		PopActiveSnapshot();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		/* what is cancelled at the same time is left alone */
-		pgscale_own_add_here(&parameters);
+		pgscale_table_add_here(&parameters);
 		found = job_table_execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
 								  " ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
 		if (found)
@@ -319,15 +319,15 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 			/* before the row says so, so that nobody takes it for an orphan */
 			pgscale_relocation_at_work(job->id);
 			parameters.n = 0;
-			pgscale_own_add_bigint(&parameters, job->id);
-			pgscale_own_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
+			pgscale_table_add_bigint(&parameters, job->id);
+			pgscale_table_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
 			job_table_execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
 							  " message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
 							  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
 			SPI_finish();
 			CommandCounterIncrement();
 			parameters.n = 0;
-			pgscale_own_add_here(&parameters);
+			pgscale_table_add_here(&parameters);
 			*more = job_table_execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
 									  &parameters, false) > 0;
 		}
@@ -347,21 +347,21 @@ pgscale_relocation_jobs_next(bool *open)
 	Oid			owner;
 
 	*open = false;
-	pgscale_own_add_here(&here);
+	pgscale_table_add_here(&here);
 	StartTransactionCommand();
-	if (OidIsValid(pgscale_own_table(&jobs, &owner)))
+	if (OidIsValid(pgscale_table_find(&jobs, &owner)))
 	{
 		bool		isnull;
 		Datum		value;
 
 		PushActiveSnapshot(GetTransactionSnapshot());
 		job_table_execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
-		value = pgscale_own_column(0, 1, &isnull);
+		value = pgscale_table_column(0, 1, &isnull);
 		if (!isnull)
 			next = DatumGetTimestampTz(value);
 		SPI_finish();
 		job_table_execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
-		*open = pgscale_own_bigint(0, 1) > 0;
+		*open = pgscale_table_bigint(0, 1) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
 	}
@@ -389,7 +389,7 @@ pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, job->id);
+	pgscale_table_add_bigint(&parameters, job->id);
 	execute_alone("UPDATE pgscale.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
 				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
 	job->attempts++;
@@ -400,16 +400,16 @@ pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, job->id);
+	pgscale_table_add_bigint(&parameters, job->id);
 	execute_alone("UPDATE pgscale.relocation_job SET state = 'verifying'" MINE, &parameters);
 }
 
 static void
 add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
 {
-	pgscale_own_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
-	pgscale_own_add_text(parameters, word ? word->message : NULL);
-	pgscale_own_add_text(parameters, word ? word->detail : NULL);
+	pgscale_table_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
+	pgscale_table_add_text(parameters, word ? word->message : NULL);
+	pgscale_table_add_text(parameters, word ? word->detail : NULL);
 }
 
 void
@@ -418,12 +418,12 @@ pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *sta
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, job->id);
-	pgscale_own_add_text(&parameters, state);
-	pgscale_own_add_bigint(&parameters, delay_ms);
+	pgscale_table_add_bigint(&parameters, job->id);
+	pgscale_table_add_text(&parameters, state);
+	pgscale_table_add_bigint(&parameters, delay_ms);
 	add_word(&parameters, why);
-	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
-	pgscale_own_add_oid(&parameters, job->new_index);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
+	pgscale_table_add_oid(&parameters, job->new_index);
 	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
 				  " new_index = nullif($8, 0),"
 				  " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'" MINE, &parameters);
@@ -434,11 +434,11 @@ pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, c
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, job->id);
-	pgscale_own_add_text(&parameters, state);
+	pgscale_table_add_bigint(&parameters, job->id);
+	pgscale_table_add_text(&parameters, state);
 	add_word(&parameters, why);
-	pgscale_own_add_oid(&parameters, job->new_index);
-	pgscale_own_add_bigint(&parameters, job->bytes_after);
+	pgscale_table_add_oid(&parameters, job->new_index);
+	pgscale_table_add_bigint(&parameters, job->bytes_after);
 	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
 				  " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(),"
 				  " bytes_after = nullif($7, 0)" MINE, &parameters);
@@ -449,9 +449,9 @@ pgscale_relocation_job_made_index(const PgscaleRelocationJob *job)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, job->id);
-	pgscale_own_add_oid(&parameters, job->new_index);
-	pgscale_own_add_text(&parameters, job->before);
+	pgscale_table_add_bigint(&parameters, job->id);
+	pgscale_table_add_oid(&parameters, job->new_index);
+	pgscale_table_add_text(&parameters, job->before);
 	job_table_execute("UPDATE pgscale.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
 	SPI_finish();
 }

@@ -5,7 +5,7 @@
  *
  * It is connected to no database, so that it stands in nobody's way; jobs are
  * rows of a table in their own database, for which it starts workers.  It is
- * told in which one there is something to do and when (shared_state.c): by
+ * told in which one there is something to do and when (relocation_state.c): by
  * backends whose jobs have committed, and by workers that end before all jobs
  * have.  After its own start it is told nothing, and so it has a worker look
  * into each database that has open jobs (open_jobs.c), once.
@@ -50,7 +50,7 @@
 #include "base/units.h"
 #include "base/worker.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 /*
  * The longest between two rounds; and when to look again into databases that may have open

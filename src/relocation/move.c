@@ -56,7 +56,7 @@
 #include "base/pg_compat.h"
 #include "relocation/checks.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 /* what is being moved, for the hook */
 static PgscaleRelocationJob *moving = NULL;

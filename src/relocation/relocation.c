@@ -29,7 +29,7 @@
 
 #include "base/pg_compat.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 
 /* Without a round of the launcher for so long, something is wrong. */
 #define STALLED_MS	30000

@@ -47,13 +47,14 @@
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/sql.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
-#include "relocation/shared_state.h"
+#include "relocation/relocation_state.h"
 #include "relocation/tablespace_latency.h"
 
 /* Between two looks at a job that is awaited. */
@@ -122,7 +123,7 @@ begin_request(const char *function, Name tablespace)
 {
 	Oid			target;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
 	target = pgscale_relocation_tablespace_named(NameStr(*tablespace));
@@ -508,7 +509,7 @@ pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 	PgscaleRelocationJob job;
 	char	   *state;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	PreventCommandIfReadOnly("relocation_cancel()");
 	if (!pgscale_relocation_job_get(id, &job, &state))
 		raise_no_job(id);
@@ -549,7 +550,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	PgscaleRelocationJob back = {0};
 	char	   *state;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	PreventCommandIfReadOnly("relocation_undo()");
 	if (!pgscale_relocation_job_get(id, &job, &state))
 		raise_no_job(id);

@@ -15,7 +15,7 @@
 
 #include "base/wait_events.h"
 #include "pgscale.h"
-#include "sampler/sampler.h"
+#include "sampler/lwlock_waits.h"
 
 static PgscaleLwlockWaits waits;
 

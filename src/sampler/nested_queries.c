@@ -23,7 +23,7 @@
 #include "tcop/utility.h"
 
 #include "base/pg_compat.h"
-#include "sampler/sampler.h"
+#include "sampler/nested_queries.h"
 
 /* Of one process, which alone writes it; in cache lines of its own. */
 typedef union NestedSlot
@@ -206,8 +206,11 @@ pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc)
 {
 	/* A parallel worker counts for what its leader is in. */
 	bool		parallel = proc->leader_slot >= 0;
-	NestedSlot *s = &slots[parallel ? proc->leader_slot : slot];
+	NestedSlot *s;
 
+	if (slots == NULL)
+		return 0;
+	s = &slots[parallel ? proc->leader_slot : slot];
 	if (*(volatile int *) &s->pid != (parallel ? proc->leader_pid : proc->pid))
 		return 0;
 	pg_read_barrier();

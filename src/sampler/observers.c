@@ -32,7 +32,8 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
-#include "sampler/sampler.h"
+#include "sampler/observers.h"
+#include "sampler/samples.h"
 
 #define OBSERVE_NS		NS_PER_S
 
@@ -139,20 +140,22 @@ remember_database(Oid database)
 }
 
 void
-pgscale_sampler_observe_sample(const PgscaleProc *proc, bool idle, int64 ns)
+pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample)
 {
+	const PgscaleProc *proc = sample->proc;
 	bool		found;
 	WaitSum    *sum;
 
 	remember_database(proc->datid);
-	if (idle)
+	/* To hold others up is no work that advice could spare. */
+	if (sample->idle || proc->in_transaction)
 		return;
 	sum = wait_sums_insert(sums, proc->wait_event, &found);
 	if (!found)
 		sum->ns = 0;
-	sum->ns += ns;
+	sum->ns += sample->ns;
 	if (proc->running && proc->leader_pid == 0)
-		active_ns += ns;
+		active_ns += sample->ns;
 }
 
 static void

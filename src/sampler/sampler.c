@@ -4,7 +4,7 @@
  *	  The wait-event sampler: a background worker that on every tick reads
  *	  what each process of the server waits for, and whom for.
  *
- * A tick reads all processes' slots without a lock (base/processes.c) and adds what it
+ * A tick reads all processes' slots without a lock (samples.c) and adds what it
  * sees to the profile (profile.c), to the ring of single samples
  * (history.c), to the timeline (timeline.c), to the totals (wait_totals.c) and, of waits
  * for locks, to the profile of blockers (blocker_profile.c).  All of them are
@@ -13,25 +13,9 @@
  * and nobody can hold it up.  What other features need of it they are told once a
  * second (observers.c), and of LWLocks at each tick (lwlock_waits.c).
  *
- * Slots: a tick goes over those in which a process was seen, and looks at no more
- * than so many others for a new one; then max_connections may be far above the
- * number of sessions.  Below that number of slots a new process is seen by the next
- * tick, above it some ticks later.
- *
  * Weights: ticks follow an absolute schedule, but a busy machine makes some
  * late or has them missed.  Each sample therefore stands for the time since
  * the tick before, whatever it was; samples are counted besides.
- *
- * CPU: a session, or an io worker, that shows no wait event counts as on CPU; whether
- * it runs or is ready to is found out once a second (cpu_split.c).  Other processes do
- * not count: most do their work without telling that they are at it, and idle ones
- * would count too.
- *
- * Queries: a statement gets its identifier in parse analysis, after some of
- * its time has passed, maybe in waits.  What is sampled before is counted
- * without an identifier and remembered ("parked") per process; when the same
- * statement's identifier appears, it is moved there.  So totals are exact at
- * every moment.
  *
  * Failure: an error or a SIGTERM ends the process, and the postmaster starts
  * it again; all that it accumulated is in shared memory.  A reset is asked for
@@ -54,32 +38,31 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "base/wait_events.h"
 #include "base/worker.h"
-#include "sampler/blocker_profile.h"
-#include "sampler/cpu_split.h"
-#include "sampler/history.h"
-#include "sampler/profile.h"
+#include "sampler/lwlock_waits.h"
+#include "sampler/nested_queries.h"
+#include "sampler/observers.h"
+#include "sampler/past/history.h"
+#include "sampler/past/timeline.h"
+#include "sampler/profile/cpu_split.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
+#include "sampler/profile/wait_totals.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
 #include "sampler/sampler.h"
-#include "sampler/stats.h"
-
-
-/* How many different waits of one statement are parked. */
-#define MAX_PARKED		4
+#include "sampler/sampler_stats.h"
+#include "sampler/samples.h"
+#include "sampler/worker_types.h"
 
 /* How long a reset may take, and how often to look whether it is done. */
 #define RESET_LIMIT_MS	5000
 #define RESET_CHECK_MS	100
-
-/* How many slots ahead of the one being counted to prefetch. */
-#define PREFETCH_SLOTS	8
-
-/* How many slots without a process to look at in a tick: 0.1 ms. */
-#define FREE_SLOTS		10000
 
 /* Without a tick for so long, and several periods, something is wrong. */
 #define STALLED_MS		5000
@@ -100,42 +83,6 @@ static bool sampler_show_idle = false;
 static bool sampler_nested = false;
 static bool sampler_save = true;
 
-/* Samples of a statement that has no identifier yet. */
-typedef struct Parked
-{
-	int			entry;
-	uint64		born;			/* which one is in that place */
-	uint64		samples;
-	uint64		ns;
-} Parked;
-
-/* What the sampler remembers of a slot between two ticks. */
-typedef struct SlotState
-{
-	PgscaleProc proc;
-	int			hints[2];		/* where its samples were counted */
-	int			typed_pid;		/* the background worker whose type is known */
-	PgscaleProcKind type;		/* and what it is */
-	PgscaleSamplerDimension dimension;	/* its application and client */
-	TimestampTz parked_activity;	/* the statement they are of */
-	int			nparked;
-	Parked		parked[MAX_PARKED];
-} SlotState;
-
-/*
- * A process that idles at tick after tick, as most do on most servers: all that is left
- * to do is to count it again.  This is not a part of SlotState, and no tick writes here
- * while the process idles, so that a tick touches little memory.
- */
-typedef struct QuietSlot
-{
-	PgscaleProcMark mark;
-	int			entry;			/* -1: not quiet */
-	uint32		generation;		/* of the profile, when entry was made */
-	uint64		since_tick;		/* the first one that found it so, */
-	uint64		since_ns;		/* and the time that all before it stand for */
-} QuietSlot;
-
 /* How other backends reach the sampler. */
 typedef struct SamplerControl
 {
@@ -149,21 +96,9 @@ static SamplerControl *control = NULL;
 static PgscaleSamplerStats *stats = NULL;
 
 /* The worker's own. */
-static SlotState *slot_states = NULL;
-static QuietSlot *quiet_slots = NULL;
-static int *live_slots = NULL;	/* where a process was seen, nlive of them */
-static int	nlive = 0;
-static bool *is_live = NULL;
-static int	free_hand = 0;		/* the next slot to look for a new process in */
 static PgscaleTimer timer;
 static int64 last_tick;			/* on the monotonic clock */
-static uint64 tick_number = 0;	/* of the present one */
-static uint64 ticked_ns = 0;	/* that those before it stand for */
 static int64 cpu_base;			/* added to the process' CPU time in stats */
-
-/* Sessions that the present tick found active, or idle in a transaction. */
-static int	nactive;
-static int	nin_transaction;
 
 PGDLLEXPORT void pgscale_sampler_main(Datum arg);
 
@@ -222,7 +157,7 @@ sampler_define_gucs(void)
 							 NULL,
 							 &sampler_nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	pgscale_sampler_dimensions_define_guc();
+	pgscale_sampler_labels_define_guc();
 	DefineCustomBoolVariable("pgscale.sampler_save",
 							 "Keeps the wait profile and the history over a restart of the server.",
 							 NULL,
@@ -242,7 +177,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
 	size = add_size(size, pgscale_sampler_totals_size());
 	size = add_size(size, pgscale_sampler_types_size());
-	size = add_size(size, pgscale_sampler_dimensions_size());
+	size = add_size(size, pgscale_sampler_labels_size());
 	size = add_size(size, pgscale_sampler_blockers_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
@@ -280,7 +215,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_timeline_startup(sampler_timeline_size);
 	pgscale_sampler_totals_startup();
 	pgscale_sampler_types_startup();
-	pgscale_sampler_dimensions_startup();
+	pgscale_sampler_labels_startup();
 	pgscale_sampler_blockers_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
@@ -304,290 +239,27 @@ sampler_register_workers(void)
 	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main", 0);
 }
 
-/*
- * Counts a sample of a statement without an identifier, to be moved when it
- * gets one.  What does not fit stays where it was counted.
- */
-static void
-sampler_park(SlotState *state, int entry, int64 ns)
-{
-	uint64		born = pgscale_sampler_profile_born(entry);
-	int			i;
-
-	if (state->parked_activity != state->proc.activity_start)
-		state->nparked = 0;
-	state->parked_activity = state->proc.activity_start;
-
-	for (i = 0; i < state->nparked; i++)
-		if (state->parked[i].entry == entry && state->parked[i].born == born)
-			break;
-	if (i == MAX_PARKED)
-		return;
-	if (i == state->nparked)
-	{
-		memset(&state->parked[i], 0, sizeof(Parked));
-		state->parked[i].entry = entry;
-		state->parked[i].born = born;
-		state->nparked++;
-	}
-	state->parked[i].samples++;
-	state->parked[i].ns += ns;
-}
-
-/* Moves what is parked to its query, if that is the one seen now. */
-static void
-sampler_unpark(int slot, SlotState *state)
-{
-	if (state->parked_activity == state->proc.activity_start)
-		for (int i = 0; i < state->nparked; i++)
-		{
-			const Parked *parked = &state->parked[i];
-			PgscaleSamplerWaitKey key;
-			int			entry = -1;
-
-			if (pgscale_sampler_profile_key(parked->entry, parked->born, &key))
-			{
-				key.queryid = state->proc.queryid;
-				entry = pgscale_sampler_profile_move(parked->entry, &key, parked->samples, parked->ns);
-			}
-			pgscale_sampler_cpu_moved(slot, parked->entry, parked->born, entry, parked->samples, parked->ns);
-		}
-	state->nparked = 0;
-}
-
-/* What the process is; of a background worker, its type. */
-static PgscaleProcKind
-sampler_kind_of(SlotState *state)
-{
-	PgscaleProc *proc = &state->proc;
-
-	if (proc->kind != (PgscaleProcKind) B_BG_WORKER)
-		return proc->kind;
-	if (state->typed_pid != proc->pid)
-	{
-		if (!pgscale_sampler_type_of_worker(proc->pid, &state->type))
-			return proc->kind;
-		state->typed_pid = proc->pid;
-	}
-	return state->type;
-}
-
-/* Returns false if no process is there. */
-static bool
-sample_slot(int slot, int64 ns)
-{
-	SlotState  *state = &slot_states[slot];
-	PgscaleProc *proc = &state->proc;
-	PgscaleSamplerWaitKey key = {0};
-	bool		changed;
-	bool		idle;
-	int			entry;
-
-	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
-	{
-		state->nparked = 0;
-		pgscale_sampler_cpu_leave(slot);
-		return false;
-	}
-
-	/* An idle session still tells the identifier of its last statement. */
-	if (state->nparked > 0 && changed && proc->queryid != 0)
-		sampler_unpark(slot, state);
-	/* A statement that has ended without one gets none. */
-	if (changed && !proc->running)
-		state->nparked = 0;
-
-	if (!pgscale_wait_of(proc, &key.wait_event))
-		return true;
-
-	if (changed)
-		pgscale_sampler_dimension_of(proc, slot, &state->dimension);
-
-	key.kind = sampler_kind_of(state);
-	key.dimension = state->dimension.number;
-	key.datid = proc->datid;
-	key.userid = proc->userid;
-	key.queryid = pgscale_proc_running_queryid(proc);
-	if (sampler_nested && key.queryid != 0)
-	{
-		int64		nested = pgscale_sampler_nested_queryid(slot, proc);
-
-		if (nested != 0)
-			key.queryid = nested;
-	}
-
-	/*
-	 * Of a nested statement it is not known: the server shows the outer
-	 * one's.
-	 */
-	if (pgscale_sampler_by_plan_id() && key.queryid == proc->queryid)
-		key.plan_id = pgscale_proc_running_plan_id(proc);
-
-	entry = pgscale_sampler_profile_add(&key, state->hints, ns);
-	pgscale_sampler_lwlock_add(key.wait_event);
-	if (proc->running && proc->queryid == 0)
-		sampler_park(state, entry, ns);
-
-	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
-	if (!idle || sampler_history_idle)
-	{
-		const PgscaleSamplerBlocked *blocked = NULL;
-
-		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick, sampler_blocker_threshold * NS_PER_MS);
-		pgscale_sampler_history_add(proc, key.kind, key.dimension, key.wait_event, key.queryid, blocked);
-	}
-	if (proc->has_cpu)
-		pgscale_sampler_cpu_add(slot, proc->pid, entry, key.kind, key.wait_event, 1, ns, state->nparked > 0);
-	else
-		pgscale_sampler_totals_add(key.kind, key.wait_event, ns);
-	if (proc->session)
-	{
-		if (!idle)
-		{
-			pgscale_sampler_timeline_add(key.wait_event);
-			if (key.wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-				nin_transaction++;
-			else
-				nactive++;
-		}
-		/* To hold others up is no work that advice could spare. */
-		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
-	}
-
-	if (idle && !sampler_history_idle && state->nparked == 0 &&
-		key.kind != (PgscaleProcKind) B_BG_WORKER &&
-		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
-	{
-		quiet_slots[slot].entry = entry;
-		quiet_slots[slot].generation = pgscale_sampler_profile_generation();
-		quiet_slots[slot].since_tick = tick_number + 1;
-		quiet_slots[slot].since_ns = ticked_ns + ns;
-	}
-	return true;
-}
-
-/* Does a process still idle in the same entry? */
-static inline bool
-is_quiet(const QuietSlot *quiet, uint32 generation)
-{
-	return quiet->entry >= 0 && quiet->generation == generation && pgscale_proc_same(&quiet->mark);
-}
-
-/* A process does not idle any more, or its entry may be another one. */
-static void
-end_quiet(int slot, uint32 generation)
-{
-	QuietSlot  *quiet = &quiet_slots[slot];
-	const PgscaleProc *proc = &slot_states[slot].proc;
-
-	if (quiet->entry >= 0 && quiet->generation == generation && proc->has_cpu && quiet->since_tick < tick_number)
-		pgscale_sampler_cpu_add(slot, proc->pid, quiet->entry, proc->kind, proc->wait_event,
-								tick_number - quiet->since_tick, ticked_ns - quiet->since_ns, false);
-	quiet->entry = -1;
-}
-
-static void
-forget_quiet_slots(void)
-{
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-		quiet_slots[slot].entry = -1;
-}
-
-static void
-prefetch_slot(int slot)
-{
-	if (quiet_slots[slot].entry >= 0)
-		pgscale_proc_prefetch(&quiet_slots[slot].mark);
-	else
-		pgscale_procs_prefetch_status(slot);
-}
-
-/* Processes that idle mostly follow one another and have the same entry: their samples are added at once. */
-static void
-sample_live_slots(int64 ns)
-{
-	uint32		generation = pgscale_sampler_profile_generation();
-	uint64		nquiet = 0;
-	int			entry = -1;
-
-	for (int i = 0; i < Min(nlive, PREFETCH_SLOTS); i++)
-		prefetch_slot(live_slots[i]);
-	for (int i = 0; i < nlive;)
-	{
-		int			slot = live_slots[i];
-		bool		quiet = is_quiet(&quiet_slots[slot], generation);
-
-		if (i + PREFETCH_SLOTS < nlive)
-			prefetch_slot(live_slots[i + PREFETCH_SLOTS]);
-		if (nquiet > 0 && (!quiet || quiet_slots[slot].entry != entry))
-		{
-			pgscale_sampler_profile_add_again(entry, nquiet, ns);
-			nquiet = 0;
-		}
-		if (quiet)
-		{
-			entry = quiet_slots[slot].entry;
-			nquiet++;
-			i++;
-			continue;
-		}
-		end_quiet(slot, generation);
-		if (sample_slot(slot, ns))
-			i++;
-		else
-		{
-			is_live[slot] = false;
-			live_slots[i] = live_slots[--nlive];
-		}
-		generation = pgscale_sampler_profile_generation();
-	}
-	if (nquiet > 0)
-		pgscale_sampler_profile_add_again(entry, nquiet, ns);
-}
-
-/* Looks for processes in slots that had none, at their first sample. */
-static void
-sample_new_slots(int64 ns)
-{
-	int			nslots = pgscale_procs_count();
-	int			self = pgscale_procs_self();
-
-	for (int left = Min(nslots, FREE_SLOTS); left > 0; left--)
-	{
-		int			slot = free_hand;
-		int			ahead = slot + PREFETCH_SLOTS;
-
-		free_hand = slot + 1 < nslots ? slot + 1 : 0;
-		if (ahead < nslots && !is_live[ahead])
-			pgscale_procs_prefetch(ahead);
-		if (is_live[slot] || slot == self || !pgscale_procs_in_use(slot) || !sample_slot(slot, ns))
-			continue;
-		is_live[slot] = true;
-		live_slots[nlive++] = slot;
-	}
-}
-
 static void
 sampler_tick(int64 due, int64 missed)
 {
 	int64		now = pgscale_timer_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
+	PgscaleSamplerTick tick = {
+		.now = now,
+		.ns = ns,
+		.blocker_threshold_ns = sampler_blocker_threshold * NS_PER_MS,
+		.history_idle = sampler_history_idle
+	};
 	PgscaleSamplerFound found;
 
 	last_tick = now;
-	tick_number++;
-	nactive = nin_transaction = 0;
 
 	pgscale_sampler_profile_begin();
-	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS,
-								  Min(pgscale_procs_count(), nlive + FREE_SLOTS));
+	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS, pgscale_sampler_samples_most());
 	pgscale_sampler_timeline_begin(wall, ns);
 	pgscale_sampler_blockers_begin(wall);
-	sample_live_slots(ns);
-	sample_new_slots(ns);
-	ticked_ns += ns;
+	pgscale_sampler_samples_take(&tick);
 	pgscale_sampler_blockers_end();
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
@@ -597,10 +269,10 @@ sampler_tick(int64 due, int64 missed)
 
 	stats->last_tick_ns = now;
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now,
-							   nactive * ns + found.idle_ns + found.in_transaction_ns,
-							   nin_transaction * ns - found.in_transaction_ns);
+							   tick.nactive * ns + found.idle_ns + found.in_transaction_ns,
+							   tick.nin_transaction * ns - found.in_transaction_ns);
 	pgscale_sampler_observe_tick(wall, ns);
-	if (pgscale_sampler_blocked_look(now, wall))
+	if (pgscale_sampler_long_waits_look(now, wall))
 		stats->blocker_looks++;
 }
 
@@ -622,7 +294,7 @@ sampler_apply_settings(void)
 	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
 
 	/* Whether idle processes go to the history may have changed. */
-	forget_quiet_slots();
+	pgscale_sampler_samples_forget_quiet();
 
 	if (period == stats->period_ns)
 		return;
@@ -650,22 +322,15 @@ serve_resets(void)
 	if (requested == pg_atomic_read_u64(&control->resets_done))
 		return;
 
-	pgscale_sampler_dimensions_begin_reset();
+	pgscale_sampler_labels_begin_reset();
 	pgscale_sampler_profile_reset();
 	pgscale_sampler_history_reset();
-	pgscale_sampler_dimensions_end_reset();
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-	{
-		slot_states[slot].nparked = 0;
-		/* so that all of it is read again */
-		slot_states[slot].proc.changecount = 0;
-		slot_states[slot].dimension.number = 0;
-	}
-	forget_quiet_slots();
+	pgscale_sampler_labels_end_reset();
+	pgscale_sampler_samples_reset();
 	pgscale_sampler_cpu_forget();
 	pgscale_sampler_totals_reset();
 	pgscale_sampler_timeline_reset();
-	pgscale_sampler_blocked_reset();
+	pgscale_sampler_long_waits_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
@@ -690,23 +355,15 @@ pgscale_sampler_main(Datum arg)
 {
 	pgscale_worker_start("PgscaleSamplerMain");
 
-	slot_states = MemoryContextAllocZero(TopMemoryContext,
-										 pgscale_procs_count() * sizeof(SlotState));
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-		slot_states[slot].hints[0] = slot_states[slot].hints[1] = -1;
-	quiet_slots = MemoryContextAllocZero(TopMemoryContext,
-										 pgscale_procs_count() * sizeof(QuietSlot));
-	forget_quiet_slots();
-	live_slots = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(int));
-	is_live = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(bool));
+	pgscale_sampler_samples_attach(stats);
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
 
 	pgscale_sampler_profile_attach_writer();
-	pgscale_sampler_dimensions_attach();
+	pgscale_sampler_labels_attach();
 	pgscale_sampler_history_attach();
-	pgscale_sampler_blocked_attach();
+	pgscale_sampler_long_waits_attach();
 	pgscale_sampler_blockers_attach();
-	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / FREE_SLOTS + 2, stats);
+	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / PGSCALE_SAMPLER_FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
 	stats->period_ns = 0;
@@ -743,7 +400,7 @@ pgscale_sampler_reset(PG_FUNCTION_ARGS)
 	uint64		request;
 	Latch	   *latch;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 
 	request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
 	latch = control->latch;

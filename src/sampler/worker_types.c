@@ -27,7 +27,7 @@
 #include "storage/shmem.h"
 
 #include "base/pg_compat.h"
-#include "sampler/sampler.h"
+#include "sampler/worker_types.h"
 
 typedef struct Types
 {

@@ -46,6 +46,7 @@
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/server_counters.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
@@ -290,7 +291,7 @@ pgscale_scalability(PG_FUNCTION_ARGS)
 	bool		nulls[COLUMNS] = {0};
 	int			i = PGSCALE_USL_COLUMNS;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
@@ -323,7 +324,7 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 	double		seconds[CLASSES];
 	int			count;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	read_figures(&figures);
 	count = scalability_measurements(&figures, points, seconds);
@@ -344,7 +345,7 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 Datum
 pgscale_scalability_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pg_atomic_write_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
 	pg_atomic_fetch_add_u32(&shared->resets, 1);
 	PG_RETURN_VOID();

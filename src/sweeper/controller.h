@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 
 /* What was seen since the evidence was last taken for a decision. */
 typedef struct PgscaleSweeperEvidence

@@ -16,7 +16,7 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};

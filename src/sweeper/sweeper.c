@@ -14,7 +14,7 @@
  * Each worker has a share of the buffers and consists of a sweeper, which
  * looks, decides and supplies (scan.c) and never waits for a disk, and
  * of its writers (writer.c), which do, and which it launches while it
- * works.  What they share is in shared_state.c; what leaves the cache is up to
+ * works.  What they share is in shares.c; what leaves the cache is up to
  * sweeper/policies/clock.c.
  *
  * It works only where that is of use (controller.c).  Worker 1 decides for
@@ -44,13 +44,14 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 
@@ -553,7 +554,7 @@ sweeper_main(int number)
 Datum
 pgscale_sweeper_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pgscale_sweeper_rebase();
 	PG_RETURN_VOID();
 }

@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 #include "pgscale.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 
 extern const PgscaleModule pgscale_sweeper_module;
 

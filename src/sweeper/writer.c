@@ -43,7 +43,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
 

@@ -81,7 +81,7 @@ extern void pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome 
 
 #define PGSCALE_TRACE_WORKER_MAIN	"pgscale_trace_trigger_main"
 
-/* history.c: what is kept */
+/* trace_history.c: what is kept */
 
 extern Size pgscale_trace_history_size(void);
 extern void pgscale_trace_history_startup(void);

@@ -18,7 +18,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "pgscale.h"
+#include "base/preload.h"
 #include "tuning/rules/rule_table.h"
 #include "tuning/tuning.h"
 
@@ -74,7 +74,7 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("whether to time the disks must not be null"),
 				 errhint("Without an argument it is false.")));
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale findings", ALLOCSET_DEFAULT_SIZES);

@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/preload.h"
 #include "tuning/findings.h"
 #include "tuning/json.h"
 #include "tuning/tuning.h"
@@ -82,7 +83,7 @@ pgscale_tuning_waits(PG_FUNCTION_ARGS)
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
 	PgscaleTuningEvidence sum;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	pgscale_tuning_window(duration_ms, &sum);
 	for (int kind = 0; kind < PGSCALE_EVIDENCE_WAITS; kind++)

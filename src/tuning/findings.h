@@ -146,7 +146,7 @@ extern const PgscaleTuningRule pgscale_tuning_checkpoint_rules[];
 extern const PgscaleTuningRule pgscale_tuning_buffers_rules[];
 extern const PgscaleTuningRule pgscale_tuning_locks_rules[];
 extern const PgscaleTuningRule pgscale_tuning_reads_rules[];
-extern const PgscaleTuningRule pgscale_tuning_kernel_rules[];
+extern const PgscaleTuningRule pgscale_tuning_memory_rules[];
 extern const PgscaleTuningRule pgscale_tuning_tables_rules[];
 extern const PgscaleTuningRule pgscale_tuning_features_rules[];
 

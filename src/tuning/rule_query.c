@@ -5,7 +5,7 @@
  *
  * What one rule may not ask, or cannot, must not keep the others from being
  * asked: so its error is a result, unless it is one that concerns all of them
- * (base/attempt.h).
+ * (base/subtransaction.h).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,7 +13,7 @@
  */
 #include "postgres.h"
 
-#include "base/attempt.h"
+#include "base/subtransaction.h"
 #include "tuning/rule_query.h"
 
 typedef struct Question
@@ -37,10 +37,10 @@ pgscale_tuning_query(const char *query, PgscaleRows *rows)
 	ErrorData  *error;
 
 	memset(rows, 0, sizeof(*rows));
-	error = pgscale_attempt(rule_query_execute, &question);
+	error = pgscale_subtransaction_run(rule_query_execute, &question);
 	if (!error)
 		return;
-	if (pgscale_attempt_is_grave(error))
+	if (pgscale_subtransaction_is_grave(error))
 		ReThrowError(error);
 	memset(rows, 0, sizeof(*rows));
 	rows->error = error->message;

@@ -30,7 +30,7 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "pgscale.h"
+#include "base/preload.h"
 #include "tuning/findings.h"
 #include "tuning/tuning.h"
 
@@ -137,7 +137,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	bool		nulls[lengthof(values)] = {0};
 	int			i = 0;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	pgscale_tuning_window(duration_ms, &e);

@@ -12,7 +12,7 @@
  * A round, 20 times a second: see what the server has written into the kernel
  * (dirty_tracker.c, and file_scan.c for what passes by the buffers), see
  * what of it has reached the disk, decide how much to ask for
- * (controller.c), and ask (flush_requests.c).  It takes no lock that others
+ * (writeback_controller.c), and ask (flush_requests.c).  It takes no lock that others
  * wait for, and nothing waits for it.
  *
  * The server's own checkpoint_flush_after and its likes ask as well, but each
@@ -40,14 +40,15 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "writeback/controller.h"
 #include "writeback/dirty_tracker.h"
 #include "writeback/flush_requests.h"
-#include "writeback/shared_state.h"
 #include "writeback/writeback.h"
+#include "writeback/writeback_controller.h"
+#include "writeback/writeback_stats.h"
 
 
 /* Between two rounds: while anything is written, and otherwise. */
@@ -303,7 +304,7 @@ writeback_main(int number)
 Datum
 pgscale_writeback_reset(PG_FUNCTION_ARGS)
 {
-	pgscale_require_preload();
+	pgscale_preload_require();
 	pgscale_writeback_rebase();
 	PG_RETURN_VOID();
 }

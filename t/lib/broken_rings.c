@@ -6,7 +6,7 @@
 
 #include "fmgr.h"
 
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 
 PG_MODULE_MAGIC;
 

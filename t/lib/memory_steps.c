@@ -20,7 +20,6 @@
 #include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -31,11 +30,12 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "steps.h"
+
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(memory_steps);
 
-static StringInfoData lines;
 static char folder[MAXPGPATH];
 static bool preloaded = true;
 static bool all_used = true;
@@ -69,7 +69,7 @@ steps_file(const char *path, const char *mode)
 #include "buffer_usage/clock_sweep.c"
 
 bool
-pgscale_preloaded(void)
+pgscale_preload_done(void)
 {
 	return preloaded;
 }
@@ -82,7 +82,7 @@ pgscale_buffers_all_used(void)
 
 /* What is not asked here */
 void
-pgscale_require_preload(void)
+pgscale_preload_require(void)
 {
 }
 
@@ -101,17 +101,6 @@ pgscale_buffers_hand(void)
 void
 pgscale_buffer_usage_count(PgscaleUsage *usage)
 {
-}
-
-static void
-is(double got, double want, const char *name)
-{
-	bool		ok = fabs(got - want) <= 1e-6 * Max(1, fabs(want));
-
-	appendStringInfo(&lines, "%s %s", ok ? "ok" : "not ok", name);
-	if (!ok)
-		appendStringInfo(&lines, ": %.10g instead of %.10g", got, want);
-	appendStringInfoChar(&lines, '\n');
 }
 
 static void

@@ -19,7 +19,7 @@
 #include "base/timer.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/sweeper.h"
 #include "sweeper/write_combining.h"

@@ -5,7 +5,7 @@
 
 #include "fmgr.h"
 
-#include "sampler/profile.h"
+#include "sampler/profile/profile.h"
 
 PG_MODULE_MAGIC;
 

@@ -14,7 +14,6 @@
 #include "catalog/pg_tablespace_d.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "postmaster/interrupt.h"
@@ -27,6 +26,8 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
+
+#include "steps.h"
 
 PG_MODULE_MAGIC;
 
@@ -56,26 +57,13 @@ close_null(int fd)
 #define pg_flush_data		steps_flush
 #define CloseTransientFile	close_null
 
-#include "writeback/controller.c"
+#include "writeback/writeback_controller.c"
 #include "writeback/dirty_tracker.c"
 #undef ROUND_NS
 #define context files_context
 #include "writeback/file_scan.c"
 #include "writeback/flush_requests.c"
 #include "writeback/read_latency.c"
-
-static StringInfoData lines;
-
-static void
-is(double got, double want, const char *name)
-{
-	bool		ok = fabs(got - want) <= 1e-6 * Max(1, fabs(want));
-
-	appendStringInfo(&lines, "%s %s", ok ? "ok" : "not ok", name);
-	if (!ok)
-		appendStringInfo(&lines, ": %.10g instead of %.10g", got, want);
-	appendStringInfoChar(&lines, '\n');
-}
 
 /* The clock */
 static int64 clock_ns;

@@ -12,7 +12,7 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
-#include "sampler/history.c"
+#include "sampler/past/history.c"
 
 #define CAPACITY	7
 #define TICKS		12
@@ -34,13 +34,14 @@ add_samples(void *argument)
 	for (int tick = 0; tick < TICKS; tick++)
 	{
 		PgscaleProc proc = {0};
+		PgscaleSamplerTickSample sample = {.proc = &proc};
 
 		pgscale_sampler_history_begin(1 + tick * PERIOD_NS / NS_PER_US, tick * PERIOD_NS, tick * PERIOD_NS, PERIOD_NS, MOST);
 		for (int i = sim_random(MOST + 1); i > 0; i--)
 		{
 			n++;
-			proc.pid = proc.datid = proc.userid = proc.wait_event = n;
-			pgscale_sampler_history_add(&proc, 0, 0, n, n, NULL);
+			proc.pid = sample.key.datid = sample.key.userid = sample.key.wait_event = sample.key.queryid = n;
+			pgscale_sampler_history_add(&sample, NULL);
 		}
 		pgscale_sampler_history_end();
 		if (sim_random(8) == 0)
@@ -99,56 +100,4 @@ tuplestore_putvalues(Tuplestorestate *state, TupleDesc desc, Datum *values, bool
 		sim_fail("after sample %d comes %d", (int) rows->last, (int) n);
 	rows->last = n;
 	rows->n++;
-}
-
-void
-InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
-{
-}
-
-void
-pgscale_require_preload(void)
-{
-}
-
-PgscaleSamplerRoots *
-pgscale_sampler_roots_copy(void)
-{
-	return NULL;
-}
-
-const char *
-pgscale_sampler_root_application(const PgscaleSamplerRoots *roots, const PgscaleSamplerRoot *root)
-{
-	return NULL;
-}
-
-const char *
-pgscale_proc_state_name(uint8 state)
-{
-	return NULL;
-}
-
-const char *
-pgscale_sampler_type_name(PgscaleProcKind kind)
-{
-	return "";
-}
-
-const char *
-pgscale_wait_event_type(uint32 wait_event)
-{
-	return "";
-}
-
-const char *
-pgscale_wait_event_name(uint32 wait_event)
-{
-	return "";
-}
-
-text *
-cstring_to_text(const char *s)
-{
-	return NULL;
 }

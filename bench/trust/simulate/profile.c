@@ -12,7 +12,7 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
-#include "sampler/profile.c"
+#include "sampler/profile/profile.c"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */
 #define TICKS		10
@@ -91,14 +91,4 @@ sim_begin(void)
 void
 sim_end(void)
 {
-}
-
-uint32
-hash_bytes(const unsigned char *k, int length)
-{
-	uint32		h = 5381;
-
-	for (int i = 0; i < length; i++)
-		h = h * 33 + k[i];
-	return h;
 }

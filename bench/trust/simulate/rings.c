@@ -10,9 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sweeper/shared_state.c"
-
-uint64		(*pgscale_counters_own_writes) (void);
+#include "sweeper/shares.c"
 
 #define WRITERS 3
 #define RUNS	12
@@ -119,9 +117,6 @@ take_pages(void *argument)
 void
 sim_begin(void)
 {
-	static LWLockPadded lock;
-
-	(void) lock;
 	memset(taken, 0, sizeof(taken));
 	ntaken = 0;
 	pgscale_sweeper_shares_startup(1);
@@ -141,13 +136,4 @@ sim_begin(void)
 void
 sim_end(void)
 {
-}
-
-/* Of the server's. */
-LWLockPadded *
-GetNamedLWLockTranche(const char *name)
-{
-	static LWLockPadded lock;
-
-	return &lock;
 }

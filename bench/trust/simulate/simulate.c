@@ -490,34 +490,14 @@ __tsan_init(void)
 }
 
 /*
- * What the code under test asks of the server.
+ * What the code under test asks of the server and of the rest of src/.
  */
-void	   *ShmemInitStruct(const char *name, size_t size, bool *found);
-void	   *palloc(size_t size);
-void	   *palloc0(size_t size);
-void	   *palloc_extended(size_t size, int flags);
-void	   *MemoryContextAlloc(void *context, size_t size);
-void	   *MemoryContextAllocZero(void *context, size_t size);
-void	   *MemoryContextAllocExtended(void *context, size_t size, int flags);
-void		pfree(void *p);
-void		pg_usleep(long us);
-int64_t		GetCurrentTimestamp(void);
-int64_t		pgscale_timer_clock(void);
-void		ProcessInterrupts(void);
-bool		errstart(int level, const char *domain);
-bool		errstart_cold(int level, const char *domain);
-int			errmsg(const char *format,...);
-int			errhint(const char *format,...);
-int			errcode(int code);
-void		errfinish(const char *file, int line, const char *function);
-size_t		add_size(size_t a, size_t b);
-size_t		mul_size(size_t a, size_t b);
-
 int			MyProcPid = 1;
 int			NBuffers = 4096;
 void	   *CurrentMemoryContext;
 void	   *TopMemoryContext;
 volatile int InterruptPending;
+uint64_t	(*pgscale_counters_own_writes) (void);
 
 void *
 ShmemInitStruct(const char *name, size_t size, bool *found)
@@ -644,6 +624,76 @@ size_t
 mul_size(size_t a, size_t b)
 {
 	return a * b;
+}
+
+uint32_t
+hash_bytes(const unsigned char *k, int length)
+{
+	uint32_t	h = 5381;
+
+	for (int i = 0; i < length; i++)
+		h = h * 33 + k[i];
+	return h;
+}
+
+void *
+GetNamedLWLockTranche(const char *name)
+{
+	static char lock[128] __attribute__((aligned(64)));
+
+	return lock;
+}
+
+void
+InitMaterializedSRF(void *call, uint32_t flags)
+{
+}
+
+void *
+cstring_to_text(const char *s)
+{
+	return NULL;
+}
+
+void
+pgscale_preload_require(void)
+{
+}
+
+void *
+pgscale_sampler_roots_copy(void)
+{
+	return NULL;
+}
+
+const char *
+pgscale_sampler_root_application(const void *roots, const void *root)
+{
+	return NULL;
+}
+
+const char *
+pgscale_proc_state_name(uint8_t state)
+{
+	return NULL;
+}
+
+const char *
+pgscale_sampler_type_name(uint8_t kind)
+{
+	return "";
+}
+
+const char *
+pgscale_wait_event_type(uint32_t wait_event)
+{
+	return "";
+}
+
+const char *
+pgscale_wait_event_name(uint32_t wait_event)
+{
+	return "";
 }
 
 /*

@@ -23,8 +23,8 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "sampler/past/past.h"
-#include "pgscale.h"
 
 /* Buckets may be so long, and no shorter unless each look is to be a row of its own. */
 #define RESOLUTION_MIN_S	1.0
@@ -157,7 +157,7 @@ pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us
 	PgscaleSamplerPastRange *left;
 	int			nleft;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	archived.ranges = palloc(archived.size * sizeof(PgscaleSamplerPastRange));
 	pgscale_sampler_past_read_archive(period, &archive_reader);
 	left = subtract_ranges(period, archived.ranges, archived.n, &nleft);

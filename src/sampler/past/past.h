@@ -22,7 +22,7 @@ typedef struct PgscaleSamplerPastRange
 } PgscaleSamplerPastRange;
 
 /*
- * texts.c: each text once, with a number in the order of their first use; 0: no text.
+ * past_texts.c: each text once, with a number in the order of their first use; 0: no text.
  * In the memory context in which it was made.
  */
 typedef uint32 PgscaleSamplerPastText;
@@ -67,7 +67,7 @@ typedef struct PgscaleSamplerPastReader
 } PgscaleSamplerPastReader;
 
 /*
- * memory.c: what the history has of these ranges, which must be in order.  bucket_us: its
+ * past_memory.c: what the history has of these ranges, which must be in order.  bucket_us: its
  * waits as sums of times so long, counted from 2000; PGSCALE_PAST_LOOKS: of each look;
  * PGSCALE_PAST_WHOLE: of all that is wanted.
  */
@@ -80,7 +80,7 @@ extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *rang
 /* Begin of the oldest time that it knows, or DT_NOEND. */
 extern TimestampTz pgscale_sampler_past_memory_begin(void);
 
-/* archive.c: the rows of the archive, as far as they lie in the period, in any order. */
+/* past_archive.c: the rows of the archive, as far as they lie in the period, in any order. */
 extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader);
 
 /* Begin of its oldest row, or DT_NOEND. */

@@ -20,7 +20,7 @@
 
 #include "base/shared_buffers.h"
 #include "sweeper/policies/policy.h"
-#include "sweeper/shared_state.h"
+#include "sweeper/shares.h"
 
 typedef struct PgscaleSweeperSupply
 {

@@ -79,7 +79,7 @@ extern void pgscale_tuning_start_ask(const char *setting, const char *value, Lis
 extern void pgscale_tuning_verify_remember(PgscaleTuningChange *change);
 
 /*
- * drop_notice.c: tells what goes with the journal of changes when the extension is dropped.
+ * journal_drop_notice.c: tells what goes with the journal of changes when the extension is dropped.
  */
 
 /* In the postmaster, when the library is preloaded. */

@@ -12,7 +12,7 @@
  *
  * Settings are the cluster's and the journal is the database's.  What another
  * database's journal changed is here as if it was done by hand, and is treated
- * so.  A copy of the row in another database or server does nothing: base/own_table.h.
+ * so.  A copy of the row in another database or server does nothing: base/extension_table.h.
  *
  * The journal is replicated and postgresql.auto.conf is not.  So each row has the
  * node that made the change, which is a host's name and a data directory, and the
@@ -47,23 +47,23 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "base/pg_compat.h"
-#include "pgscale.h"
+#include "base/preload.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/journal.h"
 #include "tuning/evidence.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_journal);
 
-static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
 
 /* A snapshot of its own: between a procedure's transactions there is none. */
 static uint64
 journal_execute(const char *statement, PgscaleParameters *parameters)
 {
 	PushActiveSnapshot(GetTransactionSnapshot());
-	return pgscale_own_execute(&journal, statement, parameters, false);
+	return pgscale_table_execute(&journal, statement, parameters, false);
 }
 
 static void
@@ -87,15 +87,15 @@ static void
 add_pointer(PgscaleParameters *parameters, Oid type, const void *value)
 {
 	if (value)
-		pgscale_own_add(parameters, type, PointerGetDatum(value));
+		pgscale_table_add(parameters, type, PointerGetDatum(value));
 	else
-		pgscale_own_add_null(parameters, type);
+		pgscale_table_add_null(parameters, type);
 }
 
 static void
 add_time(PgscaleParameters *parameters, TimestampTz at)
 {
-	pgscale_own_add(parameters, TIMESTAMPTZOID, TimestampTzGetDatum(at));
+	pgscale_table_add(parameters, TIMESTAMPTZOID, TimestampTzGetDatum(at));
 }
 
 static const char *
@@ -131,26 +131,26 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 	PgscaleParameters parameters = {0};
 	int64		id;
 
-	pgscale_own_add_here(&parameters);
-	pgscale_own_add_text(&parameters, this_node());
-	pgscale_own_add_bigint(&parameters, this_timeline());
-	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_add_text(&parameters, change->old_value);
-	pgscale_own_add_text(&parameters, change->new_value);
-	pgscale_own_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
-	pgscale_own_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
-	pgscale_own_add_text(&parameters, change->reason);
+	pgscale_table_add_here(&parameters);
+	pgscale_table_add_text(&parameters, this_node());
+	pgscale_table_add_bigint(&parameters, this_timeline());
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_add_text(&parameters, change->old_value);
+	pgscale_table_add_text(&parameters, change->new_value);
+	pgscale_table_add_text(&parameters, GetUserNameFromId(GetSessionUserId(), false));
+	pgscale_table_add_text(&parameters, GetUserNameFromId(GetUserId(), false));
+	pgscale_table_add_text(&parameters, change->reason);
 	add_pointer(&parameters, JSONBOID, change->evidence);
 	add_pointer(&parameters, TEXTARRAYOID, change->metrics);
 	add_pointer(&parameters, TIMESTAMPTZARRAYOID, change->ends);
 	add_pointer(&parameters, FLOAT8ARRAYOID, change->values);
-	pgscale_own_add_bigint(&parameters, change->revert_of);
+	pgscale_table_add_bigint(&parameters, change->revert_of);
 	journal_execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
 					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of)"
 					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, 0))"
 					" RETURNING change",
 					&parameters);
-	id = pgscale_own_bigint(0, 1);
+	id = pgscale_table_bigint(0, 1);
 	journal_finish();
 	return id;
 }
@@ -162,7 +162,7 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 static char *
 text_column(uint64 row, int number, MemoryContext context)
 {
-	char	   *value = pgscale_own_text(row, number);
+	char	   *value = pgscale_table_text(row, number);
 
 	return value ? MemoryContextStrdup(context, value) : NULL;
 }
@@ -171,7 +171,7 @@ static ArrayType *
 array_column(uint64 row, int number, MemoryContext context)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 	MemoryContext old;
 	ArrayType  *array;
 
@@ -187,7 +187,7 @@ static TimestampTz
 time_column(uint64 row, int number)
 {
 	bool		isnull;
-	Datum		value = pgscale_own_column(row, number, &isnull);
+	Datum		value = pgscale_table_column(row, number, &isnull);
 
 	return isnull ? 0 : DatumGetTimestampTz(value);
 }
@@ -195,17 +195,17 @@ time_column(uint64 row, int number)
 static void
 read_change(PgscaleTuningChange *change, uint64 row, MemoryContext context)
 {
-	change->id = pgscale_own_bigint(row, 1);
-	change->foreign = pgscale_own_origin(pgscale_own_bigint(row, 2), pgscale_own_oid(row, 3));
+	change->id = pgscale_table_bigint(row, 1);
+	change->foreign = pgscale_table_origin(pgscale_table_bigint(row, 2), pgscale_table_oid(row, 3));
 	change->node = text_column(row, 4, context);
 	change->other_node = strcmp(change->node, this_node()) != 0;
-	change->elsewhere = change->other_node || pgscale_own_bigint(row, 5) != this_timeline();
+	change->elsewhere = change->other_node || pgscale_table_bigint(row, 5) != this_timeline();
 	change->setting = text_column(row, 6, context);
 	change->old_value = text_column(row, 7, context);
 	change->new_value = text_column(row, 8, context);
 	change->state = text_column(row, 9, context);
-	change->revert_of = pgscale_own_bigint(row, 10);
-	change->reverted_by = pgscale_own_bigint(row, 11);
+	change->revert_of = pgscale_table_bigint(row, 10);
+	change->reverted_by = pgscale_table_bigint(row, 11);
 	change->reason = text_column(row, 12, context);
 	change->metrics = array_column(row, 14, context);
 	change->ends = array_column(row, 15, context);
@@ -222,7 +222,7 @@ pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change)
 	PgscaleParameters parameters = {0};
 	bool		found;
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	found = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
 	if (found)
 		read_change(change, 0, context);
@@ -233,20 +233,20 @@ pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change)
 /* What a revert, $1, of $2 reverts: that, and by force what stands above it. */
 #define REVERTED \
 	" (change = $2 OR (change > $2 AND change < $1 AND state = 'applied' AND revert_of IS NULL" \
-	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_OWN_HERE(3, 4) ")) "
+	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_TABLE_HERE(3, 4) ")) "
 
 void
 pgscale_tuning_journal_hold(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 	Oid			owner;
-	Oid			table = pgscale_own_table(&journal, &owner);
+	Oid			table = pgscale_table_find(&journal, &owner);
 
 	if (OidIsValid(table))
 		LockRelationOid(table, RowExclusiveLock);
-	pgscale_own_add_bigint(&parameters, change->id);
-	pgscale_own_add_bigint(&parameters, change->revert_of);
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_bigint(&parameters, change->id);
+	pgscale_table_add_bigint(&parameters, change->revert_of);
+	pgscale_table_add_here(&parameters);
 	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change = $1 OR" REVERTED "ORDER BY change FOR UPDATE", &parameters) <
 		(change->revert_of == 0 ? 1 : 2))
 		ereport(ERROR,
@@ -260,18 +260,18 @@ pgscale_tuning_journal_applied(const PgscaleTuningChange *change)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, change->id);
+	pgscale_table_add_bigint(&parameters, change->id);
 	if (change->applied_at != 0)
 		add_time(&parameters, change->applied_at);
 	else
-		pgscale_own_add_null(&parameters, TIMESTAMPTZOID);
+		pgscale_table_add_null(&parameters, TIMESTAMPTZOID);
 	execute_all("UPDATE pgscale.tuning_change SET state = 'applied',"
 				" applied_at = coalesce($2, pg_catalog.clock_timestamp()) WHERE change = $1", &parameters);
 	if (change->revert_of == 0)
 		return;
 	parameters.n = 1;
-	pgscale_own_add_bigint(&parameters, change->revert_of);
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_bigint(&parameters, change->revert_of);
+	pgscale_table_add_here(&parameters);
 	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE" REVERTED, &parameters);
 }
 
@@ -280,9 +280,9 @@ pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, id);
-	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
-	pgscale_own_add_text(&parameters, message);
+	pgscale_table_add_bigint(&parameters, id);
+	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_table_add_text(&parameters, message);
 	execute_all("UPDATE pgscale.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
 }
 
@@ -291,9 +291,9 @@ pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, id);
-	pgscale_own_add_text(&parameters, unpack_sql_state(sqlstate));
-	pgscale_own_add_text(&parameters, message);
+	pgscale_table_add_bigint(&parameters, id);
+	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
+	pgscale_table_add_text(&parameters, message);
 	execute_all("UPDATE pgscale.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
 				&parameters);
 }
@@ -303,7 +303,7 @@ pgscale_tuning_journal_effective(int64 id, TimestampTz at)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	add_time(&parameters, at);
 	execute_all("UPDATE pgscale.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
 }
@@ -313,7 +313,7 @@ pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	add_pointer(&parameters, JSONBOID, outcome);
 	execute_all("UPDATE pgscale.tuning_change SET outcome = $2 WHERE change = $1", &parameters);
 }
@@ -328,7 +328,7 @@ tell_unknown(int64 id)
 {
 	PgscaleParameters parameters = {0};
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	execute_all("UPDATE pgscale.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
 				" whether this change was made is not known' WHERE change = $1", &parameters);
 }
@@ -342,8 +342,8 @@ pgscale_tuning_journal_reconcile(void)
 	PgscaleTuningChange *changes;
 	uint64		n;
 
-	pgscale_own_add_here(&parameters);
-	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_OWN_HERE(1, 2)
+	pgscale_table_add_here(&parameters);
+	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_TABLE_HERE(1, 2)
 						"ORDER BY change FOR UPDATE", &parameters);
 	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleTuningChange));
 	for (uint64 i = 0; i < n; i++)
@@ -380,12 +380,12 @@ pgscale_tuning_journal_later(const PgscaleTuningChange *change)
 	PgscaleParameters parameters = {0};
 	int64		later;
 
-	pgscale_own_add_bigint(&parameters, change->id);
-	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_add_here(&parameters);
-	journal_execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_OWN_HERE(3, 4)
+	pgscale_table_add_bigint(&parameters, change->id);
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_add_here(&parameters);
+	journal_execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_TABLE_HERE(3, 4)
 					"AND state = 'applied' AND revert_of IS NULL", &parameters);
-	later = pgscale_own_bigint(0, 1);
+	later = pgscale_table_bigint(0, 1);
 	journal_finish();
 	return later;
 }
@@ -399,13 +399,13 @@ pgscale_tuning_journal_in_force(void)
 	int			in_force = 0;
 
 	pgscale_tuning_lines_read(&lines, true);
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_here(&parameters);
 	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
-						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_OWN_HERE(1, 2) "ORDER BY setting, change DESC",
+						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_TABLE_HERE(1, 2) "ORDER BY setting, change DESC",
 						&parameters);
 	for (uint64 i = 0; i < n; i++)
 		in_force += !lines.known ||
-			pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, pgscale_own_text(i, 1)), pgscale_own_text(i, 2));
+			pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, pgscale_table_text(i, 1)), pgscale_table_text(i, 2));
 	journal_finish();
 	return in_force;
 }
@@ -416,13 +416,13 @@ pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until)
 	PgscaleParameters parameters = {0};
 	int64		others;
 
-	pgscale_own_add_bigint(&parameters, id);
+	pgscale_table_add_bigint(&parameters, id);
 	add_time(&parameters, since);
 	add_time(&parameters, until);
-	pgscale_own_add_bigint(&parameters, (int64) GetSystemIdentifier());
+	pgscale_table_add_bigint(&parameters, (int64) GetSystemIdentifier());
 	journal_execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
 					" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
-	others = pgscale_own_bigint(0, 1);
+	others = pgscale_table_bigint(0, 1);
 	journal_finish();
 	return (int) others;
 }
@@ -433,11 +433,11 @@ pgscale_tuning_journal_next(const PgscaleTuningChange *change)
 	PgscaleParameters parameters = {0};
 	TimestampTz next;
 
-	pgscale_own_add_bigint(&parameters, change->id);
-	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_add_here(&parameters);
+	pgscale_table_add_bigint(&parameters, change->id);
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_add_here(&parameters);
 	journal_execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
-					PGSCALE_OWN_HERE(3, 4), &parameters);
+					PGSCALE_TABLE_HERE(3, 4), &parameters);
 	next = time_column(0, 1);
 	journal_finish();
 	return next == 0 ? DT_NOEND : next;
@@ -457,7 +457,7 @@ pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change)
 		return PgStartTime;
 	if (!record || record->context == PGC_POSTMASTER)
 		return 0;
-	seen = pgscale_preloaded() ? pgscale_tuning_evidence_set_at(record->name) : 0;
+	seen = pgscale_preload_done() ? pgscale_tuning_evidence_set_at(record->name) : 0;
 	if (seen > change->applied_at)
 		return seen;
 	return PgReloadTime > change->applied_at ? PgReloadTime : 0;
@@ -542,7 +542,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 		read_change(&change, i, context);
 		visible = pgscale_tuning_line_visible(change.setting);
-		state = state_shown(&change, pgscale_own_bool(i, 25), pgscale_own_bool(i, 26), pgscale_own_text(i, 27), &lines);
+		state = state_shown(&change, pgscale_table_bool(i, 25), pgscale_table_bool(i, 26), pgscale_table_text(i, 27), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has
@@ -561,8 +561,8 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		if (!nulls[3])
 			values[3] = CStringGetTextDatum(change.new_value);
 		values[4] = CStringGetTextDatum(state);
-		values[5] = pgscale_own_column(i, 20, &nulls[5]);
-		values[6] = pgscale_own_column(i, 21, &nulls[6]);
+		values[5] = pgscale_table_column(i, 20, &nulls[5]);
+		values[6] = pgscale_table_column(i, 21, &nulls[6]);
 		values[7] = TimestampTzGetDatum(change.requested_at);
 		values[8] = TimestampTzGetDatum(change.applied_at);
 		nulls[8] = change.applied_at == 0;
@@ -571,15 +571,15 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		nulls[10] = !change.reason;
 		if (change.reason)
 			values[10] = CStringGetTextDatum(change.reason);
-		values[11] = pgscale_own_column(i, 13, &nulls[11]);
-		values[12] = pgscale_own_column(i, 22, &nulls[12]);
+		values[11] = pgscale_table_column(i, 13, &nulls[11]);
+		values[12] = pgscale_table_column(i, 22, &nulls[12]);
 		values[13] = Int64GetDatum(change.revert_of);
 		nulls[13] = change.revert_of == 0;
 		values[14] = Int64GetDatum(change.reverted_by);
 		nulls[14] = change.reverted_by == 0;
-		values[15] = pgscale_own_column(i, 23, &nulls[15]);
+		values[15] = pgscale_table_column(i, 23, &nulls[15]);
 		/* of an error: it may quote them */
-		values[16] = pgscale_own_column(i, 24, &nulls[16]);
+		values[16] = pgscale_table_column(i, 24, &nulls[16]);
 		nulls[16] |= !visible;
 		nulls[17] = !pgscale_tuning_line_visible("data_directory");
 		if (!nulls[17])

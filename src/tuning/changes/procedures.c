@@ -45,11 +45,11 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "base/attempt.h"
-#include "base/own_table.h"
+#include "base/extension_table.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/sql.h"
-#include "pgscale.h"
+#include "base/subtransaction.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
@@ -255,7 +255,7 @@ make_change(PgscaleTuningChange *change, bool *made)
 	return NULL;
 }
 
-static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
 
 /* Tells why the server will not have the value even then. */
 static void
@@ -269,10 +269,10 @@ tell_overridden(const PgscaleTuningChange *change)
 		ereport(NOTICE,
 				(errmsg("the server's command line sets \"%s\", which overrides the change", change->setting)));
 	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_execute(&journal, "SELECT count(*) FROM pg_db_role_setting, unnest(setconfig) c"
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_execute(&journal, "SELECT count(*) FROM pg_db_role_setting, unnest(setconfig) c"
 						" WHERE lower(split_part(c, '=', 1)) = lower($1)", &parameters, false);
-	n = pgscale_own_bigint(0, 1);
+	n = pgscale_table_bigint(0, 1);
 	SPI_finish();
 	PopActiveSnapshot();
 	if (n > 0)
@@ -293,11 +293,11 @@ files_are_taken(const PgscaleTuningChange *change)
 	bool		taken;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_own_add_text(&parameters, change->setting);
-	pgscale_own_execute(&journal, "SELECT bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_execute(&journal, "SELECT bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
 						" WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true) FROM pg_file_settings",
 						&parameters, false);
-	taken = pgscale_own_bool(0, 1);
+	taken = pgscale_table_bool(0, 1);
 	SPI_finish();
 	PopActiveSnapshot();
 	return taken;
@@ -543,7 +543,7 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	char	   *setting;
 
 	pgscale_tuning_change_begin(fcinfo, "apply", reload);
-	pgscale_require_preload();
+	pgscale_preload_require();
 	setting = setting_argument(fcinfo);
 	if (!pgscale_compat_find_setting(setting))
 		(void) pgscale_tuning_line_check(setting, "");
@@ -641,7 +641,7 @@ follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding
 
 	/* nothing of one that failed */
 	memset(change, 0, sizeof(*change));
-	error = pgscale_attempt(follow_advice, &advice);
+	error = pgscale_subtransaction_run(follow_advice, &advice);
 	if (error && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
 		ReThrowError(error);
 	if (!error)
@@ -674,7 +674,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	Datum		array;
 
 	pgscale_tuning_change_begin(fcinfo, "apply_all", reload);
-	pgscale_require_preload();
+	pgscale_preload_require();
 	advice = advice_to_follow();
 	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleTuningChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));

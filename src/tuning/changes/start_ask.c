@@ -46,9 +46,9 @@
 #include "utils/guc_tables.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 
@@ -216,7 +216,7 @@ start_arguments(const Asked *asked, List *more)
 		options = lappend(options, pstrdup(fixed[i]));
 	options = lappend(options, psprintf("config_file=%s", ConfigFileName));
 	options = lappend(options, psprintf("data_directory=%s", asked->folder));
-	options = lappend(options, pgscale_preloaded() && dladdr((void *) pgscale_require_preload, &own) != 0
+	options = lappend(options, pgscale_preload_done() && dladdr((void *) pgscale_preload_require, &own) != 0
 					  ? psprintf("shared_preload_libraries=\"%s\"", own.dli_fname) : pstrdup("shared_preload_libraries="));
 	options = list_concat(options, more);
 

@@ -37,8 +37,8 @@
 #include "utils/snapmgr.h"
 #include "utils/varlena.h"
 
+#include "base/extension_table.h"
 #include "base/kernel.h"
-#include "base/own_table.h"
 #include "base/pg_compat.h"
 #include "base/units.h"
 #include "tuning/changes/changes.h"
@@ -48,7 +48,7 @@
 #define SYS_io_uring_setup	425
 #endif
 
-static const PgscaleOwnTable journal = {"tuning_change", "tuning journal"};
+static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
 
 /* The change that is looked at. */
 typedef struct Change
@@ -74,10 +74,10 @@ ask_number(const char *query, const char *parameter)
 	int64		number;
 
 	if (parameter)
-		pgscale_own_add_text(&parameters, parameter);
+		pgscale_table_add_text(&parameters, parameter);
 	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_own_execute(&journal, query, &parameters, false);
-	number = pgscale_own_bigint(0, 1);
+	pgscale_table_execute(&journal, query, &parameters, false);
+	number = pgscale_table_bigint(0, 1);
 	SPI_finish();
 	PopActiveSnapshot();
 	return number;
@@ -94,14 +94,14 @@ in_files(const Change *change, const char *name)
 
 	if (changed && change->value)
 		return pstrdup(change->value);
-	pgscale_own_add_text(&parameters, name);
-	pgscale_own_add(&parameters, BOOLOID, BoolGetDatum(changed));
+	pgscale_table_add_text(&parameters, name);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(changed));
 	PushActiveSnapshot(GetTransactionSnapshot());
-	if (pgscale_own_execute(&journal, "SELECT setting FROM pg_file_settings WHERE lower(name) = lower($1)"
+	if (pgscale_table_execute(&journal, "SELECT setting FROM pg_file_settings WHERE lower(name) = lower($1)"
 							" AND NOT ($2 AND sourcefile ~ '(^|/)postgresql[.]auto[.]conf$') ORDER BY seqno DESC LIMIT 1",
 							&parameters, false) == 1)
 	{
-		const char *text = pgscale_own_text(0, 1);
+		const char *text = pgscale_table_text(0, 1);
 
 		value = text ? MemoryContextStrdup(context, text) : NULL;
 	}

@@ -36,8 +36,8 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/units.h"
-#include "pgscale.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
@@ -82,7 +82,7 @@ pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 	int			dims[3];
 	int			bounds[3] = {1, 1, 1};
 
-	if (!pgscale_preloaded())
+	if (!pgscale_preload_done())
 		return;
 	metrics = pgscale_tuning_metrics(change->setting);
 	nmetrics = count_metrics(metrics);
@@ -446,7 +446,7 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	int			decides = -1;
 	Comparison *comparisons;
 
-	pgscale_require_preload();
+	pgscale_preload_require();
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -36,7 +36,7 @@ static const PgscaleTuningRule *const subjects[] = {
 	pgscale_tuning_buffers_rules,
 	pgscale_tuning_locks_rules,
 	pgscale_tuning_reads_rules,
-	pgscale_tuning_kernel_rules,
+	pgscale_tuning_memory_rules,
 	pgscale_tuning_tables_rules,
 	pgscale_tuning_features_rules,
 };

@@ -1,0 +1,318 @@
+/*-------------------------------------------------------------------------
+ *
+ * deltas.c
+ *	  By how much the server's counts have grown since the latest row.
+ *
+ * A round reads all waits of the profile, and gets for each what is new since the
+ * baseline: what they were when the latest row ended.  A wait is known by a hash
+ * of whose it is and of what: with 5,000 of them two have the same one once in
+ * 10^12 rounds.
+ *
+ * The profile folds entries into one for each wait event ("other") where it has
+ * no room.  Then the entry's time leaves it, and comes to the folded one together
+ * with what of it was archived before.  So what is missing of a wait that was
+ * there before is taken off the folded one of the same event: sums stay exact,
+ * and nothing is archived twice.  The sampler also moves a part of a wait to CPU
+ * where it learns later that the process ran; so what a wait has lost is first
+ * taken off what others of the same owner have grown by, and what is left of it
+ * off what it will grow by.  After a reset all that is there is new.
+ *
+ * Counters are numbered, and each has a marker: a hash of when it was reset.  One
+ * that has another marker or has become smaller is unknown for this row.  One
+ * without a marker is no counter but a value of the moment.
+ *
+ * What a round finds becomes the baseline just before it commits, so that no time
+ * can be archived twice; should the commit itself fail, that row is a gap.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type_d.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "archive/archive.h"
+#include "archive/archive_state.h"
+#include "archive/deltas.h"
+#include "base/timer.h"
+#include "base/units.h"
+
+/* A row may be so many periods long, where rounds have failed; beyond that is a gap. */
+#define MAX_PERIODS	5.5
+
+/* To so much the clock and CLOCK_MONOTONIC must agree on how long ago it was. */
+#define CLOCK_SLACK_US	(USECS_PER_SEC / 10)
+
+/* What this round has found; in TopMemoryContext. */
+static struct
+{
+	bool		active;
+	int64		taken_ns;
+	TimestampTz taken_at;
+	int64		profile_reset;
+	int			ncounters;
+	PgscaleArchiveCounter counters[PGSCALE_ARCHIVE_COUNTERS];
+	int			nwaits;
+	PgscaleArchiveWait *waits;
+}			found;
+
+PG_FUNCTION_INFO_V1(pgscale_archive_wait_growth);
+PG_FUNCTION_INFO_V1(pgscale_archive_counter_growth);
+
+void
+pgscale_archive_deltas_begin(TimestampTz *since, TimestampTz *until)
+{
+	int			capacity;
+	const PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);
+	int64		passed_us;
+
+	memset(&found, 0, sizeof(found));
+	found.active = true;
+	found.taken_ns = pgscale_timer_clock();
+	found.taken_at = *until = GetCurrentTimestamp();
+
+	passed_us = (found.taken_ns - baseline->taken_ns) / 1000;
+	*since = *until - passed_us;
+	if (baseline->taken_ns == 0 || passed_us <= 0 || passed_us > MAX_PERIODS * pgscale_archive_period * USECS_PER_SEC)
+	{
+		*since = *until;
+	}
+	/* rows follow each other exactly where the clock was not set */
+	else if (llabs(*since - baseline->taken_at) < CLOCK_SLACK_US && baseline->taken_at < *until)
+		*since = baseline->taken_at;
+}
+
+void
+pgscale_archive_deltas_keep(void)
+{
+	int			capacity;
+	PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);
+
+	baseline->taken_ns = 0;
+	baseline->taken_at = found.taken_at;
+	baseline->profile_reset = found.profile_reset;
+	baseline->ncounters = found.ncounters;
+	memcpy(baseline->counters, found.counters, sizeof(found.counters));
+	baseline->nwaits = Min(found.nwaits, capacity);
+	memcpy(baseline->waits, found.waits, baseline->nwaits * sizeof(PgscaleArchiveWait));
+	/* without all waits it would be of no use */
+	if (found.nwaits <= capacity)
+		baseline->taken_ns = found.taken_ns;
+}
+
+static void
+require_round(void)
+{
+	if (!found.active)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("only the archive's worker calls this function"),
+				 errhint("Set pgscale.archive_database, and read pgscale.archive_waits and pgscale.archive_minutes.")));
+}
+
+static int
+compare_keys(const void *a, const void *b)
+{
+	const int64 one = ((const PgscaleArchiveWait *) a)->key;
+	const int64 other = ((const PgscaleArchiveWait *) b)->key;
+
+	return one < other ? -1 : one > other;
+}
+
+static int
+array_of(ArrayType *array, Oid type, int16 length, char align, Datum **values, bool **nulls)
+{
+	int			n;
+
+	if (ARR_ELEMTYPE(array) != type)
+		elog(ERROR, "wrong type of array");
+	deconstruct_array(array, type, length, FLOAT8PASSBYVAL, align, values, nulls, &n);
+	return n;
+}
+
+/* The waits of a round, and by how much each has grown. */
+typedef struct Grown
+{
+	int			n;
+	PgscaleArchiveWait *waits;
+	bool	   *folded;
+	int64	   *owners;
+	double	   *ms;
+} Grown;
+
+/* Takes off as much as there is; returns what is left. */
+static double
+take_off(double *growth, double missing)
+{
+	const double part = Min(Max(*growth, 0), missing);
+
+	*growth -= part;
+	return missing - part;
+}
+
+static double
+take_off_owner(Grown *grown, int64 owner, double missing)
+{
+	for (int i = 0; i < grown->n && missing > 0; i++)
+		if (!grown->folded[i] && grown->owners[i] == owner)
+			missing = take_off(&grown->ms[i], missing);
+	return missing;
+}
+
+/* Of the folded one of that event; events beyond those that have one of their own share the others. */
+static double
+take_off_folded(Grown *grown, int64 event, double missing)
+{
+	for (int i = 0; i < grown->n && missing > 0; i++)
+		if (grown->folded[i] && grown->waits[i].event == event)
+			missing = take_off(&grown->ms[i], missing);
+	for (int i = 0; i < grown->n && missing > 0; i++)
+		if (grown->folded[i])
+			missing = take_off(&grown->ms[i], missing);
+	return missing;
+}
+
+static void
+wait_growth(Grown *grown)
+{
+	int			capacity;
+	const PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);
+	const int	nold = baseline->profile_reset == found.profile_reset && baseline->taken_ns != 0 ? baseline->nwaits : 0;
+	bool	   *matched = palloc0(Max(nold, 1) * sizeof(bool));
+
+	for (int i = 0; i < grown->n; i++)
+	{
+		const PgscaleArchiveWait *before = bsearch(&grown->waits[i], baseline->waits, nold, sizeof(PgscaleArchiveWait), compare_keys);
+
+		grown->ms[i] = grown->waits[i].ms - (before ? before->ms : 0);
+		if (before)
+			matched[before - baseline->waits] = true;
+	}
+	for (int i = 0; i < nold; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!matched[i])
+			(void) take_off_folded(grown, baseline->waits[i].event, baseline->waits[i].ms);
+	}
+	for (int i = 0; i < grown->n; i++)
+	{
+		double		missing = -grown->ms[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if (missing <= 0)
+			continue;
+		grown->ms[i] = 0;
+		missing = take_off_owner(grown, grown->owners[i], missing);
+		missing = take_off_folded(grown, grown->waits[i].event, missing);
+		grown->waits[i].ms += missing;
+	}
+}
+
+/*
+ * pgscale.archive_wait_growth(keys, ms): by how much each wait has grown; of the archive's worker
+ * alone.  keys has the keys of all, then hashes of their events, then of their owners, then 1 for
+ * those that are folded, and at last when the profile was reset.
+ */
+Datum
+pgscale_archive_wait_growth(PG_FUNCTION_ARGS)
+{
+	Datum	   *keys;
+	Datum	   *ms;
+	bool	   *nulls;
+	Grown		grown;
+	Datum	   *result;
+	int			n;
+
+	require_round();
+	n = array_of(PG_GETARG_ARRAYTYPE_P(1), FLOAT8OID, sizeof(double), TYPALIGN_DOUBLE, &ms, &nulls);
+	if (array_of(PG_GETARG_ARRAYTYPE_P(0), INT8OID, sizeof(int64), TYPALIGN_DOUBLE, &keys, &nulls) != 4 * n + 1)
+		elog(ERROR, "wrong number of keys");
+	found.profile_reset = DatumGetInt64(keys[4 * n]);
+
+	grown.n = n;
+	grown.waits = palloc_array(PgscaleArchiveWait, Max(n, 1));
+	grown.folded = palloc_array(bool, Max(n, 1));
+	grown.owners = palloc_array(int64, Max(n, 1));
+	grown.ms = palloc_array(double, Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		grown.waits[i].key = DatumGetInt64(keys[i]);
+		grown.waits[i].event = DatumGetInt64(keys[n + i]);
+		grown.waits[i].ms = DatumGetFloat8(ms[i]);
+		grown.owners[i] = DatumGetInt64(keys[2 * n + i]);
+		grown.folded[i] = DatumGetInt64(keys[3 * n + i]) != 0;
+	}
+	wait_growth(&grown);
+
+	if (found.waits)
+		pfree(found.waits);
+	found.waits = MemoryContextAllocHuge(TopMemoryContext, Max(n, 1) * sizeof(PgscaleArchiveWait));
+	memcpy(found.waits, grown.waits, n * sizeof(PgscaleArchiveWait));
+	qsort(found.waits, n, sizeof(PgscaleArchiveWait), compare_keys);
+	found.nwaits = n;
+
+	result = palloc(Max(n, 1) * sizeof(Datum));
+	for (int i = 0; i < n; i++)
+		result[i] = Float8GetDatum(grown.ms[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(result, n, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static bool
+counter_growth(const PgscaleArchiveCounter *now, const PgscaleArchiveCounter *before, double *growth)
+{
+	*growth = now->value - before->value;
+	return now->known && before->known && now->marker == before->marker && *growth >= 0;
+}
+
+/*
+ * pgscale.archive_counter_growth(values, markers): by how much each counter has grown, NULL if that
+ * is unknown; of the archive's worker alone.
+ */
+Datum
+pgscale_archive_counter_growth(PG_FUNCTION_ARGS)
+{
+	int			capacity;
+	const PgscaleArchiveBaseline *baseline = pgscale_archive_baseline(&capacity);
+	const PgscaleArchiveCounter none = {0};
+	Datum	   *values;
+	Datum	   *markers;
+	bool	   *no_value;
+	bool	   *no_marker;
+	Datum	   *result;
+	bool	   *unknown;
+	int			lower = 1;
+	int			n;
+
+	require_round();
+	n = array_of(PG_GETARG_ARRAYTYPE_P(0), FLOAT8OID, sizeof(double), TYPALIGN_DOUBLE, &values, &no_value);
+	if (array_of(PG_GETARG_ARRAYTYPE_P(1), INT8OID, sizeof(int64), TYPALIGN_DOUBLE, &markers, &no_marker) != n ||
+		n > PGSCALE_ARCHIVE_COUNTERS)
+		elog(ERROR, "wrong number of counters");
+	result = palloc(Max(n, 1) * sizeof(Datum));
+	unknown = palloc(Max(n, 1) * sizeof(bool));
+	found.ncounters = n;
+	for (int i = 0; i < n; i++)
+	{
+		PgscaleArchiveCounter *now = &found.counters[i];
+		double		growth;
+
+		memset(now, 0, sizeof(*now));
+		now->known = !no_value[i] && !no_marker[i];
+		now->value = no_value[i] ? 0 : DatumGetFloat8(values[i]);
+		now->marker = no_marker[i] ? 0 : DatumGetInt64(markers[i]);
+		unknown[i] = !counter_growth(now, i < baseline->ncounters && baseline->taken_ns != 0 ? &baseline->counters[i] : &none, &growth);
+		if (no_marker[i])
+		{
+			unknown[i] = no_value[i];
+			growth = now->value;
+		}
+		result[i] = Float8GetDatum(growth);
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_md_array(result, unknown, 1, &n, &lower, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}

@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ *
+ * round_launcher.c
+ *	  The process that starts a round of the archive each minute.
+ *
+ * It is connected to no database, so that it stands in nobody's way, and a round
+ * is a process that connects, writes a row and leaves.  A round is due when the
+ * clock enters another minute (period) than that of the latest round: so rows
+ * begin with the minutes, whatever became of the clock meanwhile.
+ *
+ * Nobody should have to wait for a round who wants the database for himself, as
+ * DROP DATABASE and ALTER DATABASE RENAME do: they lock it, and give up after 5
+ * seconds if somebody else is still there.  So no round begins then, and one that
+ * is under way is ended.
+ *
+ * What is old is neither dropped nor rolled up for a day after the clock was set by
+ * more than an hour: a clock that goes wrong for a moment must not cost the archive.
+ *
+ * It is there only while a database is named, and not on a standby.
+ *
+ * Failure: an error ends it, and it is started again; a round that is under way goes on
+ * meanwhile, and no other one can attach before it has ended.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "archive/archive.h"
+#include "archive/archive_state.h"
+#include "archive/round_launcher.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/worker.h"
+
+/* The longest between two looks; while a round is under way. */
+#define LOOK_MS		5000
+#define WATCH_MS	100
+
+/* When to try again where a round cannot begin now. */
+#define AGAIN_MS	1000
+
+/* How much longer than anything a round does it may be under way. */
+#define ROUND_MAX_NS	(600 * NS_PER_S)
+
+/* How far the clock is set that is not believed at once, and for how long. */
+#define STEP_NS		(3600 * NS_PER_S)
+#define DISBELIEF_NS	(86400 * NS_PER_S)
+
+static BackgroundWorkerHandle *round_handle = NULL;
+static Oid	round_database;
+static int64 round_began_ns;
+static int64 last_minute = -1;	/* that of the latest round, by the period */
+
+/* Read row by row: a process without a database may know no index. */
+static PgscaleArchiveObstacle
+find_database(Oid *database)
+{
+	PgscaleArchiveObstacle obstacle = PGSCALE_ARCHIVE_NO_DATABASE;
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+		if (strcmp(NameStr(form->datname), pgscale_archive_database) != 0)
+			continue;
+		*database = form->oid;
+
+		/*
+		 * a negative limit other than "none" is what an interrupted DROP
+		 * leaves
+		 */
+		obstacle = form->datallowconn && form->datconnlimit >= -1 ? PGSCALE_ARCHIVE_READY : PGSCALE_ARCHIVE_CLOSED;
+	}
+	table_endscan(scan);
+	table_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	return obstacle;
+}
+
+/* The minute that it is, by the period; and in how many milliseconds the next one begins. */
+static int64
+this_minute(int64 *left_ms)
+{
+	const int64 period_us = pgscale_archive_period * USECS_PER_SEC;
+	const int64 now = GetCurrentTimestamp();
+
+	*left_ms = (period_us - now % period_us) / 1000 + 1;
+	return now / period_us;
+}
+
+/* Is the clock such that by it something is too old? */
+static bool
+archive_believes_clock(void)
+{
+	PgscaleArchiveClock *clock = pgscale_archive_clock();
+	const int64 now_ns = pgscale_timer_clock();
+	const int64 offset = GetCurrentTimestamp() * 1000 - now_ns;
+
+	if (clock->offset_ns != 0 && llabs(offset - clock->offset_ns) > STEP_NS)
+		clock->stepped_ns = now_ns;
+	clock->offset_ns = offset;
+	return clock->stepped_ns == 0 || now_ns - clock->stepped_ns > DISBELIEF_NS;
+}
+
+static void
+round_lost(const char *message)
+{
+	PgscaleArchiveError error = {.sqlstate = ERRCODE_ADMIN_SHUTDOWN};
+
+	strlcpy(error.message, message, sizeof(error.message));
+	if (pgscale_archive_note(false, &error))
+		ereport(LOG,
+				(errcode(error.sqlstate),
+				 errmsg("pgscale archive: %s", error.message)));
+}
+
+/* Sees to the round that is under way; true if there is none. */
+static bool
+watch_round(void)
+{
+	pid_t		pid;
+
+	if (!round_handle)
+		return true;
+	if (GetBackgroundWorkerPid(round_handle, &pid) == BGWH_STOPPED)
+	{
+		pfree(round_handle);
+		round_handle = NULL;
+		if (pgscale_archive_round_over())
+			round_lost("the latest round was ended before it was done");
+		return true;
+	}
+	if (pgscale_worker_database_locked(round_database) || pgscale_timer_clock() - round_began_ns > ROUND_MAX_NS)
+		TerminateBackgroundWorker(round_handle);
+	return false;
+}
+
+static PgscaleArchiveObstacle
+begin_round(Oid database)
+{
+	const bool	may_age = archive_believes_clock();
+
+	if (!pgscale_archive_round_offer(database, may_age))
+		return PGSCALE_ARCHIVE_READY;
+	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, true, &round_handle))
+	{
+		round_handle = NULL;
+		(void) pgscale_archive_round_over();
+		return PGSCALE_ARCHIVE_NO_SLOT;
+	}
+	round_database = database;
+	round_began_ns = pgscale_timer_clock();
+	return PGSCALE_ARCHIVE_READY;
+}
+
+static void
+log_obstacle(PgscaleArchiveObstacle obstacle)
+{
+	static PgscaleArchiveObstacle logged = PGSCALE_ARCHIVE_READY;
+
+	if (obstacle == logged)
+		return;
+	if (obstacle == PGSCALE_ARCHIVE_NO_DATABASE)
+		ereport(LOG,
+				(errcode(ERRCODE_UNDEFINED_DATABASE),
+				 errmsg("pgscale archive: database \"%s\" does not exist", pgscale_archive_database)));
+	else if (obstacle == PGSCALE_ARCHIVE_CLOSED)
+		ereport(LOG,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgscale archive: database \"%s\" takes no connections", pgscale_archive_database)));
+	else if (obstacle == PGSCALE_ARCHIVE_NO_SLOT)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("pgscale archive: the server has no slot for another background worker")));
+	logged = obstacle;
+}
+
+/* On a standby, the primary archives. */
+static bool
+launcher_wanted(void)
+{
+	return pgscale_archive_database[0] != '\0' && !RecoveryInProgress();
+}
+
+/* Returns in how many milliseconds to look again; ends if there is nothing to look for. */
+static int64
+launcher_look(void)
+{
+	PgscaleArchiveObstacle obstacle;
+	Oid			database = InvalidOid;
+	int64		left_ms;
+	int64		minute = this_minute(&left_ms);
+
+	if (!watch_round())
+	{
+		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_READY);
+		return WATCH_MS;
+	}
+	if (!launcher_wanted())
+	{
+		pgscale_archive_baseline_forget();
+		(void) pgscale_archive_note(false, NULL);
+		(void) pgscale_archive_note(true, NULL);
+		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_OFF);
+		proc_exit(0);
+	}
+	obstacle = find_database(&database);
+	if (obstacle == PGSCALE_ARCHIVE_READY && minute != last_minute)
+	{
+		if (pgscale_worker_database_locked(database))
+			left_ms = AGAIN_MS;
+		else
+		{
+			obstacle = begin_round(database);
+			last_minute = obstacle == PGSCALE_ARCHIVE_READY ? minute : -1;
+			left_ms = obstacle == PGSCALE_ARCHIVE_READY ? WATCH_MS : AGAIN_MS;
+		}
+	}
+	log_obstacle(obstacle);
+	pgscale_archive_launcher_alive(obstacle);
+	return left_ms;
+}
+
+static void
+archive_launcher_main(int number)
+{
+	pgscale_worker_start("PgscaleArchiveMain");
+	pgscale_archive_launcher_started();
+	for (;;)
+	{
+		int64		wait;
+
+		(void) pgscale_worker_interrupts();
+		wait = launcher_look();
+		pgscale_worker_wait((long) Min(wait, LOOK_MS));
+	}
+}
+
+const PgscaleWorker pgscale_archive_launcher = {
+	.name = "pgscale archive",
+	.wanted = launcher_wanted,
+	.main = archive_launcher_main,
+};

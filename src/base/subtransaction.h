@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * subtransaction.h
+ *	  What may fail without failing the statement it is part of.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_BASE_SUBTRANSACTION_H
+#define PGSCALE_BASE_SUBTRANSACTION_H
+
+#include "postgres.h"
+
+/*
+ * Calls function(arg) as a subtransaction.  Returns NULL, or the error that it
+ * raised, in the caller's memory context: then all that it did is rolled back.
+ */
+extern ErrorData *pgscale_subtransaction_run(void (*function) (void *arg), void *arg);
+
+/*
+ * Is it an error that nobody should make a result of?  A cancel, the server's
+ * shutdown or want of memory, a file or memory that is damaged: to be raised again
+ * by ReThrowError().
+ */
+extern bool pgscale_subtransaction_is_grave(const ErrorData *error);
+
+#endif							/* PGSCALE_BASE_SUBTRANSACTION_H */

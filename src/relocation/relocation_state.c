@@ -1,0 +1,424 @@
+/*-------------------------------------------------------------------------
+ *
+ * relocation_state.c
+ *	  What the launcher of relocations, its workers and other backends know of
+ *	  each other: in which databases there is something to do and when, and
+ *	  which worker is at which job.
+ *
+ * All of it is under one lock, which is held for the look at a few dozen words
+ * and never while anything can fail.  It is no more than what goes without
+ * saying after a crash: jobs are rows of a table (job_table.c), and a row
+ * that claims to be under way while no worker here is at it was left behind.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+
+#include "base/timer.h"
+#include "base/units.h"
+#include "pgscale.h"
+#include "relocation/relocation_state.h"
+
+#define LOCK_TRANCHE	"pgscale relocation"
+
+/* More databases than this with something to do at a time are found by looking. */
+#define DUE_MAX			64
+
+/* When to look again after a worker that ended without a word. */
+#define AGAIN_MS		5000
+
+
+typedef struct Slot
+{
+	Oid			database;		/* InvalidOid: free */
+	int			pid;			/* 0: the worker has not begun yet */
+	int64		job;			/* 0: none */
+	RelFileLocator grows;		/* relNumber 0: nothing */
+	bool		cancelled;
+	bool		in_the_way;		/* of who wants the database for himself */
+	bool		left;			/* in order */
+} Slot;
+
+typedef struct Due
+{
+	Oid			database;		/* InvalidOid: none */
+	int64		at_ns;			/* by CLOCK_MONOTONIC */
+} Due;
+
+/* All but the lock itself is guarded by it. */
+typedef struct RelocationShared
+{
+	LWLock	   *lock;
+	Latch	   *launcher;		/* NULL while there is none */
+	int			launcher_pid;
+	uint64		starts;
+	int64		last_round_ns;	/* likewise */
+	bool		enabled;		/* does it start jobs? */
+	bool		no_slot;		/* the server had no place for a worker */
+	bool		all;			/* there was no room in due[] */
+	Due			due[DUE_MAX];
+	Slot		slots[PGSCALE_RELOCATION_SLOTS];
+} RelocationShared;
+
+static RelocationShared *shared = NULL;
+static Slot *my_slot = NULL;
+
+void
+pgscale_relocation_share_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(RelocationShared)));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+void
+pgscale_relocation_share_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale relocation", sizeof(RelocationShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	}
+}
+
+static void
+launcher_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = NULL;
+	shared->launcher_pid = 0;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_launcher_started(void)
+{
+	before_shmem_exit(launcher_ended, (Datum) 0);
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = MyLatch;
+	shared->launcher_pid = MyProcPid;
+	shared->starts++;
+	shared->all = true;
+	/* who was to have them was never started */
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (shared->slots[i].pid == 0)
+			shared->slots[i].database = InvalidOid;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_launcher_alive(bool enabled, bool no_slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->last_round_ns = pgscale_timer_clock();
+	shared->enabled = enabled;
+	shared->no_slot = no_slot;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
+								  bool *enabled, bool *no_slot)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*pid = shared->launcher_pid;
+	*starts = shared->starts;
+	*last_round_ns = shared->last_round_ns;
+	*enabled = shared->enabled;
+	*no_slot = shared->no_slot;
+	LWLockRelease(shared->lock);
+}
+
+int
+pgscale_relocation_workers_now(int *jobs)
+{
+	int			workers = 0;
+
+	*jobs = 0;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		workers += OidIsValid(shared->slots[i].database);
+		*jobs += shared->slots[i].job != 0;
+	}
+	LWLockRelease(shared->lock);
+	return workers;
+}
+
+bool
+pgscale_relocation_is_any_due(void)
+{
+	for (int i = 0; i < DUE_MAX; i++)
+		if (OidIsValid(shared->due[i].database))
+			return true;
+	return shared->all;
+}
+
+bool
+pgscale_relocation_is_any_slot_taken(void)
+{
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (OidIsValid(shared->slots[i].database))
+			return true;
+	return false;
+}
+
+/* The lock must be held. */
+static void
+add_due(Oid database, int64 ms)
+{
+	int64		at_ns = pgscale_timer_clock() + ms * NS_PER_MS;
+	Due		   *place = NULL;
+
+	for (int i = 0; i < DUE_MAX; i++)
+	{
+		Due		   *due = &shared->due[i];
+
+		if (due->database == database)
+		{
+			place = due;
+			at_ns = Min(at_ns, due->at_ns);
+			break;
+		}
+		if (!OidIsValid(due->database) && !place)
+			place = due;
+	}
+	if (place)
+	{
+		place->database = database;
+		place->at_ns = at_ns;
+	}
+	else
+		shared->all = true;
+}
+
+/* Lets go of the lock and wakes the launcher, which else would wait for it, or has it started. */
+static void
+release_and_wake(void)
+{
+	Latch	   *launcher = shared->launcher;
+
+	LWLockRelease(shared->lock);
+	if (launcher)
+		SetLatch(launcher);
+	else
+		pgscale_workers_wake();
+}
+
+void
+pgscale_relocation_due(Oid database, int64 ms)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	add_due(database, ms);
+	release_and_wake();
+}
+
+bool
+pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all)
+{
+	const int64 now = pgscale_timer_clock();
+	Due		   *first = NULL;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	*all = shared->all;
+	shared->all = false;
+	for (int i = 0; i < DUE_MAX; i++)
+		if (OidIsValid(shared->due[i].database) && (!first || shared->due[i].at_ns < first->at_ns))
+			first = &shared->due[i];
+	*next_ms = first ? Max(first->at_ns - now, 0) / NS_PER_MS : PG_INT64_MAX;
+	if (first && first->at_ns <= now)
+	{
+		*database = first->database;
+		first->database = InvalidOid;
+	}
+	else
+		first = NULL;
+	LWLockRelease(shared->lock);
+	return first != NULL;
+}
+
+int
+pgscale_relocation_slot_take(Oid database)
+{
+	int			slot;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (slot = PGSCALE_RELOCATION_SLOTS - 1; slot >= 0; slot--)
+		if (!OidIsValid(shared->slots[slot].database))
+			break;
+	if (slot >= 0)
+	{
+		memset(&shared->slots[slot], 0, sizeof(Slot));
+		shared->slots[slot].database = database;
+	}
+	LWLockRelease(shared->lock);
+	return slot;
+}
+
+bool
+pgscale_relocation_slot_abandon(int slot)
+{
+	bool		abandoned;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	abandoned = OidIsValid(shared->slots[slot].database) && shared->slots[slot].pid == 0;
+	if (abandoned)
+		shared->slots[slot].database = InvalidOid;
+	LWLockRelease(shared->lock);
+	return abandoned;
+}
+
+static void
+worker_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (!my_slot->left)
+		add_due(my_slot->database, AGAIN_MS);
+	memset(my_slot, 0, sizeof(Slot));
+	release_and_wake();
+}
+
+Oid
+pgscale_relocation_slot_attach(int slot)
+{
+	Oid			database;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	/* another worker's, if the launcher has ended and begun again meanwhile */
+	database = shared->slots[slot].pid == 0 ? shared->slots[slot].database : InvalidOid;
+	if (OidIsValid(database))
+		shared->slots[slot].pid = MyProcPid;
+	LWLockRelease(shared->lock);
+	if (OidIsValid(database))
+	{
+		my_slot = &shared->slots[slot];
+		before_shmem_exit(worker_ended, (Datum) 0);
+	}
+	return database;
+}
+
+void
+pgscale_relocation_at_work(int64 job)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->job = job;
+	my_slot->grows.relNumber = 0;
+	my_slot->cancelled = false;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_grows(RelFileLocator locator)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->grows = locator;
+	release_and_wake();
+}
+
+bool
+pgscale_relocation_growing(int slot, RelFileLocator *locator)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*locator = shared->slots[slot].grows;
+	LWLockRelease(shared->lock);
+	return locator->relNumber != 0;
+}
+
+bool
+pgscale_relocation_cancelled(void)
+{
+	return my_slot->cancelled;
+}
+
+Oid
+pgscale_relocation_worker_in(int slot)
+{
+	Oid			database;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	database = shared->slots[slot].pid != 0 ? shared->slots[slot].database : InvalidOid;
+	LWLockRelease(shared->lock);
+	return database;
+}
+
+void
+pgscale_relocation_ask_way(int slot, bool at_once)
+{
+	/* It cannot end meanwhile: that takes the lock. */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (shared->slots[slot].pid != 0)
+	{
+		shared->slots[slot].in_the_way = true;
+		(void) kill(shared->slots[slot].pid, at_once ? SIGTERM : SIGINT);
+	}
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_in_the_way(void)
+{
+	return my_slot->in_the_way;
+}
+
+void
+pgscale_relocation_leave(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->left = true;
+	LWLockRelease(shared->lock);
+}
+
+/* The lock must be held. */
+static Slot *
+find_job(Oid database, int64 job)
+{
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		Slot	   *slot = &shared->slots[i];
+
+		if (slot->database == database && slot->job == job && slot->pid != 0)
+			return slot;
+	}
+	return NULL;
+}
+
+bool
+pgscale_relocation_is_at_work(Oid database, int64 job)
+{
+	bool		found;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	found = find_job(database, job) != NULL;
+	LWLockRelease(shared->lock);
+	return found;
+}
+
+bool
+pgscale_relocation_interrupt(Oid database, int64 job)
+{
+	Slot	   *slot;
+
+	/* It cannot end meanwhile: that takes the lock. */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	slot = find_job(database, job);
+	if (slot)
+	{
+		slot->cancelled = true;
+		(void) kill(slot->pid, SIGINT);
+	}
+	LWLockRelease(shared->lock);
+	return slot != NULL;
+}

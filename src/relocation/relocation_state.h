@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * relocation_state.h
+ *	  What the launcher of relocations, its workers and other backends know of
+ *	  each other.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_RELOCATION_STATE_H
+#define PGSCALE_RELOCATION_RELOCATION_STATE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/pg_compat.h"
+
+/* How many workers there can be at a time. */
+#define PGSCALE_RELOCATION_SLOTS	16
+
+extern void pgscale_relocation_share_request(void);
+extern void pgscale_relocation_share_startup(void);
+
+/*
+ * The launcher's own account: whether it starts jobs, and whether the server had
+ * no place for a worker.
+ */
+extern void pgscale_relocation_launcher_started(void);
+extern void pgscale_relocation_launcher_alive(bool enabled, bool no_slot);
+extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
+											  bool *enabled, bool *no_slot);
+
+/*
+ * Is there, or will there be, something to do in any database; and is any slot taken?  Takes
+ * no lock, so what changes now may be seen only at the next call.
+ */
+extern bool pgscale_relocation_is_any_due(void);
+extern bool pgscale_relocation_is_any_slot_taken(void);
+
+/* How many slots are taken; *jobs of them by workers that are at a job. */
+extern int	pgscale_relocation_workers_now(int *jobs);
+
+/*
+ * There will be something to do in this database in so many milliseconds.  In a
+ * backend's transaction call it when that has committed: it raises no error.
+ */
+extern void pgscale_relocation_due(Oid database, int64 ms);
+
+/*
+ * Takes a database whose time has come; false if there is none, with how many
+ * milliseconds it is to the next one's (PG_INT64_MAX: there is none).  *all says that it is lost which ones there
+ * are: look into each.
+ */
+extern bool pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all);
+
+/* A slot for a worker in this database; -1 if all are taken. */
+extern int	pgscale_relocation_slot_take(Oid database);
+
+/* Frees it if no worker has attached to it. */
+extern bool pgscale_relocation_slot_abandon(int slot);
+
+/*
+ * In a worker, first of all: the database to connect to; InvalidOid if nobody
+ * wants it any more.  The slot is free when the worker ends.
+ */
+extern Oid	pgscale_relocation_slot_attach(int slot);
+
+/* In a worker: the job that it is at; 0 if none. Forgets who wanted to end the last one. */
+extern void pgscale_relocation_at_work(int64 job);
+
+/* In a worker: it is about to write these files, until its job ends. */
+extern void pgscale_relocation_grows(RelFileLocator locator);
+
+/* What the worker of that slot writes; false if nothing. */
+extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
+
+/* In a worker: does somebody want this job to end? */
+extern bool pgscale_relocation_cancelled(void);
+
+/*
+ * In the launcher: the database that the worker of that slot is in, InvalidOid if
+ * there is none; and asks it to leave that: at once after it has cleaned up, or at
+ * once.
+ */
+extern Oid	pgscale_relocation_worker_in(int slot);
+extern void pgscale_relocation_ask_way(int slot, bool at_once);
+
+/* In a worker: does somebody want the database for himself? */
+extern bool pgscale_relocation_in_the_way(void);
+
+/* In a worker: it ends, and all is said. */
+extern void pgscale_relocation_leave(void);
+
+/* Is a worker at that job? */
+extern bool pgscale_relocation_is_at_work(Oid database, int64 job);
+
+/* Has the worker that is at that job end it; false if there is none. */
+extern bool pgscale_relocation_interrupt(Oid database, int64 job);
+
+#endif							/* PGSCALE_RELOCATION_RELOCATION_STATE_H */

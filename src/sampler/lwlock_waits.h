@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * lwlock_waits.h
+ *	  The LWLocks that processes wait for, told to other features at each tick.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_LWLOCK_WAITS_H
+#define PGSCALE_SAMPLER_LWLOCK_WAITS_H
+
+#include "postgres.h"
+
+/* What a process waits for at this tick, if that is an LWLock. */
+extern void pgscale_sampler_lwlock_add(uint32 wait_event);
+
+/* The end of the tick: tells the others. */
+extern void pgscale_sampler_lwlock_tell(int64 ns);
+
+#endif							/* PGSCALE_SAMPLER_LWLOCK_WAITS_H */

@@ -1,0 +1,530 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.c
+ *	  The latest samples one by one, in a ring in shared memory.
+ *
+ * A tick of the sampler is a look for the history once a period of its own: a look each
+ * second keeps a hundred times as much time in the same memory as one each 10 ms, and
+ * is still a hundred looks at what lasts for two minutes.  What a sample says is what
+ * that look saw.  It stands for the time since the look before; if that was long ago, as
+ * after a time without a sampler, for a period.
+ *
+ * Idle processes have no samples, so samples do not tell whether there were looks at
+ * all.  Spans of time do: each look makes the last one longer, or begins another one if
+ * it does not follow the look before, by the wall clock.  So a clock that was set begins
+ * one, too, and samples are in the order in which they were taken, which need not be
+ * that of their times.  Hence whoever looks for a time goes through all of them; at a
+ * gigabyte a second that takes less than what is made of those that are found.
+ *
+ * Locking: the sampler alone writes, and nothing is retried: a reader's work is bounded
+ * however fast the sampler is (base/ring.h).  A reader copies a few samples at a time
+ * and drops what may have been overwritten meanwhile.  The spans are under a count of
+ * changes, and a reset is one of another count, so that samples and spans of one read
+ * are of one piece: who reads the spans first finds all samples of them.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/change_count.h"
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/ring.h"
+#include "base/units.h"
+#include "base/wait_events.h"
+#include "sampler/past/history.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
+#include "sampler/samples.h"
+#include "sampler/worker_types.h"
+
+/* How far two looks may be apart by the wall clock, beyond the time that the second one stands for. */
+#define SPAN_SLACK_US	(250 * 1000)
+
+/* Copied at a time; small enough for the stack. */
+#define CHUNK			128
+
+typedef struct History
+{
+	int64		capacity;
+	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
+	pg_atomic_uint64 first;		/* samples below are forgotten: a reset */
+	PgscaleRing ring;
+	PgscaleChangeCount changes; /* of spans */
+	PgscaleSamplerSpans spans;
+	PgscaleSamplerSample samples[FLEXIBLE_ARRAY_MEMBER];
+} History;
+
+static History *history = NULL;
+
+/* The sampler's own, on the clock that nobody sets. */
+static int64 last_look;
+static int64 next_look;
+static TimestampTz last_at;		/* the same by the wall clock, or DT_NOBEGIN */
+
+/* Of the present tick; most find everybody idle and write nothing here. */
+static bool looking;
+static TimestampTz look_at;
+static uint32 look_us;			/* the time that it stands for */
+static int	look_max_samples;
+static bool writing;
+static uint64 next;
+
+PG_FUNCTION_INFO_V1(pgscale_wait_history);
+
+Size
+pgscale_sampler_history_size(int capacity)
+{
+	return add_size(offsetof(History, samples),
+					mul_size(capacity, sizeof(PgscaleSamplerSample)));
+}
+
+void
+pgscale_sampler_history_startup(int capacity)
+{
+	bool		found;
+
+	history = ShmemInitStruct("pgscale sampler history",
+							  pgscale_sampler_history_size(capacity), &found);
+	if (found)
+		return;
+
+	history->capacity = capacity;
+	pgscale_change_init(&history->resets);
+	pg_atomic_init_u64(&history->first, 0);
+	pgscale_ring_init(&history->ring);
+	pgscale_change_init(&history->changes);
+	history->spans.end = 0;
+	history->spans.n = 0;
+}
+
+void
+pgscale_sampler_history_start(int64 now)
+{
+	last_look = now;
+	/* The first tick is one in any case: it may have been due before now. */
+	next_look = PG_INT64_MIN;
+	last_at = DT_NOBEGIN;
+}
+
+void
+pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples)
+{
+	int64		ns = now - last_look;
+
+	/* A longer one may have been set before. */
+	next_look = Min(next_look, due + period_ns);
+	looking = history->capacity > 0 && due >= next_look;
+	if (!looking)
+		return;
+	next_look += period_ns;
+	if (next_look <= due)
+		next_look = due + period_ns;
+	last_look = now;
+
+	look_us = Max(ns / NS_PER_US, 1);
+	if (ns > PGSCALE_SAMPLER_LATE * Max(period_ns, NS_PER_S))
+		look_us = period_ns / NS_PER_US;
+
+	/*
+	 * The clocks are read one after the other: no time is in two looks unless
+	 * one was set.
+	 */
+	else if (last_at < wall && last_at > wall - look_us - SPAN_SLACK_US && last_at < wall - look_us + SPAN_SLACK_US)
+		look_us = wall - last_at;
+	look_at = last_at = wall;
+	look_max_samples = max_samples;
+	writing = false;
+}
+
+void
+pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked)
+{
+	static const PgscaleSamplerBlocked unknown = {PGSCALE_SAMPLER_NO_PID, PGSCALE_SAMPLER_NO_PID};
+	PgscaleSamplerSample *sample;
+
+	if (!looking)
+		return;
+	if (blocked == NULL)
+		blocked = &unknown;
+
+	if (!writing)
+	{
+		writing = true;
+		next = pgscale_ring_begin_write(&history->ring, look_max_samples);
+	}
+
+	sample = &history->samples[next++ % history->capacity];
+	sample->sampled_at = look_at;
+	sample->queryid = seen->key.queryid;
+	sample->pid = seen->proc->pid;
+	sample->datid = seen->key.datid;
+	sample->userid = seen->key.userid;
+	sample->wait_event = seen->key.wait_event;
+	sample->blocker_pid = blocked->blocker;
+	sample->root_pid = blocked->root;
+	sample->root = blocked->entry;
+	sample->period_us = look_us;
+	sample->label = seen->key.label;
+	sample->kind = seen->key.kind;
+	sample->state = seen->proc->state;
+}
+
+/* Makes the last span longer by this look, or begins one with it. */
+static void
+extend_spans(uint64 first, uint64 end)
+{
+	PgscaleSamplerSpans *spans = &history->spans;
+	const TimestampTz begin = look_at - look_us;
+	PgscaleSamplerSpan *last = spans->n > 0 ? &spans->spans[spans->n - 1] : NULL;
+
+	(void) pgscale_change_begin_write(&history->changes);
+	if (last && begin <= last->end + SPAN_SLACK_US && begin >= last->end - SPAN_SLACK_US && look_at >= last->begin)
+		last->end = look_at;
+	else
+	{
+		if (spans->n == PGSCALE_SAMPLER_SPANS)
+			memmove(&spans->spans[0], &spans->spans[1], sizeof(PgscaleSamplerSpan) * --spans->n);
+		last = &spans->spans[spans->n++];
+		last->begin = begin;
+		last->end = look_at;
+		last->first = first;
+	}
+	spans->end = end;
+	pgscale_change_end_write(&history->changes);
+}
+
+void
+pgscale_sampler_history_end(void)
+{
+	uint64		first;
+
+	if (!looking)
+		return;
+	first = pg_atomic_read_u64(&history->ring.written);
+	if (writing)
+		pgscale_ring_end_write(&history->ring, next);
+	extend_spans(first, pg_atomic_read_u64(&history->ring.written));
+}
+
+/*
+ * What a writer that died had begun to write lies in the places of the oldest samples:
+ * they are gone.
+ */
+void
+pgscale_sampler_history_attach(void)
+{
+	const uint64 oldest = pgscale_ring_oldest(&history->ring, history->capacity);
+
+	if (pg_atomic_read_u64(&history->first) < oldest)
+		pg_atomic_write_u64(&history->first, oldest);
+	(void) pgscale_change_begin_write(&history->resets);
+	pgscale_change_end_write(&history->resets);
+	(void) pgscale_change_begin_write(&history->changes);
+	pgscale_change_end_write(&history->changes);
+}
+
+void
+pgscale_sampler_history_reset(void)
+{
+	(void) pgscale_change_begin_write(&history->resets);
+	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
+	(void) pgscale_change_begin_write(&history->changes);
+	history->spans.n = 0;
+	pgscale_change_end_write(&history->changes);
+	pgscale_change_end_write(&history->resets);
+}
+
+uint64
+pgscale_sampler_history_begin_read(void)
+{
+	return pgscale_change_wait(&history->resets);
+}
+
+bool
+pgscale_sampler_history_unchanged(uint64 before)
+{
+	return pgscale_change_is_unchanged(&history->resets, before);
+}
+
+void
+pgscale_sampler_history_bounds(uint64 *first, uint64 *end)
+{
+	*end = pgscale_ring_begin_read(&history->ring);
+	*first = Max(pg_atomic_read_u64(&history->first), pgscale_ring_oldest(&history->ring, history->capacity));
+	*first = Min(*first, *end);
+}
+
+bool
+pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg)
+{
+	PgscaleSamplerSample copy[CHUNK];
+	bool		complete = true;
+
+	while (first < end)
+	{
+		const uint64 place = first % history->capacity;
+		const uint64 n = Min(Min(end - first, CHUNK), history->capacity - place);
+		uint64		oldest;
+
+		CHECK_FOR_INTERRUPTS();
+		memcpy(copy, &history->samples[place], n * sizeof(PgscaleSamplerSample));
+		oldest = pgscale_ring_oldest(&history->ring, history->capacity);
+		for (uint64 i = 0; i < n; i++)
+			if (first + i >= oldest)
+				visit(first + i, &copy[i], arg);
+		/* What was overwritten meanwhile need not be copied. */
+		first = Max(first + n, oldest);
+		complete = oldest < end;
+	}
+	return complete;
+}
+
+/* Keeps the time of the first sample. */
+static void
+visit_first(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+{
+	TimestampTz *at = arg;
+
+	if (*at == DT_NOBEGIN)
+		*at = sample->sampled_at;
+}
+
+/* Counts the samples at the beginning that are of one look. */
+typedef struct SameLook
+{
+	TimestampTz at;
+	uint64		n;
+	bool		over;
+} SameLook;
+
+static void
+visit_same_look(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+{
+	SameLook   *same = arg;
+
+	if (sample->sampled_at == same->at && !same->over)
+		same->n++;
+	else
+		same->over = true;
+}
+
+/*
+ * The spans of the newest samples, at most so many.  Where samples before them were
+ * overwritten, or are left out, the oldest look may lack some: what is known begins with
+ * its end.
+ */
+static void
+spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
+{
+	uint64		oldest;
+	uint64		end;
+	int			gone = 0;
+
+	spans->end = 0;
+	spans->n = 0;
+	*first = 0;
+	if (history->capacity == 0)
+		return;
+
+	pgscale_change_copy(&history->changes, spans, &history->spans, sizeof(*spans));
+	pgscale_sampler_history_bounds(&oldest, &end);
+	if (spans->n == 0)
+	{
+		*first = spans->end;
+		return;
+	}
+	if (spans->end > most)
+		oldest = Max(oldest, spans->end - most);
+	*first = spans->spans[0].first;
+	if (oldest <= *first)
+		return;
+
+	/* Those that ended with a sample that is gone, but for the last. */
+	while (gone + 1 < spans->n && spans->spans[gone + 1].first <= oldest)
+		gone++;
+	spans->n -= gone;
+	memmove(spans->spans, spans->spans + gone, spans->n * sizeof(PgscaleSamplerSpan));
+	*first = oldest;
+	if (oldest > spans->spans[0].first)
+	{
+		TimestampTz at = DT_NOBEGIN;
+		SameLook	same = {0};
+
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
+		if (at == DT_NOBEGIN)
+		{
+			/* Gone as well, or there is nothing after it. */
+			spans->n = 0;
+			*first = spans->end;
+			return;
+		}
+		same.at = at;
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_look, &same);
+		*first = oldest + same.n;
+		spans->spans[0].begin = Max(spans->spans[0].begin, at);
+		spans->spans[0].end = Max(spans->spans[0].begin, spans->spans[0].end);
+	}
+}
+
+void
+pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first)
+{
+	spans_of_newest(PG_UINT64_MAX, spans, first);
+}
+
+bool
+pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
+{
+	uint64		first,
+				end,
+				place;
+
+	memset(parts, 0, sizeof(*parts));
+	if (history->capacity == 0)
+		return true;
+	if (pgscale_change_is_under_way(&history->changes) || pgscale_change_is_under_way(&history->resets))
+		return false;
+
+	spans_of_newest(most, &parts->spans, &first);
+	end = parts->spans.end;
+	place = first % history->capacity;
+	parts->samples[0] = &history->samples[place];
+	parts->n[0] = Min(end - first, history->capacity - place);
+	parts->samples[1] = &history->samples[0];
+	parts->n[1] = end - first - parts->n[0];
+
+	for (int i = 0; i < parts->spans.n; i++)
+	{
+		PgscaleSamplerSpan *span = &parts->spans.spans[i];
+
+		span->first = span->first > first ? span->first - first : 0;
+	}
+	parts->spans.end = end - first;
+	return true;
+}
+
+/* Where there are more than fit, it is as if the ring had overwritten the oldest. */
+void
+pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans)
+{
+	if (history->capacity == 0)
+		return;
+	for (uint64 i = n > history->capacity ? n - history->capacity : 0; i < n; i++)
+		history->samples[i % history->capacity] = samples[i];
+	history->spans = *spans;
+	pg_atomic_write_u64(&history->ring.written, n);
+	pg_atomic_write_u64(&history->ring.reserved, n);
+}
+
+/* Samples of a time, without a gap among those of all times. */
+typedef struct Found
+{
+	uint64		next;			/* number of the one after the last visited */
+	TimestampTz since;
+	TimestampTz until;
+	PgscaleSamplerSample *samples;
+	uint64		n;
+	uint64		room;
+} Found;
+
+static void
+visit_found(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+{
+	Found	   *found = arg;
+
+	/* Those before a gap are gone from the ring by now, too. */
+	if (number != found->next)
+		found->n = 0;
+	found->next = number + 1;
+	if (sample->sampled_at < found->since || sample->sampled_at >= found->until)
+		return;
+	if (found->n == found->room)
+	{
+		found->room *= 2;
+		found->samples = repalloc_huge(found->samples, found->room * sizeof(PgscaleSamplerSample));
+	}
+	found->samples[found->n++] = *sample;
+}
+
+/*
+ * pgscale.wait_history(since, until): the ring's samples from since on and before until,
+ * in the order in which they were taken.  NULL: no bound.
+ */
+Datum
+pgscale_wait_history(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleSamplerRoots *roots;
+	Found		found = {.since = DT_NOBEGIN,.until = DT_NOEND};
+	uint64		first,
+				end;
+
+	pgscale_preload_require();
+	if (!PG_ARGISNULL(0))
+		found.since = PG_GETARG_TIMESTAMPTZ(0);
+	if (!PG_ARGISNULL(1))
+		found.until = PG_GETARG_TIMESTAMPTZ(1);
+	if (found.since > found.until)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("since must not be later than until"),
+				 errhint("Swap the two times, or leave one out.")));
+	InitMaterializedSRF(fcinfo, 0);
+	if (history->capacity == 0)
+		return (Datum) 0;
+
+	/* First all copies, since the sampler does not wait. */
+	found.room = 1024;
+	found.samples = palloc(found.room * sizeof(PgscaleSamplerSample));
+	pgscale_sampler_history_bounds(&first, &end);
+	if (!pgscale_sampler_history_visit(first, end, visit_found, &found))
+		found.n = 0;
+	roots = pgscale_sampler_roots_copy();
+
+	for (uint64 n = 0; n < found.n; n++)
+	{
+		PgscaleSamplerSample *sample = &found.samples[n];
+		const char *state = pgscale_proc_state_name(sample->state);
+		const char *root_application = pgscale_sampler_root_application(roots, &sample->root);
+		Datum		values[12] = {0};
+		bool		nulls[12] = {0};
+
+		CHECK_FOR_INTERRUPTS();
+
+		values[0] = TimestampTzGetDatum(sample->sampled_at);
+		values[1] = Int32GetDatum(sample->pid);
+		values[2] = CStringGetTextDatum(pgscale_sampler_type_name(sample->kind));
+		values[3] = ObjectIdGetDatum(sample->datid);
+		nulls[3] = !OidIsValid(sample->datid);
+		values[4] = ObjectIdGetDatum(sample->userid);
+		nulls[4] = !OidIsValid(sample->userid);
+		values[5] = Int64GetDatum(sample->queryid);
+		nulls[5] = (sample->queryid == 0);
+		if (state)
+			values[6] = CStringGetTextDatum(state);
+		else
+			nulls[6] = true;
+		values[7] = CStringGetTextDatum(pgscale_wait_event_type(sample->wait_event));
+		values[8] = CStringGetTextDatum(pgscale_wait_event_name(sample->wait_event));
+		values[9] = Int32GetDatum(sample->blocker_pid);
+		nulls[9] = sample->blocker_pid == PGSCALE_SAMPLER_NO_PID;
+		values[10] = Int32GetDatum(sample->root_pid);
+		nulls[10] = sample->root_pid == PGSCALE_SAMPLER_NO_PID;
+		nulls[11] = root_application == NULL;
+		if (root_application)
+			values[11] = CStringGetTextDatum(root_application);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

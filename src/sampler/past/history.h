@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * history.h
+ *	  The latest single samples, and when there were looks for them, as they lie in
+ *	  shared memory.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_HISTORY_H
+#define PGSCALE_SAMPLER_HISTORY_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/processes.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/roots/long_waits.h"
+#include "sampler/samples.h"
+
+/* A pid that is not known; 0 is a prepared transaction. */
+#define PGSCALE_SAMPLER_NO_PID	(-1)
+
+/* What a look saw of one process. */
+typedef struct PgscaleSamplerSample
+{
+	TimestampTz sampled_at;
+	int64		queryid;
+	int			pid;
+	Oid			datid;
+	Oid			userid;
+	uint32		wait_event;
+	int			blocker_pid;	/* or PGSCALE_SAMPLER_NO_PID */
+	int			root_pid;		/* likewise */
+	uint32		period_us;		/* the time that it stands for, which ends
+								 * with the look */
+	uint16		label;		/* see session_labels.c */
+	PgscaleProcKind kind;
+	uint8		state;
+	PgscaleSamplerRoot root;	/* the root's entry of the blocker profile;
+								 * zeroes: not known */
+} PgscaleSamplerSample;
+
+/* A time without a gap between looks.  Also where nobody was active there were looks. */
+typedef struct PgscaleSamplerSpan
+{
+	TimestampTz begin;
+	TimestampTz end;
+	uint64		first;			/* number of its first sample, if it has any */
+} PgscaleSamplerSpan;
+
+#define PGSCALE_SAMPLER_SPANS	256
+
+/* The latest ones, oldest first.  A clock that was set makes a new one. */
+typedef struct PgscaleSamplerSpans
+{
+	uint64		end;			/* samples below are of the spans */
+	int			n;
+	PgscaleSamplerSpan spans[PGSCALE_SAMPLER_SPANS];
+} PgscaleSamplerSpans;
+
+/* The longest time that a sample stands for. */
+#define PGSCALE_SAMPLER_LATE	3
+#define PGSCALE_SAMPLER_HISTORY_PERIOD_MAX	(60 * 1000)
+
+/* Shared memory, for samples as the setting has it. */
+extern Size pgscale_sampler_history_size(int capacity);
+extern void pgscale_sampler_history_startup(int capacity);
+
+/*
+ * The writer's side: one process only.  Start says since when there are ticks.  The samples
+ * of a tick lie between begin, which tells whether this one is a look, and end; max_samples
+ * bounds how many they will be.
+ */
+extern void pgscale_sampler_history_attach(void);
+extern void pgscale_sampler_history_start(int64 now);
+extern void pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples);
+extern void pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked);
+extern void pgscale_sampler_history_end(void);
+extern void pgscale_sampler_history_reset(void);
+
+/*
+ * The readers' side.  What is read between begin_read and unchanged is of one piece if
+ * unchanged says so; else there was a reset meanwhile, and it is to be read again.
+ */
+extern uint64 pgscale_sampler_history_begin_read(void);
+extern bool pgscale_sampler_history_unchanged(uint64 before);
+
+/*
+ * The spans of which the samples are still there, and the number of the first one that
+ * counts.  All samples below spans->end are of them.
+ */
+extern void pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first);
+
+/* Numbers of the samples that there are: from *first on, below *end. */
+extern void pgscale_sampler_history_bounds(uint64 *first, uint64 *end);
+
+/*
+ * Calls for each of those that are still there when it comes by, with its number; oldest
+ * first.  Returns false if the last one was gone, so that what was visited is older than
+ * all that is left.
+ */
+typedef void (*PgscaleSamplerVisit) (uint64 number, const PgscaleSamplerSample *sample, void *arg);
+
+extern bool pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg);
+
+/*
+ * While there is no other process: the newest samples, at most so many, in two parts,
+ * either of which may be empty, with the spans numbered from 0, without a wait and
+ * without an error (false if the sampler ended within a change); and the same from an
+ * earlier server.
+ */
+typedef struct PgscaleSamplerHistoryParts
+{
+	const PgscaleSamplerSample *samples[2];
+	uint64		n[2];
+	PgscaleSamplerSpans spans;
+} PgscaleSamplerHistoryParts;
+
+extern bool pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts);
+extern void pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans);
+
+/* history_file.c: keeps them over a restart, in the postmaster */
+
+extern void pgscale_sampler_history_save(void);
+extern void pgscale_sampler_history_load(void);
+
+#endif							/* PGSCALE_SAMPLER_HISTORY_H */

@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * past_archive.c
+ *	  The archive's rows as time that was waited, and which time they know.
+ *
+ * All rows are read once, with the snapshot of the caller's query, a few at a time: so
+ * the memory for them is small, and no file is written for them.  A row that lies in the
+ * period in part counts by its part; of one that was observed in part, the time that was
+ * observed is known.  A row that observed nothing is none.
+ *
+ * A copy of the archive of another server, on a standby, is not read at all: see
+ * pgscale.past_archive(), which also says who may.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/node_name.h"
+#include "base/pg_compat.h"
+#include "base/wait_events.h"
+#include "sampler/past/past.h"
+
+/* So many rows are in memory at once. */
+#define ROWS_AT_ONCE	64
+
+/* No row is longer. */
+#define ROW_MAX_US	USECS_PER_DAY
+
+enum
+{
+	COLUMN_AT = 1,
+	COLUMN_PERIOD_S,
+	COLUMN_OBSERVED_MS,
+	COLUMN_NODE,
+	COLUMN_BACKEND_TYPES,
+	COLUMN_DATIDS,
+	COLUMN_DATNAMES,
+	COLUMN_USENAMES,
+	COLUMN_APPLICATION_NAMES,
+	COLUMN_QUERYIDS,
+	COLUMN_EVENT_TYPES,
+	COLUMN_EVENTS,
+	COLUMN_BLOCKERS,
+	COLUMN_WAIT_MS,
+	COLUMNS = COLUMN_WAIT_MS
+};
+
+/* An array of a row. */
+typedef struct Column
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+} Column;
+
+/* The table's qualified name, or NULL; executes what it says as the caller. */
+static const char *
+find_archive(void)
+{
+	if (SPI_execute("SELECT a.minutes::pg_catalog.text FROM pgscale.past_archive() a", true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		return NULL;
+	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+static Datum
+row_value(HeapTuple row, int column, bool *isnull)
+{
+	return SPI_getbinval(row, SPI_tuptable->tupdesc, column, isnull);
+}
+
+static void
+read_column(HeapTuple row, int number, Column *column)
+{
+	bool		isnull;
+	Datum		value = row_value(row, number, &isnull);
+	ArrayType  *array;
+	int16		len;
+	bool		byval;
+	char		align;
+
+	column->n = 0;
+	if (isnull)
+		return;
+	array = DatumGetArrayTypeP(value);
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &len, &byval, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), len, byval, align, &column->values, &column->nulls, &column->n);
+}
+
+/* Waits are sorted, so that most texts are those of the wait before. */
+static PgscaleSamplerPastText
+column_text(PgscaleSamplerPastTexts *texts, const Column *column, int i, PgscaleSamplerPastText before)
+{
+	const char *bytes;
+	const char *last;
+	int			len;
+
+	if (i >= column->n || column->nulls[i])
+		return 0;
+	bytes = VARDATA_ANY(DatumGetPointer(column->values[i]));
+	len = VARSIZE_ANY_EXHDR(DatumGetPointer(column->values[i]));
+	last = pgscale_sampler_past_text(texts, before);
+	if (last && strncmp(last, bytes, len) == 0 && last[len] == '\0')
+		return before;
+	return pgscale_sampler_past_number_of(texts, bytes, len);
+}
+
+static void
+visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part, const PgscaleSamplerPastReader *reader)
+{
+	PgscaleSamplerPastTexts *texts = reader->texts;
+	Column		columns[COLUMNS + 1];
+	const Column *wait_ms = &columns[COLUMN_WAIT_MS];
+	const Column *queryids = &columns[COLUMN_QUERYIDS];
+	const Column *datids = &columns[COLUMN_DATIDS];
+	PgscaleSamplerPastKey key = {0};
+	const PgscaleSamplerPastText idle = pgscale_sampler_past_number(texts, PGSCALE_WAIT_IDLE_NAME);
+	PgscaleSamplerPastText type = 0;
+	bool		session = false;
+
+	for (int i = COLUMN_BACKEND_TYPES; i <= COLUMNS; i++)
+		read_column(row, i, &columns[i]);
+	for (int i = 0; i < wait_ms->n; i++)
+	{
+		const double ms = wait_ms->nulls[i] ? 0 : DatumGetFloat4(wait_ms->values[i]) * part;
+
+		if (!(ms > 0 && !isinf(ms)))
+			continue;
+		key.queryid = i < queryids->n && !queryids->nulls[i] ? DatumGetInt64(queryids->values[i]) : 0;
+		key.datid = i < datids->n && !datids->nulls[i] ? DatumGetObjectId(datids->values[i]) : InvalidOid;
+		key.backend_type = column_text(texts, &columns[COLUMN_BACKEND_TYPES], i, key.backend_type);
+		key.datname = column_text(texts, &columns[COLUMN_DATNAMES], i, key.datname);
+		key.usename = column_text(texts, &columns[COLUMN_USENAMES], i, key.usename);
+		key.application_name = column_text(texts, &columns[COLUMN_APPLICATION_NAMES], i, key.application_name);
+		key.event_type = column_text(texts, &columns[COLUMN_EVENT_TYPES], i, key.event_type);
+		key.event = column_text(texts, &columns[COLUMN_EVENTS], i, key.event);
+		key.blocker = column_text(texts, &columns[COLUMN_BLOCKERS], i, key.blocker);
+		reader->visit_wait(range, &key, ms, reader->arg);
+		if (!reader->visit_class)
+			continue;
+		if (i == 0 || key.backend_type != type)
+		{
+			type = key.backend_type;
+			session = pgscale_sampler_past_is_session(pgscale_sampler_past_text(texts, type));
+		}
+		if (session)
+			reader->visit_class(range, key.event == idle ? idle : key.event_type, ms, reader->arg);
+	}
+}
+
+static void
+visit_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_node, const PgscaleSamplerPastReader *reader)
+{
+	bool		isnull;
+	bool		unknown;
+	TimestampTz at = DatumGetTimestampTz(row_value(row, COLUMN_AT, &isnull));
+	double		period_s = DatumGetFloat8(row_value(row, COLUMN_PERIOD_S, &isnull));
+	double		observed_ms = DatumGetFloat8(row_value(row, COLUMN_OBSERVED_MS, &unknown));
+	Datum		node = row_value(row, COLUMN_NODE, &isnull);
+	const char *name = isnull ? NULL : TextDatumGetCString(node);
+	PgscaleSamplerPastRange range;
+	double		part;
+
+	if (!(period_s > 0 && period_s * USECS_PER_SEC <= ROW_MAX_US))
+		return;
+	range.begin = at;
+	range.end = at + (int64) rint(period_s * USECS_PER_SEC);
+	if (unknown || observed_ms > period_s * 1000)
+		observed_ms = period_s * 1000;
+	part = (Min(range.end, period->end) - Max(range.begin, period->begin)) / (double) (range.end - range.begin);
+	if (!(part > 0 && observed_ms > 0))
+		return;
+	range.begin = Max(range.begin, period->begin);
+	range.end = Min(range.end, period->end);
+	reader->visit_span(&range, observed_ms * part, true, name && strcmp(name, own_node) != 0 ? name : NULL, reader->arg);
+	visit_row_waits(row, &range, part, reader);
+}
+
+void
+pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader)
+{
+	Oid			types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID};
+	Datum		values[2];
+	MemoryContext rows;
+	MemoryContext old;
+	const char *own_node;
+	const char *table;
+	Portal		portal;
+
+	SPI_connect();
+	table = find_archive();
+	if (!table)
+	{
+		SPI_finish();
+		return;
+	}
+	own_node = pgscale_node_name();
+	values[0] = TimestampTzGetDatum(period->begin - ROW_MAX_US);
+	values[1] = TimestampTzGetDatum(period->end);
+	portal = SPI_cursor_open_with_args(NULL,
+									   psprintf("SELECT at, period_s, counters[53], node, backend_types, datids, datnames, usenames,"
+												" application_names, queryids, event_types, events, blockers, wait_ms"
+												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2",
+												table),
+									   lengthof(types), types, values, NULL, true, 0);
+	rows = AllocSetContextCreate(CurrentMemoryContext, "pgscale archive rows", ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		SPI_cursor_fetch(portal, true, ROWS_AT_ONCE);
+		if (SPI_processed == 0)
+			break;
+		for (uint64 i = 0; i < SPI_processed; i++)
+		{
+			old = MemoryContextSwitchTo(rows);
+			visit_row(SPI_tuptable->vals[i], period, own_node, reader);
+			MemoryContextSwitchTo(old);
+			MemoryContextReset(rows);
+		}
+		SPI_freetuptable(SPI_tuptable);
+	}
+	SPI_cursor_close(portal);
+	SPI_finish();
+}
+
+TimestampTz
+pgscale_sampler_past_archive_begin(void)
+{
+	TimestampTz begin = DT_NOEND;
+	bool		isnull;
+	Datum		value;
+	const char *table;
+
+	SPI_connect();
+	table = find_archive();
+	if (table &&
+		SPI_execute(psprintf("SELECT pg_catalog.min(at) FROM %s", table), true, 1) == SPI_OK_SELECT &&
+		SPI_processed == 1)
+	{
+		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		if (!isnull)
+			begin = DatumGetTimestampTz(value);
+	}
+	SPI_finish();
+	return begin;
+}

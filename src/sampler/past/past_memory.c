@@ -1,0 +1,429 @@
+/*-------------------------------------------------------------------------
+ *
+ * past_memory.c
+ *	  The history's samples as time that was waited, added up; and which time it knows.
+ *
+ * A sample stands for the time that ends with its look.  Of that the parts count that
+ * lie in the ranges asked for, and in each bucket of time of the size asked for.  All
+ * that differs in nothing but the process is one sum, since texts cost a hundred times
+ * as much as the samples: an hour of a ring takes a few milliseconds.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type_d.h"
+#include "commands/dbcommands.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/texts.h"
+#include "base/wait_events.h"
+#include "sampler/past/history.h"
+#include "sampler/past/past.h"
+#include "sampler/profile/session_labels.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/worker_types.h"
+
+/* Hashed and compared as bytes. */
+typedef struct HistoryWaitKey
+{
+	TimestampTz begin;
+	TimestampTz end;
+	int64		queryid;
+	Oid			datid;
+	Oid			userid;
+	uint32		wait_event;
+	int			root_pid;
+	PgscaleSamplerRoot root;
+	uint16		label;
+	PgscaleProcKind kind;
+	uint8		unused[5];
+} HistoryWaitKey;
+
+typedef struct HistoryWait
+{
+	HistoryWaitKey key;
+	char		status;
+	int64		us;
+} HistoryWait;
+
+#define SH_PREFIX		history_sums
+#define SH_ELEMENT_TYPE HistoryWait
+#define SH_KEY_TYPE		HistoryWaitKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* What sessions waited in a look, by class. */
+typedef struct HistorySlice
+{
+	PgscaleSamplerPastRange range;
+	uint32		class;			/* of wait events; or the event, if it is idle */
+	int64		us;
+} HistorySlice;
+
+typedef struct HistorySums
+{
+	const PgscaleSamplerPastRange *ranges;	/* in order, none within another */
+	int			nranges;
+	int64		bucket_us;
+	history_sums_hash *hash;
+	bool		with_slices;
+	HistorySlice *slices;
+	int64		nslices;
+	int64		slices_size;
+	int64		look;			/* the first of the latest look */
+	TimestampTz look_at;
+	uint64		next;			/* number of the next sample */
+	bool		partial;		/* of the look at this time some are gone */
+	TimestampTz partial_at;
+} HistorySums;
+
+static void
+forget_sums(HistorySums *sums)
+{
+	history_sums_reset(sums->hash);
+	sums->nslices = 0;
+	sums->look = 0;
+	sums->look_at = DT_NOBEGIN;
+}
+
+/* Adds the part of a session's sample that lies in a range. */
+static void
+add_slice(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begin, TimestampTz end)
+{
+	const uint32 class = sample->wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION ?
+		sample->wait_event : sample->wait_event & PGSCALE_WAIT_CLASS;
+	HistorySlice *slice;
+
+	if (sample->sampled_at != sums->look_at)
+	{
+		sums->look = sums->nslices;
+		sums->look_at = sample->sampled_at;
+	}
+	for (int64 i = sums->look; i < sums->nslices; i++)
+	{
+		slice = &sums->slices[i];
+		if (slice->class == class && slice->range.begin == begin && slice->range.end == end)
+		{
+			slice->us += end - begin;
+			return;
+		}
+	}
+	if (sums->nslices == sums->slices_size)
+	{
+		sums->slices_size *= 2;
+		sums->slices = repalloc_huge(sums->slices, sums->slices_size * sizeof(HistorySlice));
+	}
+	slice = &sums->slices[sums->nslices++];
+	slice->range.begin = begin;
+	slice->range.end = end;
+	slice->class = class;
+	slice->us = end - begin;
+}
+
+/* Adds a part of the time of a sample. */
+static void
+add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begin, TimestampTz end, int64 us)
+{
+	HistoryWaitKey key = {0};
+	HistoryWait *wait;
+	bool		found;
+
+	key.begin = begin;
+	key.end = end;
+	key.queryid = sample->queryid;
+	key.datid = sample->datid;
+	key.userid = sample->userid;
+	key.wait_event = sample->wait_event;
+	key.root_pid = sample->root_pid;
+	key.root = sample->root;
+	key.label = sample->label;
+	key.kind = sample->kind;
+	wait = history_sums_insert(sums->hash, key, &found);
+	wait->us = (found ? wait->us : 0) + us;
+}
+
+/* The same of a part within one range, bucket by bucket. */
+static void
+add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range,
+			  TimestampTz begin, TimestampTz end)
+{
+	const int64 size = sums->bucket_us;
+
+	if (size <= 0)
+	{
+		const bool	whole = size == PGSCALE_PAST_WHOLE;
+
+		add_part(sums, sample, whole ? 0 : begin, whole ? 0 : end, end - begin);
+		return;
+	}
+	while (begin < end)
+	{
+		const int64 over = begin % size;
+		const TimestampTz bucket = begin - (over < 0 ? over + size : over);
+		const TimestampTz next = Min(end, bucket + size);
+
+		add_part(sums, sample, Max(bucket, range->begin), Min(bucket + size, range->end), next - begin);
+		begin = next;
+	}
+}
+
+/* The first range that ends after a time. */
+static int
+find_range(const HistorySums *sums, TimestampTz at)
+{
+	int			low = 0;
+	int			high = sums->nranges;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (sums->ranges[middle].end > at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/*
+ * If samples were overwritten while others were read, then all that are older count no
+ * more, nor does a look that has lost some of its samples.
+ */
+static void
+visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+{
+	HistorySums *sums = arg;
+	const TimestampTz begin = sample->sampled_at - sample->period_us;
+
+	if (number != sums->next)
+	{
+		forget_sums(sums);
+		sums->partial = true;
+		sums->partial_at = sample->sampled_at;
+	}
+	sums->next = number + 1;
+	sums->partial = sums->partial && sample->sampled_at == sums->partial_at;
+	if (sums->partial)
+		return;
+	if (pgscale_wait_is_idle(sample->kind, sample->wait_event))
+		return;
+	for (int i = find_range(sums, begin); i < sums->nranges && sums->ranges[i].begin < sample->sampled_at; i++)
+	{
+		const PgscaleSamplerPastRange *range = &sums->ranges[i];
+
+		add_by_bucket(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
+		if (sums->with_slices && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
+			add_slice(sums, sample, Max(begin, range->begin), Min(sample->sampled_at, range->end));
+	}
+}
+
+/*
+ * The sums, what the numbers in them stand for, and the spans that they are of, with no
+ * reset in between.
+ */
+static PgscaleSamplerLabels *
+sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
+{
+	for (;;)
+	{
+		const uint64 before = pgscale_sampler_labels_begin_read();
+		const uint64 history_before = pgscale_sampler_history_begin_read();
+		PgscaleSamplerLabels *labels;
+		uint64		first;
+
+		forget_sums(sums);
+		pgscale_sampler_history_spans(spans, &first);
+		sums->next = first;
+		sums->partial = false;
+		sums->partial_at = DT_NOBEGIN;
+		if (!pgscale_sampler_history_visit(first, spans->end, visit_sample, sums))
+		{
+			forget_sums(sums);
+			spans->n = 0;
+		}
+		labels = pgscale_sampler_labels_copy();
+		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_labels_unchanged(before))
+			return labels;
+		if (labels)
+			pfree(labels);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Names by OID, each looked up once. */
+typedef struct NameOf
+{
+	Oid			oid;			/* of a role, or of a database */
+	PgscaleSamplerPastText name;
+} NameOf;
+
+static HTAB *
+names_create(const char *what)
+{
+	HASHCTL		control = {.keysize = sizeof(Oid),.entrysize = sizeof(NameOf),.hcxt = CurrentMemoryContext};
+
+	return hash_create(what, 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static PgscaleSamplerPastText
+name_of(HTAB *names, PgscaleSamplerPastTexts *texts, Oid oid, bool database)
+{
+	NameOf	   *entry;
+	bool		found;
+
+	if (!OidIsValid(oid))
+		return 0;
+	entry = hash_search(names, &oid, HASH_ENTER, &found);
+	if (!found)
+	{
+		const char *name = database ? get_database_name(oid) : GetUserNameFromId(oid, true);
+
+		entry->name = pgscale_sampler_past_number(texts, name ? pgscale_text_name(name) : NULL);
+	}
+	return entry->name;
+}
+
+static void
+visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const PgscaleSamplerPastReader *reader)
+{
+	for (int i = 0; i < spans->n; i++)
+	{
+		const TimestampTz begin = Max(spans->spans[i].begin, sums->partial_at);
+		const TimestampTz end = spans->spans[i].end;
+
+		for (int j = find_range(sums, begin); j < sums->nranges && sums->ranges[j].begin < end; j++)
+		{
+			const PgscaleSamplerPastRange part = {Max(begin, sums->ranges[j].begin), Min(end, sums->ranges[j].end)};
+
+			if (part.begin < part.end)
+				reader->visit_span(&part, (part.end - part.begin) / 1000.0, false, NULL, reader->arg);
+		}
+	}
+}
+
+static void
+visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleSamplerPastReader *reader)
+{
+	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	PgscaleSamplerRoots *roots = pgscale_sampler_roots_copy();
+	HTAB	   *databases = names_create("pgscale databases");
+	HTAB	   *users = names_create("pgscale users");
+	history_sums_iterator it;
+	HistoryWait *wait;
+
+	history_sums_start_iterate(sums->hash, &it);
+	while ((wait = history_sums_iterate(sums->hash, &it)) != NULL)
+	{
+		const HistoryWaitKey *from = &wait->key;
+		const PgscaleSamplerPastRange range = {from->begin, from->end};
+		const char *application_name = NULL;
+		const char *address = NULL;
+		const char *root_application = pgscale_sampler_root_application(roots, &from->root);
+		PgscaleSamplerPastKey key = {0};
+
+		CHECK_FOR_INTERRUPTS();
+		if (reads_all || from->userid == GetUserId())
+			pgscale_sampler_label(labels, from->label, &application_name, &address);
+		key.queryid = from->queryid;
+		key.datid = from->datid;
+		key.backend_type = pgscale_sampler_past_number(reader->texts, pgscale_sampler_type_name(from->kind));
+		key.datname = name_of(databases, reader->texts, from->datid, true);
+		key.usename = name_of(users, reader->texts, from->userid, false);
+		key.application_name = pgscale_sampler_past_number(reader->texts, application_name);
+		key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(from->wait_event));
+		key.event = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(from->wait_event));
+		if (from->root_pid == 0)
+			key.blocker = pgscale_sampler_past_number(reader->texts, "prepared transaction");
+		else if (from->root_pid != PGSCALE_SAMPLER_NO_PID)
+		{
+			const bool	named = root_application && root_application[0];
+
+			key.blocker = pgscale_sampler_past_number(reader->texts, psprintf("%d%s%s", from->root_pid, named ? " " : "",
+																			  named ? root_application : ""));
+		}
+		reader->visit_wait(&range, &key, wait->us / 1000.0, reader->arg);
+	}
+}
+
+static void
+visit_slices(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
+{
+	const PgscaleSamplerPastText idle = pgscale_sampler_past_number(reader->texts, PGSCALE_WAIT_IDLE_NAME);
+
+	for (int64 i = 0; i < sums->nslices; i++)
+	{
+		const HistorySlice *slice = &sums->slices[i];
+
+		reader->visit_class(&slice->range,
+							slice->class == PGSCALE_WAIT_IDLE_IN_TRANSACTION ? idle :
+							pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(slice->class)),
+							slice->us / 1000.0, reader->arg);
+	}
+}
+
+void
+pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, int64 bucket_us,
+								 const PgscaleSamplerPastReader *reader)
+{
+	HistorySums sums = {0};
+	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
+	PgscaleSamplerLabels *labels;
+
+	pgscale_preload_require();
+	sums.ranges = ranges;
+	sums.nranges = nranges;
+	sums.bucket_us = bucket_us;
+	sums.hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
+	sums.with_slices = reader->visit_class != NULL;
+	sums.slices_size = 1024;
+	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
+
+	labels = sum_with_labels(&sums, spans);
+	visit_spans(&sums, spans, reader);
+	visit_sums(&sums, labels, reader);
+	if (reader->visit_class)
+		visit_slices(&sums, reader);
+	history_sums_destroy(sums.hash);
+	pfree(sums.slices);
+	pfree(spans);
+}
+
+TimestampTz
+pgscale_sampler_past_memory_begin(void)
+{
+	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
+	TimestampTz begin = DT_NOEND;
+	uint64		before;
+	uint64		first;
+
+	pgscale_preload_require();
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		before = pgscale_sampler_history_begin_read();
+		pgscale_sampler_history_spans(spans, &first);
+	}
+	while (!pgscale_sampler_history_unchanged(before));
+	/* a clock that was set back makes a later one begin earlier */
+	for (int i = 0; i < spans->n; i++)
+		begin = Min(begin, spans->spans[i].begin);
+	return begin;
+}

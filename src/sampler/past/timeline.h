@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * timeline.h
+ *	  Average active sessions second by second, by wait class.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_TIMELINE_H
+#define PGSCALE_SAMPLER_TIMELINE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+extern Size pgscale_sampler_timeline_size(int seconds);
+extern void pgscale_sampler_timeline_startup(int seconds);
+
+/*
+ * The writer's side: one process only.  A tick's waits lie between begin,
+ * which tells the time the tick stands for, and end.
+ */
+extern void pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns);
+extern void pgscale_sampler_timeline_add(uint32 wait_event);
+extern void pgscale_sampler_timeline_end(void);
+
+/* After the end of a tick: time of the last second that only now is known to be one. */
+extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
+
+/* After the end of a tick: time of its second that was shown as this wait, and was spent on CPU. */
+extern void pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns);
+extern void pgscale_sampler_timeline_reset(void);
+
+#endif							/* PGSCALE_SAMPLER_TIMELINE_H */

@@ -1,0 +1,536 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile.c
+ *	  The accumulated wait profile, in shared memory of fixed size.
+ *
+ * One process, the sampler, writes; any number of others read, and neither
+ * side ever waits for the other: a lock here would let a slow reader stop the
+ * sampler, or the sampler's ticks stop a dashboard.
+ *
+ * The entries are a dense array.  Only the writer needs to find a key, so the
+ * hash table over the array is in the writer's own memory; it is rebuilt from
+ * the array when a new writer attaches.
+ *
+ * Readers: all of it has one count of changes, and each chunk of entries
+ * remembers the number of its last change.  A reader copies all chunks, then
+ * those that changed since it began, and so on, until nothing changed during a
+ * pass.  A large profile is too long to be copied between two ticks of 1 ms;
+ * here the last pass has only the few chunks of one tick to copy, so it
+ * converges, and what it ends with is the profile as of the end of one tick,
+ * with sums that agree with the totals to the nanosecond.
+ *
+ * Eviction: when all entries are in use, the one with the least time among a
+ * few at a rotating hand is folded into a row that keeps only its wait event,
+ * and counted.  What weighs much stays, whatever its age; totals never change.
+ * Those rows have a space of their own, with a last one for all events beyond
+ * it, so that folding cannot fail.
+ *
+ * A writer that ends within a change has at worst counted one tick in part.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "common/hashfn.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/shmem.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/change_count.h"
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/wait_events.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
+#include "sampler/worker_types.h"
+
+/* Entries whose changes readers see together. */
+#define CHUNK_ENTRIES	64
+
+/*
+ * Rows for evicted entries, one an event: the server has about 300, the rest
+ * is for what extensions add.  The last one is for all other events.
+ */
+#define MAX_OTHERS		PGSCALE_PROFILE_OTHERS
+
+/* How many entries a search for a victim compares. */
+#define EVICTION_SAMPLE 16
+
+typedef struct Chunk
+{
+	uint64		changed;		/* number of the last change */
+	PgscaleSamplerProfileEntry entries[CHUNK_ENTRIES];
+} Chunk;
+
+/*
+ * All is written by the sampler only, and read under the protocol above.
+ * Entries 0 .. capacity-1 are ordinary, MAX_OTHERS more follow.
+ */
+typedef struct Profile
+{
+	PgscaleChangeCount changes; /* of all that follows */
+	int32		capacity;
+	int32		nchunks;
+	uint64		births;			/* entries ever made */
+	PgscaleSamplerProfileTotals totals;
+	Chunk		chunks[FLEXIBLE_ARRAY_MEMBER];
+} Profile;
+
+static Profile *profile = NULL;
+
+/* The writer's map from keys to entries. */
+typedef struct IndexElement
+{
+	PgscaleSamplerWaitKey key;
+	int32		entry;
+	char		status;
+} IndexElement;
+
+#define SH_PREFIX		profile_index
+#define SH_ELEMENT_TYPE IndexElement
+#define SH_KEY_TYPE		PgscaleSamplerWaitKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static profile_index_hash *index_of = NULL;
+static int32 hand = 0;
+static uint64 change;			/* the number of the one under way */
+
+/* Incremented when an entry's number may mean something else from now on. */
+static uint32 generation = 0;
+
+PG_FUNCTION_INFO_V1(pgscale_wait_profile);
+
+static int
+chunks_for(int capacity)
+{
+	return (capacity + MAX_OTHERS + CHUNK_ENTRIES - 1) / CHUNK_ENTRIES;
+}
+
+Size
+pgscale_sampler_profile_size(int capacity)
+{
+	return add_size(offsetof(Profile, chunks),
+					mul_size(chunks_for(capacity), sizeof(Chunk)));
+}
+
+void
+pgscale_sampler_profile_startup(int capacity)
+{
+	bool		found;
+
+	profile = ShmemInitStruct("pgscale sampler profile",
+							  pgscale_sampler_profile_size(capacity), &found);
+	if (found)
+		return;
+
+	memset(profile, 0, pgscale_sampler_profile_size(capacity));
+	pgscale_change_init(&profile->changes);
+	profile->capacity = capacity;
+	profile->nchunks = chunks_for(capacity);
+	profile->totals.reset_at = GetCurrentTimestamp();
+}
+
+static inline PgscaleSamplerProfileEntry *
+entry_at(int entry)
+{
+	return &profile->chunks[entry / CHUNK_ENTRIES].entries[entry % CHUNK_ENTRIES];
+}
+
+/* The entry, to be changed: readers will copy its chunk again. */
+static inline PgscaleSamplerProfileEntry *
+entry_to_change(int entry)
+{
+	profile->chunks[entry / CHUNK_ENTRIES].changed = change;
+	return entry_at(entry);
+}
+
+static void
+index_entry(int entry)
+{
+	bool		found;
+
+	profile_index_insert(index_of, entry_at(entry)->key, &found)->entry = entry;
+}
+
+void
+pgscale_sampler_profile_attach_writer(void)
+{
+	/* The one before may have ended within a change. */
+	pgscale_sampler_profile_begin();
+	pgscale_sampler_profile_end();
+
+	index_of = profile_index_create(TopMemoryContext,
+									profile->capacity + MAX_OTHERS, NULL);
+	for (int i = 0; i < profile->totals.used; i++)
+		index_entry(i);
+	for (int i = 0; i < profile->totals.others; i++)
+		index_entry(profile->capacity + i);
+}
+
+void
+pgscale_sampler_profile_begin(void)
+{
+	change = pgscale_change_begin_write(&profile->changes);
+}
+
+void
+pgscale_sampler_profile_end(void)
+{
+	pgscale_change_end_write(&profile->changes);
+}
+
+static void
+set_entry(int entry, const PgscaleSamplerWaitKey *key)
+{
+	PgscaleSamplerProfileEntry *e = entry_to_change(entry);
+
+	e->key = *key;
+	e->samples = 0;
+	e->ns = 0;
+	e->born = ++profile->births;
+	index_entry(entry);
+}
+
+/* The row that collects what is evicted of a wait event. */
+static int
+other_entry(uint32 wait_event)
+{
+	PgscaleSamplerWaitKey key = {0};
+	IndexElement *found;
+	int			entry;
+
+	key.kind = PGSCALE_PROC_OTHER;
+	key.wait_event = wait_event;
+	found = profile_index_lookup(index_of, key);
+	if (found)
+		return found->entry;
+
+	if (profile->totals.others >= MAX_OTHERS - 1 && wait_event != PGSCALE_WAIT_OTHER)
+		return other_entry(PGSCALE_WAIT_OTHER);
+
+	entry = profile->capacity + profile->totals.others++;
+	set_entry(entry, &key);
+	return entry;
+}
+
+/* Frees an entry by folding it into its event's row. */
+static int
+profile_evict(void)
+{
+	int			victim = -1;
+	PgscaleSamplerProfileEntry *v;
+	PgscaleSamplerProfileEntry *other;
+
+	for (int i = 0; i < EVICTION_SAMPLE; i++)
+	{
+		if (victim < 0 || entry_at(hand)->ns < entry_at(victim)->ns)
+			victim = hand;
+		hand = (hand + 1) % profile->capacity;
+	}
+
+	v = entry_at(victim);
+	other = entry_to_change(other_entry(v->key.wait_event));
+	other->samples += v->samples;
+	other->ns += v->ns;
+	profile_index_delete(index_of, v->key);
+	profile->totals.evictions++;
+	generation++;
+	return victim;
+}
+
+static int
+find_or_make(const PgscaleSamplerWaitKey *key)
+{
+	IndexElement *found = profile_index_lookup(index_of, *key);
+	int			entry;
+
+	if (found)
+		return found->entry;
+
+	if (profile->totals.used < profile->capacity)
+		entry = profile->totals.used++;
+	else
+		entry = profile_evict();
+	set_entry(entry, key);
+	return entry;
+}
+
+void
+pgscale_sampler_profile_add_again(int entry, uint64 samples, uint64 ns)
+{
+	PgscaleSamplerProfileEntry *e = entry_to_change(entry);
+
+	e->samples += samples;
+	e->ns += samples * ns;
+	profile->totals.samples += samples;
+	profile->totals.ns += samples * ns;
+}
+
+static bool
+is_entry_of(int entry, const PgscaleSamplerWaitKey *key)
+{
+	return entry >= 0 && entry < profile->totals.used && memcmp(&entry_at(entry)->key, key, sizeof(*key)) == 0;
+}
+
+int
+pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hints[2], uint64 ns)
+{
+	if (!is_entry_of(hints[0], key))
+	{
+		const int	before = hints[1];
+
+		hints[1] = hints[0];
+		hints[0] = is_entry_of(before, key) ? before : find_or_make(key);
+	}
+	pgscale_sampler_profile_add_again(hints[0], 1, ns);
+	return hints[0];
+}
+
+uint32
+pgscale_sampler_profile_generation(void)
+{
+	return generation;
+}
+
+uint64
+pgscale_sampler_profile_born(int entry)
+{
+	return entry_at(entry)->born;
+}
+
+bool
+pgscale_sampler_profile_key(int entry, uint64 born, PgscaleSamplerWaitKey *key)
+{
+	/* It may be evicted within the tick that made it, or reset. */
+	if (entry >= profile->totals.used || entry_at(entry)->born != born)
+		return false;
+	*key = entry_at(entry)->key;
+	return true;
+}
+
+int
+pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns)
+{
+	PgscaleSamplerProfileEntry *from = entry_to_change(entry);
+	PgscaleSamplerProfileEntry *to;
+	int			target;
+
+	/* What was parked for long may have been split meanwhile. */
+	samples = Min(samples, from->samples);
+	ns = Min(ns, from->ns);
+
+	/* Take it out first: making room for the new key may evict this one. */
+	from->samples -= samples;
+	from->ns -= ns;
+
+	target = find_or_make(key);
+	to = entry_to_change(target);
+	to->samples += samples;
+	to->ns += ns;
+	return target;
+}
+
+void
+pgscale_sampler_profile_reset(void)
+{
+	pgscale_sampler_profile_begin();
+	for (int i = 0; i < profile->nchunks; i++)
+	{
+		memset(profile->chunks[i].entries, 0, sizeof(profile->chunks[i].entries));
+		profile->chunks[i].changed = change;
+	}
+	memset(&profile->totals, 0, sizeof(profile->totals));
+	profile->totals.reset_at = GetCurrentTimestamp();
+	profile_index_reset(index_of);
+	hand = 0;
+	generation++;
+	pgscale_sampler_profile_end();
+}
+
+void
+pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
+{
+	pgscale_change_copy(&profile->changes, totals, &profile->totals, sizeof(*totals));
+}
+
+/*
+ * The entries in use of a profile with these totals, without the gaps.  False if there is
+ * no memory for them and flags say that this is no error.
+ */
+static bool
+pack_entries(Chunk *chunks, PgscaleSamplerProfileSnapshot *snapshot, int flags)
+{
+	const int	capacity = profile->capacity;
+	const Size	most = Max(1, snapshot->totals.used + snapshot->totals.others);
+	int			n = 0;
+
+	snapshot->entries = palloc_extended(mul_size(most, sizeof(PgscaleSamplerProfileEntry)), MCXT_ALLOC_HUGE | flags);
+	if (snapshot->entries == NULL)
+		return false;
+	for (int i = 0; i < capacity + MAX_OTHERS; i++)
+	{
+		PgscaleSamplerProfileEntry *e = &chunks[i / CHUNK_ENTRIES].entries[i % CHUNK_ENTRIES];
+
+		if (i >= snapshot->totals.used && i < capacity)
+			continue;
+		if (i >= capacity + snapshot->totals.others)
+			break;
+		if (e->samples > 0 || e->ns > 0)
+			snapshot->entries[n++] = *e;
+	}
+	snapshot->nentries = n;
+	return true;
+}
+
+void
+pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
+{
+	Chunk	   *copy;
+	uint64		before;
+	uint64		copied = 0;		/* a chunk never changed has nothing to copy */
+
+	copy = palloc_extended(mul_size(profile->nchunks, sizeof(Chunk)), MCXT_ALLOC_HUGE);
+
+	for (;;)
+	{
+		before = pgscale_change_wait(&profile->changes);
+		for (int i = 0; i < profile->nchunks; i++)
+			if (profile->chunks[i].changed > copied)
+				memcpy(&copy[i], &profile->chunks[i], sizeof(Chunk));
+		snapshot->totals = profile->totals;
+		if (pgscale_change_is_unchanged(&profile->changes, before))
+			break;
+		copied = before;
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	(void) pack_entries(copy, snapshot, 0);
+	pfree(copy);
+}
+
+bool
+pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot)
+{
+	snapshot->totals = profile->totals;
+	return !pgscale_change_is_under_way(&profile->changes) &&
+		pack_entries(profile->chunks, snapshot, MCXT_ALLOC_NO_OOM);
+}
+
+void
+pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
+								const PgscaleSamplerProfileEntry *entries, int nentries)
+{
+	pgscale_sampler_profile_attach_writer();
+	pgscale_sampler_profile_begin();
+	for (int i = 0; i < nentries; i++)
+	{
+		PgscaleSamplerWaitKey key = entries[i].key;
+		PgscaleSamplerProfileEntry *e;
+
+		key.wait_event = pgscale_wait_event_durable(key.wait_event);
+		e = entry_to_change(key.kind == PGSCALE_PROC_OTHER ?
+							other_entry(key.wait_event) : find_or_make(&key));
+		e->samples += entries[i].samples;
+		e->ns += entries[i].ns;
+		profile->totals.samples += entries[i].samples;
+		profile->totals.ns += entries[i].ns;
+	}
+	profile->totals.evictions += totals->evictions;
+	profile->totals.reset_at = Min(totals->reset_at, GetCurrentTimestamp());
+	pgscale_sampler_profile_end();
+	profile_index_destroy(index_of);
+	index_of = NULL;
+}
+
+/*
+ * The profile, and what its numbers stand for, with no reset between the two: after
+ * it the same numbers stand for others.
+ */
+static PgscaleSamplerLabels *
+profile_with_labels(PgscaleSamplerProfileSnapshot *snapshot)
+{
+	for (;;)
+	{
+		const uint64 before = pgscale_sampler_labels_begin_read();
+		PgscaleSamplerLabels *labels;
+
+		pgscale_sampler_profile_snapshot(snapshot);
+		labels = pgscale_sampler_labels_copy();
+		if (pgscale_sampler_labels_unchanged(before))
+			return labels;
+		pfree(snapshot->entries);
+		if (labels)
+			pfree(labels);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * pgscale.wait_profile(): one row an entry.  Columns that do not apply are
+ * NULL: an evicted entry's row has only its event.
+ */
+Datum
+pgscale_wait_profile(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleSamplerProfileSnapshot snapshot;
+	PgscaleSamplerLabels *labels;
+
+	/* Others' applications and addresses are for who may read all statistics. */
+	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+
+	pgscale_preload_require();
+	InitMaterializedSRF(fcinfo, 0);
+	labels = profile_with_labels(&snapshot);
+
+	for (int i = 0; i < snapshot.nentries; i++)
+	{
+		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
+		Datum		values[12] = {0};
+		bool		nulls[12] = {0};
+		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
+		const char *application_name = NULL;
+		const char *address = NULL;
+
+		CHECK_FOR_INTERRUPTS();
+
+		values[0] = CStringGetTextDatum(other ? "other" : pgscale_sampler_type_name(e->key.kind));
+		values[1] = ObjectIdGetDatum(e->key.datid);
+		nulls[1] = !OidIsValid(e->key.datid);
+		values[2] = ObjectIdGetDatum(e->key.userid);
+		nulls[2] = !OidIsValid(e->key.userid);
+		values[3] = Int64GetDatum(e->key.queryid);
+		nulls[3] = (e->key.queryid == 0);
+		values[4] = CStringGetTextDatum(pgscale_wait_event_type(e->key.wait_event));
+		values[5] = CStringGetTextDatum(pgscale_wait_event_name(e->key.wait_event));
+		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
+		values[7] = Int64GetDatum((int64) e->samples);
+		values[8] = Float8GetDatum((double) e->ns / 1e6);
+		if (reads_all || e->key.userid == GetUserId())
+			pgscale_sampler_label(labels, e->key.label, &application_name, &address);
+		nulls[9] = (application_name == NULL);
+		if (application_name)
+			values[9] = CStringGetTextDatum(application_name);
+		nulls[10] = (address == NULL);
+		if (address)
+			values[10] = DirectFunctionCall1(inet_in, CStringGetDatum(address));
+		values[11] = Int64GetDatum(e->key.plan_id);
+		nulls[11] = (e->key.plan_id == 0);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile.h
+ *	  The accumulated wait profile: how long which waits lasted, for whom.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_PROFILE_H
+#define PGSCALE_SAMPLER_PROFILE_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/processes.h"
+
+/* The largest setting, and how many rows more there may be for what was evicted. */
+#define PGSCALE_PROFILE_MAX		1000000
+#define PGSCALE_PROFILE_OTHERS	512
+
+/* The rows that collect what was evicted are of this kind. */
+#define PGSCALE_PROC_OTHER	((PgscaleProcKind) 0xFF)
+
+/* Hashed and compared as bytes: set the unused one to 0. */
+typedef struct PgscaleSamplerWaitKey
+{
+	int64		queryid;
+	Oid			datid;
+	Oid			userid;
+	uint32		wait_event;
+	PgscaleProcKind kind;
+	uint8		unused;
+	uint16		label;		/* see session_labels.c */
+	int64		plan_id;		/* likewise; 0: none */
+} PgscaleSamplerWaitKey;
+
+typedef struct PgscaleSamplerProfileEntry
+{
+	PgscaleSamplerWaitKey key;
+	uint64		samples;
+	uint64		ns;				/* the time these samples stand for */
+	uint64		born;			/* no other entry was made with this number */
+} PgscaleSamplerProfileEntry;
+
+/* All that the entries' sums must agree with. */
+typedef struct PgscaleSamplerProfileTotals
+{
+	uint64		samples;
+	uint64		ns;
+	uint64		evictions;		/* entries that were folded into others */
+	int32		used;			/* ordinary entries */
+	int32		others;			/* entries that collect evicted ones */
+	TimestampTz reset_at;
+} PgscaleSamplerProfileTotals;
+
+/* A consistent copy, as of the end of one tick. */
+typedef struct PgscaleSamplerProfileSnapshot
+{
+	PgscaleSamplerProfileTotals totals;
+	int			nentries;
+	PgscaleSamplerProfileEntry *entries;
+} PgscaleSamplerProfileSnapshot;
+
+/* Shared memory, for entries as the setting has it. */
+extern Size pgscale_sampler_profile_size(int capacity);
+extern void pgscale_sampler_profile_startup(int capacity);
+
+/*
+ * The writer's side: one process only.  All changes lie between begin and end.
+ */
+extern void pgscale_sampler_profile_attach_writer(void);
+extern void pgscale_sampler_profile_begin(void);
+extern void pgscale_sampler_profile_end(void);
+
+/*
+ * Adds a sample to the entry of a key, made if need be, and returns its number.
+ * hints are kept by the caller for each process, at first { -1, -1 }: the entries of its
+ * last sample and of the last other one, since it mostly goes from its client to a
+ * statement and back.
+ */
+extern int	pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hints[2], uint64 ns);
+
+/*
+ * Adds samples, each of which stands for that time, to an entry that
+ * pgscale_sampler_profile_add() returned.  The number holds as long as
+ * pgscale_sampler_profile_generation() stays the same.
+ */
+extern void pgscale_sampler_profile_add_again(int entry, uint64 samples, uint64 ns);
+extern uint32 pgscale_sampler_profile_generation(void);
+
+/* What tells an entry from those that are in its place before and after it. */
+extern uint64 pgscale_sampler_profile_born(int entry);
+
+/* The key of an entry.  Returns false if the entry was evicted meanwhile. */
+extern bool pgscale_sampler_profile_key(int entry, uint64 born, PgscaleSamplerWaitKey *key);
+
+/* Moves a part of an entry that is there to another key, and returns the entry of that. */
+extern int	pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns);
+extern void pgscale_sampler_profile_reset(void);
+
+/* The readers' side: any process, without stopping the writer. */
+extern void pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot);
+extern void pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals);
+
+/*
+ * The same when there is no writer any more, without a wait and without an error: false
+ * if the last one ended within a change, or there is no memory.
+ */
+extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot);
+
+/*
+ * Before there is any writer: adds what an earlier server had.  Its profile
+ * may have been larger, and its wait events beyond the server's own are
+ * known under other numbers now.
+ */
+extern void pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
+											const PgscaleSamplerProfileEntry *entries, int nentries);
+
+/* profile_file.c: keeps the wait profile over a restart of the server */
+
+/* In the postmaster, with no writer running. */
+extern void pgscale_sampler_save(void);
+extern void pgscale_sampler_load(void);
+
+#endif							/* PGSCALE_SAMPLER_PROFILE_H */

@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * profile_file.c
+ *	  Keeps the wait profile over a restart of the server.
+ *
+ * The file (restart_file.c) is a header, the types of background workers that entries are
+ * of, the entries as they lie in memory, and a CRC of all that.  One that another major
+ * version, another build or another format wrote, or that is damaged, is left out.  A
+ * checksum is no proof of who wrote it, so each field is checked besides: whatever the
+ * file says, what is taken from it is a profile.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "catalog/catversion.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_crc32c.h"
+#include "storage/fd.h"
+
+#include "base/pg_compat.h"
+#include "base/wait_events.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/session_labels.h"
+#include "sampler/restart_file.h"
+#include "sampler/worker_types.h"
+
+#define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
+#define STORE_TEMP	STORE_FILE ".tmp"
+
+/* The most that any server keeps, by the setting's bounds; rows of what was evicted come on top. */
+#define MAX_ENTRIES		(PGSCALE_PROFILE_MAX + PGSCALE_PROFILE_OTHERS)
+
+/* To be changed with the format of the header or of an entry. */
+#define STORE_FORMAT	0x70677334
+
+typedef struct StoreHeader
+{
+	uint32		format;
+	uint32		catversion;		/* wait events' numbers go with the major */
+	uint32		entry_size;
+	uint32		nentries;
+	uint32		ntypes;
+	uint32		unused;
+	PgscaleSamplerProfileTotals totals;
+} StoreHeader;
+
+/* What a file holds. */
+typedef struct Store
+{
+	StoreHeader header;
+	PgscaleSamplerTypeName types[PGSCALE_PROC_TYPES];
+	PgscaleSamplerProfileEntry *entries;
+} Store;
+
+static pg_crc32c
+profile_file_checksum(const StoreHeader *header, const PgscaleSamplerTypeName * types, const PgscaleSamplerProfileEntry *entries)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, header, sizeof(*header));
+	COMP_CRC32C(crc, types, header->ntypes * sizeof(*types));
+	COMP_CRC32C(crc, entries, header->nentries * sizeof(*entries));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+void
+pgscale_sampler_save(void)
+{
+	PgscaleSamplerProfileSnapshot snapshot;
+	const		PgscaleSamplerTypeName *types;
+	StoreHeader header;
+	pg_crc32c	crc;
+	FILE	   *file;
+
+	if (!pgscale_sampler_profile_at_rest(&snapshot))
+	{
+		pgscale_sampler_restart_file_not_kept("the wait profile");
+		return;
+	}
+
+	memset(&header, 0, sizeof(header));
+	header.format = STORE_FORMAT;
+	header.catversion = CATALOG_VERSION_NO;
+	header.entry_size = sizeof(PgscaleSamplerProfileEntry);
+	header.nentries = snapshot.nentries;
+	header.ntypes = pgscale_sampler_types(&types);
+	header.totals = snapshot.totals;
+	crc = profile_file_checksum(&header, types, snapshot.entries);
+
+	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
+	pgscale_sampler_restart_file_finish(file,
+								file != NULL &&
+								pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
+								pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
+								pgscale_sampler_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
+								pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
+								STORE_TEMP, STORE_FILE);
+}
+
+static bool
+entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
+{
+	const PgscaleSamplerWaitKey *key = &entry->key;
+
+	if (!(key->kind == PGSCALE_PROC_OTHER || pgscale_sampler_restart_file_knows_kind(key->kind, ntypes)) ||
+		!pgscale_sampler_restart_file_knows_event(key->wait_event) || key->unused != 0)
+		return false;
+	/* What was evicted is of nobody. */
+	return key->kind != PGSCALE_PROC_OTHER ||
+		(key->datid == InvalidOid && key->userid == InvalidOid && key->queryid == 0 && key->plan_id == 0);
+}
+
+/* Adds, unless the sum is more than the views can show. */
+static bool
+profile_file_add(uint64 *sum, uint64 n)
+{
+	if (n > PG_INT64_MAX || *sum + n > PG_INT64_MAX)
+		return false;
+	*sum += n;
+	return true;
+}
+
+/* Do the entries make sense, and are the totals theirs? */
+static const char *
+check_store(const Store *store)
+{
+	const StoreHeader *header = &store->header;
+	const PgscaleSamplerProfileTotals *totals = &header->totals;
+	uint64		samples = 0;
+	uint64		ns = 0;
+
+	if (!pgscale_sampler_restart_file_knows_types(store->types, header->ntypes))
+		return "it has a type of process without a name";
+	for (int i = 0; i < header->nentries; i++)
+	{
+		const PgscaleSamplerProfileEntry *entry = &store->entries[i];
+
+		if (!entry_is_possible(entry, header->ntypes))
+			return "it has an entry that cannot be";
+		if (entry->samples + entry->ns == 0 || !profile_file_add(&samples, entry->samples) || !profile_file_add(&ns, entry->ns))
+			return "it has an entry with counts that cannot be";
+	}
+	if (totals->samples != samples || totals->ns != ns)
+		return "its totals are not those of its entries";
+	if (totals->evictions > PG_INT64_MAX / 2 || !IS_VALID_TIMESTAMP(totals->reset_at))
+		return "its totals cannot be";
+	return NULL;
+}
+
+/* Reads and checks the file; returns why it cannot be used, or NULL. */
+static const char *
+read_store(FILE *file, Store *store)
+{
+	StoreHeader *header = &store->header;
+	struct stat st;
+	pg_crc32c	crc;
+
+	if (fstat(fileno(file), &st) != 0 || !pgscale_sampler_restart_file_get(file, header, sizeof(*header), 1))
+		return "it is too short";
+	if (header->format != STORE_FORMAT ||
+		header->entry_size != sizeof(PgscaleSamplerProfileEntry))
+		return "its format is not this version's";
+	if (header->catversion != CATALOG_VERSION_NO)
+		return "another major version wrote it";
+	if (header->nentries > MAX_ENTRIES || header->ntypes > PGSCALE_PROC_TYPES ||
+		st.st_size != sizeof(*header) + sizeof(crc) +
+		(uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
+		(uint64) header->nentries * sizeof(PgscaleSamplerProfileEntry))
+		return "its size is wrong";
+
+	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleSamplerProfileEntry),
+									 MCXT_ALLOC_HUGE);
+	if (!pgscale_sampler_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
+		!pgscale_sampler_restart_file_get(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
+		!pgscale_sampler_restart_file_get(file, &crc, sizeof(crc), 1))
+		return "it could not be read";
+	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
+		return "its checksum is wrong";
+	return check_store(store);
+}
+
+static void
+profile_file_restore(Store *store)
+{
+	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
+
+	pgscale_sampler_restart_file_kinds(store->types, store->header.ntypes, kinds);
+	for (int i = 0; i < store->header.nentries; i++)
+	{
+		PgscaleProcKind *kind = &store->entries[i].key.kind;
+		int			type = *kind - PGSCALE_PROC_FIRST_TYPE;
+
+		if (type >= 0 && type < store->header.ntypes)
+			*kind = kinds[type];
+		/* The texts that it stood for are not kept. */
+		store->entries[i].key.label = 0;
+		if (!pgscale_sampler_by_plan_id())
+			store->entries[i].key.plan_id = 0;
+	}
+	pgscale_sampler_profile_restore(&store->header.totals, store->entries, store->header.nentries);
+}
+
+void
+pgscale_sampler_load(void)
+{
+	Store	   *store;
+	const char *problem;
+	FILE	   *file = pgscale_sampler_restart_file_open(STORE_FILE);
+
+	if (file == NULL)
+		return;
+
+	store = palloc0(sizeof(Store));
+	problem = read_store(file, store);
+	if (problem == NULL)
+		profile_file_restore(store);
+
+	if (store->entries)
+		pfree(store->entries);
+	pfree(store);
+	pgscale_sampler_restart_file_done(file, STORE_FILE, problem, "The wait profile starts empty.");
+}

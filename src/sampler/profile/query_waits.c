@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ *
+ * query_waits.c
+ *	  Whether the wait profile can be told by query.
+ *
+ * The view pgscale.query_waits is all SQL; what it needs of the server is
+ * checked here, for itself and for pgscale.health.  There is no setting of its own:
+ * pg_stat_statements and query identifiers ask for it, and a server without them
+ * lacks nothing.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "commands/extension.h"
+#include "fmgr.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "base/extension_function.h"
+#include "base/server_settings.h"
+#include "pgscale.h"
+#include "sampler/profile/query_waits.h"
+
+PG_FUNCTION_INFO_V1(pgscale_query_waits_statements);
+
+/* What keeps query texts from being joined to waits, and what the DBA can do about it. */
+typedef struct Obstacle
+{
+	const char *reason;
+	const char *action;
+} Obstacle;
+
+/* A session can give a setting of a library that is not loaded a value: a placeholder. */
+static bool
+statements_loaded(void)
+{
+	return GetConfigOption("pg_stat_statements.max", true, false) &&
+		!(GetConfigOptionFlags("pg_stat_statements.max", true) & GUC_CUSTOM_PLACEHOLDER);
+}
+
+/*
+ * The view pg_stat_statements if it can be read, or InvalidOid and the obstacle.
+ * Before 1.8 it has other columns, which is an obstacle unless any version will do.
+ */
+static Oid
+statements_view(bool any_version, Obstacle *obstacle)
+{
+	Oid			view;
+
+	if (!statements_loaded())
+	{
+		obstacle->reason = "pg_stat_statements is not loaded, so query identifiers have no texts";
+		obstacle->action = "add pg_stat_statements to shared_preload_libraries and restart";
+		return InvalidOid;
+	}
+	view = pgscale_extension_view("pg_stat_statements", "pg_stat_statements");
+	if (!OidIsValid(view))
+	{
+		obstacle->reason = "pg_stat_statements is not installed in this database";
+		obstacle->action = "run CREATE EXTENSION pg_stat_statements";
+		return InvalidOid;
+	}
+	if (!any_version && get_attnum(view, "total_exec_time") == InvalidAttrNumber)
+	{
+		obstacle->reason = "pg_stat_statements is of an old version in this database";
+		obstacle->action = "run ALTER EXTENSION pg_stat_statements UPDATE";
+		return InvalidOid;
+	}
+	return view;
+}
+
+/*
+ * pgscale.query_waits_statements(needed): the view pg_stat_statements; if it cannot be
+ * read, an error, or NULL where it is not needed.  There any version will do.
+ */
+Datum
+pgscale_query_waits_statements(PG_FUNCTION_ARGS)
+{
+	const bool	needed = PG_GETARG_BOOL(0);
+	Obstacle	obstacle;
+	const Oid	view = statements_view(!needed, &obstacle);
+
+	if (OidIsValid(view))
+		PG_RETURN_OID(view);
+	if (needed)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s", obstacle.reason),
+				 errhint("For texts, %s. Without them, pgscale.wait_profile has the waits by queryid.", obstacle.action)));
+	PG_RETURN_NULL();
+}
+
+static void
+query_waits_health(PgscaleHealth *health)
+{
+	Obstacle	obstacle;
+
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
+		return;
+
+	health->state = PGSCALE_HEALTH_OFF;
+	if (strcmp(pgscale_server_setting("compute_query_id"), "off") == 0)
+	{
+		health->reason = "waits are not attributed to queries, because compute_query_id is off";
+		health->action = "set compute_query_id to auto or on, and reload";
+	}
+	else if (strcmp(pgscale_server_setting("track_activities"), "off") == 0)
+	{
+		health->reason = "waits are not attributed to queries, because track_activities is off";
+		health->action = "set track_activities to on and reload";
+	}
+	else if (!OidIsValid(statements_view(false, &obstacle)))
+	{
+		health->reason = obstacle.reason;
+		health->action = obstacle.action;
+	}
+	else if (pgscale_health_observed(health, 0, 0))
+	{
+		health->state = PGSCALE_HEALTH_WORKING;
+		health->reason = "waits are attributed to queries";
+	}
+}
+
+const PgscaleModule pgscale_query_waits_module = {
+	.name = "query_waits",
+	.health = query_waits_health,
+};

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * query_waits.h
+ *	  Whether the wait profile can be told by query.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_QUERY_WAITS_H
+#define PGSCALE_SAMPLER_QUERY_WAITS_H
+
+#include "postgres.h"
+
+#include "pgscale.h"
+
+extern const PgscaleModule pgscale_query_waits_module;
+
+#endif							/* PGSCALE_SAMPLER_QUERY_WAITS_H */

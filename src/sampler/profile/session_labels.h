@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_labels.h
+ *	  By what else the profile is told: texts, as a number, and the plan.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_SESSION_LABELS_H
+#define PGSCALE_SAMPLER_SESSION_LABELS_H
+
+#include "postgres.h"
+
+#include "base/processes.h"
+
+extern void pgscale_sampler_labels_define_guc(void);
+extern Size pgscale_sampler_labels_size(void);
+extern void pgscale_sampler_labels_startup(void);
+
+/* Is the plan one of them, and can this server tell it? */
+extern bool pgscale_sampler_by_plan_id(void);
+extern bool pgscale_sampler_plan_id_unknown(void);
+
+/* What a session had; zeroes at first. */
+typedef struct PgscaleSamplerLabel
+{
+	uint16		number;
+	uint64		hash;
+} PgscaleSamplerLabel;
+
+/* In the sampler: what a session has now. */
+extern void pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel *label);
+
+/*
+ * In the sampler: what is between these forgets all that has such a number, and they
+ * forget the numbers.
+ */
+extern void pgscale_sampler_labels_attach(void);
+extern void pgscale_sampler_labels_begin_reset(void);
+extern void pgscale_sampler_labels_end_reset(void);
+
+/*
+ * What the numbers stand for, NULL if they are not wanted.  It goes with what was
+ * copied before it, if there was no reset since begin_read.
+ */
+typedef struct PgscaleSamplerLabels PgscaleSamplerLabels;
+
+extern uint64 pgscale_sampler_labels_begin_read(void);
+extern PgscaleSamplerLabels *pgscale_sampler_labels_copy(void);
+extern bool pgscale_sampler_labels_unchanged(uint64 before);
+
+/* The texts of a number, NULL where it stands for none. */
+extern void pgscale_sampler_label(const PgscaleSamplerLabels *labels, uint16 number,
+									  const char **application_name, const char **address);
+
+/*
+ * For the file, while there is no other process: copies the applications, the first of
+ * number 1, and returns how many; whether a number stands for all further ones; and the
+ * number of an application in this server, made if need be.
+ */
+typedef char PgscaleSamplerName[NAMEDATALEN];
+
+extern int	pgscale_sampler_label_names(PgscaleSamplerName * names, int most);
+extern bool pgscale_sampler_label_is_other(uint16 number);
+extern uint16 pgscale_sampler_label_of_name(const char *application_name);
+
+#endif							/* PGSCALE_SAMPLER_SESSION_LABELS_H */

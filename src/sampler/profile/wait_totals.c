@@ -1,0 +1,187 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait_totals.c
+ *	  Time in each wait event, by type of process: counters that never fall.
+ *
+ * Entries of the profile fall: what is evicted moves to a row of its event, and
+ * what the kernel's counts prove to be time on CPU moves there from the event
+ * that was sampled.  A monitoring system takes a falling counter for a restart of
+ * the server, and would count all of it again.  So here are totals by process type
+ * and event alone, few enough for all to stay, and each time is added once, when it
+ * is known what it was: a session's second or so after it was sampled (cpu_split.c),
+ * other processes' at once.  Time of idling is not counted.
+ *
+ * There are more pairs of type and event than rows.  When most rows are taken, further
+ * pairs share a row for their type and class of event, and when those are taken, one
+ * row for all.  No row is ever given away, so nothing that was added moves.
+ *
+ * The sampler alone writes.  A row is complete before the count says that it is there,
+ * and then only its time changes, which is one atomic word: so readers need
+ * neither a lock nor a second look.  A reset sets the times to zero, and keeps the rows.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/wait_events.h"
+#include "sampler/profile/profile.h"
+#include "sampler/profile/wait_totals.h"
+#include "sampler/worker_types.h"
+
+/* A row for each pair, then for the type and class; the last one is for all others. */
+#define MAX_ROWS		512
+#define MAX_PAIRS		384
+
+/* What a row of several events has instead of an event's number, below the class. */
+#define REST_OF_CLASS	((uint32) 0x00FFFFFF)
+
+/* Where the writer looks first for a pair. */
+#define HINTS			256
+
+typedef struct Row
+{
+	pg_atomic_uint64 ns;
+	uint32		wait_event;
+	PgscaleProcKind kind;
+} Row;
+
+typedef struct Totals
+{
+	pg_atomic_uint32 used;		/* rows; grows only */
+	pg_atomic_uint64 reset_at;	/* a TimestampTz */
+	Row			rows[MAX_ROWS];
+} Totals;
+
+static Totals *totals = NULL;
+
+/* The writer's own: numbers of rows. */
+static uint16 hints[HINTS];
+
+PG_FUNCTION_INFO_V1(pgscale_wait_totals);
+
+Size
+pgscale_sampler_totals_size(void)
+{
+	return sizeof(Totals);
+}
+
+void
+pgscale_sampler_totals_startup(void)
+{
+	bool		found;
+
+	totals = ShmemInitStruct("pgscale sampler totals", sizeof(Totals), &found);
+	if (found)
+		return;
+
+	memset(totals, 0, sizeof(Totals));
+	pg_atomic_init_u32(&totals->used, 0);
+	pg_atomic_init_u64(&totals->reset_at, (uint64) GetCurrentTimestamp());
+	for (int i = 0; i < MAX_ROWS; i++)
+		pg_atomic_init_u64(&totals->rows[i].ns, 0);
+}
+
+/* The row of a pair, or NULL. */
+static Row *
+totals_find(PgscaleProcKind kind, uint32 wait_event)
+{
+	const uint32 used = pg_atomic_read_u32(&totals->used);
+
+	for (uint32 i = 0; i < used; i++)
+		if (totals->rows[i].wait_event == wait_event && totals->rows[i].kind == kind)
+			return &totals->rows[i];
+	return NULL;
+}
+
+/* The same, made if there are less rows than that; else NULL. */
+static Row *
+totals_find_or_make(PgscaleProcKind kind, uint32 wait_event, uint32 limit)
+{
+	const uint32 used = pg_atomic_read_u32(&totals->used);
+	Row		   *row = totals_find(kind, wait_event);
+
+	if (row || used >= limit)
+		return row;
+	row = &totals->rows[used];
+	row->kind = kind;
+	row->wait_event = wait_event;
+	pg_write_barrier();
+	pg_atomic_write_u32(&totals->used, used + 1);
+	return row;
+}
+
+void
+pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns)
+{
+	uint16	   *hint = &hints[(wait_event ^ (wait_event >> 20) ^ (kind << 5)) % HINTS];
+	Row		   *row = &totals->rows[*hint];
+
+	if (ns == 0 || pgscale_wait_is_idle(kind, wait_event))
+		return;
+	if (row->kind != kind || row->wait_event != wait_event || *hint >= pg_atomic_read_u32(&totals->used))
+	{
+		row = totals_find_or_make(kind, wait_event, MAX_PAIRS);
+		if (!row)
+			row = totals_find_or_make(kind, (wait_event & PGSCALE_WAIT_CLASS) | REST_OF_CLASS, MAX_ROWS - 1);
+		if (!row)
+			row = totals_find_or_make(PGSCALE_PROC_OTHER, PGSCALE_WAIT_OTHER, MAX_ROWS);
+		*hint = row - totals->rows;
+	}
+	/* Nobody else writes. */
+	pg_atomic_write_u64(&row->ns, pg_atomic_read_u64(&row->ns) + ns);
+}
+
+void
+pgscale_sampler_totals_reset(void)
+{
+	const uint32 used = pg_atomic_read_u32(&totals->used);
+
+	for (uint32 i = 0; i < used; i++)
+		pg_atomic_write_u64(&totals->rows[i].ns, 0);
+	pg_atomic_write_u64(&totals->reset_at, (uint64) GetCurrentTimestamp());
+}
+
+/*
+ * pgscale.wait_totals(): one row for each type of process and wait event that was seen
+ * since the server's start.
+ */
+Datum
+pgscale_wait_totals(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	uint32		used;
+
+	pgscale_preload_require();
+	InitMaterializedSRF(fcinfo, 0);
+
+	used = pg_atomic_read_u32(&totals->used);
+	pg_read_barrier();
+	for (uint32 i = 0; i < used; i++)
+	{
+		Row		   *row = &totals->rows[i];
+		const bool	rest = (row->wait_event & REST_OF_CLASS) == REST_OF_CLASS;
+		Datum		values[5];
+		bool		nulls[5] = {0};
+
+		values[0] = CStringGetTextDatum(row->kind == PGSCALE_PROC_OTHER ? "other" : pgscale_sampler_type_name(row->kind));
+		values[1] = CStringGetTextDatum(pgscale_wait_event_type(rest && row->kind != PGSCALE_PROC_OTHER ?
+																row->wait_event & PGSCALE_WAIT_CLASS : row->wait_event));
+		values[2] = CStringGetTextDatum(rest ? "other" : pgscale_wait_event_name(row->wait_event));
+		values[3] = Float8GetDatum((double) pg_atomic_read_u64(&row->ns) / 1e6);
+		values[4] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&totals->reset_at));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

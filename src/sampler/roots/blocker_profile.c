@@ -1,0 +1,455 @@
+/*-------------------------------------------------------------------------
+ *
+ * blocker_profile.c
+ *	  For whom the waits for locks were: time by root, in shared memory of fixed size.
+ *
+ * The root is who is in the way of all others and does not wait himself (long_waits.c).
+ * An entry is a process under one application name, or a prepared transaction.  The
+ * time when it started tells a process from a later one with the same pid.  A pooler
+ * runs the transactions of many applications in one process, each under its own name.
+ * An entry keeps what was seen of it last, so it still says who it was when the process
+ * has gone.
+ *
+ * Two more entries make the sums whole: what was waited without a root that is known,
+ * and what was folded.  All samples of waits for locks come to the first of these
+ * or to a root; when a look finds the root of a wait, what this wait has taken so
+ * far is moved to it.  When there is no entry left for a new root, the one with the
+ * least time is folded.
+ *
+ * The sampler alone writes; readers copy all of it by its count of changes.  A tick in
+ * which nobody waits for a lock changes nothing.
+ *
+ * A root's state is read once a tick at most, while somebody waits for it, and that
+ * costs two cache lines unless the state has changed.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/shmem.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/change_count.h"
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/processes.h"
+#include "base/wait_events.h"
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/worker_types.h"
+
+#define MAX_ROOTS	500
+#define UNKNOWN		MAX_ROOTS	/* waits without a known root */
+#define FOLDED		(MAX_ROOTS + 1)
+#define ENTRIES		(MAX_ROOTS + 2)
+
+/* The server numbers the waits for locks by the kind of lock. */
+#define LOCK_KINDS	(LOCKTAG_LAST_TYPE + 1)
+#define KIND_OF(wait_event) Min((wait_event) & 0xFFFF, LOCKTAG_LAST_TYPE)
+
+typedef struct BlockerEntry
+{
+	/* Which one it is. */
+	int			pid;			/* 0: a prepared transaction */
+	TransactionId xid;			/* of a prepared transaction */
+	TimestampTz proc_start;		/* of a process */
+	PgscaleProcClient client;	/* of a process, when it was found */
+	uint32		born;			/* no other entry has this number */
+
+	/* As it was last seen. */
+	Oid			datid;
+	Oid			userid;
+	int64		queryid;
+	PgscaleProcKind kind;
+	uint8		state;
+
+	/* Of those who waited. */
+	uint64		ns;
+	uint64		idle_ns;		/* of that, while the root idled */
+	uint64		kind_ns[LOCK_KINDS];	/* of that, by kind of lock */
+	int			max_waiters;
+	TimestampTz first_seen;
+	TimestampTz last_seen;
+} BlockerEntry;
+
+typedef struct BlockerProfile
+{
+	PgscaleChangeCount changes; /* of all that follows */
+	uint32		births;
+	int32		used;			/* roots */
+	BlockerEntry entries[ENTRIES];
+} BlockerProfile;
+
+/* The writer's own, for each root. */
+typedef struct RootState
+{
+	int			slot;			/* -1: not known */
+	PgscaleProc proc;
+	uint64		round;			/* the one in which it was read */
+	int			waiters;		/* in that one */
+} RootState;
+
+/* A reader's copy. */
+struct PgscaleSamplerRoots
+{
+	bool		reads_all;		/* of all users' sessions */
+	BlockerEntry entries[ENTRIES];
+};
+
+static BlockerProfile *blockers = NULL;
+static RootState roots[MAX_ROOTS];
+static uint64 round_number = 0;
+static TimestampTz round_at;
+static bool changing = false;
+
+PG_FUNCTION_INFO_V1(pgscale_blocker_profile);
+
+Size
+pgscale_sampler_blockers_size(void)
+{
+	return sizeof(BlockerProfile);
+}
+
+void
+pgscale_sampler_blockers_startup(void)
+{
+	bool		found;
+
+	blockers = ShmemInitStruct("pgscale sampler blockers", sizeof(BlockerProfile), &found);
+	if (found)
+		return;
+	memset(blockers, 0, sizeof(*blockers));
+	pgscale_change_init(&blockers->changes);
+}
+
+static void
+blockers_change(void)
+{
+	if (!changing)
+		(void) pgscale_change_begin_write(&blockers->changes);
+	changing = true;
+}
+
+void
+pgscale_sampler_blockers_begin(TimestampTz at)
+{
+	round_number++;
+	round_at = at;
+}
+
+void
+pgscale_sampler_blockers_end(void)
+{
+	if (changing)
+		pgscale_change_end_write(&blockers->changes);
+	changing = false;
+}
+
+void
+pgscale_sampler_blockers_attach(void)
+{
+	/* The one before may have ended within a change. */
+	blockers_change();
+	pgscale_sampler_blockers_end();
+
+	/* Where its roots are, only that one knew: they are found again. */
+	for (int i = 0; i < MAX_ROOTS; i++)
+		roots[i].slot = -1;
+}
+
+void
+pgscale_sampler_blockers_reset(void)
+{
+	blockers_change();
+	memset(blockers->entries, 0, sizeof(blockers->entries));
+	blockers->used = 0;
+	pgscale_sampler_blockers_end();
+}
+
+static void
+blocker_add_time(BlockerEntry *entry, uint32 wait_event, uint64 ns)
+{
+	entry->ns += ns;
+	entry->kind_ns[KIND_OF(wait_event)] += ns;
+	if (entry->first_seen == 0)
+		entry->first_seen = round_at;
+	entry->last_seen = round_at;
+}
+
+void
+pgscale_sampler_blockers_add_unknown(uint32 wait_event, uint64 ns)
+{
+	blockers_change();
+	blocker_add_time(&blockers->entries[UNKNOWN], wait_event, ns);
+}
+
+/* What the root does now; what it did last, if it has gone. */
+static void
+look_at_root(int i)
+{
+	BlockerEntry *entry = &blockers->entries[i];
+	PgscaleProc *proc = &roots[i].proc;
+	uint64		retries = 0;
+	bool		changed;
+
+	if (roots[i].round == round_number)
+		return;
+	roots[i].round = round_number;
+	roots[i].waiters = 0;
+	if (entry->pid == 0)
+		return;
+	if (!pgscale_procs_read(roots[i].slot, proc, &changed, &retries) ||
+		proc->pid != entry->pid || proc->proc_start != entry->proc_start)
+	{
+		proc->in_transaction = false;
+		return;
+	}
+	if (!changed)
+		return;
+	entry->datid = proc->datid;
+	entry->userid = proc->userid;
+	entry->queryid = proc->queryid;
+	entry->kind = proc->kind;
+	entry->state = proc->state;
+}
+
+/* Frees an entry by folding it, and returns its number. */
+static int
+fold_least(void)
+{
+	BlockerEntry *folded = &blockers->entries[FOLDED];
+	BlockerEntry *entry;
+	int			least = 0;
+
+	for (int i = 1; i < MAX_ROOTS; i++)
+		if (blockers->entries[i].ns < blockers->entries[least].ns)
+			least = i;
+	entry = &blockers->entries[least];
+
+	folded->ns += entry->ns;
+	folded->idle_ns += entry->idle_ns;
+	for (int kind = 0; kind < LOCK_KINDS; kind++)
+		folded->kind_ns[kind] += entry->kind_ns[kind];
+	folded->max_waiters = Max(folded->max_waiters, entry->max_waiters);
+	if (folded->first_seen == 0 || entry->first_seen < folded->first_seen)
+		folded->first_seen = entry->first_seen;
+	folded->last_seen = Max(folded->last_seen, entry->last_seen);
+	return least;
+}
+
+static int
+make_entry(const PgscaleLockNode *node, TimestampTz proc_start, const PgscaleProcClient *client)
+{
+	const int	i = blockers->used < MAX_ROOTS ? blockers->used++ : fold_least();
+	BlockerEntry *entry = &blockers->entries[i];
+
+	memset(entry, 0, sizeof(*entry));
+	entry->pid = node->pid;
+	entry->xid = node->xid;
+	entry->proc_start = proc_start;
+	entry->client = *client;
+	if (++blockers->births == 0)
+		blockers->births = 1;
+	entry->born = blockers->births;
+	entry->kind = (PgscaleProcKind) B_INVALID;
+	if (node->pid == 0)
+	{
+		volatile PGPROC *proc = &ProcGlobal->allProcs[node->slot];
+
+		/* If it has ended since then, nobody knows whose it was. */
+		entry->datid = proc->databaseId;
+		entry->userid = proc->roleId;
+		pg_read_barrier();
+		if (proc->xid != node->xid)
+			entry->datid = entry->userid = InvalidOid;
+	}
+	roots[i].slot = -1;
+	return i;
+}
+
+bool
+pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
+{
+	PgscaleProc proc = {0};
+	PgscaleProcClient client = {0};
+	uint64		retries = 0;
+	bool		changed;
+	int			i;
+
+	/*
+	 * It may have ended since it was seen, and another one be there.  If it
+	 * is still there after its client was read, the client is its own.
+	 */
+	if (node->pid != 0 &&
+		(!pgscale_procs_read_client(node->slot, &client) ||
+		 !pgscale_procs_read(node->slot, &proc, &changed, &retries) || proc.pid != node->pid || proc.proc_start == 0))
+		return false;
+
+	blockers_change();
+	for (i = 0; i < blockers->used; i++)
+	{
+		const BlockerEntry *entry = &blockers->entries[i];
+
+		if (entry->pid == node->pid && entry->xid == node->xid && entry->proc_start == proc.proc_start &&
+			strcmp(entry->client.application_name, client.application_name) == 0)
+			break;
+	}
+	if (i == blockers->used)
+		i = make_entry(node, proc.proc_start, &client);
+	if (roots[i].slot < 0)
+	{
+		memset(&roots[i], 0, sizeof(roots[i]));
+		roots[i].slot = node->slot;
+	}
+	root->entry = i;
+	root->born = blockers->entries[i].born;
+	return true;
+}
+
+bool
+pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns)
+{
+	BlockerEntry *entry = &blockers->entries[root->entry];
+	RootState  *state = &roots[root->entry];
+
+	if (root->born == 0 || entry->born != root->born)
+		return false;
+	blockers_change();
+	look_at_root(root->entry);
+	blocker_add_time(entry, wait_event, ns);
+	if (state->proc.in_transaction)
+		entry->idle_ns += ns;
+	state->waiters++;
+	entry->max_waiters = Max(entry->max_waiters, state->waiters);
+	return true;
+}
+
+void
+pgscale_sampler_blockers_move(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns)
+{
+	BlockerEntry *unknown = &blockers->entries[UNKNOWN];
+
+	if (!pgscale_sampler_blockers_add(root, wait_event, ns))
+		return;
+	unknown->ns -= ns;
+	unknown->kind_ns[KIND_OF(wait_event)] -= ns;
+}
+
+/* The kind of lock with most of the time, as a wait event. */
+static uint32
+main_event(const BlockerEntry *entry)
+{
+	int			main = 0;
+
+	for (int kind = 1; kind < LOCK_KINDS; kind++)
+		if (entry->kind_ns[kind] > entry->kind_ns[main])
+			main = kind;
+	return PG_WAIT_LOCK | main;
+}
+
+/* What the root was doing when it was last seen; of the other entries, what they are. */
+static const char *
+state_text(const BlockerEntry *entry, int i)
+{
+	const char *state;
+
+	if (i == UNKNOWN)
+		return "not looked up";
+	if (i == FOLDED)
+		return "other";
+	if (entry->pid == 0)
+		return "prepared";
+	state = pgscale_proc_state_name(entry->state);
+	return state ? state : pgscale_sampler_type_name(entry->kind);
+}
+
+PgscaleSamplerRoots *
+pgscale_sampler_roots_copy(void)
+{
+	PgscaleSamplerRoots *copy = palloc(sizeof(PgscaleSamplerRoots));
+
+	copy->reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	pgscale_change_copy(&blockers->changes, copy->entries, blockers->entries, sizeof(blockers->entries));
+	return copy;
+}
+
+/* Of a process: the name of its application, for the role that asks. */
+static const char *
+application_of(const PgscaleSamplerRoots *copy, const BlockerEntry *entry)
+{
+	return entry->pid != 0 && (copy->reads_all || entry->userid == GetUserId()) ? entry->client.application_name : NULL;
+}
+
+const char *
+pgscale_sampler_root_application(const PgscaleSamplerRoots *copy, const PgscaleSamplerRoot *root)
+{
+	const BlockerEntry *entry = &copy->entries[root->entry];
+
+	return root->born != 0 && entry->born == root->born ? application_of(copy, entry) : NULL;
+}
+
+static void
+put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
+{
+	const BlockerEntry *entry = &copy->entries[i];
+	const bool	root = i < MAX_ROOTS;
+	const bool	process = root && entry->pid != 0;
+	const char *application_name = application_of(copy, entry);
+	Datum		values[15] = {0};
+	bool		nulls[15] = {0};
+
+	values[0] = Int32GetDatum(entry->pid);
+	nulls[0] = !root;
+	values[1] = TimestampTzGetDatum(entry->proc_start);
+	nulls[1] = !process;
+	values[2] = TransactionIdGetDatum(entry->xid);
+	nulls[2] = !root || process;
+	values[3] = ObjectIdGetDatum(entry->datid);
+	nulls[3] = !OidIsValid(entry->datid);
+	values[4] = ObjectIdGetDatum(entry->userid);
+	nulls[4] = !OidIsValid(entry->userid);
+	nulls[5] = application_name == NULL;
+	if (application_name)
+		values[5] = CStringGetTextDatum(application_name);
+	nulls[6] = application_name == NULL || entry->client.address[0] == '\0';
+	if (!nulls[6])
+		values[6] = DirectFunctionCall1(inet_in, CStringGetDatum(entry->client.address));
+	values[7] = CStringGetTextDatum(state_text(entry, i));
+	values[8] = Int64GetDatum(entry->queryid);
+	nulls[8] = entry->queryid == 0;
+	values[9] = CStringGetTextDatum(pgscale_wait_event_name(main_event(entry)));
+	values[10] = Float8GetDatum((double) entry->ns / 1e6);
+	values[11] = Float8GetDatum((double) entry->idle_ns / 1e6);
+	nulls[11] = !process && i != FOLDED;
+	values[12] = Int32GetDatum(entry->max_waiters);
+	nulls[12] = i == UNKNOWN;
+	values[13] = TimestampTzGetDatum(entry->first_seen);
+	values[14] = TimestampTzGetDatum(entry->last_seen);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* pgscale.blocker_profile(): a row for each root, and for what has none. */
+Datum
+pgscale_blocker_profile(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleSamplerRoots *copy;
+
+	pgscale_preload_require();
+	InitMaterializedSRF(fcinfo, 0);
+
+	copy = pgscale_sampler_roots_copy();
+	for (int i = 0; i < ENTRIES; i++)
+		if (copy->entries[i].ns > 0)
+			put_entry(rsinfo, copy, i);
+	return (Datum) 0;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * long_waits.h
+ *	  Who is in the way of those that have waited long for a lock.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_LONG_WAITS_H
+#define PGSCALE_SAMPLER_LONG_WAITS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "sampler/roots/blocker_profile.h"
+#include "sampler/samples.h"
+
+/* Process IDs; 0: a prepared transaction, which has none.  And the root's entry. */
+typedef struct PgscaleSamplerBlocked
+{
+	int			blocker;
+	int			root;
+	PgscaleSamplerRoot entry;
+} PgscaleSamplerBlocked;
+
+/* In the sampler: before the first tick. */
+extern void pgscale_sampler_long_waits_attach(void);
+
+/*
+ * In a tick: adds the sample of a process that waits for a lock to the profile of
+ * blockers.  Returns who is in its way, as of the last look, or NULL if it has not waited
+ * that long, or that is not known.
+ */
+extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample,
+															   int64 now, int64 threshold_ns);
+
+/*
+ * After a tick: looks at the lock manager, if anybody has waited that long and the last
+ * look is a second ago.  Returns whether it did.
+ */
+extern bool pgscale_sampler_long_waits_look(int64 now, TimestampTz wall);
+extern void pgscale_sampler_long_waits_reset(void);
+
+#endif							/* PGSCALE_SAMPLER_LONG_WAITS_H */

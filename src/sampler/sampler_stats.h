@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * sampler_stats.h
+ *	  How well the sampler keeps its schedule, and what it costs.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SAMPLER_SAMPLER_STATS_H
+#define PGSCALE_SAMPLER_SAMPLER_STATS_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#include "base/change_count.h"
+
+/* Lateness below 2^i microseconds; the last class has no upper bound. */
+#define PGSCALE_LATENESS_CLASSES	24
+
+/* In shared memory, written by the sampler only. */
+typedef struct PgscaleSamplerStats
+{
+	PgscaleChangeCount changes; /* of all from ticks to tick_max_ns */
+	int			pid;			/* of the sampler, 0 if it is not running */
+	uint64		starts;			/* how often it was started */
+	int64		period_ns;		/* in force; 0 if switched off */
+	int64		on_since_ns;	/* when it last was switched on, or started,
+								 * by CLOCK_MONOTONIC */
+	int64		last_tick_ns;	/* likewise; or that */
+	uint32		unreadable;		/* failed readings since the last one */
+	uint64		ticks;
+	uint64		missed;			/* ticks that were due but skipped */
+	uint64		lateness[PGSCALE_LATENESS_CLASSES];
+	int64		lateness_ns;	/* of all ticks together */
+	int64		lateness_max_ns;
+	int64		observed_ns;	/* the time that all ticks stand for */
+	int64		active_ns;		/* of it, added up over the sessions that were
+								 * active */
+	int64		in_transaction_ns;	/* and over those that idled in one */
+	int64		tick_ns;		/* wall-clock time spent in ticks */
+	int64		tick_max_ns;
+	int64		cpu_ns;			/* CPU time of the process */
+	uint64		retries;		/* torn reads that were repeated */
+	uint64		readings;		/* of the kernel's counts of a session */
+	uint64		blocker_looks;	/* at the lock manager, for who is in the way */
+} PgscaleSamplerStats;
+
+extern Size pgscale_sampler_stats_size(void);
+extern PgscaleSamplerStats *pgscale_sampler_stats_startup(void);
+
+/* The sampler's side. */
+extern void pgscale_sampler_stats_tick(int64 late_ns, uint64 missed,
+									   int64 observed_ns, int64 spent_ns,
+									   int64 active_ns, int64 in_transaction_ns);
+extern void pgscale_sampler_stats_reset(void);
+
+#endif							/* PGSCALE_SAMPLER_SAMPLER_STATS_H */

@@ -1,0 +1,343 @@
+/*-------------------------------------------------------------------------
+ *
+ * shares.c
+ *	  The sweeper's shared memory: one share a worker, and what counts at the
+ *	  last reset.
+ *
+ * A share lives as long as the server, so that a sweeper or writer that is
+ * started again goes on where the one before it stopped.  It takes 2 MB, and
+ * two bytes a buffer for the stack of what is ready, but no more than 32 MB.
+ *
+ * Runs go from the sweeper to its writers, and pages back, through rings that
+ * need no lock: one process puts, for it has claimed to be the only one; the one
+ * that takes, or that of several which wins, moves the other end.  More than
+ * fits in between cannot be.  Should it be nevertheless, what is there is given
+ * up, for a loop that takes it all would last for hours.  All else has one
+ * process that writes it, and only
+ * the base a lock: a reset keeps the counts of that moment, and readers
+ * subtract them.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "base/server_counters.h"
+#include "sweeper/shares.h"
+#include "sweeper/sweeper.h"
+
+#define LOCK_TRANCHE	"pgscale sweeper"
+
+/* Of so many buffers one may be a writer's. */
+#define BUFFERS_A_WRITER	16
+
+typedef struct SweeperShared
+{
+	int			workers;
+	LWLock	   *lock;			/* over what follows */
+	PgscaleBackendWrites backend_writes;
+	bool		base_known;
+	PgscaleSweeperBase base;
+} SweeperShared;
+
+static SweeperShared *shared = NULL;
+static PgscaleSweeperShare *shares[PGSCALE_SWEEPER_MAX_WORKERS];
+
+bool
+pgscale_sweeper_claim(pg_atomic_uint32 *owner)
+{
+	uint32		nobody = 0;
+
+	return pg_atomic_compare_exchange_u32(owner, &nobody, MyProcPid);
+}
+
+void
+pgscale_sweeper_release(pg_atomic_uint32 *owner)
+{
+	uint32		me = MyProcPid;
+
+	(void) pg_atomic_compare_exchange_u32(owner, &me, 0);
+}
+
+bool
+pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run)
+{
+	uint32		put = pg_atomic_read_u32(&share->runs_put);
+
+	if (put - pg_atomic_read_u32(&share->runs_taken) >= PGSCALE_RUNS_QUEUED)
+		return false;
+	pg_memory_barrier();
+	share->runs[put % PGSCALE_RUNS_QUEUED] = *run;
+	pg_write_barrier();
+	pg_atomic_write_u32(&share->runs_put, put + 1);
+	return true;
+}
+
+bool
+pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost)
+{
+	uint32		taken = pg_atomic_read_u32(&share->runs_taken);
+	uint32		next;
+
+	/* What was copied is valid if nobody else has taken it meanwhile. */
+	do
+	{
+		uint32		put;
+
+		/*
+		 * Not an older one than goes with what was taken: it would seem too
+		 * little.
+		 */
+		pg_read_barrier();
+		put = pg_atomic_read_u32(&share->runs_put);
+		*lost = false;
+		if (taken == put)
+			return false;
+		/* Or what was taken is old by now, and will not be exchanged. */
+		*lost = put - taken > PGSCALE_RUNS_QUEUED;
+		next = *lost ? put : taken + 1;
+		pg_read_barrier();
+		*run = share->runs[taken % PGSCALE_RUNS_QUEUED];
+	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, next));
+	return !*lost;
+}
+
+uint32
+pgscale_sweeper_queued_runs(PgscaleSweeperShare *share)
+{
+	const uint32 taken = pg_atomic_read_u32(&share->runs_taken);
+
+	return Min(pg_atomic_read_u32(&share->runs_put) - taken, PGSCALE_RUNS_QUEUED);
+}
+
+int
+pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share)
+{
+	return Min(Min(pgscale_sweeper_settings.writers, share->most_writers), share->writers_now);
+}
+
+int
+pgscale_sweeper_writers_running(PgscaleSweeperShare *share)
+{
+	int			running = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		running += pg_atomic_read_u32(&share->writers[i].pid) != 0;
+	return running;
+}
+
+int
+pgscale_sweeper_pending(PgscaleSweeperShare *share)
+{
+	uint32		put = pg_atomic_read_u32(&share->runs_put);
+	uint32		queued = put - pg_atomic_read_u32(&share->runs_taken);
+	int			pages = 0;
+
+	for (uint32 i = Min(queued, PGSCALE_RUNS_QUEUED); i > 0; i--)
+		pages += share->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		pages += share->writers[i].writing;
+	return pages;
+}
+
+void
+pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept)
+{
+	uint32		put = pg_atomic_read_u32(&writer->put);
+
+	if (put - pg_atomic_read_u32(&writer->taken) >= PGSCALE_PAGES_WRITTEN)
+		return;
+	pg_memory_barrier();
+	writer->written[put % PGSCALE_PAGES_WRITTEN] = *swept;
+	pg_write_barrier();
+	pg_atomic_write_u32(&writer->put, put + 1);
+}
+
+bool
+pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost)
+{
+	uint32		taken = pg_atomic_read_u32(&writer->taken);
+	uint32		put = pg_atomic_read_u32(&writer->put);
+
+	if (taken == put)
+		return false;
+	*lost = put - taken > PGSCALE_PAGES_WRITTEN;
+	if (*lost)
+	{
+		pg_atomic_write_u32(&writer->taken, put);
+		return false;
+	}
+	pg_read_barrier();
+	*swept = writer->written[taken % PGSCALE_PAGES_WRITTEN];
+	pg_memory_barrier();
+	pg_atomic_write_u32(&writer->taken, taken + 1);
+	return true;
+}
+
+PgscaleSweeperWriteCounts
+pgscale_sweeper_write_counts(const PgscaleSweeperShare *share)
+{
+	PgscaleSweeperWriteCounts sum = {0};
+
+	/* Nothing but counts of 64 bits in there. */
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
+		for (int field = 0; field < sizeof(sum) / sizeof(uint64); field++)
+			((uint64 *) &sum)[field] += ((const uint64 *) &share->writers[i].counts)[field];
+	return sum;
+}
+
+/* The n-th of so many contiguous shares begins here. */
+static int
+share_begin(int n, int workers)
+{
+	return (int) ((int64) NBuffers * n / workers);
+}
+
+static int
+stack_size(int buffers)
+{
+	return (int) Min(buffers * PGSCALE_SWEEPER_MAX_WATERMARK + 1, PGSCALE_SWEEPER_MAX_STOCK);
+}
+
+/* Each pins a page while it writes that, and sessions must find others. */
+static int
+most_writers(int n, int workers)
+{
+	int			all = Max(NBuffers / BUFFERS_A_WRITER, 1);
+
+	return Min(all / workers + (n < all % workers), PGSCALE_SWEEPER_MAX_WRITERS);
+}
+
+static Size
+share_size(int stack)
+{
+	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(stack, sizeof(PgscaleSweeperSupplied)));
+}
+
+static Size
+shares_size(int workers)
+{
+	Size		size = MAXALIGN(sizeof(SweeperShared));
+
+	for (int i = 0; i < workers; i++)
+		size = add_size(size, MAXALIGN(share_size(stack_size(share_begin(i + 1, workers) - share_begin(i, workers)))));
+	return size;
+}
+
+void
+pgscale_sweeper_shares_request(int workers)
+{
+	RequestAddinShmemSpace(shares_size(workers));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+void
+pgscale_sweeper_shares_startup(int workers)
+{
+	bool		found;
+	char	   *at;
+
+	pgscale_counters_own_writes = pgscale_sweeper_written;
+	shared = ShmemInitStruct("pgscale sweeper", shares_size(workers), &found);
+	at = (char *) shared + MAXALIGN(sizeof(SweeperShared));
+	if (!found)
+	{
+		memset(shared, 0, sizeof(SweeperShared));
+		shared->workers = workers;
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	}
+
+	for (int i = 0; i < workers; i++)
+	{
+		PgscaleSweeperShare *share = (PgscaleSweeperShare *) at;
+
+		shares[i] = share;
+		if (!found)
+		{
+			memset(share, 0, offsetof(PgscaleSweeperShare, stack));
+			share->number = i;
+			share->first = share_begin(i, workers);
+			share->buffers = share_begin(i + 1, workers) - share->first;
+			share->stack_size = stack_size(share->buffers);
+			share->most_writers = most_writers(i, workers);
+			share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
+			pg_atomic_init_u32(&share->pid, 0);
+			pg_atomic_init_u32(&share->runs_put, 0);
+			pg_atomic_init_u32(&share->runs_taken, 0);
+			for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
+			{
+				pg_atomic_init_u32(&share->writers[w].pid, 0);
+				pg_atomic_init_u32(&share->writers[w].put, 0);
+				pg_atomic_init_u32(&share->writers[w].taken, 0);
+			}
+		}
+		at += MAXALIGN(share_size(share->stack_size));
+	}
+}
+
+int
+pgscale_sweeper_count(void)
+{
+	return shared->workers;
+}
+
+PgscaleSweeperShare *
+pgscale_sweeper_share(int number)
+{
+	return shares[number];
+}
+
+uint64
+pgscale_sweeper_written(void)
+{
+	uint64		written = 0;
+
+	for (int i = 0; i < shared->workers; i++)
+		written += pgscale_sweeper_write_counts(shares[i]).written;
+	return written;
+}
+
+int64
+pgscale_sweeper_backend_writes(bool anew)
+{
+	return pgscale_counters_backend_writes(&shared->backend_writes, shared->lock, anew);
+}
+
+void
+pgscale_sweeper_base(PgscaleSweeperBase *base)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*base = shared->base;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_sweeper_rebase(void)
+{
+	int64		backend_writes = pgscale_sweeper_backend_writes(false);
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->workers; i++)
+	{
+		shared->base.sweep[i] = shares[i]->counts;
+		shared->base.write[i] = pgscale_sweeper_write_counts(shares[i]);
+	}
+	shared->base.backend_writes = backend_writes;
+	shared->base.reset_at = GetCurrentTimestamp();
+	shared->base_known = true;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_sweeper_base_init(void)
+{
+	if (!shared->base_known)
+		pgscale_sweeper_rebase();
+}

@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * shares.h
+ *	  What a sweeper and its writer share, and tell others.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_SHARES_H
+#define PGSCALE_SWEEPER_SHARES_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/latch.h"
+
+#include "base/shared_buffers.h"
+#include "sweeper/write_combining.h"
+
+#define PGSCALE_SWEEPER_MAX_WORKERS 16
+#define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */
+/* Of each, until they are seen not to keep up. */
+#define PGSCALE_SWEEPER_FIRST_WRITERS 4
+
+/* Of shared_buffers: more than that ready would be cache lost. */
+#define PGSCALE_SWEEPER_MAX_WATERMARK 0.25
+
+/* Buffers, of each worker: so many ready last the fastest server for seconds. */
+#define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
+
+/* Runs that may wait for a writer. */
+#define PGSCALE_RUNS_QUEUED		4096
+
+/* Pages that a writer has written and the sweeper not yet taken back. */
+#define PGSCALE_PAGES_WRITTEN	4096
+
+/* Runs of 1, 2, up to 4, 8, 16, 32, 64, and more pages. */
+#define PGSCALE_RUN_CLASSES		8
+
+typedef enum PgscaleSweeperMode
+{
+	PGSCALE_SWEEPER_FREELIST,
+	PGSCALE_SWEEPER_WINDOW
+} PgscaleSweeperMode;
+
+typedef enum PgscaleSweeperState
+{
+	PGSCALE_SWEEPER_OFF,
+	PGSCALE_SWEEPER_WARMING_UP,
+	PGSCALE_SWEEPER_WATCHING,
+	PGSCALE_SWEEPER_WORKING
+} PgscaleSweeperState;
+
+/* Why it is in that state, with a number that belongs to it. */
+typedef enum PgscaleSweeperReason
+{
+	PGSCALE_BECAUSE_OFF,
+	PGSCALE_BECAUSE_FREE_BUFFERS,
+	PGSCALE_BECAUSE_NO_WAITS,
+	PGSCALE_BECAUSE_WAITS,		/* sessions that wait */
+	PGSCALE_BECAUSE_ALWAYS,
+	PGSCALE_BECAUSE_NO_DEMAND,	/* seconds */
+	PGSCALE_BECAUSE_CLEAN,		/* share of victims that were dirty */
+	PGSCALE_BECAUSE_FAST_DISK,	/* us a page */
+	PGSCALE_BECAUSE_NO_NEIGHBOURS,	/* pages a run */
+	PGSCALE_BECAUSE_RINGS		/* sessions that wait */
+} PgscaleSweeperReason;
+
+/*
+ * Cumulative counts since the server started.  Written by one process each,
+ * read by anyone without a lock.
+ */
+typedef struct PgscaleSweeperScanCounts
+{
+	uint64		ticks;
+	uint64		scanned;
+	uint64		decremented;
+	uint64		supplied_clean;
+	uint64		supplied_written;
+	uint64		consumed;
+	uint64		reused;
+	uint64		queued;
+	uint64		starved;
+	uint64		errors;
+	uint64		cpu_ns;
+} PgscaleSweeperScanCounts;
+
+typedef struct PgscaleSweeperWriteCounts
+{
+	uint64		runs;
+	uint64		runs_by_pages[PGSCALE_RUN_CLASSES];
+	uint64		written;
+	uint64		neighbours;
+	uint64		skipped_pinned;
+	uint64		skipped_locked;
+	uint64		skipped_wal;
+	uint64		skipped_changed;
+	uint64		write_ns;
+	uint64		writeback_calls;
+	uint64		writeback_ns;
+	uint64		wal_flushes;
+	uint64		errors;
+	uint64		cpu_ns;
+} PgscaleSweeperWriteCounts;
+
+/* A buffer, and the page it is meant to hold. */
+typedef struct PgscaleSweeperSwept
+{
+	int			buf;
+	PgscalePage page;
+} PgscaleSweeperSwept;
+
+/* A buffer on the freelist that was supplied. */
+typedef struct PgscaleSweeperSupplied
+{
+	int			buf;
+	uint32		page_hash;
+} PgscaleSweeperSupplied;
+
+/* A writer's slot.  Each field belongs to who has claimed it, but for taken. */
+typedef struct PgscaleSweeperWriter
+{
+	pg_atomic_uint32 pid;		/* whose it is, 0 if nobody's */
+	Latch	   *volatile latch; /* likewise NULL */
+	volatile int writing;		/* pages of the run it is at */
+	PgscaleSweeperWriteCounts counts;
+
+	/* Pages that are clean now, for the sweeper to take back. */
+	pg_atomic_uint32 put;		/* the writer's: how many ever went in */
+	pg_atomic_uint32 taken;		/* the sweeper's: how many came out */
+	PgscaleSweeperSwept written[PGSCALE_PAGES_WRITTEN];
+} PgscaleSweeperWriter;
+
+/*
+ * A worker: a sweeper, its writers, and the buffers they care for.  Fields are
+ * the sweeper's to write if nothing else is said.
+ */
+typedef struct PgscaleSweeperShare
+{
+	/* set at server start */
+	int			number;			/* from 0 */
+	int			first;			/* its buffers: first .. first + buffers - 1 */
+	int			buffers;
+	int			stack_size;
+	int			most_writers;	/* whatever the setting says */
+	volatile int writers_now;	/* so many for now, see settle_writers() */
+
+	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
+	volatile uint64 starts;
+	PgscaleSweeperMode mode;
+	volatile PgscaleSweeperState state;
+	PgscaleSweeperReason reason;
+	double		reason_number;
+	TimestampTz state_change;
+	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as those below */
+	int64		stood_down_ns;	/* last; 0: never, or it was of use since */
+	PgscaleSweeperReason stood_down;	/* why */
+	double		stood_down_number;
+	int64		last_tick_ns;
+	bool		warm;			/* all buffers have been used */
+	bool		no_slots;		/* for a writer that was wanted */
+	bool		few_slots;		/* for more writers, which it needs */
+	double		pressed;		/* share of the last second's ticks: nearly
+								 * nothing was ready, and all writers wrote */
+	bool		stuck;			/* the writers get nowhere */
+	int			low;			/* watermarks in force */
+	int			high;
+	int			ready;
+	double		taken;			/* mode "window": in a tick, of late at most */
+	PgscaleSweeperScanCounts counts;
+
+	/* Runs to write.  The sweeper puts, writers take. */
+	pg_atomic_uint32 runs_put;	/* how many ever */
+	pg_atomic_uint32 runs_taken;
+	PgscaleSweeperRun runs[PGSCALE_RUNS_QUEUED];
+
+	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
+
+	/* What is on the freelist, in the order it was put there. */
+	int			stack_used;
+	PgscaleSweeperSupplied stack[FLEXIBLE_ARRAY_MEMBER];
+} PgscaleSweeperShare;
+
+/*
+ * Several processes may be started for one part, late or twice, by a postmaster
+ * that was held up: whoever claims it has it, the others must end.
+ */
+extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);
+extern void pgscale_sweeper_release(pg_atomic_uint32 *owner);
+
+/* Queue a run.  Returns false if there is no room. */
+extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run);
+
+/*
+ * Take one.  Returns false if there is none.  If more seem to be there than
+ * there is room for, which cannot be, they are given up, and *lost is set; this
+ * goes for pages, too.
+ */
+extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost);
+
+/* How many runs wait for a writer. */
+extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperShare *share);
+
+/* How many writers there should be. */
+extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);
+
+/* How many there are. */
+extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
+
+/* Pages that are queued or being written. */
+extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);
+
+/* Give back a page that is clean.  It is forgotten if there is no room. */
+extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept);
+
+/* Take one back.  Returns false if there is none. */
+extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost);
+
+/* What all writers of a share have done. */
+extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);
+
+/* What counts at the last reset, to be subtracted. */
+typedef struct PgscaleSweeperBase
+{
+	PgscaleSweeperScanCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
+	PgscaleSweeperWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
+	int64		backend_writes;
+	TimestampTz reset_at;
+} PgscaleSweeperBase;
+
+extern void pgscale_sweeper_shares_request(int workers);
+extern void pgscale_sweeper_shares_startup(int workers);
+
+/* How many workers there are, and each of them. */
+extern int	pgscale_sweeper_count(void);
+extern PgscaleSweeperShare *pgscale_sweeper_share(int number);
+
+/* Pages that all writers have written since the server started. */
+extern uint64 pgscale_sweeper_written(void);
+
+/*
+ * Pages that backends and recovery have written since the server started: a count
+ * that never falls.  anew: the snapshot of statistics is discarded.
+ */
+extern int64 pgscale_sweeper_backend_writes(bool anew);
+
+/* What counted at the last reset; take the counts of now for it. */
+extern void pgscale_sweeper_base(PgscaleSweeperBase *base);
+extern void pgscale_sweeper_rebase(void);
+
+/* Likewise, if there was no reset since the server started. */
+extern void pgscale_sweeper_base_init(void);
+
+#endif							/* PGSCALE_SWEEPER_SHARES_H */

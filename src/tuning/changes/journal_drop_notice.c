@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * journal_drop_notice.c
+ *	  Tells what goes with the journal of changes when the extension is dropped.
+ *
+ * The settings stay as they are and the way back is lost, so a notice says so
+ * before.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/extension_drop.h"
+#include "base/extension_table.h"
+#include "tuning/changes/changes.h"
+#include "tuning/changes/journal.h"
+
+static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
+
+static void
+tuning_tell_lost(void)
+{
+	Oid			owner;
+	int			in_force;
+
+	if (!OidIsValid(pgscale_table_find(&journal, &owner)))
+		return;
+	in_force = pgscale_tuning_journal_in_force();
+	if (in_force > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%d setting keeps its changed value, and the journal that could revert it is dropped",
+							   "%d settings keep their changed values, and the journal that could revert them is "
+							   "dropped",
+							   in_force, in_force),
+				 errhint("To revert them, ROLLBACK, or create the extension again and use pgscale.set();"
+						 " \"postgresql.auto.conf\" has their lines.")));
+}
+
+void
+pgscale_tuning_drop_notice_install(void)
+{
+	pgscale_extension_drop_tell(tuning_tell_lost);
+}
