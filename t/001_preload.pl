@@ -151,7 +151,7 @@ $db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM 
 is($db->sql(q{SELECT DISTINCT queryid FROM pgscale.wait_current WHERE leader_pid = } . $session{parallel}->pid), $db->queryid($session{parallel}),
     'parallel workers count for the statement of their leader');
 $db->set('pgscale.writeback', 'on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT string_agg(DISTINCT concat_ws(' ', backend_type, regexp_replace(event, '^Pgscale.*', 'Extension'), idle), ', ')
       FROM pgscale.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
        AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale writeback')},

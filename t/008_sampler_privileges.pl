@@ -22,15 +22,13 @@ EOQ
 my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
     WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
 my %acting = map { $_ => 1 } (
-    'pgscale.sampler_reset()', 'pgscale.sweeper_reset()', 'pgscale.clock_sweep_reset()', 'pgscale.writeback_reset()',
-    'pgscale.scalability_reset()',
-    'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
+    'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
-    'pgscale.lwlock_profile_reset()', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
+    'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
-    'pgscale.trace_coverage()', 'pgscale.trace_history_reset()', 'pgscale.trace_query(integer,interval,interval,integer)',
+    'pgscale.trace_coverage()', 'pgscale.trace_query(integer,interval,interval,integer)',
     'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
     'pgscale.trace_waits(integer,interval,integer)',
     'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
@@ -124,7 +122,7 @@ SKIP:
         AND fraction > 0.5 AND query ~ 'secret|own'};
     until_true(sub {
         $db->sql('SELECT pg_stat_statements_reset()');
-        $db->sql('SELECT pgscale.sampler_reset()');
+        $db->sql('SELECT pgscale.reset($$sampler$$)');
         $db->sql('SELECT pg_sleep(0.2) AS secret');
         $granted->sql('SELECT pg_sleep(0.2) AS own, 1');
         return $db->sql($seen) >= 2;

@@ -218,7 +218,7 @@ SKIP:
 }
 
 # A reset empties it.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql(sprintf $none, q{'-infinity'}), '0|0|0|0', 'a reset empties all of it');
 
 # What goes on after that begins a time of its own.
@@ -234,7 +234,7 @@ is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + latene
   or diag $db->sql('SELECT ticks, missed_ticks, observed_ms FROM pgscale.sampler_stats');
 
 # What is known after a reset begins with it, not with the look before.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok('SELECT count(*) FROM pgscale.past_coverage()', 'a look after a reset', 1);
 is($db->sql('SELECT min(at) >= max(stats_reset) - interval $$2 ms$$ FROM pgscale.past_coverage(), pgscale.sampler_stats'), 't', 'stands for the time since then');
 

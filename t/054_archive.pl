@@ -53,7 +53,7 @@ my $profile = q{(SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle)
 
 sub reset_profile
 {
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     return $db->poll_ok(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale.sampler_stats s
         WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}, 'a reset is seen', 1);
 }

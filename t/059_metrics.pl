@@ -117,7 +117,7 @@ $_->finish for @waiters;
 
 my $scraper = session($primary, user => 'scraper');
 cmp_ok($scraper->sql('SELECT count(*) FROM pgscale.metrics()'), '>', 100, 'pg_monitor is enough');
-is(($scraper->try('SELECT pgscale.sampler_reset()'))[0], '42501', 'but for a reset');
+is(($scraper->try('SELECT pgscale.reset($$sampler$$)'))[0], '42501', 'but for a reset');
 my $stranger = session($primary, user => 'stranger');
 is(($stranger->try('SELECT * FROM pgscale.metrics()'))[0], '42501', 'others may not scrape');
 $_->quit for $scraper, $stranger;

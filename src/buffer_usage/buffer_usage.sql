@@ -135,10 +135,3 @@ COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
 'time when ticks and allocations began to count';
 COMMENT ON COLUMN pgscale.clock_sweep.reason IS
 'the conclusion, in one sentence';
-
-CREATE FUNCTION pgscale.clock_sweep_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_clock_sweep_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
-'restarts the counts of pgscale.clock_sweep';

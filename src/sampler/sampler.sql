@@ -284,10 +284,3 @@ COMMENT ON COLUMN pgscale.sampler_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.sampler_stats.lateness_classes IS
 'number of ticks less than 1, 2, 4, 8 ... microseconds late, each in the first class that fits';
-
-CREATE FUNCTION pgscale.sampler_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_sampler_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.sampler_reset() IS
-'empties the wait profile, history, timeline and totals, the profile of blockers, and the sampler''s statistics';

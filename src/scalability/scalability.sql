@@ -166,10 +166,3 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
 COMMENT ON FUNCTION pgscale.scalability_points() IS
 'the points to which this server''s law is fitted: transactions a second by active sessions';
 GRANT EXECUTE ON FUNCTION pgscale.scalability_points() TO pg_monitor;
-
-CREATE FUNCTION pgscale.scalability_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_scalability_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.scalability_reset() IS
-'discards the points to which this server''s law is fitted';

@@ -370,5 +370,6 @@ const PgscaleModule pgscale_trace_module = {
 	.shmem_request = trace_shmem_request,
 	.shmem_startup = trace_shmem_startup,
 	.observe = pgscale_trace_trigger_observe,
+	.reset = pgscale_trace_history_reset,
 	.health = trace_health
 };

@@ -138,9 +138,3 @@ COMMENT ON COLUMN pgscale.trace_history.datid IS
 'OID of the database';
 COMMENT ON COLUMN pgscale.trace_history.userid IS
 'OID of the session user';
-
-CREATE FUNCTION pgscale.trace_history_reset() RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_trace_history_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.trace_history_reset() IS
-'empties pgscale.trace_history';
