@@ -169,7 +169,7 @@ while_held("SELECT hold_buffer('t', 7, true, '$file')", "SELECT count(*) FROM t 
 is($db->sql(q{SELECT event_type, event FROM pgscale.wait_meanings WHERE kind IN ('buffer_content', 'buffer_pin') ORDER BY kind}),
     $major >= 19 ? "Buffer|BufferShared, BufferShareExclusive, BufferExclusive\nBuffer|BufferCleanup" : "LWLock|BufferContent\nBufferPin|BufferPin",
     'what waits for buffers are called, and mean');
-like($db->sql(q{SELECT pgscale.report_chart('text', '2026-01-01', '2026-01-02', 86400, ARRAY['2026-01-01'::timestamptz], '{Buffer}', '{0.1}', '{1}')}),
+like($db->sql(q{SELECT pgscale_internal.report_chart('text', '2026-01-01', '2026-01-02', 86400, ARRAY['2026-01-01'::timestamptz], '{Buffer}', '{0.1}', '{1}')}),
     $major >= 19 ? qr/B Buffer 0/ : qr/B BufferPin 0/, 'so does a chart');
 
 # from 19 on a process that writes a page waits for a lock of its own kind

@@ -94,7 +94,7 @@ GRANT EXECUTE ON FUNCTION pgscale.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS
     SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters,
-           pgscale.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
+           pgscale_internal.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
       FROM pgscale.hot_buffers() h
       LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;

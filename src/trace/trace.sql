@@ -80,7 +80,7 @@ CREATE VIEW pgscale.trace_history AS
            round(h.total_ms * 1000) / 1000 AS total_ms, round(h.fraction * 10000) / 10000 AS fraction,
            round(h.p50_us * 10) / 10 AS p50_us, round(h.p95_us * 10) / 10 AS p95_us,
            round(h.max_us * 10) / 10 AS max_us,
-           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
            round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
            round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
       FROM pgscale.trace_history() WITH ORDINALITY h

@@ -193,7 +193,7 @@ EOC
 sub calls_unknown
 {
     my $db = shift;
-    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace ORDER BY 1});
+    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) ORDER BY 1});
 
     return join ' ', grep { !exists $arguments{$_} } map { $_->[0] } @{ $names->{rows} };
 }
@@ -205,14 +205,14 @@ sub calls_known
     my $db = shift;
     my @calls;
 
-    for my $row (@{ $db->run(q{SELECT proname, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
+    for my $row (@{ $db->run(q{SELECT proname, pronamespace::regnamespace, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
             max(format_type(proargtypes[pronargs - 1], NULL)) FILTER (WHERE prokind = 'p')
-          FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace GROUP BY 1 ORDER BY 1})->{rows} })
+          FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) GROUP BY 1, 2 ORDER BY 1})->{rows} })
     {
-        my ($name, $result, $type) = @$row;
+        my ($name, $schema, $result, $type) = @$row;
         for my $list (@{ $arguments{$name} // [] })
         {
-            my $call = "pgscale.$name($list" . ($list =~ / FROM / ? '' : ')');
+            my $call = "$schema.$name($list" . ($list =~ / FROM / ? '' : ')');
             push @calls, {
                 name => $call,
                 procedure => defined $result,
