@@ -60,6 +60,7 @@ our %arguments = (
     lwlock_tranches => [''],
     major => [''],
     metrics => [ '', q{'sampler'} ],
+    (map { ("metrics_$_" => ['']) } qw(health fleet sampler blockers archive sweeper buffer_usage writeback relocation tuning scalability numa)),
     node_advice => [''],
     node_identity => [''],
     node_manager => [''],
