@@ -28,9 +28,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale_internal.relocation_obstacle(oid,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
-    'pgscale.trace_coverage()', 'pgscale.trace_query(integer,interval,interval,integer)',
-    'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
-    'pgscale.trace_waits(integer,interval,integer)',
+    'pgscale.trace_coverage()', 'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
     'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
     'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
