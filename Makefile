@@ -95,7 +95,7 @@ main_parts := $(foreach module,$(modules),$(call main_part,$(module)))
 more_parts = $(filter-out $(main_parts),$(sort $(wildcard src/$1/*.sql src/$1/*/*.sql)))
 parts := src/pgscale.sql $(sort $(wildcard src/base/*.sql)) \
 	$(foreach module,$(modules),$(call main_part,$(module)) $(call more_parts,$(module))) \
-	src/replication.sql src/health.sql src/privileges.sql
+	src/replication.sql src/health.sql src/reset.sql src/privileges.sql
 part_files := $(shell find src -name '*.sql')
 missing := $(filter-out $(part_files),$(parts))
 $(if $(missing),$(error the install script needs $(missing): each module of src/modules.c has a part of its name))

@@ -88,7 +88,7 @@ SELECT buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buff
   FROM pgscale.clock_sweep \gx
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.clock_sweep;
 SELECT c.stats_reset = b.stats_reset AS kept FROM pgscale.clock_sweep c, before b;
-SELECT pgscale.clock_sweep_reset();
+SELECT pgscale.reset('buffer_usage');
 SELECT c.stats_reset > b.stats_reset AS later, c.stats_reset <= clock_timestamp() AS now FROM pgscale.clock_sweep c, before b;
 
 -- wrong input
@@ -121,18 +121,18 @@ SELECT * FROM pgscale.buffer_usage();
 SELECT * FROM pgscale.buffer_usage_sample(1);
 SELECT * FROM pgscale.relation_buffers();
 SELECT * FROM pgscale.clock_sweep();
-SELECT pgscale.clock_sweep_reset();
+SELECT pgscale.reset('buffer_usage');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.buffer_usage;
 SELECT count(*) FROM pgscale.buffer_usage_sample();
 SELECT count(*) > 20 AS relations FROM pgscale.relation_buffers;
 SELECT count(*) FROM pgscale.clock_sweep;
-SELECT pgscale.clock_sweep_reset();
+SELECT pgscale.reset('buffer_usage');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION pgscale.clock_sweep_reset() TO pgscale_watcher;
+GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO pgscale_watcher;
 SET ROLE pgscale_watcher;
-SELECT pgscale.clock_sweep_reset();
+SELECT pgscale.reset('buffer_usage');
 RESET ROLE;
 
 DROP EXTENSION pgscale;

@@ -23,7 +23,7 @@ WITH columns (name, kind, attname) AS (
     UNION ALL
     SELECT p.proname, 'function', a.name
       FROM pg_proc p CROSS JOIN unnest(p.proargnames, p.proargmodes) a (name, mode)
-     WHERE p.pronamespace = 'pgscale'::regnamespace AND a.mode IN ('o', 't'))
+     WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND a.mode IN ('o', 't'))
 SELECT name, min(kind) AS only_in, attname FROM columns c
  WHERE name IN (SELECT name FROM columns WHERE kind = 'view') AND name IN (SELECT name FROM columns WHERE kind = 'function')
  GROUP BY name, attname HAVING count(*) = 1 ORDER BY 1, 2, 3;
@@ -159,4 +159,4 @@ SELECT pg_reload_conf();
 
 -- goes and comes back without a trace
 DROP EXTENSION pgscale;
-SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';
+SELECT count(*) FROM pg_namespace WHERE nspname IN ('pgscale', 'pgscale_internal');

@@ -3,7 +3,7 @@ CREATE EXTENSION pgscale;
 SELECT name, setting, context FROM pg_settings WHERE name ~ '^pgscale\.lwlock';
 
 -- counts are of one moment and begin anew
-SELECT pgscale.lwlock_profile_reset();
+SELECT pgscale.reset('lwlocks');
 SELECT count(*) FILTER (WHERE waited > ticks OR held_exclusive > ticks OR held_shared > ticks
                            OR looks_exclusive + looks_shared > looks OR wait_ms < 0) AS wrong,
        count(*) FILTER (WHERE stats_reset > clock_timestamp()) AS in_future

@@ -127,7 +127,7 @@ SELECT * FROM pgscale.metrics('nothing');
 SELECT * FROM pgscale.metrics('');
 
 -- The totals are the profile without what idles, to the nanosecond, when nothing moves. What was told apart late is in both.
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 SELECT count(*) FROM generate_series(1, 500000);
 SELECT pg_sleep(1.2);
 SELECT count(*) FROM generate_series(1, 500000);
@@ -145,7 +145,7 @@ SELECT count(*) > 0 AS some, bool_and(stats_reset BETWEEN now() - interval '1 ho
   FROM pgscale.wait_totals();
 
 -- a reset empties them
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 SELECT sum(wait_ms) FROM pgscale.wait_totals();
 SELECT name, value FROM pgscale.metrics('sampler') WHERE value <> 0;
 ALTER SYSTEM RESET pgscale.sampler;

@@ -22,10 +22,10 @@ SELECT sum(bytes) = :bytes AS bytes, bool_or(sampled) AS sampled FROM pgscale.nu
 -- what is used for the first time comes into memory; to look at it does not
 CREATE TEMP TABLE before AS SELECT * FROM pgscale.numa_buffers(true);
 -- (from 19 on the server goes round all buffers, whether it needs them or not)
-SELECT sum(bytes) > 0 OR pgscale.major() >= 19 AS untouched FROM before WHERE node IS NULL;
+SELECT sum(bytes) > 0 OR pgscale_internal.major() >= 19 AS untouched FROM before WHERE node IS NULL;
 CREATE TABLE numa (i int, filler text) WITH (fillfactor = 10);
 INSERT INTO numa SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i;
-SELECT b.bytes - a.bytes BETWEEN 500 * 8192 AND 2000 * 8192 OR pgscale.major() >= 19 AS taken
+SELECT b.bytes - a.bytes BETWEEN 500 * 8192 AND 2000 * 8192 OR pgscale_internal.major() >= 19 AS taken
   FROM before b, pgscale.numa_buffers(true) a WHERE b.node IS NULL AND a.node IS NULL;
 DROP TABLE numa;
 

@@ -70,7 +70,7 @@ BEGIN ATOMIC
 END;
 CREATE FUNCTION :"schema".pg_wait_sampling_reset_profile() RETURNS void LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
-    SELECT pgscale.sampler_reset();
+    SELECT pgscale.reset('sampler');
 END;
 CREATE VIEW :"schema".pg_wait_sampling_profile AS
     SELECT 0 AS pid, nullif(event_type, 'CPU') AS event_type, CASE event_type WHEN 'CPU' THEN NULL ELSE event END AS event,

@@ -21,7 +21,7 @@ $$ SELECT string_agg(format('%s: %s', grantee, privileges), '; ' ORDER BY grante
 SELECT n.nspname AS schema, pg_temp.owner(nspowner) AS owner, pg_temp.grants(nspacl, 'n', nspowner) AS grants,
        obj_description(n.oid, 'pg_namespace') IS NOT NULL AS comment
   FROM pg_namespace n
- WHERE nspname = 'pgscale';
+ WHERE nspname IN ('pgscale', 'pgscale_internal') ORDER BY 1;
 
 -- functions, procedures and aggregates: "safe", "restricted" and "unsafe" are what they are in parallel queries
 SELECT p.oid::regprocedure AS routine,
@@ -33,19 +33,19 @@ SELECT p.oid::regprocedure AS routine,
        CASE proparallel WHEN 'u' THEN 'unsafe' WHEN 'r' THEN 'restricted' ELSE 'safe' END AS parallel,
        proisstrict AS strict, proleakproof AS leakproof, obj_description(p.oid, 'pg_proc') IS NOT NULL AS comment
   FROM pg_proc p JOIN pg_language l ON l.oid = prolang
- WHERE pronamespace = 'pgscale'::regnamespace
+ WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
  ORDER BY proname COLLATE "C", pg_get_function_identity_arguments(p.oid) COLLATE "C";
 
 -- what depends on the server's version asks one function
 SELECT p.oid::regprocedure AS asks_the_server FROM pg_proc p
- WHERE p.pronamespace = 'pgscale'::regnamespace AND concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ 'current_setting\(''server_version_num|to_regclass\(''pg_';
-SELECT current_setting('server_version') ~ concat('^', pgscale.major(), '\D') AS major;
+ WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ 'current_setting\(''server_version_num|to_regclass\(''pg_';
+SELECT current_setting('server_version') ~ concat('^', pgscale_internal.major(), '\D') AS major;
 -- a subtransaction cannot start within a parallel plan: what has an exception block, or calls what has one, is parallel unsafe
 WITH RECURSIVE blocks AS (
-    SELECT oid, proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prosrc ~ '\n *EXCEPTION *\n'
+    SELECT oid, proname FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prosrc ~ '\n *EXCEPTION *\n'
     UNION
-    SELECT p.oid, p.proname FROM pg_proc p JOIN blocks b ON concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ concat('pgscale\.', b.proname, '\(')
-     WHERE p.pronamespace = 'pgscale'::regnamespace)
+    SELECT p.oid, p.proname FROM pg_proc p JOIN blocks b ON concat(p.prosrc, pg_get_function_sqlbody(p.oid)) ~ concat('pgscale(_internal)?\.', b.proname, '\(')
+     WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace))
 SELECT count(*) > 10 AS some, string_agg(p.oid::regprocedure::text, ' ' ORDER BY 1) FILTER (WHERE p.proparallel <> 'u') AS not_unsafe
   FROM blocks JOIN pg_proc p USING (oid);
 -- views, tables and sequences; options are security_barrier, security_invoker and the like
@@ -55,18 +55,18 @@ SELECT c.oid::regclass AS relation,
        reloptions AS options, relpersistence AS persistence, relrowsecurity AS row_security,
        obj_description(c.oid, 'pg_class') IS NOT NULL AS comment
   FROM pg_class c
- WHERE relnamespace = 'pgscale'::regnamespace AND relkind NOT IN ('i', 'c', 't')
+ WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND relkind NOT IN ('i', 'c', 't')
  ORDER BY relname COLLATE "C";
 SELECT attrelid::regclass AS relation, attname AS column, pg_temp.grants(attacl, 'c', relowner) AS grants
   FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
- WHERE relnamespace = 'pgscale'::regnamespace AND attacl IS NOT NULL
+ WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND attacl IS NOT NULL
  ORDER BY relname COLLATE "C", attnum;
 
 -- types, without those of tables' and views' rows, which go with these
 SELECT t.oid::regtype AS type, pg_temp.owner(typowner) AS owner, pg_temp.grants(typacl, 'T', typowner) AS grants,
        obj_description(t.oid, 'pg_type') IS NOT NULL AS comment
   FROM pg_type t LEFT JOIN pg_class c ON c.oid = typrelid
- WHERE typnamespace = 'pgscale'::regnamespace AND typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
+ WHERE typnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
  ORDER BY typname COLLATE "C";
 
 -- the foreign-data wrapper, of which nodes are servers
@@ -82,9 +82,9 @@ SELECT classid::regclass AS catalog, count(*)
                                          'pg_foreign_data_wrapper'::regclass)
  GROUP BY 1;
 SELECT tgrelid::regclass AS relation, tgname AS trigger FROM pg_trigger WHERE tgrelid IN
-    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace) ORDER BY tgrelid::regclass::text COLLATE "C";
+    (SELECT oid FROM pg_class WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)) ORDER BY tgrelid::regclass::text COLLATE "C";
 SELECT ev_class::regclass AS relation, rulename AS rule FROM pg_rewrite WHERE rulename <> '_RETURN' AND ev_class IN
-    (SELECT oid FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace);
+    (SELECT oid FROM pg_class WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace));
 
 -- all that is in the schema belongs to the extension, and nothing of the extension is elsewhere; without types, of which those
 -- of rows are members only since 17
@@ -94,7 +94,7 @@ SELECT pg_describe_object(classid, objid, 0) AS object, member, in_schema
            AND deptype = 'e' AND classid NOT IN ('pg_namespace'::regclass, 'pg_type'::regclass,
                                                 'pg_foreign_data_wrapper'::regclass)) m
   FULL JOIN (SELECT classid, objid, true AS in_schema FROM pg_depend
-              WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'pgscale'::regnamespace AND deptype = 'n'
+              WHERE refclassid = 'pg_namespace'::regclass AND refobjid IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND deptype = 'n'
                 AND classid <> 'pg_type'::regclass) s
        USING (classid, objid)
  WHERE (member AND in_schema) IS NOT TRUE
@@ -104,8 +104,8 @@ SELECT pg_describe_object(classid, objid, 0) AS object, member, in_schema
 -- script is all that has
 SELECT pg_describe_object(classoid, objoid, objsubid) AS object
   FROM (SELECT 'pg_proc'::regclass::oid AS classoid, oid AS objoid, 0 AS objsubid, proacl AS acl FROM pg_proc
-         WHERE pronamespace = 'pgscale'::regnamespace
-        UNION ALL SELECT 'pg_class'::regclass, oid, 0, relacl FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace) o
+         WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
+        UNION ALL SELECT 'pg_class'::regclass, oid, 0, relacl FROM pg_class WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)) o
   LEFT JOIN pg_init_privs i USING (classoid, objoid, objsubid)
  WHERE acl IS DISTINCT FROM initprivs
  ORDER BY 1;

@@ -49,7 +49,7 @@ EXCEPTION WHEN OTHERS THEN
     answer := format('%s %s', state, regexp_replace(message, 'job \d+', 'job N'));
     RETURN NEXT;
     -- 19 rebuilds tables online, but moves none
-    IF pgscale.major() >= 19 AND hint LIKE 'pg_repack %' THEN
+    IF pgscale_internal.major() >= 19 AND hint LIKE 'pg_repack %' THEN
         hint := substring(hint FROM '^(.*) REPACK \(CONCURRENTLY\) rebuilds a table in its tablespace and cannot move it to another one\.$');
     END IF;
     IF hint <> '' THEN
@@ -224,15 +224,15 @@ CREATE TABLE part PARTITION OF parted FOR VALUES FROM (0) TO (10);
 CREATE INDEX parted_n ON ONLY parted (n);
 CREATE INDEX part_n ON part (n);
 SELECT index, line FROM unnest('{d_key, d_late, d_n}'::text[]) index,
-       regexp_split_to_table(pgscale.relocation_describe_index(index::regclass), E'\n') line WHERE line ~ '^primary|^owner' ORDER BY 1, 2;
+       regexp_split_to_table(pgscale_internal.relocation_describe_index(index::regclass), E'\n') line WHERE line ~ '^primary|^owner' ORDER BY 1, 2;
 CREATE FUNCTION seen(index text, change text) RETURNS TABLE (line text) LANGUAGE plpgsql AS $$
 DECLARE
     oid regclass := index;
-    before text := pgscale.relocation_describe_index(oid);
+    before text := pgscale_internal.relocation_describe_index(oid);
 BEGIN
     EXECUTE change;
     RETURN QUERY SELECT substring(l, '^(\w+ (?:on|by|targets)|\w+)') FROM
-        (SELECT regexp_split_to_table(pgscale.relocation_describe_index(oid), E'\n')
+        (SELECT regexp_split_to_table(pgscale_internal.relocation_describe_index(oid), E'\n')
          EXCEPT SELECT regexp_split_to_table(before, E'\n')) x (l) ORDER BY 1;
 END $$;
 SELECT change, string_agg(line, ', ') FROM (VALUES
@@ -355,8 +355,8 @@ SELECT call, regexp_replace(answer, 'From PostgreSQL.*', '') FROM unnest(ARRAY[
     $$relocate_table('t', 'regress_fast')$$,
     $$relocate_all_indexes('pg_default', 'regress_fast')$$]) call, refusal(call) answer;
 TABLE pgscale.relocation_jobs;
-TABLE pgscale.relocation_job;
-INSERT INTO pgscale.relocation_job DEFAULT VALUES;
+TABLE pgscale_internal.relocation_job;
+INSERT INTO pgscale_internal.relocation_job DEFAULT VALUES;
 RESET ROLE;
 SELECT relation, requested_by FROM pgscale.relocation_jobs WHERE job = :job;
 SET ROLE regress_other;
@@ -390,11 +390,11 @@ SELECT * FROM clear();
 
 -- a table of that name counts only while it is the extension's and a superuser's
 BEGIN;
-ALTER EXTENSION pgscale DROP TABLE pgscale.relocation_job;
+ALTER EXTENSION pgscale DROP TABLE pgscale_internal.relocation_job;
 SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 ROLLBACK;
 BEGIN;
-ALTER TABLE pgscale.relocation_job OWNER TO regress_other;
+ALTER TABLE pgscale_internal.relocation_job OWNER TO regress_other;
 SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 ROLLBACK;
 

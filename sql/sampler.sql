@@ -23,9 +23,22 @@ SELECT wait_until($$ count(*) > 3 FROM (SELECT sampled_at - lag(sampled_at) OVER
     FROM (SELECT DISTINCT sampled_at FROM pgscale.wait_history()) s) l WHERE since < '0.1 s' $$);
 
 -- a reset empties all, and sampling goes on
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 SELECT wait_until('ticks >= 5 FROM pgscale.sampler_stats');
 SELECT starts > 0 AS started, period_ms, evictions, stats_reset > now() - interval '1 minute' AS fresh FROM pgscale.sampler_stats;
+
+-- of one feature, and of no other; of all; of none
+CREATE TEMP VIEW resets AS
+    SELECT 'sampler' AS feature, stats_reset FROM pgscale.sampler_stats UNION ALL SELECT 'sweeper', stats_reset FROM pgscale.sweeper_stats
+    UNION ALL SELECT 'buffer_usage', stats_reset FROM pgscale.clock_sweep UNION ALL SELECT 'lwlocks', min(stats_reset) FROM pgscale.lwlock_tranches
+    UNION ALL SELECT 'writeback', stats_reset FROM pgscale.writeback_stats UNION ALL SELECT 'scalability', stats_reset FROM pgscale.scalability;
+CREATE TEMP TABLE was AS SELECT * FROM resets;
+SELECT pgscale.reset('buffer_usage');
+SELECT string_agg(feature, ' ' ORDER BY feature) AS reset FROM resets r JOIN was w USING (feature) WHERE r.stats_reset > w.stats_reset;
+SELECT pgscale.reset();
+SELECT string_agg(feature, ' ' ORDER BY feature) AS reset FROM resets r JOIN was w USING (feature) WHERE r.stats_reset > w.stats_reset;
+SELECT pgscale.reset('fleet');
+SELECT pgscale.reset('');
 
 -- a wait of known kind is counted for its statement and its session
 SELECT pg_sleep(0.3);
@@ -121,7 +134,7 @@ SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) F
   FROM (SELECT max(sampled_at) AS t FROM pgscale.wait_history()) s;
 
 -- it answers a reset also while it is switched off
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 SELECT count(*) FROM pgscale.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
 SELECT count(*) FROM pgscale.wait_timeline();
@@ -203,11 +216,11 @@ SELECT * FROM pgscale.wait_profile;
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) > 0 AS readable FROM pgscale.wait_profile();
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION pgscale.sampler_reset() TO pgscale_watcher;
+GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO pgscale_watcher;
 SET ROLE pgscale_watcher;
-SELECT pgscale.sampler_reset();
+SELECT pgscale.reset('sampler');
 RESET ROLE;
 
 DROP FUNCTION wait_until;

@@ -164,7 +164,7 @@ SELECT error_of('SELECT pgscale.usl_predict(pgscale.usl_fit(2, 20), 0)');
 -- the running server: what it says before anything has happened, or what it has measured meanwhile
 SELECT status ~ '^(ok|no peak|noisy: |insufficient range: )' AS status, lambda IS NULL OR points > 3 AS fit, stats_reset < now() AS stats_reset FROM pgscale.scalability;
 SELECT clock_timestamp() AS before \gset
-SELECT pgscale.scalability_reset();
+SELECT pgscale.reset('scalability');
 SELECT status, points, buckets, discarded, num_nulls(lambda, sigma, kappa, r2, peak_concurrency, min_concurrency, concurrency, throughput, measured_at) AS nulls,
        stats_reset > :'before' AS stats_reset FROM pgscale.scalability;
 SELECT count(*) FROM pgscale.scalability_points();

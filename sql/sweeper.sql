@@ -12,8 +12,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.sweeper_stats'::regclass, 'pg_class')),
-    ('function', obj_description('pgscale.sweeper_stats()'::regprocedure, 'pg_proc')),
-    ('reset', obj_description('pgscale.sweeper_reset()'::regprocedure, 'pg_proc'))) v (o, d);
+    ('function', obj_description('pgscale.sweeper_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row a worker
 SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, state_change, buffers,
@@ -26,7 +25,7 @@ SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pg
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
-SELECT pgscale.sweeper_reset();
+SELECT pgscale.reset('sweeper');
 SELECT s.stats_reset > b.stats_reset AS later, s.stats_reset <= clock_timestamp() AS now FROM pgscale.sweeper_stats s, before b;
 
 -- wrong input: the server's own errors, and nothing changed
@@ -91,17 +90,17 @@ CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.sweeper_stats;
 SELECT * FROM pgscale.sweeper_stats();
-SELECT pgscale.sweeper_reset();
+SELECT pgscale.reset('sweeper');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.sweeper_stats;
 SELECT count(*) FROM pgscale.sweeper_stats();
-SELECT pgscale.sweeper_reset();
+SELECT pgscale.reset('sweeper');
 ALTER SYSTEM SET pgscale.sweeper = on;
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION pgscale.sweeper_reset() TO pgscale_watcher;
+GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO pgscale_watcher;
 SET ROLE pgscale_watcher;
-SELECT pgscale.sweeper_reset();
+SELECT pgscale.reset('sweeper');
 RESET ROLE;
 
 DROP EXTENSION pgscale;

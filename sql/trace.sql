@@ -22,7 +22,6 @@ SELECT count(*), max(seq) FROM pgscale.trace_waits(:checkpointer, '20 ms', 1);
 -- NULL is no process, and no time
 SELECT count(*) FROM pgscale.trace_waits(NULL);
 SELECT count(*) FROM pgscale.trace_summary(:checkpointer, NULL);
-SELECT count(*) FROM pgscale.trace_query(:checkpointer, NULL);
 SELECT count(*) FROM pgscale.trace_waits(:checkpointer, '1 s', NULL);
 
 -- wrong input; Linux gives no process the number 4194304
@@ -36,12 +35,13 @@ DECLARE
 BEGIN
     FOREACH call IN ARRAY ARRAY[
         'trace_waits(0)', 'trace_waits(-1)', 'trace_waits(-2147483648)', 'trace_waits(4194304)', 'trace_waits(pg_backend_pid())',
-        'trace_summary(0)', 'trace_query(0)', 'trace_query_summary(pg_backend_pid())',
+        'trace_summary(0)', 'trace_waits(0, statement_within => ''1 s'')', 'trace_summary(pg_backend_pid(), ''1 s'', ''1 s'')',
         'trace_waits(C, ''0'')', 'trace_waits(C, ''-1 s'')', 'trace_waits(C, ''1 h 1 us'')', 'trace_waits(C, ''178000000 years'')',
         'trace_waits(C, ''1 mon -30 days'')', 'trace_summary(C, ''0'')', 'trace_summary(C, ''1 day'')',
-        'trace_query(C, ''0'')', 'trace_query(C, ''2 h'')', 'trace_query(C, ''1 s'', ''0'')', 'trace_query_summary(C, ''1 s'', ''-1 s'')',
+        'trace_waits(C, statement_within => ''0'')', 'trace_waits(C, statement_within => ''2 h'')', 'trace_waits(C, ''0'', statement_within => ''1 s'')',
+        'trace_summary(C, ''1 s'', ''-1 s'')',
         'trace_waits(C, ''1 s'', 0)', 'trace_waits(C, ''1 s'', -1)', 'trace_waits(C, ''1 s'', 1000001)', 'trace_waits(C, ''1 s'', 2147483647)',
-        'trace_query(C, ''1 s'', ''1 s'', 0)', 'trace_query(C)', 'trace_query_summary(C)']
+        'trace_waits(C, ''1 s'', 0, ''1 s'')', 'trace_waits(C, statement_within => ''1 s'')', 'trace_summary(C, ''1 s'', ''1 s'')']
     LOOP
         BEGIN
             EXECUTE 'SELECT pgscale.' || replace(call, '(C', '(' || checkpointer);

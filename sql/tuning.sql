@@ -295,21 +295,21 @@ SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 BEGIN;
 CREATE FUNCTION rows_read() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT pg_stat_get_xact_tuples_returned(o) + pg_stat_get_xact_tuples_fetched(o)
-      FROM (SELECT 'pgscale.tuning_change'::regclass::oid) t (o) $$;
-INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, new_value, state, requested_by, acting_as, revert_of)
+      FROM (SELECT 'pgscale_internal.tuning_change'::regclass::oid) t (o) $$;
+INSERT INTO pgscale_internal.tuning_change (cluster, database, node, timeline, setting, new_value, state, requested_by, acting_as, revert_of)
 SELECT cluster, database, node, timeline, 'tuned.setting' || n % 12, CASE WHEN n % 6 <> 0 OR n % 2 <> 0 THEN n::text END,
        (array['applied', 'applied', 'reverted', 'failed', 'begun'])[1 + n * 7919 % 5], requested_by, acting_as,
        CASE WHEN n * 31 % 7 IN (0, 3) THEN 1 END
-  FROM pgscale.tuning_change, generate_series(1, 400) n WHERE change = 1;
+  FROM pgscale_internal.tuning_change, generate_series(1, 400) n WHERE change = 1;
 SELECT rows_read() AS read \gset
 CREATE TEMP TABLE shown ON COMMIT DROP AS SELECT change, state FROM pgscale.tuning_journal WHERE setting LIKE 'tuned.setting%';
-SELECT rows_read() - :read <= 3 * count(*) AS few_reads FROM pgscale.tuning_change;
+SELECT rows_read() - :read <= 3 * count(*) AS few_reads FROM pgscale_internal.tuning_change;
 SELECT s.state, count(*), bool_and((s.state = 'superseded') = (c.state = 'applied' AND (
-           EXISTS (SELECT FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change AND l.state = 'applied'
+           EXISTS (SELECT FROM pgscale_internal.tuning_change l WHERE l.setting = c.setting AND l.change > c.change AND l.state = 'applied'
                       AND (l.revert_of IS NULL OR c.revert_of IS NOT NULL))
-           OR (SELECT l.new_value IS NULL FROM pgscale.tuning_change l WHERE l.setting = c.setting AND l.change > c.change
+           OR (SELECT l.new_value IS NULL FROM pgscale_internal.tuning_change l WHERE l.setting = c.setting AND l.change > c.change
                   AND l.state = 'begun' ORDER BY l.change DESC LIMIT 1) AND c.new_value IS NOT NULL))) AS right
-  FROM shown s JOIN pgscale.tuning_change c USING (change) GROUP BY s.state ORDER BY s.state;
+  FROM shown s JOIN pgscale_internal.tuning_change c USING (change) GROUP BY s.state ORDER BY s.state;
 ROLLBACK;
 
 -- without the extension there is no journal: what stays then is said; and no trust in a table of that name
@@ -324,15 +324,15 @@ ALTER SYSTEM RESET work_mem;
 ALTER SYSTEM RESET commit_delay;
 DROP EXTENSION pgscale;
 \set VERBOSITY terse
-CREATE SCHEMA pgscale;
-CREATE TABLE pgscale.tuning_change (LIKE pg_class);
+CREATE SCHEMA pgscale_internal;
+CREATE TABLE pgscale_internal.tuning_change (LIKE pg_class);
 CREATE PROCEDURE public.set(text, text, boolean, boolean, INOUT bigint) LANGUAGE C AS 'pgscale', 'pgscale_tuning_set';
 CALL public.set('work_mem', '1MB', false, false, NULL);
 \echo :LAST_ERROR_SQLSTATE
-DROP TABLE pgscale.tuning_change;
+DROP TABLE pgscale_internal.tuning_change;
 CALL public.set('work_mem', '1MB', false, false, NULL);
 \echo :LAST_ERROR_SQLSTATE
 DROP PROCEDURE public.set;
-DROP SCHEMA pgscale;
+DROP SCHEMA pgscale_internal;
 SELECT md5(pg_read_file('postgresql.auto.conf')) = :'before' AS as_before;
 DROP FUNCTION lines, within;

@@ -34,9 +34,9 @@ SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_
 -- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin,
 -- and 19 does not tell the locks of a library that is not loaded
 SELECT kind, k.kind IS NULL AS "not in the library", m.kind IS NULL AS "not in the view"
-  FROM pgscale.wait_kinds() k FULL JOIN pgscale.wait_meanings m USING (kind)
+  FROM pgscale_internal.wait_kinds() k FULL JOIN pgscale.wait_meanings m USING (kind)
  WHERE k.kind IS NULL OR m.kind IS NULL;
-SELECT kind FROM pgscale.wait_kinds() FULL JOIN pgscale.tuning_waits() USING (kind) WHERE num_nulls(fraction, waiting_sessions) > 0;
+SELECT kind FROM pgscale_internal.wait_kinds() FULL JOIN pgscale_internal.tuning_waits() USING (kind) WHERE num_nulls(fraction, waiting_sessions) > 0;
 SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a kind",
        count(*) FILTER (WHERE (event_type IS NULL) <> (kind = 'other') OR (event = 'others' AND kind NOT IN ('spin', 'statistics')) <> (kind LIKE 'other%')) AS "without events",
        count(*) FILTER (WHERE num_nulls(what, meaning, remedy) > 0 OR '' IN (trim(what), trim(meaning), trim(remedy))) AS "without a text",

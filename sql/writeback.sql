@@ -12,8 +12,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.writeback_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.writeback_stats'::regclass, 'pg_class')),
-    ('function', obj_description('pgscale.writeback_stats()'::regprocedure, 'pg_proc')),
-    ('reset', obj_description('pgscale.writeback_reset()'::regprocedure, 'pg_proc'))) v (o, d);
+    ('function', obj_description('pgscale.writeback_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row
 SELECT state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
@@ -30,7 +29,7 @@ SELECT feature, enabled, state, reason, action FROM pgscale.health WHERE feature
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.writeback_stats;
-SELECT pgscale.writeback_reset();
+SELECT pgscale.reset('writeback');
 SELECT w.stats_reset > b.stats_reset AS later, w.stats_reset <= clock_timestamp() AS now FROM pgscale.writeback_stats w, before b;
 
 -- wrong input: the server's own errors, and nothing changed
@@ -103,7 +102,7 @@ END $$;
 
 -- off again: what was counted stays, what is true only while it is on does not; a reset begins anew
 SELECT state, reason, cluster_dirty_bytes, cap_bytes, rounds > 0 AS rounds FROM pgscale.writeback_stats;
-SELECT pgscale.writeback_reset();
+SELECT pgscale.reset('writeback');
 SELECT written_bytes, found_bytes, unseen_bytes, requests, requested_bytes, taken_bytes, request_ms, backed_off, rounds, errors,
        peak_dirty_bytes
   FROM pgscale.writeback_stats;
@@ -114,17 +113,17 @@ CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.writeback_stats;
 SELECT * FROM pgscale.writeback_stats();
-SELECT pgscale.writeback_reset();
+SELECT pgscale.reset('writeback');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.writeback_stats;
 SELECT count(*) FROM pgscale.writeback_stats();
-SELECT pgscale.writeback_reset();
+SELECT pgscale.reset('writeback');
 ALTER SYSTEM SET pgscale.writeback = on;
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION pgscale.writeback_reset() TO pgscale_watcher;
+GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO pgscale_watcher;
 SET ROLE pgscale_watcher;
-SELECT pgscale.writeback_reset();
+SELECT pgscale.reset('writeback');
 RESET ROLE;
 
 DROP EXTENSION pgscale;

@@ -132,6 +132,8 @@ typedef struct PgscaleModule
 	void		(*observe) (const PgscaleObservation *observation);
 	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
+	void		(*reset) (void);	/* in any backend: counts from now on, or
+									 * forgets what it knows */
 	bool		has_tables;		/* which a publication may include */
 	const char *const *asks;	/* NULL-terminated: functions and views of
 								 * other features that its SQL uses */

@@ -1,11 +1,11 @@
 -- Reading is for pg_monitor: its GRANT stands beside each object. Acting is for superusers and the roles to which they grant it.
 -- PUBLIC has only what is granted here: these lines would revoke a GRANT to PUBLIC that an earlier part makes.
 REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA pgscale FROM PUBLIC;
-REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 
 -- These functions read nothing but their arguments, and most views call them: a role to which a view is granted needs no further
 -- grant.
-GRANT EXECUTE ON FUNCTION pgscale.foreign_name(name), pgscale.foreign_text(text, integer), pgscale.major() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale_internal.foreign_name(name), pgscale_internal.foreign_text(text, integer), pgscale_internal.major() TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
-GRANT EXECUTE ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;

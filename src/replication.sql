@@ -2,7 +2,7 @@
 -- includes them.  A subscriber without pgscale would stop at the first row, and one with pgscale at the first equal key.
 -- So nothing is sent: logical decoding skips tables that are marked as a rewrite of another one.  And nothing is taken: a
 -- trigger, which fires where replication writes and nowhere else, drops what the first copy of a subscription brings.
-CREATE FUNCTION pgscale.keep_local()
+CREATE FUNCTION pgscale_internal.keep_local()
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -17,11 +17,11 @@ AS $$
     UPDATE pg_class c SET relrewrite = c.oid
      WHERE c.relrewrite = 0 AND c.oid IN (SELECT o.oid FROM own o UNION ALL SELECT o.reltoastrelid FROM own o)
 $$;
-COMMENT ON FUNCTION pgscale.keep_local() IS
+COMMENT ON FUNCTION pgscale_internal.keep_local() IS
 'marks the tables of pgscale so that logical decoding skips their rows';
 
 -- Any role that may call health() calls this one, too. So it calls no function of pgscale, which may not be granted to that role.
-CREATE FUNCTION pgscale.published()
+CREATE FUNCTION pgscale_internal.published()
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -42,10 +42,10 @@ AS $$
                                                 WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace) END
      ORDER BY p.pubname LIMIT 1
 $$;
-COMMENT ON FUNCTION pgscale.published() IS
+COMMENT ON FUNCTION pgscale_internal.published() IS
 'a publication of this database that includes tables of pgscale, in a sentence; NULL if there is none';
 
-CREATE FUNCTION pgscale.discard_replicated()
+CREATE FUNCTION pgscale_internal.discard_replicated()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -54,7 +54,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION pgscale.discard_replicated() IS
+COMMENT ON FUNCTION pgscale_internal.discard_replicated() IS
 'trigger on the tables of pgscale: drops rows that logical replication brings from another server';
 
 DO $$
@@ -62,13 +62,13 @@ DECLARE
     own regclass;
     published text;
 BEGIN
-    FOR own IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('r', 'p') LOOP
+    FOR own IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'pgscale_internal'::regnamespace AND c.relkind IN ('r', 'p') LOOP
         EXECUTE format('CREATE TRIGGER discard_replicated BEFORE INSERT OR UPDATE OR DELETE ON %s
-            FOR EACH ROW EXECUTE FUNCTION pgscale.discard_replicated()', own);
+            FOR EACH ROW EXECUTE FUNCTION pgscale_internal.discard_replicated()', own);
         EXECUTE format('ALTER TABLE %s ENABLE REPLICA TRIGGER discard_replicated', own);
     END LOOP;
-    PERFORM pgscale.keep_local();
-    published := pgscale.published();
+    PERFORM pgscale_internal.keep_local();
+    published := pgscale_internal.published();
     IF published IS NOT NULL THEN
         RAISE WARNING 'pgscale: %', published
             USING HINT = 'Subscriptions that exist go on. A new one, and REFRESH PUBLICATION, need these tables there: see "Logical replication" in doc/operations.md.';

@@ -34,7 +34,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'relocate_table' THEN '''pg_class'', ''pg_default'''
            WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
- WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
+ WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
    AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_plan', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
@@ -141,7 +141,7 @@ $session{aborted}->try('SELECT 1 / 0');
 $session{busy}->start('SELECT pg_sleep(600)');
 $session{parallel}->sql("SET $_") for 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0';
 $session{parallel}->start('SELECT sum(hold(i)) FROM many');
-$session{pausing}->start('SELECT count(pgscale.relocation_clock(1000)) FROM generate_series(1, 600)');
+$session{pausing}->start('SELECT count(pgscale_internal.relocation_clock(1000)) FROM generate_series(1, 600)');
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'}, 'parallel workers', 2);
 $db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM pg_stat_activity a FULL JOIN pgscale.wait_current w USING (pid)
     WHERE pid IS DISTINCT FROM pg_backend_pid() AND
@@ -151,7 +151,7 @@ $db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM 
 is($db->sql(q{SELECT DISTINCT queryid FROM pgscale.wait_current WHERE leader_pid = } . $session{parallel}->pid), $db->queryid($session{parallel}),
     'parallel workers count for the statement of their leader');
 $db->set('pgscale.writeback', 'on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT string_agg(DISTINCT concat_ws(' ', backend_type, regexp_replace(event, '^Pgscale.*', 'Extension'), idle), ', ')
       FROM pgscale.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
        AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale writeback')},

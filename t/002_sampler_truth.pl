@@ -66,7 +66,7 @@ for (
     my ($queryid, $truth);
 
     until_ok(sub {
-        $db->sql('SELECT pgscale.sampler_reset()');
+        $db->sql('SELECT pgscale.reset($$sampler$$)');
         $truth = $session->sql($statement);
         $queryid = $db->queryid($session);
         $truth = $db->sql("SELECT 1000 * extract(epoch FROM '$2'::timestamptz - '$1'::timestamptz)") if $truth =~ /(.+)\|\|(.+)/;
@@ -110,7 +110,7 @@ $other->sql('SELECT pg_backup_stop(false)');
 $third->finish;
 
 # A lock
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $other->sql('BEGIN; UPDATE lines SET filler = i WHERE i = 1');
 $third->start('UPDATE lines SET filler = 2 * i WHERE i = 1');
 $db->poll_ok('SELECT event, queryid IS NOT NULL FROM pgscale.wait_current WHERE pid = ' . $third->pid,
@@ -142,7 +142,7 @@ my $script = PostgreSQL::Test::Utils::tempdir() . '/insert.sql';
 append_to_file($script, "$insert;\n");
 for my $protocol ('simple', 'extended', 'prepared')
 {
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     $db->sql('ALTER SYSTEM SET synchronous_standby_names = missing');
     $db->sql('SELECT pg_reload_conf()');
     my $output;
@@ -164,7 +164,7 @@ $other->sql('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_p
 $other->sql(q{SET max_parallel_workers_per_gather = 2; SET maintenance_work_mem = '256MB'});
 for my $statement ('SELECT count(*) FROM lines WHERE nap(i) > 2', 'SELECT naps()', 'CREATE INDEX lines_i ON lines (nap(i))')
 {
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     unlink $node->data_dir . '/go_on';
     $other->start($statement);
     $db->poll_ok(q{SELECT DISTINCT leader_pid FROM pgscale.wait_current WHERE backend_type = 'parallel worker'},

@@ -121,7 +121,7 @@ sub sleep_once
 {
     my $text = shift;
 
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     my ($state) = $other->try($text);
     $db->sql('INSERT INTO statement VALUES (' . $db->queryid($other) . ", 'itself') ON CONFLICT DO NOTHING");
     my $slept = $db->sql(q{SELECT coalesce(waiting('PgSleep'), '')});
@@ -153,7 +153,7 @@ $other->sql('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_p
 $other->sql('SET max_parallel_workers_per_gather = 2');
 my $workers = q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM pgscale.wait_profile() WHERE backend_type = 'parallel worker' AND event = 'PgSleep'};
 until_ok(sub {
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     $other->sql('SELECT naps()');
     return $db->sql($workers) ne '';
 }, 'parallel workers in a nested statement');
@@ -168,7 +168,7 @@ is($db->sql('SELECT c.queryid = a.query_id FROM pg_stat_activity a, pgscale.wait
 # It dies there, and sessions take all places, its own included.
 $db->sql('SELECT pg_terminate_backend(' . $other->pid . ')');
 $db->poll_ok('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $other->pid, 'that session is ended', 0);
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 my $script = "$PostgreSQL::Test::Utils::tmp_check/behind.sql";
 PostgreSQL::Test::Utils::append_to_file($script, "SELECT behind();\n");
 $node->command_ok([ 'pgbench', '-n', '-c', 7, '-t', 1, '-f', $script, 'postgres' ], 'new sessions in all places');

@@ -64,7 +64,7 @@ cmp_ok($queries, '>', 10, 'and queries are told as far as there is room');
 is($db->sql('SELECT round(sum(fraction)::numeric, 3) FROM pgscale.wait_profile'), '1.000', 'fractions add up to one');
 
 # A reset leaves nothing, and what follows adds up again.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql('SELECT ticks, samples, wait_ms, entries, evictions, (SELECT count(*) FROM pgscale.wait_profile()),
     (SELECT count(*) FROM pgscale.wait_history), (SELECT count(*) FROM pgscale.wait_timeline())
     FROM pgscale.sampler_stats'), '0|0|0|0|0|0|0|0', 'a reset empties all');
@@ -92,7 +92,7 @@ $holder->sql('BEGIN; LOCK TABLE locked');
 until_ok(sub {
     my $seen = q{SELECT string_agg(DISTINCT event, ' ' ORDER BY event) FROM pgscale.wait_profile() WHERE userid = 'parser'::regrole
         AND event IN ('CPU', 'relation') AND queryid IS NULL AND samples > 0};
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     $parser->start('SELECT 1 WHERE 1 IN (' . join(', ', 1 .. 20000) . ') UNION ALL SELECT i FROM locked');
     until_true(sub { $db->sql($seen) =~ /relation/ });
     return 1 if $db->sql($seen) eq 'CPU relation';
@@ -123,12 +123,12 @@ is($db->sql($reconcile), 't|t|t', 'and it adds up');
 
 # A reset while something is parked: what was parked is gone, and is not taken from whatever lies in its place now.
 $db->sampler('on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $holder->sql('BEGIN; LOCK TABLE locked');
 $waiter->start('SELECT FROM locked');
 my $parked = q{SELECT coalesce(sum(samples), 0) > 20 FROM pgscale.wait_profile() WHERE event = 'relation' AND queryid IS NULL};
 $db->poll_ok($parked, 'a wait in parse analysis');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $worker->sql(q{SELECT format('SELECT pg_sleep(0.003)%s', repeat(', 1', i)) FROM generate_series(1, 60) i
 \gexec
 SELECT 1});

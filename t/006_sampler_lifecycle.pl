@@ -97,7 +97,7 @@ ticks_on('and can be switched on');
 # Stopped for a while, with a session that waits. What the kernel has counted of the sampler is read before and after.
 sub kernel_ms { return (split / /, slurp_file('/proc/' . sampler_pid() . '/schedstat'))[0] / 1e6; }
 my @kernel_ms = kernel_ms();
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 push @kernel_ms, kernel_ms();
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE event = 'PgSleep'}, 'a session that sleeps');
@@ -134,8 +134,8 @@ for my $view ('wait_profile', 'wait_history', 'wait_timeline()', 'wait_current',
     my ($state, $text) = $db->try("SELECT * FROM pgscale.$view");
     like($state, qr/^(00000|55P03)$/, "$view while the sampler is stopped") or diag $text;
 }
-my ($state, $text) = $db->try('SELECT pgscale.sampler_reset()');
-is($state, '55000', 'sampler_reset while the sampler is stopped');
+my ($state, $text) = $db->try('SELECT pgscale.reset($$sampler$$)');
+is($state, '55000', 'a reset while the sampler is stopped');
 like($text, qr/does not answer.*HINT: .*pgscale\.health/s, 'says what to do') or diag $text;
 $db->poll_ok(qq{SELECT state || ' ' || (reason ~ 'process $pid, is not responding') || ' ' || (action IS NOT NULL)
     FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it is stopped', 'broken true true');
@@ -143,7 +143,7 @@ $reset = $db->sql('SELECT clock_timestamp()');
 go_on();
 $db->poll_ok("SELECT stats_reset > '$reset' FROM pgscale.sampler_stats", 'the reset takes place when the sampler goes on');
 $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler'}, 'health sees that it goes on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
 $sleeper->finish;
 
@@ -153,7 +153,7 @@ $db->set('pgscale.sampler_history_period', '1ms');
 $db->set('pgscale.sampler_period', '1ms');
 $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'a tick each millisecond', 1);
 stop_process($pid);
-$sleeper->start('SELECT pgscale.sampler_reset()');
+$sleeper->start('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT wait_event_type FROM pg_stat_activity WHERE pid = } . $sleeper->pid, 'a reset waits for the sampler', 'Extension');
 go_on();
 $sleeper->finish;

@@ -56,7 +56,7 @@ is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'P
 health_ok('sampler', 't|working', 'health: sampler');
 
 # Replay that waits for a session of the standby: what a standby is asked about.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql('SELECT count(*) FROM pgscale.wait_profile() WHERE datid = 1'), 0, 'a reset works there, too');
 $on_primary->sql(q{INSERT INTO t VALUES (1)});
 follows_ok();
@@ -71,7 +71,7 @@ $reader->sql('COMMIT');
 is($db->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($startup, '10 ms')"), 't', 'trace: the startup process');
 $db->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale.lwlock_profile()', 'lwlock_profile');
 is($db->sql('SELECT count(*) FROM pgscale.hot_buffers'), 0, 'hot_buffers: nobody waits for one');
-is($db->sql('SELECT pgscale.lwlock_profile_reset()'), '', 'a reset');
+is($db->sql('SELECT pgscale.reset($$lwlocks$$)'), '', 'a reset');
 health_ok('lwlocks', 't|working', 'health: lwlocks');
 
 ### buffer_usage, os_cache

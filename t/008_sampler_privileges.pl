@@ -20,30 +20,26 @@ EOQ
 # Every function as a call of all its signature: whether one may call it is decided before the arguments are looked at. Where
 # one of a strict function is null, it is never called, nor is its privilege asked for. Parts of an aggregate are called by it alone.
 my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
-    WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
+    WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
 my %acting = map { $_ => 1 } (
-    'pgscale.sampler_reset()', 'pgscale.sweeper_reset()', 'pgscale.clock_sweep_reset()', 'pgscale.writeback_reset()',
-    'pgscale.scalability_reset()',
-    'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
+    'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
-    'pgscale.lwlock_profile_reset()', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
+    'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
-    'pgscale.relocation_obstacle(oid,integer,integer)', 'pgscale.relocation_describe_index(oid)',
-    'pgscale.trace_coverage()', 'pgscale.trace_history_reset()', 'pgscale.trace_query(integer,interval,interval,integer)',
-    'pgscale.trace_query_summary(integer,interval,interval)', 'pgscale.trace_summary(integer,interval)',
-    'pgscale.trace_waits(integer,interval,integer)',
+    'pgscale_internal.relocation_obstacle(oid,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
+    'pgscale.trace_coverage()', 'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
     'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
-    'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale.fleet_validate(text[],oid)',
+    'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
 # What only the library calls, as a superuser: no role is granted a part of it
 my %inner = map { $_ => 1 } grep { /archive_|keep_local|published/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc
-    WHERE pronamespace = 'pgscale'::regnamespace});
+    WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)});
 $acting{$_} = 1 for keys %inner;
 # What only its owner may read
 my %hidden = map { $_ => 1 } (
-    'pgscale.archive_change', 'pgscale.archive_query', 'pgscale.archive_setting',
-    'pgscale.relocation_job', 'pgscale.tuning_change');
+    'pgscale_internal.archive_change', 'pgscale_internal.archive_query', 'pgscale_internal.archive_setting',
+    'pgscale_internal.relocation_job', 'pgscale_internal.tuning_change');
 # What this machine may not have
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
@@ -52,10 +48,10 @@ my %call = map { split /\|/ } split /\n/, $db->sql(q{
                         "double precision[]": "''{1}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
-      FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND prokind = 'f'
+      FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
        AND 'internal'::regtype <> ALL (proargtypes::oid[]) AND prorettype <> 'trigger'::regtype
        AND (prorettype <> 'record'::regtype OR proargmodes IS NOT NULL)});
-is($db->sql(q{SELECT string_agg(oid::regclass::text, ' ') FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace
+is($db->sql(q{SELECT string_agg(oid::regclass::text, ' ') FROM pg_class WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
     AND relkind <> 'i' AND has_table_privilege('granted', oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE')}), '',
     'nothing is granted to everybody');
 
@@ -117,14 +113,14 @@ SKIP:
     skip 'this server has no pg_stat_statements', 12 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale.query_waits_statements(boolean) TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale_internal.query_waits_statements(boolean) TO granted');
     my $granted = $session{granted};
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
         AND fraction > 0.5 AND query ~ 'secret|own'};
     until_true(sub {
         $db->sql('SELECT pg_stat_statements_reset()');
-        $db->sql('SELECT pgscale.sampler_reset()');
+        $db->sql('SELECT pgscale.reset($$sampler$$)');
         $db->sql('SELECT pg_sleep(0.2) AS secret');
         $granted->sql('SELECT pg_sleep(0.2) AS own, 1');
         return $db->sql($seen) >= 2;

@@ -46,7 +46,7 @@ my $by_backends = $db->sql('SHOW server_version_num') >= 160000
 
 # Off by default: nothing happens, whatever the load.
 $db->churn_table($rows);
-my (undef, $written_before) = split /\|/, $db->sql("SELECT pgscale.sweeper_reset(), ($by_backends)");
+my (undef, $written_before) = split /\|/, $db->sql("SELECT pgscale.reset('sweeper'), ($by_backends)");
 my @churning = churn($node, 4);
 load_goes_on('a load, and no sweeper');
 is(stats(q{worker, writers, mode, state, reason, scanned, supplied_clean, supplied_written, written, starved}),
@@ -139,7 +139,7 @@ my $zeros = q{ticks + scanned + decremented + supplied_clean + supplied_written 
     skipped_changed + write_ms + writeback_calls + writeback_ms + wal_flushes + errors + writer_cpu_ms};
 isnt(stats($zeros), '0', 'there are counts');
 my $now = $db->sql('SELECT clock_timestamp()');
-$db->sql('SELECT pgscale.sweeper_reset()');
+$db->sql('SELECT pgscale.reset($$sweeper$$)');
 is(stats($zeros), '0', 'reset: there are none');
 is(stats("stats_reset >= '$now', cpu_ms >= 0, buffers, state"), 't|t|1024|off', 'and the rest stays');
 

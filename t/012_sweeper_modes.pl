@@ -24,7 +24,7 @@ sub all_work_ok
     my ($workers, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    $db->sql('SELECT pgscale.sweeper_reset()');
+    $db->sql('SELECT pgscale.reset($$sweeper$$)');
     return $db->poll_ok(q{SELECT count(*), bool_and(state = 'working' AND supplied_clean + supplied_written > 0 AND written > 0
         AND writers > 0) FROM pgscale.sweeper_stats}, $name, "$workers|t")
       || !diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');

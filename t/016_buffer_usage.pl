@@ -78,11 +78,11 @@ is($db->sql($whole_pass), $none_at_zero, 'none at zero: a search of a whole pass
 my $looker = session($node);
 my $hand = 'passes * buffers + hand';
 my $counts = "SELECT $hand, pg_stat_get_buf_alloc() FROM pgscale.clock_sweep";
-$db->sql("SELECT pgscale.clock_sweep_reset(); $counts");    # this time it may read catalogs
+$db->sql("SELECT pgscale.reset('buffer_usage'); $counts");    # this time it may read catalogs
 # At most all buffers hold a page that is read, so so many have to be brought in.
 my $least = 3000 - $buffers;
 my ($hand_before, $allocated) = split /\|/, $db->sql($counts);
-$db->sql('SELECT pgscale.clock_sweep_reset()');
+$db->sql('SELECT pgscale.reset($$buffer_usage$$)');
 my ($hand_after) = split /\|/, $db->sql($counts);
 for my $chunk (0 .. 29)
 {
@@ -130,7 +130,7 @@ until_ok(sub {
 }, 'most are at the maximum, and shares are those of the counts') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 # Whoever looks a catalog up just then needs a buffer for it.
 ok(until_true(sub {
-    $db->sql('SELECT pgscale.clock_sweep_reset()');
+    $db->sql('SELECT pgscale.reset($$buffer_usage$$)');
     $db->sql(q{SELECT reason ~ '^nothing had to leave' FROM pgscale.clock_sweep}) eq 't';
 }), 'no allocation since: nothing had to leave') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 
@@ -145,13 +145,13 @@ is($db->sql(qq{SELECT stats_reset > '$since', ticks, allocations, reason ~ 'ask 
 $since = $db->sql('SELECT stats_reset FROM pgscale.clock_sweep');
 is($looker->sql(qq{SELECT stats_reset = '$since', allocations FROM pgscale.clock_sweep}), 't|0', 'not for one who does not know of it');
 is($db->sql(qq{SELECT stats_reset = '$since' FROM pgscale.clock_sweep}), 't', 'which changes nothing');
-$looker->sql('SELECT pgscale.clock_sweep_reset(); COMMIT');
+$looker->sql('SELECT pgscale.reset($$buffer_usage$$); COMMIT');
 is($db->sql(qq{SELECT stats_reset > '$since', ticks >= 0, allocations >= 0 FROM pgscale.clock_sweep}), 't|t|t', 'a reset does');
 $looker->sql('BEGIN');
 my $at_first = $looker->sql('SELECT pg_stat_get_buf_alloc()');
 pages_of($db, 0, 3000);
 $db->poll_ok("SELECT pg_stat_get_buf_alloc() >= $at_first + $least", 'allocations after a transaction has asked for them');
-$looker->sql('SELECT pgscale.clock_sweep_reset(); COMMIT');
+$looker->sql('SELECT pgscale.reset($$buffer_usage$$); COMMIT');
 is($db->sql("SELECT allocations < $least FROM pgscale.clock_sweep"), 't', 'are not counted after a reset that it makes');
 pages_of($db, 0, 3000);
 $db->poll_ok('SELECT allocations > 100 AND ticks > 0 FROM pgscale.clock_sweep', 'by the counts of that moment');

@@ -243,10 +243,10 @@ $in_crowd->sql($health);
 isnt(seen($zeros), 0, 'there are counts');
 my $now = $db->sql('SELECT clock_timestamp()');
 # it goes on meanwhile, and may find something
-until_ok(sub { $db->sql('SELECT pgscale.writeback_reset()'); seen("written_bytes + found_bytes + requests + errors < 1000") eq 't' },
+until_ok(sub { $db->sql('SELECT pgscale.reset($$writeback$$)'); seen("written_bytes + found_bytes + requests + errors < 1000") eq 't' },
     'reset: there are none');
 is(seen("stats_reset >= '$now', cap_bytes"), "t|$cap", 'and the rest stays');
-until_ok(sub { $db->sql('SELECT pgscale.writeback_reset()'); seen("peak_dirty_bytes <= $cap") eq 't' }, 'nor is there a peak');
+until_ok(sub { $db->sql('SELECT pgscale.reset($$writeback$$)'); seen("peak_dirty_bytes <= $cap") eq 't' }, 'nor is there a peak');
 
 # Pages that are written again and again: it is better to leave the kernel alone.
 $db->sql('CREATE TABLE hot (i int, filler char(1000)) WITH (fillfactor = 15)');
@@ -402,7 +402,7 @@ my $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 1000 FROM churned", 'the load goes on');
 is(seen($counts), $before, 'and it does nothing more');
 until_ok(sub { worker_pid() eq '' }, 'its process has ended, and what it had is free');
-$db->sql('SELECT pgscale.writeback_reset()');
+$db->sql('SELECT pgscale.reset($$writeback$$)');
 is(seen("$zeros, peak_dirty_bytes"), '0|0', 'a reset while it is off') or diag seen('row_to_json(writeback_stats)');
 $db->set('pgscale.writeback', 'on');
 goes_on('on again');

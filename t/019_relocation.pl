@@ -28,7 +28,7 @@ done_ok('every kind of index', @jobs);
 is(schema(), $schema, 'they are what they were');
 clean_ok('all valid, none left behind');
 my $elsewhere = q{SELECT string_agg(c.oid::regclass::text, ', ') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-    WHERE c.oid >= 16384 AND c.relkind = 'i' AND c.relnamespace NOT IN ('pgscale'::regnamespace, 'pg_toast'::regnamespace)
+    WHERE c.oid >= 16384 AND c.relkind = 'i' AND c.relnamespace NOT IN ('pgscale_internal'::regnamespace, 'pg_toast'::regnamespace)
     AND c.reltablespace IS DISTINCT FROM (SELECT oid FROM pg_tablespace WHERE spcname = 'fast')};
 is($db->sql($elsewhere), '', 'they are where they should be');
 is($db->sql(q{SELECT count(*) FROM pg_stats WHERE tablename = 't_expression'}), 2, 'the statistics of expressions are kept');

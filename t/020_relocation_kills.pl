@@ -38,7 +38,7 @@ sub all_there_is
 SELECT c.relname, c.relkind, i.indisvalid, i.indisready, i.indislive, pg_get_indexdef(i.indexrelid),
     (SELECT max(attstattarget) FROM pg_attribute WHERE attrelid = i.indexrelid)
 FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
-WHERE relnamespace IN ('public'::regnamespace, 'pg_toast'::regnamespace, 'pgscale'::regnamespace) ORDER BY c.oid::regclass::text;
+WHERE relnamespace IN ('public'::regnamespace, 'pg_toast'::regnamespace, 'pgscale_internal'::regnamespace) ORDER BY c.oid::regclass::text;
 SELECT conname, conrelid::regclass, conindid::regclass, convalidated, pg_get_constraintdef(oid), obj_description(oid, 'pg_constraint')
 FROM pg_constraint WHERE conrelid <> 0 ORDER BY 1, 2;
 SELECT count(*), md5(string_agg(items::text, ',' ORDER BY id)) FROM items
@@ -167,7 +167,7 @@ sub ends_ok
 
     let_go();
     $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job AND finished_at IS NOT NULL", "$name: $state", $state);
-    is($db->sql('SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL'), 0, 'no job is stuck');
+    is($db->sql('SELECT count(*) FROM pgscale_internal.relocation_job WHERE finished_at IS NULL'), 0, 'no job is stuck');
     return;
 }
 

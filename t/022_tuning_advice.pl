@@ -73,7 +73,7 @@ in_time_ok(sub {
     wal_now();
     ($wal_bytes, $since, $until, @rest) = split /\|/, $db->sql(q{SELECT wal_bytes, extract(epoch FROM since), extract(epoch FROM until),
         commits > 100, rewritten_fraction BETWEEN 0 AND 1, page_image_fraction > 0.3,
-        written_exact = (pgscale.major() >= 18), page_image_exact = (pgscale.major() >= 19)
+        written_exact = (pgscale_internal.major() >= 18), page_image_exact = (pgscale_internal.major() >= 19)
         FROM pgscale.wal_efficiency});
     my @within = map { $_->[1] } grep { $_->[0] > $since + 2 && $_->[0] < $until - 2 } @wal;
     return @within >= 2 && $wal_bytes >= 0.6 * ($within[-1] - $within[0]);
@@ -81,7 +81,7 @@ in_time_ok(sub {
 cmp_ok($wal_bytes, '<=', 1.05 * ($wal[-1][1] - $db->sql("SELECT '$lsn'::pg_lsn - '0/0'")), 'and no more than there was');
 is("@rest", 't t t t t', 'and what it was')
   or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
-my $counts = $db->sql('SELECT pgscale.major()') >= 19;
+my $counts = $db->sql('SELECT pgscale_internal.major()') >= 19;
 SKIP:
 {
     skip 'the bytes of page images are not counted', 1 unless $counts;
@@ -110,11 +110,11 @@ SKIP:
 {
     skip 'the lock manager does not count', 2 unless $counts;
     $db->poll_ok(q{SELECT (evidence ->> 'long_waits')::int BETWEEN 1 AND l.waits AND (evidence ->> 'long_wait_ms')::float8 BETWEEN 1000 AND l.wait_time
-        FROM pgscale.tuning_waits() w, pg_stat_lock l WHERE w.kind = 'lock_transaction' AND l.locktype = 'transactionid'}, 'long waits, as the server has counted them');
+        FROM pgscale_internal.tuning_waits() w, pg_stat_lock l WHERE w.kind = 'lock_transaction' AND l.locktype = 'transactionid'}, 'long waits, as the server has counted them');
     $holder->sql('DO $$BEGIN FOR i IN 1..300 LOOP EXECUTE format($t$CREATE TABLE many_%s ()$t$, i); END LOOP; END$$');
     $holder->sql('DO $$BEGIN FOR i IN 1..300 LOOP EXECUTE format($t$LOCK many_%s IN ACCESS SHARE MODE$t$, i); END LOOP; END$$');
     $db->poll_ok(q{SELECT (evidence ->> 'fast_path_exceeded_per_s')::float8 * extract(epoch FROM until - since) BETWEEN 1 AND 1.1 * l.fastpath_exceeded
-        FROM pgscale.tuning_waits() w, pg_stat_lock l WHERE w.kind = 'lock_manager' AND l.locktype = 'relation'}, 'locks that found no fast-path slot');
+        FROM pgscale_internal.tuning_waits() w, pg_stat_lock l WHERE w.kind = 'lock_manager' AND l.locktype = 'relation'}, 'locks that found no fast-path slot');
 }
 $holder->quit;
 

@@ -40,10 +40,10 @@ sub hold_in_the_middle
     my $call = shift;
 
     ($victim, $share, $exclusive) = map { session($node) } 1 .. 3;
-    $share->sql('BEGIN; LOCK TABLE pgscale.tuning_change IN SHARE MODE');
+    $share->sql('BEGIN; LOCK TABLE pgscale_internal.tuning_change IN SHARE MODE');
     $victim->start("CALL pgscale.$call");
     $db->poll_ok("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $victim->pid, 'it waits for the journal', 1);
-    $exclusive->start('BEGIN; LOCK TABLE pgscale.tuning_change IN ACCESS EXCLUSIVE MODE');
+    $exclusive->start('BEGIN; LOCK TABLE pgscale_internal.tuning_change IN ACCESS EXCLUSIVE MODE');
     $db->poll_ok("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $exclusive->pid, 'the next one waits behind', 1);
     $share->sql('COMMIT');
     $exclusive->finish;
@@ -124,7 +124,7 @@ $_->quit for $victim, $share, $exclusive;
 
 # The lock on changes: waiting for it ends as any wait.
 my ($holder, $waiter) = map { session($node) } 1 .. 2;
-$holder->sql('BEGIN; LOCK TABLE pgscale.tuning_change IN SHARE MODE');
+$holder->sql('BEGIN; LOCK TABLE pgscale_internal.tuning_change IN SHARE MODE');
 $victim = session($node);
 $victim->start(q{CALL pgscale.set('work_mem', '6MB')});
 $db->poll_ok("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $victim->pid, 'one holds the lock on changes', 1);

@@ -140,7 +140,7 @@ SKIP:
     is(figures(), '6|3|0|10', 'switched off: it begins anew');
 
     # Classes: a quarter of a doubling each. 4 and 4.3 are of one, 4.4 of the next; and all of them decay, by half in 600 s
-    $db->sql('SELECT pgscale.scalability_reset()');
+    $db->sql('SELECT pgscale.reset($$scalability$$)');
     is($db->sql('SELECT buckets, discarded, points, num_nulls(concurrency, throughput, measured_at) FROM pgscale.scalability'), '0|0|0|3', 'a reset');
     observed(1000, [ [ 2, 4 ] ]);
     is(figures(), '0|0||', 'after which a bucket begins');
@@ -158,7 +158,7 @@ SKIP:
     like(points(), qr/^\d+\.\d+ \d+\.\d+ 7\.\d+$/, 'without a transaction there is no point; and what has less than a bucket left is forgotten');
 
     # Points of unequal time: a minute of it makes half of the weight. The law by normal equations, of (X / N)^2 times that
-    $db->sql('SELECT pgscale.scalability_reset()');
+    $db->sql('SELECT pgscale.reset($$scalability$$)');
     $db->sql('DO $$ BEGIN ' . settings_are('pgscale.scalability_half_life' => 86400) . ' END $$');
     observed(0, [ [ 1, 1 ] ], 1);
     for my $point ([ 1, 990, 7 ], [ 2, 1850, 200 ], [ 4, 3700, 30 ], [ 8, 5500, 90 ], [ 16, 8800, 12 ], [ 32, 9000, 400 ], [ 64, 9900, 20 ])
@@ -177,7 +177,7 @@ SKIP:
         SELECT round(d / c0, 4), round(c1 / c0, 8), round(c2 / c0, 10) FROM d});
     is($db->sql('SELECT round(lambda::numeric, 4), round(sigma::numeric, 8), round(kappa::numeric, 10) FROM pgscale.scalability()'), $expected, 'the law, by their weights');
     is($db->sql(q{SELECT min_concurrency, max_concurrency, points FROM pgscale.scalability}), '1|64|7', 'of so many points');
-    $db->sql('SELECT pgscale.scalability_reset()');
+    $db->sql('SELECT pgscale.reset($$scalability$$)');
 }
 $db->quit;
 $db = session($primary);
@@ -244,7 +244,7 @@ $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sca
 # reset
 
 my $since = $db->sql('SELECT stats_reset FROM pgscale.scalability');
-is($db->sql(q{SELECT s.buckets, s.points, s.stats_reset > } . "'$since'" . q{ FROM pgscale.scalability_reset(), LATERAL pgscale.scalability() s}),
+is($db->sql(q{SELECT s.buckets, s.points, s.stats_reset > } . "'$since'" . q{ FROM pgscale.reset('scalability'), LATERAL pgscale.scalability() s}),
     '0|0|t', 'a reset forgets all at once');
 $db->poll_ok('SELECT buckets > 0 FROM pgscale.scalability', 'and it begins anew');
 stop_load();

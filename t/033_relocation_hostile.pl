@@ -53,13 +53,13 @@ $mallory->sql("CREATE FUNCTION public.$obstacle");
 my ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
 job_ok($move, 'state, sqlstate', 'done|', 'a move takes what belongs to the extension');
 my $superuser = $db->sql('SELECT quote_ident(current_user)');
-my $definition = $db->sql(q{SELECT pg_get_functiondef('pgscale.relocation_obstacle'::regproc)});
-$db->sql('GRANT USAGE, CREATE ON SCHEMA pgscale TO mallory; ALTER FUNCTION pgscale.relocation_obstacle OWNER TO mallory');
-$mallory->sql("CREATE OR REPLACE FUNCTION pgscale.$obstacle");
+my $definition = $db->sql(q{SELECT pg_get_functiondef('pgscale_internal.relocation_obstacle'::regproc)});
+$db->sql('GRANT USAGE, CREATE ON SCHEMA pgscale_internal TO mallory; ALTER FUNCTION pgscale_internal.relocation_obstacle OWNER TO mallory');
+$mallory->sql("CREATE OR REPLACE FUNCTION pgscale_internal.$obstacle");
 ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
 job_ok($move, 'state, sqlstate', 'failed|42883', 'and nothing that is no superuser\'s');
 unharmed();
-$db->sql("ALTER FUNCTION pgscale.relocation_obstacle OWNER TO $superuser; REVOKE ALL ON SCHEMA pgscale FROM mallory");
+$db->sql("ALTER FUNCTION pgscale_internal.relocation_obstacle OWNER TO $superuser; REVOKE ALL ON SCHEMA pgscale_internal FROM mallory");
 $db->sql($definition);
 $mallory->sql('DROP FUNCTION public.relocation_obstacle');
 
@@ -200,11 +200,11 @@ my $holder = session($node);
 $holder->sql('BEGIN; UPDATE t SET n = n WHERE id = 1');
 my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
 job_ok($job, 'state, phase', 'running|waiting for writers before build', 'a move is under way');
-my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
+my $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
 my $locker = session($node);
-$locker->sql('BEGIN; LOCK TABLE pgscale.relocation_job IN SHARE MODE');
+$locker->sql('BEGIN; LOCK TABLE pgscale_internal.relocation_job IN SHARE MODE');
 $holder->sql('COMMIT');
-$db->poll_ok("SELECT count(*) FROM pg_locks WHERE pid = $worker AND relation = 'pgscale.relocation_job'::regclass AND NOT granted",
+$db->poll_ok("SELECT count(*) FROM pg_locks WHERE pid = $worker AND relation = 'pgscale_internal.relocation_job'::regclass AND NOT granted",
     'its worker waits for the table of jobs', 1);
 $db->sql("SELECT pg_terminate_backend($worker)");
 $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE pid = $worker", 'and ends when it is told to', 0);
@@ -260,7 +260,7 @@ is(($db->try('ALTER DATABASE origin RENAME TO renamed'))[0], '00000', 'a databas
 like(substr(slurp_file($node->logfile), $log), qr/relocation job $slow: the worker has disconnected for/, 'for which its worker makes way');
 $there = session($node, dbname => 'renamed');
 job_ok($slow, 'state', 'running', 'which then goes on', $there);
-is($there->sql("SELECT crashes FROM pgscale.relocation_job WHERE job = $slow"), 0, 'as nothing has crashed');
+is($there->sql("SELECT crashes FROM pgscale_internal.relocation_job WHERE job = $slow"), 0, 'as nothing has crashed');
 $there->quit;
 is(($db->try('CREATE DATABASE again TEMPLATE renamed'))[0], '00000', 'copied');
 $there = session($node, dbname => 'again');

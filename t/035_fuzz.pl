@@ -46,7 +46,7 @@ $db->value($_) for (
     'CREATE ROLE stranger LOGIN',
     'CREATE ROLE granted LOGIN IN ROLE pg_monitor',
     'GRANT USAGE ON SCHEMA pgscale TO granted',
-    'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pgscale TO granted',
+    'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal TO granted',
     'CREATE SCHEMA "Odd ""name"" \'; --"',
     'CREATE TABLE "Odd ""name"" \'; --"."Tab,le" ("a b" int PRIMARY KEY)',
     'CREATE TABLE empty ()',
@@ -94,13 +94,13 @@ $other->value($_) for ('CREATE TABLE t (a int PRIMARY KEY)', 'CREATE TABLE p (a 
     q{CREATE FUNCTION job(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'},
     q{CREATE FUNCTION change(bool) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'});
 # A worker that makes a partition meanwhile changes the catalog's rows of these tables, and who comes second is refused.
-until_ok(sub { $db->run('GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO granted')->{state} eq '00000' }, 'all tables can be granted');
+until_ok(sub { $db->run('GRANT SELECT ON ALL TABLES IN SCHEMA pgscale, pgscale_internal TO granted')->{state} eq '00000' }, 'all tables can be granted');
 
 
 # Values by type, as text; undef is NULL. For a type that is not here there are NULL and texts.
 my $tables = $db->value(q{SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_class
     WHERE relnamespace = 'public'::regnamespace OR relkind = 't' OR oid IN ('pg_class'::regclass, 'pg_database'::regclass,
-        'pg_class_oid_index'::regclass, 'pg_stat_activity'::regclass, 'pgscale.tuning_change'::regclass)});
+        'pg_class_oid_index'::regclass, 'pg_stat_activity'::regclass, 'pgscale_internal.tuning_change'::regclass)});
 my @texts = (
     '', ' ', 'x', 'work_mem', 'Work_Mem', 'shared_buffers', 'pgscale.sampler_period', 'pgscale.sweeper', 'pgscale.writeback',
     'search_path', 'role', 'session_authorization', 'data_directory', 'no.such', 'no_such', 'random_page_cost', 'wal_level',
@@ -143,7 +143,7 @@ my %attributes;    # of composite types: their attributes' types
 my %elements;      # of arrays
 for my $row (@{ $db->run(q{SELECT format_type(t.oid, NULL), format_type(nullif(typelem, 0), NULL),
         (SELECT string_agg(format_type(atttypid, NULL), ';' ORDER BY attnum) FROM pg_attribute WHERE attrelid = typrelid AND attnum > 0)
-      FROM pg_type t WHERE t.oid IN (SELECT unnest(proargtypes) FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace)})->{rows} })
+      FROM pg_type t WHERE t.oid IN (SELECT unnest(proargtypes) FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace))})->{rows} })
 {
     $elements{ $row->[0] } = $row->[1] if defined $row->[1] && $row->[0] =~ /\[\]\z/;
     $attributes{ $row->[0] } = [ split /;/, $row->[2] ] if defined $row->[2];
@@ -185,13 +185,13 @@ sub literal
 
 # What there is to call
 my @targets;
-for my $row (@{ $db->run(q{SELECT p.proname, prokind, pronargdefaults,
+for my $row (@{ $db->run(q{SELECT p.oid::regproc, prokind, pronargdefaults,
         (SELECT string_agg(format_type(t, NULL), ';' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY a (t, n)),
         array_to_string(proargnames[:pronargs], ';', '')
-      FROM pg_proc p WHERE pronamespace = 'pgscale'::regnamespace ORDER BY proname, pg_get_function_identity_arguments(oid)})->{rows} })
+      FROM pg_proc p WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) ORDER BY proname, pg_get_function_identity_arguments(oid)})->{rows} })
 {
     my ($name, $kind, $defaults, $types, $names) = @$row;
-    push @targets, { name => "pgscale.$name", kind => $kind, defaults => $defaults, types => [ split /;/, $types // '' ],
+    push @targets, { name => $name, kind => $kind, defaults => $defaults, types => [ split /;/, $types // '' ],
         names => [ split /;/, $names // '' ] };
 }
 my @known = calls_known($db);
@@ -271,7 +271,7 @@ sub judge
           if $hint eq '' && $code =~ /\A(?:0A|22023|53|55)/;
         # what users pass is refused in words of ours, and not where the server's arithmetic ends; other functions of ours call the rest
         push @bad, "$code $message, without a hint: $what"
-          if $hint eq '' && $code =~ /\A22(?:003|008|012|015)/ && $what !~ m{SELECT 1/0|pgscale\.(?:archive_|report_)};
+          if $hint eq '' && $code =~ /\A22(?:003|008|012|015)/ && $what !~ m{SELECT 1/0|pgscale_internal\.(?:archive_|report_)};
     }
     return;
 }
@@ -368,7 +368,7 @@ sub carry_out
     push @bad, "transaction status $session->{status}: $what" if $session->{status} ne 'I' && !grep { /\ABEGIN/ } @statements;
     push @bad, "no answer to ROLLBACK: $what" if $session->{status} ne 'I' && !$session->settle('ROLLBACK', $bound);
     my $took = Time::HiRes::time() - $began;
-    my $function = $query =~ /(pgscale\.\w+)/ ? $1 : '';
+    my $function = $query =~ /(pgscale(?:_internal)?\.\w+)/ ? $1 : '';
     $slowest{$function} += $took;
     push @bad, "no answer afterwards: $what" unless $session->settle('SET statement_timeout = 0', $bound);
     # and in what was to clean up

@@ -218,7 +218,7 @@ $db->value('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs W
 until_ok(sub { $db->value('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL') eq '0' }, 'all jobs end');
 my $locker = wire($node);
 $locker->value('BEGIN');
-$locker->value("LOCK TABLE $_ IN ACCESS EXCLUSIVE MODE") for qw(t p pgscale.relocation_job pgscale.tuning_change);
+$locker->value("LOCK TABLE $_ IN ACCESS EXCLUSIVE MODE") for qw(t p pgscale_internal.relocation_job pgscale_internal.tuning_change);
 ($count, @bad) = in_children(sub {
     my ($me, @mine) = @_;
     my @bad;
@@ -257,10 +257,10 @@ $locker->value('ROLLBACK');
 # The rows of tables that were in the middle tell the truth: the next change settles what was begun.
 my $id = $db->run(q{CALL pgscale.set('work_mem', '5MB')});
 is($id->{state}, '00000', 'settings can be changed') or diag $id->{message};
-is($db->value(q{SELECT count(*) FROM pgscale.tuning_change WHERE state = 'begun'}), 0, 'no change is left half made');
+is($db->value(q{SELECT count(*) FROM pgscale_internal.tuning_change WHERE state = 'begun'}), 0, 'no change is left half made');
 is($db->value(q{SELECT count(*) FROM pg_locks WHERE NOT granted OR classid = 6243}), 0, 'no lock is left');
 is($db->value(q{SELECT (SELECT setting FROM pg_file_settings WHERE name = 'work_mem' ORDER BY seqno DESC LIMIT 1)
-        = (SELECT new_value FROM pgscale.tuning_change WHERE setting = 'work_mem' AND state = 'applied' ORDER BY change DESC LIMIT 1)}), 't',
+        = (SELECT new_value FROM pgscale_internal.tuning_change WHERE setting = 'work_mem' AND state = 'applied' ORDER BY change DESC LIMIT 1)}), 't',
     'the file is as the journal says');
 is($db->value(q{SELECT count(*) FROM pg_prepared_xacts}), 0, 'no prepared transaction');
 my $log = slurp_file($node->logfile);

@@ -50,7 +50,7 @@ set_clock(0);
 sub monotonic { return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC()); }
 
 my $begin = monotonic();
-$db->sql('SELECT pgscale.clock_sweep_reset()');
+$db->sql('SELECT pgscale.reset($$buffer_usage$$)');
 $db->sql(q{CREATE TABLE t (id int, filler char(900)); INSERT INTO t SELECT i, '' FROM generate_series(1, 60000) i});
 for my $clock ($HOURS, -$HOURS)
 {

@@ -46,7 +46,7 @@ for my $hold ([ $writer, 'waiting for writers before build' ], [ $snapshot, 'wai
 
     is($db->sql("SELECT pg_terminate_backend($worker)"), 't', 'pg_terminate_backend of the worker');
     job_ok($job, q{state, phase, attempts}, 'running|waiting for old snapshots|2', 'another worker tries again');
-    isnt($db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job"), $worker, 'in another process');
+    isnt($db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job"), $worker, 'in another process');
     $holder->quit;
     done_ok('when nothing is in its way', $job);
     clean_ok('and leaves nothing behind');
@@ -109,7 +109,7 @@ sub obstacle
 {
     my ($table, $age) = (@_, 0);
 
-    return $db->sql("SELECT substring(pgscale.relocation_obstacle('$table'::regclass, $age, -1), '^.* process (\\d+) has been open for')");
+    return $db->sql("SELECT substring(pgscale_internal.relocation_obstacle('$table'::regclass, $age, -1), '^.* process (\\d+) has been open for')");
 }
 {
     my ($first, $second) = map { session($node) } 1 .. 2;
@@ -237,7 +237,7 @@ $db->set('pgscale.relocation_attempts', 3);
     my $other = session($node);
     $holder->sql('BEGIN; SELECT count(*) FROM toasted');
     my ($job) = ask(q{relocate_table('toasted', 'fast', 'lock', '200 ms')});
-    my $not_before = "SELECT extract(epoch FROM not_before) FROM pgscale.relocation_job WHERE job = $job";
+    my $not_before = "SELECT extract(epoch FROM not_before) FROM pgscale_internal.relocation_job WHERE job = $job";
     job_ok($job, q{state, sqlstate, attempts, wait_until - started_at > interval '1.2 s'}, 'waiting|55P03|1|t', 'no lock: it is tried again, after a second');
     my $first = $db->sql($not_before);
     $other->sql('SELECT count(*) FROM toasted');
@@ -276,11 +276,11 @@ $db->set('pgscale.relocation_attempts');
     $holder->sql('COMMIT');
     job_ok($job, 'state, attempts', 'verifying|1', 'it has moved, and its worker waits to verify it');
     is(($next->finish)[0], '00000', 'for who has locked it');
-    my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
+    my $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
     $db->sql("SELECT pg_terminate_backend($worker)");
-    $db->poll_ok("SELECT state, attempts, crashes, pid <> $worker FROM pgscale.relocation_job WHERE job = $job",
+    $db->poll_ok("SELECT state, attempts, crashes, pid <> $worker FROM pgscale_internal.relocation_job WHERE job = $job",
         'after pg_terminate_backend another worker verifies it', 'verifying|1|0|t');
-    $db->sql("SELECT pg_cancel_backend(pid) FROM pgscale.relocation_job WHERE job = $job");
+    $db->sql("SELECT pg_cancel_backend(pid) FROM pgscale_internal.relocation_job WHERE job = $job");
     job_ok($job, q{state, sqlstate, message ~ '^it has moved, but it was not verified: '}, 'done|57014|t', 'pg_cancel_backend ends no more than that');
     $next->sql('COMMIT');
     is(place('empty'), 'fast', 'it stays where it is');

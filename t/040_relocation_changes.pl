@@ -135,8 +135,8 @@ $db->sql('CREATE ROLE trapper LOGIN; GRANT CREATE ON DATABASE without TO trapper
 {
     my $trapper = session($node, dbname => 'without', user => 'trapper');
     $trapper->sql(<<'EOQ');
-CREATE SCHEMA pgscale;
-CREATE TABLE pgscale.relocation_job (job bigint, cluster bigint, database oid, detail text, kind text DEFAULT 'index', relation oid DEFAULT 1, heap oid DEFAULT 1, relation_name text,
+CREATE SCHEMA pgscale_internal;
+CREATE TABLE pgscale_internal.relocation_job (job bigint, cluster bigint, database oid, detail text, kind text DEFAULT 'index', relation oid DEFAULT 1, heap oid DEFAULT 1, relation_name text,
     heap_name text, source oid, target oid, source_name name, target_name name, role oid DEFAULT 10, role_name name, amcheck boolean,
     prewarm boolean, lock_timeout_ms integer DEFAULT 1, block_ms_predicted double precision, bytes bigint DEFAULT 1, bytes_after bigint,
     undo_of bigint, requested_at timestamptz DEFAULT now(), started_at timestamptz, finished_at timestamptz,
@@ -146,8 +146,8 @@ CREATE TABLE pgscale.sprung (by name);
 GRANT INSERT ON pgscale.sprung TO PUBLIC;
 CREATE FUNCTION pgscale.spring() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN INSERT INTO pgscale.sprung VALUES (current_user); RETURN new; END';
-CREATE TRIGGER spring BEFORE UPDATE ON pgscale.relocation_job FOR EACH ROW EXECUTE FUNCTION pgscale.spring();
-INSERT INTO pgscale.relocation_job (job, cluster, database) SELECT 1, system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())
+CREATE TRIGGER spring BEFORE UPDATE ON pgscale_internal.relocation_job FOR EACH ROW EXECUTE FUNCTION pgscale.spring();
+INSERT INTO pgscale_internal.relocation_job (job, cluster, database) SELECT 1, system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())
     FROM pg_control_system();
 EOQ
     $trapper->quit;
@@ -166,7 +166,7 @@ EOQ
         done_ok('after a start with a damaged list of databases, which has each of them looked into', $job);
         workers_gone();
         $there = session($node, dbname => 'without');
-        is($there->sql('SELECT count(*), (SELECT state FROM pgscale.relocation_job) FROM pgscale.sprung'), '0|queued',
+        is($there->sql('SELECT count(*), (SELECT state FROM pgscale_internal.relocation_job) FROM pgscale.sprung'), '0|queued',
             "a table of $owner that only has the name is left alone");
         $there->quit;
     }

@@ -29,7 +29,7 @@ my $tuner = session($node, user => 'tuner');
 is(($tuner->try(qq{CALL pgscale.$_}))[0], '42501', "nobody may call $_")
   for q{set('work_mem', '1MB')}, 'revert(1)', q{apply('work_mem')}, 'apply_all()';
 is(($tuner->try("SELECT * FROM $_"))[0], '42501', "nor read $_")
-  for 'pgscale.verify(1)', 'pgscale.tuning_journal', 'pgscale.tuning_journal()', 'pgscale.tuning_change';
+  for 'pgscale.verify(1)', 'pgscale.tuning_journal', 'pgscale.tuning_journal()', 'pgscale_internal.tuning_change';
 $db->sql('GRANT EXECUTE ON PROCEDURE pgscale.set, pgscale.revert, pgscale.apply_all TO tuner, acting');
 $db->sql('GRANT EXECUTE ON FUNCTION pgscale.tuning_journal(), pgscale.verify TO tuner');
 $db->sql('GRANT SELECT ON pgscale.tuning_journal TO tuner');
@@ -44,7 +44,7 @@ $db->sql('GRANT ALTER SYSTEM ON PARAMETER work_mem TO acting');
 my $as_role = change($tuner, "revert($granted)");
 is(journal('requested_by, acting_as', $as_role), 'tuner|acting', 'both who it was and as whom are in the journal');
 $tuner->sql('RESET ROLE');
-isnt(($tuner->try('SELECT * FROM pgscale.tuning_change'))[0], '00000', 'the table is read by none');
+isnt(($tuner->try('SELECT * FROM pgscale_internal.tuning_change'))[0], '00000', 'the table is read by none');
 $db->sql('GRANT EXECUTE ON FUNCTION pg_reload_conf() TO tuner');
 change($tuner, 'revert(' . change($tuner, q{set('work_mem', '3MB', reload => true)}) . ', reload => true)');
 is(file(), $before, 'the file is as it was');
@@ -55,7 +55,7 @@ my $secret = change($tuner, q{set('ssl_passphrase_command', 'secret two')});
 is($tuner->sql("SELECT old_value IS NULL, new_value IS NULL FROM pgscale.tuning_journal WHERE change = $secret"), 't|t',
     'values of settings that one may not read are not shown');
 is(journal('old_value', $secret), 'secret one', 'but to those who may');
-$db->sql("UPDATE pgscale.tuning_change SET message = 'secret two' WHERE change = $secret");
+$db->sql("UPDATE pgscale_internal.tuning_change SET message = 'secret two' WHERE change = $secret");
 is($tuner->sql("SELECT message IS NULL FROM pgscale.tuning_journal WHERE change = $secret"), 't', 'nor errors that may quote them');
 $db->sql(q{ALTER SYSTEM SET ssl_passphrase_command = 'secret three'});
 unlike(join(' ', $tuner->try("CALL pgscale.revert($secret)")), qr/secret (one|three)/, 'nor in an error');

@@ -18,11 +18,11 @@ $owned->sql('CREATE EXTENSION pgscale');
 my $of_owned = change($owned, q{set('work_mem', '7MB')});
 $node->command_ok([ 'pg_dump', '-U', 'owning', '-f', $node->basedir . '/dump.sql', 'owned' ], 'the owner of a database dumps it');
 unlike(slurp_file($node->basedir . '/dump.sql'), qr/tuning_change/, 'without the journal');
-$owned->sql('UPDATE pgscale.tuning_change SET cluster = cluster + 1');
+$owned->sql('UPDATE pgscale_internal.tuning_change SET cluster = cluster + 1');
 is($owned->sql("SELECT setting, new_value, state FROM pgscale.tuning_journal WHERE change = $of_owned"),
     'work_mem|7MB|of another server', 'what was changed on another server');
 like(($owned->try("CALL pgscale.revert($of_owned, force => true)"))[1], qr/ERROR: .*another server/, 'cannot be reverted here');
-$owned->sql('UPDATE pgscale.tuning_change SET cluster = cluster - 1');
+$owned->sql('UPDATE pgscale_internal.tuning_change SET cluster = cluster - 1');
 my $as_changed = file();
 $owned->quit;
 until_true(sub { $db->sql(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned'}) eq '0' });

@@ -32,7 +32,7 @@ my @best = (wal_buffers => '16MB', bgwriter_lru_maxpages => '1300', bgwriter_del
 is($db->sql(q{SELECT string_agg(concat_ws(' ', setting, recommended, gain, confidence), ', ') FROM pgscale.advice}),
     'wal_buffers 16MB 0.0575 high, bgwriter_lru_maxpages 1300 0.0401 medium, backend_flush_after 512kB 0.04 low, '
       . 'bgwriter_delay 200ms 0.0397 medium, bgwriter_lru_multiplier 2 0.0393 medium', 'advice, greatest gain first');
-my $part = $db->sql(q{SELECT pgscale.report_part('advice', now() - interval '1 min', now(), NULL, NULL, 'text')});
+my $part = $db->sql(q{SELECT pgscale_internal.report_part('advice', now() - interval '1 min', now(), NULL, NULL, 'text')});
 is(join(' ', map { /apply\('(\w+)'(.*?)$/ ? "$1$2" : () } split /\n/, $part), q{wal_buffers); -- then restart the server bgwriter_lru_maxpages, reload => true); }
       . 'backend_flush_after, reload => true); bgwriter_delay, reload => true); bgwriter_lru_multiplier, reload => true);',
     'statements to copy: no reload where it takes a restart');
@@ -133,9 +133,9 @@ sub changed
     evidence($first);
     $id = change($db, "set('$setting', '$value{$setting}')");
     # as if it was so
-    $db->sql("UPDATE pgscale.tuning_change SET effective_at = clock_timestamp() WHERE change = $id");
+    $db->sql("UPDATE pgscale_internal.tuning_change SET effective_at = clock_timestamp() WHERE change = $id");
     # the first of what follows lies as many times ten microseconds back as there are records
-    until_true(sub { $db->sql("SELECT clock_timestamp() > effective_at + interval '10 ms' FROM pgscale.tuning_change WHERE change = $id") eq 't' });
+    until_true(sub { $db->sql("SELECT clock_timestamp() > effective_at + interval '10 ms' FROM pgscale_internal.tuning_change WHERE change = $id") eq 't' });
     evidence($then) if $then;
     return $id;
 }
@@ -292,15 +292,15 @@ for my $case ([ '59.9 s', '22023' ], [ '60 s', '00000' ], [ '1 hour', '00000' ],
 # one other change took place meanwhile, and one a while before
 my $other = change($db, q{set('work_mem', '7MB')});
 my ($earlier) = change($db, q{set('commit_delay', '7')});
-$db->sql("UPDATE pgscale.tuning_change SET applied_at = now() - interval '1 day', effective_at = now() - interval '1 day' WHERE change = $earlier");
+$db->sql("UPDATE pgscale_internal.tuning_change SET applied_at = now() - interval '1 day', effective_at = now() - interval '1 day' WHERE change = $earlier");
 evidence(few(12));
 like(verified($id, 'transactions', 'reason'), qr/; 1 other changes of settings took place meanwhile$/, 'another change is named');
 # the next change of the setting ends it, ten seconds ago
 my $next = change($db, q{set('commit_siblings', '8')});
-$db->sql("UPDATE pgscale.tuning_change SET effective_at = now() - interval '20 s' WHERE change = $id");
-$db->sql("UPDATE pgscale.tuning_change SET applied_at = now() - interval '10 s' WHERE change = $next");
-my $ended = "(SELECT applied_at FROM pgscale.tuning_change WHERE change = $next)";
-my $began = "(SELECT effective_at FROM pgscale.tuning_change WHERE change = $id)";
+$db->sql("UPDATE pgscale_internal.tuning_change SET effective_at = now() - interval '20 s' WHERE change = $id");
+$db->sql("UPDATE pgscale_internal.tuning_change SET applied_at = now() - interval '10 s' WHERE change = $next");
+my $ended = "(SELECT applied_at FROM pgscale_internal.tuning_change WHERE change = $next)";
+my $began = "(SELECT effective_at FROM pgscale_internal.tuning_change WHERE change = $id)";
 my $too_short = qr/^cannot tell: it was in effect for 55 s, of 60 s; waiting does not help$/;
 # records end 10 us apart: of 30, 18 after that change, or 19
 evidence(few(30), "$ended + interval '180 us'");
@@ -326,9 +326,9 @@ sub reload
 my $samples_before = sub {
     my $changed = change($db, q{set('work_mem', '6MB')});
 
-    $db->sql("UPDATE pgscale.tuning_change SET effective_at = clock_timestamp() WHERE change = $changed");
+    $db->sql("UPDATE pgscale_internal.tuning_change SET effective_at = clock_timestamp() WHERE change = $changed");
     my $reason = verified($changed, 'transactions', 'reason');
-    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale.tuning_change WHERE change = $changed");
+    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale_internal.tuning_change WHERE change = $changed");
     change($db, "revert($changed)");
     return "$n $reason";
 };
@@ -349,7 +349,7 @@ $node->append_conf('postgresql.conf', join "\n", map { "many.setting_$_ = 1" } 1
 reload();
 until_ok(sub {
     my $changed = change($db, q{set('many.setting_999', '2')});
-    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale.tuning_change WHERE change = $changed");
+    my $n = $db->sql("SELECT coalesce(cardinality(metric_ends), -1) FROM pgscale_internal.tuning_change WHERE change = $changed");
     change($db, "revert($changed)");
     return $n eq '0';
 }, 'evidence of before a reload is not of the value that such a setting has');

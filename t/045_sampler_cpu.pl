@@ -52,7 +52,7 @@ for my $role (sort keys %loads)
     my ($ran, $queued, $state, $text);
 
     until_ok(sub {
-        $db->sql('SELECT pgscale.sampler_reset()');
+        $db->sql('SELECT pgscale.reset($$sampler$$)');
         # the kernel's counts are read at the end of the first tick, which is not split
         until_true(sub { $db->sql('SELECT ticks > 1 FROM pgscale.sampler_stats') eq 't' });
         my @before = kernel_counts($session);
@@ -73,7 +73,7 @@ is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'tal
 
 ### All of the time
 
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $talker->sql(join "\n;", ('SELECT 1') x 2_000);
 until_ok(sub { $db->sql(q{SELECT observed_ms > 1200 AND abs(ms('talker', '') / observed_ms - 1) < 0.01
     AND abs(ms('burner', '') / observed_ms - 1) < 0.01 FROM pgscale.sampler_stats()}) eq 't' },
@@ -95,7 +95,7 @@ SKIP:
 
     $db->sql(q{CREATE UNLOGGED TABLE rows_to_read AS SELECT i, repeat('x', 500) FROM generate_series(1, 40000) i; GRANT SELECT ON rows_to_read TO PUBLIC});
     until_ok(sub {
-        $db->sql('SELECT pgscale.sampler_reset()');
+        $db->sql('SELECT pgscale.reset($$sampler$$)');
         until_true(sub { $db->sql('SELECT ticks > 1 FROM pgscale.sampler_stats') eq 't' });
         my $before = $ran->();
         $burner->sql(q{DO 'DECLARE began timestamptz := clock_timestamp(); BEGIN
@@ -112,7 +112,7 @@ SKIP:
 
 ### Idle in a transaction
 
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $idler->sql('BEGIN');
 $idler->sql('SELECT 1');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Client' AND event = 'IdleInTransaction'
@@ -122,16 +122,16 @@ is($db->sql(q{SELECT bool_or(event = 'IdleInTransaction'), bool_or(event = 'Clie
     WHERE usename = 'idler' AND state = 'idle in transaction'}), 't|f', 'the history has it');
 $db->poll_ok(q{SELECT count(*) > 0, count(*) FILTER (WHERE event_type = 'Client') FROM pgscale.wait_timeline() WHERE event_type ~ 'Client|IdleInTransaction'}, 'and so has the timeline', 't|0');
 $idler->try('SELECT 1/0');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'idler' AND state = 'idle in transaction (aborted)'
     AND event = 'IdleInTransaction'}, 'one that failed counts, too');
 $idler->sql('ROLLBACK');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT ms('idler', '^Client:ClientRead') > 50, ms('idler', 'IdleInTransaction') = 0}, 'after its end the session idles', 't|t');
 
 ### A session that ends while it runs: what was not split yet is split as it was in the second before.
 
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 my $dying = session($node, user => 'burner');
 $dying->start(q{DO 'BEGIN LOOP END LOOP; END'});
 $db->poll_ok(q{SELECT ms('burner', '^CPU:Running') > 0 AND ms('burner', '^CPU:CPU') > 100}, 'a session runs, and some of it is not split yet');
@@ -192,7 +192,7 @@ SKIP:
 
     # It shows no wait event, and the kernel counts nothing of it. Of that, some may be chance: 1.5 divided by the root of the ticks.
     my ($burner, $sleeper, $idler) = map { session($node, user => $_) } 'burner', 'talker', 'idler';
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     $burner->start(q{DO 'BEGIN LOOP END LOOP; END'});
     $sleeper->start('SELECT pg_sleep(600)');
     $db->poll_ok(q{SELECT ms('burner', '^CPU:(Blocked|Running|Queued)') > 2500}, 'time that the kernel did not count is split');
@@ -237,7 +237,7 @@ SKIP:
 
     # Counts that cannot be read
     truncate $node->data_dir . '/schedstat', 0 or die $!;
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     $burner->start(q{DO 'BEGIN LOOP END LOOP; END'});
     $db->poll_ok(q{SELECT ms('burner', '^CPU:CPU') > 1200}, 'counts that cannot be read: time on CPU has one row');
     is($db->sql(q{SELECT ms('burner', '^CPU:(Running|Queued|Blocked)')}), 0, 'which is not split');

@@ -129,7 +129,7 @@ $target = session($node);
 $pid = $target->pid;
 my $whole;
 until_ok(sub {
-    begin($tracer, "CREATE TEMP TABLE statement AS SELECT * FROM pgscale.trace_query($pid, '1 s')");
+    begin($tracer, "CREATE TEMP TABLE statement AS SELECT * FROM pgscale.trace_waits($pid, '1 min', statement_within => '1 s')");
     $clock[0] = now();
     $target->sql('SELECT pg_sleep(0.2)');
     $clock[1] = now();
@@ -144,12 +144,12 @@ until_ok(sub {
 cmp_ok($waited, '>=', 200_000 - 2 * $gap, 'it slept as long as it was told') or diag $whole;
 cmp_ok($traced * 1000, '<=', $clock[1] - $clock[0] + 2 * $gap, 'and took no longer than it was under way') or diag $whole;
 unlike($whole, qr/ClientRead/, 'waiting for the next one is no part of it');
-my ($state, $text) = $tracer->try("SELECT * FROM pgscale.trace_query($pid, '10 ms')");
+my ($state, $text) = $tracer->try("SELECT * FROM pgscale.trace_waits($pid, '1 min', statement_within => '10 ms')");
 like("$state $text", qr/^00000 .*NOTICE: .*process $pid began no statement in time.*HINT: /s, 'where none begins, a notice says so');
 is((coverage($tracer))[0], 'no statement', 'and trace_coverage, too');
 $target->start('SELECT pg_sleep(60)');
 $db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid", 'a statement is under way', 'PgSleep');
-like($tracer->sql("SELECT count(*) FROM pgscale.trace_query_summary($pid, '10 ms')"), qr/NOTICE.*\n0$/s, 'which is not the next one');
+like($tracer->sql("SELECT count(*) FROM pgscale.trace_summary($pid, '1 min', '10 ms')"), qr/NOTICE.*\n0$/s, 'which is not the next one');
 is($tracer->sql("SELECT event FROM pgscale.trace_waits($pid, '10 ms')"), 'PgSleep', 'but trace_waits shows that');
 $db->sql("SELECT pg_cancel_backend($pid)");
 $target->finish;
@@ -161,7 +161,7 @@ $target->sql('SET io_combine_limit = 1') if $major >= 17;
 my ($read, $seen, $best) = (0, 0, 0);
 until_ok(sub {
     begin($tracer, qq{SELECT coalesce(sum(count), 0), min(coverage_fraction), bool_and(mean_us BETWEEN min_us AND max_us AND p50_us BETWEEN min_us AND p95_us
-        AND p99_us BETWEEN p95_us AND max_us AND abs(count * mean_us / 1000 - total_ms) < 0.001) FROM pgscale.trace_query_summary($pid, '1 s')
+        AND p99_us BETWEEN p95_us AND max_us AND abs(count * mean_us / 1000 - total_ms) < 0.001) FROM pgscale.trace_summary($pid, '1 min', '1 s')
         WHERE event = 'DataFileRead'});
     ($read) = $target->sql('EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT count(*) FROM pages') =~ /read=(\d+)/;
     ($seen, $coverage, my $sane) = split /\|/, ($tracer->finish)[1];
@@ -227,23 +227,24 @@ $_->quit for @tracers;
 # Whom a role may trace
 my $checkpointer = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
 $db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
-    GRANT EXECUTE ON FUNCTION pgscale.trace_waits(integer, interval, integer), pgscale.trace_query(integer, interval, interval, integer) TO granted;
+    GRANT EXECUTE ON FUNCTION pgscale.trace_waits(integer, interval, integer, interval) TO granted;
     CREATE ROLE observer LOGIN IN ROLE pg_monitor});
 my ($granted, $own) = map { session($node, user => 'granted') } 1 .. 2;
-my $call = sub { my ($function, $of) = @_; return "SELECT count(*) > 0 FROM pgscale.$function($of, '10 ms')" };
-is($granted->sql($call->('trace_waits', $own->pid)), 't', 'a role may trace its own sessions where that is granted');
+sub trace_call { my ($of, $more) = (@_, ''); return "SELECT count(*) > 0 FROM pgscale.trace_waits($of, '10 ms'$more)" }
+sub statement_call { return trace_call(shift, q{, statement_within => '10 ms'}) }
+is($granted->sql(trace_call($own->pid)), 't', 'a role may trace its own sessions where that is granted');
 for my $of ($pid, $checkpointer)
 {
-    ($state, $text) = $granted->try($call->('trace_waits', $of));
+    ($state, $text) = $granted->try(trace_call($of));
     is($state, '42501', "but not process $of");
     like($text, qr/permission denied to trace process $of.*HINT: .*pg_read_all_stats/s, 'which is said');
 }
-is(($granted->try($call->('trace_query', $pid)))[0], '42501', 'nor its statements');
-is((session($node, user => 'observer')->try($call->('trace_waits', $pid)))[0], '42501', 'pg_monitor may not trace');
+is(($granted->try(statement_call($pid)))[0], '42501', 'nor its statements');
+is((session($node, user => 'observer')->try(trace_call($pid)))[0], '42501', 'pg_monitor may not trace');
 $db->sql('GRANT pg_read_all_stats TO granted');
-is($granted->sql($call->('trace_waits', $pid)), 't', 'one who may see all sessions');
-is($granted->sql($call->('trace_waits', $checkpointer)), 't', 'and other processes');
-is(($granted->try($call->('trace_query', $checkpointer)))[0], '42809', 'which have no statements');
+is($granted->sql(trace_call($pid)), 't', 'one who may see all sessions');
+is($granted->sql(trace_call($checkpointer)), 't', 'and other processes');
+is(($granted->try(statement_call($checkpointer)))[0], '42809', 'which have no statements');
 until_ok(sub {
     begin($granted, "SELECT string_agg(event, ' ' ORDER BY seq) FROM pgscale.trace_waits($checkpointer, '500 ms', 2)");
     $db->sql('CHECKPOINT');
@@ -252,12 +253,12 @@ until_ok(sub {
 $own->sql('SELECT 1');
 $db->sql("ALTER ROLE granted SET track_activities = off; ALTER ROLE granted SUPERUSER");
 my $silent = session($node, user => 'granted');
-is(($db->try($call->('trace_query', $silent->pid)))[0], '55000', 'a session that does not tell its state has no statements either');
+is(($db->try(statement_call($silent->pid)))[0], '55000', 'a session that does not tell its state has no statements either');
 
 # A statement that ends, and another one that begins, while the tracer is off its CPU
 my $one = session($node);
 $holder->sql('BEGIN; SELECT pg_advisory_xact_lock(7)');
-begin_looking($tracer, 'SELECT count(*) FROM pgscale.trace_query(' . $one->pid . q{, '1 h', '1 h')});
+begin_looking($tracer, 'SELECT count(*) FROM pgscale.trace_waits(' . $one->pid . q{, '1 h', statement_within => '1 h')});
 $one->start('SELECT pg_advisory_xact_lock(7)');
 $db->poll_ok('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $one->pid, 'a statement waits', 'Lock');
 has_looked($tracer);
@@ -280,7 +281,7 @@ SKIP:
     skip 'there is no taskset', 1 if system 'taskset --version >/dev/null 2>&1';
     my $bound = session($node);
     system 'taskset -pc $(taskset -pc ' . $bound->pid . " | sed 's/.*: //; s/[-,].*//') " . $bound->pid . ' >/dev/null';
-    ($state, $text) = $bound->try($call->('trace_waits', $pid));
+    ($state, $text) = $bound->try(trace_call($pid));
     is($state, '0A000', 'a process that may use one CPU only does not trace');
     like($text, qr/a trace needs a second CPU/, 'which is said');
     is($bound->sql(q{SELECT state FROM pgscale.health WHERE feature = 'trace'}), 'off', 'by health, too');
@@ -297,15 +298,15 @@ SKIP:
     chmod 0755, $library;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$library'");
     my $file = $node->basedir . '/held';
-    for my $function (['trace_waits', q{'1 h'}], ['trace_query', q{'1 h'}])
+    for my $what (q{'1 h'}, q{'1 h', statement_within => '1 h'})
     {
         my $stopped = session($node);
 
-        begin_looking($tracer, "SELECT count(*) FROM pgscale.$function->[0](" . $stopped->pid . ", $function->[1])");
+        begin_looking($tracer, "SELECT count(*) FROM pgscale.trace_waits(" . $stopped->pid . ", $what)");
         $stopped->start("SELECT hold_status('$file')");
         until_true(sub { -e $file }) or die 'the target does not stop';
         $db->sql('SELECT pg_cancel_backend(' . $tracer->pid . ')');
-        is(($tracer->finish)[0], $cancelled, "$function->[0] of a process that is stopped in the midst of its status: cancelled");
+        is(($tracer->finish)[0], $cancelled, "a trace, $what, of a process that is stopped in the midst of its status: cancelled");
         unlink $file;
         is(join('|', $stopped->finish), '00000|t', 'before that goes on');
         $stopped->quit;

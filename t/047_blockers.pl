@@ -269,7 +269,7 @@ sub of_history
 
 $db->set('pgscale.sampler_blocker_threshold', '300ms');
 $db->poll_ok('SHOW pgscale.sampler_blocker_threshold', 'a threshold', '300ms');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 looks_stay('nobody waits');
 runs('a', q{SET application_name = 'billing'; BEGIN; UPDATE t SET v = 1 WHERE id = 5});
 runs('b', 'SET lock_timeout = 0');

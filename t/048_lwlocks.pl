@@ -58,7 +58,7 @@ sub shows_ok
     my $of = "FROM pgscale.lwlock_profile() WHERE tranche = '$tranche'";
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->sql('SELECT pgscale.reset($$lwlocks$$)');
     my $queues = $locks > 1 ? 4 * $locks : 20;
     $db->poll_ok("SELECT ticks >= $queues AND looks >= 1 $of AND lock = $number", "$tranche $number $mode: looked at many times");
     my $other = $mode eq 'exclusive' ? 'shared' : 'exclusive';
@@ -91,7 +91,7 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 5, true, '$file')", "SELE
         WHERE tranche = 'PredicateLockManager'};
 
     $db->set('pgscale.sampler_period' => '200ms');
-    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->sql('SELECT pgscale.reset($$lwlocks$$)');
     $db->poll_ok("SELECT ticks > 0 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'a queue that was seen a few times');
     is($db->sql($seen), '1|t', 'has no skew');
     $db->set('pgscale.sampler_period' => '2ms');
@@ -100,7 +100,7 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 5, true, '$file')", "SELE
 });
 # where the server does not tell whose they are, nor where they lie
 while_held("SELECT hold_lwlock('hold_lwlock', 3, true, '$file')", "SELECT hold_lwlock('hold_lwlock', 3, true, '$none')", 2, sub {
-    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->sql('SELECT pgscale.reset($$lwlocks$$)');
     $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND skew IS NULL AND mean_waiters = 2 AND reason ~ 'in its own memory'
         FROM pgscale.lwlock_tranches WHERE tranche = 'hold_lwlock'}, 'of a tranche in memory of its own only the waits are known');
 }) if $major >= 19;
@@ -117,7 +117,7 @@ $waiters[1]->start("SELECT hold_lwlock('PredicateLockManager', 6, true, '$none')
 while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 1, true, '$none')", 1, sub {
     my $pid = $waiters[1]->pid;
     $db->poll_ok("SELECT event_type FROM pgscale.wait_current() WHERE pid = $pid", 'each is waited for', 'LWLock');
-    $db->sql('SELECT pgscale.lwlock_profile_reset()');
+    $db->sql('SELECT pgscale.reset($$lwlocks$$)');
     $db->poll_ok(q{SELECT ticks >= 32 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
     is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_profile()
         WHERE tranche = 'PredicateLockManager' AND waited > 0 ORDER BY 1}), "1|t|1.000000\n6|t|1.000000", 'half of the time each');
@@ -129,8 +129,8 @@ $_->finish for @waiters[ 1, 2 ];
 
 # the time is that of the wait profile, as long as both count the same ticks
 $db->sampler('off');
-$db->sql('SELECT pgscale.lwlock_profile_reset()');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$lwlocks$$)');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->sampler('on');
 while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 1, true, '$none')", 2,
     sub { $db->poll_ok(q{SELECT wait_ms > 100 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'time passes') });
@@ -169,7 +169,7 @@ while_held("SELECT hold_buffer('t', 7, true, '$file')", "SELECT count(*) FROM t 
 is($db->sql(q{SELECT event_type, event FROM pgscale.wait_meanings WHERE kind IN ('buffer_content', 'buffer_pin') ORDER BY kind}),
     $major >= 19 ? "Buffer|BufferShared, BufferShareExclusive, BufferExclusive\nBuffer|BufferCleanup" : "LWLock|BufferContent\nBufferPin|BufferPin",
     'what waits for buffers are called, and mean');
-like($db->sql(q{SELECT pgscale.report_chart('text', '2026-01-01', '2026-01-02', 86400, ARRAY['2026-01-01'::timestamptz], '{Buffer}', '{0.1}', '{1}')}),
+like($db->sql(q{SELECT pgscale_internal.report_chart('text', '2026-01-01', '2026-01-02', 86400, ARRAY['2026-01-01'::timestamptz], '{Buffer}', '{0.1}', '{1}')}),
     $major >= 19 ? qr/B Buffer 0/ : qr/B BufferPin 0/, 'so does a chart');
 
 # from 19 on a process that writes a page waits for a lock of its own kind
@@ -203,7 +203,7 @@ while_held("SELECT hold_buffer('t', 0, true, '$file')", "SELECT hold_buffer('t',
     my $reader = session($node, user => 'reader');
     is($reader->sql($hot), 't|main|0||exclusive|1|1|postgres', 'pg_monitor reads it without a privilege on the table');
     is($reader->sql('SELECT count(*) > 0 FROM pgscale.lwlock_profile'), 't', 'and the profile');
-    is(($reader->try('SELECT pgscale.lwlock_profile_reset()'))[0], '42501', 'but resets nothing');
+    is(($reader->try('SELECT pgscale.reset($$lwlocks$$)'))[0], '42501', 'but resets nothing');
     $reader->quit;
 });
 $other->quit;
@@ -218,7 +218,7 @@ my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature =
 $db->set('pgscale.lwlocks', 'off');
 $db->poll_ok($health, 'switched off', 'f|off|it is switched off');
 while_held("SELECT hold_lwlock('PredicateLockManager', 0, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 0, true, '$none')", 1, sub {
-    $db->sql('SELECT pgscale.lwlock_profile_reset(), pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$lwlocks$$), pgscale.reset($$sampler$$)');
     $db->poll_ok(q{SELECT sum(samples) > 20 FROM pgscale.wait_profile() WHERE event = 'PredicateLockManager'}, 'the sampler still counts');
 });
 is($db->sql('SELECT count(*) FROM pgscale.lwlock_profile() WHERE ticks > 0'), 0, 'but looks at no lock');

@@ -75,7 +75,7 @@ is($db->sql($totals), 't', 'and sums are whole');
 is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FROM pgscale.wait_profile() WHERE application_name IS NOT NULL}),
     't', 'within its bounds');
 $db->sampler('on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 seen_ok($two_sleeps, q{application_name = 'number two'}, 'after a reset there is room again');
 
 # Who reads it while a reset gives the numbers away is not shown anybody under the name of another: a reader that is stopped anywhere,
@@ -94,7 +94,7 @@ for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 20 : 7))
 {
     until_true(sub { $db->sql('SELECT count(DISTINCT application_name) > 200 FROM pgscale.wait_profile()') eq 't' }) or die 'no names';
     kill 'STOP', $two->pid;
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     until_true(sub { $db->sql('SELECT count(DISTINCT application_name) > 50 FROM pgscale.wait_profile()') eq 't' }) or die 'no new names';
     kill 'CONT', $two->pid;
 }
@@ -147,7 +147,7 @@ SKIP:
     $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pgscale,$library'");
     $node->restart;
     ($db, $one, $two) = map { session($node) } 1 .. 3;
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     my $of_plan = sub { "plan_id = @{[ -10000000000 * shift ]} AND queryid = " . $db->queryid($one) . " AND application_name = 'planned'" };
 
     $one->sql('SET application_name = planned');

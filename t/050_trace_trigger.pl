@@ -69,7 +69,7 @@ $db->sql('CREATE ROLE stranger LOGIN; CREATE ROLE observer LOGIN IN ROLE pg_moni
 is((session($node, user => 'stranger')->try('SELECT * FROM pgscale.trace_history'))[0], '42501', 'not everybody reads the history');
 my $observer = session($node, user => 'observer');
 is($observer->sql('SELECT count(*) FROM pgscale.trace_history'), 0, 'pg_monitor does');
-is(($observer->try('SELECT pgscale.trace_history_reset()'))[0], '42501', 'and may not empty it');
+is(($observer->try('SELECT pgscale.reset($$trace$$)'))[0], '42501', 'and may not empty it');
 for my $wrong ('trigger_duration = 99', 'trigger_duration = 60001', 'trigger_budget = -1', 'trigger_budget = 3601', q{trigger = 'often'})
 {
     is(($db->try("ALTER SYSTEM SET pgscale.trace_$wrong"))[0], '22023', "not $wrong");
@@ -129,8 +129,8 @@ is(($db{killed}->try('DROP DATABASE victim'))[0], '00000', 'and dropped');
 
 # What is kept, and until when
 is($db->sql($traces), 1, 'a pile-up that lasts is traced once');
-is($db->sql("SELECT pgscale.sampler_reset(); $traces"), "\n1", 'the reset of the sampler keeps that');
-is($db->sql("SELECT pgscale.trace_history_reset(); $traces"), "\n0", 'its own one does not');
+is($db->sql("SELECT pgscale.reset('sampler'); $traces"), "\n1", 'the reset of the sampler keeps that');
+is($db->sql("SELECT pgscale.reset('trace'); $traces"), "\n0", 'its own one does not');
 $db->sampler('off');
 is($db->sql($health), 'broken: this feature needs the sampler, which is off', 'without the sampler it cannot work');
 

@@ -116,7 +116,7 @@ is($db->sql("SELECT item, wait_ms > 0, abs(b.waited_ms - wait_ms) < 0.9 * b.wait
 of('a')->sql('SET application_name = again; BEGIN; UPDATE t SET v = 1 WHERE id = 1');
 waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
 seen_ok(q{application_name = 'again'}, 1000, 'a root');
-my ($before, $began) = split /\|/, $db->sql('SELECT pgscale.sampler_reset(), extract(epoch FROM clock_timestamp()) * 1000');
+my ($before, $began) = split /\|/, $db->sql('SELECT pgscale.reset($$sampler$$), extract(epoch FROM clock_timestamp()) * 1000');
 is($db->sql(q{SELECT count(*) FROM pgscale.blocker_profile() WHERE application_name <> 'again'}), 0, 'a reset empties it');
 seen_ok(q{application_name = 'again'}, 500, 'who waits on is found again');
 is($db->sql(qq{SELECT sum(waited_ms) < 1.1 * (extract(epoch FROM clock_timestamp()) * 1000 - $began) + 300 FROM pgscale.blocker_profile()}), 't',
@@ -164,7 +164,7 @@ is((session($node, user => 'stranger')->try("SELECT * FROM pgscale.$_"))[0], '42
 all_end();
 
 # More roots than there is room for: waiters that go from one prepared transaction to the next when they have been seen
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 of('a')->sql('SET application_name = main; BEGIN; UPDATE t SET v = 1 WHERE id = 1000');
 waits('b', 'UPDATE t SET v = 1 WHERE id = 1000');
 $db->sql(join ';', map { "BEGIN; UPDATE t SET v = 1 WHERE id = $_; PREPARE TRANSACTION '$_'" } 1 .. 600);

@@ -115,8 +115,8 @@ is($db->sql(q{SELECT event FROM pgscale.top_waits(by => 'application') WHERE ite
 $db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS until, extract(epoch FROM (until - since) / 2)::float8 AS s,
     (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside,
     (SELECT sum(period_s) FROM pgscale.past_coverage(since + (until - since) / 2, until)) AS s_beside FROM span;
-    CREATE TABLE partition PARTITION OF pgscale.archive_minute DEFAULT;
-    INSERT INTO pgscale.archive_minute (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
+    CREATE TABLE partition PARTITION OF pgscale_internal.archive_minute DEFAULT;
+    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
         application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT since, s, 1, 1, 1, '{}', '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
         '{batch,NULL,NULL}', '{4711,NULL,NULL}', '{Lock,IO,other}', '{tuple,DataFileSync,other}', '{99 psql,NULL,NULL}', '{4000,200,100}' FROM archived});
@@ -183,7 +183,7 @@ for (
 # Who may see what. Text is what pg_stat_statements shows the caller, and a planted view of that name is nothing.
 my $observer = session($node, user => 'observer');
 is($observer->sql(q{SELECT count(*) > 0 FROM pgscale.top_waits()}), 't', 'pg_monitor');
-$db->sql(q{GRANT USAGE ON SCHEMA pgscale TO granted; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale TO granted});
+$db->sql(q{GRANT USAGE ON SCHEMA pgscale TO granted; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted});
 my $granted = session($node, user => 'granted');
 is($granted->sql(q{SELECT count(*) > 0, count(application_name) FROM pgscale.past_waits() WHERE event = 'PgSleep'}), 't|0',
     'without pg_read_all_stats applications are hidden');
@@ -191,8 +191,8 @@ $db->sql(q{CREATE FUNCTION public.trap() RETURNS bigint LANGUAGE plpgsql AS 'BEG
     CREATE VIEW public.pg_stat_statements AS SELECT public.trap() AS queryid, public.trap()::text AS query;
     GRANT SELECT ON public.pg_stat_statements TO PUBLIC;
     CREATE FUNCTION public.lower(tstzrange) RETURNS timestamptz LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
-    CREATE FUNCTION pgscale.past_items(timestamptz, timestamptz, text, bigint) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
-    CREATE FUNCTION pgscale.past_queries(anyarray) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, bigint) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
+    CREATE FUNCTION pgscale_internal.past_queries(anyarray) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
     CREATE FUNCTION pgscale.past_waits(timestamptz, timestamptz) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
     CREATE FUNCTION pgscale.past_waits(timestamptz, timestamptz, numeric) RETURNS int LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$trapped$$; END';
     SET search_path = public, pg_catalog});
@@ -218,7 +218,7 @@ SKIP:
 }
 
 # A reset empties it.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql(sprintf $none, q{'-infinity'}), '0|0|0|0', 'a reset empties all of it');
 
 # What goes on after that begins a time of its own.
@@ -234,7 +234,7 @@ is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + latene
   or diag $db->sql('SELECT ticks, missed_ticks, observed_ms FROM pgscale.sampler_stats');
 
 # What is known after a reset begins with it, not with the look before.
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok('SELECT count(*) FROM pgscale.past_coverage()', 'a look after a reset', 1);
 is($db->sql('SELECT min(at) >= max(stats_reset) - interval $$2 ms$$ FROM pgscale.past_coverage(), pgscale.sampler_stats'), 't', 'stands for the time since then');
 

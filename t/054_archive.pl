@@ -53,7 +53,7 @@ my $profile = q{(SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle)
 
 sub reset_profile
 {
-    $db->sql('SELECT pgscale.sampler_reset()');
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
     return $db->poll_ok(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale.sampler_stats s
         WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}, 'a reset is seen', 1);
 }
@@ -126,7 +126,7 @@ BEGIN
         pg_get_function_arguments('pgscale.wait_history(timestamptz, timestamptz)'::regprocedure));
 END
 $do$;
-CREATE OR REPLACE FUNCTION pgscale.archive_counters(OUT "values" double precision[], OUT markers bigint[]) LANGUAGE sql AS
+CREATE OR REPLACE FUNCTION pgscale_internal.archive_counters(OUT "values" double precision[], OUT markers bigint[]) LANGUAGE sql AS
     $$SELECT c."values" || array_fill(NULL::float8, ARRAY[52 - cardinality(c."values")]) || '{100,250,400}'::float8[],
              c.markers || array_fill(NULL::bigint, ARRAY[55 - cardinality(c.markers)]) FROM public.counters c, public.step s WHERE c.step = s.now$$;
 
@@ -176,7 +176,7 @@ sub step_ok
     $in->poll_ok(q{SELECT string_agg(concat(CASE WHEN n IN (5, 7) THEN 'last ' || coalesce(last::text, '-') ELSE coalesce(sum, 0)::text END,
             CASE WHEN n NOT IN (6, 7, 8) AND nulls > 0 THEN ' (' || nulls || ')' END), ', ' ORDER BY n)
         FROM (SELECT n, sum(c), count(*) FILTER (WHERE c IS NULL) AS nulls, (array_agg(c ORDER BY at DESC))[1] AS last
-            FROM pgscale.archive_minute, unnest(counters[:8]) WITH ORDINALITY u (c, n) GROUP BY n) s}, "step $step: counters", $counted)
+            FROM pgscale_internal.archive_minute, unnest(counters[:8]) WITH ORDINALITY u (c, n) GROUP BY n) s}, "step $step: counters", $counted)
       or die "what follows builds on it\n";
     return;
 }
@@ -219,13 +219,13 @@ $db->set('pgscale.archive_retention' => 3650);
 $db->set('pgscale.archive_detail' => 3650);
 set_clock(1800) if $can_set;
 my $days = q{SELECT string_agg(concat(substring(relname FROM '_(.).*_'), (clock_timestamp() AT TIME ZONE 'UTC')::date - to_date(right(relname, 8), 'YYYYMMDD')), ' ' ORDER BY right(relname, 8))
-    FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE inhparent = 'pgscale.archive_minute'::regclass
+    FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE inhparent = 'pgscale_internal.archive_minute'::regclass
     AND (clock_timestamp() AT TIME ZONE 'UTC')::date - to_date(right(relname, 8), 'YYYYMMDD') > 1};
-my $make = q{SELECT pgscale.archive_partition('archive_minute', (clock_timestamp() AT TIME ZONE 'UTC')::date - i) FROM unnest('{%s}'::int[]) i};
-$in->sql("BEGIN; " . sprintf($make, '6,5,3,2') . q{; INSERT INTO pgscale.archive_minute
+my $make = q{SELECT pgscale_internal.archive_partition('archive_minute', (clock_timestamp() AT TIME ZONE 'UTC')::date - i) FROM unnest('{%s}'::int[]) i};
+$in->sql("BEGIN; " . sprintf($make, '6,5,3,2') . q{; INSERT INTO pgscale_internal.archive_minute
     SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date - 3 + time '12:00' AT TIME ZONE 'UTC', 60, 1, node, cluster, database, counters,
            array_fill('client backend'::text, ARRAY[4]), array_fill(1::oid, ARRAY[4]), '{d,d,d,d}', '{u,u,u,u}', '{a,a,a,a}', '{1,2,3,4}', '{IO,IO,IO,IO}', '{a,b,c,d}', '{NULL,NULL,NULL,NULL}', '{1,2,4,8}'
-      FROM pgscale.archive_minute LIMIT 1; COMMIT});
+      FROM pgscale_internal.archive_minute LIMIT 1; COMMIT});
 is($in->sql($days), 'm6 m5 m3 m2', 'old days');
 $db->set('pgscale.archive_detail' => 2);
 $db->set('pgscale.archive_retention' => 5);
@@ -264,7 +264,7 @@ SKIP:
     my $latest = $in->sql('SELECT max(at) FROM pgscale.archive_minutes');
     set_clock(2 * 1800 + 60 + 7200);
     $in->poll_ok("SELECT max(at) > '$latest'::timestamptz + interval '110 min' FROM pgscale.archive_minutes", 'rows go on by the clock that was set');
-    $in->sql("SELECT pgscale.archive_drop('archive_hour_$_')") for split / /, $in->sql(q{SELECT string_agg(right(relname, 8), ' ') FROM pg_class WHERE relname ~ '^archive_hour_\d+$'});
+    $in->sql("SELECT pgscale_internal.archive_drop('archive_hour_$_')") for split / /, $in->sql(q{SELECT string_agg(right(relname, 8), ' ') FROM pg_class WHERE relname ~ '^archive_hour_\d+$'});
     $in->sql(sprintf $make, '9,4');
     rounds_ok('it is set');
     my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});

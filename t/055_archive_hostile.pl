@@ -81,12 +81,12 @@ works_ok('open again');
     my $other = session($node);
     my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});
     my $sleeping = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round' AND wait_event = 'PgSleep'};
-    my $alone = $db->sql('SELECT pgscale.major()') >= 19;
+    my $alone = $db->sql('SELECT pgscale_internal.major()') >= 19;
 
     in_archive(q{CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(600) FROM pg_stat_activity
             WHERE pid = pg_backend_pid() AND backend_type = 'pgscale archive round'; END$$;
         CREATE EVENT TRIGGER slow ON ddl_command_start EXECUTE FUNCTION slow();
-        SELECT pgscale.archive_drop('archive_minute_' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD'))});
+        SELECT pgscale_internal.archive_drop('archive_minute_' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD'))});
     for my $command ('CREATE DATABASE copy TEMPLATE a', 'ALTER DATABASE a RENAME TO b', 'DROP DATABASE a')
     {
         $db->sql('ALTER DATABASE b RENAME TO a') if $command eq 'DROP DATABASE a';
@@ -115,20 +115,20 @@ my @settings = (
     [ bytea_output => 'escape' ], [ extra_float_digits => '-15' ], [ stats_fetch_consistency => 'none' ], [ work_mem => '64kB' ],
     [ jit_above_cost => 0 ]);
 # PostgreSQL 19 has no other strings
-push @settings, [ standard_conforming_strings => 'off' ] if $db->sql('SELECT pgscale.major()') < 19;
+push @settings, [ standard_conforming_strings => 'off' ] if $db->sql('SELECT pgscale_internal.major()') < 19;
 in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
     CREATE FUNCTION planted.plant(text) RETURNS boolean LANGUAGE sql AS 'INSERT INTO public.ran VALUES ($1); SELECT true';
     CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';
     CREATE OPERATOR planted.= (LEFTARG = text, RIGHTARG = text, FUNCTION = planted.equal);
     CREATE FUNCTION planted.now() RETURNS timestamptz LANGUAGE sql AS $$SELECT planted.plant('now'); SELECT 'epoch'::timestamptz$$;
     CREATE FUNCTION pgscale.wait_history(timestamptz) RETURNS SETOF pgscale.wait_history LANGUAGE sql AS $$SELECT planted.plant('history'); SELECT * FROM pgscale.wait_history$$;
-    CREATE FUNCTION pgscale.clean_text(name) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('name'); SELECT 'x'$$;
-    CREATE FUNCTION pgscale.clean_text(varchar) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('varchar'); SELECT 'x'$$;
-    CREATE FUNCTION pgscale.archive_partition(name, date) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
-    CREATE FUNCTION pgscale.archive_partition(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
-    CREATE FUNCTION pgscale.archive_drop(name) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('drop')$$;
-    CREATE FUNCTION pgscale.archive_texts(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('texts')$$;
-    CREATE FUNCTION pgscale.archive_write(timestamptz, interval, integer DEFAULT 1) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('write'); SELECT 'written'$$});
+    CREATE FUNCTION pgscale_internal.clean_text(name) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('name'); SELECT 'x'$$;
+    CREATE FUNCTION pgscale_internal.clean_text(varchar) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('varchar'); SELECT 'x'$$;
+    CREATE FUNCTION pgscale_internal.archive_partition(name, date) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
+    CREATE FUNCTION pgscale_internal.archive_partition(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;
+    CREATE FUNCTION pgscale_internal.archive_drop(name) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('drop')$$;
+    CREATE FUNCTION pgscale_internal.archive_texts(text, timestamptz) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('texts')$$;
+    CREATE FUNCTION pgscale_internal.archive_write(timestamptz, interval, integer DEFAULT 1) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('write'); SELECT 'written'$$});
 for (@settings)
 {
     my ($name, $value) = @$_;
@@ -148,8 +148,8 @@ $db->sql('ALTER DATABASE a RESET ALL');
 # A table that is locked
 my $locker = session($node, dbname => 'a');
 my $before = logged('canceling statement due to lock timeout');
-$locker->sql('BEGIN; LOCK pgscale.archive_minute');
-broken_ok('lock', 'locked', 'end the session that has locked pgscale.archive_minute');
+$locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
+broken_ok('lock', 'locked', 'end the session that has locked pgscale_internal.archive_minute');
 $locker->sql('COMMIT');
 works_ok('unlocked');
 # one for rows; and one for upkeep, if that was hit first
@@ -158,7 +158,7 @@ like(logged('canceling statement due to lock timeout') - $before, qr/^[12]$/, 'a
 # A transaction that has read hinders upkeep, which gives way at once: others read, rows are written
 $locker->sql('BEGIN; SELECT count(*) FROM pgscale.archive_waits');
 my @days = split /\|/, in_archive(q{SELECT to_char(d - 40, 'YYYYMMDD'), to_char(d - 20, 'YYYYMMDD') FROM (SELECT (now() AT TIME ZONE 'UTC')::date) t (d)});
-in_archive("SELECT pgscale.archive_partition('archive_minute'::text, '$_'::date)") for @days;
+in_archive("SELECT pgscale_internal.archive_partition('archive_minute'::text, '$_'::date)") for @days;
 my $names = qq{SELECT string_agg(relname, ' ') FROM (SELECT relname FROM pg_class WHERE relname ~ '^archive_(hour|minute)_($days[0]|$days[1])\$' ORDER BY 1) c};
 my $reader = session($node, dbname => 'a');
 my ($read_rows, $failed) = (undef, '');
@@ -177,28 +177,28 @@ $reader->poll_ok($names, 'then one is dropped, and one rolled up', "archive_hour
 $reader->quit;
 
 # A table that was changed
-$locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN rounds TO changed');
+$locker->sql('ALTER TABLE pgscale_internal.archive_minute RENAME COLUMN rounds TO changed');
 broken_ok('rounds', 'a column is missing', 'in database "a": CREATE EXTENSION');
-$locker->sql('ALTER TABLE pgscale.archive_minute RENAME COLUMN changed TO rounds');
+$locker->sql('ALTER TABLE pgscale_internal.archive_minute RENAME COLUMN changed TO rounds');
 works_ok('it is back');
-$locker->sql('ALTER TABLE pgscale.archive_minute ADD CONSTRAINT never CHECK (period_s < 0) NOT VALID');
+$locker->sql('ALTER TABLE pgscale_internal.archive_minute ADD CONSTRAINT never CHECK (period_s < 0) NOT VALID');
 broken_ok('never', 'a constraint', 'see the server log');
-$locker->sql('ALTER TABLE pgscale.archive_minute DROP CONSTRAINT never');
+$locker->sql('ALTER TABLE pgscale_internal.archive_minute DROP CONSTRAINT never');
 works_ok('without it');
 
 # Traps on a table, and a table of somebody else
 my $day = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')});
-$locker->sql(qq{CREATE ROLE mallory; GRANT TRIGGER ON pgscale.archive_minute_$day TO mallory; GRANT USAGE, CREATE ON SCHEMA pgscale, public TO mallory;
+$locker->sql(qq{CREATE ROLE mallory; GRANT TRIGGER ON pgscale_internal.archive_minute_$day TO mallory; GRANT USAGE, CREATE ON SCHEMA pgscale, pgscale_internal, public TO mallory;
     GRANT INSERT ON public.ran TO mallory; SET ROLE mallory;
     CREATE FUNCTION public.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.ran VALUES (current_user); RETURN NEW; END';
-    CREATE TRIGGER trap BEFORE INSERT ON pgscale.archive_minute_$day FOR EACH ROW EXECUTE FUNCTION public.trap(); RESET ROLE});
+    CREATE TRIGGER trap BEFORE INSERT ON pgscale_internal.archive_minute_$day FOR EACH ROW EXECUTE FUNCTION public.trap(); RESET ROLE});
 broken_ok('trigger', 'a trigger', 'in database "a": drop the trigger');
 is($locker->sql('SELECT count(*) FROM public.ran'), 0, 'has not run');
-$locker->sql("DROP TRIGGER trap ON pgscale.archive_minute_$day");
+$locker->sql("DROP TRIGGER trap ON pgscale_internal.archive_minute_$day");
 works_ok('without the trigger');
-$locker->sql(q{ALTER EXTENSION pgscale DROP TABLE pgscale.archive_setting; ALTER TABLE pgscale.archive_setting OWNER TO mallory});
+$locker->sql(q{ALTER EXTENSION pgscale DROP TABLE pgscale_internal.archive_setting; ALTER TABLE pgscale_internal.archive_setting OWNER TO mallory});
 broken_ok('archive_setting', 'a table of somebody else', 'in database "a": CREATE EXTENSION');
-$locker->sql(q{ALTER TABLE pgscale.archive_setting OWNER TO CURRENT_USER; ALTER EXTENSION pgscale ADD TABLE pgscale.archive_setting});
+$locker->sql(q{ALTER TABLE pgscale_internal.archive_setting OWNER TO CURRENT_USER; ALTER EXTENSION pgscale ADD TABLE pgscale_internal.archive_setting});
 works_ok('the table is the extension\'s again');
 $locker->sql('CREATE PUBLICATION all_tables FOR ALL TABLES');
 works_ok('published', 'a', 2);
@@ -207,7 +207,7 @@ $locker->sql(q{DROP PUBLICATION all_tables});
 # An event trigger of others, which fails when a partition is made
 my $next = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')});
 $locker->sql(q{CREATE FUNCTION public.audited() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.nowhere VALUES (1); END'});
-$locker->sql("SELECT pgscale.archive_drop('archive_minute_$next')");
+$locker->sql("SELECT pgscale_internal.archive_drop('archive_minute_$next')");
 $locker->sql('CREATE EVENT TRIGGER audited ON ddl_command_start EXECUTE FUNCTION public.audited()');
 broken_ok('relation "public.nowhere" does not exist', 'an event trigger that fails',
     'in database "a": mend the function public.audited\(\), which is not a part of pgscale, or ALTER EVENT TRIGGER');
@@ -235,40 +235,44 @@ broken_ok('another name', 'the schema is renamed', 'in database "a": ALTER SCHEM
 like(($locker->try(q{CALL elsewhere.set('work_mem', '1MB')}))[1], qr/3F000.*another name.*RENAME TO pgscale/s, 'who sets a setting is told so');
 $locker->sql('ALTER SCHEMA elsewhere RENAME TO pgscale');
 works_ok('the name is back');
+$locker->sql('ALTER SCHEMA pgscale_internal RENAME TO elsewhere');
+broken_ok('another name', 'the other schema is renamed', 'in database "a": ALTER SCHEMA ... RENAME TO pgscale_internal');
+$locker->sql('ALTER SCHEMA elsewhere RENAME TO pgscale_internal');
+works_ok('its name is back');
 
 # Rows of the time that it is, as there are when the clock was set back
 my $says = 'the archive already has rows of this time';
 $before = logged($says);
 my $columns = $locker->sql(q{SELECT string_agg(attname, ', ') FROM pg_attribute
-    WHERE attrelid = 'pgscale.archive_minute'::regclass AND attnum > 2 AND NOT attisdropped});
-$locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
+    WHERE attrelid = 'pgscale_internal.archive_minute'::regclass AND attnum > 2 AND NOT attisdropped});
+$locker->sql(qq{INSERT INTO pgscale_internal.archive_minute (at, period_s, $columns)
     SELECT clock_timestamp() + n * interval '1 s', 3600, $columns FROM generate_series(-1, 0) n,
-           (SELECT * FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1) m});
+           (SELECT * FROM pgscale_internal.archive_minute ORDER BY at DESC LIMIT 1) m});
 broken_ok($says, 'the clock was set back', 'nothing: it goes on by itself');
 is(logged($says) - $before, 1, 'a line in the log');
-$locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 3600');
+$locker->sql('DELETE FROM pgscale_internal.archive_minute WHERE period_s = 3600');
 works_ok('no such rows');
-$locker->sql(qq{INSERT INTO pgscale.archive_minute (at, period_s, $columns)
-    SELECT at + interval '20 hours', 60, $columns FROM pgscale.archive_minute ORDER BY at DESC LIMIT 1});
+$locker->sql(qq{INSERT INTO pgscale_internal.archive_minute (at, period_s, $columns)
+    SELECT at + interval '20 hours', 60, $columns FROM pgscale_internal.archive_minute ORDER BY at DESC LIMIT 1});
 works_ok('with rows of tomorrow', 'a', 2);
-$locker->sql('DELETE FROM pgscale.archive_minute WHERE period_s = 60');
+$locker->sql('DELETE FROM pgscale_internal.archive_minute WHERE period_s = 60');
 
 # Upkeep that fails leaves rows alone
 my $tomorrow = $locker->sql(q{SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')});
-$locker->sql("BEGIN; SELECT pgscale.archive_drop('archive_minute_$tomorrow'); CREATE TABLE pgscale.archive_minute_$tomorrow (); COMMIT");
+$locker->sql("BEGIN; SELECT pgscale_internal.archive_drop('archive_minute_$tomorrow'); CREATE TABLE pgscale_internal.archive_minute_$tomorrow (); COMMIT");
 broken_ok("rows are written, but partitions are not made.*archive_minute_$tomorrow.*already exists", 'no partition for tomorrow', 'see the server log');
 my $rows = $locker->sql('SELECT count(*) FROM pgscale.archive_minutes');
 $locker->poll_ok("SELECT count(*) > $rows FROM pgscale.archive_minutes", 'rows are written');
 is(logged("relation \"archive_minute_$tomorrow\" already exists"), 1, 'a line in the log');
-$locker->sql("DROP TABLE pgscale.archive_minute_$tomorrow");
+$locker->sql("DROP TABLE pgscale_internal.archive_minute_$tomorrow");
 works_ok('with room for it');
-is($locker->sql("SELECT count(*) FROM pg_inherits WHERE inhrelid = 'pgscale.archive_minute_$tomorrow'::regclass"), 1, 'it is there');
+is($locker->sql("SELECT count(*) FROM pg_inherits WHERE inhrelid = 'pgscale_internal.archive_minute_$tomorrow'::regclass"), 1, 'it is there');
 
 # Cancelled and killed
 my $pid = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive round'};
 for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
-    $locker->sql('BEGIN; LOCK pgscale.archive_minute');
+    $locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
     until_true(sub { ($db->sql("SELECT count($how(pid)) FROM ($pid) p")) eq '1' });
     $locker->sql('COMMIT');
     works_ok($how, 'a', 2);
@@ -279,7 +283,7 @@ $db->poll_ok(qq{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgsc
 works_ok('it');
 
 # A shutdown while a round waits
-$locker->sql('BEGIN; LOCK pgscale.archive_minute');
+$locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
 until_true(sub { $db->sql("SELECT count(*) FROM ($pid) p") eq '1' });
 $node->stop('fast');
 pass('a fast shutdown');

@@ -110,31 +110,31 @@ push @victims, session($node);
 $db->sees_waiting($victims[-1], 'UPDATE held SET id = id');
 my $its = 'SELECT query_id FROM pg_stat_activity WHERE pid = ' . $victims[-1]->pid;
 $db->poll_ok("SELECT count(*) = 1 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 1000) WHERE item = ($its)::text AND query ~ '^UPDATE held SET id = id\\W*\$'", 'is known while it runs');
-$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale.past_queries, pgscale.past_archive, pgscale.query_waits_statements TO stranger');
+$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries, pgscale_internal.past_archive, pgscale_internal.query_waits_statements TO stranger');
 my $queryid = $db->sql($its);
-like($db->sql("SELECT query FROM pgscale.past_queries('{$queryid}')"), qr/^UPDATE held SET id = id\W*$/, 'to a role that may read all statistics');
-is($db->sql("BEGIN; SET LOCAL ROLE stranger; SELECT count(*) FROM pgscale.past_queries('{$queryid}'); COMMIT"), '0', 'and to no other role');
+like($db->sql("SELECT query FROM pgscale_internal.past_queries('{$queryid}')"), qr/^UPDATE held SET id = id\W*$/, 'to a role that may read all statistics');
+is($db->sql("BEGIN; SET LOCAL ROLE stranger; SELECT count(*) FROM pgscale_internal.past_queries('{$queryid}'); COMMIT"), '0', 'and to no other role');
 
 # What the archive keeps of a statement is what pg_stat_statements has, where it is installed
 SKIP:
 {
     skip 'this server has no pg_stat_statements', 1 unless $statements;
 
-    $db->sql(q{SELECT pgscale.archive_partition('archive_query', '2020-03-01')});
+    $db->sql(q{SELECT pgscale_internal.archive_partition('archive_query', '2020-03-01')});
     $db->sql(q{SELECT 4711 AS found, 'password', 4712});
-    $db->sql(q{SELECT pgscale.archive_texts(array(SELECT queryid FROM pg_stat_statements WHERE query ~ '^SELECT \$1 AS found'), '2020-03-01 12:00+00')});
+    $db->sql(q{SELECT pgscale_internal.archive_texts(array(SELECT queryid FROM pg_stat_statements WHERE query ~ '^SELECT \$1 AS found'), '2020-03-01 12:00+00')});
     is($db->sql('SELECT query FROM pgscale.archive_queries'), 'SELECT $1 AS found, $2, $3', 'a text for the archive');
 }
 
 # With rows in the archive, of two nodes, and with a setting that holds a password
 my $counters = join ', ', map { "$_" } 1 .. 52;
-$db->sql(qq{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT; INSERT INTO pgscale.archive_minute
+$db->sql(qq{CREATE TABLE archived PARTITION OF pgscale_internal.archive_minute DEFAULT; INSERT INTO pgscale_internal.archive_minute
     (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames, application_names,
      queryids, event_types, events, blockers, wait_ms)
     SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 'node' || i, c.system_identifier, d.oid, array[$counters]::float8[],
            '{client backend}', array[d.oid], '{<i>}', '{<u>}', '{<b>}', '{1}', '{Lock}', '{relation}', '{<h1>}', '{60000}'
       FROM generate_series(1, 2) i, pg_control_system() c, pg_database d WHERE d.datname = current_database();
-    INSERT INTO pgscale.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});
+    INSERT INTO pgscale_internal.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});
 $page = report($db, q{now() - interval '11 min', now() - interval '7 min', 'html'});
 page_ok($page, 'an archive');
 like(section($page, 'period'), qr/ % of the period is known, from archive of node1 and archive of node2\./, 'is where it is known from');
@@ -144,11 +144,11 @@ like(section($page, 'activity'), qr/node2 took over from node1/, 'another node')
 like(section($page, 'activity'), qr/53 checkpoints in 60 s/, 'checkpoints');
 like(section($page, 'blockers'), qr/&lt;h1&gt;/, 'who was in the way');
 unlike($page, qr/hidden\d|<u>/, 'and no secrets');
-$db->sql('DROP TABLE archived; DELETE FROM pgscale.archive_change');
+$db->sql('DROP TABLE archived; DELETE FROM pgscale_internal.archive_change');
 
 # A part that cannot be had is a sentence: locks that others hold, on what a report reads, and one that is in nobody's way
 my $locker = session($node);
-$locker->sql('BEGIN; LOCK pgscale.relocation_job, pgscale.tuning_change');
+$locker->sql('BEGIN; LOCK pgscale_internal.relocation_job, pgscale_internal.tuning_change');
 $page = report($db, q{NULL, NULL, 'html'});
 page_ok($page, 'beside a lock');
 like(section($page, 'relocation'), qr/<p class="x">This part is missing: another session holds a lock/, 'a part behind a lock');
@@ -165,7 +165,7 @@ for my $ms (1, 20)
     is($db->sql('SHOW lock_timeout'), '0', 'and the settings are as before');
 }
 # in the middle of a wait for a lock, that is: before the part becomes a sentence
-$locker->sql('BEGIN; LOCK pgscale.relocation_job');
+$locker->sql('BEGIN; LOCK pgscale_internal.relocation_job');
 $db->start('SELECT pgscale.report() FROM generate_series(1, 100000)');
 until_ok(sub { $locker->sql('SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = ' . $db->pid) eq '1' }, 'it waits for a lock');
 $locker->sql('SELECT pg_cancel_backend(' . $db->pid . ')');
@@ -174,7 +174,7 @@ $locker->sql('ROLLBACK');
 
 # Roles
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
-    DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname ~ '^report' LOOP
+    DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND proname ~ '^report' LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO reader', f); END LOOP; END $$});
 $page = report(session($node, user => 'monitoring'), q{NULL, NULL, 'html'});
 page_ok($page, 'pg_monitor');
@@ -186,12 +186,12 @@ like(section($page, $_), qr/class="x">This part is not for the role that asked: 
 unlike($page, qr/hidden[12]|&lt;b&gt;&lt;b&gt;/, 'sees no statement of others');
 
 # What others plant in the schema, or in public, is not called
-$db->sql(q{CREATE TABLE planted (what text); CREATE ROLE planter LOGIN; GRANT CREATE, USAGE ON SCHEMA pgscale, public TO planter; GRANT INSERT ON planted TO PUBLIC});
+$db->sql(q{CREATE TABLE planted (what text); CREATE ROLE planter LOGIN; GRANT CREATE, USAGE ON SCHEMA pgscale, pgscale_internal, public TO planter; GRANT INSERT ON planted TO PUBLIC});
 my $planter = session($node, user => 'planter');
 $planter->sql(qq{CREATE FUNCTION $_ AS 'INSERT INTO public.planted VALUES (\$p\$$_\$p\$); SELECT NULL::text'}) for map { "$_ RETURNS text LANGUAGE sql" }
-  'pgscale.report_paragraph(text, text)', 'pgscale.report_paragraph(text, text, varchar)', 'pgscale.report_table(text, text, text, text[])',
-  'pgscale.clean_text(varchar)', 'pgscale.top_waits(timestamptz, timestamptz, text)', 'pgscale.clean_statement(varchar)',
-  'pgscale.is_secret(name, text)', 'public.format(text, text)', 'public.left(text, bigint)', 'public.current_setting(varchar)',
+  'pgscale_internal.report_paragraph(text, text)', 'pgscale_internal.report_paragraph(text, text, varchar)', 'pgscale_internal.report_table(text, text, text, text[])',
+  'pgscale_internal.clean_text(varchar)', 'pgscale.top_waits(timestamptz, timestamptz, text)', 'pgscale_internal.clean_statement(varchar)',
+  'pgscale_internal.is_secret(name, text)', 'public.format(text, text)', 'public.left(text, bigint)', 'public.current_setting(varchar)',
   'public.concat_ws(text, text, text)';
 $planter->sql(q{CREATE FUNCTION public.planted_concat(text, text) RETURNS text LANGUAGE sql AS $$ INSERT INTO public.planted VALUES ('||'); SELECT $1 $$;
     CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = public.planted_concat)});
@@ -214,13 +214,13 @@ for my $name (qw(ascii latin))
     like(section($page, 'blockers'), qr/&lt;h1&gt;/, "$name: what others do");
     $text = report($there, q{NULL, NULL, 'text'});
     like($text, qr/^Settings$/m, "$name: text");
-    like($there->sql(q{SELECT pgscale.report_paragraph('html', convert_from('\xe9', 'LATIN1'), '')}), qr{^<p>&#233;</p>$}, "$name: a character") if $name eq 'latin';
-    is($there->sql(q{SELECT pgscale.clean_text(convert_from('\xe9', 'LATIN1')) = convert_from('\xe9', 'LATIN1')}), 't', "$name: and back") if $name eq 'latin';
+    like($there->sql(q{SELECT pgscale_internal.report_paragraph('html', convert_from('\xe9', 'LATIN1'), '')}), qr{^<p>&#233;</p>$}, "$name: a character") if $name eq 'latin';
+    is($there->sql(q{SELECT pgscale_internal.clean_text(convert_from('\xe9', 'LATIN1')) = convert_from('\xe9', 'LATIN1')}), 't', "$name: and back") if $name eq 'latin';
     next if $name eq 'latin';
-    like($there->sql(qq{SELECT pgscale.report_paragraph('html', E'a\\351b \\303\\251 \\377\\300\\200\\355\\240\\200', '')}),
+    like($there->sql(qq{SELECT pgscale_internal.report_paragraph('html', E'a\\351b \\303\\251 \\377\\300\\200\\355\\240\\200', '')}),
         qr{^<p>a&#65533;b &#233; (&#65533;){6}</p>$}, "$name: bytes that are no text");
-    like($there->sql(qq{SELECT pgscale.report_paragraph('text', pgscale.clean_text(E'a\\351b \\303\\251'), '')}), qr/^ *a\?b \?$/m, "$name: and in text");
-    is($there->sql(qq{SELECT length(pgscale.report_table('html', '{q}', '{query}', array[[repeat(E'\\351', 1000000)]]))}) < 20000, 1, "$name: a megabyte of it");
+    like($there->sql(qq{SELECT pgscale_internal.report_paragraph('text', pgscale_internal.clean_text(E'a\\351b \\303\\251'), '')}), qr/^ *a\?b \?$/m, "$name: and in text");
+    is($there->sql(qq{SELECT length(pgscale_internal.report_table('html', '{q}', '{query}', array[[repeat(E'\\351', 1000000)]]))}) < 20000, 1, "$name: a megabyte of it");
 }
 
 # A standby

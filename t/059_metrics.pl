@@ -71,7 +71,7 @@ is($db->sql(q{SELECT count(*) - count(DISTINCT (name, labels)) FROM pgscale.metr
 
 # The archive: what this database has of the last hour
 is($db->sql(q{SELECT count(*) FROM pgscale.metrics('archive')}), 0, 'without an archive there is nothing of it');
-$db->sql(q{CREATE TABLE archived PARTITION OF pgscale.archive_minute DEFAULT});
+$db->sql(q{CREATE TABLE archived PARTITION OF pgscale_internal.archive_minute DEFAULT});
 $db->sql(q{INSERT INTO archived (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
         application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT at, 60, 1, 1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}' FROM generate_series(now() - interval '130 minutes', now() - interval '10 minutes', '1 minute') at});
@@ -117,7 +117,7 @@ $_->finish for @waiters;
 
 my $scraper = session($primary, user => 'scraper');
 cmp_ok($scraper->sql('SELECT count(*) FROM pgscale.metrics()'), '>', 100, 'pg_monitor is enough');
-is(($scraper->try('SELECT pgscale.sampler_reset()'))[0], '42501', 'but for a reset');
+is(($scraper->try('SELECT pgscale.reset($$sampler$$)'))[0], '42501', 'but for a reset');
 my $stranger = session($primary, user => 'stranger');
 is(($stranger->try('SELECT * FROM pgscale.metrics()'))[0], '42501', 'others may not scrape');
 $_->quit for $scraper, $stranger;

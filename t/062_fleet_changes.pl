@@ -49,10 +49,10 @@ $there->poll_ok('SHOW max_wal_size', 'and read', '4MB');
 
 ### Patroni: its file, and cluster_name on the command line, as the tests' servers have it
 
-is($there->sql('SELECT pgscale.node_manager()'), '', 'nobody manages it');
+is($there->sql('SELECT pgscale_internal.node_manager()'), '', 'nobody manages it');
 my $patroni = $node->data_dir . '/patroni.dynamic.json';
 append_to_file($patroni, '{}');
-is($there->sql('SELECT pgscale.node_manager()'), 'patroni', 'Patroni does');
+is($there->sql('SELECT pgscale_internal.node_manager()'), 'patroni', 'Patroni does');
 is($db->sql(q{SELECT node, manager FROM pgscale.fleet WHERE manager IS NOT NULL}), 'node|patroni', 'which the fleet knows');
 in_time_ok(sub { ($answer = $db->sql($advice)) ne '' }, 'advice again');
 my $recommended = $db->sql(q{SELECT recommended FROM pgscale.fleet_advice WHERE setting = 'max_wal_size'});

@@ -158,7 +158,7 @@ sub tick_ok
 
     return is($sweep->sql('SELECT step.tick()') . ' ' . stats($columns), "$demand $expected", "a tick: $name");
 }
-sub share { my ($from, $low, $high) = @_; $db->sql("SELECT step.share($first + $from, 64, $low, $high, 100, false), pgscale.sweeper_reset()"); return; }
+sub share { my ($from, $low, $high) = @_; $db->sql("SELECT step.share($first + $from, 64, $low, $high, 100, false), pgscale.reset('sweeper')"); return; }
 $db->sql("SELECT step.touch('a', 0, 0, 9, 0, false), step.touch('a', 0, 10, 19, 1, false), step.touch('a', 0, 20, 63, 3, false)");
 my $clean = 'scanned, decremented, supplied_clean, ready';
 share(0, 8, 12);

@@ -68,7 +68,7 @@ is(writes('a', 29), 'written', 'the one before is');
 is($db->sql(q{SELECT count(*) FROM usage u JOIN pg_buffercache p ON p.bufferid = u.buf + 1 WHERE block = 30 AND isdirty}), 1, 'it stays dirty');
 
 # The writer comes upon it, and goes on behind it.
-$db->sql('SELECT pgscale.sweeper_reset()');
+$db->sql('SELECT pgscale.reset($$sweeper$$)');
 queue('a', 28, 5, 1);
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT runs, written, skipped_pinned, skipped_changed FROM pgscale.sweeper_stats WHERE worker = 1',
@@ -99,7 +99,7 @@ dirty(5, [51]);
 is(writes('a', 51), 'needs WAL', 'nor one more');
 is($db->sql('SELECT cardinality(string_to_array(pages, $$ $$)), pg_current_wal_flush_lsn() FROM dirty'), "160|$flushed",
     'nor is its WAL flushed for it');
-$db->sql('SELECT pgscale.sweeper_reset()');
+$db->sql('SELECT pgscale.reset($$sweeper$$)');
 queue('a', 10, 63, 1);
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT skipped_wal FROM pgscale.sweeper_stats WHERE worker = 1', 'the writer leaves such pages', 63);
@@ -123,7 +123,7 @@ is(writes('u', 3), 'written', 'unless it is not logged, where that is no positio
 # What a writer counts
 clean();
 dirty(5, [ 0, 102 ], [ 104, 159 ]);
-$db->sql('SELECT pgscale.sweeper_reset()');
+$db->sql('SELECT pgscale.reset($$sweeper$$)');
 queue('a', 0, 1, 1);
 $db->sql('SELECT step.writer(0, false)');
 $db->poll_ok('SELECT writers, runs_by_pages FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer', '1|{0,0,0,0,0,0,0,0}');
@@ -150,7 +150,7 @@ is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgsca
 writer_ends();
 
 # The view has each count where it says, less those at the reset.
-$db->sql('SELECT step.counts(1000000), pgscale.sweeper_reset(), step.counts(3000077)');
+$db->sql('SELECT step.counts(1000000), pgscale.reset($$sweeper$$), step.counts(3000077)');
 my $each = 2000077;
 my @scan = qw(ticks scanned decremented supplied_clean supplied_written consumed reused queued starved);
 my @write = qw(written neighbours skipped_pinned skipped_locked skipped_wal skipped_changed);

@@ -141,7 +141,7 @@ $rule = 'max_locks_per_transaction';
 %evidence = (s => 100, sessions => 1000, LOCK_MANAGER => 40, fast_path_exceeded => 10_000);
 SKIP:
 {
-    if ($db->sql('SELECT pgscale.major()') < 18)
+    if ($db->sql('SELECT pgscale_internal.major()') < 18)
     {
         found('slots that are fixed', 'silent: a session has 16 fast-path slots whatever the setting; from 18 on the setting is their number');
         skip 'slots are fixed', 9;

@@ -315,7 +315,7 @@ my $dead = $db->sql(q{SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname =
 for my $due (int($dead / 2), int($dead / 2) + 1)
 {
     $db->sql("ALTER TABLE twelve SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = $due)");
-    my $overdue = $db->sql('SELECT pgscale.major()') >= 19 && $dead >= 2 * $due;
+    my $overdue = $db->sql('SELECT pgscale_internal.major()') >= 19 && $dead >= 2 * $due;
     my $expected = $overdue ? sprintf('silent: public.twelve has %.1f times the dead rows at which autovacuum is due, and they fill its pages: VACUUM comes first', $dead / $due) : 'public.twelve|ALTER TABLE';
     found("$dead dead rows, where autovacuum is due at $due", qr/^\Q$expected\E.*\npublic.eleven\|.*0\.0200/);
 }

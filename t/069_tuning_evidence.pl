@@ -23,7 +23,7 @@ evidence([ { s => 60, sessions => 600, CPU => 200, LOCK_TUPLE => 10, DATA_READ =
 is($db->sql($contended), 'cpu 0.3 3, data_read 0.27 2.7, lock_tuple 0.26 2.6, client 0.1301 1.3, other_ipc 0.02 0.2, temp_file 0.01 0.1', 'contention')
   or diag $db->sql('SELECT * FROM pgscale.contention');
 # what the server counts of it, from 19 on
-my $counted = q{SELECT string_agg(concat_ws(' ', c.kind, c.evidence), ', ' ORDER BY c.kind) FROM pgscale.tuning_waits() c WHERE c.kind IN ('lock_manager', 'lock_tuple', 'cpu')};
+my $counted = q{SELECT string_agg(concat_ws(' ', c.kind, c.evidence), ', ' ORDER BY c.kind) FROM pgscale_internal.tuning_waits() c WHERE c.kind IN ('lock_manager', 'lock_tuple', 'cpu')};
 is($db->sql($counted), 'cpu, lock_manager, lock_tuple', 'no counts');
 my @counted = ({ s => 60, sessions => 600, LOCK_TUPLE => 60, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 3, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 7_000_000, fast_path_exceeded => 150 },
     { s => 40, sessions => 400, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 1, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 1_010_000, fast_path_exceeded => 100 });
@@ -99,7 +99,7 @@ SKIP:
         $db->sql("DO \$\$ BEGIN PERFORM made_up_transactions(1, $commits, 9); PERFORM made_up_observation('tuning', '$began'::timestamptz + $second * interval '1 s', "
           . int($s * 1e9) . ', 2.5, ' . ($anew ? 'true' : 'false') . ', ARRAY[1]::oid[], ARRAY[' . join(', ', map { "$_, " . int $ns{$_} } sort keys %ns) . ']::bigint[]); END $$');
     };
-    my $seen = q{SELECT (SELECT string_agg(concat_ws(' ', kind, round(fraction::numeric, 4), round(waiting_sessions::numeric, 3)), ', ' ORDER BY kind) FROM pgscale.tuning_waits() WHERE fraction > 0),
+    my $seen = q{SELECT (SELECT string_agg(concat_ws(' ', kind, round(fraction::numeric, 4), round(waiting_sessions::numeric, 3)), ', ' ORDER BY kind) FROM pgscale_internal.tuning_waits() WHERE fraction > 0),
         commits, extract(epoch FROM until - since)::int FROM pgscale.wal_efficiency()};
 
     $db->sql('DO $$ BEGIN ' . evidence_is([]) . settings_are('pgscale.tuning' => 'on') . ' END $$');

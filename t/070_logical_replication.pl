@@ -46,8 +46,8 @@ $p->sql(q{SELECT pgscale.relocate_index('t_pkey', 'other')});
 $p->poll_ok('SELECT state FROM pgscale.relocation_jobs', 'a job', 'done');
 replicates_ok('a job');
 $p->sql(q{BEGIN; INSERT INTO t VALUES (0);
-    INSERT INTO pgscale.archive_change SELECT now(), 'large', string_agg(md5(i::text), ''), '' FROM generate_series(1, 10000) i;
-    UPDATE pgscale.archive_change SET new = 'x'; DELETE FROM pgscale.archive_change; COMMIT});
+    INSERT INTO pgscale_internal.archive_change SELECT now(), 'large', string_agg(md5(i::text), ''), '' FROM generate_series(1, 10000) i;
+    UPDATE pgscale_internal.archive_change SET new = 'x'; DELETE FROM pgscale_internal.archive_change; COMMIT});
 replicates_ok('values out of line');
 
 # After pg_upgrade, which loses the marks
@@ -63,23 +63,23 @@ is($p->sql(q{RESET session_replication_role; SELECT new_value FROM pgscale.tunin
 # One with pgscale, and rows of the same keys
 $s->sql('CREATE EXTENSION pgscale');
 $s->sql(q{CALL pgscale.set('maintenance_work_mem', '65MB')});
-$s->sql(q{INSERT INTO pgscale.archive_setting VALUES ('work_mem', 'here')});
-$p->sql(q{INSERT INTO pgscale.archive_setting VALUES ('work_mem', 'there'), ('other', 'there')});
+$s->sql(q{INSERT INTO pgscale_internal.archive_setting VALUES ('work_mem', 'here')});
+$p->sql(q{INSERT INTO pgscale_internal.archive_setting VALUES ('work_mem', 'there'), ('other', 'there')});
 $s->sql('ALTER SUBSCRIPTION sub REFRESH PUBLICATION');
 $s->poll_ok(q{SELECT count(*) > 4 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}, 'the first copy ends');
 is($s->sql('SELECT setting FROM pgscale.tuning_journal'), 'maintenance_work_mem', 'the journal is its own');
-is($s->sql('SELECT setting, value FROM pgscale.archive_setting'), 'work_mem|here', 'and so is the archive');
-is($s->sql('SELECT count(*) FROM pgscale.relocation_job'), 0, 'no job came');
+is($s->sql('SELECT setting, value FROM pgscale_internal.archive_setting'), 'work_mem|here', 'and so is the archive');
+is($s->sql('SELECT count(*) FROM pgscale_internal.relocation_job'), 0, 'no job came');
 
 # An archive, and hours of it
-$p->sql(q{DELETE FROM pgscale.archive_setting});
+$p->sql(q{DELETE FROM pgscale_internal.archive_setting});
 $p->set('pgscale.archive_database' => 'postgres');
 $p->poll_ok('SELECT count(*) > 1 FROM pgscale.archive_minutes', 'rows of the archive');
 my $columns = $p->sql(q{SELECT string_agg(attname, ', ') FROM pg_attribute
-    WHERE attrelid = 'pgscale.archive_minute'::regclass AND attnum > 1 AND NOT attisdropped});
-$p->sql(qq{SELECT pgscale.archive_partition('archive_minute', '2020-03-01');
-    INSERT INTO pgscale.archive_minute (at, $columns) SELECT '2020-03-01 10:00+00', $columns FROM pgscale.archive_minute LIMIT 1;
-    SELECT pgscale.archive_roll_up('archive_minute_20200301')});
+    WHERE attrelid = 'pgscale_internal.archive_minute'::regclass AND attnum > 1 AND NOT attisdropped});
+$p->sql(qq{SELECT pgscale_internal.archive_partition('archive_minute', '2020-03-01');
+    INSERT INTO pgscale_internal.archive_minute (at, $columns) SELECT '2020-03-01 10:00+00', $columns FROM pgscale_internal.archive_minute LIMIT 1;
+    SELECT pgscale_internal.archive_roll_up('archive_minute_20200301')});
 is($p->sql(q{SELECT count(*) FROM pgscale.archive_minutes WHERE at < '2020-03-02'}), 1, 'an hour');
 replicates_ok('an archive');
 is($p->sql(q{SELECT count(*) FROM pgscale.health WHERE feature IN ('archive', 'relocation', 'tuning') AND reason ~ 'everything'}), 3,
@@ -102,15 +102,15 @@ SKIP:
 # Without a publication of all
 $p->sql('DROP PUBLICATION everything');
 is($p->sql(q{SELECT count(*) FROM pgscale.health WHERE reason ~ 'publication'}), 0, 'no publication has them');
-$p->sql('CREATE PUBLICATION ours FOR TABLES IN SCHEMA pgscale');
+$p->sql('CREATE PUBLICATION ours FOR TABLES IN SCHEMA pgscale_internal');
 like($p->sql(q{SELECT reason FROM pgscale.health WHERE feature = 'relocation'}), qr/publication "ours"/, 'one of the schema');
-$p->sql('DROP PUBLICATION ours; CREATE PUBLICATION ours FOR TABLE pgscale.tuning_change');
+$p->sql('DROP PUBLICATION ours; CREATE PUBLICATION ours FOR TABLE pgscale_internal.tuning_change');
 like($p->sql(q{SELECT reason FROM pgscale.health WHERE feature = 'tuning'}), qr/publication "ours"/, 'one of the table');
 SKIP:
 {
     skip 'no table can be left out of all', 1 if $publisher->safe_psql('postgres', 'SHOW server_version_num') < 190000;
     $p->sql('DROP PUBLICATION ours; CREATE PUBLICATION ours FOR ALL TABLES EXCEPT (TABLE ' . $p->sql(q{SELECT string_agg(c.oid::regclass::text, ', TABLE ')
-        FROM pg_class c WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition}) . ')');
+        FROM pg_class c WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND relkind IN ('r', 'p') AND NOT relispartition}) . ')');
     is($p->sql(q{SELECT DISTINCT reason FROM pgscale.health WHERE reason ~ 'publication'}), '', 'one of all tables but ours');
 }
 done_testing();

@@ -87,11 +87,11 @@ cmp_ok($compared, '>', @calls, 'more than half of which are comparable');
 
 # An extension that a session with such settings, or a database with them, creates
 my $definitions = q{SELECT string_agg(d, E'\n' ORDER BY d) FROM (
-    SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace = 'pgscale'::regnamespace AND p.prokind <> 'a'
+    SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND p.prokind <> 'a'
     UNION ALL SELECT concat(c.relname, pg_get_viewdef(c.oid)) FROM pg_class c WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
-    UNION ALL SELECT concat(adrelid::regclass, pg_get_expr(adbin, adrelid)) FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid WHERE c.relnamespace = 'pgscale'::regnamespace
-    UNION ALL SELECT concat(conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'pgscale'::regnamespace
-    UNION ALL SELECT concat(d.objoid::regclass, d.objsubid, d.description) FROM pg_description d JOIN pg_class c ON c.oid = d.objoid WHERE c.relnamespace = 'pgscale'::regnamespace
+    UNION ALL SELECT concat(adrelid::regclass, pg_get_expr(adbin, adrelid)) FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid WHERE c.relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
+    UNION ALL SELECT concat(conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
+    UNION ALL SELECT concat(d.objoid::regclass, d.objsubid, d.description) FROM pg_description d JOIN pg_class c ON c.oid = d.objoid WHERE c.relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
     ) d (d)};
 my $expected = $db->value($definitions);
 $db->value('CREATE DATABASE odd');

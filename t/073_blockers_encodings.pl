@@ -58,12 +58,12 @@ my $pid = $sessions[-1]->pid;
 my @calls = split /\n/, $db->sql(q{
     SELECT format('%s q', c.oid::regclass) FROM pg_class c WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
     UNION ALL
-    SELECT format('pgscale.%I() q', p.proname) FROM pg_proc p
-     WHERE p.pronamespace = 'pgscale'::regnamespace AND p.prokind = 'f' AND p.pronargs = p.pronargdefaults AND p.prorettype NOT IN ('void'::regtype, 'trigger'::regtype)
+    SELECT format('%s() q', p.oid::regproc) FROM pg_proc p
+     WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND p.prokind = 'f' AND p.pronargs = p.pronargdefaults AND p.prorettype NOT IN ('void'::regtype, 'trigger'::regtype)
        AND p.proname <> 'tablespace_latency'
      ORDER BY 1});
-push @calls, map { "pgscale.$_ q" } "trace_waits($pid, '10 ms', 10)", "trace_query($pid, '10 ms', '10 ms', 10)", "report(NULL, NULL, 'html')",
-  q{past_queries(ARRAY(SELECT query_id FROM pg_stat_activity))}, q{compare_waits(now() - interval '1 min', NULL, now() - interval '1 min', NULL, 'query')},
+push @calls, q{pgscale_internal.past_queries(ARRAY(SELECT query_id FROM pg_stat_activity)) q}, map { "pgscale.$_ q" } "trace_waits($pid, '10 ms', 10)", "trace_waits($pid, '10 ms', 10, '10 ms')", "report(NULL, NULL, 'html')",
+  q{compare_waits(now() - interval '1 min', NULL, now() - interval '1 min', NULL, 'query')},
   (map { "top_waits('-infinity', NULL, '$_')" } qw(event query database user application blocker)), q{report_diff(now() - interval '1 min', now(), now() - interval '1 min', now())};
 @calls = grep { !/query_waits/ } @calls unless $statements;
 cmp_ok(scalar @calls, '>', 80, 'much is asked');

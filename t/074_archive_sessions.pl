@@ -34,7 +34,7 @@ $db->poll_ok("SELECT count(*) > 0 $rows AND observed_ms = 0 AND active_sessions 
 my $pause = $db->sql("SELECT max(at) $rows");
 kill 'CONT', $sampler;
 $db->poll_ok("SELECT count(*) > 0 $rows AND at > '$pause' AND observed_ms > 0", 'and goes on');
-$db->sql('SELECT pgscale.sampler_reset()');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale.sampler_stats s
     WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}, 'a reset is seen', 1);
 is($db->sql(q{SELECT count(*), bool_and(m.observed_ms < 100 + extract(epoch FROM m.at + make_interval(secs => m.period_s) - s.stats_reset) * 1000)

@@ -79,7 +79,7 @@ for my $attempt (1 .. 5)
     %clean = pages('NOT isdirty');
     $moved = $db->sql($hand) ne $from;
     last unless $moved;
-    $db->sql('SELECT pgscale.sweeper_reset()');
+    $db->sql('SELECT pgscale.reset($$sweeper$$)');
 }
 ok(!$moved, 'no buffer is needed meanwhile');
 my @written = grep { $clean{$_} } keys %before;

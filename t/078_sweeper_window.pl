@@ -65,7 +65,7 @@ sub tick_ok
 sub counts { return join ' ', map { usage($_) } @_; }
 
 # Its share are the 100 pages from block 10 on, where the hand is. It refills nothing.
-sub share { my ($low, $high) = @_; $db->sql("SELECT step.share($first + 10, 100, $low, $high, 100, true), pgscale.sweeper_reset()"); return; }
+sub share { my ($low, $high) = @_; $db->sql("SELECT step.share($first + 10, 100, $low, $high, 100, true), pgscale.reset('sweeper')"); return; }
 hand_to($first + 10);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(45,1)'; FETCH c});
 $db->sql("SELECT step.touch('a', 0, 35, 109, 3, false), step.touch('a', 0, 10, 19, 0, false), step.touch('a', 0, 25, 34, 1, false)");

@@ -61,7 +61,7 @@ def hold(server, seconds):
 
 def one(server, connection, script, seconds):
     """A round: what pgscale and pgbench's log say of the time waited, and what could be seen. All sessions have gone then."""
-    run(connection, "SELECT pgscale.sampler_reset()")
+    run(connection, "SELECT pgscale.reset('sampler')")
     with Load(server, "-U", "shop", "-f", script, "-c", CLIENTS, "-j", 2, log=True) as load:
         time.sleep(1)
         began, ended, now = hold(server, seconds)

@@ -31,7 +31,7 @@ WHAT = {"top_waits, by event": "SELECT count(*) FROM pgscale.top_waits(now() - i
         "report": "SELECT length(pgscale.report(now() - interval '1 day', now(), 'html'))"}
 SIZE = """
     SELECT sum(pg_total_relation_size(oid)) FROM pg_class
-     WHERE relnamespace = 'pgscale'::regnamespace AND relname LIKE 'archive%' AND relkind = 'r'"""
+     WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND relname LIKE 'archive%' AND relkind = 'r'"""
 
 
 def script(place, sessions):
@@ -55,7 +55,7 @@ def keep(place, server, connection, sessions, real):
         since = value(connection, "SELECT max(at + make_interval(secs => period_s)) FROM pgscale.archive_minutes")
         bed.await_minutes(connection, real, 30 * real + 60)
     run(connection, f"CREATE TABLE kept_{sessions} AS SELECT row_number() OVER (ORDER BY at) - 1 AS n, *"
-                    f" FROM pgscale.archive_minute WHERE at >= %s ORDER BY at LIMIT {real}", since)
+                    f" FROM pgscale_internal.archive_minute WHERE at >= %s ORDER BY at LIMIT {real}", since)
     active, waits = run(connection, f"SELECT avg(counters[54] / counters[53]), avg(cardinality(wait_ms)) FROM kept_{sessions}")[0]
     queries = value(connection, f"SELECT count(DISTINCT queryid) FROM kept_{sessions}, unnest(queryids) queryid")
     return {"load": before, "active": float(active), "waits": float(waits), "queries": queries}
@@ -64,16 +64,16 @@ def keep(place, server, connection, sessions, real):
 def multiply(connection, sessions):
     """Fills the archive with a whole row for each minute of the last 24 hours. Returns its bytes."""
     columns = ", ".join(name for name, in run(
-        connection, "SELECT attname FROM pg_attribute WHERE attrelid = 'pgscale.archive_minute'::regclass AND attnum > 0"
+        connection, "SELECT attname FROM pg_attribute WHERE attrelid = 'pgscale_internal.archive_minute'::regclass AND attnum > 0"
                     " AND NOT attisdropped AND attname NOT IN ('at', 'period_s') ORDER BY attnum"))
-    run(connection, "TRUNCATE pgscale.archive_minute")
+    run(connection, "TRUNCATE pgscale_internal.archive_minute")
     for days in range(2):
-        run(connection, "SELECT pgscale.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - %s)", days)
+        run(connection, "SELECT pgscale_internal.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - %s)", days)
     run(connection, f"""
-        INSERT INTO pgscale.archive_minute (at, period_s, {columns})
+        INSERT INTO pgscale_internal.archive_minute (at, period_s, {columns})
         SELECT date_trunc('minute', now()) - (i + 1) * interval '1 minute', 60, {columns}
           FROM generate_series(0, 1439) i JOIN kept_{sessions} ON n = i % (SELECT count(*) FROM kept_{sessions})""")
-    run(connection, "VACUUM ANALYZE pgscale.archive_minute")
+    run(connection, "VACUUM ANALYZE pgscale_internal.archive_minute")
     return int(value(connection, SIZE))
 
 

@@ -34,7 +34,7 @@ ROW = """
       FROM generate_series(0, {rows} - 1) n, generate_series(1, 201) i, LATERAL (SELECT abs(hashint8(n * 1000 + i)) % 3000 AS c) c
      GROUP BY n"""
 FILL = """
-    INSERT INTO pgscale.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames,
+    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames,
                                         application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT date_trunc('minute', now()) - (m + 1) * interval '1 minute', 60, 1, i.node, i.system_identifier, d.oid,
            ARRAY(SELECT 1000.0 * g FROM generate_series(1, 52) g) || ARRAY[60000, 60000, 0]::float8[], backend_types, datids, datnames, usenames,
@@ -65,12 +65,12 @@ def measure(place, quick):
         bed.create(server, connection)
         run(connection, ROW.format(rows=ROWS))
         for day in range(days + 2):
-            run(connection, "SELECT pgscale.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - %s)", day)
+            run(connection, "SELECT pgscale_internal.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - %s)", day)
         for day in range(days):
             run(connection, FILL.format(rows=ROWS, first=1440 * day, last=1440 * (day + 1)))
-        run(connection, "VACUUM ANALYZE pgscale.archive_minute")
-        found["bytes"] = int(value(connection, "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('pgscale.archive_minute')"))
-        found["waits"] = float(value(connection, "SELECT avg(cardinality(wait_ms)) FROM pgscale.archive_minute"))
+        run(connection, "VACUUM ANALYZE pgscale_internal.archive_minute")
+        found["bytes"] = int(value(connection, "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('pgscale_internal.archive_minute')"))
+        found["waits"] = float(value(connection, "SELECT avg(cardinality(wait_ms)) FROM pgscale_internal.archive_minute"))
         found["temporary"] = -temporary(connection)
         found["load"] = machine.load()
         for _, (what, statement) in stats.rounds(asks, asked(week).items()):

@@ -57,7 +57,7 @@ def measure(place, quick):
         cpu, since = children_cpu(server), bed.minutes(connection)
         bed.await_minutes(connection, wanted, PERIOD_S * wanted + 120)
         found["cpu_s_a_row"] = (children_cpu(server) - cpu) / (bed.minutes(connection) - since)
-        found["waits"] = float(value(connection, "SELECT avg(cardinality(wait_ms)) FROM pgscale.archive_minute"))
+        found["waits"] = float(value(connection, "SELECT avg(cardinality(wait_ms)) FROM pgscale_internal.archive_minute"))
         at = [float(each[0]) for each in run(
             connection, "SELECT extract(epoch FROM at) + period_s FROM pgscale.archive_minutes ORDER BY at DESC LIMIT %s", wanted)]
         time.sleep(TAKEN + NEIGHBOURS)

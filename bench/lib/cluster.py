@@ -153,19 +153,18 @@ class Place:
             SET allow_system_table_mods = on;
             INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
                 SELECT 16383, 'pgscale', nspowner, oid, false, '1.0' FROM pg_namespace WHERE nspname = 'pgscale';
-            -- no command can add the extension's own schema
+            -- no command can add the extension's own schemas
             INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
-                SELECT 'pg_namespace'::regclass, 'pgscale'::regnamespace, 0, 'pg_extension'::regclass, 16383, 0, 'e';
+                SELECT 'pg_namespace'::regclass, oid, 0, 'pg_extension'::regclass, 16383, 0, 'e' FROM pg_namespace WHERE nspname LIKE 'pgscale%';
             RESET allow_system_table_mods""")
         for table, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind IN ('r', 'p')"
-                                      " AND relnamespace = 'pgscale'::regnamespace"):
+                                      " AND relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)"):
             run(connection, f"ALTER EXTENSION pgscale ADD TABLE {table}")
-        for view, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'v'"
-                                     " AND relnamespace = 'pgscale'::regnamespace"):
+        for view, in run(connection, "SELECT oid::regclass FROM pg_class WHERE relkind = 'v' AND relnamespace = 'pgscale'::regnamespace"):
             run(connection, f"ALTER EXTENSION pgscale ADD VIEW {view}")
         # and calls functions of its own only
         for function, in run(connection, "SELECT oid::regprocedure FROM pg_proc WHERE prokind = 'f'"
-                                         " AND pronamespace = 'pgscale'::regnamespace"):
+                                         " AND pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)"):
             run(connection, f"ALTER EXTENSION pgscale ADD FUNCTION {function}")
 
     def cluster(self, name, data=None, wal=None, initdb=(), **settings):

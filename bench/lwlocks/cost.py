@@ -23,7 +23,7 @@ def set_lwlocks(connection, on):
 
 
 def tick(connection, seconds):
-    run(connection, "SELECT pgscale.sampler_reset()")
+    run(connection, "SELECT pgscale.reset('sampler')")
     time.sleep(seconds)
     return {"tick_us": value(connection, "SELECT tick_mean_us FROM pgscale.sampler_stats()"),
             "in_lwlocks": value(connection, "SELECT coalesce(sum(samples), 0)::int FROM pgscale.wait_profile() WHERE event_type = 'LWLock'")}

@@ -17,8 +17,8 @@ TRANCHES = "SELECT tranche, locks, wait_ms, busiest_lock, skew FROM pgscale.lwlo
 
 def measure(server, connection, seconds, *options):
     """Runs pgbench and returns throughput, the shares of waiting and the tranches that were waited for most."""
-    run(connection, "SELECT pgscale.sampler_reset()")
-    run(connection, "SELECT pgscale.lwlock_profile_reset()")
+    run(connection, "SELECT pgscale.reset('sampler')")
+    run(connection, "SELECT pgscale.reset('lwlocks')")
     tps = server.pgbench("-n", "-T", seconds, *options)
     names = ("tranche", "locks", "wait_ms", "busiest_lock", "skew")
     return {"tps": tps, "lwlocks": run(connection, WAITING)[0][0],

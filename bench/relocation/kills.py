@@ -178,7 +178,7 @@ class Holds:
         self.at = getattr(self, "_" + {BEFORE_VALIDATION: "validation", BEFORE_DROP: "drop", CLEANING: "cleaning",
                                        CLEANING_OLD: "cleaning_old"}.get(step, "nothing"))
         first = {
-            QUEUED: "LOCK TABLE pgscale.relocation_job IN SHARE UPDATE EXCLUSIVE MODE",
+            QUEUED: "LOCK TABLE pgscale_internal.relocation_job IN SHARE UPDATE EXCLUSIVE MODE",
             STARTING: f"LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE",
             INITIALIZING: "LOCK TABLE pg_index IN SHARE MODE",
             BEFORE_BUILD: self._writer(), CLEANING: self._writer(),
@@ -297,7 +297,7 @@ class Experiment:
     def look(connection, job):
         """Where the job is, and its worker's pid."""
         state, phase, pid, moved, new = run(connection, """
-            SELECT j.state, p.phase, a.pid, i.indisvalid, new_index FROM pgscale.relocation_job j
+            SELECT j.state, p.phase, a.pid, i.indisvalid, new_index FROM pgscale_internal.relocation_job j
               LEFT JOIN pg_stat_activity a ON a.pid = j.pid AND a.backend_type = 'pgscale relocation worker'
               LEFT JOIN pg_stat_progress_create_index p ON p.pid = a.pid
               LEFT JOIN pg_index i ON i.indexrelid = j.new_index WHERE job = %s""", job)[0]
@@ -376,7 +376,7 @@ class Experiment:
         query = "SELECT job, state, relation, sqlstate, message FROM pgscale.relocation_jobs WHERE job = ANY (%s) ORDER BY job"
         try:
             wait_for("end of all jobs", lambda: value(
-                connection, "SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL") == 0, END)
+                connection, "SELECT count(*) FROM pgscale_internal.relocation_job WHERE finished_at IS NULL") == 0, END)
         except Loss as late:
             raise Stuck(f"{late}: {run(connection, query, list(jobs))}; " + str(run(
                 connection, "SELECT pid, backend_type, wait_event, state, query FROM pg_stat_activity"))) from None

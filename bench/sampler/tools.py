@@ -24,7 +24,7 @@ class Pgscale:
 
     @staticmethod
     def reset(connection):
-        run(connection, "SELECT pgscale.sampler_reset()")
+        run(connection, "SELECT pgscale.reset('sampler')")
 
     @staticmethod
     def set_period(server, connection, period):

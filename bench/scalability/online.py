@@ -23,7 +23,7 @@ def measure(place, quick):
         server.pgbench("-i", "-q", "-s", scale)
         server.create_pgscale(connection)
         for name, options in workloads.items():
-            run(connection, "SELECT pgscale.scalability_reset()")
+            run(connection, "SELECT pgscale.reset('scalability')")
             points = []
             for number, clients in stats.rounds(ROUNDS, sizes):
                 say(f"{name}, {clients} clients")

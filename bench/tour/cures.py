@@ -111,7 +111,7 @@ def _prepare(stack, server, inside, load):
 def _cell(server, connection, inside, load, clients, seconds, script):
     if load.before:
         run(inside, load.before)
-    run(connection, "SELECT pgscale.sampler_reset()")
+    run(connection, "SELECT pgscale.reset('sampler')")
     tps = server.load(clients, seconds, "-M", "prepared" if load.prepared else "simple", "-f", script)
     share = run(connection, KINDS, list(load.kinds))[0][0]
     run(connection, "CHECKPOINT")

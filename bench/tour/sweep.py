@@ -70,7 +70,7 @@ class Sweep:
                        **self._cell(majors.servers(place)[major], connections[major], clients, of)}
 
     def _cell(self, server, connection, clients, of):
-        run(connection, "SELECT pgscale.sampler_reset()")
+        run(connection, "SELECT pgscale.reset('sampler')")
         found = {"tps": server.load(clients, of.seconds, *self.options)}
         if clients == of.most:
             waits = run(connection, WAITS)

@@ -28,7 +28,7 @@ CALLS = {"before": "CALL import_items();", "after": "CALL import_items(rows_per_
 TRACE = """
 SELECT event_type, event, count, round(total_ms::numeric, 1) AS total_ms, round(p50_us::numeric) AS p50_us,
        round(max_us::numeric) AS max_us, round(coverage_fraction::numeric, 2) AS coverage
-  FROM pg_stat_activity, pgscale.trace_query_summary(pid)
+  FROM pg_stat_activity, pgscale.trace_summary(pid, '1 min', statement_within => '10 s')
  WHERE application_name = 'import' ORDER BY total_ms DESC LIMIT 4;""".strip()
 FLUSH = "WALSync"
 

@@ -17,7 +17,7 @@ PHASES = {
 QUERY = """
 WITH rows AS MATERIALIZED (
     SELECT event_type, event, queryid, duration_us / 1000 AS ms, sum(duration_us) OVER (ORDER BY seq) / 1000 AS until
-      FROM pgscale.trace_query({pid}, '10 s', '10 min', 1000000))
+      FROM pgscale.trace_waits({pid}, '10 min', 1000000, '10 s'))
 SELECT event_type, event, queryid, until - ms, until FROM rows ORDER BY until"""
 PICTURE = "trace.png"
 

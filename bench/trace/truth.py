@@ -22,7 +22,7 @@ FLUSHES, QUICK_FLUSHES = 2000, 100
 LOCK_S, QUICK_LOCK_S = 0.5, 0.1
 JUDGED = 0.9
 
-QUERY = "SELECT event, count, total_ms, min_us, p50_us FROM pgscale.trace_query_summary({pid}, '10 s', '10 min')"
+QUERY = "SELECT event, count, total_ms, min_us, p50_us FROM pgscale.trace_summary({pid}, '10 min', '10 s')"
 WAL = {
     False: "SELECT wal_sync, wal_sync_time FROM pg_stat_wal",
     True: "SELECT sum(fsyncs), sum(fsync_time) FROM pg_stat_io WHERE object = 'wal'",

@@ -126,7 +126,7 @@ class Features(Churn):
                 raise Loss(f"relocation job {job} of {relation} is {state}: {sqlstate} {message}")
         elsewhere = run(connection, """
             SELECT j.job, j.relation_name, j.target_name
-              FROM (SELECT DISTINCT ON (relation_name) * FROM pgscale.relocation_job ORDER BY relation_name, job DESC) j
+              FROM (SELECT DISTINCT ON (relation_name) * FROM pgscale_internal.relocation_job ORDER BY relation_name, job DESC) j
               JOIN pg_class c ON c.oid = to_regclass(j.relation_name)
              WHERE j.state = 'done' AND c.reltablespace <> j.target""")
         if elsewhere:
@@ -136,7 +136,7 @@ class Features(Churn):
              WHERE c.relname ~ '_cc(new|old)[0-9]*$' OR NOT (i.indisvalid AND i.indisready AND i.indislive)""")
         if left:
             raise Loss(f"left behind by relocation: {left[:3]}")
-        run(connection, "DELETE FROM pgscale.relocation_job")
+        run(connection, "DELETE FROM pgscale_internal.relocation_job")
 
     def check_indexes(self, connection):
         """By way of the index there is what there is in the table."""
@@ -202,7 +202,7 @@ class Features(Churn):
                                 " AND message IS NULL")
         if begun:
             raise Loss(f"changes that nobody is at are begun for ever: {begun[:3]}")
-        run(connection, "DELETE FROM pgscale.tuning_change")
+        run(connection, "DELETE FROM pgscale_internal.tuning_change")
 
 
 def is_index(file):
@@ -259,16 +259,16 @@ SPOILS = {
         lambda c, folder, table: stray(folder),
         lambda c, folder, table: [file.unlink() for file in folder.glob("pg_tblspc/*/*/*/4000000000")]),
     "a job lost": (
-        lambda c, folder, table: run(c, "DELETE FROM pgscale.relocation_job WHERE job ="
-                                        " (SELECT max(job) FROM pgscale.relocation_job)"),
+        lambda c, folder, table: run(c, "DELETE FROM pgscale_internal.relocation_job WHERE job ="
+                                        " (SELECT max(job) FROM pgscale_internal.relocation_job)"),
         lambda c, folder, table: None),
     "a job that is not done": (
-        lambda c, folder, table: run(c, "UPDATE pgscale.relocation_job SET target = 1663 WHERE state = 'done'"),
+        lambda c, folder, table: run(c, "UPDATE pgscale_internal.relocation_job SET target = 1663 WHERE state = 'done'"),
         lambda c, folder, table: None),
     "a line edited": (
         lambda c, folder, table: edit(folder),
         lambda c, folder, table: None),
     "a journal that is wrong": (
-        lambda c, folder, table: run(c, "UPDATE pgscale.tuning_change SET new_value = '54321'"),
+        lambda c, folder, table: run(c, "UPDATE pgscale_internal.tuning_change SET new_value = '54321'"),
         lambda c, folder, table: None),
 }

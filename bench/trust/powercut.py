@@ -208,11 +208,11 @@ class Experiment:
             with Features(server, name, MOVING, ("relocation", "changes"), features.lines(server.folder), self.strays) as churn:
                 try:
                     wait_for("a move and a change", lambda: "work_mem" in churn.lines.possible and run(
-                        connection, "SELECT job FROM pgscale.relocation_job WHERE state = 'done'"), 60)
+                        connection, "SELECT job FROM pgscale_internal.relocation_job WHERE state = 'done'"), 60)
                 except Loss as late:
                     raise RuntimeError(f"{late}: {churn.counts} {churn.errors} {churn.broken}") from None
             wait_for("end of all relocation jobs", lambda: not run(
-                connection, "SELECT job FROM pgscale.relocation_job WHERE finished_at IS NULL"), features.ENDED)
+                connection, "SELECT job FROM pgscale_internal.relocation_job WHERE finished_at IS NULL"), features.ENDED)
             run(connection, "SET allow_system_table_mods = on")
             table = min(churn.touched)
             spoil(connection, server.folder, table)
@@ -222,7 +222,7 @@ class Experiment:
             except Loss as loss:
                 print(f"      {name}: {loss}", flush=True)
             mend(connection, server.folder, table)
-            run(connection, "DELETE FROM pgscale.relocation_job; DELETE FROM pgscale.tuning_change")
+            run(connection, "DELETE FROM pgscale_internal.relocation_job; DELETE FROM pgscale_internal.tuning_change")
             connection.close()
         if not unseen:
             raise Loss(f"{len(features.SPOILS)} of what was spoiled were seen")

@@ -93,7 +93,7 @@ def did(server):
     numbers = run(connection, """
         SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT missed_ticks FROM pgscale.sampler_stats),
                (SELECT samples FROM pgscale.sampler_stats), (SELECT sum(written) FROM pgscale.sweeper_stats),
-               (SELECT count(*) FROM pgscale.archive_minute)""")[0]
+               (SELECT count(*) FROM pgscale_internal.archive_minute)""")[0]
     writeback = run(connection, "SELECT to_jsonb(k) FROM pgscale.writeback_stats k")[0][0]
     health = run(connection, "SELECT feature, to_jsonb(h) - 'feature' - 'action' FROM pgscale.health h")
     connection.close()

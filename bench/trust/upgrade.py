@@ -148,8 +148,7 @@ def check_works(server):
     job = value(connection, "SELECT pgscale.relocate_index('pgbench_branches_pkey', 'fast')")
     wait_for("a job", lambda: value(connection, f"SELECT state FROM pgscale.relocation_jobs WHERE job = {job}") == "done", 60)
     wait_for("a tick", lambda: value(connection, "SELECT ticks FROM pgscale.sampler_stats") > 0, 30)
-    for view, in run(connection, "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'v'"
-                                 " AND relnamespace = 'pgscale'::regnamespace"):
+    for view, in run(connection, "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'v' AND relnamespace = 'pgscale'::regnamespace"):
         run(connection, f"SELECT * FROM {view}")
     run(connection, "SELECT pgscale.report()")
     unbroken(connection)

@@ -43,7 +43,7 @@ def _is_loaded(connection):
 def reset(connection):
     """The counts of pgscale.writeback_stats."""
     if _is_loaded(connection):
-        run(connection, "SELECT pgscale.writeback_reset()")
+        run(connection, "SELECT pgscale.reset('writeback')")
 
 
 def writeback_stats(connection):

@@ -63,7 +63,7 @@ archive_define_gucs(void)
 							"These are the longest; the rest is one row.",
 							&pgscale_archive_top, 200, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.archive_texts",
+	DefineCustomIntVariable("pgscale_internal.archive_texts",
 							"Number of query texts that the archive keeps of a day.",
 							NULL,
 							&pgscale_archive_texts, 1000, 0, 100000,
@@ -117,7 +117,7 @@ action_about(const PgscaleArchiveError *error)
 		case ERRCODE_UNIQUE_VIOLATION:
 			return "nothing: it goes on by itself when the clock has passed these rows; check the clock";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
-			return "end the session that has locked pgscale.archive_minute or one of its partitions, or has read "
+			return "end the session that has locked pgscale_internal.archive_minute or one of its partitions, or has read "
 				"them in a transaction that is still open";
 		default:
 			return "see the server log; the archive goes on by itself when that is cured";

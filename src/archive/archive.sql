@@ -3,7 +3,7 @@
 -- A row a minute (later: an hour), with its waits in arrays of the same length: compressed they take a tenth of what a row
 -- for each would.  The worker makes a partition for each day (UTC), as a
 -- member of the extension: so pg_dump leaves them out.
-CREATE TABLE pgscale.archive_minute (
+CREATE TABLE pgscale_internal.archive_minute (
     at timestamptz NOT NULL,
     period_s double precision NOT NULL,
     rounds integer NOT NULL,
@@ -23,11 +23,11 @@ CREATE TABLE pgscale.archive_minute (
     wait_ms real[] NOT NULL,
     PRIMARY KEY (at))
 PARTITION BY RANGE (at);
-COMMENT ON TABLE pgscale.archive_minute IS
+COMMENT ON TABLE pgscale_internal.archive_minute IS
 'one row for each minute of the archive, later for each hour; see archive_minutes and archive_waits';
-GRANT SELECT ON pgscale.archive_minute TO pg_monitor;
+GRANT SELECT ON pgscale_internal.archive_minute TO pg_monitor;
 
-CREATE TABLE pgscale.archive_query (
+CREATE TABLE pgscale_internal.archive_query (
     day date NOT NULL,
     queryid bigint NOT NULL,
     first_seen timestamptz NOT NULL,
@@ -35,29 +35,29 @@ CREATE TABLE pgscale.archive_query (
     query text NOT NULL,
     PRIMARY KEY (day, queryid))
 PARTITION BY RANGE (day);
-COMMENT ON TABLE pgscale.archive_query IS
+COMMENT ON TABLE pgscale_internal.archive_query IS
 'texts of the queries with waits in the archive, for each day; see archive_queries';
 
-CREATE TABLE pgscale.archive_change (
+CREATE TABLE pgscale_internal.archive_change (
     at timestamptz NOT NULL,
     setting text NOT NULL,
     old text,
     new text,
     PRIMARY KEY (at, setting));
-COMMENT ON TABLE pgscale.archive_change IS
+COMMENT ON TABLE pgscale_internal.archive_change IS
 'settings that were found changed; see archive_changes';
 
 -- What the settings were when they were last looked at; of those that are hidden a hash.
-CREATE TABLE pgscale.archive_setting (
+CREATE TABLE pgscale_internal.archive_setting (
     setting text PRIMARY KEY,
     value text);
-COMMENT ON TABLE pgscale.archive_setting IS
+COMMENT ON TABLE pgscale_internal.archive_setting IS
 'values of the settings when the archive last read them, those that are hidden as a hash';
 
 CREATE VIEW pgscale.archive_waits AS
     SELECT m.at, m.period_s, w.backend_type, w.datid, w.datname::name AS datname, w.usename::name AS usename,
            w.application_name, w.queryid, w.event_type, w.event, w.blocker, w.wait_ms::double precision AS wait_ms
-      FROM pgscale.archive_minute m,
+      FROM pgscale_internal.archive_minute m,
            unnest(m.backend_types, m.datids, m.datnames, m.usenames, m.application_names, m.queryids,
                   m.event_types, m.events, m.blockers, m.wait_ms)
            AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, wait_ms);
@@ -145,8 +145,8 @@ CREATE VIEW pgscale.archive_minutes AS
            counters[50]::bigint AS sessions,
            counters[51] AS standby_lag_s,
            counters[52]::bigint AS standby_lag_bytes,
-           pgscale.row_origin(cluster, database) AS origin
-      FROM pgscale.archive_minute;
+           pgscale_internal.row_origin(cluster, database) AS origin
+      FROM pgscale_internal.archive_minute;
 COMMENT ON VIEW pgscale.archive_minutes IS
 'the archived minutes, and the increase of the server''s counters; NULL where a counter is unknown or was reset';
 GRANT SELECT ON pgscale.archive_minutes TO pg_monitor;
@@ -273,7 +273,7 @@ COMMENT ON COLUMN pgscale.archive_minutes.origin IS
 
 CREATE VIEW pgscale.archive_queries AS
     SELECT queryid, max(query) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
-      FROM pgscale.archive_query
+      FROM pgscale_internal.archive_query
      GROUP BY queryid;
 COMMENT ON VIEW pgscale.archive_queries IS
 'texts of the queries with waits in the archive';
@@ -288,7 +288,7 @@ COMMENT ON COLUMN pgscale.archive_queries.last_seen IS
 'when it was last among the longest waits, accurate to an hour';
 
 CREATE VIEW pgscale.archive_changes AS
-    SELECT at, setting, old, new FROM pgscale.archive_change;
+    SELECT at, setting, old, new FROM pgscale_internal.archive_change;
 COMMENT ON VIEW pgscale.archive_changes IS
 'changes of settings and of server_version_num; values that may hold a password are hidden';
 GRANT SELECT ON pgscale.archive_changes TO pg_monitor;

@@ -27,12 +27,12 @@ archive_tell_lost(void)
 	if (!OidIsValid(pgscale_table_find(&minutes, &owner)))
 		return;
 	pgscale_table_execute(&minutes, "SELECT to_char(min(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD') ||"
-						" to_char(max(at) AT TIME ZONE 'UTC', '\" to \"YYYY-MM-DD') FROM pgscale.archive_minute", &none, true);
+						" to_char(max(at) AT TIME ZONE 'UTC', '\" to \"YYYY-MM-DD') FROM pgscale_internal.archive_minute", &none, true);
 	days = pgscale_table_text(0, 1);
 	if (days)
 		ereport(NOTICE,
 				(errmsg("the archive from %s is dropped", days),
-				 errhint("To keep it, ROLLBACK, and CREATE TABLE kept_minutes AS TABLE pgscale.archive_minute;"
+				 errhint("To keep it, ROLLBACK, and CREATE TABLE kept_minutes AS TABLE pgscale_internal.archive_minute;"
 						 " \"Upgrade\" in doc/operations.md has the rest.")));
 	SPI_finish();
 }

@@ -215,7 +215,7 @@ wait_growth(Grown *grown)
 }
 
 /*
- * pgscale.archive_wait_growth(keys, ms): by how much each wait has grown; of the archive's worker
+ * pgscale_internal.archive_wait_growth(keys, ms): by how much each wait has grown; of the archive's worker
  * alone.  keys has the keys of all, then hashes of their events, then of their owners, then 1 for
  * those that are folded, and at last when the profile was reset.
  */
@@ -271,7 +271,7 @@ counter_growth(const PgscaleArchiveCounter *now, const PgscaleArchiveCounter *be
 }
 
 /*
- * pgscale.archive_counter_growth(values, markers): by how much each counter has grown, NULL if that
+ * pgscale_internal.archive_counter_growth(values, markers): by how much each counter has grown, NULL if that
  * is unknown; of the archive's worker alone.
  */
 Datum

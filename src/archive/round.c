@@ -121,7 +121,7 @@ take_tables(void)
 		if (!OidIsValid(relation) || pgscale_table_find(&tables[i], &owner) != relation)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("database \"%s\" has no table pgscale.%s that belongs to the extension and a superuser",
+					 errmsg("database \"%s\" has no table pgscale_internal.%s that belongs to the extension and a superuser",
 							pgscale_archive_database, tables[i].name)));
 	}
 	GetUserIdAndSecContext(&round_user, &round_security);
@@ -204,7 +204,7 @@ find_culprit(const char *context, char *function, size_t size)
 	{
 		const char *name = line + strlen(" function ");
 
-		if (strncmp(name, "pgscale.", 8) != 0)
+		if (strncmp(name, "pgscale.", 8) != 0 && strncmp(name, "pgscale_internal.", 17) != 0)
 			strlcpy(function, name, pg_mbcliplen(name, strcspn(name, ")\n") + 1, size - 1) + 1);
 	}
 }

@@ -1,23 +1,23 @@
 -- A round of the archive's worker: one new row.
 
 -- What a round's process calls; these work in no other one.
-CREATE FUNCTION pgscale.archive_wait_growth(keys bigint[], ms double precision[])
+CREATE FUNCTION pgscale_internal.archive_wait_growth(keys bigint[], ms double precision[])
 RETURNS double precision[]
 AS 'MODULE_PATHNAME', 'pgscale_archive_wait_growth'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.archive_wait_growth(bigint[], double precision[]) IS
+COMMENT ON FUNCTION pgscale_internal.archive_wait_growth(bigint[], double precision[]) IS
 'increase of waits since the latest row of the archive; for its worker';
 
-CREATE FUNCTION pgscale.archive_counter_growth("values" double precision[], markers bigint[])
+CREATE FUNCTION pgscale_internal.archive_counter_growth("values" double precision[], markers bigint[])
 RETURNS double precision[]
 AS 'MODULE_PATHNAME', 'pgscale_archive_counter_growth'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.archive_counter_growth(double precision[], bigint[]) IS
+COMMENT ON FUNCTION pgscale_internal.archive_counter_growth(double precision[], bigint[]) IS
 'increase of counters since the latest row of the archive; for its worker';
 
 -- The server's counters, in the order in which archive_minutes has them, and of each a hash of what it was counted since;
 -- NULL for a value of the moment.  Majors have them in different views, so rows are taken as JSON.
-CREATE FUNCTION pgscale.archive_counters(OUT "values" double precision[], OUT markers bigint[])
+CREATE FUNCTION pgscale_internal.archive_counters(OUT "values" double precision[], OUT markers bigint[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -46,14 +46,14 @@ BEGIN
     SELECT to_jsonb(b) INTO bgwriter FROM pg_stat_bgwriter b;
     SELECT * INTO archiver FROM pg_stat_archiver;
     checkpointer := bgwriter;
-    IF pgscale.major() >= 17 THEN
+    IF pgscale_internal.major() >= 17 THEN
         EXECUTE $q$SELECT jsonb_build_object('checkpoints_timed', num_timed, 'checkpoints_req', num_requested,
                        'checkpoint_write_time', write_time, 'checkpoint_sync_time', sync_time,
                        'buffers_checkpoint', buffers_written, 'stats_reset', stats_reset)
                      FROM pg_catalog.pg_stat_checkpointer$q$ INTO checkpointer;
     END IF;
     -- pages: from 18 on the server counts operations, which may have several, and their bytes
-    IF pgscale.major() >= 16 THEN
+    IF pgscale_internal.major() >= 16 THEN
         EXECUTE $q$SELECT jsonb_build_object('reads', sum(page.reads) FILTER (WHERE object <> 'wal'),
                        'writes', sum(page.writes) FILTER (WHERE object <> 'wal'), 'extends', sum(page.extends) FILTER (WHERE object <> 'wal'),
                        'evictions', sum(evictions), 'reuses', sum(reuses), 'fsyncs', sum(fsyncs) FILTER (WHERE object <> 'wal'),
@@ -109,12 +109,12 @@ BEGIN
         || array_fill(NULL::bigint, ARRAY[3]) || array_fill(hashtextextended(concat(sampler.stats_reset), 0), ARRAY[3]);
 END
 $$;
-COMMENT ON FUNCTION pgscale.archive_counters() IS
+COMMENT ON FUNCTION pgscale_internal.archive_counters() IS
 'the server''s counters as the archive numbers them, with a hash of the reset time of each';
 
 -- Texts of queries that have none for this day yet.  Without pg_stat_statements, and where it has a text that cannot be
 -- converted to this database's encoding, those that sessions have just executed are taken.
-CREATE FUNCTION pgscale.archive_texts(wanted bigint[], seen_at timestamptz)
+CREATE FUNCTION pgscale_internal.archive_texts(wanted bigint[], seen_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -125,14 +125,14 @@ DECLARE
     room integer;
     statements regclass;
 BEGIN
-    UPDATE pgscale.archive_query q SET last_seen = seen_at
+    UPDATE pgscale_internal.archive_query q SET last_seen = seen_at
      WHERE q.day = today AND q.queryid = ANY (wanted) AND q.last_seen < seen_at - interval '1 hour';
     missing := ARRAY(SELECT w FROM unnest(wanted) w WHERE w IS NOT NULL
-                     EXCEPT SELECT q.queryid FROM pgscale.archive_query q WHERE q.day = today);
+                     EXCEPT SELECT q.queryid FROM pgscale_internal.archive_query q WHERE q.day = today);
     IF missing = '{}' THEN
         RETURN;
     END IF;
-    room := current_setting('pgscale.archive_texts')::integer - (SELECT count(*) FROM pgscale.archive_query q WHERE q.day = today);
+    room := current_setting('pgscale.archive_texts')::integer - (SELECT count(*) FROM pgscale_internal.archive_query q WHERE q.day = today);
     IF room <= 0 THEN
         RETURN;
     END IF;
@@ -145,8 +145,8 @@ BEGIN
     IF FOUND THEN
         BEGIN
             EXECUTE format($q$
-                INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
-                SELECT $2, t.queryid, $3, $3, pgscale.clean_statement(max(t.query))
+                INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
+                SELECT $2, t.queryid, $3, $3, pgscale_internal.clean_statement(max(t.query))
                   FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $4
                 ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, room;
             RETURN;
@@ -157,50 +157,50 @@ BEGIN
                 NULL;
         END;
     END IF;
-    INSERT INTO pgscale.archive_query (day, queryid, first_seen, last_seen, query)
+    INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
-           pgscale.clean_statement(pgscale.foreign_text(a.query, d.encoding))
+           pgscale_internal.clean_statement(pgscale_internal.foreign_text(a.query, d.encoding))
       FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid
      WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
      LIMIT room
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION pgscale.archive_texts(bigint[], timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.archive_texts(bigint[], timestamptz) IS
 'archives texts of queries; for the archive''s worker';
 
-CREATE FUNCTION pgscale.archive_settings(seen_at timestamptz)
+CREATE FUNCTION pgscale_internal.archive_settings(seen_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    anew boolean := NOT EXISTS (SELECT FROM pgscale.archive_setting);
+    anew boolean := NOT EXISTS (SELECT FROM pgscale_internal.archive_setting);
     -- the settings of another major are others, and the archive is there after pg_upgrade
-    upgraded boolean := EXISTS (SELECT FROM pgscale.archive_setting o WHERE o.setting = 'server_version_num'
-                                   AND o.value::integer / 10000 <> pgscale.major());
+    upgraded boolean := EXISTS (SELECT FROM pgscale_internal.archive_setting o WHERE o.setting = 'server_version_num'
+                                   AND o.value::integer / 10000 <> pgscale_internal.major());
     changed record;
 BEGIN
     FOR changed IN
         SELECT coalesce(s.name, o.setting) AS setting, o.setting IS NOT NULL AS known, s.name IS NOT NULL AS there,
-               o.value AS old, s.value AS new, coalesce(s.hidden, pgscale.is_secret(o.setting, o.value)) AS hidden
+               o.value AS old, s.value AS new, coalesce(s.hidden, pgscale_internal.is_secret(o.setting, o.value)) AS hidden
           FROM (SELECT h.name, h.hidden,
                        CASE WHEN h.hidden THEN encode(sha256(textsend(h.reset_val)), 'hex')
-                            ELSE pgscale.clean_text(h.reset_val) END AS value
-                  FROM (SELECT p.name, p.reset_val, pgscale.is_secret(p.name, p.reset_val) AS hidden
+                            ELSE pgscale_internal.clean_text(h.reset_val) END AS value
+                  FROM (SELECT p.name, p.reset_val, pgscale_internal.is_secret(p.name, p.reset_val) AS hidden
                           FROM pg_settings p WHERE (p.context <> 'internal' OR p.name = 'server_version_num')
                            AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
-          FULL JOIN pgscale.archive_setting o ON o.setting = s.name
+          FULL JOIN pgscale_internal.archive_setting o ON o.setting = s.name
          WHERE s.value IS DISTINCT FROM o.value
            AND (s.name IS NOT NULL OR NOT EXISTS (SELECT FROM pg_settings p WHERE p.name = o.setting)) LOOP
         IF NOT changed.there THEN
-            DELETE FROM pgscale.archive_setting o WHERE o.setting = changed.setting;
+            DELETE FROM pgscale_internal.archive_setting o WHERE o.setting = changed.setting;
         ELSE
-            INSERT INTO pgscale.archive_setting (setting, value) VALUES (changed.setting, changed.new)
+            INSERT INTO pgscale_internal.archive_setting (setting, value) VALUES (changed.setting, changed.new)
             ON CONFLICT (setting) DO UPDATE SET value = excluded.value;
         END IF;
         IF NOT (anew OR upgraded AND NOT (changed.known AND changed.there)) THEN
-            INSERT INTO pgscale.archive_change (at, setting, old, new)
+            INSERT INTO pgscale_internal.archive_change (at, setting, old, new)
             VALUES (seen_at, changed.setting,
                     -- a hash: it was hidden for its value
                     CASE WHEN changed.known AND (changed.hidden OR changed.old ~ '^[0-9a-f]{64}$') THEN '(hidden)' ELSE changed.old END,
@@ -210,11 +210,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION pgscale.archive_settings(timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.archive_settings(timestamptz) IS
 'archives changes of settings; for the archive''s worker';
 
 -- A round: 'first' where there is nothing to compare with yet, else 'written'.
-CREATE FUNCTION pgscale.archive_write(since timestamptz, period interval)
+CREATE FUNCTION pgscale_internal.archive_write(since timestamptz, period interval)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -241,7 +241,7 @@ BEGIN
                      GROUP BY 1, 2, 3, 4, 5, 6, 7) g),
         grown AS MATERIALIZED (
             SELECT g.n, g.ms
-              FROM (SELECT pgscale.archive_wait_growth(
+              FROM (SELECT pgscale_internal.archive_wait_growth(
                         coalesce(array_agg(hash_record_extended(ROW(p.backend_type, p.datid, p.userid, p.application_name,
                                                                     p.queryid, p.event_type, p.event), 0) ORDER BY p.n), '{}')
                         || coalesce(array_agg(hash_record_extended(ROW(p.event_type, p.event), 0) ORDER BY p.n), '{}')
@@ -270,8 +270,8 @@ BEGIN
                        AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                      GROUP BY 1, 2) r),
         named AS MATERIALIZED (
-            SELECT c.backend_type, c.datid, pgscale.foreign_name(d.datname)::text AS datname,
-                   pgscale.foreign_name(u.rolname)::text AS usename, c.application_name, c.queryid, c.event_type, c.event,
+            SELECT c.backend_type, c.datid, pgscale_internal.foreign_name(d.datname)::text AS datname,
+                   pgscale_internal.foreign_name(u.rolname)::text AS usename, c.application_name, c.queryid, c.event_type, c.event,
                    r.blocker, c.grown * coalesce(r.part, 1) AS ms
               FROM changed c
               LEFT JOIN roots r USING (lock_key)
@@ -292,11 +292,11 @@ BEGIN
                 SELECT 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
                   FROM ranked r WHERE r.place > top HAVING count(*) > 0
                  ORDER BY event_type, event, backend_type, datname, usename, application_name, queryid) k;
-        SELECT * INTO counters FROM pgscale.archive_counters();
+        SELECT * INTO counters FROM pgscale_internal.archive_counters();
         EXIT WHEN reset_at = (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
     END LOOP;
-    growth := pgscale.archive_counter_growth(counters."values", counters.markers);
-    PERFORM pgscale.archive_settings(until);
+    growth := pgscale_internal.archive_counter_growth(counters."values", counters.markers);
+    PERFORM pgscale_internal.archive_settings(until);
     IF period_s <= 0 THEN
         RETURN 'first';
     END IF;
@@ -310,9 +310,9 @@ BEGIN
         waits.ms := ARRAY(SELECT (w.ms / too_long)::real FROM unnest(waits.ms) WITH ORDINALITY w(ms, n) ORDER BY w.n);
     END IF;
 
-    PERFORM pgscale.archive_partition('archive_minute'::text, (since AT TIME ZONE 'UTC')::date);
-    PERFORM pgscale.archive_partition('archive_query'::text, (until AT TIME ZONE 'UTC')::date);
-    IF EXISTS (SELECT FROM pgscale.archive_minute m
+    PERFORM pgscale_internal.archive_partition('archive_minute'::text, (since AT TIME ZONE 'UTC')::date);
+    PERFORM pgscale_internal.archive_partition('archive_query'::text, (until AT TIME ZONE 'UTC')::date);
+    IF EXISTS (SELECT FROM pgscale_internal.archive_minute m
                 WHERE m.at > since - interval '2 hours' AND m.at < until
                   AND m.at + make_interval(secs => m.period_s) > since + interval '0.5 s') THEN
         RAISE EXCEPTION 'the archive already has rows of this time'
@@ -320,14 +320,14 @@ BEGIN
                   DETAIL = 'The clock was set back, or another server''s archive was copied here.',
                   HINT = 'No time is archived twice. The archive goes on by itself when the clock has passed these rows.';
     END IF;
-    INSERT INTO pgscale.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types,
+    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types,
                                         datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
     SELECT since, period_s, 1, n.node, n.system_identifier, d.oid, growth, waits.backend_types, waits.datids, waits.datnames, waits.usenames,
            waits.application_names, waits.queryids, waits.event_types, waits.events, waits.blockers, waits.ms
       FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database();
-    PERFORM pgscale.archive_texts(waits.queryids, until);
+    PERFORM pgscale_internal.archive_texts(waits.queryids, until);
     RETURN 'written';
 END
 $$;
-COMMENT ON FUNCTION pgscale.archive_write(timestamptz, interval) IS
+COMMENT ON FUNCTION pgscale_internal.archive_write(timestamptz, interval) IS
 'writes the increase of waits and counters as a row of the archive; for its worker';

@@ -127,7 +127,7 @@ pgscale_extension_own_text(const char *function, int nargs, const Oid *types, co
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("this database has no function pgscale.%s", function),
+				 errmsg("this database has no function pgscale_internal.%s", function),
 				 errhint("CREATE EXTENSION pgscale makes it.")));
 	fmgr_info(oid, &called);
 	InitFunctionCallInfoData(*fcinfo, &called, nargs, InvalidOid, NULL, NULL);

@@ -95,7 +95,7 @@ pgscale_table_origin(int64 cluster, Oid database)
 	return database != MyDatabaseId ? "another database" : NULL;
 }
 
-/* pgscale.row_origin(cluster, database), for the views */
+/* pgscale_internal.row_origin(cluster, database), for the views */
 Datum
 pgscale_row_origin(PG_FUNCTION_ARGS)
 {
@@ -109,7 +109,7 @@ pgscale_row_origin(PG_FUNCTION_ARGS)
 Oid
 pgscale_table_find(const PgscaleExtensionTable *table, Oid *owner)
 {
-	Oid			namespace = get_namespace_oid("pgscale", true);
+	Oid			namespace = get_namespace_oid("pgscale_internal", true);
 	Oid			relation = OidIsValid(namespace) ? get_relname_relid(table->name, namespace) : InvalidOid;
 	HeapTuple	tuple = OidIsValid(relation) ? SearchSysCache1(RELOID, ObjectIdGetDatum(relation)) : NULL;
 	Oid			extension;
@@ -127,11 +127,14 @@ pgscale_table_find(const PgscaleExtensionTable *table, Oid *owner)
 void
 pgscale_table_refuse_renamed(void)
 {
-	if (OidIsValid(get_extension_oid("pgscale", true)) && !OidIsValid(get_namespace_oid("pgscale", true)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_SCHEMA),
-				 errmsg("the schema of the extension \"pgscale\" has another name here"),
-				 errhint("ALTER SCHEMA ... RENAME TO pgscale.")));
+	static const char *const schemas[] = {"pgscale", "pgscale_internal"};
+
+	for (int i = 0; OidIsValid(get_extension_oid("pgscale", true)) && i < lengthof(schemas); i++)
+		if (!OidIsValid(get_namespace_oid(schemas[i], true)))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_SCHEMA),
+					 errmsg("the schema \"%s\" of the extension \"pgscale\" has another name here", schemas[i]),
+					 errhint("ALTER SCHEMA ... RENAME TO %s.", schemas[i])));
 }
 
 void

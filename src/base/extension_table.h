@@ -42,7 +42,7 @@ extern void pgscale_table_add_text(PgscaleParameters *parameters, const char *va
  * along, to where its rows are about nothing: so each has the columns "cluster
  * bigint" and "database oid", and only those act that are of here.  A base
  * backup, a promotion and ALTER DATABASE RENAME keep both; pg_upgrade the
- * database's alone; pg_dump leaves the tables out.  In SQL: pgscale.row_origin().
+ * database's alone; pg_dump leaves the tables out.  In SQL: pgscale_internal.row_origin().
  */
 #define PGSCALE_TABLE_HERE(cluster, database) \
 	" (cluster = $" #cluster " AND database = $" #database ") "

@@ -1,7 +1,7 @@
 -- Whatever depends on the server's version asks this function.
-CREATE FUNCTION pgscale.major()
+CREATE FUNCTION pgscale_internal.major()
 RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN current_setting('server_version_num')::integer / 10000;
-COMMENT ON FUNCTION pgscale.major() IS
+COMMENT ON FUNCTION pgscale_internal.major() IS
 'the server''s major version';

@@ -539,7 +539,7 @@ plain_text(const char *utf8)
 	return PointerGetDatum(cstring_to_text_with_len(out.data, out.len));
 }
 
-/* pgscale.clean_text(value) */
+/* pgscale_internal.clean_text(value) */
 Datum
 pgscale_clean_text(PG_FUNCTION_ARGS)
 {
@@ -549,7 +549,7 @@ pgscale_clean_text(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale.clean_statement(query): the same, without secrets and without most of a very long one.  Of that no
+ * pgscale_internal.clean_statement(query): the same, without secrets and without most of a very long one.  Of that no
  * more than its beginning is searched; the rest might say that there is a secret in it.
  */
 Datum
@@ -565,7 +565,7 @@ pgscale_clean_statement(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale.is_secret(setting, value): is it what the server shows to superusers alone, or may
+ * pgscale_internal.is_secret(setting, value): is it what the server shows to superusers alone, or may
  * it hold a password?
  */
 Datum
@@ -597,7 +597,7 @@ is_own_text(const char *value, int len, int encoding)
 	return ascii || (encoding == own && pg_encoding_verifymbstr(own == PG_SQL_ASCII ? PG_UTF8 : own, value, len) == len);
 }
 
-/* pgscale.foreign_text(value, encoding) */
+/* pgscale_internal.foreign_text(value, encoding) */
 Datum
 pgscale_foreign_text(PG_FUNCTION_ARGS)
 {
@@ -626,7 +626,7 @@ pgscale_text_name(const char *name)
 	return TextDatumGetCString(plain_text(pgscale_text_read(name, strlen(name), encoding, INT_MAX, false)));
 }
 
-/* pgscale.foreign_name(value) */
+/* pgscale_internal.foreign_name(value) */
 Datum
 pgscale_foreign_name(PG_FUNCTION_ARGS)
 {

@@ -3,7 +3,7 @@
  * texts.h
  *	  Text of whatever origin, made harmless, and without secrets.
  *
- * In SQL: pgscale.clean_text(), clean_statement() and is_secret().  All that is kept
+ * In SQL: pgscale_internal.clean_text(), clean_statement() and is_secret().  All that is kept
  * or put on a page goes through them.
  *
  * Portions Copyright (c) 2026, pgscale contributors

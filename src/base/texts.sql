@@ -2,48 +2,48 @@
 
 -- Sessions' statements and names are bytes as their database, or the one that made the name, has them. Whatever shows them makes
 -- text of them first.
-CREATE FUNCTION pgscale.foreign_text(value text, encoding integer)
+CREATE FUNCTION pgscale_internal.foreign_text(value text, encoding integer)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_foreign_text'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.foreign_text(text, integer) IS
+COMMENT ON FUNCTION pgscale_internal.foreign_text(text, integer) IS
 'a text of that encoding in the encoding of this database; invalid characters become U+FFFD or question marks';
 
-CREATE FUNCTION pgscale.foreign_name(value name)
+CREATE FUNCTION pgscale_internal.foreign_name(value name)
 RETURNS name
 AS 'MODULE_PATHNAME', 'pgscale_foreign_name'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.foreign_name(name) IS
+COMMENT ON FUNCTION pgscale_internal.foreign_name(name) IS
 'the name of a role or a database as a valid text of this database; invalid characters become U+FFFD or question marks';
 
-CREATE FUNCTION pgscale.clean_text(value text)
+CREATE FUNCTION pgscale_internal.clean_text(value text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_clean_text'
 LANGUAGE C STRICT STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.clean_text(text) IS
+COMMENT ON FUNCTION pgscale_internal.clean_text(text) IS
 'a text, which may have another database''s encoding, without control characters and invalid bytes';
-GRANT EXECUTE ON FUNCTION pgscale.clean_text(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.clean_text(text) TO pg_monitor;
 
-CREATE FUNCTION pgscale.clean_statement(query text)
+CREATE FUNCTION pgscale_internal.clean_statement(query text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_clean_statement'
 LANGUAGE C STRICT STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.clean_statement(text) IS
+COMMENT ON FUNCTION pgscale_internal.clean_statement(text) IS
 'a statement as a clean text, its first 2,000 characters, and without constants if it seems to have a password or a key';
-GRANT EXECUTE ON FUNCTION pgscale.clean_statement(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.clean_statement(text) TO pg_monitor;
 
-CREATE FUNCTION pgscale.is_secret(setting text, value text)
+CREATE FUNCTION pgscale_internal.is_secret(setting text, value text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgscale_is_secret'
 LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.is_secret(text, text) IS
+COMMENT ON FUNCTION pgscale_internal.is_secret(text, text) IS
 'whether a setting is for superusers only, or its name or this value of it (NULL: any) seems to have a password, a key, a command or a connection';
-GRANT EXECUTE ON FUNCTION pgscale.is_secret(text, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.is_secret(text, text) TO pg_monitor;
 
 -- Only a number above zero has a unit: 0 needs none, and -1 stands for something else.
-CREATE FUNCTION pgscale.setting_text(value text, unit text)
+CREATE FUNCTION pgscale_internal.setting_text(value text, unit text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -62,6 +62,6 @@ AS $$
                                 ORDER BY shown.size DESC LIMIT 1), concat(value, unit))
                 ELSE value END
 $$;
-COMMENT ON FUNCTION pgscale.setting_text(text, text) IS
+COMMENT ON FUNCTION pgscale_internal.setting_text(text, text) IS
 'value of a setting whose unit is that of pg_settings, as SHOW prints it: 16384 of 8kB is 128MB; any other text as it is';
-GRANT EXECUTE ON FUNCTION pgscale.setting_text(text, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.setting_text(text, text) TO pg_monitor;

@@ -25,14 +25,14 @@ RETURNS SETOF record
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED ROWS 20
 BEGIN ATOMIC
     WITH activity AS MATERIALIZED (
-        SELECT a.pid, pgscale.foreign_name(a.datname) AS datname, pgscale.foreign_name(a.usename) AS usename,
+        SELECT a.pid, pgscale_internal.foreign_name(a.datname) AS datname, pgscale_internal.foreign_name(a.usename) AS usename,
                a.application_name, a.backend_type, coalesce(a.state, a.backend_type) AS state,
-               pgscale.foreign_text(a.query, coalesce(d.encoding, 0)) AS query,
+               pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)) AS query,
                extract(epoch FROM clock_timestamp() - a.xact_start)::double precision * 1000 AS transaction_ms
           FROM pg_catalog.pg_stat_activity a LEFT JOIN pg_catalog.pg_database d ON d.oid = a.datid),
     prepared AS MATERIALIZED (
-        SELECT p.transaction, pgscale.foreign_text(p.gid, coalesce(d.encoding, 0)) AS gid, pgscale.foreign_name(p.owner) AS owner,
-               pgscale.foreign_name(p.database) AS database,
+        SELECT p.transaction, pgscale_internal.foreign_text(p.gid, coalesce(d.encoding, 0)) AS gid, pgscale_internal.foreign_name(p.owner) AS owner,
+               pgscale_internal.foreign_name(p.database) AS database,
                extract(epoch FROM clock_timestamp() - p.prepared)::double precision * 1000 AS transaction_ms
           FROM pg_catalog.pg_prepared_xacts p LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database)
     SELECT w.pid, p.gid, w.depth, w.waiters, w.waited_ms,
@@ -60,11 +60,11 @@ COMMENT ON FUNCTION pgscale.blockers() IS
 GRANT EXECUTE ON FUNCTION pgscale.blockers() TO pg_monitor;
 
 CREATE VIEW pgscale.blockers AS
-    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale.foreign_text(left(b.gid, 20), pg_char_to_encoding(getdatabaseencoding())), 'prepared')
+    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale_internal.foreign_text(left(b.gid, 20), pg_char_to_encoding(getdatabaseencoding())), 'prepared')
                || CASE WHEN b.cycle THEN ' (cycle)' ELSE '' END AS process,
            b.waiters, round(b.waited_ms) AS waited_ms,
            coalesce('waits for ' || b.waits_for, b.state) AS activity,
-           b.application_name, pgscale.foreign_text(left(translate(b.query, E'\r\n\t', '   '), 30), pg_char_to_encoding(getdatabaseencoding())) AS query
+           b.application_name, pgscale_internal.foreign_text(left(translate(b.query, E'\r\n\t', '   '), 30), pg_char_to_encoding(getdatabaseencoding())) AS query
       FROM pgscale.blockers() WITH ORDINALITY b
      ORDER BY b.ordinality;
 COMMENT ON VIEW pgscale.blockers IS

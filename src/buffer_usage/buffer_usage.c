@@ -159,5 +159,6 @@ const PgscaleModule pgscale_buffer_usage_module = {
 	.name = "buffer_usage",
 	.shmem_request = pgscale_buffer_usage_clock_request,
 	.shmem_startup = pgscale_buffer_usage_clock_startup,
+	.reset = pgscale_buffer_usage_clock_reset,
 	.health = buffer_usage_health,
 };

@@ -21,6 +21,7 @@ extern const PgscaleModule pgscale_buffer_usage_module;
 
 extern void pgscale_buffer_usage_clock_request(void);
 extern void pgscale_buffer_usage_clock_startup(void);
+extern void pgscale_buffer_usage_clock_reset(void);
 
 /* All buffers, summed up.  May be interrupted. */
 extern void pgscale_buffer_usage_count(PgscaleUsage *usage);

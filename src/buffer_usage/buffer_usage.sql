@@ -53,7 +53,7 @@ GRANT EXECUTE ON FUNCTION pgscale.relation_buffers() TO pg_monitor;
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
            round(r.mean_usage * 100) / 100 AS mean_usage,
-           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
+           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale_internal.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
            r.reltablespace
       FROM pgscale.relation_buffers() r
       LEFT JOIN pg_database d ON d.oid = r.datid
@@ -135,10 +135,3 @@ COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
 'time when ticks and allocations began to count';
 COMMENT ON COLUMN pgscale.clock_sweep.reason IS
 'the conclusion, in one sentence';
-
-CREATE FUNCTION pgscale.clock_sweep_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_clock_sweep_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.clock_sweep_reset() IS
-'restarts the counts of pgscale.clock_sweep';

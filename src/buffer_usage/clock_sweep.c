@@ -94,7 +94,6 @@ typedef struct Sweep
 static Shared *shared = NULL;
 
 PG_FUNCTION_INFO_V1(pgscale_clock_sweep);
-PG_FUNCTION_INFO_V1(pgscale_clock_sweep_reset);
 
 void
 pgscale_buffer_usage_clock_request(void)
@@ -264,13 +263,10 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* pgscale.clock_sweep_reset(): counts from now on. */
-Datum
-pgscale_clock_sweep_reset(PG_FUNCTION_ARGS)
+void
+pgscale_buffer_usage_clock_reset(void)
 {
 	Base		now;
-
-	pgscale_preload_require();
 
 	/* Else the counts could be those of this transaction's beginning. */
 	pgstat_clear_snapshot();
@@ -278,5 +274,4 @@ pgscale_clock_sweep_reset(PG_FUNCTION_ARGS)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->base = now;
 	LWLockRelease(shared->lock);
-	PG_RETURN_VOID();
 }

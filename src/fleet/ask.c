@@ -113,8 +113,8 @@ static const struct
 }			questions[] =
 
 {
-	{"node_state", "pgscale.node_state", true},
-	{"node_advice", "pgscale.node_advice", true},
+	{"node_state", "pgscale_internal.node_state", true},
+	{"node_advice", "pgscale_internal.node_advice", true},
 	{"health", "pgscale.health", true},
 	{"top_waits", "pgscale.top_waits", true},
 };
@@ -500,7 +500,8 @@ pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool r
 						   "JOIN pg_catalog.pg_namespace n ON n.oid = d.objid "
 						   "WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
 						   "AND d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass "
-						   "AND e.extname = 'pgscale' AND n.nspname = 'pgscale'",
+						   "AND e.extname = 'pgscale' AND n.nspname IN ('pgscale', 'pgscale_internal') "
+						   "HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2",
 						   reads ? "BEGIN TRANSACTION READ ONLY; SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET",
 						   pgscale_fleet_timeout, reads ? "SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET");
 	round.libpq = pgscale_fleet_libpq();
@@ -568,7 +569,7 @@ convert_answer(void *arg)
 }
 
 /*
- * pgscale.fleet_ask(question, arguments): what an object of pgscale says on each
+ * pgscale_internal.fleet_ask(question, arguments): what an object of pgscale says on each
  * node, in the columns of the call's column list, of which the first three are
  * the node's name, its state and what is wrong with it.  A node has at least one row.
  */
@@ -668,7 +669,7 @@ pgscale_fleet_apply(PG_FUNCTION_ARGS)
 {
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char	   *setting = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	const char *manager = ask_one_node(name, "SELECT pgscale.node_manager()", true, "Nothing was changed.");
+	const char *manager = ask_one_node(name, "SELECT pgscale_internal.node_manager()", true, "Nothing was changed.");
 
 	if (manager)
 		ereport(ERROR,

@@ -89,7 +89,7 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale.node_manager(): who sets the settings of this server in the place of ALTER
+ * pgscale_internal.node_manager(): who sets the settings of this server in the place of ALTER
  * SYSTEM, or NULL.  Patroni leaves its file where it is when it is given up, but only
  * Patroni gives a server that file and cluster_name on its command line.
  */

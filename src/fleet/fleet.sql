@@ -8,21 +8,21 @@ COMMENT ON FUNCTION pgscale.node_identity() IS
 'identity of this server: cluster_name@host:port, the identifier of its cluster, primary or standby, and the lag of a standby';
 GRANT EXECUTE ON FUNCTION pgscale.node_identity() TO pg_monitor;
 
-CREATE FUNCTION pgscale.node_manager() RETURNS text
+CREATE FUNCTION pgscale_internal.node_manager() RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_node_manager'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.node_manager() IS
+COMMENT ON FUNCTION pgscale_internal.node_manager() IS
 'software that manages this server''s settings instead of ALTER SYSTEM: patroni, or NULL';
-GRANT EXECUTE ON FUNCTION pgscale.node_manager() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.node_manager() TO pg_monitor;
 
-CREATE FUNCTION pgscale.node_state(
+CREATE FUNCTION pgscale_internal.node_state(
     OUT node text, OUT system_identifier bigint, OUT role text, OUT lag_s double precision,
     OUT version text, OUT started_at timestamptz, OUT manager text, OUT settings jsonb)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT i.*, current_setting('server_version'), pg_postmaster_start_time(), pgscale.node_manager(),
-           (SELECT jsonb_object_agg(name, CASE WHEN pgscale.is_secret(name, setting)
+    SELECT i.*, current_setting('server_version'), pg_postmaster_start_time(), pgscale_internal.node_manager(),
+           (SELECT jsonb_object_agg(name, CASE WHEN pgscale_internal.is_secret(name, setting)
                                                THEN '(hidden) ' || left(encode(sha256(textsend(setting)), 'hex'), 8)
                                                ELSE current_setting(name) END) FROM pg_settings
              WHERE category NOT IN ('Preset Options', 'Customized Options', 'File Locations') AND name NOT IN
@@ -37,11 +37,11 @@ AS $$
                     'transaction_read_only'))
       FROM pgscale.node_identity() i;
 $$;
-COMMENT ON FUNCTION pgscale.node_state() IS
+COMMENT ON FUNCTION pgscale_internal.node_state() IS
 'this server''s row of pgscale.fleet, with the settings that servers of a fleet may have in common';
-GRANT EXECUTE ON FUNCTION pgscale.node_state() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.node_state() TO pg_monitor;
 
-CREATE FUNCTION pgscale.node_advice(
+CREATE FUNCTION pgscale_internal.node_advice(
     OUT setting text, OUT object text, OUT current text, OUT recommended text, OUT gain double precision,
     OUT confidence text, OUT needs text, OUT rule text, OUT reason text, OUT risk text, OUT patroni_command text)
 RETURNS SETOF record
@@ -49,7 +49,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT a.setting, a.object, a.current, a.recommended, a.gain, a.confidence, a.needs, a.rule, a.reason, a.risk,
-           CASE WHEN pgscale.node_manager() = 'patroni' AND s.name IS NOT NULL
+           CASE WHEN pgscale_internal.node_manager() = 'patroni' AND s.name IS NOT NULL
                 THEN format('patronictl edit-config --pg %s %s', quoted.change, quoted.cluster) END
       FROM pgscale.advice a
       LEFT JOIN pg_settings s ON s.name = a.setting
@@ -57,17 +57,17 @@ AS $$
      CROSS JOIN LATERAL (SELECT concat('''', replace(concat(a.setting, '=', a.recommended), '''', E'''\\'''''), '''') AS change,
                                 concat('''', replace(current_setting('cluster_name'), '''', E'''\\'''''), '''') AS cluster) quoted;
 $$;
-COMMENT ON FUNCTION pgscale.node_advice() IS
+COMMENT ON FUNCTION pgscale_internal.node_advice() IS
 'the rows of pgscale.advice, with the command that applies the advice if Patroni manages the settings';
-GRANT EXECUTE ON FUNCTION pgscale.node_advice() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.node_advice() TO pg_monitor;
 
-CREATE FUNCTION pgscale.fleet_validate(options text[], catalog oid) RETURNS void
+CREATE FUNCTION pgscale_internal.fleet_validate(options text[], catalog oid) RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_fleet_validate'
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.fleet_validate(text[], oid) IS
+COMMENT ON FUNCTION pgscale_internal.fleet_validate(text[], oid) IS
 'part of the foreign-data wrapper pgscale_fleet: which options nodes and user mappings may have';
 
-CREATE FOREIGN DATA WRAPPER pgscale_fleet NO HANDLER VALIDATOR pgscale.fleet_validate;
+CREATE FOREIGN DATA WRAPPER pgscale_fleet NO HANDLER VALIDATOR pgscale_internal.fleet_validate;
 COMMENT ON FOREIGN DATA WRAPPER pgscale_fleet IS
 'its foreign servers are the nodes of the fleet';
 
@@ -83,12 +83,12 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.fleet_remove(text) IS
 'removes a node with all its user mappings';
 
-CREATE FUNCTION pgscale.fleet_ask(question text, arguments text[]) RETURNS SETOF record
+CREATE FUNCTION pgscale_internal.fleet_ask(question text, arguments text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_fleet_ask'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION pgscale.fleet_ask(text, text[]) IS
+COMMENT ON FUNCTION pgscale_internal.fleet_ask(text, text[]) IS
 'queries all nodes at once: columns node, state and error, then the requested ones; a node that does not answer is one row';
-GRANT EXECUTE ON FUNCTION pgscale.fleet_ask(text, text[]) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_ask(text, text[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.fleet(
     OUT node text, OUT state text, OUT role text, OUT lag_s double precision, OUT version text,
@@ -99,7 +99,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH asked AS MATERIALIZED (
-        SELECT * FROM pgscale.fleet_ask('node_state', '{}') AS a (
+        SELECT * FROM pgscale_internal.fleet_ask('node_state', '{}') AS a (
             name text, state text, error text, node text, system_identifier bigint, role text, lag_s double precision,
             version text, started_at timestamptz, manager text, settings jsonb)
     ), setting AS (
@@ -165,7 +165,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT a.node, a.feature, a.enabled, CASE a.node_state WHEN 'ok' THEN a.state ELSE a.node_state END, coalesce(a.error, a.reason), a.action
-      FROM pgscale.fleet_ask('health', '{}') AS a (
+      FROM pgscale_internal.fleet_ask('health', '{}') AS a (
           node text, node_state text, error text, feature text, enabled boolean, state text, reason text, action text);
 $$;
 COMMENT ON FUNCTION pgscale.fleet_health() IS
@@ -198,7 +198,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT a.node, a.setting, a.object, a.current, a.recommended, a.gain, a.confidence, a.needs, a.rule, a.patroni_command,
            a.error, a.reason, a.risk
-      FROM pgscale.fleet_ask('node_advice', '{}') AS a (
+      FROM pgscale_internal.fleet_ask('node_advice', '{}') AS a (
           node text, state text, error text, setting text, object text, current text, recommended text, gain double precision,
           confidence text, needs text, rule text, patroni_command text, reason text, risk text)
      WHERE a.rule IS NOT NULL OR a.error IS NOT NULL;
@@ -251,7 +251,7 @@ SET DateStyle = 'ISO'
 AS $$
     SELECT a.node, a.rank, a.item, a.event_type, a.event, a.active_sessions, a.fraction, a.wait_ms, a.queryid, a.query,
            a.idle_in_transaction_sessions, a.error
-      FROM pgscale.fleet_ask('top_waits', ARRAY[$1::text, $2::text, $3, $4::text]) AS a (
+      FROM pgscale_internal.fleet_ask('top_waits', ARRAY[$1::text, $2::text, $3, $4::text]) AS a (
           node text, state text, error text, rank integer, item text, event_type text, event text,
           active_sessions double precision, fraction double precision, wait_ms double precision, queryid bigint, query text,
           idle_in_transaction_sessions double precision)

@@ -66,7 +66,7 @@ is_option(const char *const *options, const char *name)
 	return false;
 }
 
-/* pgscale.fleet_validate(options, catalog): which options servers and user mappings of the wrapper may have. */
+/* pgscale_internal.fleet_validate(options, catalog): which options servers and user mappings of the wrapper may have. */
 Datum
 pgscale_fleet_validate(PG_FUNCTION_ARGS)
 {

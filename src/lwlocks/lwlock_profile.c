@@ -54,7 +54,6 @@
 
 PG_FUNCTION_INFO_V1(pgscale_lwlock_profile);
 PG_FUNCTION_INFO_V1(pgscale_lwlock_tranches);
-PG_FUNCTION_INFO_V1(pgscale_lwlock_profile_reset);
 
 typedef struct TrancheCounts
 {
@@ -387,19 +386,15 @@ pgscale_lwlock_tranches(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* pgscale.lwlock_profile_reset(): counts from now on. */
-Datum
-pgscale_lwlock_profile_reset(PG_FUNCTION_ARGS)
+void
+pgscale_lwlocks_profile_reset(void)
 {
-	Counts	   *now;
+	Counts	   *now = palloc(sizeof(Counts));
 
-	pgscale_preload_require();
-	now = palloc(sizeof(Counts));
 	pgscale_change_copy(&shared->changes, now, &shared->counts, sizeof(Counts));
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	memcpy(&shared->base, now, sizeof(Counts));
 	shared->reset_at = GetCurrentTimestamp();
 	LWLockRelease(shared->lock);
 	pfree(now);
-	PG_RETURN_VOID();
 }

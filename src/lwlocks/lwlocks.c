@@ -71,5 +71,6 @@ const PgscaleModule pgscale_lwlocks_module = {
 	.shmem_request = pgscale_lwlocks_profile_request,
 	.shmem_startup = pgscale_lwlocks_profile_startup,
 	.lwlock_waits = lwlocks_tick,
+	.reset = pgscale_lwlocks_profile_reset,
 	.health = lwlocks_health
 };

@@ -20,6 +20,7 @@ extern const PgscaleModule pgscale_lwlocks_module;
 
 extern void pgscale_lwlocks_profile_request(void);
 extern void pgscale_lwlocks_profile_startup(void);
+extern void pgscale_lwlocks_profile_reset(void);
 
 /* Are the locks where, and laid out as, we know them? */
 extern bool pgscale_lwlocks_profile_possible(void);

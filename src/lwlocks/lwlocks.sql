@@ -81,13 +81,6 @@ COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS
 COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS
 'why its locks cannot be read one by one';
 
-CREATE FUNCTION pgscale.lwlock_profile_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_lwlock_profile_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.lwlock_profile_reset() IS
-'resets the counts of pgscale.lwlock_profile and pgscale.lwlock_tranches';
-
 CREATE FUNCTION pgscale.hot_buffers(
     OUT bufferid integer, OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
     OUT fork text, OUT block bigint, OUT page_kind text, OUT held text, OUT holders integer,
@@ -101,7 +94,7 @@ GRANT EXECUTE ON FUNCTION pgscale.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS
     SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters,
-           pgscale.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
+           pgscale_internal.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
       FROM pgscale.hot_buffers() h
       LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;

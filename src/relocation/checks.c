@@ -128,7 +128,7 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 				 errhint("The setting temp_tablespaces says where temporary tables are made.")));
 		return false;
 	}
-	if (class->relnamespace == get_namespace_oid("pgscale", true))
+	if (class->relnamespace == get_namespace_oid("pgscale_internal", true))
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

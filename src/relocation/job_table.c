@@ -4,7 +4,7 @@
  *	  The table of relocation jobs of this database: what is to be done is
  *	  committed before it is done.
  *
- * A job is a row of pgscale.relocation_job.  A backend adds it in its own
+ * A job is a row of pgscale_internal.relocation_job.  A backend adds it in its own
  * transaction, and with that it exists or not.  A worker takes it, tries, and
  * writes down how it went, each in a transaction of its own; and within the very
  * transaction in which REINDEX makes a new index, that index' OID.  So at any
@@ -71,12 +71,12 @@ end_copied(void)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_here(&parameters);
-	job_table_execute("UPDATE pgscale.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
+	job_table_execute("UPDATE pgscale_internal.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
 					  " database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
 					  " state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
 					  " finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
 					  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
-					  " message = 'it was asked for in ' || pgscale.row_origin(cluster, database) || ', of which this is a copy'"
+					  " message = 'it was asked for in ' || pgscale_internal.row_origin(cluster, database) || ', of which this is a copy'"
 					  " WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
 	SPI_finish();
 }
@@ -102,7 +102,7 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 	pgscale_table_add_bigint(&parameters, job->bytes);
 	pgscale_table_add_bigint(&parameters, job->undo_of);
 	pgscale_table_add_here(&parameters);
-	if (job_table_execute("INSERT INTO pgscale.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
+	if (job_table_execute("INSERT INTO pgscale_internal.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
 						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
 						  " cluster, database)"
 						  " VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
@@ -118,7 +118,7 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 
 		pgscale_table_add_oid(&key, job->relation);
 		*other = 0;
-		if (job_table_execute("SELECT job FROM pgscale.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
+		if (job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
 			*other = pgscale_table_bigint(0, 1);
 		SPI_finish();
 	}
@@ -133,7 +133,7 @@ pgscale_relocation_jobs_to(Oid target, int64 *bytes)
 
 	pgscale_table_add_here(&parameters);
 	pgscale_table_add_oid(&parameters, target);
-	job_table_execute("SELECT count(*), sum(bytes)::bigint FROM pgscale.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
+	job_table_execute("SELECT count(*), sum(bytes)::bigint FROM pgscale_internal.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
 					  &parameters, false);
 	n = pgscale_table_bigint(0, 1);
 	*bytes = pgscale_table_bigint(0, 2);
@@ -186,7 +186,7 @@ pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 	bool		found;
 
 	pgscale_table_add_bigint(&parameters, id);
-	found = job_table_execute("SELECT " JOB_COLUMNS ", state FROM pgscale.relocation_job WHERE job = $1", &parameters, true) == 1;
+	found = job_table_execute("SELECT " JOB_COLUMNS ", state FROM pgscale_internal.relocation_job WHERE job = $1", &parameters, true) == 1;
 	if (found)
 	{
 		bool		isnull;
@@ -218,7 +218,7 @@ pgscale_relocation_job_cancel(int64 id, bool begun)
 	pgscale_table_add_bigint(&parameters, id);
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(begun));
 	/* where something may have been left, a worker cleans up first */
-	done = job_table_execute("UPDATE pgscale.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
+	done = job_table_execute("UPDATE pgscale_internal.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
 							 " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
 							 " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
 							 " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
@@ -249,7 +249,7 @@ put_back_orphans(void)
 	int			n = 0;
 
 	pgscale_table_add_here(&here);
-	rows = job_table_execute("SELECT job FROM pgscale.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
+	rows = job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -263,7 +263,7 @@ put_back_orphans(void)
 		PgscaleParameters parameters = {0};
 
 		pgscale_table_add_bigint(&parameters, orphans[i]);
-		job_table_execute("UPDATE pgscale.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
+		job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
 						  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
 						  " message = 'the server or the worker ended during the attempt without a word'"
 						  " WHERE job = $1", &parameters, false);
@@ -282,8 +282,8 @@ put_back_orphans(void)
 
 /* Jobs whose table no other worker is at. */
 #define CLAIMABLE \
-	" FROM pgscale.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
-	" AND NOT EXISTS (SELECT FROM pgscale.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
+	" FROM pgscale_internal.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
+	" AND NOT EXISTS (SELECT FROM pgscale_internal.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
 
 bool
 pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
@@ -321,7 +321,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 			parameters.n = 0;
 			pgscale_table_add_bigint(&parameters, job->id);
 			pgscale_table_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
-			job_table_execute("UPDATE pgscale.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
+			job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
 							  " message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
 							  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
 			SPI_finish();
@@ -360,7 +360,7 @@ pgscale_relocation_jobs_next(bool *open)
 		if (!isnull)
 			next = DatumGetTimestampTz(value);
 		SPI_finish();
-		job_table_execute("SELECT count(*) FROM pgscale.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
+		job_table_execute("SELECT count(*) FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
 		*open = pgscale_table_bigint(0, 1) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
@@ -390,7 +390,7 @@ pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_alone("UPDATE pgscale.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
+	execute_alone("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
 				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
 	job->attempts++;
 }
@@ -401,7 +401,7 @@ pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_alone("UPDATE pgscale.relocation_job SET state = 'verifying'" MINE, &parameters);
+	execute_alone("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters);
 }
 
 static void
@@ -424,7 +424,7 @@ pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *sta
 	add_word(&parameters, why);
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
 	pgscale_table_add_oid(&parameters, job->new_index);
-	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
+	execute_alone("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
 				  " new_index = nullif($8, 0),"
 				  " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'" MINE, &parameters);
 }
@@ -439,7 +439,7 @@ pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, c
 	add_word(&parameters, why);
 	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_bigint(&parameters, job->bytes_after);
-	execute_alone("UPDATE pgscale.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
+	execute_alone("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
 				  " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(),"
 				  " bytes_after = nullif($7, 0)" MINE, &parameters);
 }
@@ -452,6 +452,6 @@ pgscale_relocation_job_made_index(const PgscaleRelocationJob *job)
 	pgscale_table_add_bigint(&parameters, job->id);
 	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_text(&parameters, job->before);
-	job_table_execute("UPDATE pgscale.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
+	job_table_execute("UPDATE pgscale_internal.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
 	SPI_finish();
 }

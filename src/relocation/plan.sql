@@ -12,33 +12,33 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
 'speed of the device below a tablespace, or below each, measured now without caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests, greatest(1, 0.1 * read_ms / ms of a page read in sequence); because PostgreSQL''s documentation bases its default of 4 on random reads 40 times slower, 90 % of them cached; none if the rounds of the measurement disagree';
 
-CREATE FUNCTION pgscale.relocation_clock(pause_ms double precision DEFAULT 0)
+CREATE FUNCTION pgscale_internal.relocation_clock(pause_ms double precision DEFAULT 0)
 RETURNS double precision
 AS 'MODULE_PATHNAME', 'pgscale_relocation_clock'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.relocation_clock(double precision) IS
+COMMENT ON FUNCTION pgscale_internal.relocation_clock(double precision) IS
 'internal, for relocation_plan: waits for that time, a second at most, and returns the milliseconds of a clock that cannot be set';
-GRANT EXECUTE ON FUNCTION pgscale.relocation_clock(double precision) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_clock(double precision) TO pg_monitor;
 
 -- A look at what the server has counted up to now: for each relation the blocks that were not in shared buffers, by its file,
 -- and for all of them the time that reads took.
-CREATE FUNCTION pgscale.relocation_reads(
+CREATE FUNCTION pgscale_internal.relocation_reads(
     OUT at_ms double precision, OUT relations oid[], OUT filenodes oid[], OUT reads bigint[],
     OUT read_ms double precision, OUT stats_reset timestamptz)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_stat_clear_snapshot();
-    SELECT pgscale.relocation_clock(), array_agg(c.oid), array_agg(c.relfilenode),
+    SELECT pgscale_internal.relocation_clock(), array_agg(c.oid), array_agg(c.relfilenode),
            array_agg(pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid)),
            pg_stat_get_db_blk_read_time(d.oid), pg_stat_get_db_stat_reset_time(d.oid)
       FROM pg_class c, pg_database d
      WHERE d.datname = current_database() AND c.relkind IN ('r', 'm', 't', 'i', 'S') AND NOT c.relisshared
      GROUP BY d.oid
 $$;
-COMMENT ON FUNCTION pgscale.relocation_reads() IS
+COMMENT ON FUNCTION pgscale_internal.relocation_reads() IS
 'internal, for relocation_plan: the server''s counts of reads of each relation of this database so far';
-GRANT EXECUTE ON FUNCTION pgscale.relocation_reads() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads() TO pg_monitor;
 
 -- What to move: which indexes and tables would gain how much in another tablespace, and which of them to take there when it has
 -- only so much room.
@@ -122,7 +122,7 @@ BEGIN
             HINT = 'Name a tablespace that can be read from and written to.';
     END IF;
 
-    SELECT * INTO earlier FROM pgscale.relocation_reads();
+    SELECT * INTO earlier FROM pgscale_internal.relocation_reads();
     LOOP
         -- what is being built or rewritten: index, and table
         PERFORM pg_stat_clear_snapshot();
@@ -132,11 +132,11 @@ BEGIN
             SELECT unnest(ARRAY[index_relid, relid]) FROM pg_stat_progress_create_index WHERE datname = current_database()
             UNION
             SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database());
-        left_ms := earlier.at_ms + duration_ms - pgscale.relocation_clock();
+        left_ms := earlier.at_ms + duration_ms - pgscale_internal.relocation_clock();
         EXIT WHEN left_ms <= 0;
-        PERFORM pgscale.relocation_clock(left_ms);
+        PERFORM pgscale_internal.relocation_clock(left_ms);
     END LOOP;
-    SELECT * INTO later FROM pgscale.relocation_reads();
+    SELECT * INTO later FROM pgscale_internal.relocation_reads();
     IF later.stats_reset IS DISTINCT FROM earlier.stats_reset THEN
         RAISE object_not_in_prerequisite_state USING MESSAGE = 'statistics were reset during the window',
             HINT = 'Ask again.';

@@ -1,7 +1,7 @@
 -- Requests for relocation, and their jobs.
 
 -- Written and read by the library alone; what users see is relocation_jobs.
-CREATE TABLE pgscale.relocation_job (
+CREATE TABLE pgscale_internal.relocation_job (
     job bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     cluster bigint NOT NULL,
     database oid NOT NULL,
@@ -37,8 +37,8 @@ CREATE TABLE pgscale.relocation_job (
     sqlstate text,
     message text,
     detail text);
-CREATE UNIQUE INDEX relocation_job_open ON pgscale.relocation_job (relation) WHERE finished_at IS NULL;
-COMMENT ON TABLE pgscale.relocation_job IS
+CREATE UNIQUE INDEX relocation_job_open ON pgscale_internal.relocation_job (relation) WHERE finished_at IS NULL;
+COMMENT ON TABLE pgscale_internal.relocation_job IS
 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
 COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
 'ids of relocation jobs';
@@ -67,7 +67,7 @@ CREATE VIEW pgscale.relocation_jobs AS
                       has_table_privilege(j.heap, 'SELECT') AND NOT row_security_active(j.heap)) THEN j.detail
                 ELSE j.message
            END AS message
-      FROM pgscale.relocation_job j
+      FROM pgscale_internal.relocation_job j
       LEFT JOIN pg_stat_progress_create_index p
            ON p.pid = j.pid AND p.datname = current_database()
      ORDER BY j.job;
@@ -172,7 +172,7 @@ COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 
 -- Called by workers, as superusers: why a job on this table should wait with its beginning. REINDEX CONCURRENTLY waits for the
 -- transactions that it looks for; a limit of -1 is none.
-CREATE FUNCTION pgscale.relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer)
+CREATE FUNCTION pgscale_internal.relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -207,12 +207,12 @@ AS $$
           ORDER BY lag DESC
           LIMIT 1))
 $$;
-COMMENT ON FUNCTION pgscale.relocation_obstacle(oid, integer, integer) IS
+COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, integer, integer) IS
 'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a table should wait for';
 
 -- Called by workers before a move, as who asked for it, and after it: all that makes an index what it is, but where it lies. The
 -- text is the same on both sides whatever a major has in it.
-CREATE FUNCTION pgscale.relocation_describe_index(index oid)
+CREATE FUNCTION pgscale_internal.relocation_describe_index(index oid)
 RETURNS text
 LANGUAGE sql STRICT STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -241,5 +241,5 @@ AS $$
       FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
      WHERE i.indexrelid = index
 $$;
-COMMENT ON FUNCTION pgscale.relocation_describe_index(oid) IS
+COMMENT ON FUNCTION pgscale_internal.relocation_describe_index(oid) IS
 'internal, for relocation: definition, constraint, statistics targets, comments, options, marks, parent and dependencies of an index as one text';

@@ -5,7 +5,7 @@
  *	  statistics targets, comments, options, marks, parent and dependencies.
  *
  * All of that is put into one text before the move, and again after it.  The
- * text is made by a query, pgscale.relocation_describe_index() of the extension's
+ * text is made by a query, pgscale_internal.relocation_describe_index() of the extension's
  * script, since the catalogs are what users and dumps see.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -1,7 +1,7 @@
 -- What several sections of a report say.
 
 -- What happened in the period that may explain a change in it. What cannot be asked here is left out.
-CREATE FUNCTION pgscale.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
+CREATE FUNCTION pgscale_internal.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
 SET search_path = pg_catalog, pg_temp
@@ -16,16 +16,16 @@ BEGIN
             WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
         $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
         $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
-                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale.setting_text(j.old_value, s.unit), 40), '(not set)'),
-                         coalesce(left(pgscale.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
+                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale_internal.setting_text(j.old_value, s.unit), 40), '(not set)'),
+                         coalesce(left(pgscale_internal.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
              FROM pgscale.tuning_journal() j
              LEFT JOIN pg_settings s ON s.name = j.setting
-            WHERE NOT pgscale.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
-        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale.setting_text(c.old, s.unit), 40), '(not set)'),
-                                          coalesce(left(pgscale.setting_text(c.new, s.unit), 40), '(not set)'))
+            WHERE NOT pgscale_internal.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
+        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
+                                          coalesce(left(pgscale_internal.setting_text(c.new, s.unit), 40), '(not set)'))
              FROM pgscale.archive_changes c
              LEFT JOIN pg_settings s ON s.name = c.setting
-            WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+            WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale_internal.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
             WHERE m.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
@@ -43,11 +43,11 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION pgscale.report_marks(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz) IS
 'part of report: restarts, checkpoints and changes of settings in a period, as far as they are known';
-GRANT EXECUTE ON FUNCTION pgscale.report_marks(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz) TO pg_monitor;
 
-CREATE FUNCTION pgscale.report_bucket(length interval, most integer)
+CREATE FUNCTION pgscale_internal.report_bucket(length interval, most integer)
 RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
@@ -56,12 +56,12 @@ AS $$
       FROM (SELECT extract(epoch FROM length)::float8 / most AS wanted) w
       LEFT JOIN unnest('{1,2,5,10,15,20,30,60,120,300,600,900,1200,1800,3600,7200,10800,21600,43200,86400}'::float8[]) s ON s >= wanted
 $$;
-COMMENT ON FUNCTION pgscale.report_bucket(interval, integer) IS
+COMMENT ON FUNCTION pgscale_internal.report_bucket(interval, integer) IS
 'part of report: the shortest round bucket of which a period has at most that number, in seconds';
-GRANT EXECUTE ON FUNCTION pgscale.report_bucket(interval, integer) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_bucket(interval, integer) TO pg_monitor;
 
 -- How much of a period is known, 100 % only if that is all of it, and the longest gaps of a second or more.
-CREATE FUNCTION pgscale.report_known(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.report_known(since timestamptz, until timestamptz)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -86,12 +86,12 @@ AS $$
                             string_agg(DISTINCT k.source, ' and '), ' Nothing is known from ' || (SELECT g.text FROM gaps g) || '.') END
       FROM known k
 $$;
-COMMENT ON FUNCTION pgscale.report_known(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) IS
 'part of report: how much of a period is known, and its gaps';
-GRANT EXECUTE ON FUNCTION pgscale.report_known(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) TO pg_monitor;
 
 -- What a session waits for, in a few words.
-CREATE FUNCTION pgscale.report_what(event_type text, event text)
+CREATE FUNCTION pgscale_internal.report_what(event_type text, event text)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -99,25 +99,25 @@ AS $$
     SELECT CASE WHEN $2 = 'IdleInTransaction' THEN '(idle in a transaction)'
                 ELSE (SELECT m.what FROM pgscale.wait_meanings m WHERE m.kind = pgscale.wait_kind($1, $2) LIMIT 1) END
 $$;
-COMMENT ON FUNCTION pgscale.report_what(text, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_what(text, text) IS
 'part of report: what a session waits for in this wait event';
-GRANT EXECUTE ON FUNCTION pgscale.report_what(text, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_what(text, text) TO pg_monitor;
 
 -- The begin of a statement, on one line.
-CREATE FUNCTION pgscale.report_line(query text)
+CREATE FUNCTION pgscale_internal.report_line(query text)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT regexp_replace(left(pgscale.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
+    SELECT regexp_replace(left(pgscale_internal.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
 $$;
-COMMENT ON FUNCTION pgscale.report_line(text) IS
+COMMENT ON FUNCTION pgscale_internal.report_line(text) IS
 'part of report: the beginning of a statement, on one line';
-GRANT EXECUTE ON FUNCTION pgscale.report_line(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_line(text) TO pg_monitor;
 
 -- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
 -- period, so of its idle time the part is taken.
-CREATE FUNCTION pgscale.report_roots(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.report_roots(since timestamptz, until timestamptz)
 RETURNS TABLE (rank integer, item text, active_sessions double precision, fraction double precision, wait_ms double precision,
     idle_fraction double precision, usename text, application_name text, state text, first_seen timestamptz, last_seen timestamptz,
     query text)
@@ -144,22 +144,22 @@ AS $$
       FROM waited w
       LEFT JOIN roots r USING (item)
       LEFT JOIN pg_roles u ON u.oid = r.userid
-      LEFT JOIN pgscale.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
+      LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
       LEFT JOIN pg_stat_activity a ON a.pid = r.root_pid AND a.backend_start = r.backend_start
      ORDER BY w.rank
 $$;
-COMMENT ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) IS
 'part of report: the root blockers of lock waits in a period, and their states';
-GRANT EXECUTE ON FUNCTION pgscale.report_roots(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) TO pg_monitor;
 
 -- Whether waits for locks were a real share of a period, and one root or idle transactions the cause of them: then the root is to
 -- blame, and not the statements that waited.
-CREATE FUNCTION pgscale.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
+CREATE FUNCTION pgscale_internal.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH roots AS MATERIALIZED (
-        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale.report_roots($1, $2) r WHERE r.item <> 'other'),
+        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale_internal.report_roots($1, $2) r WHERE r.item <> 'other'),
     total AS (
         SELECT sum(w.wait_ms) FILTER (WHERE w.event IS DISTINCT FROM 'IdleInTransaction') AS active_ms,
                sum(w.wait_ms) FILTER (WHERE w.event_type = 'Lock') AS lock_ms
@@ -168,7 +168,7 @@ AS $$
         SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
     -- the first of those that were idle, or of all
     root AS (
-        SELECT r.idle_ms, r.wait_ms, r.state, pgscale.report_line(r.query) AS statement, i.idle,
+        SELECT r.idle_ms, r.wait_ms, r.state, pgscale_internal.report_line(r.query) AS statement, i.idle,
                coalesce('process ' || substring(r.item FROM '^[0-9]+'), 'a ' || r.item)
                    || coalesce(' (' || nullif(concat_ws(', ', 'user ' || r.usename, 'application ' || nullif(coalesce(
                           r.application_name, substring(r.item FROM '^[0-9]+ (.*)')), '')), '') || ')', '') AS who
@@ -187,26 +187,26 @@ AS $$
           FROM root r CROSS JOIN sums s)
     SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)
 $$;
-COMMENT ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) IS
 'part of report: a sentence on the root blocker that caused much of the lock waits, and whether it was idle in its transaction; NULL if none did';
-GRANT EXECUTE ON FUNCTION pgscale.report_blame(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) TO pg_monitor;
 
 -- The chart of a period. Its buckets begin where those of activity() do, so the period may have only a part of the first one and
 -- of the last: they count by that part in the chart's averages.
-CREATE FUNCTION pgscale.report_activity(since timestamptz, until timestamptz, most double precision, format text)
+CREATE FUNCTION pgscale_internal.report_activity(since timestamptz, until timestamptz, most double precision, format text)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT pgscale.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
+    SELECT pgscale_internal.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
                array_agg(a.active_sessions), array_agg(a.covered_fraction * extract(epoch FROM least(a.at + b.s * interval '1 s', until)
                                                                                               - greatest(a.at, since))::float8 / b.s), m.at, m.mark, most)
-      FROM (SELECT pgscale.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
+      FROM (SELECT pgscale_internal.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
       CROSS JOIN (SELECT array_agg(m.at ORDER BY m.at), array_agg(m.mark ORDER BY m.at)
-                    FROM (SELECT * FROM pgscale.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
+                    FROM (SELECT * FROM pgscale_internal.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
       CROSS JOIN LATERAL pgscale.activity(since, until, b.s * interval '1 s') a
      GROUP BY b.s, m.at, m.mark
 $$;
-COMMENT ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_activity(timestamptz, timestamptz, double precision, text) IS
 'part of report: active sessions over time, with marked events';
-GRANT EXECUTE ON FUNCTION pgscale.report_activity(timestamptz, timestamptz, double precision, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_activity(timestamptz, timestamptz, double precision, text) TO pg_monitor;

@@ -1,23 +1,23 @@
 -- How a report looks is C: each of these has a text for psql and one for a browser.
-CREATE FUNCTION pgscale.report_paragraph(format text, value text, style text)
+CREATE FUNCTION pgscale_internal.report_paragraph(format text, value text, style text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_paragraph'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.report_paragraph(text, text, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_paragraph(text, text, text) IS
 'part of report: a title, the title of a part, a note, or a sentence';
-GRANT EXECUTE ON FUNCTION pgscale.report_paragraph(text, text, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_paragraph(text, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale.report_table(format text, titles text[], kinds text[], cells text[])
+CREATE FUNCTION pgscale_internal.report_table(format text, titles text[], kinds text[], cells text[])
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_table'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.report_table(text, text[], text[], text[]) IS
+COMMENT ON FUNCTION pgscale_internal.report_table(text, text[], text[], text[]) IS
 'part of report: a table of columns with titles and kinds, and cells row by row';
-GRANT EXECUTE ON FUNCTION pgscale.report_table(text, text[], text[], text[]) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_table(text, text[], text[], text[]) TO pg_monitor;
 
-CREATE FUNCTION pgscale.report_chart(
+CREATE FUNCTION pgscale_internal.report_chart(
     format text, since timestamptz, until timestamptz, bucket_s double precision,
     at timestamptz[], event_type text[], active_sessions double precision[], covered_fraction double precision[],
     mark_at timestamptz[] DEFAULT NULL, mark text[] DEFAULT NULL, most double precision DEFAULT NULL)
@@ -25,14 +25,14 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_chart'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
+COMMENT ON FUNCTION pgscale_internal.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
     double precision[], double precision[], timestamptz[], text[], double precision) IS
 'part of report: active sessions over time by class of wait event, as activity() has them, with marks';
-GRANT EXECUTE ON FUNCTION pgscale.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
     double precision[], double precision[], timestamptz[], text[], double precision) TO pg_monitor;
 
 -- The frame of a page: no script, nothing from elsewhere.
-CREATE FUNCTION pgscale.report_page(title text, body text)
+CREATE FUNCTION pgscale_internal.report_page(title text, body text)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
@@ -45,7 +45,7 @@ AS $page$
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>$html$ || replace(replace(replace(pgscale.report_paragraph('html'::text, title, ''::text), '<p>', ''), '</p>', ''), E'\n', '') || $html$</title>
+<title>$html$ || replace(replace(replace(pgscale_internal.report_paragraph('html'::text, title, ''::text), '<p>', ''), '</p>', ''), E'\n', '') || $html$</title>
 <style>
 :root{--bg:#fff;--card:#fff;--fg:#1c2330;--dim:#66707f;--line:#e3e7ec;--soft:#f4f6f8;--acc:#2f6fd0;--mark:#b3261e;
 --w0:#3f9c62;--w1:#3b78d0;--w2:#8f5bc4;--w3:#d2483f;--w4:#22a3a8;--w5:#dd9f1f;--w6:#8d6a3f;--w7:#8b97a8;--w8:#c9629c;--w9:#a9b2bd;--w10:#e8e2c9}
@@ -136,6 +136,6 @@ $html$ || body || $html$</main>
 </html>
 $html$
 $page$;
-COMMENT ON FUNCTION pgscale.report_page(text, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_page(text, text) IS
 'part of report: one self-contained page of HTML';
-GRANT EXECUTE ON FUNCTION pgscale.report_page(text, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_page(text, text) TO pg_monitor;

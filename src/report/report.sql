@@ -1,7 +1,7 @@
 -- A report and a difference of two periods, section by section.
 
 -- A part, or a sentence that says why there is none. A cancel is not for it: WHEN OTHERS leaves that alone.
-CREATE FUNCTION pgscale.report_section(
+CREATE FUNCTION pgscale_internal.report_section(
     part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -12,7 +12,7 @@ DECLARE
     why text;
 BEGIN
     BEGIN
-        body := pgscale.report_part(part, since, until, since2, until2, format);
+        body := pgscale_internal.report_part(part, since, until, since2, until2, format);
         IF coalesce(body, '') = '' THEN
             why := 'There is nothing to show.';
         END IF;
@@ -24,19 +24,19 @@ BEGIN
         WHEN OTHERS THEN
             why := 'This part is missing: ' || SQLERRM || '.';
     END;
-    body := pgscale.report_paragraph(format, title, 'part'::text)
-            || pgscale.report_paragraph(format, CASE WHEN why IS NULL THEN about END, 'note'::text)
-            || CASE WHEN why IS NULL THEN body ELSE pgscale.report_paragraph(format, why, 'missing'::text) END;
+    body := pgscale_internal.report_paragraph(format, title, 'part'::text)
+            || pgscale_internal.report_paragraph(format, CASE WHEN why IS NULL THEN about END, 'note'::text)
+            || CASE WHEN why IS NULL THEN body ELSE pgscale_internal.report_paragraph(format, why, 'missing'::text) END;
     RETURN CASE format WHEN 'html' THEN '<section id="' || part || E'">\n' || body || E'</section>\n' ELSE body END;
 END
 $$;
-COMMENT ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
 'part of report: a part with its title, or a sentence with the reason why it is not available';
-GRANT EXECUTE ON FUNCTION pgscale.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
     text) TO pg_monitor;
 
 -- What this server is called.
-CREATE FUNCTION pgscale.report_node()
+CREATE FUNCTION pgscale_internal.report_node()
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -48,12 +48,12 @@ EXCEPTION
         RETURN concat_ws('@', nullif(current_setting('cluster_name'), ''), 'port ' || current_setting('port'));
 END
 $$;
-COMMENT ON FUNCTION pgscale.report_node() IS
+COMMENT ON FUNCTION pgscale_internal.report_node() IS
 'part of report: name of this server';
-GRANT EXECUTE ON FUNCTION pgscale.report_node() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_node() TO pg_monitor;
 
 -- Nothing is known of the future, nor of what was before all that is known.
-CREATE FUNCTION pgscale.report_period(INOUT since timestamptz, INOUT until timestamptz)
+CREATE FUNCTION pgscale_internal.report_period(INOUT since timestamptz, INOUT until timestamptz)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -85,9 +85,9 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION pgscale.report_period(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) IS
 'part of report: a period with its defaults, or an error if it is invalid';
-GRANT EXECUTE ON FUNCTION pgscale.report_period(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) TO pg_monitor;
 
 CREATE FUNCTION pgscale.report(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text')
@@ -101,13 +101,13 @@ SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 DECLARE
-    name CONSTANT text := pgscale.report_node();
+    name CONSTANT text := pgscale_internal.report_node();
     body text;
     item record;
 BEGIN
-    SELECT p.since, p.until INTO since, until FROM pgscale.report_period(since, until) p;
-    PERFORM pgscale.past_keep(since, until);
-    body := pgscale.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
+    SELECT p.since, p.until INTO since, until FROM pgscale_internal.report_period(since, until) p;
+    PERFORM pgscale_internal.past_keep(since, until);
+    body := pgscale_internal.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
     FOR item IN
         SELECT *
           FROM (VALUES
@@ -129,10 +129,10 @@ BEGIN
             ('health', 'Health of pgscale', NULL),
             ('settings', 'Settings', 'Those that differ from their defaults. What may be a secret is hidden.')) p (part, title, about)
     LOOP
-        body := body || pgscale.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
+        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
     END LOOP;
-    PERFORM pgscale.past_keep(NULL, NULL);
-    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report: ' || name, body) ELSE body END;
+    PERFORM pgscale_internal.past_keep(NULL, NULL);
+    RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page('pgscale report: ' || name, body) ELSE body END;
 END
 $$;
 COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text) IS
@@ -151,14 +151,14 @@ SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 DECLARE
-    name CONSTANT text := pgscale.report_node();
+    name CONSTANT text := pgscale_internal.report_node();
     body text;
     item record;
 BEGIN
-    SELECT p.since, p.until INTO since1, until1 FROM pgscale.report_period(since1, until1) p;
-    SELECT p.since, p.until INTO since2, until2 FROM pgscale.report_period(since2, until2) p;
-    PERFORM pgscale.past_keep(since1, until1), pgscale.past_keep(since2, until2);
-    body := pgscale.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
+    SELECT p.since, p.until INTO since1, until1 FROM pgscale_internal.report_period(since1, until1) p;
+    SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2) p;
+    PERFORM pgscale_internal.past_keep(since1, until1), pgscale_internal.past_keep(since2, until2);
+    body := pgscale_internal.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
     FOR item IN
         SELECT *
           FROM (VALUES
@@ -167,10 +167,10 @@ BEGIN
             ('differences', 'What differs', 'In average active sessions, the largest difference first.'),
             ('changes', 'What was changed', 'Restarts and settings, from the start of the earlier period to the end of the later.')) p (part, title, about)
     LOOP
-        body := body || pgscale.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
+        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
     END LOOP;
-    PERFORM pgscale.past_keep(NULL, NULL);
-    RETURN CASE format WHEN 'html' THEN pgscale.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
+    PERFORM pgscale_internal.past_keep(NULL, NULL);
+    RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
 END
 $$;
 COMMENT ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) IS

@@ -495,7 +495,7 @@ put_html_table(StringInfo out, const ReportTable *table)
 		appendStringInfo(out, "<p class=\"m\">and %d more</p>\n", table->left_out);
 }
 
-/* pgscale.report_table(format, titles, kinds, cells); without cells it is nothing. */
+/* pgscale_internal.report_table(format, titles, kinds, cells); without cells it is nothing. */
 Datum
 pgscale_report_table(PG_FUNCTION_ARGS)
 {
@@ -512,7 +512,7 @@ pgscale_report_table(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(out.data, out.len));
 }
 
-/* pgscale.report_paragraph(format, value, style): a title, the title of a part or of a list, a note, what is missing, or a sentence. */
+/* pgscale_internal.report_paragraph(format, value, style): a title, the title of a part or of a list, a note, what is missing, or a sentence. */
 Datum
 pgscale_report_paragraph(PG_FUNCTION_ARGS)
 {

@@ -102,8 +102,6 @@ static int64 cpu_base;			/* added to the process' CPU time in stats */
 
 PGDLLEXPORT void pgscale_sampler_main(Datum arg);
 
-PG_FUNCTION_INFO_V1(pgscale_sampler_reset);
-
 static void
 sampler_define_gucs(void)
 {
@@ -391,19 +389,15 @@ pgscale_sampler_main(Datum arg)
 }
 
 /*
- * pgscale.sampler_reset(): empties the profiles, the history, the timeline and
- * the sampler's statistics.  Returns when it is done.
+ * Empties the profiles, the history, the timeline and the sampler's statistics.
+ * Returns when it is done.
  */
-Datum
-pgscale_sampler_reset(PG_FUNCTION_ARGS)
+static void
+sampler_reset(void)
 {
-	uint64		request;
-	Latch	   *latch;
+	const uint64 request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
+	Latch	   *latch = control->latch;
 
-	pgscale_preload_require();
-
-	request = pg_atomic_fetch_add_u64(&control->resets_requested, 1) + 1;
-	latch = control->latch;
 	if (latch)
 		SetLatch(latch);
 
@@ -419,8 +413,6 @@ pgscale_sampler_reset(PG_FUNCTION_ARGS)
 		ConditionVariableTimedSleep(&control->reset_done, RESET_CHECK_MS, PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
-
-	PG_RETURN_VOID();
 }
 
 static void
@@ -465,5 +457,6 @@ const PgscaleModule pgscale_sampler_module = {
 	.shmem_request = sampler_shmem_request,
 	.shmem_startup = sampler_shmem_startup,
 	.register_workers = sampler_register_workers,
+	.reset = sampler_reset,
 	.health = sampler_health,
 };

@@ -15,7 +15,7 @@ GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
            round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
-           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, p.queryid
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, p.queryid
       FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
               FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
       LEFT JOIN pg_database d ON d.oid = p.datid
@@ -56,7 +56,7 @@ GRANT EXECUTE ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) TO pg_m
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
-           h.root_application_name, pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename,
+           h.root_application_name, pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename,
            h.queryid, h.datid, h.userid
       FROM pgscale.wait_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
@@ -109,7 +109,7 @@ GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO pg_monitor;
 CREATE VIEW pgscale.blocker_profile AS
     SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
                 WHEN b.root_pid = 0 THEN 'prepared ' || b.prepared_xid ELSE b.root_state END AS root,
-           b.application_name, pgscale.foreign_name(u.rolname) AS usename, pgscale.foreign_name(d.datname) AS datname,
+           b.application_name, pgscale_internal.foreign_name(u.rolname) AS usename, pgscale_internal.foreign_name(d.datname) AS datname,
            round(b.waited_ms) AS waited_ms,
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
@@ -151,8 +151,8 @@ COMMENT ON FUNCTION pgscale.wait_current(integer) IS
 GRANT EXECUTE ON FUNCTION pgscale.wait_current(integer) TO pg_monitor;
 
 CREATE VIEW pgscale.wait_current AS
-    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale.foreign_name(d.datname) AS datname,
-           pgscale.foreign_name(u.rolname) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
+    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale_internal.foreign_name(d.datname) AS datname,
+           pgscale_internal.foreign_name(u.rolname) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
       FROM pgscale.wait_current() c
       LEFT JOIN pg_database d ON d.oid = c.datid
       LEFT JOIN pg_roles u ON u.oid = c.userid;
@@ -284,10 +284,3 @@ COMMENT ON COLUMN pgscale.sampler_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.sampler_stats.lateness_classes IS
 'number of ticks less than 1, 2, 4, 8 ... microseconds late, each in the first class that fits';
-
-CREATE FUNCTION pgscale.sampler_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_sampler_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.sampler_reset() IS
-'empties the wait profile, history, timeline and totals, the profile of blockers, and the sampler''s statistics';

@@ -128,7 +128,6 @@ static int	bucket_ms = BUCKET_MS;
 
 PG_FUNCTION_INFO_V1(pgscale_scalability);
 PG_FUNCTION_INFO_V1(pgscale_scalability_points);
-PG_FUNCTION_INFO_V1(pgscale_scalability_reset);
 
 static int
 scalability_class_of(double sessions)
@@ -341,14 +340,11 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* pgscale.scalability_reset(): forgets all. */
-Datum
-pgscale_scalability_reset(PG_FUNCTION_ARGS)
+static void
+scalability_reset(void)
 {
-	pgscale_preload_require();
 	pg_atomic_write_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
 	pg_atomic_fetch_add_u32(&shared->resets, 1);
-	PG_RETURN_VOID();
 }
 
 static void
@@ -431,5 +427,6 @@ const PgscaleModule pgscale_scalability_module = {
 	.shmem_request = scalability_shmem_request,
 	.shmem_startup = scalability_shmem_startup,
 	.observe = scalability_observe,
+	.reset = scalability_reset,
 	.health = scalability_health,
 };

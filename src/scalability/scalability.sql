@@ -41,25 +41,25 @@ COMMENT ON COLUMN pgscale.usl.min_concurrency IS
 COMMENT ON COLUMN pgscale.usl.max_concurrency IS
 'largest concurrency measured';
 
-CREATE FUNCTION pgscale.usl_fit_add(internal, double precision, double precision)
+CREATE FUNCTION pgscale_internal.usl_fit_add(internal, double precision, double precision)
 RETURNS internal
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit_add'
 LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_fit_add(internal, double precision, double precision) IS
+COMMENT ON FUNCTION pgscale_internal.usl_fit_add(internal, double precision, double precision) IS
 'part of usl_fit: takes a measurement';
 
-CREATE FUNCTION pgscale.usl_fit_end(internal)
+CREATE FUNCTION pgscale_internal.usl_fit_end(internal)
 RETURNS pgscale.usl
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit_end'
 LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_fit_end(internal) IS
+COMMENT ON FUNCTION pgscale_internal.usl_fit_end(internal) IS
 'part of usl_fit: fits the law';
 
 CREATE AGGREGATE pgscale.usl_fit(concurrency double precision, throughput double precision) (
-    SFUNC = pgscale.usl_fit_add,
+    SFUNC = pgscale_internal.usl_fit_add,
     STYPE = internal,
     SSPACE = 1024,
-    FINALFUNC = pgscale.usl_fit_end,
+    FINALFUNC = pgscale_internal.usl_fit_end,
     PARALLEL = SAFE);
 COMMENT ON AGGREGATE pgscale.usl_fit(double precision, double precision) IS
 'fits the Universal Scalability Law to measurements of throughput at several concurrencies';
@@ -166,10 +166,3 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
 COMMENT ON FUNCTION pgscale.scalability_points() IS
 'the points to which this server''s law is fitted: transactions a second by active sessions';
 GRANT EXECUTE ON FUNCTION pgscale.scalability_points() TO pg_monitor;
-
-CREATE FUNCTION pgscale.scalability_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_scalability_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.scalability_reset() IS
-'discards the points to which this server''s law is fitted';

@@ -119,7 +119,6 @@ typedef struct Request
 
 static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 
-PG_FUNCTION_INFO_V1(pgscale_sweeper_reset);
 
 static void
 sweeper_shmem_request(void)
@@ -550,15 +549,6 @@ sweeper_main(int number)
 	pgscale_worker_rounds(sweep_round, sweep_failed);
 }
 
-/* pgscale.sweeper_reset(): counts from now on. */
-Datum
-pgscale_sweeper_reset(PG_FUNCTION_ARGS)
-{
-	pgscale_preload_require();
-	pgscale_sweeper_rebase();
-	PG_RETURN_VOID();
-}
-
 /*
  * It works, but could do more.  What there is to gain is measured by bench/sweeper:
  * with four writers and with sixteen, see doc/sweeper.md.
@@ -700,5 +690,6 @@ const PgscaleModule pgscale_sweeper_module = {
 	.shmem_startup = sweeper_shmem_startup,
 	.worker = &sweeper_worker,
 	.observe = sweeper_observe,
+	.reset = pgscale_sweeper_rebase,
 	.health = sweeper_health,
 };

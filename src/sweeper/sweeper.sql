@@ -106,10 +106,3 @@ COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.sweeper_stats.reason IS
 'why it is in that state, in one sentence';
-
-CREATE FUNCTION pgscale.sweeper_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_sweeper_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.sweeper_reset() IS
-'sets the counts of pgscale.sweeper_stats to zero';

@@ -39,8 +39,6 @@
 
 PG_FUNCTION_INFO_V1(pgscale_trace_waits);
 PG_FUNCTION_INFO_V1(pgscale_trace_summary);
-PG_FUNCTION_INFO_V1(pgscale_trace_query);
-PG_FUNCTION_INFO_V1(pgscale_trace_query_summary);
 PG_FUNCTION_INFO_V1(pgscale_trace_coverage);
 
 /* The latest trace of this session; target.pid is 0 if there was none. */
@@ -129,7 +127,7 @@ trace_statements_only(const PgscaleProc *proc)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("process %d is not a client backend", proc->pid),
-				 errhint("pgscale.trace_waits and pgscale.trace_summary trace any process.")));
+				 errhint("Without statement_within any process can be traced.")));
 	if ((BackendState) proc->state == STATE_DISABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -152,7 +150,7 @@ trace_run(PgscaleTrace *trace)
 	if (trace->end == PGSCALE_TRACE_NO_STATEMENT)
 		ereport(NOTICE,
 				(errmsg("process %d began no statement in time", trace->target.pid),
-				 errhint("A statement that runs already is not traced. Allow more time, or use pgscale.trace_waits.")));
+				 errhint("A statement that runs already is not traced. Allow more time, or leave out statement_within.")));
 }
 
 static void
@@ -238,62 +236,61 @@ trace_totals(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 	return (Datum) 0;
 }
 
-/* Fills in what the first arguments say: a process, and how long to trace what. */
+/* Is one of the first n arguments null?  Then there is nothing to trace, and no row. */
+static bool
+trace_nothing(FunctionCallInfo fcinfo, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (PG_ARGISNULL(i))
+		{
+			InitMaterializedSRF(fcinfo, 0);
+			return true;
+		}
+	return false;
+}
+
+/*
+ * Fills in what the arguments say: a process and for how long, and in argument
+ * number within how long to wait for a statement, if only that is to be traced.
+ */
 static void
-trace_begin(FunctionCallInfo fcinfo, PgscaleTrace *trace, bool statement)
+trace_begin(FunctionCallInfo fcinfo, PgscaleTrace *trace, int within)
 {
 	memset(trace, 0, sizeof(*trace));
-	trace->statement = statement;
-	if (statement)
-		trace->timeout_ns = argument_ns(fcinfo, 1, "timeout");
-	trace->duration_ns = argument_ns(fcinfo, statement ? 2 : 1, "duration");
+	trace->statement = !PG_ARGISNULL(within);
+	if (trace->statement)
+		trace->timeout_ns = argument_ns(fcinfo, within, "statement_within");
+	trace->duration_ns = argument_ns(fcinfo, 1, "duration");
 	trace_check_cpus();
 	trace_find(trace, PG_GETARG_INT32(0));
-	if (statement)
+	if (trace->statement)
 		trace_statements_only(&trace->target);
 }
 
-/* pgscale.trace_waits(pid, duration, max_events): what a process waits for, one by one. */
+/* pgscale.trace_waits(pid, duration, max_events, statement_within): what a process waits for, one by one. */
 Datum
 pgscale_trace_waits(PG_FUNCTION_ARGS)
 {
-	const int	max_events = argument_max_events(fcinfo, 2);
 	PgscaleTrace trace;
+	int			max_events;
 
-	trace_begin(fcinfo, &trace, false);
+	if (trace_nothing(fcinfo, 3))
+		return (Datum) 0;
+	max_events = argument_max_events(fcinfo, 2);
+	trace_begin(fcinfo, &trace, 3);
 	trace.max_stretches = max_events;
 	return trace_stretches(fcinfo, &trace);
 }
 
-/* pgscale.trace_summary(pid, duration): the same by event. */
+/* pgscale.trace_summary(pid, duration, statement_within): the same by event. */
 Datum
 pgscale_trace_summary(PG_FUNCTION_ARGS)
 {
 	PgscaleTrace trace;
 
-	trace_begin(fcinfo, &trace, false);
-	return trace_totals(fcinfo, &trace);
-}
-
-/* pgscale.trace_query(pid, timeout, duration, max_events): its next statement. */
-Datum
-pgscale_trace_query(PG_FUNCTION_ARGS)
-{
-	const int	max_events = argument_max_events(fcinfo, 3);
-	PgscaleTrace trace;
-
-	trace_begin(fcinfo, &trace, true);
-	trace.max_stretches = max_events;
-	return trace_stretches(fcinfo, &trace);
-}
-
-/* pgscale.trace_query_summary(pid, timeout, duration): the same by event. */
-Datum
-pgscale_trace_query_summary(PG_FUNCTION_ARGS)
-{
-	PgscaleTrace trace;
-
-	trace_begin(fcinfo, &trace, true);
+	if (trace_nothing(fcinfo, 2))
+		return (Datum) 0;
+	trace_begin(fcinfo, &trace, 2);
 	return trace_totals(fcinfo, &trace);
 }
 
@@ -370,5 +367,6 @@ const PgscaleModule pgscale_trace_module = {
 	.shmem_request = trace_shmem_request,
 	.shmem_startup = trace_shmem_startup,
 	.observe = pgscale_trace_trigger_observe,
+	.reset = pgscale_trace_history_reset,
 	.health = trace_health
 };

@@ -2,16 +2,17 @@
 
 CREATE FUNCTION pgscale.trace_waits(
     pid integer, duration interval DEFAULT '10 seconds', max_events integer DEFAULT 100000,
+    statement_within interval DEFAULT NULL,
     OUT seq integer, OUT started_at timestamptz, OUT event_type text, OUT event text,
     OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_waits'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10000;
-COMMENT ON FUNCTION pgscale.trace_waits(integer, interval, integer) IS
-'every wait of one process, and its time on CPU between them; takes one CPU while it runs';
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000;
+COMMENT ON FUNCTION pgscale.trace_waits(integer, interval, integer, interval) IS
+'every wait of one process, or of the next statement of a session, and its time on CPU between them; takes one CPU while it runs';
 
 CREATE FUNCTION pgscale.trace_summary(
-    pid integer, duration interval DEFAULT '10 seconds',
+    pid integer, duration interval DEFAULT '10 seconds', statement_within interval DEFAULT NULL,
     OUT event_type text, OUT event text, OUT count bigint,
     OUT total_ms double precision, OUT fraction double precision,
     OUT min_us double precision, OUT mean_us double precision, OUT p50_us double precision,
@@ -19,33 +20,9 @@ CREATE FUNCTION pgscale.trace_summary(
     OUT spans_gap bigint, OUT coverage_fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_summary'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.trace_summary(integer, interval) IS
-'every wait of one process by event: number, total and quantiles; takes one CPU while it runs';
-
-CREATE FUNCTION pgscale.trace_query(
-    pid integer, timeout interval DEFAULT '10 seconds', duration interval DEFAULT '1 minute',
-    max_events integer DEFAULT 100000,
-    OUT seq integer, OUT started_at timestamptz, OUT event_type text, OUT event text,
-    OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_trace_query'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10000;
-COMMENT ON FUNCTION pgscale.trace_query(integer, interval, interval, integer) IS
-'the next statement of a session from start to end, wait by wait; takes one CPU while it runs';
-
-CREATE FUNCTION pgscale.trace_query_summary(
-    pid integer, timeout interval DEFAULT '10 seconds', duration interval DEFAULT '1 minute',
-    OUT event_type text, OUT event text, OUT count bigint,
-    OUT total_ms double precision, OUT fraction double precision,
-    OUT min_us double precision, OUT mean_us double precision, OUT p50_us double precision,
-    OUT p95_us double precision, OUT p99_us double precision, OUT max_us double precision,
-    OUT spans_gap bigint, OUT coverage_fraction double precision)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_trace_query_summary'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.trace_query_summary(integer, interval, interval) IS
-'the next statement of a session by event: number, total and quantiles; takes one CPU while it runs';
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 20;
+COMMENT ON FUNCTION pgscale.trace_summary(integer, interval, interval) IS
+'every wait of one process, or of the next statement of a session, by event: number, total and quantiles; takes one CPU while it runs';
 
 CREATE FUNCTION pgscale.trace_coverage(
     OUT pid integer, OUT started_at timestamptz, OUT traced_ms double precision, OUT ended_by text,
@@ -80,7 +57,7 @@ CREATE VIEW pgscale.trace_history AS
            round(h.total_ms * 1000) / 1000 AS total_ms, round(h.fraction * 10000) / 10000 AS fraction,
            round(h.p50_us * 10) / 10 AS p50_us, round(h.p95_us * 10) / 10 AS p95_us,
            round(h.max_us * 10) / 10 AS max_us,
-           pgscale.foreign_name(d.datname) AS datname, pgscale.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
            round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
            round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
       FROM pgscale.trace_history() WITH ORDINALITY h
@@ -138,9 +115,3 @@ COMMENT ON COLUMN pgscale.trace_history.datid IS
 'OID of the database';
 COMMENT ON COLUMN pgscale.trace_history.userid IS
 'OID of the session user';
-
-CREATE FUNCTION pgscale.trace_history_reset() RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_trace_history_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.trace_history_reset() IS
-'empties pgscale.trace_history';

@@ -71,7 +71,6 @@ typedef struct History
 static History *history = NULL;
 
 PG_FUNCTION_INFO_V1(pgscale_trace_history);
-PG_FUNCTION_INFO_V1(pgscale_trace_history_reset);
 
 static const char *const figures[] = {
 	[PGSCALE_TRACE_LOCK_WAITS] = "lock waits",
@@ -231,11 +230,8 @@ pgscale_trace_history(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* pgscale.trace_history_reset(): forgets them. */
-Datum
-pgscale_trace_history_reset(PG_FUNCTION_ARGS)
+void
+pgscale_trace_history_reset(void)
 {
-	pgscale_preload_require();
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
-	PG_RETURN_VOID();
 }

@@ -85,6 +85,7 @@ extern void pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome 
 
 extern Size pgscale_trace_history_size(void);
 extern void pgscale_trace_history_startup(void);
+extern void pgscale_trace_history_reset(void);
 extern void pgscale_trace_history_add(int number, const PgscaleTraceAlarm *alarm, const PgscaleTrace *trace,
 									  const PgscaleProcClient *client);
 

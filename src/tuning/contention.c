@@ -75,7 +75,7 @@ server_counts(const PgscaleTuningEvidence *e, int kind)
 	return pgscale_tuning_json_end(&json);
 }
 
-/* pgscale.tuning_waits(duration): one row a kind. */
+/* pgscale_internal.tuning_waits(duration): one row a kind. */
 Datum
 pgscale_tuning_waits(PG_FUNCTION_ARGS)
 {

@@ -8,25 +8,25 @@ COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS
 'kind of a wait event, as wait_meanings has it; NULL for pg_sleep()';
 GRANT EXECUTE ON FUNCTION pgscale.wait_kind(text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale.wait_kinds(
+CREATE FUNCTION pgscale_internal.wait_kinds(
     OUT kind text, OUT event_type text, OUT event text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_kinds'
 LANGUAGE C STRICT STABLE PARALLEL RESTRICTED ROWS 40;
-COMMENT ON FUNCTION pgscale.wait_kinds() IS
+COMMENT ON FUNCTION pgscale_internal.wait_kinds() IS
 'kinds of waits in the evidence, with the wait events of each by their names on this major version; NULL if it has none, others for the rest of a type';
-GRANT EXECUTE ON FUNCTION pgscale.wait_kinds() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.wait_kinds() TO pg_monitor;
 
-CREATE FUNCTION pgscale.tuning_waits(
+CREATE FUNCTION pgscale_internal.tuning_waits(
     duration interval DEFAULT '10 minutes',
     OUT kind text, OUT fraction double precision, OUT waiting_sessions double precision,
     OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40;
-COMMENT ON FUNCTION pgscale.tuning_waits(interval) IS
+COMMENT ON FUNCTION pgscale_internal.tuning_waits(interval) IS
 'fraction of the sessions'' time that each kind of wait took in the evidence of the duration, and the average number of sessions in it';
-GRANT EXECUTE ON FUNCTION pgscale.tuning_waits(interval) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_waits(interval) TO pg_monitor;
 
 -- Written from the sources of the majors and from their release notes; a cure names the commit. "what" completes "it waits
 -- for", in at most 36 characters.
@@ -236,7 +236,7 @@ CREATE VIEW pgscale.wait_meanings AS
          'find the event in pgscale.wait_profile, and what it is under "Wait Events" in PostgreSQL''s documentation',
          NULL, NULL, NULL)
         ) m (kind, what, meaning, remedy, cured_in, cure, cured_meaning)
-      LEFT JOIN pgscale.wait_kinds() USING (kind);
+      LEFT JOIN pgscale_internal.wait_kinds() USING (kind);
 COMMENT ON VIEW pgscale.wait_meanings IS
 'meaning and remedy of each kind of wait, and the major version that has cured it';
 GRANT SELECT ON pgscale.wait_meanings TO pg_monitor;
@@ -276,8 +276,8 @@ BEGIN ATOMIC
                 THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
                      'of the application between their statements; idle_in_transaction_session_timeout'
                 ELSE m.remedy END, w.since, w.until, w.evidence
-      FROM pgscale.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
-           (SELECT pgscale.major()) v (major)
+      FROM pgscale_internal.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
+           (SELECT pgscale_internal.major()) v (major)
      WHERE w.fraction >= 0.01
      ORDER BY w.fraction DESC, m.event_type, m.event;
 END;

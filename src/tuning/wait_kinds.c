@@ -295,7 +295,7 @@ kind_has_names(int kind)
 	return false;
 }
 
-/* pgscale.wait_kinds(): one row a kind; no event where this major has none of the kind. */
+/* pgscale_internal.wait_kinds(): one row a kind; no event where this major has none of the kind. */
 Datum
 pgscale_wait_kinds(PG_FUNCTION_ARGS)
 {

@@ -76,7 +76,6 @@ static uint64 counted_unseen;
 static int64 rate_since_ns;
 static uint64 rate_written;
 
-PG_FUNCTION_INFO_V1(pgscale_writeback_reset);
 
 static void
 writeback_define_gucs(void)
@@ -300,15 +299,6 @@ writeback_main(int number)
 	pgscale_worker_rounds(writeback_round, writeback_failed);
 }
 
-/* pgscale.writeback_reset(): counts from now on. */
-Datum
-pgscale_writeback_reset(PG_FUNCTION_ARGS)
-{
-	pgscale_preload_require();
-	pgscale_writeback_rebase();
-	PG_RETURN_VOID();
-}
-
 static PgscaleHealthState
 writeback_state_of(const PgscaleWritebackShare *s)
 {
@@ -409,5 +399,6 @@ const PgscaleModule pgscale_writeback_module = {
 	.shmem_request = pgscale_writeback_share_request,
 	.shmem_startup = pgscale_writeback_share_startup,
 	.worker = &writeback_worker,
+	.reset = pgscale_writeback_rebase,
 	.health = writeback_health,
 };

@@ -85,10 +85,3 @@ COMMENT ON COLUMN pgscale.writeback_stats.stats_reset IS
 'time of the latest reset';
 COMMENT ON COLUMN pgscale.writeback_stats.reason IS
 'why it is in that state, in one sentence';
-
-CREATE FUNCTION pgscale.writeback_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pgscale_writeback_reset'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.writeback_reset() IS
-'sets the counts of pgscale.writeback_stats to zero';

@@ -36,7 +36,6 @@ our %arguments = (
     clean_statement => [q{repeat('password ', 10000)}],
     clean_text => [q{repeat('x', 100000)}],
     clock_sweep => [''],
-    clock_sweep_reset => [''],
     compare_waits => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query'}],
     contention => [''],
     discard_replicated => undef,
@@ -58,10 +57,10 @@ our %arguments = (
     keep_local => [''],
     lock_waits => [''],
     lwlock_profile => [''],
-    lwlock_profile_reset => [''],
     lwlock_tranches => [''],
     major => [''],
     metrics => [ '', q{'sampler'} ],
+    (map { ("metrics_$_" => ['']) } qw(health fleet sampler blockers archive sweeper buffer_usage writeback relocation tuning scalability numa)),
     node_advice => [''],
     node_identity => [''],
     node_manager => [''],
@@ -106,31 +105,28 @@ our %arguments = (
     report_page => [q{'x', repeat('x', 100000)}],
     report_paragraph => [q{'text', repeat('x y', 10000), ''}],
     report_part => [ map { "'$_', now() - interval '1 min', now(), NULL, NULL, 'text'" } qw(activity waits queries buffers health) ],
+    (map { ("report_part_$_" => [q{now() - interval '1 min', now(), 'text'}]) } qw(period summary load waits queries sessions blockers buffers sweeper writeback wal relocation advice scalability health settings)),
+    (map { ("report_part_$_" => [q{now() - interval '1 min', now(), now() - interval '1 min', now(), 'html'}]) } qw(periods activities differences changes)),
     report_period => [q{now() - interval '1 h', now()}],
     report_roots => [q{now() - interval '1 min', now()}],
     report_section => [q{'queries', 'x', 'x', now() - interval '1 min', now(), NULL, NULL, 'html'}],
     report_table => [q{'html', '{a}', '{query}', array[repeat('<', 100000)]}],
     report_what => [q{'LWLock', 'WALWrite'}],
     revert => ['change(false), false, true'],
+    reset => [ '', map { "'$_'" } qw(sampler lwlocks trace sweeper buffer_usage writeback scalability) ],
     row_origin => ['1, 1'],
-    sampler_reset => [''],
     sampler_stats => [''],
     scalability => [''],
     scalability_points => [''],
-    scalability_reset => [''],
     set => [ q{'work_mem', concat(64 + i % 1000, 'kB')}, q{'work_mem', concat(64 + i % 1000, 'kB'), true} ],
     setting_text => [q{i::text, '8kB'}],
-    sweeper_reset => [''],
     sweeper_stats => [''],
     tablespace_latency => [ '', q{'pg_default'} ],
     top_waits => [ '', q{'-infinity', 'infinity', 'query'} ],
     trace_coverage => [''],
     trace_history => [''],
-    trace_history_reset => [''],
-    trace_query => ["$checkpointer, '10 ms', '10 ms', 1000"],
-    trace_query_summary => ["$checkpointer, '10 ms', '10 ms'"],
-    trace_summary => ["$checkpointer, '10 ms'"],
-    trace_waits => ["$checkpointer, '10 ms', 1000"],
+    trace_summary => ["$checkpointer, '10 ms'", "$checkpointer, '10 ms', '10 ms'"],
+    trace_waits => ["$checkpointer, '10 ms', 1000", "$checkpointer, '10 ms', 1000, '10 ms'"],
     tuning_findings => [ '', q{'10 min', true} ],
     tuning_journal => [''],
     tuning_waits => [''],
@@ -147,7 +143,6 @@ our %arguments = (
     wait_timeline => [ '', q{'1 s'} ],
     wait_totals => [''],
     wal_efficiency => [''],
-    writeback_reset => [''],
     writeback_stats => ['']);
 
 # A server with everything on, itself as the only node of its fleet, tables t and p (of 40 partitions), tablespace there, jobs and changes; job(first) and
@@ -199,7 +194,7 @@ EOC
 sub calls_unknown
 {
     my $db = shift;
-    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace ORDER BY 1});
+    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) ORDER BY 1});
 
     return join ' ', grep { !exists $arguments{$_} } map { $_->[0] } @{ $names->{rows} };
 }
@@ -211,14 +206,14 @@ sub calls_known
     my $db = shift;
     my @calls;
 
-    for my $row (@{ $db->run(q{SELECT proname, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
+    for my $row (@{ $db->run(q{SELECT proname, pronamespace::regnamespace, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
             max(format_type(proargtypes[pronargs - 1], NULL)) FILTER (WHERE prokind = 'p')
-          FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace GROUP BY 1 ORDER BY 1})->{rows} })
+          FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) GROUP BY 1, 2 ORDER BY 1})->{rows} })
     {
-        my ($name, $result, $type) = @$row;
+        my ($name, $schema, $result, $type) = @$row;
         for my $list (@{ $arguments{$name} // [] })
         {
-            my $call = "pgscale.$name($list" . ($list =~ / FROM / ? '' : ')');
+            my $call = "$schema.$name($list" . ($list =~ / FROM / ? '' : ')');
             push @calls, {
                 name => $call,
                 procedure => defined $result,

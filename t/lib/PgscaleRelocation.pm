@@ -158,7 +158,7 @@ sub held
     $holder->sql($in_transaction);
     my ($job) = ask("relocate_index('$index', '" . (place($index) eq 'fast' ? 'other' : 'fast') . "')");
     job_ok($job, 'state, phase', "running|$phase", "a job that is $phase");
-    my $worker = $db->sql("SELECT pid FROM pgscale.relocation_job WHERE job = $job");
+    my $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
     return ($holder, $job, $worker);
 }
 

@@ -330,7 +330,7 @@ find_longest(const Question *question, items_hash *hash, int n, Part *events, Pa
 }
 
 /*
- * pgscale.past_items(since, until, by, top, queryid): a row an item, longest first, and all
+ * pgscale_internal.past_items(since, until, by, top, queryid): a row an item, longest first, and all
  * beyond top, or not told apart, as one.
  */
 Datum

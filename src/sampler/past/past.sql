@@ -4,7 +4,7 @@
 -- A standby's archive is a copy of its primary's, so there the history alone counts: what this server did.
 
 -- Which tables of the archive there are to read here.
-CREATE FUNCTION pgscale.past_archive(OUT minutes regclass, OUT queries regclass)
+CREATE FUNCTION pgscale_internal.past_archive(OUT minutes regclass, OUT queries regclass)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,9 +17,9 @@ AS $$
      WHERE e.extname = 'pgscale' AND c.relname IN ('archive_minute', 'archive_queries')
        AND c.relkind IN ('p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
 $$;
-COMMENT ON FUNCTION pgscale.past_archive() IS
+COMMENT ON FUNCTION pgscale_internal.past_archive() IS
 'the tables of the archive that top_waits, activity and compare_waits may read here; NULL if they may not';
-GRANT EXECUTE ON FUNCTION pgscale.past_archive() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive() TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_coverage(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
@@ -44,7 +44,7 @@ COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precisio
 'waits of a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
 GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) TO pg_monitor;
 
-CREATE FUNCTION pgscale.past_items(
+CREATE FUNCTION pgscale_internal.past_items(
     since timestamptz, until timestamptz, by text, top integer, of_query bigint DEFAULT NULL,
     OUT rank integer, OUT item text, OUT kind text, OUT event_type text, OUT event text,
     OUT active_sessions double precision, OUT idle_in_transaction_sessions double precision, OUT fraction double precision,
@@ -53,32 +53,32 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_past_items'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) IS
+COMMENT ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint) IS
 'the rows of top_waits, of one query if it is given; kind classifies the item: named, unknown or other';
-GRANT EXECUTE ON FUNCTION pgscale.past_items(timestamptz, timestamptz, text, integer, bigint) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint) TO pg_monitor;
 
-CREATE FUNCTION pgscale.past_keep(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.past_keep(since timestamptz, until timestamptz)
 RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_past_keep'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.past_keep(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) IS
 'part of report: makes later calls for exactly this period read it only once, until the transaction ends; NULL: discards what is kept';
 
 -- With pg_stat_statements' own rules for other users' texts.
-CREATE FUNCTION pgscale.past_queries(queryids bigint[])
+CREATE FUNCTION pgscale_internal.past_queries(queryids bigint[])
 RETURNS TABLE (queryid bigint, query text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    statements regclass := pgscale.query_waits_statements(false);
+    statements regclass := pgscale_internal.query_waits_statements(false);
     archived regclass;
 BEGIN
-    SELECT a.queries INTO archived FROM pgscale.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
+    SELECT a.queries INTO archived FROM pgscale_internal.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
     IF has_table_privilege(statements, 'SELECT') THEN
         BEGIN
-            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale.foreign_text(s.query, %s)) FROM %s s
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale_internal.foreign_text(s.query, %s)) FROM %s s
                      WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
                     (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
                 $1 := array_remove($1, queryid);
@@ -99,14 +99,14 @@ BEGIN
     -- it has not ended yet, or the statistics were reset
     IF $1 <> '{}' THEN
         RETURN QUERY
-            SELECT a.query_id, min(pgscale.foreign_text(a.query, d.encoding))
+            SELECT a.query_id, min(pgscale_internal.foreign_text(a.query, d.encoding))
               FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION pgscale.past_queries(bigint[]) IS
+COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[]) IS
 'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity; other users'' only with pg_read_all_stats';
-GRANT EXECUTE ON FUNCTION pgscale.past_queries(bigint[]) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries(bigint[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
@@ -118,10 +118,10 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-        WITH items AS MATERIALIZED (SELECT * FROM pgscale.past_items($1, $2, $3, $4))
+        WITH items AS MATERIALIZED (SELECT * FROM pgscale_internal.past_items($1, $2, $3, $4))
         SELECT i.rank, i.item, i.event_type, i.event, i.active_sessions, i.fraction, i.wait_ms, i.queryid, q.query, i.idle_in_transaction_sessions
           FROM items i
-          LEFT JOIN pgscale.past_queries(ARRAY(SELECT a.queryid FROM items a)) q USING (queryid)
+          LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT a.queryid FROM items a)) q USING (queryid)
          ORDER BY i.rank;
 END
 $$;
@@ -156,8 +156,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
     END IF;
     RETURN QUERY
-        WITH one AS (SELECT * FROM pgscale.past_items($1, $2, $5, everything)),
-        two AS (SELECT * FROM pgscale.past_items($3, $4, $5, everything)),
+        WITH one AS (SELECT * FROM pgscale_internal.past_items($1, $2, $5, everything)),
+        two AS (SELECT * FROM pgscale_internal.past_items($3, $4, $5, everything)),
         known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
                          (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
         -- what is not there while the time is known was not waited for

@@ -9,7 +9,7 @@
  * observed is known.  A row that observed nothing is none.
  *
  * A copy of the archive of another server, on a standby, is not read at all: see
- * pgscale.past_archive(), which also says who may.
+ * pgscale_internal.past_archive(), which also says who may.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -70,7 +70,7 @@ typedef struct Column
 static const char *
 find_archive(void)
 {
-	if (SPI_execute("SELECT a.minutes::pg_catalog.text FROM pgscale.past_archive() a", true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute("SELECT a.minutes::pg_catalog.text FROM pgscale_internal.past_archive() a", true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		return NULL;
 	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 }

@@ -190,7 +190,7 @@ forget_kept(void *arg)
 }
 
 /*
- * pgscale.past_keep(since, until): what is asked of just this period from now on is read
+ * pgscale_internal.past_keep(since, until): what is asked of just this period from now on is read
  * once, until the transaction ends, or all is forgotten by NULL.
  */
 Datum

@@ -74,7 +74,7 @@ statements_view(bool any_version, Obstacle *obstacle)
 }
 
 /*
- * pgscale.query_waits_statements(needed): the view pg_stat_statements; if it cannot be
+ * pgscale_internal.query_waits_statements(needed): the view pg_stat_statements; if it cannot be
  * read, an error, or NULL where it is not needed.  There any version will do.
  */
 Datum

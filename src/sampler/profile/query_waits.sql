@@ -1,13 +1,13 @@
 -- The sampler's profile with the texts and counts of pg_stat_statements.
 
 -- By what belongs to the extension, because any role could have planted the name.
-CREATE FUNCTION pgscale.query_waits_statements(needed boolean)
+CREATE FUNCTION pgscale_internal.query_waits_statements(needed boolean)
 RETURNS regclass
 AS 'MODULE_PATHNAME', 'pgscale_query_waits_statements'
 LANGUAGE C STRICT STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.query_waits_statements(boolean) IS
+COMMENT ON FUNCTION pgscale_internal.query_waits_statements(boolean) IS
 'the view pg_stat_statements; if it cannot be read, an error with a hint, or NULL where it is not needed';
-GRANT EXECUTE ON FUNCTION pgscale.query_waits_statements(boolean) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.query_waits_statements(boolean) TO pg_monitor;
 
 -- Dynamic, since pg_stat_statements may be in any schema, or not there at all.
 CREATE FUNCTION pgscale.query_waits(
@@ -20,14 +20,14 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    statements regclass := pgscale.query_waits_statements(true);
+    statements regclass := pgscale_internal.query_waits_statements(true);
     own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
     -- A statement is one row there for each level it was run at; here it is one.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
     waits text := $q$
         WITH texts AS MATERIALIZED (
             SELECT t.queryid, min(t.query) AS query
-              FROM pgscale.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
+              FROM pgscale_internal.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
              GROUP BY 1)
         SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
                w.samples::bigint, w.wait_ms,
@@ -47,7 +47,7 @@ DECLARE
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
          ORDER BY w.wait_ms DESC$q$;
 BEGIN
-    RETURN QUERY EXECUTE format(waits, format('pgscale.foreign_text(s.query, %s)', own), statements);
+    RETURN QUERY EXECUTE format(waits, format('pgscale_internal.foreign_text(s.query, %s)', own), statements);
 EXCEPTION
     -- one text that is none in this database's encoding, and it shows nothing at all
     WHEN untranslatable_character OR character_not_in_repertoire THEN
@@ -63,8 +63,8 @@ GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
            -- where left() counts bytes, as in SQL_ASCII, it leaves a part of a character
-           pgscale.foreign_text(left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28), pg_char_to_encoding(getdatabaseencoding())) AS query,
-           pgscale.foreign_name(d.datname) AS datname, q.queryid
+           pgscale_internal.foreign_text(left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28), pg_char_to_encoding(getdatabaseencoding())) AS query,
+           pgscale_internal.foreign_name(d.datname) AS datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;

@@ -1,7 +1,7 @@
 -- Changes of settings, and their journal.
 
 -- Written and read by the library alone; what users see is tuning_journal.
-CREATE TABLE pgscale.tuning_change (
+CREATE TABLE pgscale_internal.tuning_change (
     change bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     cluster bigint NOT NULL,
     database oid NOT NULL,
@@ -26,7 +26,7 @@ CREATE TABLE pgscale.tuning_change (
     reverted_by bigint,
     sqlstate text,
     message text);
-COMMENT ON TABLE pgscale.tuning_change IS
+COMMENT ON TABLE pgscale_internal.tuning_change IS
 'changes of settings as the library keeps them; see pgscale.tuning_journal';
 COMMENT ON SEQUENCE pgscale.tuning_change_change_seq IS
 'ids of changes of settings';

@@ -4,7 +4,7 @@
  *	  The journal of changes of settings: what was there before each, committed
  *	  before it is made.
  *
- * A change is a row of pgscale.tuning_change.  It is committed, with the line that
+ * A change is a row of pgscale_internal.tuning_change.  It is committed, with the line that
  * the setting had, before the file is touched; and how that went after.  What
  * ends between the two leaves the row as begun, and whoever holds the lock on
  * changes next looks into the file: has it the new line, the change was made; has
@@ -145,7 +145,7 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 	add_pointer(&parameters, TIMESTAMPTZARRAYOID, change->ends);
 	add_pointer(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_table_add_bigint(&parameters, change->revert_of);
-	journal_execute("INSERT INTO pgscale.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
+	journal_execute("INSERT INTO pgscale_internal.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
 					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of)"
 					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, 0))"
 					" RETURNING change",
@@ -223,7 +223,7 @@ pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change)
 	bool		found;
 
 	pgscale_table_add_bigint(&parameters, id);
-	found = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE change = $1", &parameters) == 1;
+	found = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale_internal.tuning_change WHERE change = $1", &parameters) == 1;
 	if (found)
 		read_change(change, 0, context);
 	journal_finish();
@@ -233,7 +233,7 @@ pgscale_tuning_journal_get(int64 id, PgscaleTuningChange *change)
 /* What a revert, $1, of $2 reverts: that, and by force what stands above it. */
 #define REVERTED \
 	" (change = $2 OR (change > $2 AND change < $1 AND state = 'applied' AND revert_of IS NULL" \
-	" AND setting = (SELECT setting FROM pgscale.tuning_change WHERE change = $2) AND" PGSCALE_TABLE_HERE(3, 4) ")) "
+	" AND setting = (SELECT setting FROM pgscale_internal.tuning_change WHERE change = $2) AND" PGSCALE_TABLE_HERE(3, 4) ")) "
 
 void
 pgscale_tuning_journal_hold(const PgscaleTuningChange *change)
@@ -247,12 +247,12 @@ pgscale_tuning_journal_hold(const PgscaleTuningChange *change)
 	pgscale_table_add_bigint(&parameters, change->id);
 	pgscale_table_add_bigint(&parameters, change->revert_of);
 	pgscale_table_add_here(&parameters);
-	if (execute_all("SELECT FROM pgscale.tuning_change WHERE change = $1 OR" REVERTED "ORDER BY change FOR UPDATE", &parameters) <
+	if (execute_all("SELECT FROM pgscale_internal.tuning_change WHERE change = $1 OR" REVERTED "ORDER BY change FOR UPDATE", &parameters) <
 		(change->revert_of == 0 ? 1 : 2))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " is not in the tuning journal any more", change->id),
-				 errhint("Nothing was changed.  Leave pgscale.tuning_change to the extension.")));
+				 errhint("Nothing was changed.  Leave pgscale_internal.tuning_change to the extension.")));
 }
 
 void
@@ -265,14 +265,14 @@ pgscale_tuning_journal_applied(const PgscaleTuningChange *change)
 		add_time(&parameters, change->applied_at);
 	else
 		pgscale_table_add_null(&parameters, TIMESTAMPTZOID);
-	execute_all("UPDATE pgscale.tuning_change SET state = 'applied',"
+	execute_all("UPDATE pgscale_internal.tuning_change SET state = 'applied',"
 				" applied_at = coalesce($2, pg_catalog.clock_timestamp()) WHERE change = $1", &parameters);
 	if (change->revert_of == 0)
 		return;
 	parameters.n = 1;
 	pgscale_table_add_bigint(&parameters, change->revert_of);
 	pgscale_table_add_here(&parameters);
-	execute_all("UPDATE pgscale.tuning_change SET state = 'reverted', reverted_by = $1 WHERE" REVERTED, &parameters);
+	execute_all("UPDATE pgscale_internal.tuning_change SET state = 'reverted', reverted_by = $1 WHERE" REVERTED, &parameters);
 }
 
 void
@@ -283,7 +283,7 @@ pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message)
 	pgscale_table_add_bigint(&parameters, id);
 	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
 	pgscale_table_add_text(&parameters, message);
-	execute_all("UPDATE pgscale.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
+	execute_all("UPDATE pgscale_internal.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
 }
 
 void
@@ -294,7 +294,7 @@ pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message)
 	pgscale_table_add_bigint(&parameters, id);
 	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
 	pgscale_table_add_text(&parameters, message);
-	execute_all("UPDATE pgscale.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
+	execute_all("UPDATE pgscale_internal.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
 				&parameters);
 }
 
@@ -305,7 +305,7 @@ pgscale_tuning_journal_effective(int64 id, TimestampTz at)
 
 	pgscale_table_add_bigint(&parameters, id);
 	add_time(&parameters, at);
-	execute_all("UPDATE pgscale.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
+	execute_all("UPDATE pgscale_internal.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
 }
 
 void
@@ -315,7 +315,7 @@ pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome)
 
 	pgscale_table_add_bigint(&parameters, id);
 	add_pointer(&parameters, JSONBOID, outcome);
-	execute_all("UPDATE pgscale.tuning_change SET outcome = $2 WHERE change = $1", &parameters);
+	execute_all("UPDATE pgscale_internal.tuning_change SET outcome = $2 WHERE change = $1", &parameters);
 }
 
 /*
@@ -329,7 +329,7 @@ tell_unknown(int64 id)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, id);
-	execute_all("UPDATE pgscale.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
+	execute_all("UPDATE pgscale_internal.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
 				" whether this change was made is not known' WHERE change = $1", &parameters);
 }
 
@@ -343,7 +343,7 @@ pgscale_tuning_journal_reconcile(void)
 	uint64		n;
 
 	pgscale_table_add_here(&parameters);
-	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale.tuning_change WHERE state = 'begun' AND" PGSCALE_TABLE_HERE(1, 2)
+	n = journal_execute("SELECT " CHANGE_COLUMNS " FROM pgscale_internal.tuning_change WHERE state = 'begun' AND" PGSCALE_TABLE_HERE(1, 2)
 						"ORDER BY change FOR UPDATE", &parameters);
 	changes = MemoryContextAlloc(context, (n + 1) * sizeof(PgscaleTuningChange));
 	for (uint64 i = 0; i < n; i++)
@@ -383,7 +383,7 @@ pgscale_tuning_journal_later(const PgscaleTuningChange *change)
 	pgscale_table_add_bigint(&parameters, change->id);
 	pgscale_table_add_text(&parameters, change->setting);
 	pgscale_table_add_here(&parameters);
-	journal_execute("SELECT max(change) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_TABLE_HERE(3, 4)
+	journal_execute("SELECT max(change) FROM pgscale_internal.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_TABLE_HERE(3, 4)
 					"AND state = 'applied' AND revert_of IS NULL", &parameters);
 	later = pgscale_table_bigint(0, 1);
 	journal_finish();
@@ -400,7 +400,7 @@ pgscale_tuning_journal_in_force(void)
 
 	pgscale_tuning_lines_read(&lines, true);
 	pgscale_table_add_here(&parameters);
-	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale.tuning_change"
+	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale_internal.tuning_change"
 						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_TABLE_HERE(1, 2) "ORDER BY setting, change DESC",
 						&parameters);
 	for (uint64 i = 0; i < n; i++)
@@ -420,7 +420,7 @@ pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until)
 	add_time(&parameters, since);
 	add_time(&parameters, until);
 	pgscale_table_add_bigint(&parameters, (int64) GetSystemIdentifier());
-	journal_execute("SELECT count(*) FROM pgscale.tuning_change WHERE change <> $1 AND cluster = $4"
+	journal_execute("SELECT count(*) FROM pgscale_internal.tuning_change WHERE change <> $1 AND cluster = $4"
 					" AND coalesce(effective_at, applied_at) BETWEEN $2 AND $3", &parameters);
 	others = pgscale_table_bigint(0, 1);
 	journal_finish();
@@ -436,7 +436,7 @@ pgscale_tuning_journal_next(const PgscaleTuningChange *change)
 	pgscale_table_add_bigint(&parameters, change->id);
 	pgscale_table_add_text(&parameters, change->setting);
 	pgscale_table_add_here(&parameters);
-	journal_execute("SELECT min(applied_at) FROM pgscale.tuning_change WHERE setting = $2 AND change > $1 AND"
+	journal_execute("SELECT min(applied_at) FROM pgscale_internal.tuning_change WHERE setting = $2 AND change > $1 AND"
 					PGSCALE_TABLE_HERE(3, 4), &parameters);
 	next = time_column(0, 1);
 	journal_finish();
@@ -510,7 +510,7 @@ state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, cons
 	"(SELECT *, CASE WHEN revert_of IS NULL THEN bool_or(state = 'applied' AND revert_of IS NULL) OVER later" \
 	" ELSE bool_or(state = 'applied') OVER later END AS superseded," \
 	" max(change) FILTER (WHERE state = 'begun') OVER later AS begun" \
-	" FROM pgscale.tuning_change WINDOW later AS (PARTITION BY cluster, database, setting ORDER BY change DESC" \
+	" FROM pgscale_internal.tuning_change WINDOW later AS (PARTITION BY cluster, database, setting ORDER BY change DESC" \
 	" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"
 
 /*
@@ -530,7 +530,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message,"
 						" superseded, begun IS NOT NULL, begun_value"
 						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
-						" FROM pgscale.tuning_change) b USING (begun) ORDER BY change", &none);
+						" FROM pgscale_internal.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleTuningChange change;
