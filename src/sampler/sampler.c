@@ -38,7 +38,6 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/preload.h"
 #include "base/processes.h"
 #include "base/server_settings.h"
 #include "base/timer.h"

@@ -44,7 +44,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/preload.h"
 #include "base/processes.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"

@@ -40,7 +40,6 @@
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
-#include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
