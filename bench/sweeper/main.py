@@ -8,6 +8,7 @@ import elsewhere
 import model
 import modes
 import rate
+from bed import FREELIST, WINDOW
 from contest import Contest
 from skewed import Skewed
 
