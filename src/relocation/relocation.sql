@@ -40,7 +40,7 @@ CREATE TABLE pgscale_internal.relocation_job (
 CREATE UNIQUE INDEX relocation_job_open ON pgscale_internal.relocation_job (relation) WHERE finished_at IS NULL;
 COMMENT ON TABLE pgscale_internal.relocation_job IS
 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
-COMMENT ON SEQUENCE pgscale.relocation_job_job_seq IS
+COMMENT ON SEQUENCE pgscale_internal.relocation_job_job_seq IS
 'ids of relocation jobs';
 
 CREATE VIEW pgscale.relocation_jobs AS

@@ -28,7 +28,7 @@ CREATE TABLE pgscale_internal.tuning_change (
     message text);
 COMMENT ON TABLE pgscale_internal.tuning_change IS
 'changes of settings as the library keeps them; see pgscale.tuning_journal';
-COMMENT ON SEQUENCE pgscale.tuning_change_change_seq IS
+COMMENT ON SEQUENCE pgscale_internal.tuning_change_change_seq IS
 'ids of changes of settings';
 
 CREATE FUNCTION pgscale.tuning_journal(
