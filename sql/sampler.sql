@@ -30,7 +30,7 @@ SELECT starts > 0 AS started, period_ms, evictions, stats_reset > now() - interv
 -- of one feature, and of no other; of all; of none
 CREATE TEMP VIEW resets AS
     SELECT 'sampler' AS feature, stats_reset FROM pgscale.sampler_stats UNION ALL SELECT 'sweeper', stats_reset FROM pgscale.sweeper_stats
-    UNION ALL SELECT 'buffer_usage', stats_reset FROM pgscale.clock_sweep UNION ALL SELECT 'lwlocks', min(stats_reset) FROM pgscale.lwlock_tranches
+    UNION ALL SELECT 'buffer_usage', stats_reset FROM pgscale.clock_sweep
     UNION ALL SELECT 'writeback', stats_reset FROM pgscale.writeback_stats UNION ALL SELECT 'scalability', stats_reset FROM pgscale.scalability;
 CREATE TEMP TABLE was AS SELECT * FROM resets;
 SELECT pgscale.reset('buffer_usage');

@@ -63,7 +63,7 @@ archive_define_gucs(void)
 							"These are the longest; the rest is one row.",
 							&pgscale_archive_top, 200, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale_internal.archive_texts",
+	DefineCustomIntVariable("pgscale.archive_texts",
 							"Number of query texts that the archive keeps of a day.",
 							NULL,
 							&pgscale_archive_texts, 1000, 0, 100000,
