@@ -27,7 +27,7 @@ archive_tell_lost(void)
 	if (!OidIsValid(pgscale_table_find(&minutes, &owner)))
 		return;
 	pgscale_table_execute(&minutes, "SELECT to_char(min(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD') ||"
-						" to_char(max(at) AT TIME ZONE 'UTC', '\" to \"YYYY-MM-DD') FROM pgscale_internal.archive_minute", &none, true);
+						  " to_char(max(at) AT TIME ZONE 'UTC', '\" to \"YYYY-MM-DD') FROM pgscale_internal.archive_minute", &none, true);
 	days = pgscale_table_text(0, 1);
 	if (days)
 		ereport(NOTICE,

@@ -35,7 +35,7 @@ extern void pgscale_table_add(PgscaleParameters *parameters, Oid type, Datum val
 extern void pgscale_table_add_null(PgscaleParameters *parameters, Oid type);
 extern void pgscale_table_add_bigint(PgscaleParameters *parameters, int64 value);
 extern void pgscale_table_add_oid(PgscaleParameters *parameters, Oid value);
-extern void pgscale_table_add_text(PgscaleParameters *parameters, const char *value); /* or NULL */
+extern void pgscale_table_add_text(PgscaleParameters *parameters, const char *value);	/* or NULL */
 
 /*
  * Whose a row is.  CREATE DATABASE ... TEMPLATE and pg_upgrade take such a table
@@ -74,11 +74,11 @@ extern void pgscale_table_keep_local(Oid relation);
  * of this transaction's snapshot.  Raises an error where there is no such table.
  */
 extern uint64 pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement,
-								  PgscaleParameters *parameters, bool latest);
+									PgscaleParameters *parameters, bool latest);
 
 /* The same, as a transaction of its own, for what has no result. */
 extern uint64 pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement,
-										PgscaleParameters *parameters);
+										  PgscaleParameters *parameters);
 
 /* Of the rows that SPI_tuptable keeps; columns from 1; SQL's NULL is 0 or false. */
 extern Datum pgscale_table_column(uint64 row, int number, bool *isnull);
@@ -86,6 +86,6 @@ extern int64 pgscale_table_bigint(uint64 row, int number);
 extern Oid	pgscale_table_oid(uint64 row, int number);
 extern bool pgscale_table_bool(uint64 row, int number);
 extern char *pgscale_table_text(uint64 row, int number);	/* or NULL; in SPI's
-														 * memory */
+															 * memory */
 
 #endif							/* PGSCALE_BASE_EXTENSION_TABLE_H */

@@ -39,8 +39,8 @@ typedef struct PgscaleSamplerTickSample
 	PgscaleSamplerWaitKey key;	/* what it waits for, and whom for */
 	int			entry;			/* of the profile, where it was counted */
 	bool		idle;
-	bool		parked;			/* may be moved to another entry soon, when its
-								 * statement has got an identifier */
+	bool		parked;			/* may be moved to another entry soon, when
+								 * its statement has got an identifier */
 	uint64		samples;		/* 1; or how many ticks found the same */
 	int64		ns;				/* the time that they stand for */
 } PgscaleSamplerTickSample;

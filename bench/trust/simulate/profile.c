@@ -92,3 +92,14 @@ void
 sim_end(void)
 {
 }
+
+/* The server's.  It reads shared memory, so it is here, where the compiler's hooks are. */
+uint32
+hash_bytes(const unsigned char *k, int length)
+{
+	uint32		h = 5381;
+
+	for (int i = 0; i < length; i++)
+		h = h * 33 + k[i];
+	return h;
+}

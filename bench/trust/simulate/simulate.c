@@ -626,16 +626,6 @@ mul_size(size_t a, size_t b)
 	return a * b;
 }
 
-uint32_t
-hash_bytes(const unsigned char *k, int length)
-{
-	uint32_t	h = 5381;
-
-	for (int i = 0; i < length; i++)
-		h = h * 33 + k[i];
-	return h;
-}
-
 void *
 GetNamedLWLockTranche(const char *name)
 {

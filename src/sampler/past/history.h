@@ -36,7 +36,7 @@ typedef struct PgscaleSamplerSample
 	int			root_pid;		/* likewise */
 	uint32		period_us;		/* the time that it stands for, which ends
 								 * with the look */
-	uint16		label;		/* see session_labels.c */
+	uint16		label;			/* see session_labels.c */
 	PgscaleProcKind kind;
 	uint8		state;
 	PgscaleSamplerRoot root;	/* the root's entry of the blocker profile;

@@ -118,14 +118,14 @@ pgscale_sampler_history_save(void)
 
 	file = AllocateFile(HISTORY_TEMP, PG_BINARY_W);
 	pgscale_sampler_restart_file_finish(file,
-								file != NULL &&
-								pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
-								pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-								pgscale_sampler_restart_file_put(file, names, sizeof(*names), header.nnames) &&
-								pgscale_sampler_restart_file_put(file, parts.samples[0], sizeof(PgscaleSamplerSample), parts.n[0]) &&
-								pgscale_sampler_restart_file_put(file, parts.samples[1], sizeof(PgscaleSamplerSample), parts.n[1]) &&
-								pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
-								HISTORY_TEMP, HISTORY_FILE);
+										file != NULL &&
+										pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
+										pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
+										pgscale_sampler_restart_file_put(file, names, sizeof(*names), header.nnames) &&
+										pgscale_sampler_restart_file_put(file, parts.samples[0], sizeof(PgscaleSamplerSample), parts.n[0]) &&
+										pgscale_sampler_restart_file_put(file, parts.samples[1], sizeof(PgscaleSamplerSample), parts.n[1]) &&
+										pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
+										HISTORY_TEMP, HISTORY_FILE);
 }
 
 static bool

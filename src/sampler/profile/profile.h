@@ -32,7 +32,7 @@ typedef struct PgscaleSamplerWaitKey
 	uint32		wait_event;
 	PgscaleProcKind kind;
 	uint8		unused;
-	uint16		label;		/* see session_labels.c */
+	uint16		label;			/* see session_labels.c */
 	int64		plan_id;		/* likewise; 0: none */
 } PgscaleSamplerWaitKey;
 

@@ -97,12 +97,12 @@ pgscale_sampler_save(void)
 
 	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
 	pgscale_sampler_restart_file_finish(file,
-								file != NULL &&
-								pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
-								pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-								pgscale_sampler_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
-								pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
-								STORE_TEMP, STORE_FILE);
+										file != NULL &&
+										pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
+										pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
+										pgscale_sampler_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
+										pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
+										STORE_TEMP, STORE_FILE);
 }
 
 static bool

@@ -269,7 +269,7 @@ pgscale_sampler_labels_unchanged(uint64 before)
 
 void
 pgscale_sampler_label(const PgscaleSamplerLabels *copy, uint16 number,
-						  const char **application_name, const char **address)
+					  const char **application_name, const char **address)
 {
 	*application_name = *address = NULL;
 	if (copy == NULL || number == NONE)

@@ -52,7 +52,7 @@ extern bool pgscale_sampler_labels_unchanged(uint64 before);
 
 /* The texts of a number, NULL where it stands for none. */
 extern void pgscale_sampler_label(const PgscaleSamplerLabels *labels, uint16 number,
-									  const char **application_name, const char **address);
+								  const char **application_name, const char **address);
 
 /*
  * For the file, while there is no other process: copies the applications, the first of

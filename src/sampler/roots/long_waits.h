@@ -34,7 +34,7 @@ extern void pgscale_sampler_long_waits_attach(void);
  * that long, or that is not known.
  */
 extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample,
-															   int64 now, int64 threshold_ns);
+																   int64 now, int64 threshold_ns);
 
 /*
  * After a tick: looks at the lock manager, if anybody has waited that long and the last

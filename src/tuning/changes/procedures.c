@@ -271,7 +271,7 @@ tell_overridden(const PgscaleTuningChange *change)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgscale_table_add_text(&parameters, change->setting);
 	pgscale_table_execute(&journal, "SELECT count(*) FROM pg_db_role_setting, unnest(setconfig) c"
-						" WHERE lower(split_part(c, '=', 1)) = lower($1)", &parameters, false);
+						  " WHERE lower(split_part(c, '=', 1)) = lower($1)", &parameters, false);
 	n = pgscale_table_bigint(0, 1);
 	SPI_finish();
 	PopActiveSnapshot();
@@ -295,8 +295,8 @@ files_are_taken(const PgscaleTuningChange *change)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgscale_table_add_text(&parameters, change->setting);
 	pgscale_table_execute(&journal, "SELECT bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
-						" WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true) FROM pg_file_settings",
-						&parameters, false);
+						  " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true) FROM pg_file_settings",
+						  &parameters, false);
 	taken = pgscale_table_bool(0, 1);
 	SPI_finish();
 	PopActiveSnapshot();

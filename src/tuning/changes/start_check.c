@@ -98,8 +98,8 @@ in_files(const Change *change, const char *name)
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(changed));
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (pgscale_table_execute(&journal, "SELECT setting FROM pg_file_settings WHERE lower(name) = lower($1)"
-							" AND NOT ($2 AND sourcefile ~ '(^|/)postgresql[.]auto[.]conf$') ORDER BY seqno DESC LIMIT 1",
-							&parameters, false) == 1)
+							  " AND NOT ($2 AND sourcefile ~ '(^|/)postgresql[.]auto[.]conf$') ORDER BY seqno DESC LIMIT 1",
+							  &parameters, false) == 1)
 	{
 		const char *text = pgscale_table_text(0, 1);
 

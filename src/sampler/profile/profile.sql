@@ -1,0 +1,53 @@
+-- What was waited for, summed up.
+
+CREATE FUNCTION pgscale.wait_profile(
+    OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,
+    OUT event_type text, OUT event text, OUT idle boolean,
+    OUT samples bigint, OUT wait_ms double precision, OUT application_name text, OUT client_addr inet,
+    OUT plan_id bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
+COMMENT ON FUNCTION pgscale.wait_profile() IS
+'accumulated waits, idle ones included; wait_ms is the time that the samples represent';
+GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
+
+CREATE VIEW pgscale.wait_profile AS
+    SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
+           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, p.queryid
+      FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
+              FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
+      LEFT JOIN pg_database d ON d.oid = p.datid
+      LEFT JOIN pg_roles u ON u.oid = p.userid
+     WHERE NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean
+     ORDER BY p.wait_ms DESC;
+COMMENT ON VIEW pgscale.wait_profile IS
+'accumulated waits, longest first, without idle ones unless pgscale.sampler_show_idle is on';
+GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
+COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
+'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+COMMENT ON COLUMN pgscale.wait_profile.event_type IS
+'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
+COMMENT ON COLUMN pgscale.wait_profile.event IS
+'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS
+'time that the samples represent, in milliseconds';
+COMMENT ON COLUMN pgscale.wait_profile.fraction IS
+'fraction of the time of all rows shown, 0 to 1';
+COMMENT ON COLUMN pgscale.wait_profile.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.queryid IS
+'query identifier; NULL outside a statement or if it is unknown';
+
+CREATE FUNCTION pgscale.wait_totals(
+    OUT backend_type text, OUT event_type text, OUT event text, OUT wait_ms double precision,
+    OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_wait_totals'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50;
+COMMENT ON FUNCTION pgscale.wait_totals() IS
+'time in each wait event that is not idle, by type of process: at most 512 rows, which only increase until the next reset or restart';
+GRANT EXECUTE ON FUNCTION pgscale.wait_totals() TO pg_monitor;

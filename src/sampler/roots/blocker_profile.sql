@@ -1,0 +1,45 @@
+-- For whom the waits for locks were.
+
+CREATE FUNCTION pgscale.blocker_profile(
+    OUT root_pid integer, OUT backend_start timestamptz, OUT prepared_xid xid, OUT datid oid, OUT userid oid,
+    OUT application_name text, OUT client_addr inet, OUT root_state text, OUT queryid bigint, OUT event text,
+    OUT waited_ms double precision, OUT idle_in_transaction_ms double precision, OUT max_waiters integer,
+    OUT first_seen timestamptz, OUT last_seen timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
+COMMENT ON FUNCTION pgscale.blocker_profile() IS
+'accumulated time that processes waited for locks, by process and application of the root blocker';
+GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO pg_monitor;
+
+CREATE VIEW pgscale.blocker_profile AS
+    SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
+                WHEN b.root_pid = 0 THEN 'prepared ' || b.prepared_xid ELSE b.root_state END AS root,
+           b.application_name, pgscale_internal.foreign_name(u.rolname) AS usename, pgscale_internal.foreign_name(d.datname) AS datname,
+           round(b.waited_ms) AS waited_ms,
+           round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
+           round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
+           b.max_waiters
+      FROM pgscale.blocker_profile() b
+      LEFT JOIN pg_database d ON d.oid = b.datid
+      LEFT JOIN pg_roles u ON u.oid = b.userid
+     ORDER BY b.waited_ms DESC;
+COMMENT ON VIEW pgscale.blocker_profile IS
+'accumulated time that processes waited for locks, by root blocker, longest first';
+GRANT SELECT ON pgscale.blocker_profile TO pg_monitor;
+COMMENT ON COLUMN pgscale.blocker_profile.root IS
+'process ID, or the transaction ID of a prepared transaction; not looked up: unknown roots; other: evicted roots';
+COMMENT ON COLUMN pgscale.blocker_profile.application_name IS
+'name of the application then: a connection of a pooler has a row for each; NULL for other users'' sessions without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.blocker_profile.usename IS
+'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.datname IS
+'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.waited_ms IS
+'time that processes waited behind this root, summed over processes, in milliseconds';
+COMMENT ON COLUMN pgscale.blocker_profile.fraction IS
+'fraction of all time that processes waited for locks, 0 to 1';
+COMMENT ON COLUMN pgscale.blocker_profile.idle_fraction IS
+'fraction of waited_ms while the root was idle in its transaction, 0 to 1; NULL if it has no process';
+COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS
+'greatest number of processes that waited behind it at one moment';
