@@ -142,11 +142,11 @@ CREATE TABLE pgscale_internal.relocation_job (job bigint, cluster bigint, databa
     undo_of bigint, requested_at timestamptz DEFAULT now(), started_at timestamptz, finished_at timestamptz,
     not_before timestamptz DEFAULT now(), state text DEFAULT 'queued', cancel boolean DEFAULT false, attempts integer DEFAULT 0,
     crashes integer DEFAULT 0, pid integer, new_index oid, before text, sqlstate text, message text);
-CREATE TABLE pgscale.sprung (by name);
-GRANT INSERT ON pgscale.sprung TO PUBLIC;
-CREATE FUNCTION pgscale.spring() RETURNS trigger LANGUAGE plpgsql AS
-    'BEGIN INSERT INTO pgscale.sprung VALUES (current_user); RETURN new; END';
-CREATE TRIGGER spring BEFORE UPDATE ON pgscale_internal.relocation_job FOR EACH ROW EXECUTE FUNCTION pgscale.spring();
+CREATE TABLE pgscale_internal.sprung (by name);
+GRANT INSERT ON pgscale_internal.sprung TO PUBLIC;
+CREATE FUNCTION pgscale_internal.spring() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO pgscale_internal.sprung VALUES (current_user); RETURN new; END';
+CREATE TRIGGER spring BEFORE UPDATE ON pgscale_internal.relocation_job FOR EACH ROW EXECUTE FUNCTION pgscale_internal.spring();
 INSERT INTO pgscale_internal.relocation_job (job, cluster, database) SELECT 1, system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())
     FROM pg_control_system();
 EOQ
@@ -166,7 +166,7 @@ EOQ
         done_ok('after a start with a damaged list of databases, which has each of them looked into', $job);
         workers_gone();
         $there = session($node, dbname => 'without');
-        is($there->sql('SELECT count(*), (SELECT state FROM pgscale_internal.relocation_job) FROM pgscale.sprung'), '0|queued',
+        is($there->sql('SELECT count(*), (SELECT state FROM pgscale_internal.relocation_job) FROM pgscale_internal.sprung'), '0|queued',
             "a table of $owner that only has the name is left alone");
         $there->quit;
     }
