@@ -5,8 +5,9 @@
  *	  last reset.
  *
  * A share lives as long as the server, so that a sweeper or writer that is
- * started again goes on where the one before it stopped.  It takes 2 MB, and
- * two bytes a buffer for the stack of what is ready, but no more than 32 MB.
+ * started again goes on where the one before it stopped.  It takes 2 MB, and where
+ * there is a freelist two bytes a buffer for the stack of what is ready, but no more
+ * than 32 MB.
  *
  * Runs go from the sweeper to its writers, and pages back, through rings that
  * need no lock: one process puts, for it has claimed to be the only one; the one
@@ -218,7 +219,7 @@ most_writers(int n, int workers)
 static Size
 share_size(int stack)
 {
-	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(stack, sizeof(PgscaleSweeperSupplied)));
+	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(PGSCALE_FREELIST ? stack : 0, sizeof(PgscaleSweeperSupplied)));
 }
 
 static Size
