@@ -143,7 +143,7 @@ typedef struct PgscaleSweeperShare
 	int			number;			/* from 0 */
 	int			first;			/* its buffers: first .. first + buffers - 1 */
 	int			buffers;
-	int			stack_size;		/* so many may be ready at most */
+	int			stack_size;		/* most buffers that may be ready */
 	int			most_writers;	/* whatever the setting says */
 	volatile int writers_now;	/* so many for now, see settle_writers() */
 

@@ -492,8 +492,8 @@ sweep_round(void)
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
-		left = pgscale_sweeper_rest(share, !pgscale_sweeper_wanted());
-	if (!pgscale_sweeper_wanted())
+		left = pgscale_sweeper_rest(share);
+	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)

@@ -192,7 +192,7 @@ freelist_guard(PgscaleSweeperShare *share)
 
 /* What is on the list stays there: backends take it as ever. */
 static bool
-freelist_leave(PgscaleSweeperShare *share, bool all)
+freelist_leave(PgscaleSweeperShare *share)
 {
 	shielded = PG_INT64_MIN;
 	pop_taken(share);
