@@ -254,6 +254,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 	int			looked_up = 0;
 
 	hand = supply->onward(share, hand, dirty_share);
+	Assert(hand >= 0 && hand < share->buffers);
 	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
 	{
 		const int	buf = share->first + hand;
@@ -289,6 +290,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 static void
 sweeper_refill(PgscaleSweeperShare *share, int lacking)
 {
+	Assert(lacking > 0);
 	if (!share->stuck)
 		lacking -= sweeper_write(share, (int) ceil(lacking * dirty_share));
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
@@ -307,6 +309,7 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 	bool		demand;
 	int			coming;
 
+	Assert(share == mine);
 	if (supply != supplies[wanted_mode] && !pgscale_sweeper_rest(share))
 		return true;
 	give_up_ns = now + SCAN_NS;

@@ -74,6 +74,7 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run
 
 	if (put - pg_atomic_read_u32(&share->runs_taken) >= PGSCALE_RUNS_QUEUED)
 		return false;
+	Assert(run->pages > 0 && run->pages <= PGSCALE_RUN_MAX && run->victims <= run->pages);
 	pg_memory_barrier();
 	share->runs[put % PGSCALE_RUNS_QUEUED] = *run;
 	pg_write_barrier();
@@ -107,6 +108,7 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 		pg_read_barrier();
 		*run = share->runs[taken % PGSCALE_RUNS_QUEUED];
 	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, next));
+	Assert(*lost || (run->pages > 0 && run->pages <= PGSCALE_RUN_MAX)); /* a whole one */
 	return !*lost;
 }
 
@@ -153,6 +155,7 @@ pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSw
 {
 	uint32		put = pg_atomic_read_u32(&writer->put);
 
+	Assert(pg_atomic_read_u32(&writer->pid) == (uint32) MyProcPid);
 	if (put - pg_atomic_read_u32(&writer->taken) >= PGSCALE_PAGES_WRITTEN)
 		return;
 	pg_memory_barrier();
@@ -178,6 +181,7 @@ pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *
 	pg_read_barrier();
 	*swept = writer->written[taken % PGSCALE_PAGES_WRITTEN];
 	pg_memory_barrier();
+	Assert(pg_atomic_read_u32(&writer->taken) == taken);	/* only we take */
 	pg_atomic_write_u32(&writer->taken, taken + 1);
 	return true;
 }
@@ -281,6 +285,7 @@ pgscale_sweeper_shares_startup(int workers)
 		}
 		at += MAXALIGN(share_size(share->stack_size));
 	}
+	Assert(at == (char *) shared + shares_size(workers));
 }
 
 int
@@ -292,6 +297,7 @@ pgscale_sweeper_count(void)
 PgscaleSweeperShare *
 pgscale_sweeper_share(int number)
 {
+	Assert(number >= 0 && number < shared->workers);
 	return shares[number];
 }
 

@@ -156,6 +156,7 @@ apply_watermarks(void)
 	share->high = (int) Min(high_setting, stock_most);
 	share->low = (int) ((int64) low_setting * share->high / high_setting);
 	share->low = Max(Min(share->low, share->high - 1), 1);
+	Assert(share->low < share->high);
 }
 
 static void
@@ -467,6 +468,7 @@ sweep_round(void)
 	int64		expired = pgscale_timer_wait(&timer, &due);
 	int64		now;
 
+	Assert(pg_atomic_read_u32(&share->pid) == (uint32) MyProcPid);
 	if (pgscale_worker_interrupts())
 		sweeper_apply_settings();
 

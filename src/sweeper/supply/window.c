@@ -127,6 +127,7 @@ window_init(const PgscaleSweeperShare *share)
 static WindowEntry *
 window_entry(const PgscaleSweeperShare *share, int64 position)
 {
+	Assert(pgscale_sweeper_in_share(share, pgscale_sweeper_buffer_at(position)));
 	return &entries[pgscale_sweeper_buffer_at(position) - share->first];
 }
 
@@ -148,6 +149,7 @@ take_off_offer(WindowEntry *e)
 {
 	offered -= e->offered;
 	e->offered = false;
+	Assert(offered >= 0);
 }
 
 /* The page that the entry tells of has gone, or has been taken. */
@@ -172,6 +174,8 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 	const uint32 hash = pgscale_buffer_page_hash(page) & HASH_MASK;
 	const int	expected = (int) e->left - passed;
 
+	Assert(pgscale_sweeper_in_share(share, buf));
+	Assert(e->known || !e->offered);
 	if (!e->known)
 		e->usage = look->usage;
 	else if (e->page_hash != hash)
@@ -191,13 +195,16 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 	e->known = true;
 	e->page_hash = hash;
 	e->left = look->usage;
+	Assert(e->usage <= PGSCALE_MAX_USAGE);
+	Assert(!e->offered || e->left == 0);	/* or it was used */
 	return e;
 }
 
-/* Has the hand find that count there. */
+/* Has the hand find that count there.  The entry is up to date with the look. */
 static bool
 signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
 {
+	Assert(e->known && e->left == look->usage);
 	if (look->usage == count)
 		return true;
 	if (!pgscale_buffer_set_usage(buf, look, count))
@@ -209,6 +216,7 @@ signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
 static bool
 put_on_offer(int buf, const PgscaleBuffer *look, WindowEntry *e)
 {
+	Assert(!e->offered);
 	if (!signal_hand(buf, look, e, 0))
 		return false;
 	e->offered = true;
@@ -295,6 +303,7 @@ window_follow(PgscaleSweeperShare *share)
 		followed = pgscale_sweeper_into_share(share, followed + 1);
 	}
 	go_on_entering(share);
+	Assert(offered <= share->buffers);
 	demand = hand != hand_seen || followed < upto || offered == 0;
 	hand_seen = hand;
 	share->taken = Max(taken, share->taken * TAKEN_DECAY);
@@ -416,6 +425,7 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 	int			most = 0;
 	int			below = 0;
 
+	Assert(needed > 0);
 	for (int64 at = from; at < to; at = pgscale_sweeper_into_share(share, at + 1))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
@@ -547,6 +557,7 @@ window_leave(PgscaleSweeperShare *share)
 		take_off_offer(e);
 		e->known = false;
 	}
+	Assert(offered == 0);
 	entered = false;
 	share->taken = 0;
 	return true;
