@@ -21,9 +21,10 @@ my $before = slurp_file($file);
 $db->sql("SELECT pgscale.fleet_add('node', 'host=" . $node->host . ' port=' . $node->port . "')");
 $db->sql(q{SELECT pgscale.fleet_add('dead', 'host=/nowhere')});
 $db->sql(q{SET pgscale.fleet_timeout = '1min'});
-$there->sql('CREATE TABLE t (i int, s text)');
+# a page a row, so that nearly all of the WAL is images of pages, which each checkpoint causes anew
+$there->sql(q{CREATE TABLE t (i int, filler char(500)) WITH (fillfactor = 10); INSERT INTO t SELECT i, '' FROM generate_series(1, 1000) i});
 my $load = session($node);
-$load->start(q{DO $$ BEGIN LOOP INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i; TRUNCATE t; COMMIT; PERFORM pg_sleep(0.05); END LOOP; END $$});
+$load->start(q{DO $$ BEGIN LOOP UPDATE t SET i = i + 1; COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$});
 
 my $advice = q{SELECT node, setting, "current", patroni_command FROM pgscale.fleet_advice WHERE setting = 'max_wal_size'};
 my $answer;
@@ -54,7 +55,7 @@ my $patroni = $node->data_dir . '/patroni.dynamic.json';
 append_to_file($patroni, '{}');
 is($there->sql('SELECT pgscale_internal.node_manager()'), 'patroni', 'Patroni does');
 is($db->sql(q{SELECT node, manager FROM pgscale.fleet WHERE manager IS NOT NULL}), 'node|patroni', 'which the fleet knows');
-in_time_ok(sub { ($answer = $db->sql($advice)) ne '' }, 'advice again');
+in_time_ok(sub { ($answer = $db->sql($advice)) ne '' }, 'advice again') or diag $there->sql('SELECT * FROM pgscale.advice_rules');
 my $recommended = $db->sql(q{SELECT recommended FROM pgscale.fleet_advice WHERE setting = 'max_wal_size'});
 like($answer, qr/^node\|max_wal_size\|4MB\|patronictl edit-config --pg 'max_wal_size=\d+\w+' 'node'$/, 'with the command that takes it');
 is(($db->try(q{SELECT pgscale.fleet_apply('node', 'max_wal_size')}))[0], '55000', 'it is not applied past Patroni');

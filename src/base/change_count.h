@@ -62,6 +62,7 @@ pgscale_change_begin_write(PgscaleChangeCount *count)
 static inline void
 pgscale_change_end_write(PgscaleChangeCount *count)
 {
+	Assert(pg_atomic_read_u64(&count->value) % 2 == 1);
 	pg_write_barrier();
 	pg_atomic_write_u64(&count->value, pg_atomic_read_u64(&count->value) + 1);
 }

@@ -121,6 +121,7 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
 {
 	bool		working = decision->state == PGSCALE_SWEEPER_WORKING;
 
+	Assert(working || decision->state == PGSCALE_SWEEPER_WATCHING);
 	if (evidence->ns < (working ? WORK_NS : WATCH_NS))
 		return false;
 	if (working)
@@ -144,6 +145,7 @@ pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int run
 {
 	bool		more;
 
+	Assert(crew->writers >= PGSCALE_SWEEPER_FIRST_WRITERS);
 	crew->writers = Max(Min(crew->writers, running + slots), PGSCALE_SWEEPER_FIRST_WRITERS);
 	more = pressed >= PRESSED_MORE && crew->writers < most && running >= crew->writers;
 	crew->relaxed_s = pressed >= PRESSED_MORE ? 0 : crew->relaxed_s + 1;

@@ -84,6 +84,7 @@ static const PgscaleSweeperSupply *const supplies[] = {
 
 static PgscaleSweeperShare *mine = NULL;
 static const PgscaleSweeperSupply *supply = NULL;
+static int	wanted_mode;
 static int	hand = 0;
 static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
@@ -105,16 +106,20 @@ pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
+static void
+use_wanted_mode(PgscaleSweeperShare *share)
+{
+	supply = supplies[wanted_mode];
+	share->mode = wanted_mode;
+}
+
 void
 pgscale_sweeper_scan_mode(PgscaleSweeperShare *share, int mode)
 {
-	if (supply == supplies[mode])
-		return;
 	supplies[mode]->init(share);	/* without memory for it nothing changes */
-	if (supply)
-		(void) supply->leave(share, true);
-	supply = supplies[mode];
-	share->mode = mode;
+	wanted_mode = mode;
+	if (!supply)
+		use_wanted_mode(share);
 }
 
 bool
@@ -249,6 +254,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 	int			looked_up = 0;
 
 	hand = supply->onward(share, hand, dirty_share);
+	Assert(hand >= 0 && hand < share->buffers);
 	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
 	{
 		const int	buf = share->first + hand;
@@ -284,6 +290,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 static void
 sweeper_refill(PgscaleSweeperShare *share, int lacking)
 {
+	Assert(lacking > 0);
 	if (!share->stuck)
 		lacking -= sweeper_write(share, (int) ceil(lacking * dirty_share));
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
@@ -302,6 +309,9 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 	bool		demand;
 	int			coming;
 
+	Assert(share == mine);
+	if (supply != supplies[wanted_mode] && !pgscale_sweeper_rest(share))
+		return true;
 	give_up_ns = now + SCAN_NS;
 	share->stuck = writers_stuck(share, pending, now);
 	demand = supply->follow(share);
@@ -324,7 +334,7 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 }
 
 bool
-pgscale_sweeper_rest(PgscaleSweeperShare *share, bool all)
+pgscale_sweeper_rest(PgscaleSweeperShare *share)
 {
 	PgscaleSweeperSwept swept;
 	bool		left;
@@ -337,7 +347,9 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share, bool all)
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, &share->writers[i], &swept); n++)
 			pgscale_sweeper_set_forget(swept.buf);
-	left = supply->leave(share, all);
+	left = supply->leave(share);
+	if (left)
+		use_wanted_mode(share);
 	share->ready = supply->ready(share);
 	return left;
 }

@@ -5,8 +5,9 @@
  *	  last reset.
  *
  * A share lives as long as the server, so that a sweeper or writer that is
- * started again goes on where the one before it stopped.  It takes 2 MB, and
- * two bytes a buffer for the stack of what is ready, but no more than 32 MB.
+ * started again goes on where the one before it stopped.  It takes 2 MB, and where
+ * there is a freelist two bytes a buffer for the stack of what is ready, but no more
+ * than 32 MB.
  *
  * Runs go from the sweeper to its writers, and pages back, through rings that
  * need no lock: one process puts, for it has claimed to be the only one; the one
@@ -73,6 +74,7 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run
 
 	if (put - pg_atomic_read_u32(&share->runs_taken) >= PGSCALE_RUNS_QUEUED)
 		return false;
+	Assert(run->pages > 0 && run->pages <= PGSCALE_RUN_MAX && run->victims <= run->pages);
 	pg_memory_barrier();
 	share->runs[put % PGSCALE_RUNS_QUEUED] = *run;
 	pg_write_barrier();
@@ -106,6 +108,7 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 		pg_read_barrier();
 		*run = share->runs[taken % PGSCALE_RUNS_QUEUED];
 	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, next));
+	Assert(*lost || (run->pages > 0 && run->pages <= PGSCALE_RUN_MAX)); /* a whole one */
 	return !*lost;
 }
 
@@ -152,6 +155,7 @@ pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSw
 {
 	uint32		put = pg_atomic_read_u32(&writer->put);
 
+	Assert(pg_atomic_read_u32(&writer->pid) == (uint32) MyProcPid);
 	if (put - pg_atomic_read_u32(&writer->taken) >= PGSCALE_PAGES_WRITTEN)
 		return;
 	pg_memory_barrier();
@@ -177,6 +181,7 @@ pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *
 	pg_read_barrier();
 	*swept = writer->written[taken % PGSCALE_PAGES_WRITTEN];
 	pg_memory_barrier();
+	Assert(pg_atomic_read_u32(&writer->taken) == taken);	/* only we take */
 	pg_atomic_write_u32(&writer->taken, taken + 1);
 	return true;
 }
@@ -218,7 +223,7 @@ most_writers(int n, int workers)
 static Size
 share_size(int stack)
 {
-	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(stack, sizeof(PgscaleSweeperSupplied)));
+	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(PGSCALE_FREELIST ? stack : 0, sizeof(PgscaleSweeperSupplied)));
 }
 
 static Size
@@ -280,6 +285,7 @@ pgscale_sweeper_shares_startup(int workers)
 		}
 		at += MAXALIGN(share_size(share->stack_size));
 	}
+	Assert(at == (char *) shared + shares_size(workers));
 }
 
 int
@@ -291,6 +297,7 @@ pgscale_sweeper_count(void)
 PgscaleSweeperShare *
 pgscale_sweeper_share(int number)
 {
+	Assert(number >= 0 && number < shared->workers);
 	return shares[number];
 }
 

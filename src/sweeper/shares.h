@@ -143,7 +143,7 @@ typedef struct PgscaleSweeperShare
 	int			number;			/* from 0 */
 	int			first;			/* its buffers: first .. first + buffers - 1 */
 	int			buffers;
-	int			stack_size;
+	int			stack_size;		/* most buffers that may be ready */
 	int			most_writers;	/* whatever the setting says */
 	volatile int writers_now;	/* so many for now, see settle_writers() */
 
@@ -178,7 +178,7 @@ typedef struct PgscaleSweeperShare
 
 	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
 
-	/* What is on the freelist, in the order it was put there. */
+	/* What is on the freelist, if any, in the order it was put there. */
 	int			stack_used;
 	PgscaleSweeperSupplied stack[FLEXIBLE_ARRAY_MEMBER];
 } PgscaleSweeperShare;

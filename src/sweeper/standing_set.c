@@ -94,6 +94,7 @@ static int	full_length;		/* in lengths, of a run of the limit */
 void
 pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
 {
+	Assert(share_buffers > 0 && share_room > 0);
 	first = share_first;
 	buffers = share_buffers;
 	room = share_room;
@@ -157,6 +158,7 @@ look_at_run(const PgscalePage *page, int limit, bool (*may_write) (int buf), Pgs
 		marks[at] = (marks[at] & ~MARK_TURN) | turn;
 		run->victims += (marks[at] & MARK_CANDIDATE) != 0;
 	}
+	Assert(n == run->pages && n <= limit && run->victims <= n);
 	return n;
 }
 
@@ -186,6 +188,7 @@ pgscale_sweeper_set_skip(int buf)
 {
 	const uint8 mark = marks[buf - first];
 
+	Assert(is_ours(buf));
 	/* Still dirty when the sweep comes round again, it was skipped. */
 	marks[buf - first] &= ~MARK_QUEUED;
 	return (mark & (MARK_CANDIDATE | MARK_QUEUED)) != 0;
@@ -194,6 +197,7 @@ pgscale_sweeper_set_skip(int buf)
 int
 pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 {
+	Assert(is_ours(buf) && used <= room);
 	/* An old entry would take its mark; the next choice removes that. */
 	if (used >= room || (marks[buf - first] & MARK_ENTRY))
 		return 0;
@@ -246,6 +250,7 @@ set_compact(int *counts)
 		counts[lengths[at]]++;
 		candidates[n++] = candidates[i];
 	}
+	Assert(n <= used);
 	used = n;
 	turn_at = Min(next, used);
 }
@@ -277,6 +282,7 @@ set_longest(int pages, int *ends)
 		if (length >= least)
 			chosen[ends[length]++] = i;
 	}
+	Assert(n <= used && ends[least] == n);
 	return n;
 }
 
@@ -333,6 +339,7 @@ pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, in
 	/* Runs that were shorter than noted come in their turn the second time. */
 	for (int i = 0; i < 2 && pages > 0; i++)
 		nruns += set_choose_some(&pages, unused, limit, give_up, runs + nruns, most - nruns);
+	Assert(nruns <= most);
 	pgscale_sweeper_runs_sort(runs, nruns);
 	return nruns;
 }

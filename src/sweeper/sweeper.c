@@ -155,6 +155,7 @@ apply_watermarks(void)
 	share->high = (int) Min(high_setting, stock_most);
 	share->low = (int) ((int64) low_setting * share->high / high_setting);
 	share->low = Max(Min(share->low, share->high - 1), 1);
+	Assert(share->low < share->high);
 }
 
 static void
@@ -466,6 +467,7 @@ sweep_round(void)
 	int64		expired = pgscale_timer_wait(&timer, &due);
 	int64		now;
 
+	Assert(pg_atomic_read_u32(&share->pid) == (uint32) MyProcPid);
 	if (pgscale_worker_interrupts())
 		sweeper_apply_settings();
 
@@ -491,8 +493,8 @@ sweep_round(void)
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
-		left = pgscale_sweeper_rest(share, !pgscale_sweeper_wanted());
-	if (!pgscale_sweeper_wanted())
+		left = pgscale_sweeper_rest(share);
+	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
 	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)

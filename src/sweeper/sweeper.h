@@ -40,7 +40,10 @@ extern bool pgscale_sweeper_wanted(void);
 
 /* scan.c: finding buffers that may leave, and making them ready */
 
-/* Once in a process; then, and whenever the mode may be another.  An error leaves the mode of before. */
+/*
+ * Once in a process; then, and whenever the mode may be another.  The mode changes
+ * when the one before has been left.  An error leaves the mode of before.
+ */
 extern void pgscale_sweeper_scan_init(PgscaleSweeperShare *share);
 extern void pgscale_sweeper_scan_mode(PgscaleSweeperShare *share, int mode);
 
@@ -49,9 +52,9 @@ extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
 
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
- * much of that as a tick has time for, or all.  Is it done?
+ * much of that as a tick has time for.  Is it done?
  */
-extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share, bool all);
+extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share);
 
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);

@@ -43,6 +43,7 @@ pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write)
 	int			n = 0;
 	int			buf = worth_writing(page, may_write);
 
+	Assert(limit > 0 && limit <= PGSCALE_RUN_MAX);
 	run->first = *page;
 	run->pages = 0;
 	run->victims = 0;

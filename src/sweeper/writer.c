@@ -189,6 +189,7 @@ write_round(void)
 	bool		lost = false;
 	int64		now;
 
+	Assert(pg_atomic_read_u32(&me->pid) == (uint32) MyProcPid && me->writing == 0);
 	(void) pgscale_worker_interrupts();
 	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(share, &run, &lost))
 	{

@@ -367,7 +367,7 @@ step_tick(PG_FUNCTION_ARGS)
 Datum
 step_rest(PG_FUNCTION_ARGS)
 {
-	pgscale_sweeper_rest(pgscale_sweeper_share(0), false);
+	pgscale_sweeper_rest(pgscale_sweeper_share(0));
 	PG_RETURN_VOID();
 }
 

@@ -38,7 +38,6 @@
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "postmaster/interrupt.h"
 #include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
@@ -64,7 +63,6 @@
 /* What the sources ask for. */
 int			NBuffers = BUFFERS;
 volatile sig_atomic_t InterruptPending = false;
-volatile sig_atomic_t ShutdownRequestPending = false;
 MemoryContext TopMemoryContext = NULL;
 pg_prng_state pg_global_prng_state;
 PgscaleSweeperSettings pgscale_sweeper_settings = {

@@ -164,6 +164,8 @@ pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleS
 		next = pgscale_ring_begin_write(&history->ring, look_max_samples);
 	}
 
+	/* Readers know of no more that may be overwritten. */
+	Assert(next < pg_atomic_read_u64(&history->ring.reserved));
 	sample = &history->samples[next++ % history->capacity];
 	sample->sampled_at = look_at;
 	sample->queryid = seen->key.queryid;

@@ -147,6 +147,7 @@ pgscale_sampler_profile_startup(int capacity)
 static inline PgscaleSamplerProfileEntry *
 entry_at(int entry)
 {
+	Assert(entry >= 0 && entry < profile->capacity + MAX_OTHERS);
 	return &profile->chunks[entry / CHUNK_ENTRIES].entries[entry % CHUNK_ENTRIES];
 }
 
@@ -154,6 +155,7 @@ entry_at(int entry)
 static inline PgscaleSamplerProfileEntry *
 entry_to_change(int entry)
 {
+	Assert(pgscale_change_is_under_way(&profile->changes));
 	profile->chunks[entry / CHUNK_ENTRIES].changed = change;
 	return entry_at(entry);
 }
@@ -222,6 +224,7 @@ other_entry(uint32 wait_event)
 	if (profile->totals.others >= MAX_OTHERS - 1 && wait_event != PGSCALE_WAIT_OTHER)
 		return other_entry(PGSCALE_WAIT_OTHER);
 
+	Assert(profile->totals.others < MAX_OTHERS);
 	entry = profile->capacity + profile->totals.others++;
 	set_entry(entry, &key);
 	return entry;

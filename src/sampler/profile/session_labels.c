@@ -181,6 +181,7 @@ number_of_client(const PgscaleProcClient *client, uint64 hash)
 			return i + 1;
 	if (used == MAX_VALUES - 1)
 		return OTHER;
+	Assert(used < MAX_VALUES);
 	labels->values[used] = *client;
 	labels->hashes[used] = hash;
 	pg_write_barrier();

@@ -114,6 +114,7 @@ totals_find_or_make(PgscaleProcKind kind, uint32 wait_event, uint32 limit)
 
 	if (row || used >= limit)
 		return row;
+	Assert(used < MAX_ROWS);
 	row = &totals->rows[used];
 	row->kind = kind;
 	row->wait_event = wait_event;
@@ -137,6 +138,7 @@ pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns)
 			row = totals_find_or_make(kind, (wait_event & PGSCALE_WAIT_CLASS) | REST_OF_CLASS, MAX_ROWS - 1);
 		if (!row)
 			row = totals_find_or_make(PGSCALE_PROC_OTHER, PGSCALE_WAIT_OTHER, MAX_ROWS);
+		Assert(row);
 		*hint = row - totals->rows;
 	}
 	/* Nobody else writes. */

@@ -68,6 +68,7 @@ is_aged(const PgscaleSweeperShare *share, int buf, const PgscalePage *page)
 static void
 pop_taken(PgscaleSweeperShare *share)
 {
+	Assert(share->stack_used >= 0 && share->stack_used <= share->stack_size);
 	for (int n = 0; share->stack_used > 0 && !pgscale_sweeper_long_enough(n); n++)
 	{
 		PgscaleSweeperSupplied *top = &share->stack[share->stack_used - 1];
@@ -113,6 +114,7 @@ freelist_age(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, con
 {
 	const bool	stays = look->dirty && usage < DIRTY_FLOOR;
 
+	Assert(pgscale_sweeper_in_share(share, buf));
 	aged[buf - share->first] = stays ? mark_of(page) : 0;
 	if (stays)
 		usage = DIRTY_FLOOR;
@@ -192,7 +194,7 @@ freelist_guard(PgscaleSweeperShare *share)
 
 /* What is on the list stays there: backends take it as ever. */
 static bool
-freelist_leave(PgscaleSweeperShare *share, bool all)
+freelist_leave(PgscaleSweeperShare *share)
 {
 	shielded = PG_INT64_MIN;
 	pop_taken(share);

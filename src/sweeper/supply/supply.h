@@ -28,8 +28,8 @@ typedef struct PgscaleSweeperSupply
 	void		(*init) (const PgscaleSweeperShare *share);
 
 	/*
-	 * Begins a tick: notes what the backends have done.  Have they taken any
-	 * buffers, or is nothing on offer?
+	 * Begins a tick: notes what the backends have done.  Returns whether
+	 * there is demand: backends take buffers, or nothing is on offer.
 	 */
 	bool		(*follow) (PgscaleSweeperShare *share);
 
@@ -60,9 +60,9 @@ typedef struct PgscaleSweeperSupply
 
 	/*
 	 * Leaves the buffers to the server, as much of that as a tick has time
-	 * for, or all.  Returns whether it is done.
+	 * for.  Returns whether it is done.
 	 */
-	bool		(*leave) (PgscaleSweeperShare *share, bool all);
+	bool		(*leave) (PgscaleSweeperShare *share);
 } PgscaleSweeperSupply;
 
 #if PGSCALE_FREELIST

@@ -26,9 +26,15 @@
  *
  * Backends must find something within a short way: a hand that finds nothing goes
  * round until it has taken all counts down to zero.  So the guard looks at what is
- * on offer in the piece ahead of the hand.  Where that is less than backends may
- * take in the next tick, it yields what was used least there: clean pages before
- * dirty ones that were used once less.
+ * on offer or empty in the piece ahead of the hand.  Where that is less than backends
+ * may take in the next tick, it yields what was used least there: clean pages before
+ * dirty ones that were used once less.  If the hand runs past that piece meanwhile,
+ * the guard goes on ahead of it.
+ *
+ * The hand may go faster than ticks can follow.  A sweep that falls behind by a lap
+ * skips what is older and goes on just ahead of the hand, where counts are needed
+ * first.  A page that was skipped keeps its usage.  Uses of it may be missed, and the
+ * hand may find it at zero and take it, as on a stock server.
  *
  * Entering takes one round of the sweep over its share, in pieces; leaving, too,
  * and gives the real counts back to the headers.  A sweep that ends without that
@@ -47,7 +53,6 @@
 #include <math.h>
 
 #include "miscadmin.h"
-#include "postmaster/interrupt.h"
 #include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
@@ -65,6 +70,9 @@
 #define GUARD_AHEAD		8192
 #define YIELD_LEAST		512
 #define YIELD_TIMES		64
+
+/* In a tick, it yields so often while the hand runs past that. */
+#define GUARD_TRIES		4
 
 /*
  * On offer there is a part of what backends may take in the next tick: so many
@@ -100,7 +108,9 @@ static bool entered = false;	/* is the sweep at work here? */
 static int	enter_from = 0;		/* in the share */
 static int	entered_to = 0;		/* buffers from there on */
 static int	left_to = 0;		/* buffers that were left */
-static int64 followed = 0;		/* position of the server's hand */
+static int64 hand_seen = 0;		/* position of the server's hand in the tick
+								 * before */
+static int64 followed = 0;		/* up to there */
 static int	taken = 0;			/* in this tick */
 static bool yielded = false;	/* may dirty pages lie at zero? */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
@@ -117,6 +127,7 @@ window_init(const PgscaleSweeperShare *share)
 static WindowEntry *
 window_entry(const PgscaleSweeperShare *share, int64 position)
 {
+	Assert(pgscale_sweeper_in_share(share, pgscale_sweeper_buffer_at(position)));
 	return &entries[pgscale_sweeper_buffer_at(position) - share->first];
 }
 
@@ -138,6 +149,7 @@ take_off_offer(WindowEntry *e)
 {
 	offered -= e->offered;
 	e->offered = false;
+	Assert(offered >= 0);
 }
 
 /* The page that the entry tells of has gone, or has been taken. */
@@ -162,6 +174,8 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 	const uint32 hash = pgscale_buffer_page_hash(page) & HASH_MASK;
 	const int	expected = (int) e->left - passed;
 
+	Assert(pgscale_sweeper_in_share(share, buf));
+	Assert(e->known || !e->offered);
 	if (!e->known)
 		e->usage = look->usage;
 	else if (e->page_hash != hash)
@@ -181,13 +195,16 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 	e->known = true;
 	e->page_hash = hash;
 	e->left = look->usage;
+	Assert(e->usage <= PGSCALE_MAX_USAGE);
+	Assert(!e->offered || e->left == 0);	/* or it was used */
 	return e;
 }
 
-/* Has the hand find that count there. */
+/* Has the hand find that count there.  The entry is up to date with the look. */
 static bool
 signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
 {
+	Assert(e->known && e->left == look->usage);
 	if (look->usage == count)
 		return true;
 	if (!pgscale_buffer_set_usage(buf, look, count))
@@ -199,6 +216,7 @@ signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
 static bool
 put_on_offer(int buf, const PgscaleBuffer *look, WindowEntry *e)
 {
+	Assert(!e->offered);
 	if (!signal_hand(buf, look, e, 0))
 		return false;
 	e->offered = true;
@@ -260,27 +278,34 @@ go_on_entering(PgscaleSweeperShare *share)
 	}
 }
 
+/*
+ * There is demand while the hand moves, in any share: when it comes into this one, the
+ * sweep must be awake.
+ */
 static bool
 window_follow(PgscaleSweeperShare *share)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
+	const int64 upto = hand - Min(HAND_LAG, NBuffers / 4);
 	bool		demand;
 
 	if (!entered || left_to > 0)
 	{
 		entered = true;
 		entered_to = left_to = 0;
-		followed = hand;
+		followed = hand_seen = hand;
 		enter_from = hand_in_share(share);
 	}
 	followed = pgscale_sweeper_into_share(share, Max(followed, hand - NBuffers));
-	for (int n = 0; followed < hand - Min(HAND_LAG, NBuffers / 4) && !pgscale_sweeper_long_enough(n); n++)
+	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
 		pass_by(share, pgscale_sweeper_buffer_at(followed));
 		followed = pgscale_sweeper_into_share(share, followed + 1);
 	}
 	go_on_entering(share);
-	demand = taken > 0 || offered == 0;
+	Assert(offered <= share->buffers);
+	demand = hand != hand_seen || followed < upto || offered == 0;
+	hand_seen = hand;
 	share->taken = Max(taken, share->taken * TAKEN_DECAY);
 	share->counts.starved += offered == 0 || yields_dirty;
 	taken = 0;
@@ -379,24 +404,41 @@ take_back_yielded(PgscaleSweeperShare *share, int64 from, int64 to)
 	yielded = false;
 }
 
-/* Yields so many buffers from one position of the hand up to another. */
-static void
-yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed)
+/* Will the hand take it, although it is not on offer?  It may be empty. */
+static bool
+lies_at_zero(const WindowEntry *e, int buf)
+{
+	PgscaleBuffer look;
+
+	pgscale_buffer_look(buf, &look);
+	return !e->offered && look.usage == 0 && !look.pinned && !look.busy;
+}
+
+/*
+ * Yields so many buffers from one position of the hand up to another, or within as
+ * much of that as there is time for.  Returns the position behind them.
+ */
+static int64
+yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *looked)
 {
 	int			of_rank[RANKS] = {0};
 	int			most = 0;
 	int			below = 0;
 
+	Assert(needed > 0);
 	for (int64 at = from; at < to; at = pgscale_sweeper_into_share(share, at + 1))
 	{
+		const int	buf = pgscale_sweeper_buffer_at(at);
 		PgscaleBuffer look;
 		WindowEntry *e;
-		const int	rank = rank_of(share, pgscale_sweeper_buffer_at(at), &look, &e);
+		const int	rank = rank_of(share, buf, &look, &e);
 
 		if (rank >= 0)
 			of_rank[rank]++;
 		else
-			needed -= is_yielded(window_entry(share, at));
+			needed -= lies_at_zero(window_entry(share, at), buf);
+		if (pgscale_sweeper_long_enough((*looked)++))
+			to = at + 1;
 	}
 	yielded = true;
 	while (most < RANKS - 1 && below + of_rank[most] < needed)
@@ -422,6 +464,7 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed)
 		}
 		below -= rank < most;
 	}
+	return to;
 }
 
 /* Is it still on offer?  What was used or has gone is taken off. */
@@ -441,32 +484,60 @@ still_on_offer(PgscaleSweeperShare *share, int buf)
 	return false;
 }
 
-static void
-window_guard(PgscaleSweeperShare *share)
+/*
+ * Sees to it that a hand at that position finds so many buffers ahead.  Where it must
+ * yield some, returns the position behind them.
+ */
+static int64
+guard_from(PgscaleSweeperShare *share, int64 hand, int needed, int *looked)
 {
-	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 from = pgscale_sweeper_into_share(share, hand);
-	double		rate = 0;
-	int			needed;
-	int64		to;
+	const int64 to = hand + Min(NBuffers / 4, GUARD_AHEAD);
 
-	/* The hand may come from another sweep's share. */
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		rate = Max(rate, pgscale_sweeper_share(i)->taken);
-	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * rate + TAKEN_MORE));
-	to = hand + Min(NBuffers / 4, GUARD_AHEAD);
 	/* After a long tick, or at the share's end, not all that lies ahead. */
 	needed = Min(needed, (int) Max((to - from) / YIELD_TIMES, 1));
 	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_share(share, at + 1))
 		needed -= still_on_offer(share, pgscale_sweeper_buffer_at(at));
 	if (needed <= 0)
+	{
 		take_back_yielded(share, from, to);
-	else
-		yield_some(share, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed);
+		return PG_INT64_MAX;
+	}
+	return yield_some(share, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
+}
+
+static void
+window_guard(PgscaleSweeperShare *share)
+{
+	int64		hand = (int64) pgscale_buffers_hand();
+	int64		lead = 0;
+	int			looked = 0;
+	double		rate = 0;
+	int			needed;
+
+	/* The hand may come from another sweep's share. */
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		rate = Max(rate, pgscale_sweeper_share(i)->taken);
+	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * rate + TAKEN_MORE));
+
+	/*
+	 * A hand that finds nothing may run past what is yielded, while it is:
+	 * then again, further ahead than it runs in that time.
+	 */
+	for (int i = 0; i < GUARD_TRIES; i++)
+	{
+		const int64 guarded = guard_from(share, hand + lead, needed, &looked);
+		const int64 now = (int64) pgscale_buffers_hand();
+
+		if (now < guarded)
+			break;
+		lead = Min(2 * (now - hand), NBuffers / 2);
+		hand = now;
+	}
 }
 
 static bool
-window_leave(PgscaleSweeperShare *share, bool all)
+window_leave(PgscaleSweeperShare *share)
 {
 	/* From the server's hand on: there the counts are needed first. */
 	if (entered && left_to == 0)
@@ -478,15 +549,15 @@ window_leave(PgscaleSweeperShare *share, bool all)
 		PgscaleBuffer look;
 		PgscalePage page;
 
-		if (all ? ShutdownRequestPending : pgscale_sweeper_long_enough(n))
+		if (pgscale_sweeper_long_enough(n))
 			return false;
-		CHECK_FOR_INTERRUPTS();
 		left_to++;
 		if (e->known && pgscale_buffer_read(buf, &look, &page) && !catch_up(share, buf, &look, &page, 0)->offered)
 			(void) signal_hand(buf, &look, e, e->usage);
 		take_off_offer(e);
 		e->known = false;
 	}
+	Assert(offered == 0);
 	entered = false;
 	share->taken = 0;
 	return true;
