@@ -19,8 +19,6 @@ SELECT node, state, error IS NOT NULL AS error FROM pgscale.fleet;
 SELECT node, feature, state, reason IS NOT NULL AS reason FROM pgscale.fleet_health ORDER BY 1;
 SELECT node, setting, error IS NOT NULL AS error FROM pgscale.fleet_advice;
 SELECT node, item, error IS NOT NULL AS error FROM pgscale.fleet_waits() ORDER BY 1;
-SELECT pgscale.fleet_apply('none', 'work_mem');
-SELECT pgscale.fleet_revert('none', 1);
 SELECT * FROM pgscale_internal.fleet_ask('pg_authid', '{}') AS a (node text, state text, error text, rolpassword text);
 SELECT * FROM pgscale_internal.fleet_ask('health', '{}') AS a (node text);
 SELECT pgscale.fleet_add(repeat('x', 64), 'host=a');

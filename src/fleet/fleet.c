@@ -125,7 +125,7 @@ fleet_health(PgscaleHealth *health)
 }
 
 /* On the node that is asked. */
-static const char *const asks[] = {"pgscale.advice", "pgscale.apply", "pgscale.revert", NULL};
+static const char *const asks[] = {"pgscale.advice", NULL};
 
 const PgscaleModule pgscale_fleet_module = {
 	.name = "fleet",
