@@ -1,6 +1,5 @@
 -- The shape of what it tells; other nodes take other servers: see t/061_fleet.pl.
 CREATE EXTENSION pgscale;
-SELECT * FROM pgscale.health WHERE feature = 'fleet';
 
 -- this server
 SELECT node = concat(nullif(concat(current_setting('cluster_name'), '@'), '@'), substring(node FROM '[^@:]+:\d+$')) AS named,
