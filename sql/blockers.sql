@@ -1,6 +1,5 @@
 -- The shape of what it tells; who waits for whom takes several sessions: see t/047_blockers.pl.
 CREATE EXTENSION pgscale;
-SELECT * FROM pgscale.health WHERE feature = 'blockers';
 
 -- nobody waits
 SELECT * FROM pgscale.blockers;

@@ -1,6 +1,5 @@
 -- The shape of what it tells; other nodes take other servers: see t/061_fleet.pl.
 CREATE EXTENSION pgscale;
-SELECT * FROM pgscale.health WHERE feature = 'fleet';
 
 -- this server
 SELECT node = concat(nullif(concat(current_setting('cluster_name'), '@'), '@'), substring(node FROM '[^@:]+:\d+$')) AS named,
@@ -19,8 +18,6 @@ SELECT node, state, error IS NOT NULL AS error FROM pgscale.fleet;
 SELECT node, feature, state, reason IS NOT NULL AS reason FROM pgscale.fleet_health ORDER BY 1;
 SELECT node, setting, error IS NOT NULL AS error FROM pgscale.fleet_advice;
 SELECT node, item, error IS NOT NULL AS error FROM pgscale.fleet_waits() ORDER BY 1;
-SELECT pgscale.fleet_apply('none', 'work_mem');
-SELECT pgscale.fleet_revert('none', 1);
 SELECT * FROM pgscale_internal.fleet_ask('pg_authid', '{}') AS a (node text, state text, error text, rolpassword text);
 SELECT * FROM pgscale_internal.fleet_ask('health', '{}') AS a (node text);
 SELECT pgscale.fleet_add(repeat('x', 64), 'host=a');

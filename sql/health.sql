@@ -99,7 +99,7 @@ END $$;
 -- a session that counts for itself does not change that
 SET track_activities = on;
 \x
-SELECT * FROM pgscale.health WHERE feature IN ('blockers', 'lwlocks', 'query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
+SELECT * FROM pgscale.health WHERE feature IN ('lwlocks', 'query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
 \x
 RESET track_activities;
 ALTER SYSTEM RESET track_activities;

@@ -1,6 +1,5 @@
 -- What a report is made of, and what it refuses. What it tells of a server with a load: see t/057_report.pl.
 CREATE EXTENSION pgscale;
-SELECT * FROM pgscale.health WHERE feature = 'report';
 \pset format unaligned
 \pset null '-'
 \set SHOW_CONTEXT never

@@ -7,12 +7,12 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_health'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.health() IS
-'one row a feature: off, starting, idle, working, standing down or broken; why, and what to do';
+'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
 GRANT EXECUTE ON FUNCTION pgscale.health() TO pg_monitor;
 
 CREATE VIEW pgscale.health AS SELECT * FROM pgscale.health();
 COMMENT ON VIEW pgscale.health IS
-'one row a feature: off, starting, idle, working, standing down or broken; why, and what to do';
+'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
 GRANT SELECT ON pgscale.health TO pg_monitor;
 COMMENT ON COLUMN pgscale.health.feature IS
 'name of the feature: also the stem of its settings, functions and page';

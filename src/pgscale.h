@@ -123,7 +123,7 @@ typedef struct PgscaleWorker
  */
 typedef struct PgscaleModule
 {
-	const char *name;			/* the stem of its names; its health row */
+	const char *name;			/* the stem of its names, and its health row */
 	void		(*define_gucs) (void);
 	void		(*shmem_request) (void);	/* asks for space and locks */
 	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */

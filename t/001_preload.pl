@@ -52,9 +52,9 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature NOT IN ('fleet', 'numa', 'os_cache', 'trace') ORDER BY 1}),
-    join("\n", 'archive|f|off|t|t', 'blockers|t|idle|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : /report/ ? "$_|t|idle|t|t" : "$_|t|broken|t|t" }
-          qw(lwlocks metrics query_waits relocation report sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
+    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY 1}),
+    join("\n", 'archive|f|off|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
+          qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 $db->sql('CREATE EXTENSION pg_stat_statements') if have_module('pg_stat_statements');
 my ($state, $text) = $db->try('SELECT * FROM pgscale.query_waits');

@@ -29,8 +29,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale_internal.relocation_obstacle(oid,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
     'pgscale.trace_coverage()', 'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
-    'pgscale.fleet_add(text,text)', 'pgscale.fleet_apply(text,text,boolean)', 'pgscale.fleet_remove(text)',
-    'pgscale.fleet_revert(text,bigint,boolean)', 'pgscale_internal.fleet_validate(text[],oid)',
+    'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
 # What only the library calls, as a superuser: no role is granted a part of it
 my %inner = map { $_ => 1 } grep { /archive_|keep_local|published/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc

@@ -4,9 +4,8 @@ import sys
 import experiment
 
 import failover
-import powa
 
-PARTS = {"failover": failover, "powa": powa}
+PARTS = {"failover": failover}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))

@@ -14,7 +14,7 @@ DISTANCES = {"two": [[10, 21], [21, 10]],
              "four": [[10, 16, 16, 22], [16, 10, 22, 16], [16, 22, 10, 16], [22, 16, 16, 10]]}
 MEGABYTES = {"two": 768, "four": 512}
 BUFFERS = 128 << 20
-NOT_SHOWN = ("feature", "enabled", "action", "fraction_low", "fraction_high", "free_bytes", "cpus")
+NOT_SHOWN = ("feature", "enabled", "reason", "action", "fraction_low", "fraction_high", "free_bytes", "cpus")
 PAGES = 12000                   # of 8 kB that a session fills
 
 
@@ -37,7 +37,6 @@ def _case(said):
         "untouched": json.loads(said["untouched"]), "filled": json.loads(said["filled"]),
         "sampled": json.loads(said["sampled"]),
         "policy": policy, "log": said["log"], "kernel": _numbers(said["filler"]),
-        "worker_cpus": said["worker"].split()[0], "worker_memory": said["worker"].split(" ", 1)[1].strip(),
     }
 
 
@@ -74,13 +73,10 @@ def show(results):
         cases.append([case.replace("_", ", "), _shares(got["untouched"]), _shares(got["filled"]),
                       ", ".join(f"{node}: {pages}" for node, pages in sorted(got["kernel"].items())),
                       ", ".join(f"{row['node']}: {row['pages']}" for row in got["filled"] if row["pages"] and row["node"] is not None),
-                      got["policy"], f"CPU {got['worker_cpus']}; {got['worker_memory'].split()[0]}"])
-    health = [[case.replace("_", ", "), got["health"]["state"], got["health"]["reason"]]
-              for case, got in results["cases"].items()]
+                      got["policy"]])
     return "\n\n".join([nodes, table(["server", "buffers at its start, by node", "filled by one session",
-                                     "pages by numa_maps of that session", "pages by numa_buffers", "policy of the mapping",
-                                     "the sampler"], cases),
-                       table(["server", "", "pgscale.health"], health)])
+                                     "pages by numa_maps of that session", "pages by numa_buffers", "policy of the mapping"],
+                                    cases)])
 
 
 def _difference(case, got):
@@ -135,7 +131,7 @@ def required(name, results):
     need("huge pages that it brought in", forced, 0, forced == 0)
     worst = max(_difference(case, got) for case, got in cases.items())
     need("MB of a node beside /proc/PID/numa_maps, which has the rest of shared memory, too", f"{worst:.1f}", "< 16", worst < 16)
-    for case in ("default", "bound", "huge"):
+    for case in ("default", "huge"):
         worst = _misplaced(cases[case], n)
         limit = 0.02 if case != "huge" else 0.05
         need(f"{case}: a node's share of what was filled, beside where the session ran", percent(worst), f"< {percent(limit)}",
@@ -147,16 +143,9 @@ def required(name, results):
         skew = _skew(cases[case]["filled"])
         limit = even + (0.02 if case == "interleaved" else 0.05)
         need(f"{case.replace('_', ', ')}: the fullest node's share", percent(skew), f"< {percent(limit)}", skew < limit)
-    need("bound: the worker's CPUs", cases["bound"]["worker_cpus"], results["nodes"][-1]["cpu_list"],
-         cases["bound"]["worker_cpus"] == results["nodes"][-1]["cpu_list"])
-    # since Linux 5.14 or so it may read "prefer (many):1"
-    preferred = re.search(r"prefer.*:(\d+)", cases["bound"]["worker_memory"])
-    need("bound: its memory", cases["bound"]["worker_memory"].split()[0], f"prefer:{n - 1}",
-         bool(preferred) and int(preferred[1]) == n - 1)
-    for case, state in (("default", "idle"), ("interleaved", "working"), ("bound", "working"), ("bad_node", "broken"),
-                        ("refused", "broken")):
+    for case, state in (("default", "idle"), ("interleaved", "working"), ("refused", "broken")):
         got = cases[case]["health"]["state"]
-        need(f"{case.replace('_', ' ')}: health says", got, state, got == state)
+        need(f"{case}: health says", got, state, got == state)
     return rows
 
 

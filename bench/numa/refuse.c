@@ -1,15 +1,8 @@
-/* Preloaded into a server: the system calls that place memory are forbidden, as in many a container. */
+/* Preloaded into a server: the system call that places memory is forbidden, as in many containers. */
 #include <errno.h>
 
 long
 mbind(void)
-{
-	errno = EPERM;
-	return -1;
-}
-
-long
-set_mempolicy(void)
 {
 	errno = EPERM;
 	return -1;

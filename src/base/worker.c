@@ -67,8 +67,6 @@
  */
 #define CHORES_PERIOD_NS	NS_PER_S
 
-void		(*pgscale_worker_started) (void) = NULL;
-
 /*
  * The file that this library was loaded from.  By the name "pgscale" the server may find
  * another one, if shared_preload_libraries has a path; in that one nothing would be set up,
@@ -134,9 +132,6 @@ pgscale_worker_start(const char *wait_event_name)
 	pgscale_server_settings_store();
 
 	pgscale_timer_wait_event(pgscale_compat_wait_event_new(wait_event_name));
-
-	if (pgscale_worker_started)
-		pgscale_worker_started();
 }
 
 bool

@@ -25,12 +25,6 @@ extern void pgscale_worker_register(const char *name, const char *function, int3
 extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg, bool gives_way,
 								  BackgroundWorkerHandle **handle);
 
-/*
- * What else every worker does at its start, or NULL.  To be set in the
- * postmaster.
- */
-extern void (*pgscale_worker_started) (void);
-
 /* First thing in a worker: signals, connection, wait event name. */
 extern void pgscale_worker_start(const char *wait_event_name);
 

@@ -343,17 +343,6 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static void
-blockers_health(PgscaleHealth *health)
-{
-	if (pgscale_health_preloaded(health, NULL, true))
-		health->reason = "reads lock waits when asked";
-	else
-		health->reason = "pgscale is not loaded into the server: the history has no blockers; all else works";
-	health->state = PGSCALE_HEALTH_IDLE;
-}
-
 const PgscaleModule pgscale_blockers_module = {
 	.name = "blockers",
-	.health = blockers_health,
 };

@@ -49,8 +49,6 @@
 #include "fleet/libpq.h"
 
 PG_FUNCTION_INFO_V1(pgscale_fleet_ask);
-PG_FUNCTION_INFO_V1(pgscale_fleet_apply);
-PG_FUNCTION_INFO_V1(pgscale_fleet_revert);
 
 /* A node may say so much, and of an error so much is shown. */
 #define MOST_BYTES		(16 * PGSCALE_MB)
@@ -58,6 +56,23 @@ PG_FUNCTION_INFO_V1(pgscale_fleet_revert);
 
 /* The columns of fleet_ask() that are its own. */
 #define OWN_COLUMNS		3
+
+typedef enum AnswerState
+{
+	ANSWER_OK,
+	ANSWER_UNREACHABLE,			/* no connection */
+	ANSWER_SILENT,				/* no answer in time */
+	ANSWER_FAILED,				/* an error of the node's */
+	ANSWER_GARBLED				/* an answer that cannot be understood */
+} AnswerState;
+
+typedef struct Answer
+{
+	const char *node;
+	AnswerState state;
+	const char *error;			/* unless it is OK */
+	List	   *rows;			/* of char **: text by column, or NULL */
+} Answer;
 
 typedef enum Step
 {
@@ -71,7 +86,7 @@ typedef enum Step
 typedef struct Talk
 {
 	const PgscaleFleetNode *node;
-	PgscaleFleetAnswer *answer;
+	Answer	   *answer;
 	PgscaleFleetConnection *conn;
 	PgscaleFleetResult *result; /* that is being read */
 	Step		step;
@@ -97,11 +112,11 @@ typedef struct Round
 } Round;
 
 static const char *const state_names[] = {
-	[PGSCALE_FLEET_OK] = "ok",
-	[PGSCALE_FLEET_UNREACHABLE] = "unreachable",
-	[PGSCALE_FLEET_SILENT] = "no answer",
-	[PGSCALE_FLEET_FAILED] = "failed",
-	[PGSCALE_FLEET_GARBLED] = "garbled",
+	[ANSWER_OK] = "ok",
+	[ANSWER_UNREACHABLE] = "unreachable",
+	[ANSWER_SILENT] = "no answer",
+	[ANSWER_FAILED] = "failed",
+	[ANSWER_GARBLED] = "garbled",
 };
 
 /* What fleet_ask() asks: objects of the node's pgscale. */
@@ -163,7 +178,7 @@ close_talk(Round *round, Talk *talk)
 
 /* The error is one that lasts: a constant, or palloc'd. */
 static void
-fail_talk(Round *round, Talk *talk, PgscaleFleetState state, const char *error)
+fail_talk(Round *round, Talk *talk, AnswerState state, const char *error)
 {
 	if (talk->answer->error == NULL)
 	{
@@ -175,7 +190,7 @@ fail_talk(Round *round, Talk *talk, PgscaleFleetState state, const char *error)
 }
 
 static void
-fail_lost(Round *round, Talk *talk, PgscaleFleetState state)
+fail_lost(Round *round, Talk *talk, AnswerState state)
 {
 	fail_talk(round, talk, state, readable_text(round->libpq->errorMessage(talk->conn)));
 }
@@ -187,7 +202,7 @@ flush_talk(Round *round, Talk *talk)
 	int			left = round->libpq->flush(talk->conn);
 
 	if (left < 0)
-		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+		fail_lost(round, talk, ANSWER_FAILED);
 	else
 		talk->sending = left > 0;
 }
@@ -198,7 +213,7 @@ send_statement(Round *round, Talk *talk, Step step)
 	talk->step = step;
 	if (!round->libpq->sendQuery(talk->conn, step == STEP_CHECKING ? round->check : round->statement) ||
 		!round->libpq->setSingleRowMode(talk->conn))
-		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+		fail_lost(round, talk, ANSWER_FAILED);
 	else
 		flush_talk(round, talk);
 }
@@ -221,24 +236,24 @@ begin_talk(Round *round, Talk *talk)
 
 	if (talk->node->trouble)
 	{
-		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, talk->node->trouble);
+		fail_talk(round, talk, ANSWER_UNREACHABLE, talk->node->trouble);
 		return;
 	}
 	if (!AcquireExternalFD())
 	{
-		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "this session has too many files open");
+		fail_talk(round, talk, ANSWER_UNREACHABLE, "this session has too many files open");
 		return;
 	}
 	talk->conn = libpq->connectStartParams(talk->node->keywords, talk->node->values, 0);
 	if (talk->conn == NULL)
 	{
 		ReleaseExternalFD();
-		fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "out of memory");
+		fail_talk(round, talk, ANSWER_UNREACHABLE, "out of memory");
 		return;
 	}
 	(void) libpq->setNoticeReceiver(talk->conn, ignore_notice, NULL);
 	if (libpq->status(talk->conn) == PGSCALE_FLEET_CONNECTION_BAD)
-		fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+		fail_lost(round, talk, ANSWER_UNREACHABLE);
 	else
 		talk->polling = PGSCALE_FLEET_POLLING_WRITING;
 }
@@ -250,14 +265,14 @@ connect_talk(Round *round, Talk *talk)
 
 	talk->polling = libpq->connectPoll(talk->conn);
 	if (talk->polling == PGSCALE_FLEET_POLLING_FAILED)
-		fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+		fail_lost(round, talk, ANSWER_UNREACHABLE);
 	else if (talk->polling == PGSCALE_FLEET_POLLING_OK)
 	{
 		/* Otherwise it may be the server's own user that was let in. */
 		if (talk->node->needs_password && !libpq->connectionUsedPassword(talk->conn))
-			fail_talk(round, talk, PGSCALE_FLEET_UNREACHABLE, "the node did not ask for the password, which only a superuser's connection may do without");
+			fail_talk(round, talk, ANSWER_UNREACHABLE, "the node did not ask for the password, which only a superuser's connection may do without");
 		else if (libpq->setnonblocking(talk->conn, 1) != 0)
-			fail_lost(round, talk, PGSCALE_FLEET_UNREACHABLE);
+			fail_lost(round, talk, ANSWER_UNREACHABLE);
 		else
 			send_statement(round, talk, STEP_CHECKING);
 	}
@@ -315,7 +330,7 @@ take_node_error(Round *round, Talk *talk, const PgscaleFleetResult *result)
 		return;
 	talk->answer->error = readable_text(text.data);
 	/* its statement_timeout is ours */
-	talk->answer->state = sqlstate && strcmp(sqlstate, "57014") == 0 ? PGSCALE_FLEET_SILENT : PGSCALE_FLEET_FAILED;
+	talk->answer->state = sqlstate && strcmp(sqlstate, "57014") == 0 ? ANSWER_SILENT : ANSWER_FAILED;
 	talk->answer->rows = NIL;
 }
 
@@ -338,16 +353,16 @@ take_node_result(Round *round, Talk *talk, const PgscaleFleetResult *result)
 			if (talk->step == STEP_CHECKING)
 				talk->checked = true;
 			else if (libpq->nfields(result) != round->ncolumns)
-				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer has other columns than were asked for");
+				fail_talk(round, talk, ANSWER_GARBLED, "its answer has other columns than were asked for");
 			else if ((trouble = take_node_row(round, talk, result)))
-				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, trouble);
+				fail_talk(round, talk, ANSWER_GARBLED, trouble);
 			break;
 		case PGSCALE_FLEET_TUPLES_OK:
 			if (talk->step == STEP_ASKING && libpq->nfields(result) != round->ncolumns)
-				fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer has other columns than were asked for");
+				fail_talk(round, talk, ANSWER_GARBLED, "its answer has other columns than were asked for");
 			break;
 		default:
-			fail_talk(round, talk, PGSCALE_FLEET_GARBLED, "its answer is not that of a server to a query");
+			fail_talk(round, talk, ANSWER_GARBLED, "its answer is not that of a server to a query");
 			break;
 	}
 }
@@ -359,7 +374,7 @@ read_talk(Round *round, Talk *talk)
 
 	if (!libpq->consumeInput(talk->conn))
 	{
-		fail_lost(round, talk, PGSCALE_FLEET_FAILED);
+		fail_lost(round, talk, ANSWER_FAILED);
 		return;
 	}
 	if (talk->sending)
@@ -372,7 +387,7 @@ read_talk(Round *round, Talk *talk)
 			if (talk->step == STEP_ASKING || talk->answer->error)
 				close_talk(round, talk);
 			else if (!talk->checked)
-				fail_talk(round, talk, PGSCALE_FLEET_FAILED, "the extension pgscale is not installed in that database of the node");
+				fail_talk(round, talk, ANSWER_FAILED, "the extension pgscale is not installed in that database of the node");
 			else
 				send_statement(round, talk, STEP_ASKING);
 			return;
@@ -441,9 +456,9 @@ advance_talks(Round *round)
 		Talk	   *talk = &round->talks[i];
 
 		if (talk->step == STEP_CONNECTING && talk->connect_ns <= now)
-			fail_talk(round, talk, PGSCALE_FLEET_SILENT, "it did not accept the connection in time");
+			fail_talk(round, talk, ANSWER_SILENT, "it did not accept the connection in time");
 		else if (talk->step != STEP_ENDED && talk->end_ns <= now)
-			fail_talk(round, talk, PGSCALE_FLEET_SILENT,
+			fail_talk(round, talk, ANSWER_SILENT,
 					  psprintf("it did not answer within %d ms", pgscale_fleet_timeout));
 	}
 	pfree(events);
@@ -484,26 +499,30 @@ run_talks(Round *round)
 	end_talks(round);
 }
 
-List *
-pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool reads)
+/*
+ * Sends the nodes a statement with ncolumns columns, each in a transaction that can
+ * change nothing.  Returns an Answer for each node, in the order of nodes.
+ */
+static List *
+ask_fleet_nodes(List *nodes, const char *statement, int ncolumns)
 {
 	Round		round = {0};
 	List	   *answers = NIL;
 	ListCell   *cell;
 
 	/* Names are not looked up in pg_temp unless they are of relations. */
-	round.check = psprintf("%s search_path = pg_catalog, pg_temp; "
-						   "%s statement_timeout = %d; "
-						   "%s DateStyle = 'ISO'; "
-						   "%s extra_float_digits = 1; "
+	round.check = psprintf("BEGIN TRANSACTION READ ONLY; "
+						   "SET LOCAL search_path = pg_catalog, pg_temp; "
+						   "SET LOCAL statement_timeout = %d; "
+						   "SET LOCAL DateStyle = 'ISO'; "
+						   "SET LOCAL extra_float_digits = 1; "
 						   "SELECT 'pgscale' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid "
 						   "JOIN pg_catalog.pg_namespace n ON n.oid = d.objid "
 						   "WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
 						   "AND d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass "
 						   "AND e.extname = 'pgscale' AND n.nspname IN ('pgscale', 'pgscale_internal') "
 						   "HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2",
-						   reads ? "BEGIN TRANSACTION READ ONLY; SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET",
-						   pgscale_fleet_timeout, reads ? "SET LOCAL" : "SET", reads ? "SET LOCAL" : "SET");
+						   pgscale_fleet_timeout);
 	round.libpq = pgscale_fleet_libpq();
 	round.statement = statement;
 	round.ncolumns = ncolumns;
@@ -516,7 +535,7 @@ pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool r
 		Talk	   *talk = &round.talks[foreach_current_index(cell)];
 
 		talk->node = lfirst(cell);
-		talk->answer = palloc0(sizeof(PgscaleFleetAnswer));
+		talk->answer = palloc0(sizeof(Answer));
 		talk->answer->node = talk->node->name;
 		answers = lappend(answers, talk->answer);
 	}
@@ -528,13 +547,13 @@ pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool r
 /* An answer's rows as values of the types that are asked for. */
 typedef struct Conversion
 {
-	const PgscaleFleetAnswer *answer;
+	const Answer *answer;
 	TupleDesc	desc;
 	List	   *tuples;
 } Conversion;
 
 static HeapTuple
-form_row(const PgscaleFleetAnswer *answer, TupleDesc desc, char **row)
+form_row(const Answer *answer, TupleDesc desc, char **row)
 {
 	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc0(desc->natts * sizeof(bool));
@@ -614,9 +633,9 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 						 nulls[i] ? "NULL" : quote_literal_cstr(TextDatumGetCString(arguments[i])));
 	appendStringInfoChar(&statement, ')');
 
-	foreach(cell, pgscale_fleet_ask_nodes(pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS, true))
+	foreach(cell, ask_fleet_nodes(pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS))
 	{
-		PgscaleFleetAnswer *answer = lfirst(cell);
+		Answer	   *answer = lfirst(cell);
 		Conversion	conversion = {.answer = answer,.desc = desc};
 		ErrorData  *error = pgscale_subtransaction_run(convert_answer, &conversion);
 		ListCell   *tuple;
@@ -625,7 +644,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 		{
 			if (pgscale_subtransaction_is_grave(error))
 				ReThrowError(error);
-			answer->state = PGSCALE_FLEET_GARBLED;
+			answer->state = ANSWER_GARBLED;
 			answer->error = readable_text(error->message);
 			conversion.tuples = NIL;
 		}
@@ -635,56 +654,4 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 			tuplestore_puttuple(rsinfo->setResult, lfirst(tuple));
 	}
 	return (Datum) 0;
-}
-
-/* The only value that this node answers with; an error if there is none. */
-static const char *
-ask_one_node(const char *name, const char *statement, bool reads, const char *hint)
-{
-	PgscaleFleetAnswer *answer = linitial(pgscale_fleet_ask_nodes(pgscale_fleet_nodes(name), statement, 1, reads));
-
-	if (answer->state != PGSCALE_FLEET_OK || list_length(answer->rows) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_FDW_ERROR),
-				 errmsg("node \"%s\": %s", name, answer->error ? answer->error : "it has not answered what it did"),
-				 errhint("%s", hint)));
-	return ((char **) linitial(answer->rows))[0];
-}
-
-/* CALLs a procedure of the node that shows a number. */
-static Datum
-call_there(FunctionCallInfo fcinfo, const char *name, const char *call)
-{
-	const char *change = ask_one_node(name, call, false, "pgscale.tuning_journal on the node shows what was changed "
-									  "there.");
-
-	if (change == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_DATUM(DirectFunctionCall1(int8in, CStringGetDatum(change)));
-}
-
-/* pgscale.fleet_apply(node, setting, reload): the number of the change in the node's own journal. */
-Datum
-pgscale_fleet_apply(PG_FUNCTION_ARGS)
-{
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *setting = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	const char *manager = ask_one_node(name, "SELECT pgscale_internal.node_manager()", true, "Nothing was changed.");
-
-	if (manager)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the settings of node \"%s\" are managed by %s", name, readable_text(manager)),
-				 errhint("Run the command in patroni_command of pgscale.fleet_advice().")));
-	return call_there(fcinfo, name, psprintf("CALL pgscale.apply(%s, %s)", quote_literal_cstr(setting),
-											 PG_GETARG_BOOL(2) ? "true" : "false"));
-}
-
-/* pgscale.fleet_revert(node, change, reload): likewise. */
-Datum
-pgscale_fleet_revert(PG_FUNCTION_ARGS)
-{
-	return call_there(fcinfo, text_to_cstring(PG_GETARG_TEXT_PP(0)),
-					  psprintf("CALL pgscale.revert(" INT64_FORMAT ", %s)", PG_GETARG_INT64(1),
-							   PG_GETARG_BOOL(2) ? "true" : "false"));
 }

@@ -117,19 +117,11 @@ fleet_define_gucs(void)
 							NULL, NULL, NULL);
 }
 
-static void
-fleet_health(PgscaleHealth *health)
-{
-	health->state = PGSCALE_HEALTH_IDLE;
-	health->reason = "queries nodes when asked";
-}
-
 /* On the node that is asked. */
-static const char *const asks[] = {"pgscale.advice", "pgscale.apply", "pgscale.revert", NULL};
+static const char *const asks[] = {"pgscale.advice", NULL};
 
 const PgscaleModule pgscale_fleet_module = {
 	.name = "fleet",
 	.define_gucs = fleet_define_gucs,
-	.health = fleet_health,
 	.asks = asks,
 };

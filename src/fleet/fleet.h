@@ -35,30 +35,4 @@ typedef struct PgscaleFleetNode
 /* All of them by name, or the one of that name, which it is an error not to find. */
 extern List *pgscale_fleet_nodes(const char *name);
 
-/*
- * ask.c: asks nodes, all at once, each for at most pgscale.fleet_timeout.
- */
-typedef enum PgscaleFleetState
-{
-	PGSCALE_FLEET_OK,
-	PGSCALE_FLEET_UNREACHABLE,	/* no connection */
-	PGSCALE_FLEET_SILENT,		/* no answer in time */
-	PGSCALE_FLEET_FAILED,		/* an error of the node's */
-	PGSCALE_FLEET_GARBLED		/* an answer that cannot be understood */
-} PgscaleFleetState;
-
-typedef struct PgscaleFleetAnswer
-{
-	const char *node;
-	PgscaleFleetState state;
-	const char *error;			/* unless it is OK */
-	List	   *rows;			/* of char **: text by column, or NULL */
-} PgscaleFleetAnswer;
-
-/*
- * The statement has so many columns.  reads: as a transaction that can change
- * nothing; else as a statement of its own.  Returns answers in the order of nodes.
- */
-extern List *pgscale_fleet_ask_nodes(List *nodes, const char *statement, int ncolumns, bool reads);
-
 #endif							/* PGSCALE_FLEET_H */

@@ -213,7 +213,7 @@ COMMENT ON VIEW pgscale.fleet_advice IS
 'advice of all nodes, greatest gain first; a node that does not answer is a row with its error';
 GRANT SELECT ON pgscale.fleet_advice TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet_advice.node IS
-'name of the node, as fleet_apply takes it';
+'name of the node';
 COMMENT ON COLUMN pgscale.fleet_advice.setting IS
 'setting to change by ALTER SYSTEM there; NULL if the advice is not about a setting';
 COMMENT ON COLUMN pgscale.fleet_advice.object IS
@@ -260,15 +260,3 @@ $$;
 COMMENT ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) IS
 'top_waits() of all nodes; a node that does not answer is a row with its error';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;
-
-CREATE FUNCTION pgscale.fleet_apply(node text, setting text, reload boolean DEFAULT false, OUT change bigint)
-AS 'MODULE_PATHNAME', 'pgscale_fleet_apply'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.fleet_apply(text, text, boolean) IS
-'sets a setting of a node to what pgscale.advice recommends there, and returns the change in the node''s own journal';
-
-CREATE FUNCTION pgscale.fleet_revert(node text, change bigint, reload boolean DEFAULT false, OUT reverted_by bigint)
-AS 'MODULE_PATHNAME', 'pgscale_fleet_revert'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.fleet_revert(text, bigint, boolean) IS
-'reverts a change of a node''s journal';

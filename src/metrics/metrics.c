@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  What monitoring systems scrape: the feature's row of health, and what it asks.
+ *	  What monitoring systems scrape: what it asks of other features.
  *
  * pgscale.metrics() is SQL, in metrics.sql, because it does nothing but name what
  * other features show, in the units that monitoring systems want.  What they show
@@ -16,15 +16,6 @@
 
 #include "metrics/metrics.h"
 
-static void
-metrics_health(PgscaleHealth *health)
-{
-	if (!pgscale_health_preloaded(health, NULL, true))
-		return;
-	health->state = PGSCALE_HEALTH_IDLE;
-	health->reason = "returns metrics when asked";
-}
-
 static const char *const asks[] = {
 	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale.health", "pgscale.lock_waits",
 	"pgscale.node_identity", "pgscale.numa_nodes", "pgscale.relocation_jobs", "pgscale.sampler_stats",
@@ -34,6 +25,5 @@ static const char *const asks[] = {
 
 const PgscaleModule pgscale_metrics_module = {
 	.name = "metrics",
-	.health = metrics_health,
 	.asks = asks,
 };

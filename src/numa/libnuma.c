@@ -47,8 +47,7 @@ pgscale_numa_lib_trouble(const char **action)
 	}
 	if (error != 0 || numa_available() < 0 || pgscale_numa_lib_ask(1, &page, &node) != 0)
 	{
-		*action = "allow get_mempolicy, mbind, move_pages and set_mempolicy in the container's seccomp profile, "
-			"as CAP_SYS_NICE does";
+		*action = "allow get_mempolicy, mbind and move_pages in the container's seccomp profile, as CAP_SYS_NICE does";
 		return "the kernel forbids the system calls that locate memory";
 	}
 	if (pgscale_numa_lib_nodes(nodes) == 0)
@@ -159,31 +158,6 @@ pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES
 	return error;
 }
 
-int
-pgscale_numa_lib_run_on(int node, int *memory)
-{
-	PgscaleNumaNode what;
-	struct bitmask *mask;
-	int			error = 0;
-
-	*memory = 0;
-	if (node > numa_max_node() || numa_node_size64(node, NULL) < 0)
-		return ENODEV;
-	pgscale_numa_lib_node(node, &what);
-	pfree(what.cpu_list);
-	if (what.cpus == 0)
-		return ENODEV;
-	if (numa_run_on_node(node) != 0)
-		return errno;
-
-	mask = numa_allocate_nodemask();
-	numa_bitmask_setbit(mask, node);
-	if (set_mempolicy(MPOL_PREFERRED, mask->maskp, mask->size + 1) != 0)
-		error = *memory = errno;
-	numa_bitmask_free(mask);
-	return error;
-}
-
 #else							/* !PGSCALE_LIBNUMA */
 
 const char *
@@ -233,13 +207,6 @@ int
 pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n)
 {
 	*n = 0;
-	return ENOSYS;
-}
-
-int
-pgscale_numa_lib_run_on(int node, int *memory)
-{
-	*memory = 0;
 	return ENOSYS;
 }
 

@@ -64,11 +64,4 @@ extern int	pgscale_numa_lib_ask(int count, void **pages, int *nodes);
  */
 extern int	pgscale_numa_lib_move(int count, void **pages, int *nodes, int *answers);
 
-/*
- * Binds this process to the CPUs of a node; its memory is taken from there as
- * long as there is some.  Returns an error number: ENODEV if there is no such
- * node or it has no CPU.  *memory is the one of the second part alone.
- */
-extern int	pgscale_numa_lib_run_on(int node, int *memory);
-
 #endif							/* PGSCALE_NUMA_LIBNUMA_H */

@@ -2,7 +2,7 @@
  *
  * numa.c
  *	  The machine's NUMA nodes, and where shared memory lies; if asked for,
- *	  shared memory spread over all nodes, and pgscale's workers bound to one.
+ *	  shared memory spread over all nodes.
  *
  * Where shared buffers lie is looked at when somebody asks; how, without bringing
  * pages into memory that nobody has used, is in page_nodes.c.  A sample of
@@ -16,8 +16,7 @@
  * Nothing that fails here keeps the server from starting: it is in pgscale.health
  * and in the log.
  *
- * The postmaster keeps the outcome in its own memory, which its children inherit;
- * the workers keep theirs in shared memory.
+ * The postmaster keeps the outcome in its own memory, which its children inherit.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -31,10 +30,7 @@
 #include "common/pg_prng.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/bufmgr.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -43,7 +39,6 @@
 #include "base/pg_compat.h"
 #include "base/shared_buffers.h"
 #include "base/wilson_interval.h"
-#include "base/worker.h"
 #include "numa/libnuma.h"
 #include "numa/numa.h"
 #include "numa/page_nodes.h"
@@ -64,25 +59,14 @@ typedef struct Places
 	int64		bytes[PGSCALE_NUMA_NODES + 1];
 } Places;
 
-/* Of the workers' last starts; a plain read and write each. */
-typedef struct PgscaleNumaShare
-{
-	pg_atomic_uint32 bound;		/* how often one was bound */
-	pg_atomic_uint32 error;		/* of the last one: why it was not */
-	pg_atomic_uint32 memory_error;	/* or bound, but its memory was not */
-} PgscaleNumaShare;
-
 PG_FUNCTION_INFO_V1(pgscale_numa_nodes);
 PG_FUNCTION_INFO_V1(pgscale_numa_buffers);
 
 static bool interleave = false;
-static int	worker_node = -1;
 
 /* How interleaving went at the server's start. */
 static bool interleaved = false;
 static int	interleave_error = 0;
-
-static PgscaleNumaShare *share = NULL;
 
 static void
 require_numa(void)
@@ -277,19 +261,6 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static bool
-is_node(int number)
-{
-	int			nodes[PGSCALE_NUMA_NODES];
-
-	for (int i = pgscale_numa_lib_nodes(nodes); --i >= 0;)
-	{
-		if (nodes[i] == number)
-			return true;
-	}
-	return false;
-}
-
 /* Only ever called in the postmaster. */
 static void
 interleave_shared_memory(void)
@@ -320,29 +291,6 @@ interleave_shared_memory(void)
 				 errhint("See pgscale.health.")));
 }
 
-/* In each worker, at its start. */
-static void
-bind_worker(void)
-{
-	const char *action;
-	int			memory_error = 0;
-	int			error;
-
-	if (pgscale_numa_lib_trouble(&action))
-		return;
-
-	error = pgscale_numa_lib_run_on(worker_node, &memory_error);
-	pg_atomic_write_u32(&share->error, error);
-	pg_atomic_write_u32(&share->memory_error, memory_error);
-	errno = error;
-	if (error == 0)
-		pg_atomic_fetch_add_u32(&share->bound, 1);
-	else if (memory_error)
-		ereport(LOG, (errmsg("could not take this worker's memory from NUMA node %d: %m", worker_node)));
-	else
-		ereport(LOG, (errmsg("could not bind this worker to NUMA node %d: %m", worker_node)));
-}
-
 static void
 numa_define_gucs(void)
 {
@@ -354,93 +302,34 @@ numa_define_gucs(void)
 							 PGC_POSTMASTER,
 							 0,
 							 NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.numa_worker_node",
-							"The NUMA node that pgscale's background workers are bound to.",
-							"-1 binds them to none.",
-							&worker_node,
-							-1, -1, PGSCALE_NUMA_NODES - 1,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
-}
-
-static void
-numa_request(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(PgscaleNumaShare)));
 }
 
 static void
 numa_startup(void)
 {
-	bool		found;
-
-	share = ShmemInitStruct("pgscale numa", sizeof(PgscaleNumaShare), &found);
-	if (!found)
-	{
-		pg_atomic_init_u32(&share->bound, 0);
-		pg_atomic_init_u32(&share->error, 0);
-		pg_atomic_init_u32(&share->memory_error, 0);
-	}
 	if (interleave)
 		interleave_shared_memory();
-}
-
-static void
-numa_register_workers(void)
-{
-	if (worker_node >= 0)
-		pgscale_worker_started = bind_worker;
-}
-
-/* Of what is asked for, or NULL: what does not work, and what to do. */
-static const char *
-numa_failure(const char **action)
-{
-	const int	error = share ? pg_atomic_read_u32(&share->error) : 0;
-	const int	memory_error = share ? pg_atomic_read_u32(&share->memory_error) : 0;
-
-	if (interleave && interleave_error != 0)
-	{
-		*action = "allow mbind in the container's seccomp profile, as CAP_SYS_NICE does, and restart";
-		return psprintf("shared memory could not be interleaved: %s", strerror(interleave_error));
-	}
-	if (worker_node >= 0 && (error == ENODEV || !is_node(worker_node)))
-	{
-		*action = "set pgscale.numa_worker_node to a node of pgscale.numa_nodes that has CPUs, and restart";
-		return psprintf("pgscale's workers are not bound: there is no node %d with a CPU", worker_node);
-	}
-	if (worker_node >= 0 && memory_error != 0)
-	{
-		*action = "allow set_mempolicy in the container's seccomp profile, as CAP_SYS_NICE does, and restart";
-		return psprintf("pgscale's workers run on node %d, but their memory may be elsewhere: %s", worker_node,
-						strerror(memory_error));
-	}
-	if (worker_node >= 0 && error != 0)
-	{
-		*action = "have the server's cpuset include that node's CPUs, or choose another node, and restart";
-		return psprintf("pgscale's workers could not be bound to node %d: %s", worker_node, strerror(error));
-	}
-	return NULL;
 }
 
 static void
 numa_health(PgscaleHealth *health)
 {
 	const bool	preloaded = pgscale_health_preloaded(health, NULL, false);
-	const bool	placing = interleave || worker_node >= 0;
 	int			nodes[PGSCALE_NUMA_NODES];
 	int			n;
 
 	/* A machine that cannot is no fault until it is asked to. */
-	health->state = placing ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
+	health->state = interleave ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_numa_lib_trouble(&health->action);
-	if (!health->reason)
-		health->reason = numa_failure(&health->action);
+	if (!health->reason && interleave && interleave_error != 0)
+	{
+		health->reason = psprintf("shared memory could not be interleaved: %s", strerror(interleave_error));
+		health->action = "allow mbind in the container's seccomp profile, as CAP_SYS_NICE does, and restart";
+	}
 	if (health->reason)
 		return;
 
-	health->state = interleaved || worker_node >= 0 ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_IDLE;
+	health->state = interleaved ? PGSCALE_HEALTH_WORKING : PGSCALE_HEALTH_IDLE;
 	health->action = NULL;
 	n = pgscale_numa_lib_nodes(nodes);
 	if (!preloaded)
@@ -454,16 +343,13 @@ numa_health(PgscaleHealth *health)
 		health->reason = psprintf("%d nodes, and the server may use the memory of one only: there is nothing to "
 								  "place", n);
 	else
-		health->reason = psprintf("%d nodes; shared memory is %s; pgscale's workers are %s", n,
-								  interleaved ? "interleaved" : "where it was first touched",
-								  worker_node < 0 ? "not bound" : psprintf("bound to node %d", worker_node));
+		health->reason = psprintf("%d nodes; shared memory is %s", n,
+								  interleaved ? "interleaved" : "where it was first touched");
 }
 
 const PgscaleModule pgscale_numa_module = {
 	.name = "numa",
 	.define_gucs = numa_define_gucs,
-	.shmem_request = numa_request,
 	.shmem_startup = numa_startup,
-	.register_workers = numa_register_workers,
 	.health = numa_health,
 };

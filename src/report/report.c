@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  The feature's row of health.
+ *	  What a report asks of other features.
  *
  * What a report says is SQL, in the .sql files of this folder: report_part() asks the other
  * features and the server.  How it looks is C, in the other .c files: text.c
@@ -15,16 +15,6 @@
 
 #include "report/report.h"
 
-static void
-report_health(PgscaleHealth *health)
-{
-	if (pgscale_health_preloaded(health, NULL, true))
-		health->reason = "makes reports when asked";
-	else
-		health->reason = "pgscale is not loaded into the server: a report has no waits; all else works";
-	health->state = PGSCALE_HEALTH_IDLE;
-}
-
 static const char *const asks[] = {
 	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes",
 	"pgscale.blocker_profile", "pgscale.blockers", "pgscale.buffer_usage_sample", "pgscale.clock_sweep",
@@ -36,6 +26,5 @@ static const char *const asks[] = {
 
 const PgscaleModule pgscale_report_module = {
 	.name = "report",
-	.health = report_health,
 	.asks = asks,
 };

@@ -2,10 +2,8 @@
  * Preloaded into a server: a machine that has two NUMA nodes, 0 and 2, by what libnuma says of it. Of the pages that are asked
  * for, each third one is on the second, which has no CPU. MBIND is the error that mbind fails with, in the environment.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <numa.h>
-#include <sched.h>
 #include <stdlib.h>
 
 int
@@ -33,23 +31,6 @@ numa_node_to_cpus(int node, struct bitmask *mask)
 		numa_bitmask_setbit(mask, 8);
 	}
 	return 0;
-}
-
-/* To the first CPU that it may run on */
-int
-numa_run_on_node(int node)
-{
-	cpu_set_t	allowed;
-	cpu_set_t	first;
-	int			cpu = 0;
-
-	if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-		return -1;
-	while (!CPU_ISSET(cpu, &allowed))
-		cpu++;
-	CPU_ZERO(&first);
-	CPU_SET(cpu, &first);
-	return sched_setaffinity(0, sizeof(first), &first);
 }
 
 int
