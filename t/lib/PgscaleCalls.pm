@@ -140,7 +140,6 @@ our %arguments = (
     wait_kind => [q{'LWLock', 'WALWrite'}],
     wait_kinds => [''],
     wait_profile => [''],
-    wait_timeline => [ '', q{'1 s'} ],
     wait_totals => [''],
     wal_efficiency => [''],
     writeback_stats => ['']);
