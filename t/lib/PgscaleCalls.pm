@@ -129,6 +129,7 @@ our %arguments = (
     trace_waits => ["$checkpointer, '10 ms', 1000", "$checkpointer, '10 ms', 1000, '10 ms'"],
     tuning_findings => [ '', q{'10 min', true} ],
     tuning_journal => [''],
+    tuning_since => [''],
     tuning_waits => [''],
     usl_fit => [ 'n, n / (1 + 0.1 * n)) FROM generate_series(1, 200000) n', 'array[1, 2, 4, 8, 16], array[1, 1.9, 3.5, 6, 8]' ],
     usl_fit_add => undef,
