@@ -5,7 +5,7 @@ SELECT * FROM pgscale.health WHERE feature = 'blockers';
 -- nobody waits
 SELECT * FROM pgscale.blockers;
 SELECT count(*) FROM pgscale.blockers();
-SELECT count(*) FROM pgscale.lock_waits();
+SELECT count(*) FROM pgscale_internal.lock_waits();
 
 -- locks that nobody waits for; in a block, in a subtransaction, after an error
 BEGIN;
@@ -24,7 +24,7 @@ CREATE ROLE regress_blockers;
 SET ROLE regress_blockers;
 SELECT * FROM pgscale.blockers;
 SELECT * FROM pgscale.blockers();
-SELECT * FROM pgscale.lock_waits();
+SELECT * FROM pgscale_internal.lock_waits();
 RESET ROLE;
 GRANT pg_monitor TO regress_blockers;
 SET ROLE regress_blockers;

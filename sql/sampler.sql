@@ -113,9 +113,9 @@ SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
          WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale.sampler_stats() s;
 SELECT count(*) AS other_totals
   FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
-  FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
+  FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
 SELECT count(*) AS rows, bool_and(t.stats_reset BETWEEN s.stats_reset AND s.stats_reset + interval '10 s') AS reset
-  FROM pgscale.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
+  FROM pgscale_internal.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
 -- longer buckets are made up of seconds
 WITH seconds AS (
     SELECT date_bin('3 s', at, '2000-01-01 00:00:00+00') AS bucket, a.*

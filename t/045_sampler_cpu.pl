@@ -198,7 +198,7 @@ SKIP:
     $db->poll_ok(q{SELECT ms('burner', '^CPU:(Blocked|Running|Queued)') > 2500}, 'time that the kernel did not count is split');
     is($db->sql(q{SELECT ms('burner', '^CPU:Blocked') / ms('burner', '^CPU:(Blocked|Running|Queued)') > 0.75}), 't', 'it was Blocked');
     is($db->sql(q{SELECT ms('burner', '^CPU:Running') BETWEEN 20 AND 500, ms('burner', '^CPU:Queued')}), 't|0', 'but for what may be chance');
-    is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
+    is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale_internal.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
     changes_ok('burner', 500, 200, [ [ 'CPU:Running', 500, 150 ], [ 'CPU:Queued', 200, 70 ] ], 'it ran and queued');
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
     $burner->finish;
@@ -227,7 +227,7 @@ SKIP:
       or diag $db->sql(q{SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d');
         SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
     is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
-        FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
+        FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
         'the totals are those of the profile');
     is($db->sql(q{SELECT abs(active_ms - active) < 1, abs(idle_in_transaction_ms - idle) < 1, idle > 500 FROM pgscale.sampler_stats(),
          (SELECT sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active, sum(wait_ms) FILTER (WHERE event = 'IdleInTransaction') AS idle
