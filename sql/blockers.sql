@@ -4,7 +4,7 @@ CREATE EXTENSION pgscale;
 -- nobody waits
 SELECT * FROM pgscale.blockers;
 SELECT count(*) FROM pgscale.blockers();
-SELECT count(*) FROM pgscale.lock_waits();
+SELECT count(*) FROM pgscale_internal.lock_waits();
 
 -- locks that nobody waits for; in a block, in a subtransaction, after an error
 BEGIN;
@@ -23,7 +23,7 @@ CREATE ROLE regress_blockers;
 SET ROLE regress_blockers;
 SELECT * FROM pgscale.blockers;
 SELECT * FROM pgscale.blockers();
-SELECT * FROM pgscale.lock_waits();
+SELECT * FROM pgscale_internal.lock_waits();
 RESET ROLE;
 GRANT pg_monitor TO regress_blockers;
 SET ROLE regress_blockers;

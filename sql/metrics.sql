@@ -17,7 +17,7 @@ BEGIN
 END $$;
 SELECT wait_until('ticks > 5 FROM pgscale.sampler_stats');
 SELECT pg_sleep(0.2);
-SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_totals() WHERE event = 'PgSleep') $$);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale_internal.wait_totals() WHERE event = 'PgSleep') $$);
 CREATE TABLE metric AS SELECT * FROM pgscale.metrics();
 
 -- the families: those that any machine has
@@ -62,11 +62,11 @@ BEGIN;
 CREATE FUNCTION columns_of(what text) RETURNS TABLE (place bigint, name text, type text) LANGUAGE sql AS $$
     SELECT c.place, c.name, format_type(c.type, NULL)
       FROM pg_proc p CROSS JOIN unnest(p.proargnames, p.proallargtypes, p.proargmodes) WITH ORDINALITY c(name, type, mode, place)
-     WHERE p.pronamespace = 'pgscale'::regnamespace AND p.proname = what AND c.mode = 'o'
+     WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND p.proname = what AND c.mode = 'o'
     UNION ALL
     SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
      WHERE a.attrelid = to_regclass('pgscale.' || what) AND attnum > 0
-       AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = 'pgscale'::regnamespace AND p.proname = what)
+       AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND p.proname = what)
      ORDER BY 1
 $$;
 CREATE FUNCTION numbered(what text, r integer) RETURNS jsonb LANGUAGE sql AS $$
@@ -78,10 +78,10 @@ CREATE PROCEDURE stand_in(what text, VARIADIC rows jsonb[]) LANGUAGE plpgsql AS 
 DECLARE
     body text := format('SELECT * FROM jsonb_to_recordset(%L) r (%s)', to_jsonb(rows),
                         (SELECT string_agg(format('%I %s', c.name, c.type), ', ') FROM columns_of(what) c));
-    function oid := (SELECT oid FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname = what);
+    function oid := (SELECT oid FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND proname = what);
 BEGIN
     EXECUTE CASE WHEN function IS NULL THEN format('CREATE OR REPLACE VIEW pgscale.%I AS %s', what, body)
-                 ELSE format('CREATE OR REPLACE FUNCTION pgscale.%I(%s) RETURNS %s LANGUAGE sql AS %L', what,
+                 ELSE format('CREATE OR REPLACE FUNCTION %s(%s) RETURNS %s LANGUAGE sql AS %L', function::regproc,
                              pg_get_function_arguments(function), pg_get_function_result(function), body) END;
 END $$;
 CALL stand_in('health', '{"feature": "a", "state": "working"}', '{"feature": "b", "state": "broken"}');
@@ -131,7 +131,7 @@ SELECT pgscale.reset('sampler');
 SELECT count(*) FROM generate_series(1, 500000);
 SELECT pg_sleep(1.2);
 SELECT count(*) FROM generate_series(1, 500000);
-SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_totals() WHERE event = 'PgSleep' AND wait_ms > 500) $$);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale_internal.wait_totals() WHERE event = 'PgSleep' AND wait_ms > 500) $$);
 ALTER SYSTEM SET pgscale.sampler = off;
 SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
@@ -139,14 +139,14 @@ SELECT evictions FROM pgscale.sampler_stats;
 SELECT * FROM (SELECT backend_type, event_type, event, round(sum(wait_ms)::numeric, 6) AS wait_ms
                  FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
   FULL JOIN (SELECT backend_type, event_type, event, round(wait_ms::numeric, 6) AS wait_ms
-               FROM pgscale.wait_totals() WHERE wait_ms > 0) t USING (backend_type, event_type, event)
+               FROM pgscale_internal.wait_totals() WHERE wait_ms > 0) t USING (backend_type, event_type, event)
  WHERE p.wait_ms IS DISTINCT FROM t.wait_ms;
 SELECT count(*) > 0 AS some, bool_and(stats_reset BETWEEN now() - interval '1 hour' AND now()) AS fresh
-  FROM pgscale.wait_totals();
+  FROM pgscale_internal.wait_totals();
 
 -- a reset empties them
 SELECT pgscale.reset('sampler');
-SELECT sum(wait_ms) FROM pgscale.wait_totals();
+SELECT sum(wait_ms) FROM pgscale_internal.wait_totals();
 SELECT name, value FROM pgscale.metrics('sampler') WHERE value <> 0;
 ALTER SYSTEM RESET pgscale.sampler;
 SELECT pg_reload_conf();
@@ -160,7 +160,7 @@ SELECT * FROM pgscale.metrics();
 RESET ROLE;
 SET ROLE regress_monitor;
 SELECT count(*) > 100 AS readable FROM pgscale.metrics();
-SELECT count(*) > 0 AS readable FROM pgscale.wait_totals();
+SELECT count(*) > 0 AS readable FROM pgscale_internal.wait_totals();
 RESET ROLE;
 
 -- what others have planted does not run

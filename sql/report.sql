@@ -256,12 +256,14 @@ SELECT * FROM pgscale_internal.report_roots('2020-05-31', '2020-06-02') WHERE it
 SELECT item, state, idle_fraction FROM pgscale_internal.report_roots('2020-06-01 10:10', '2020-06-01 10:15');
 -- and what helps is not for rows that many change
 SELECT (regexp_split_to_array(pgscale_internal.report_part('waits', at, at + interval '5 min', :none), '\n  What helps'))[2] FROM unnest('{2020-06-01 10:00,2020-06-01 10:10}'::timestamptz[]) at;
-SELECT format('CREATE OR REPLACE FUNCTION pgscale_internal.tuning_waits(%s) RETURNS SETOF record LANGUAGE sql AS $f$SELECT k, 0.3::float8, 2::float8, current_setting(%L)::timestamptz, now(), NULL::jsonb FROM unnest(%L::text[]) k$f$',
-    pg_get_function_arguments('pgscale_internal.tuning_waits'::regproc), 'report.since', '{lock_tuple,lock_relation,lock_extend,wal_sync}') \gexec
-SET report.since = '2020-06-01 10:00';
-SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention ORDER BY 1;
-SET report.since = '2020-06-01 10:07:30';
+BEGIN;
+CREATE OR REPLACE FUNCTION pgscale_internal.tuning_since(duration interval DEFAULT '10 minutes') RETURNS timestamptz LANGUAGE sql AS $$ SELECT current_setting('report.since')::timestamptz $$;
+SELECT minute('2020-06-01 11:00', 300, 1, '[{"q":6,"t":"Lock","e":"extend","ms":300000}, {"q":6,"t":"Lock","e":"relation","ms":300000}, {"q":6,"t":"IO","e":"WalSync","ms":300000}]');
+SET LOCAL report.since = '2020-06-01 10:00';
+SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event_type = 'Lock' OR lower(event) = 'walsync' ORDER BY 1;
+SET LOCAL report.since = '2020-06-01 10:07:30';
 SELECT event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
+ROLLBACK;
 -- the averages of a chart are those of the table beside it, also where the period has a part of its first bucket and of its last, or is not known in part
 SELECT since, until, c.event_type, c.sessions AS chart, round(w.active_sessions::numeric, 1) AS "table", abs(c.sessions - w.active_sessions) <= 0.0501 AS the_same
   FROM (VALUES ('2020-06-01 10:03:30'::timestamptz, '2020-06-01 10:31:15'::timestamptz), ('2020-06-01 10:04:59', '2020-06-01 10:20:20'), ('2020-06-01 09:30', '2020-06-01 10:07:30')) p (since, until),

@@ -51,7 +51,7 @@ SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool
        bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
   FROM pgscale.wait_history WHERE event = 'PgSleep';
 SELECT round(sum(fraction)::numeric, 3) AS fractions FROM pgscale.wait_profile;
-SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.wait_timeline('1 second') WHERE event_type = 'Timeout' $$);
+SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.activity(bucket => '1 second') WHERE event_type = 'Timeout' $$);
 
 -- a running statement that waits for nothing is on CPU
 SELECT event_type, event, state, backend_type FROM pgscale.wait_current(pg_backend_pid());
@@ -69,7 +69,7 @@ SELECT count(*) > 0 AS shown FROM pgscale.wait_profile WHERE event_type = 'Activ
 RESET pgscale.sampler_show_idle;
 SELECT count(*) FROM pgscale.wait_history WHERE event_type = 'Activity';
 
--- the rows add up to the totals: exactly, when nothing moves; over a few seconds of the timeline
+-- the rows add up to the totals: exactly, when nothing moves; over a few seconds
 SELECT wait_until('observed_ms > 2500 AND cpu_ms > 0 FROM pgscale.sampler_stats');
 ALTER SYSTEM SET pgscale.sampler = off;
 SELECT pg_reload_conf();
@@ -81,7 +81,7 @@ SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)
 -- ticks are a period apart, those that were missed included, and stand for all of the time
 SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,
        observed_ms < 1000 * extract(epoch FROM clock_timestamp() - stats_reset) AS no_more,
-       (SELECT abs(sum(t.observed_ms) - s.observed_ms) < 1e-3 FROM pgscale.wait_timeline('1 s') t WHERE t.event_type = 'CPU') AS timeline
+       (SELECT abs(max(a.covered_fraction) * 43200e3 - s.observed_ms) < 1 FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d') a) AS activity
   FROM pgscale.sampler_stats() s;
 -- how late they were, once more, by their classes: below 1, 2, 4 ... microseconds
 WITH classes AS (
@@ -105,30 +105,30 @@ SELECT string_agg(v.key, ', ') AS wrong
  WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'fraction' THEN 0.00001 ELSE 0.06 END
             ELSE v.value <> w.value END;
 
--- what sessions did is in the timeline, and in the totals by event
-SELECT abs(t.ms - p.ms) < 0.01 AS timeline, p.ms > 300 AS waited,
+-- what sessions did is in activity, and in the totals by event
+SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
        abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
-  FROM (SELECT sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s')) t,
+  FROM (SELECT sum(active_sessions * covered_fraction) * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) a,
        (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale.wait_profile()
          WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale.sampler_stats() s;
 SELECT count(*) AS other_totals
   FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
-  FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
+  FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
 SELECT count(*) AS rows, bool_and(t.stats_reset BETWEEN s.stats_reset AND s.stats_reset + interval '10 s') AS reset
-  FROM pgscale.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
+  FROM pgscale_internal.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
 -- longer buckets are made up of seconds
 WITH seconds AS (
-    SELECT timestamptz '2000-01-01 00:00:00+00' + interval '3 s' * floor(extract(epoch FROM bucket_start - timestamptz '2000-01-01 00:00:00+00') / 3) AS bucket_start,
-           event_type, sum(active_sessions * observed_ms) AS ms, sum(sum(observed_ms) FILTER (WHERE event_type = 'CPU')) OVER w AS observed_ms
-      FROM pgscale.wait_timeline('1 s') t GROUP BY 1, 2
-    WINDOW w AS (PARTITION BY timestamptz '2000-01-01 00:00:00+00' + interval '3 s' * floor(extract(epoch FROM bucket_start - timestamptz '2000-01-01 00:00:00+00') / 3)))
-SELECT count(*) AS different, (SELECT count(DISTINCT bucket_start) > 1 FROM pgscale.wait_timeline('1 s')) AS several
-  FROM seconds s FULL JOIN pgscale.wait_timeline('3 s') t USING (bucket_start, event_type)
- WHERE (abs(s.ms / s.observed_ms - t.active_sessions) < 1e-6 AND abs(s.observed_ms - t.observed_ms) < 1e-3) IS NOT TRUE;
+    SELECT date_bin('3 s', at, '2000-01-01 00:00:00+00') AS bucket, a.*
+      FROM pgscale.activity(now() - interval '10 min', date_trunc('second', now()), '1 s') a WHERE covered_fraction > 0),
+known AS (SELECT bucket, sum(covered_fraction) AS s FROM (SELECT DISTINCT bucket, at, covered_fraction FROM seconds) d GROUP BY 1),
+sums AS (SELECT bucket, event_type, sum(active_sessions * covered_fraction) AS session_s FROM seconds GROUP BY 1, 2)
+SELECT count(*) AS different, (SELECT count(DISTINCT at) > 1 FROM seconds) AS several
+  FROM (SELECT * FROM sums WHERE session_s > 0) s JOIN known k USING (bucket)
+  FULL JOIN (SELECT * FROM pgscale.activity(now() - interval '10 min', date_trunc('second', now()), '3 s') WHERE active_sessions > 0) a
+    ON a.at = bucket AND a.event_type = s.event_type
+ WHERE (abs(session_s / k.s - a.active_sessions) < 0.01) IS NOT TRUE;
 
-SELECT count(*) AS not_default FROM (SELECT * FROM pgscale.wait_timeline() EXCEPT SELECT * FROM pgscale.wait_timeline('10 s')) t;
-
--- so do the parts of a history
+-- so is a history of its parts
 SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) FROM pgscale.wait_history(t))
        = (SELECT count(*) FROM pgscale.wait_history()) AS parts
   FROM (SELECT max(sampled_at) AS t FROM pgscale.wait_history()) s;
@@ -137,7 +137,7 @@ SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) F
 SELECT pgscale.reset('sampler');
 SELECT count(*) FROM pgscale.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
-SELECT count(*) FROM pgscale.wait_timeline();
+SELECT count(*) FROM pgscale.activity('-infinity');
 SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
 SELECT lateness_max_us, tick_max_us, observed_ms, active_ms, idle_in_transaction_ms, cpu_ms, evictions, torn_reads, cpu_readings, blocker_looks,
        (SELECT sum(c) FROM unnest(lateness_classes) c) AS classes
@@ -192,17 +192,11 @@ SET pgscale.sampler_period = 5;
 SET pgscale.sampler_profile_size = 200;
 SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.wait_history('infinity', '-infinity');
-SELECT * FROM pgscale.wait_timeline(NULL);
-SELECT * FROM pgscale.wait_timeline('0');
-SELECT * FROM pgscale.wait_timeline('-1 second');
-SELECT * FROM pgscale.wait_timeline('1.5 seconds');
-SELECT * FROM pgscale.wait_timeline('1 month');
 SELECT * FROM pgscale.wait_current(0);
 SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY terse
 SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
-SELECT * FROM pgscale.wait_timeline('0');
 SELECT * FROM pgscale.wait_current(-1);
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY default

@@ -23,10 +23,10 @@ SELECT count(*) = count(DISTINCT rule) AS "one a rule", count(*) = (SELECT count
 SELECT count(*) AS wrong FROM pgscale.advice
  WHERE gain NOT BETWEEN 0 AND 1 OR reason IS NULL OR recommended IS NULL OR risk IS NULL OR needs IS NULL
     OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
-SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0.01 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
+SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
 
--- without evidence
-SELECT * FROM pgscale.contention('1 ms');
+-- without evidence, and of no time
+SELECT * FROM pgscale.contention('1 us');
 SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 ms');

@@ -26,7 +26,6 @@ $bare->quit;
 
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
-           WHEN proname = 'wait_timeline' THEN 'interval ''1 s'''
            WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
            WHEN proname = 'past_items' THEN 'NULL, NULL, ''event'', 1'
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''

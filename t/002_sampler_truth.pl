@@ -103,7 +103,7 @@ $third->start('SET vacuum_cost_delay = 10; SET vacuum_cost_limit = 1; VACUUM pau
 $db->poll_ok("SELECT string_agg(DISTINCT concat_ws(' ', backend_type, event, idle), ', ' ORDER BY concat_ws(' ', backend_type, event, idle))
     FROM pgscale.wait_profile() WHERE $pauses", 'pauses', 'checkpointer CheckpointWriteDelay t, client backend VacuumDelay f');
 is($db->sql("SELECT DISTINCT event FROM pgscale.wait_profile WHERE $pauses"), 'VacuumDelay', 'those on purpose are not shown');
-$db->poll_ok("SELECT string_agg(event, ' ') FROM pgscale.wait_totals() WHERE $pauses", 'nor added up', 'VacuumDelay');
+$db->poll_ok("SELECT string_agg(event, ' ') FROM pgscale_internal.wait_totals() WHERE $pauses", 'nor added up', 'VacuumDelay');
 $db->sql('CHECKPOINT');
 $other->finish;
 $other->sql('SELECT pg_backup_stop(false)');

@@ -66,7 +66,7 @@ is($db->sql('SELECT round(sum(fraction)::numeric, 3) FROM pgscale.wait_profile')
 # A reset leaves nothing, and what follows adds up again.
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql('SELECT ticks, samples, wait_ms, entries, evictions, (SELECT count(*) FROM pgscale.wait_profile()),
-    (SELECT count(*) FROM pgscale.wait_history), (SELECT count(*) FROM pgscale.wait_timeline())
+    (SELECT count(*) FROM pgscale.wait_history), (SELECT count(*) FROM pgscale.activity($$-infinity$$))
     FROM pgscale.sampler_stats'), '0|0|0|0|0|0|0|0', 'a reset empties all');
 $db->sampler('on');
 $db->poll_ok('SELECT samples > 100 FROM pgscale.sampler_stats', 'samples');

@@ -129,7 +129,7 @@ is($db->sql(q{SELECT p.wait_ms - slept_ms > 990 FROM pgscale.wait_profile p, pau
 
 # Stopped for long: readers answer, a reset gives up, and health tells why
 stop_process($pid);
-for my $view ('wait_profile', 'wait_history', 'wait_timeline()', 'wait_current', 'sampler_stats')
+for my $view ('wait_profile', 'wait_history', 'activity()', 'wait_current', 'sampler_stats')
 {
     my ($state, $text) = $db->try("SELECT * FROM pgscale.$view");
     like($state, qr/^(00000|55P03)$/, "$view while the sampler is stopped") or diag $text;
@@ -243,7 +243,7 @@ SKIP:
     skip "in $tries attempts the sampler was never stopped within a tick", 5 unless $stopped;
     note "stopped within a tick at attempt $tries";
     is($state, '55P03', 'sampler_stats gives up on a sampler that is stopped within a tick');
-    for my $call ('wait_profile()', 'wait_history()', 'wait_timeline()', 'wait_current()')
+    for my $call ('wait_profile()', 'wait_history()', 'activity()', 'wait_current()')
     {
         ($state, $text) = $db->try("SELECT count(*) FROM pgscale.$call");
         like($state, qr/^(00000|55P03)$/, "$call while the sampler is stopped within a tick") or diag $text;

@@ -51,7 +51,7 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile() WHERE event = 'PgSlee
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND idle}, 'with the process that replays WAL');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history}, 'a history');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'}, 'and a past of its own');
-is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_timeline()}), 't', 'a timeline');
+is($db->sql(q{SELECT sum(active_sessions) > 0 FROM pgscale.activity(bucket => '1 s')}), 't', 'active sessions over time');
 is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'PgSleep', 'the wait of now');
 health_ok('sampler', 't|working', 'health: sampler');
 

@@ -25,14 +25,14 @@ my $db = session($node);
 
 # Each reads until told to stop and answers: how often, whether that was something new, and in how many cases it was wrong.
 # Sequences tell meanwhile how often it was something new.
-my @functions = ('read_profile', 'read_idle', 'read_idle', 'read_history', 'read_timeline', 'read_past');
+my @functions = ('read_profile', 'read_idle', 'read_idle', 'read_history', 'read_activity', 'read_past');
 $db->sql(<<'EOQ');
 CREATE TABLE go_on (i int);
 INSERT INTO go_on VALUES (1);
 CREATE SEQUENCE new_read_profile;
 CREATE SEQUENCE new_read_idle;
 CREATE SEQUENCE new_read_history;
-CREATE SEQUENCE new_read_timeline;
+CREATE SEQUENCE new_read_activity;
 CREATE SEQUENCE new_read_past;
 
 -- a profile is as of one tick: between the totals before and after, which only grow; its times and samples likewise
@@ -120,20 +120,20 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE FUNCTION read_timeline(OUT reads bigint, OUT different bigint, OUT wrong bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION read_activity(OUT reads bigint, OUT different bigint, OUT wrong bigint) LANGUAGE plpgsql AS $$
 DECLARE
     this record;
     last timestamptz := '-infinity';
 BEGIN
     reads := 0; different := 0; wrong := 0;
     WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT max(bucket_start) AS newest, count(*) <> count(DISTINCT (bucket_start, event_type)) AS twice,
+        SELECT max(at) AS newest, count(*) <> count(DISTINCT (at, event_type)) AS twice,
                count(*) FILTER (WHERE active_sessions IS NULL OR NOT active_sessions BETWEEN 0 AND 60) AS bad
-          INTO this FROM pgscale.wait_timeline('1 s');
+          INTO this FROM pgscale.activity(clock_timestamp() - interval '1 min', NULL, '1 s') WHERE covered_fraction > 0;
         reads := reads + 1;
         IF this.newest > last THEN
             different := different + 1;
-            PERFORM nextval('new_read_timeline');
+            PERFORM nextval('new_read_activity');
         END IF;
         IF this.newest < last OR this.twice OR this.bad > 0 THEN
             wrong := wrong + 1;
@@ -227,7 +227,7 @@ $readers[$_]->start("SELECT * FROM $functions[$_]()") for 0 .. $#readers;
 # for as long as it takes
 my $load = 1;
 my $enough = 'SELECT ' . join(' AND ', '(SELECT evictions > 500 FROM pgscale.sampler_stats)',
-    map { '(SELECT last_value > ' . ($_ eq 'read_timeline' ? 2 : 10) . " FROM new_$_)" } @functions);
+    map { '(SELECT last_value > ' . ($_ eq 'read_activity' ? 2 : 10) . " FROM new_$_)" } @functions);
 until_ok(sub {
     $load &&= $node->run_log([ 'pgbench', '-n', '-c', 4, '-T', 3, '-b', 'tpcb-like@20', '-f', "$dir/many.sql\@1", '-f', "$dir/lock.sql\@2",
         $node->connstr('postgres') ]);

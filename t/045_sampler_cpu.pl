@@ -120,7 +120,7 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Cli
 is($db->sql('SELECT event FROM pgscale.wait_current WHERE pid = ' . $idler->pid), 'IdleInTransaction', 'wait_current shows it');
 is($db->sql(q{SELECT bool_or(event = 'IdleInTransaction'), bool_or(event = 'ClientRead') FROM pgscale.wait_history
     WHERE usename = 'idler' AND state = 'idle in transaction'}), 't|f', 'the history has it');
-$db->poll_ok(q{SELECT count(*) > 0, count(*) FILTER (WHERE event_type = 'Client') FROM pgscale.wait_timeline() WHERE event_type ~ 'Client|IdleInTransaction'}, 'and so has the timeline', 't|0');
+$db->poll_ok(q{SELECT count(*) > 0, count(*) FILTER (WHERE event_type = 'Client') FROM pgscale.activity(bucket => '10 s') WHERE event_type ~ 'Client|IdleInTransaction'}, 'and so has activity', 't|0');
 $idler->try('SELECT 1/0');
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'idler' AND state = 'idle in transaction (aborted)'
@@ -198,7 +198,7 @@ SKIP:
     $db->poll_ok(q{SELECT ms('burner', '^CPU:(Blocked|Running|Queued)') > 2500}, 'time that the kernel did not count is split');
     is($db->sql(q{SELECT ms('burner', '^CPU:Blocked') / ms('burner', '^CPU:(Blocked|Running|Queued)') > 0.75}), 't', 'it was Blocked');
     is($db->sql(q{SELECT ms('burner', '^CPU:Running') BETWEEN 20 AND 500, ms('burner', '^CPU:Queued')}), 't|0', 'but for what may be chance');
-    is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
+    is($db->sql(q{SELECT sum(wait_ms) > 2000 FROM pgscale_internal.wait_totals() WHERE event_type = 'CPU' AND event = 'Blocked'}), 't', 'and so it is in the totals');
     changes_ok('burner', 500, 200, [ [ 'CPU:Running', 500, 150 ], [ 'CPU:Queued', 200, 70 ] ], 'it ran and queued');
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
     $burner->finish;
@@ -220,14 +220,14 @@ SKIP:
     is($db->sql("SELECT cpu_readings / observed_ms * 1000 BETWEEN 1.5 AND $most FROM pgscale.sampler_stats"), 't',
         'each session that does anything is read once a second') or diag $db->sql('SELECT cpu_readings, observed_ms FROM pgscale.sampler_stats');
     is($db->sql(q{SELECT count(*) > 1, bool_and(abs(coalesce(t.ms, 0) - coalesce(p.ms, 0)) < 1), sum(p.ms) > 5000
-         FROM (SELECT event_type, sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s') GROUP BY 1) t
+         FROM (SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) t
          FULL JOIN (SELECT CASE event WHEN 'IdleInTransaction' THEN event ELSE event_type END AS event_type, sum(wait_ms) AS ms
                       FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1) p
-        USING (event_type)}), 't|t|t', 'the timeline has it as time on CPU, and each class has as much as in the profile')
-      or diag $db->sql(q{SELECT event_type, sum(active_sessions * observed_ms) AS ms FROM pgscale.wait_timeline('1 s') GROUP BY 1;
+        USING (event_type)}), 't|t|t', 'activity has it as time on CPU, and each class has as much as in the profile')
+      or diag $db->sql(q{SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d');
         SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
     is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
-        FULL JOIN pgscale.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
+        FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
         'the totals are those of the profile');
     is($db->sql(q{SELECT abs(active_ms - active) < 1, abs(idle_in_transaction_ms - idle) < 1, idle > 500 FROM pgscale.sampler_stats(),
          (SELECT sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active, sum(wait_ms) FILTER (WHERE event = 'IdleInTransaction') AS idle

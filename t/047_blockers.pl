@@ -87,7 +87,7 @@ for my $i (1 .. 8)
 $session{dropper} = session($node);
 $session{dropper}->start('DROP TABLE parted');
 until_true(sub { $db->sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'}) eq '1' });
-is($db->sql(q{SELECT count(*), count(awaited_row), count(DISTINCT awaited_row) FROM pgscale.lock_waits() WHERE locktype = 'transactionid'}), '8|8|8',
+is($db->sql(q{SELECT count(*), count(awaited_row), count(DISTINCT awaited_row) FROM pgscale_internal.lock_waits() WHERE locktype = 'transactionid'}), '8|8|8',
     'the rows of those with more than a hundred other locks');
 as_pg_ok('many locks');
 all_end();
@@ -234,7 +234,7 @@ all_end();
 
 # What roles see of others
 $db->sql('CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE granted LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted');
-$db->sql('GRANT SELECT ON pgscale.blockers TO granted; GRANT EXECUTE ON FUNCTION pgscale.blockers(), pgscale.lock_waits() TO granted');
+$db->sql('GRANT SELECT ON pgscale.blockers TO granted; GRANT EXECUTE ON FUNCTION pgscale.blockers(), pgscale_internal.lock_waits() TO granted');
 runs('a', 'BEGIN; LOCK other');
 waits('b', 'SELECT FROM other');
 my $seen = 'SELECT process, activity, application_name, query FROM pgscale.blockers';

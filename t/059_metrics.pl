@@ -126,7 +126,7 @@ $_->quit for $scraper, $stranger;
 $_->quit for @workers, $holder, @waiters;
 $primary->restart;
 $db = session($primary);
-is($db->sql(q{SELECT coalesce(sum(wait_ms), 0) < (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle) FROM pgscale.wait_totals()}), 't',
+is($db->sql(q{SELECT coalesce(sum(wait_ms), 0) < (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle) FROM pgscale_internal.wait_totals()}), 't',
     'after a restart the totals begin anew');
 $db->quit;
 done_testing();

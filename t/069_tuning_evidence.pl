@@ -1,5 +1,5 @@
-# Evidence: what is written down, of which window, for which rules it counts after a change of a setting; and what contention and
-# wal_efficiency make of it.
+# Evidence: what is written down, of which window, for which rules it counts after a change of a setting; and what wal_efficiency
+# makes of it. And what contention makes of the items of top_waits.
 use strict;
 use warnings;
 use PgscaleTest;
@@ -15,14 +15,30 @@ EOC
 my $db = session($node);
 made_up_functions($db);
 
-### Contention: of two records, a hundredth of the sessions' time or more, the greatest share first; and which evidence is of the window
+### Contention: a hundredth of the time that sessions were busy or more, the greatest share first; and what the server counts of it
+
+# Items as top_waits() has them: kind, event and seconds of a session. Each figure has a factor of its own.
+my $items = $db->sql(q{SELECT pg_get_function_arguments('pgscale_internal.past_items'::regproc)});
+sub items_are
+{
+    my $query = shift;
+
+    $db->sql("CREATE OR REPLACE FUNCTION pgscale_internal.past_items($items) RETURNS SETOF record LANGUAGE sql AS \$\$
+        SELECT 1, NULL::text, kind, event_type, event, s / 100, 0::float8, s / 2000, 1000 * s, NULL::bigint FROM ($query) v (kind, event_type, event, s) \$\$");
+    return;
+}
+my $contended = q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, waiting_sessions), ', ') FROM pgscale.contention};
+items_are(q{VALUES ('named', 'CPU', 'Queued', 100::float8), ('named', 'Lock', 'tuple', 260), ('named', 'CPU', 'Running', 200), ('named', 'Timeout', 'PgSleep', 700),
+    ('named', 'Client', 'IdleInTransaction', 900), ('named', 'IO', 'DataFileRead', 270), ('named', 'Client', 'ClientWrite', 130), ('named', 'IPC', 'of no kind', 20),
+    ('named', 'IO', 'SlruRead', 9.9), ('named', 'IO', 'BufFileRead', 10)});
+is($db->sql($contended), 'cpu 0.15 3, data_read 0.135 2.7, lock_tuple 0.13 2.6, client 0.065 1.3, other_ipc 0.01 0.2, temp_file 0.005 0.1', 'contention')
+  or diag $db->sql('SELECT * FROM pgscale.contention');
 
 sub evidence { my ($records, $at) = @_; $db->sql('DO $$ BEGIN ' . evidence_is($records, $at) . ' END $$'); return; }
-my $contended = q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, waiting_sessions), ', ') FROM pgscale.contention};
 evidence([ { s => 60, sessions => 600, CPU => 200, LOCK_TUPLE => 10, DATA_READ => 270 }, { s => 40, sessions => 400, LOCK_TUPLE => 250, TEMP_FILE => 10, SLRU_IO => 9.9, CPU => 100, OTHER_IPC => 20 } ]);
-is($db->sql($contended), 'cpu 0.3 3, data_read 0.27 2.7, lock_tuple 0.26 2.6, client 0.1301 1.3, other_ipc 0.02 0.2, temp_file 0.01 0.1', 'contention')
-  or diag $db->sql('SELECT * FROM pgscale.contention');
-# what the server counts of it, from 19 on
+is($db->sql(q{SELECT string_agg(concat_ws(' ', kind, round(fraction::numeric, 4), round(waiting_sessions::numeric, 2)), ', ' ORDER BY fraction DESC) FROM pgscale_internal.tuning_waits() WHERE fraction > 0.01}),
+    'cpu 0.3000 3.00, data_read 0.2700 2.70, lock_tuple 0.2600 2.60, client 0.1301 1.30, other_ipc 0.0200 0.20', 'of two records') or diag $db->sql('SELECT * FROM pgscale_internal.tuning_waits()');
+# what the server counts, from 19 on
 my $counted = q{SELECT string_agg(concat_ws(' ', c.kind, c.evidence), ', ' ORDER BY c.kind) FROM pgscale_internal.tuning_waits() c WHERE c.kind IN ('lock_manager', 'lock_tuple', 'cpu')};
 is($db->sql($counted), 'cpu, lock_manager, lock_tuple', 'no counts');
 my @counted = ({ s => 60, sessions => 600, LOCK_TUPLE => 60, 'lock_waits[PGSCALE_LOCK_TUPLE]' => 3, 'lock_wait_us[PGSCALE_LOCK_TUPLE]' => 7_000_000, fast_path_exceeded => 150 },
@@ -36,9 +52,13 @@ evidence([ $counted[0], { s => 1, sessions => 1 } ]);
 is($db->sql($counted), 'cpu, lock_manager, lock_tuple', 'not of all of the window');
 my $minutes_ago = q{clock_timestamp() - interval '6 minutes'};
 evidence([ { s => 60, sessions => 600, LOCK_TUPLE => 60 } ], $minutes_ago);
-is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.contention('5 minutes')), (SELECT count(*) FROM pgscale.contention('7 minutes')), (SELECT commits FROM pgscale.wal_efficiency('5 minutes')),
-    (SELECT commits FROM pgscale.wal_efficiency('7 minutes'))}), '0|2||0', 'evidence of the window');
-is($db->sql(q{SELECT count(*) FROM pgscale.contention c, clock_timestamp() n WHERE n - until BETWEEN '6 minutes' AND '6 minutes 20 s' AND until - since BETWEEN '0' AND '1 ms'}), 2, 'and when that was');
+is($db->sql(q{SELECT (SELECT commits FROM pgscale.wal_efficiency('5 minutes')), (SELECT commits FROM pgscale.wal_efficiency('7 minutes'))}), '|0', 'evidence of the window');
+is($db->sql(q{SELECT count(*) FROM pgscale.wal_efficiency('7 minutes'), clock_timestamp() n WHERE n - until BETWEEN '6 minutes' AND '6 minutes 20 s' AND until - since BETWEEN '0' AND '1 ms'}), 1, 'and when that was');
+items_are(q{SELECT 'named', 'Lock', 'tuple', extract(epoch FROM clock_timestamp() - $1)::float8});
+is($db->sql(q{SELECT string_agg(round(waiting_sessions)::text, ' ' ORDER BY waiting_sessions) FROM (SELECT * FROM pgscale.contention('5 minutes') UNION ALL SELECT * FROM pgscale.contention()) c}),
+    '3 6', 'contention of the window');
+items_are(q{VALUES ('other', NULL, NULL, 30::float8), ('named', 'Lock', 'tuple', 20)});
+is($db->sql('SELECT string_agg(event, $$ $$) FROM pgscale.contention'), 'others tuple', 'what the archive has as one row');
 
 ### The WAL's efficiency
 

@@ -22,8 +22,8 @@ SET client_min_messages = warning;
 -- Taken first, so that all parts speak of the same time and the report does not count itself.
 CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
 CREATE TEMP TABLE second AS
-    SELECT * FROM pgscale.wait_timeline('1 second')
-     WHERE bucket_start >= to_timestamp(:load_from) AND bucket_start + interval '1 second' <= to_timestamp(:load_to)
+    SELECT * FROM pgscale.activity(to_timestamp(:load_from), to_timestamp(:load_to), '1 second')
+     WHERE at >= to_timestamp(:load_from) AND at + interval '1 second' <= to_timestamp(:load_to)
        AND event_type <> 'IdleInTransaction';
 CREATE TEMP TABLE profile AS
     SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
@@ -58,28 +58,28 @@ CREATE FUNCTION pg_temp.paint(what text, sgr text, colour boolean) RETURNS text 
     $$ SELECT CASE WHEN colour AND what <> '' THEN e'\033[' || sgr || 'm' || what || e'\033[0m' ELSE what END $$;
 
 -- scale: letters a session; step: sessions from one mark of the ruler to the next
-SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM second GROUP BY bucket_start) t \gset
+SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM second GROUP BY at) t \gset
 SELECT max(k) AS scale FROM unnest('{20,10,5,4,3,2,1,0.5,0.2,0.1,0.05,0.02,0.01}'::float8[]) k WHERE k * :top <= 60 \gset
 SELECT min(n) AS step FROM unnest('{1,5,10,50,100,500,1000}'::int[]) n WHERE n * :scale >= 6 \gset
 SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :scale)::int), '' ORDER BY n))
   FROM generate_series(0, floor(:top)::int, :step) n;
 -- each class ends where the rounded sum up to it does, so that rounding does not add up over the classes
-SELECT to_char(bucket_start, '  HH24:MI:SS') || to_char(sum(n), '9999990.0') || '    '
+SELECT to_char(at, '  HH24:MI:SS') || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(repeat(letter, (round(upto * :scale) - round((upto - n) * :scale))::int), sgr, :'colour'),
                      '' ORDER BY pos)
-       || CASE WHEN to_timestamp(:side_from) BETWEEN bucket_start AND bucket_start + interval '1 second'
+       || CASE WHEN to_timestamp(:side_from) BETWEEN at AND at + interval '1 second'
                    THEN ' <- a report starts'
-               WHEN to_timestamp(:side_to) BETWEEN bucket_start AND bucket_start + interval '1 second'
+               WHEN to_timestamp(:side_to) BETWEEN at AND at + interval '1 second'
                    THEN ' <- it has ended'
                ELSE '' END
-  FROM (SELECT *, active_sessions AS n, sum(active_sessions) OVER (PARTITION BY bucket_start ORDER BY pos) AS upto
+  FROM (SELECT *, active_sessions AS n, sum(active_sessions) OVER (PARTITION BY at ORDER BY pos) AS upto
           FROM second JOIN class USING (event_type)) t
- GROUP BY bucket_start ORDER BY bucket_start;
+ GROUP BY at ORDER BY at;
 SELECT '   average' || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(letter, sgr, :'colour') || ' ' || event_type || to_char(n, '9990.0'),
                      '   ' ORDER BY pos)
           FILTER (WHERE round(n::numeric, 1) > 0)
-  FROM (SELECT event_type, sum(active_sessions) / (SELECT count(DISTINCT bucket_start) FROM second) AS n
+  FROM (SELECT event_type, sum(active_sessions) / (SELECT count(DISTINCT at) FROM second) AS n
           FROM second GROUP BY 1) t JOIN class USING (event_type);
 \echo
 SELECT format('  The machine has %s CPU%s; pgbench got %s transactions a second through, %s ms each.',
@@ -173,7 +173,7 @@ SELECT CASE WHEN short > 0
             ELSE format('- CPU is not short: in no second there were more than %s sessions on %s CPUs.',
                         to_char(most, 'FM9990.0'), :cpus) END
   FROM (SELECT count(*) FILTER (WHERE active_sessions > :cpus) AS short, count(*) AS seconds, max(active_sessions) AS most,
-               (array_agg(bucket_start ORDER BY active_sessions DESC))[1] AS at FROM second WHERE event_type = 'CPU') t,
+               (array_agg(at ORDER BY active_sessions DESC))[1] AS at FROM second WHERE event_type = 'CPU') t,
        (SELECT coalesce(sum(wait_ms), 0) AS queued FROM profile WHERE session AND wait = 'CPU queue') q;
 SELECT format('- pg_stat_statements counts %s s for "%s", and the sampler saw %s s: a commit reaches the disk after the '
               'statement that asked for it has been counted.',

@@ -58,7 +58,7 @@ WORKERS = ("pgscale sampler", "pgscale sweeper 1", "pgscale sweeper 2", "pgscale
 SERVERS = ("checkpointer", "background writer", "walwriter", "autovacuum launcher")
 # What is asked of each, besides a look at all of it.
 QUESTIONS = (
-    "SELECT * FROM pgscale.wait_timeline('1 minute')",
+    "SELECT * FROM pgscale.activity(bucket => '1 second')",
     "SELECT * FROM pgscale.tuning_findings('10 minutes', false)",
     "SELECT * FROM pgscale.buffer_usage_sample(1000)",
     "SELECT * FROM pgscale.scalability_points()",

@@ -316,7 +316,7 @@ read_lock_waits(void)
 	}
 }
 
-/* pgscale.lock_waits(): one row a transaction that waits for a lock, or is waited for. */
+/* pgscale_internal.lock_waits(): one row a transaction that waits for a lock, or is waited for. */
 Datum
 pgscale_lock_waits(PG_FUNCTION_ARGS)
 {

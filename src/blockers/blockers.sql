@@ -1,6 +1,6 @@
 -- Waits for heavyweight locks, and their root blockers, at this moment.
 
-CREATE FUNCTION pgscale.lock_waits(
+CREATE FUNCTION pgscale_internal.lock_waits(
     OUT pid integer, OUT prepared_xid xid, OUT depth integer, OUT waiters integer, OUT cycle boolean,
     OUT waiting_pid integer, OUT wait_start timestamptz, OUT waited_ms double precision,
     OUT locktype text, OUT mode text, OUT relation_datid oid, OUT relation oid, OUT target text,
@@ -8,9 +8,9 @@ CREATE FUNCTION pgscale.lock_waits(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lock_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.lock_waits() IS
+COMMENT ON FUNCTION pgscale_internal.lock_waits() IS
 'the graph that blockers shows, without names and texts: present lock waits and their blockers';
-GRANT EXECUTE ON FUNCTION pgscale.lock_waits() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.lock_waits() TO pg_monitor;
 
 -- Each transaction beside what pg_stat_activity tells of it, by the rules that this has for other users' texts.
 CREATE FUNCTION pgscale.blockers(
@@ -47,7 +47,7 @@ BEGIN ATOMIC
            coalesce(r.transaction_ms, rp.transaction_ms), r.query,
            w.locktype, w.mode, w.here, w.wait_start, w.waiting_pid, w.cycle, w.blocked_by
       FROM (SELECT l.*, CASE WHEN l.relation_datid IN (0, d.oid) OR l.relation < 16384 THEN l.relation::regclass END AS here
-              FROM pgscale.lock_waits() WITH ORDINALITY l
+              FROM pgscale_internal.lock_waits() WITH ORDINALITY l
               CROSS JOIN (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) d) w
       LEFT JOIN activity a ON a.pid = w.pid
       LEFT JOIN activity r ON r.pid = w.root_pid

@@ -6,7 +6,7 @@
  * pgscale.metrics() is SQL, in metrics.sql, because it does nothing but name what
  * other features show, in the units that monitoring systems want.  What they show
  * must be cheap, bounded in number and, where it is a counter, never fall: so it
- * takes time in wait events from pgscale.wait_totals() and not from the profile.
+ * takes time in wait events from pgscale_internal.wait_totals() and not from the profile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -17,9 +17,9 @@
 #include "metrics/metrics.h"
 
 static const char *const asks[] = {
-	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale.health", "pgscale.lock_waits",
+	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale.health", "pgscale_internal.lock_waits",
 	"pgscale.node_identity", "pgscale.numa_nodes", "pgscale.relocation_jobs", "pgscale.sampler_stats",
-	"pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_findings", "pgscale.wait_totals",
+	"pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_findings", "pgscale_internal.wait_totals",
 	"pgscale.writeback_stats", NULL
 };
 

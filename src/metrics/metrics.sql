@@ -37,7 +37,7 @@ AS $$
        'Time in a wait event, idle ones left out, of all processes of a type. Its rate is the average number of them in it.',
        jsonb_build_object('backend_type', w.backend_type, 'event_type', w.event_type, 'event', w.event), sum(w.wait_ms) / 1e3
   -- lock tranches of one name are one series
-  FROM pgscale.wait_totals() w GROUP BY w.backend_type, w.event_type, w.event
+  FROM pgscale_internal.wait_totals() w GROUP BY w.backend_type, w.event_type, w.event
  ORDER BY w.backend_type, w.event_type, w.event)
 UNION ALL
 SELECT m.*
@@ -72,7 +72,7 @@ AS $$
 SELECT m.*
   FROM (SELECT count(DISTINCT l.waiting_pid) AS waiting, count(*) FILTER (WHERE l.depth = 0) AS roots,
                coalesce(max(l.waiters), 0) AS most, coalesce(max(l.waited_ms), 0) / 1e3 AS longest
-          FROM pgscale.lock_waits() l) l
+          FROM pgscale_internal.lock_waits() l) l
   CROSS JOIN LATERAL (VALUES
     ('pgscale_blockers_waiting_processes', 'gauge', 'Processes that wait for a lock now.', '{}'::jsonb, l.waiting::float8),
     ('pgscale_blockers_roots', 'gauge', 'Transactions that others wait for and that wait for none.', '{}', l.roots),

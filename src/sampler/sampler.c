@@ -140,7 +140,7 @@ sampler_define_gucs(void)
 							&sampler_blocker_threshold, 1000, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_timeline_size",
-							"How far back pgscale.wait_timeline goes.",
+							"How far back pgscale.activity knows each second.",
 							NULL,
 							&sampler_timeline_size, 3600, 60, 7 * SECS_PER_DAY,
 							PGC_POSTMASTER, GUC_UNIT_S, NULL, NULL, NULL);

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * contention.c
- *	  The map of contention: how much of the sessions' time each kind of wait takes.
+ *	  What the evidence has of each kind of wait: its share, as the rules of advice see
+ *	  it, and what the server itself counts of such waits, if anything.
  *
- * Beside a share stands what the server itself counts of such waits, if anything.
- * Which events a kind has is in wait_kinds.c.  What it means and what helps is SQL,
- * the view pgscale.wait_meanings, with which pgscale.contention() joins this.
+ * pgscale.contention() takes its shares from what top_waits() shows, and from here only
+ * the server's counts.  Which events a kind has is in wait_kinds.c.  What it means and
+ * what helps is SQL, the view pgscale.wait_meanings.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -27,6 +28,7 @@
 #include "tuning/tuning.h"
 #include "tuning/wait_kinds.h"
 
+PG_FUNCTION_INFO_V1(pgscale_tuning_since);
 PG_FUNCTION_INFO_V1(pgscale_tuning_waits);
 
 /* The type of lock that a kind of wait is for, or -1. */
@@ -73,6 +75,16 @@ server_counts(const PgscaleTuningEvidence *e, int kind)
 	else
 		return NULL;
 	return pgscale_tuning_json_end(&json);
+}
+
+/* pgscale_internal.tuning_since(duration): the same errors as for evidence, and no longer than there can be any. */
+Datum
+pgscale_tuning_since(PG_FUNCTION_ARGS)
+{
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+
+	pgscale_preload_require();
+	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp() - duration_ms * (USECS_PER_SEC / 1000));
 }
 
 /* pgscale_internal.tuning_waits(duration): one row a kind. */

@@ -259,7 +259,15 @@ COMMENT ON COLUMN pgscale.wait_meanings.cure IS
 COMMENT ON COLUMN pgscale.wait_meanings.cured_meaning IS
 'what happens there from that major version on; NULL if none has cured it';
 
--- STABLE, so that it is inlined.
+CREATE FUNCTION pgscale_internal.tuning_since(duration interval DEFAULT '10 minutes')
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'pgscale_tuning_since'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.tuning_since(interval) IS
+'start of the period of that length that ends now';
+GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_since(interval) TO pg_monitor;
+
+-- Its figures are those of top_waits(). STABLE, so that it is inlined.
 CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
     OUT event_type text, OUT event text, OUT fraction double precision,
@@ -268,21 +276,33 @@ CREATE FUNCTION pgscale.contention(
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED
 BEGIN ATOMIC
-    SELECT m.event_type, m.event, w.fraction, w.waiting_sessions,
+    WITH period AS MATERIALIZED (SELECT pgscale_internal.tuning_since(duration) AS begins),
+    known AS MATERIALIZED (
+        SELECT min(c.at) AS since, max(c.at + make_interval(secs => c.period_s)) AS until
+          FROM period CROSS JOIN LATERAL pgscale.past_coverage(period.begins) c),
+    -- what the archive has as one row is of no kind; idle sessions do not contend, nor does pg_sleep(), whose kind is NULL
+    waits AS (
+        SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind,
+               sum(i.fraction) AS fraction, sum(i.active_sessions) AS waiting_sessions, sum(i.wait_ms) AS wait_ms
+          FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins, NULL, 'event', 1000000) i
+         WHERE i.event IS DISTINCT FROM 'IdleInTransaction'
+         GROUP BY 1),
+    kinds AS (SELECT w.*, w.wait_ms / nullif(sum(w.wait_ms) OVER (), 0) AS busy_fraction FROM waits w WHERE w.kind IS NOT NULL)
+    SELECT m.event_type, m.event, k.fraction, k.waiting_sessions,
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
            CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
            CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
-                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= w.since)
+                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= known.since)
                 THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
                      'of the application between their statements; idle_in_transaction_session_timeout'
-                ELSE m.remedy END, w.since, w.until, w.evidence
-      FROM pgscale_internal.tuning_waits(duration) w JOIN pgscale.wait_meanings m USING (kind),
-           (SELECT pgscale_internal.major()) v (major)
-     WHERE w.fraction >= 0.01
-     ORDER BY w.fraction DESC, m.event_type, m.event;
+                ELSE m.remedy END, known.since, known.until, e.evidence
+      FROM kinds k JOIN pgscale.wait_meanings m USING (kind) LEFT JOIN pgscale_internal.tuning_waits(duration) e USING (kind)
+           CROSS JOIN known CROSS JOIN (SELECT pgscale_internal.major()) v (major)
+     WHERE k.busy_fraction >= 0.01
+     ORDER BY k.wait_ms DESC, m.event_type, m.event;
 END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
-'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the sessions'' time, largest fraction first: its meaning on this major, the later one that has cured it and how, and what can be done now';
+'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the time that sessions were busy, largest fraction first: its share as in top_waits, its meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.contention AS
@@ -298,15 +318,15 @@ COMMENT ON COLUMN pgscale.contention.event_type IS
 COMMENT ON COLUMN pgscale.contention.event IS
 'names of the wait events with that meaning; others for the rest of a type';
 COMMENT ON COLUMN pgscale.contention.fraction IS
-'fraction of the sessions'' time, 0 to 1';
+'fraction of the database time, 0 to 1, as in top_waits';
 COMMENT ON COLUMN pgscale.contention.waiting_sessions IS
-'mean number of sessions in this wait';
+'average number of sessions in this wait, as in top_waits';
 COMMENT ON COLUMN pgscale.contention.cured_in IS
 'later major version that has cured it, and how; NULL if there is none';
 COMMENT ON COLUMN pgscale.contention.since IS
-'start of the evidence';
+'start of the known time';
 COMMENT ON COLUMN pgscale.contention.until IS
-'end of the evidence';
+'end of the known time';
 COMMENT ON COLUMN pgscale.contention.meaning IS
 'what happens there';
 COMMENT ON COLUMN pgscale.contention.now_possible IS

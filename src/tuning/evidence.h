@@ -31,8 +31,7 @@ extern int	pgscale_tuning_evidence_ms;
 	((double) (seconds) * pgscale_tuning_evidence_ms / PGSCALE_EVIDENCE_MS)
 
 /*
- * What sessions spend their time with, as rules and the map of contention need
- * it told apart: kinds of waits, whose events are in wait_kinds.c.  Waits for work,
+ * What sessions spend their time with, as rules need it told apart: kinds of waits, whose events are in wait_kinds.c.  Waits for work,
  * and pg_sleep(), are none of it.
  */
 typedef enum PgscaleTuningEvidenceWait

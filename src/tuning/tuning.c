@@ -112,9 +112,10 @@ tuning_health(PgscaleHealth *health)
 	}
 }
 
-/* Rules. */
+/* Rules, and contention(). */
 static const char *const asks[] = {
-	"pgscale.blocker_profile", "pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.tablespace_latency", NULL
+	"pgscale.blocker_profile", "pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.past_coverage",
+	"pgscale_internal.past_items", "pgscale.tablespace_latency", NULL
 };
 
 const PgscaleModule pgscale_tuning_module = {

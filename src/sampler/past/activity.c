@@ -3,6 +3,11 @@
  * activity.c
  *	  Average active sessions over time, by class of wait event.
  *
+ * Seconds that the timeline has are its: it is finer than the archive's minutes, and than
+ * the history, which has a look a second.  But what a server did that the archive calls
+ * by another name is the archive's, as for all that reads the past.  All else is
+ * the archive's and the history's.
+ *
  * A row of the archive is spread evenly over its time, and so is what is known of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -95,21 +100,67 @@ class_number(Classes *classes, PgscaleSamplerPastText text)
 	return classes->n - 1;
 }
 
-/* Spreads what lies in a range over the buckets: into[bucket * step]. */
+/* Some ranges of time, in order, none within another. */
+typedef struct Ranges
+{
+	PgscaleSamplerPastRange *ranges;
+	int			n;
+} Ranges;
+
+/* Spreads what lies in a range over the buckets, as far as it lies in those ranges: into[bucket * step]. */
 static void
-spread_over(const Buckets *buckets, const PgscaleSamplerPastRange *range, double ms, double *into, int step)
+spread_over(const Buckets *buckets, const Ranges *within, const PgscaleSamplerPastRange *range, double ms, double *into, int step)
 {
 	const double length = range->end - range->begin;
-	TimestampTz at = range->begin;
 
-	while (at < range->end)
+	for (int i = pgscale_sampler_past_find(within->ranges, within->n, range->begin);
+		 i < within->n && within->ranges[i].begin < range->end; i++)
 	{
-		const int64 bucket = floor_divide(at, buckets->size_us);
-		const TimestampTz next = Min(range->end, (bucket + 1) * buckets->size_us);
+		const TimestampTz end = Min(range->end, within->ranges[i].end);
+		TimestampTz at = Max(range->begin, within->ranges[i].begin);
 
-		into[(bucket - buckets->first) * step] += ms * ((next - at) / length);
-		at = next;
+		while (at < end)
+		{
+			const int64 bucket = floor_divide(at, buckets->size_us);
+			const TimestampTz next = Min(end, (bucket + 1) * buckets->size_us);
+
+			into[(bucket - buckets->first) * step] += ms * ((next - at) / length);
+			at = next;
+		}
 	}
+}
+
+/* All of a past that lies in those ranges. */
+static void
+spread_past(const Buckets *buckets, Classes *classes, const PgscaleSamplerPast *past, const Ranges *within)
+{
+	for (int64 i = 0; i < past->nspans; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		spread_over(buckets, within, &past->spans[i].range, past->spans[i].known_ms, buckets->known_ms, 1);
+	}
+	for (int64 i = 0; i < past->nslices; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		spread_over(buckets, within, &past->slices[i].range, past->slices[i].ms,
+					buckets->ms + class_number(classes, past->slices[i].class), classes->n);
+	}
+}
+
+/* The period without the spans of a past: all of them, or those of other servers. */
+static Ranges
+period_without(const PgscaleSamplerPastRange *period, const PgscaleSamplerPast *past, bool other_nodes)
+{
+	PgscaleSamplerPastRange *ranges = MemoryContextAllocHuge(CurrentMemoryContext,
+															 Max(past->nspans, 1) * sizeof(PgscaleSamplerPastRange));
+	Ranges		left;
+	int			n = 0;
+
+	for (int64 i = 0; i < past->nspans; i++)
+		if (!other_nodes || past->spans[i].other_node)
+			ranges[n++] = past->spans[i].range;
+	left.ranges = pgscale_sampler_past_subtract(period, ranges, n, &left.n);
+	return left;
 }
 
 typedef struct ClassSessions
@@ -188,8 +239,11 @@ pgscale_activity(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const PgscaleSamplerPast *past;
+	const PgscaleSamplerPast *seconds;
 	Buckets		buckets = {0};
 	Classes		classes = {0};
+	Ranges		ours;
+	Ranges		rest;
 
 	buckets.period = pgscale_sampler_past_period(fcinfo);
 	buckets.size_us = bucket_us(&buckets.period, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
@@ -198,24 +252,21 @@ pgscale_activity(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 
 	past = pgscale_sampler_past_sums(&buckets.period);
+	ours = period_without(&buckets.period, past, true);
+	seconds = pgscale_sampler_past_seconds(ours.ranges, ours.n, past->texts);
+	rest = period_without(&buckets.period, seconds, false);
+
 	buckets.first = floor_divide(buckets.period.begin, buckets.size_us);
 	buckets.n = floor_divide(buckets.period.end - 1, buckets.size_us) - buckets.first + 1;
 	for (int64 i = 0; i < past->nslices; i++)
 		(void) class_number(&classes, past->slices[i].class);
+	for (int64 i = 0; i < seconds->nslices; i++)
+		(void) class_number(&classes, seconds->slices[i].class);
 	buckets.known_ms = MemoryContextAllocExtended(CurrentMemoryContext, buckets.n * sizeof(double), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	buckets.ms = MemoryContextAllocExtended(CurrentMemoryContext, Max(buckets.n * classes.n, 1) * sizeof(double),
 											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	for (int64 i = 0; i < past->nspans; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		spread_over(&buckets, &past->spans[i].range, past->spans[i].known_ms, buckets.known_ms, 1);
-	}
-	for (int64 i = 0; i < past->nslices; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		spread_over(&buckets, &past->slices[i].range, past->slices[i].ms,
-					buckets.ms + class_number(&classes, past->slices[i].class), classes.n);
-	}
+	spread_past(&buckets, &classes, seconds, &ours);
+	spread_past(&buckets, &classes, past, &rest);
 	for (int64 i = 0; i < buckets.n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -51,14 +51,3 @@ COMMENT ON COLUMN pgscale.wait_history.datid IS
 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.wait_history.userid IS
 'OID of the session user; NULL if the process has none';
-
-CREATE FUNCTION pgscale.wait_timeline(
-    bucket interval DEFAULT '10 seconds',
-    OUT bucket_start timestamptz, OUT event_type text,
-    OUT active_sessions double precision, OUT observed_ms double precision)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_wait_timeline'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.wait_timeline(interval) IS
-'average active sessions in each bucket of time, by class of wait event; sessions that are idle in a transaction as IdleInTransaction';
-GRANT EXECUTE ON FUNCTION pgscale.wait_timeline(interval) TO pg_monitor;

@@ -64,7 +64,11 @@ pgscale_sampler_past_period(FunctionCallInfo fcinfo)
 	period.begin = Min(has_since ? since : period.end - USECS_PER_HOUR, period.end);
 	if (period.begin < EARLIEST)
 	{
-		period.begin = Min(pgscale_sampler_past_memory_begin(), pgscale_sampler_past_archive_begin());
+		const TimestampTz history = pgscale_sampler_past_memory_begin();
+		const TimestampTz timeline = pgscale_sampler_past_timeline_begin();
+		const TimestampTz archive = pgscale_sampler_past_archive_begin();
+
+		period.begin = Min(Min(history, timeline), archive);
 		period.begin = Min(Max(period.begin, EARLIEST), period.end);
 	}
 	return period;
@@ -119,9 +123,8 @@ compare_ranges(const void *a, const void *b)
 	return one->begin < two->begin ? -1 : one->begin > two->begin;
 }
 
-/* What is left of a period without these, in order. */
-static PgscaleSamplerPastRange *
-subtract_ranges(const PgscaleSamplerPastRange *period, PgscaleSamplerPastRange *ranges, int n, int *nleft)
+PgscaleSamplerPastRange *
+pgscale_sampler_past_subtract(const PgscaleSamplerPastRange *period, PgscaleSamplerPastRange *ranges, int n, int *nleft)
 {
 	PgscaleSamplerPastRange *left = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(PgscaleSamplerPastRange));
 	TimestampTz at = period->begin;
@@ -143,6 +146,24 @@ subtract_ranges(const PgscaleSamplerPastRange *period, PgscaleSamplerPastRange *
 	return left;
 }
 
+int
+pgscale_sampler_past_find(const PgscaleSamplerPastRange *ranges, int n, TimestampTz at)
+{
+	int			low = 0;
+	int			high = n;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (ranges[middle].end > at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
 void
 pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us, PgscaleSamplerPastReader *reader)
 {
@@ -160,7 +181,7 @@ pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us
 	pgscale_preload_require();
 	archived.ranges = palloc(archived.size * sizeof(PgscaleSamplerPastRange));
 	pgscale_sampler_past_read_archive(period, &archive_reader);
-	left = subtract_ranges(period, archived.ranges, archived.n, &nleft);
+	left = pgscale_sampler_past_subtract(period, archived.ranges, archived.n, &nleft);
 	pgscale_sampler_past_read_memory(left, nleft, bucket_us, reader);
 	pfree(left);
 	pfree(archived.ranges);

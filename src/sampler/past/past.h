@@ -80,6 +80,16 @@ extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *rang
 /* Begin of the oldest time that it knows, or DT_NOEND. */
 extern TimestampTz pgscale_sampler_past_memory_begin(void);
 
+/*
+ * timeline.c: what it has of these ranges, second by second: its spans, and what sessions
+ * waited by class.  It has no single waits.
+ */
+extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges,
+											   const PgscaleSamplerPastReader *reader);
+
+/* Begin of the oldest second that it has, or DT_NOEND. */
+extern TimestampTz pgscale_sampler_past_timeline_begin(void);
+
 /* past_archive.c: the rows of the archive, as far as they lie in the period, in any order. */
 extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader);
 
@@ -98,6 +108,13 @@ extern void pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int
  */
 extern PgscaleSamplerPastRange pgscale_sampler_past_period(FunctionCallInfo fcinfo);
 
+/* What is left of a period without these ranges, in order.  Sorts them. */
+extern PgscaleSamplerPastRange *pgscale_sampler_past_subtract(const PgscaleSamplerPastRange *period,
+															  PgscaleSamplerPastRange *ranges, int n, int *nleft);
+
+/* Of ranges in order, none within another: the first one that ends after a time. */
+extern int	pgscale_sampler_past_find(const PgscaleSamplerPastRange *ranges, int n, TimestampTz at);
+
 /* sums.c: a period, added up */
 
 typedef struct PgscaleSamplerPastSum
@@ -112,6 +129,7 @@ typedef struct PgscaleSamplerPastSpan
 	PgscaleSamplerPastRange range;
 	double		known_ms;
 	PgscaleSamplerPastText source;
+	bool		other_node;		/* another server's */
 } PgscaleSamplerPastSpan;
 
 /* Time of sessions in a class of waits, spread evenly over the range. */
@@ -136,5 +154,9 @@ typedef struct PgscaleSamplerPast
 
 /* In the current memory context, or what past_keep() has of the period. */
 extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period);
+
+/* What the timeline has of these ranges, which has no sums, with the numbers of these texts. */
+extern const PgscaleSamplerPast *pgscale_sampler_past_seconds(const PgscaleSamplerPastRange *ranges, int nranges,
+															  PgscaleSamplerPastTexts *texts);
 
 #endif							/* PGSCALE_PAST_H */

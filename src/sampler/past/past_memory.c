@@ -184,25 +184,6 @@ add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, const Pgsca
 	}
 }
 
-/* The first range that ends after a time. */
-static int
-find_range(const HistorySums *sums, TimestampTz at)
-{
-	int			low = 0;
-	int			high = sums->nranges;
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (sums->ranges[middle].end > at)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
-}
-
 /*
  * If samples were overwritten while others were read, then all that are older count no
  * more, nor does a look that has lost some of its samples.
@@ -225,7 +206,7 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 		return;
 	if (pgscale_wait_is_idle(sample->kind, sample->wait_event))
 		return;
-	for (int i = find_range(sums, begin); i < sums->nranges && sums->ranges[i].begin < sample->sampled_at; i++)
+	for (int i = pgscale_sampler_past_find(sums->ranges, sums->nranges, begin); i < sums->nranges && sums->ranges[i].begin < sample->sampled_at; i++)
 	{
 		const PgscaleSamplerPastRange *range = &sums->ranges[i];
 
@@ -309,7 +290,7 @@ visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const Pgs
 		const TimestampTz begin = Max(spans->spans[i].begin, sums->partial_at);
 		const TimestampTz end = spans->spans[i].end;
 
-		for (int j = find_range(sums, begin); j < sums->nranges && sums->ranges[j].begin < end; j++)
+		for (int j = pgscale_sampler_past_find(sums->ranges, sums->nranges, begin); j < sums->nranges && sums->ranges[j].begin < end; j++)
 		{
 			const PgscaleSamplerPastRange part = {Max(begin, sums->ranges[j].begin), Min(end, sums->ranges[j].end)};
 

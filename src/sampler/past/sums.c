@@ -72,6 +72,7 @@ keep_span(const PgscaleSamplerPastRange *range, double known_ms, bool archived, 
 	span->range = *range;
 	span->known_ms = known_ms;
 	span->source = pgscale_sampler_past_number(past->texts, !archived ? "memory" : node ? psprintf("archive of %s", node) : "archive");
+	span->other_node = node != NULL;
 	past->known_ms += known_ms;
 }
 
@@ -110,24 +111,33 @@ sum_class(const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, do
 }
 
 /* In the current memory context, where all that is of use only while it is read stays, too. */
+static PgscaleSamplerPastReader
+begin_adding(Adding *adding, PgscaleSamplerPastTexts *texts)
+{
+	PgscaleSamplerPast *past = palloc0(sizeof(PgscaleSamplerPast));
+
+	*adding = (Adding)
+	{
+		.past = past,.spans_size = 256,.slices_size = 1024
+	};
+	past->texts = texts;
+	past->spans = palloc(adding->spans_size * sizeof(PgscaleSamplerPastSpan));
+	past->slices = palloc(adding->slices_size * sizeof(PgscaleSamplerPastSlice));
+	return (PgscaleSamplerPastReader)
+	{
+		.texts = texts,.arg = adding,.visit_span = keep_span,.visit_wait = sum_wait,.visit_class = sum_class
+	};
+}
+
 static PgscaleSamplerPast *
 read_period(const PgscaleSamplerPastRange *period)
 {
-	PgscaleSamplerPast *past = palloc0(sizeof(PgscaleSamplerPast));
-	Adding		adding = {.past = past,.spans_size = 256,.slices_size = 1024};
-	PgscaleSamplerPastReader reader = {
-		.texts = pgscale_sampler_past_texts_create(),
-		.arg = &adding,
-		.visit_span = keep_span,
-		.visit_wait = sum_wait,
-		.visit_class = sum_class,
-	};
+	Adding		adding;
+	PgscaleSamplerPastReader reader = begin_adding(&adding, pgscale_sampler_past_texts_create());
+	PgscaleSamplerPast *past = adding.past;
 	past_sums_iterator it;
 	PgscaleSamplerPastSum *sum;
 
-	past->texts = reader.texts;
-	past->spans = palloc(adding.spans_size * sizeof(PgscaleSamplerPastSpan));
-	past->slices = palloc(adding.slices_size * sizeof(PgscaleSamplerPastSlice));
 	adding.hash = past_sums_create(CurrentMemoryContext, 1024, NULL);
 	pgscale_sampler_past_read(period, PGSCALE_PAST_WHOLE, &reader);
 
@@ -137,6 +147,16 @@ read_period(const PgscaleSamplerPastRange *period)
 		past->sums[past->nsums++] = *sum;
 	past_sums_destroy(adding.hash);
 	return past;
+}
+
+const PgscaleSamplerPast *
+pgscale_sampler_past_seconds(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastTexts *texts)
+{
+	Adding		adding;
+	const PgscaleSamplerPastReader reader = begin_adding(&adding, texts);
+
+	pgscale_sampler_past_read_timeline(ranges, nranges, &reader);
+	return adding.past;
 }
 
 static Kept *

@@ -3,10 +3,11 @@
  * timeline.c
  *	  Average active sessions second by second, by wait class.
  *
- * The ring of single samples holds seconds to minutes on a busy server.  This
- * one holds an hour in less space, since all it keeps of a second is how much
- * time the server's sessions spent in each class of wait event, or idle in a transaction.  Divided by
- * the time that was observed, that is the average number of active sessions.
+ * The history has a look each second, for some minutes on a busy server.  This ring has
+ * each second of the last hour, as all ticks saw it, in less space, since all it keeps of
+ * a second is how much time the server's sessions spent in each class of wait event, or
+ * idle in a transaction.  Divided by the time that was observed, that is the average
+ * number of active sessions.  activity() reads it (past/activity.c).
  *
  * A second lies at its Unix time modulo the ring's size, and is cleared when
  * its place is used for another one.  The sampler alone writes; each second
@@ -18,18 +19,16 @@
  */
 #include "postgres.h"
 
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
-#include "base/pg_compat.h"
-#include "base/preload.h"
 #include "base/processes.h"
+#include "base/units.h"
 #include "base/wait_events.h"
+#include "sampler/past/history.h"
+#include "sampler/past/past.h"
 #include "sampler/past/timeline.h"
 
 /*
@@ -61,8 +60,6 @@ static Timeline *timeline = NULL;
 static TimestampTz tick_at;
 static uint64 tick_ns;
 static uint64 tick_class_ns[NCLASSES];
-
-PG_FUNCTION_INFO_V1(pgscale_wait_timeline);
 
 Size
 pgscale_sampler_timeline_size(int seconds)
@@ -124,7 +121,12 @@ void
 pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 {
 	tick_at = now;
-	tick_ns = ns;
+
+	/*
+	 * As in the history, a tick that is later than that stands for a second,
+	 * and what was before is a gap.
+	 */
+	tick_ns = ns <= PGSCALE_SAMPLER_LATE * NS_PER_S ? ns : NS_PER_S;
 	memset(tick_class_ns, 0, sizeof(tick_class_ns));
 }
 
@@ -134,22 +136,30 @@ pgscale_sampler_timeline_add(uint32 wait_event)
 	tick_class_ns[timeline_class(wait_event)] += tick_ns;
 }
 
+/* A tick's time ends with it, and may have begun in the second before; after a stall, some seconds before. */
 void
 pgscale_sampler_timeline_end(void)
 {
-	int64		second = timeline_floor(tick_at, USECS_PER_SEC);
-	Second	   *s = place_of(second);
+	const int64 tick_us = Max(tick_ns / NS_PER_US, 1);
+	const TimestampTz begin = tick_at - tick_us;
 
-	pgscale_change_begin_write(&s->changes);
-	if (s->second != second)
+	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= timeline_floor(tick_at, USECS_PER_SEC); second++)
 	{
-		timeline_clear(s);
-		s->second = second;
+		const int64 us = Min(tick_at, (second + 1) * USECS_PER_SEC) - Max(begin, second * USECS_PER_SEC);
+		const double part = us / (double) tick_us;
+		Second	   *s = place_of(second);
+
+		pgscale_change_begin_write(&s->changes);
+		if (s->second != second)
+		{
+			timeline_clear(s);
+			s->second = second;
+		}
+		s->observed_ns += (uint64) (tick_ns * part);
+		for (int class = 0; class < NCLASSES; class++)
+			s->class_ns[class] += (uint64) (tick_class_ns[class] * part);
+		pgscale_change_end_write(&s->changes);
 	}
-	s->observed_ns += tick_ns;
-	for (int class = 0; class < NCLASSES; class++)
-		s->class_ns[class] += tick_class_ns[class];
-	pgscale_change_end_write(&s->changes);
 }
 
 void
@@ -208,80 +218,70 @@ pgscale_sampler_timeline_reset(void)
 	}
 }
 
-static void
-put_bucket(ReturnSetInfo *rsinfo, TimestampTz start, Second *sum)
+/* Returns false if nothing of that second was observed, or it is too long ago. */
+static bool
+copy_second(int64 second, Second *copy)
 {
+	Second	   *s = place_of(second);
+
+	CHECK_FOR_INTERRUPTS();
+	pgscale_change_copy(&s->changes, copy, s, sizeof(*copy));
+	return copy->second == second && copy->observed_ns > 0;
+}
+
+/* A part of a second is that part of all that was observed in it.  All of the present one was before the range ends. */
+static void
+visit_second(const Second *s, bool present, const PgscaleSamplerPastRange *range, PgscaleSamplerPastText *names,
+			 const PgscaleSamplerPastReader *reader)
+{
+	const PgscaleSamplerPastRange whole = {s->second * USECS_PER_SEC, present ? range->end : (s->second + 1) * USECS_PER_SEC};
+	const PgscaleSamplerPastRange of = {Max(whole.begin, range->begin), Min(whole.end, range->end)};
+	double		part;
+
+	if (of.begin >= of.end)
+		return;
+	part = (of.end - of.begin) / (double) (whole.end - whole.begin);
+	reader->visit_span(&of, s->observed_ns * part / NS_PER_MS, false, NULL, reader->arg);
 	for (uint32 class = 0; class < NCLASSES; class++)
 	{
-		Datum		values[4];
-		bool		nulls[4] = {0};
-
-		/* On CPU always, so that an idle bucket is seen to be one. */
-		if (class > 0 && sum->class_ns[class] == 0)
+		if (s->class_ns[class] == 0)
 			continue;
-		values[0] = TimestampTzGetDatum(start);
-		values[1] = CStringGetTextDatum(class == IN_TRANSACTION ? pgscale_wait_event_name(PGSCALE_WAIT_IDLE_IN_TRANSACTION) :
-										pgscale_wait_event_type(class << CLASS_SHIFT));
-		values[2] = Float8GetDatum((double) sum->class_ns[class] / sum->observed_ns);
-		values[3] = Float8GetDatum((double) sum->observed_ns / 1e6);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		if (names[class] == 0)
+			names[class] = pgscale_sampler_past_number(reader->texts, class == IN_TRANSACTION ? PGSCALE_WAIT_IDLE_NAME :
+													   pgscale_wait_event_type(class << CLASS_SHIFT));
+		reader->visit_class(&of, names[class], s->class_ns[class] * part / NS_PER_MS, reader->arg);
 	}
 }
 
-/*
- * pgscale.wait_timeline(bucket): average active sessions for each bucket of
- * time that was observed at all, by wait class, oldest first.
- */
-Datum
-pgscale_wait_timeline(PG_FUNCTION_ARGS)
+void
+pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, const PgscaleSamplerPastReader *reader)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Interval   *interval;
-	int64		bucket;
-	int64		now;
-	Second		sum = {0};
+	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	PgscaleSamplerPastText names[NCLASSES] = {0};
 
-	pgscale_preload_require();
-
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("bucket must not be null"),
-				 errhint("Use a whole number of seconds, such as interval '10 seconds'.")));
-	interval = PG_GETARG_INTERVAL_P(0);
-	if (interval->month != 0 || interval->day != 0 ||
-		interval->time < USECS_PER_SEC || interval->time % USECS_PER_SEC != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("bucket must be a positive whole number of seconds"),
-				 errhint("Use a time without days or months, such as interval '10 seconds'.")));
-	bucket = interval->time / USECS_PER_SEC;
-
-	InitMaterializedSRF(fcinfo, 0);
-
-	/* The ring from its oldest second, which lies behind the present one. */
-	now = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
-	for (int64 second = now - timeline->size + 1; second <= now; second++)
+	for (int i = 0; i < nranges; i++)
 	{
-		Second	   *place = place_of(second);
-		Second		s;
+		const int64 first = Max(timeline_floor(ranges[i].begin, USECS_PER_SEC), present - timeline->size + 1);
+		const int64 last = Min(timeline_floor(ranges[i].end - 1, USECS_PER_SEC), present);
 
-		pgscale_change_copy(&place->changes, &s, place, sizeof(s));
-		if (s.second != second || s.observed_ns == 0)
-			continue;
-
-		if (sum.observed_ns > 0 && timeline_floor(second, bucket) != timeline_floor(sum.second, bucket))
+		for (int64 second = first; second <= last; second++)
 		{
-			put_bucket(rsinfo, timeline_floor(sum.second, bucket) * bucket * USECS_PER_SEC, &sum);
-			timeline_clear(&sum);
-		}
-		sum.second = second;
-		sum.observed_ns += s.observed_ns;
-		for (int class = 0; class < NCLASSES; class++)
-			sum.class_ns[class] += s.class_ns[class];
-	}
-	if (sum.observed_ns > 0)
-		put_bucket(rsinfo, timeline_floor(sum.second, bucket) * bucket * USECS_PER_SEC, &sum);
+			Second		s;
 
-	return (Datum) 0;
+			if (copy_second(second, &s))
+				visit_second(&s, second == present, &ranges[i], names, reader);
+		}
+	}
+}
+
+TimestampTz
+pgscale_sampler_past_timeline_begin(void)
+{
+	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	Second		s;
+
+	for (int64 second = present - timeline->size + 1; second <= present; second++)
+		if (copy_second(second, &s))
+			return second * USECS_PER_SEC;
+	return DT_NOEND;
 }

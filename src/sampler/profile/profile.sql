@@ -42,12 +42,12 @@ COMMENT ON COLUMN pgscale.wait_profile.usename IS
 COMMENT ON COLUMN pgscale.wait_profile.queryid IS
 'query identifier; NULL outside a statement or if it is unknown';
 
-CREATE FUNCTION pgscale.wait_totals(
+CREATE FUNCTION pgscale_internal.wait_totals(
     OUT backend_type text, OUT event_type text, OUT event text, OUT wait_ms double precision,
     OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_totals'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 50;
-COMMENT ON FUNCTION pgscale.wait_totals() IS
+COMMENT ON FUNCTION pgscale_internal.wait_totals() IS
 'time in each wait event that is not idle, by type of process: at most 512 rows, which only increase until the next reset or restart';
-GRANT EXECUTE ON FUNCTION pgscale.wait_totals() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.wait_totals() TO pg_monitor;

@@ -156,7 +156,7 @@ pgscale_sampler_totals_reset(void)
 }
 
 /*
- * pgscale.wait_totals(): one row for each type of process and wait event that was seen
+ * pgscale_internal.wait_totals(): one row for each type of process and wait event that was seen
  * since the server's start.
  */
 Datum
