@@ -39,7 +39,7 @@ my %inner = map { $_ => 1 } grep { /archive_|keep_local|published/ } split /\n/,
 $acting{$_} = 1 for keys %inner;
 # What only its owner may read
 my %hidden = map { $_ => 1 } (
-    'pgscale_internal.archive_change', 'pgscale_internal.archive_query', 'pgscale_internal.archive_setting',
+    'pgscale_internal.archive_change', 'pgscale_internal.archive_counter', 'pgscale_internal.archive_query', 'pgscale_internal.archive_setting',
     'pgscale_internal.relocation_job', 'pgscale_internal.tuning_change');
 # What this machine may not have
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
