@@ -54,28 +54,31 @@ CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, wai
     observed_s float8 DEFAULT NULL)
 RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgscale_internal.archive_minute
-    SELECT at::timestamptz, period_s, 1, node, c.system_identifier + cluster, (d.oid::int + database)::oid,
-           ARRAY(SELECT base + n FROM generate_series(1, 52) n)
-               || ARRAY(SELECT coalesce(observed_s, period_s) * 1000 * f FROM unnest(ARRAY[1, active, active / 2]) WITH ORDINALITY u(f, n) ORDER BY n), w.*
-      FROM pg_control_system() c, pg_database d,
+    SELECT m.*
+      FROM pg_control_system() c, pg_database d, (SELECT coalesce(observed_s, period_s) * 1000 AS ms) o,
+           (SELECT jsonb_object_agg(name, base + n) AS counters FROM pgscale_internal.archive_counter WHERE source <> 'sampler') b,
            (SELECT coalesce(array_agg(coalesce(t.kind, CASE WHEN t.t = 'other' THEN 'other' ELSE 'client backend' END)), '{}'),
                    coalesce(array_agg(CASE WHEN t.d IS NOT NULL THEN 7::oid END), '{}'), coalesce(array_agg(t.d), '{}'),
                    coalesce(array_agg(t.u), '{}'), coalesce(array_agg(t.a), '{}'), coalesce(array_agg(t.q), '{}'), coalesce(array_agg(t.t), '{}'),
                    coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
               FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
+             (backend_types, datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms),
+           jsonb_populate_record(NULL::pgscale_internal.archive_minute, b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
+               'period_s', period_s, 'rounds', 1, 'node', node, 'cluster', c.system_identifier + cluster, 'database', (d.oid::int + database)::oid,
+               'observed_ms', o.ms, 'active_session_ms', o.ms * active, 'idle_in_transaction_session_ms', o.ms * active / 2)) m
      WHERE d.datname = current_database()
 $$;
 
 -- each counter is what its name says
 SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]', observed_s => 0.053);
 -- the sweeper's pages are among those that the server counts for backends
-UPDATE pgscale_internal.archive_minute SET counters[33] = counters[33] + counters[47];
+UPDATE pgscale_internal.archive_minute SET backend_buffers = backend_buffers + sweeper_written;
 SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
  WHERE key NOT IN ('at', 'node', 'origin');
 -- which may have counted them in the next minute only; what is not known of either is not known
-UPDATE pgscale_internal.archive_minute SET counters[33] = 46;
+UPDATE pgscale_internal.archive_minute SET backend_buffers = 46;
 SELECT backend_buffers FROM pgscale.archive_minutes;
-UPDATE pgscale_internal.archive_minute SET counters[47] = NULL;
+UPDATE pgscale_internal.archive_minute SET sweeper_written = NULL;
 SELECT backend_buffers FROM pgscale.archive_minutes;
 DELETE FROM pgscale_internal.archive_minute;
 
@@ -89,7 +92,8 @@ CHECKPOINT;
 DO $$ BEGIN
     FOR i IN 1 .. 600 LOOP
         PERFORM pg_stat_clear_snapshot();
-        EXIT WHEN (SELECT c."values"[27] > 0 AND c."values"[30] > 0 AND c."values"[35] > 0 FROM pgscale_internal.archive_counters() c);
+        EXIT WHEN (SELECT bool_and(c.value > 0) FROM pgscale_internal.archive_counters() c
+                    WHERE c.name IN ('checkpoints_requested', 'checkpoint_buffers', 'buffers_allocated'));
         PERFORM pg_sleep(0.1);
     END LOOP;
 END $$;
@@ -102,65 +106,72 @@ CREATE TEMP VIEW checkpoints AS SELECT num_timed AS a, num_requested AS b, write
 \else
 CREATE TEMP VIEW checkpoints AS SELECT checkpoints_timed AS a, checkpoints_req AS b, checkpoint_write_time AS c, checkpoint_sync_time AS d, buffers_checkpoint AS e FROM pg_stat_bgwriter;
 \endif
-SELECT string_agg(w.n::text, ' ' ORDER BY w.n) FILTER (WHERE c."values"[w.n]::numeric IS DISTINCT FROM w.theirs) AS differ,
-       bool_and(w.theirs > 0) FILTER (WHERE w.n IN (1, 2, 4, 7, 9, 10, 11, 12, 13, 16, 17, 18, 20, 22, 27, 30, 35)) AS counted,
-       cardinality(c."values") AS "values", cardinality(c.markers) AS markers
-  FROM pgscale_internal.archive_counters() c,
-       (SELECT sum(xact_commit) AS v1, sum(xact_rollback) AS v2, sum(blks_read) AS v3, sum(blks_hit) AS v4, sum(blk_read_time) AS v5,
+SELECT string_agg(w.name, ' ' ORDER BY w.name) FILTER (WHERE c.value::numeric IS DISTINCT FROM w.theirs AND NOT (w.theirs IS NULL AND w.elsewhere)) AS differ,
+       string_agg(w.name, ' ' ORDER BY w.name) FILTER (WHERE w.theirs > 0 AND w.name IN ('commits', 'rollbacks', 'blocks_hit', 'rows_returned', 'rows_inserted',
+           'rows_updated', 'rows_deleted', 'temp_files', 'temp_bytes', 'sessions_started', 'session_ms', 'active_ms', 'wal_records', 'wal_bytes',
+           'checkpoints_requested', 'checkpoint_buffers', 'buffers_allocated')) AS counted, count(c.name) AS counters
+  FROM (SELECT sum(xact_commit) AS v1, sum(xact_rollback) AS v2, sum(blks_read) AS v3, sum(blks_hit) AS v4, sum(blk_read_time) AS v5,
                sum(blk_write_time) AS v6, sum(tup_returned) AS v7, sum(tup_fetched) AS v8, sum(tup_inserted) AS v9, sum(tup_updated) AS v10,
                sum(tup_deleted) AS v11, sum(temp_files) AS v12, sum(temp_bytes) AS v13, sum(deadlocks) AS v14, sum(conflicts) AS v15,
-               sum(sessions) AS v16, sum(session_time) AS v17, sum(active_time) AS v18, sum(idle_in_transaction_time) AS v19 FROM pg_stat_database) d,
-       pg_stat_wal l, pg_stat_bgwriter b, pg_stat_archiver a, checkpoints k, pgscale.writeback_stats() f,
-       (SELECT count(*) AS n FROM pg_stat_activity WHERE backend_type = 'client backend') s,
-       (SELECT sum(supplied_clean + supplied_written) AS supplied, sum(written) AS written FROM pgscale.sweeper_stats()) z,
-       LATERAL (VALUES (1, v1), (2, v2), (3, v3), (4, v4), (5, v5::numeric), (6, v6::numeric), (7, v7), (8, v8), (9, v9), (10, v10), (11, v11),
-           (12, v12), (13, v13), (14, v14), (15, v15), (16, v16), (17, v17::numeric), (18, v18::numeric), (19, v19::numeric),
-           (20, l.wal_records), (21, l.wal_fpi), (22, l.wal_bytes), (23, l.wal_buffers_full),
-           (24, coalesce((to_jsonb(l) ->> 'wal_write_time')::numeric, c."values"[24]::numeric)),
-           (25, coalesce((to_jsonb(l) ->> 'wal_sync_time')::numeric, c."values"[25]::numeric)),
-           (26, k.a), (27, k.b), (28, k.c::numeric), (29, k.d::numeric), (30, k.e), (31, b.buffers_clean), (32, b.maxwritten_clean),
-           (33, coalesce((to_jsonb(b) ->> 'buffers_backend')::numeric, c."values"[33]::numeric)),
-           (34, coalesce((to_jsonb(b) ->> 'buffers_backend_fsync')::numeric, c."values"[34]::numeric)), (35, b.buffers_alloc),
-           (44, a.archived_count), (45, a.failed_count), (46, z.supplied), (47, z.written), (48, f.requested_bytes),
-           (49, 0), (50, s.n), (51, NULL), (52, NULL)) AS w(n, theirs)
- GROUP BY c."values", c.markers;
+               sum(sessions) AS v16, sum(session_time) AS v17, sum(active_time) AS v18, sum(idle_in_transaction_time) AS v19 FROM pg_stat_database) d
+ CROSS JOIN pg_stat_wal l CROSS JOIN pg_stat_bgwriter b CROSS JOIN pg_stat_archiver a CROSS JOIN checkpoints k CROSS JOIN pgscale.writeback_stats() f
+ CROSS JOIN (SELECT count(*) AS n FROM pg_stat_activity WHERE backend_type = 'client backend') s
+ CROSS JOIN (SELECT sum(supplied_clean + supplied_written) AS supplied, sum(written) AS written FROM pgscale.sweeper_stats()) z
+ CROSS JOIN LATERAL (VALUES ('commits', v1, false), ('rollbacks', v2, false), ('blocks_read', v3, false), ('blocks_hit', v4, false),
+           ('block_read_ms', v5::numeric, false), ('block_write_ms', v6::numeric, false), ('rows_returned', v7, false), ('rows_fetched', v8, false),
+           ('rows_inserted', v9, false), ('rows_updated', v10, false), ('rows_deleted', v11, false), ('temp_files', v12, false),
+           ('temp_bytes', v13, false), ('deadlocks', v14, false), ('conflicts', v15, false), ('sessions_started', v16, false),
+           ('session_ms', v17::numeric, false), ('active_ms', v18::numeric, false), ('idle_in_transaction_ms', v19::numeric, false),
+           ('wal_records', l.wal_records, false), ('wal_full_page_images', l.wal_fpi, false), ('wal_bytes', l.wal_bytes, false),
+           ('wal_buffers_full', l.wal_buffers_full, false), ('wal_write_ms', (to_jsonb(l) ->> 'wal_write_time')::numeric, true),
+           ('wal_sync_ms', (to_jsonb(l) ->> 'wal_sync_time')::numeric, true), ('checkpoints_timed', k.a, false), ('checkpoints_requested', k.b, false),
+           ('checkpoint_write_ms', k.c::numeric, false), ('checkpoint_sync_ms', k.d::numeric, false), ('checkpoint_buffers', k.e, false),
+           ('bgwriter_buffers', b.buffers_clean, false), ('bgwriter_stops', b.maxwritten_clean, false),
+           ('backend_buffers', (to_jsonb(b) ->> 'buffers_backend')::numeric, true), ('backend_fsyncs', (to_jsonb(b) ->> 'buffers_backend_fsync')::numeric, true),
+           ('buffers_allocated', b.buffers_alloc, false), ('wal_files_archived', a.archived_count, false), ('wal_archive_failures', a.failed_count, false),
+           ('sweeper_supplied', z.supplied, false), ('sweeper_written', z.written, false), ('writeback_requested_bytes', f.requested_bytes, false),
+           ('relocations', 0, false), ('sessions', s.n, false), ('standby_lag_s', NULL, false), ('standby_lag_bytes', NULL, false)) AS w(name, theirs, elsewhere)
+  FULL JOIN pgscale_internal.archive_counters() c ON c.name = w.name;
 ROLLBACK;
 
 -- pages, which 18 reads and adds several at a time; before 16 none of it is counted
 SET max_parallel_workers_per_gather = 0;
-SELECT coalesce(c."values"[36], 0) AS reads, coalesce(c."values"[38], 0) AS extends, c."values"[3] AS blocks FROM pgscale_internal.archive_counters() c \gset before_
+CREATE VIEW pages AS SELECT coalesce(max(value) FILTER (WHERE name = 'io_reads'), 0) AS reads, coalesce(max(value) FILTER (WHERE name = 'io_extends'), 0) AS extends,
+       max(value) FILTER (WHERE name = 'blocks_read') AS blocks FROM pgscale_internal.archive_counters();
+SELECT * FROM pages \gset before_
 CREATE TABLE filled AS SELECT i, repeat('x', 1800) AS filler FROM generate_series(1, 20000) i;
 SELECT count(*) FROM filled;
 SELECT pg_stat_force_next_flush();
-SELECT c."values"[3] - :before_blocks > 2000 AS "read",
-       coalesce(c."values"[36] - :before_reads BETWEEN 0.98 * (c."values"[3] - :before_blocks) AND 1.02 * (c."values"[3] - :before_blocks), NOT :'io') AS reads,
-       coalesce((c."values"[38] - :before_extends) / pg_relation_size('filled') * current_setting('block_size')::int BETWEEN 0.98 AND 1.1, NOT :'io') AS extends
-  FROM pgscale_internal.archive_counters() c;
+SELECT blocks - :before_blocks > 2000 AS "read",
+       reads - :before_reads BETWEEN 0.98 * (blocks - :before_blocks) AND 1.02 * (blocks - :before_blocks) OR NOT :'io' AS reads,
+       (extends - :before_extends) / pg_relation_size('filled') * current_setting('block_size')::int BETWEEN 0.98 AND 1.1 OR NOT :'io' AS extends
+  FROM pages;
+DROP VIEW pages;
 DROP TABLE filled;
 RESET max_parallel_workers_per_gather;
 
 -- and each has a mark of when it was reset
-CREATE TABLE marked AS SELECT 0 AS n, 'before' AS what, markers FROM pgscale_internal.archive_counters();
+CREATE TABLE marked AS SELECT 0 AS n, 'before' AS what, name, marker FROM pgscale_internal.archive_counters();
 \if :new
 SELECT pg_stat_reset_shared('checkpointer') \g /dev/null
 \endif
 SELECT FROM pg_stat_reset_shared('bgwriter');
-INSERT INTO marked SELECT 1, 'bgwriter', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 1, 'bgwriter', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pg_stat_reset_shared('wal');
-INSERT INTO marked SELECT 2, 'wal', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 2, 'wal', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pg_stat_reset_shared('archiver');
-INSERT INTO marked SELECT 3, 'archiver', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 3, 'archiver', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pgscale.reset('sweeper');
-INSERT INTO marked SELECT 4, 'sweeper', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 4, 'sweeper', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pgscale.reset('writeback');
-INSERT INTO marked SELECT 5, 'writeback', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 5, 'writeback', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pgscale.reset('sampler');
-INSERT INTO marked SELECT 6, 'sampler', markers FROM pgscale_internal.archive_counters();
+INSERT INTO marked SELECT 6, 'sampler', name, marker FROM pgscale_internal.archive_counters();
 SELECT FROM pg_stat_reset();
-INSERT INTO marked SELECT 7, 'database', markers FROM pgscale_internal.archive_counters();
-SELECT a.what, string_agg(i::text, ' ' ORDER BY i) AS changed
-  FROM marked a JOIN marked b ON b.n = a.n - 1, generate_series(1, 55) i WHERE a.markers[i] IS DISTINCT FROM b.markers[i] GROUP BY a.n, a.what ORDER BY a.n;
-SELECT string_agg(i::text, ' ' ORDER BY i) AS of_the_moment FROM marked, generate_series(1, 55) i WHERE n = 0 AND markers[i] IS NULL;
+INSERT INTO marked SELECT 7, 'database', name, marker FROM pgscale_internal.archive_counters();
+SELECT a.what, string_agg(a.name, ' ' ORDER BY a.name) AS changed
+  FROM marked a JOIN marked b ON b.n = a.n - 1 AND b.name = a.name WHERE a.marker IS DISTINCT FROM b.marker GROUP BY a.n, a.what ORDER BY a.n;
+SELECT string_agg(name, ' ' ORDER BY name) AS of_the_moment FROM marked WHERE n = 0 AND marker IS NULL;
 
 -- a day of minutes of unequal length, with gaps, in which waits rise, fall, come and go
 SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":12000},
@@ -180,7 +191,7 @@ SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a"
        minute('2020-03-01 11:05:00+00', 60, 1, 700, '[]', 'b', 1, 1),
        minute('2020-03-01 11:06:00+00', 60, 1, 800, '[]', 'b', 0, 1),
        minute('2020-03-01 11:07:00+00', 60, 1, 900, '[]', 'b', 0, 1);
-UPDATE pgscale_internal.archive_minute SET counters[1] = NULL, counters[51] = NULL WHERE at = '2020-03-01 10:00+00';
+UPDATE pgscale_internal.archive_minute SET commits = NULL, standby_lag_s = NULL WHERE at = '2020-03-01 10:00+00';
 SELECT to_char(at, 'HH24:MI:SS') AS at, period_s, node, origin FROM pgscale.archive_minutes WHERE at >= '2020-03-01 11:02+00' ORDER BY 1;
 
 -- what readers make of it: weights are time, and time that is not known counts for nothing

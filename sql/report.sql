@@ -180,12 +180,16 @@ SELECT until - since BETWEEN '1 h' AND '61 min', until <= clock_timestamp() FROM
 SELECT pgscale_internal.archive_partition('archive_minute', day), pgscale_internal.archive_partition('archive_query', day) FROM unnest('{2020-05-01,2020-05-02}'::date[]) day;
 CREATE FUNCTION minute(at text, period_s float8, base float8, waits text, node text DEFAULT 'a') RETURNS void LANGUAGE sql AS $$
     INSERT INTO pgscale_internal.archive_minute
-    SELECT at::timestamptz, period_s, 1, node, c.system_identifier, d.oid, ARRAY(SELECT base * n FROM generate_series(1, 52) n) || period_s * 1000, w.*
+    SELECT m.*
       FROM pg_control_system() c, pg_database d,
+           (SELECT jsonb_object_agg(name, base * n) AS counters FROM pgscale_internal.archive_counter WHERE source <> 'sampler') b,
            (SELECT coalesce(array_agg(coalesce(t.kind, 'client backend')), '{}'), coalesce(array_agg(7::oid) FILTER (WHERE t IS NOT NULL), '{}'), coalesce(array_agg(t.d), '{}'),
                    coalesce(array_agg(t.u), '{}'), coalesce(array_agg(t.a), '{}'), coalesce(array_agg(t.q), '{}'), coalesce(array_agg(t.t), '{}'),
                    coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
               FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
+             (backend_types, datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms),
+           jsonb_populate_record(NULL::pgscale_internal.archive_minute, b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
+               'period_s', period_s, 'rounds', 1, 'node', node, 'cluster', c.system_identifier, 'database', d.oid, 'observed_ms', period_s * 1000)) m
      WHERE d.datname = current_database()
 $$;
 SELECT minute('2020-05-01 10:00', 60, 1, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":6000}, {"d":"shop","u":"ann","a":"web","q":1,"t":"CPU","e":"CPU","ms":90},

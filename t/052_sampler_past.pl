@@ -119,9 +119,9 @@ $db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS
     (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside,
     (SELECT sum(period_s) FROM pgscale.past_coverage(since + (until - since) / 2, until)) AS s_beside FROM span;
     CREATE TABLE partition PARTITION OF pgscale_internal.archive_minute DEFAULT;
-    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
+    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, cluster, database, backend_types, datids, datnames, usenames,
         application_names, queryids, event_types, events, blockers, wait_ms)
-    SELECT since, s, 1, 1, 1, '{}', '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
+    SELECT since, s, 1, 1, 1, '{client backend,checkpointer,other}', '{1,0,0}', '{old,NULL,NULL}', '{somebody,NULL,NULL}',
         '{batch,NULL,NULL}', '{4711,NULL,NULL}', '{Lock,IO,other}', '{tuple,DataFileSync,other}', '{99 psql,NULL,NULL}', '{4000,200,100}' FROM archived});
 is($db->sql(q{SELECT abs(sum(wait_ms) - 4300 - max(ms_beside)) < 0.01 FROM archived, pgscale.past_waits()}), 't', 'half of it from the archive');
 is($db->sql(q{SELECT string_agg(DISTINCT source, ' '), abs(sum(period_s) - max(s + s_beside)) < 1e-5 FROM archived, pgscale.past_coverage()}), 'archive memory|t', 'no time is twice');

@@ -127,12 +127,13 @@ SKIP:
 }
 
 # With rows in the archive, of two nodes, and with a setting that holds a password
-my $counters = join ', ', map { "$_" } 1 .. 52;
+my $counters = $db->sql(q{SELECT string_agg(name, ', ' ORDER BY n) FROM pgscale_internal.archive_counter WHERE source <> 'sampler'});
+my $counts = join ', ', 1 .. split /, /, $counters;
 $db->sql(qq{CREATE TABLE archived PARTITION OF pgscale_internal.archive_minute DEFAULT; INSERT INTO pgscale_internal.archive_minute
-    (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames, application_names,
-     queryids, event_types, events, blockers, wait_ms)
-    SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 'node' || i, c.system_identifier, d.oid, array[$counters]::float8[],
-           '{client backend}', array[d.oid], '{<i>}', '{<u>}', '{<b>}', '{1}', '{Lock}', '{relation}', '{<h1>}', '{60000}'
+    (at, period_s, rounds, node, cluster, database, backend_types, datids, datnames, usenames, application_names,
+     queryids, event_types, events, blockers, wait_ms, $counters)
+    SELECT date_trunc('second', now()) - make_interval(secs => 600 - 60 * i), 60, 6, 'node' || i, c.system_identifier, d.oid,
+           '{client backend}', array[d.oid], '{<i>}', '{<u>}', '{<b>}', '{1}', '{Lock}', '{relation}', '{<h1>}', '{60000}', $counts
       FROM generate_series(1, 2) i, pg_control_system() c, pg_database d WHERE d.datname = current_database();
     INSERT INTO pgscale_internal.archive_change VALUES (now() - interval '9 min', 'work_mem', '4MB', '<8MB>'), (now() - interval '9 min', 'archive_command', 'hidden3', 'hidden4')});
 $page = report($db, q{now() - interval '11 min', now() - interval '7 min', 'html'});

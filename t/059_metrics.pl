@@ -72,9 +72,9 @@ is($db->sql(q{SELECT count(*) - count(DISTINCT (name, labels)) FROM pgscale.metr
 # The archive: what this database has of the last hour
 is($db->sql(q{SELECT count(*) FROM pgscale.metrics('archive')}), 0, 'without an archive there is nothing of it');
 $db->sql(q{CREATE TABLE archived PARTITION OF pgscale_internal.archive_minute DEFAULT});
-$db->sql(q{INSERT INTO archived (at, period_s, rounds, cluster, database, counters, backend_types, datids, datnames, usenames,
+$db->sql(q{INSERT INTO archived (at, period_s, rounds, cluster, database, backend_types, datids, datnames, usenames,
         application_names, queryids, event_types, events, blockers, wait_ms)
-    SELECT at, 60, 1, 1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}' FROM generate_series(now() - interval '130 minutes', now() - interval '10 minutes', '1 minute') at});
+    SELECT at, 60, 1, 1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}' FROM generate_series(now() - interval '130 minutes', now() - interval '10 minutes', '1 minute') at});
 is($db->sql(q{SELECT round((value - extract(epoch FROM (SELECT max(at) FROM archived)))::numeric, 3) FROM pgscale.metrics('archive')
     WHERE name = 'pgscale_archive_last_timestamp_seconds'}), '60.000', 'the end of its last minute');
 # a minute may pass meanwhile

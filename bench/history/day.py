@@ -56,7 +56,7 @@ def keep(place, server, connection, sessions, real):
         bed.await_minutes(connection, real, 30 * real + 60)
     run(connection, f"CREATE TABLE kept_{sessions} AS SELECT row_number() OVER (ORDER BY at) - 1 AS n, *"
                     f" FROM pgscale_internal.archive_minute WHERE at >= %s ORDER BY at LIMIT {real}", since)
-    active, waits = run(connection, f"SELECT avg(counters[54] / counters[53]), avg(cardinality(wait_ms)) FROM kept_{sessions}")[0]
+    active, waits = run(connection, f"SELECT avg(active_session_ms / observed_ms), avg(cardinality(wait_ms)) FROM kept_{sessions}")[0]
     queries = value(connection, f"SELECT count(DISTINCT queryid) FROM kept_{sessions}, unnest(queryids) queryid")
     return {"load": before, "active": float(active), "waits": float(waits), "queries": queries}
 

@@ -34,11 +34,11 @@ ROW = """
       FROM generate_series(0, {rows} - 1) n, generate_series(1, 201) i, LATERAL (SELECT abs(hashint8(n * 1000 + i)) % 3000 AS c) c
      GROUP BY n"""
 FILL = """
-    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, node, cluster, database, counters, backend_types, datids, datnames, usenames,
-                                        application_names, queryids, event_types, events, blockers, wait_ms)
-    SELECT date_trunc('minute', now()) - (m + 1) * interval '1 minute', 60, 1, i.node, i.system_identifier, d.oid,
-           ARRAY(SELECT 1000.0 * g FROM generate_series(1, 52) g) || ARRAY[60000, 60000, 0]::float8[], backend_types, datids, datnames, usenames,
-           application_names, queryids, event_types, events, blockers, wait_ms
+    INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, node, cluster, database, backend_types, datids, datnames, usenames,
+                                        application_names, queryids, event_types, events, blockers, wait_ms,
+                                        observed_ms, active_session_ms, idle_in_transaction_session_ms, {names})
+    SELECT date_trunc('minute', now()) - (m + 1) * interval '1 minute', 60, 1, i.node, i.system_identifier, d.oid, backend_types, datids, datnames, usenames,
+           application_names, queryids, event_types, events, blockers, wait_ms, 60000, 60000, 0, {values}
       FROM generate_series({first}, {last} - 1) m JOIN made ON n = m % {rows}, pgscale.node_identity() i, pg_database d
      WHERE d.datname = current_database()"""
 
@@ -66,8 +66,10 @@ def measure(place, quick):
         run(connection, ROW.format(rows=ROWS))
         for day in range(days + 2):
             run(connection, "SELECT pgscale_internal.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - %s)", day)
+        names, values = run(connection, "SELECT string_agg(name, ', '), string_agg((1000 * n)::text, ', ')"
+                                        " FROM pgscale_internal.archive_counter WHERE source <> 'sampler'")[0]
         for day in range(days):
-            run(connection, FILL.format(rows=ROWS, first=1440 * day, last=1440 * (day + 1)))
+            run(connection, FILL.format(rows=ROWS, first=1440 * day, last=1440 * (day + 1), names=names, values=values))
         run(connection, "VACUUM ANALYZE pgscale_internal.archive_minute")
         found["bytes"] = int(value(connection, "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('pgscale_internal.archive_minute')"))
         found["waits"] = float(value(connection, "SELECT avg(cardinality(wait_ms)) FROM pgscale_internal.archive_minute"))

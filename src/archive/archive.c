@@ -5,8 +5,8 @@
  *
  * A launcher (round_launcher.c) starts a process a minute (round.c), which writes a row
  * of what the wait profile and the server's counters have grown by (deltas.c).
- * What is archived and how is written in SQL: the row in round.sql, its partition in
- * partitions.sql.
+ * What is archived and how is written in SQL: the row in round.sql, its counters in
+ * counters.sql, its partition in partitions.sql.
  *
  * Why a table and no file: it is backed up, replicated and read with what DBAs
  * have, and it goes where the primary goes.

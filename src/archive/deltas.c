@@ -17,8 +17,9 @@
  * taken off what others of the same owner have grown by, and what is left of it
  * off what it will grow by.  After a reset all that is there is new.
  *
- * Counters are numbered, and each has a marker: a hash of when it was reset.  One
- * that has another marker or has become smaller is unknown for this row.  One
+ * Counters come in the order of their names, and each has a marker: a hash of its
+ * name and of when it was reset.  One that has another marker or has become smaller
+ * is unknown for this row; so are those after one that an update of the extension adds.  One
  * without a marker is no counter but a value of the moment.
  *
  * What a round finds becomes the baseline just before it commits, so that no time

@@ -1,5 +1,30 @@
 -- The partitions of the archive: a day each, later rolled up to hours, at last dropped.
 
+-- A table like another one, where that one is; of the extension, and without the owner's default privileges.
+CREATE FUNCTION pgscale_internal.archive_create(partition text, model text, meaning text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    granted record;
+BEGIN
+    EXECUTE format('CREATE TABLE pgscale_internal.%I (LIKE pgscale_internal.%I INCLUDING ALL)%s', partition, model,
+                   (SELECT format(' TABLESPACE %I', t.spcname) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
+                     WHERE c.oid = format('pgscale_internal.%I', model)::regclass));
+    FOR granted IN SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
+                    WHERE c.oid = format('pgscale_internal.%I', partition)::regclass AND a.grantee <> c.relowner LOOP
+        EXECUTE format('REVOKE ALL ON pgscale_internal.%I FROM %s', partition,
+                       CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END);
+    END LOOP;
+    EXECUTE format('COMMENT ON TABLE pgscale_internal.%I IS %L', partition, meaning);
+    EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale_internal.%I', partition);
+    PERFORM pgscale_internal.keep_local();
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.archive_create(text, text, text) IS
+'creates the table of a partition; for the archive''s worker';
+
 -- A trigger or rule would run as the owner of the tables, a superuser.
 CREATE FUNCTION pgscale_internal.archive_partition(parent text, day date)
 RETURNS void
@@ -9,7 +34,6 @@ AS $$
 DECLARE
     partition text := parent || to_char(day, '_YYYYMMDD');
     found regclass;
-    granted record;
 BEGIN
     IF coalesce(parent, '') NOT IN ('archive_minute', 'archive_query') OR NOT coalesce(isfinite(day), false) THEN
         RAISE EXCEPTION 'there is no such partition' USING ERRCODE = 'invalid_parameter_value',
@@ -20,15 +44,7 @@ BEGIN
      WHERE i.inhparent = format('pgscale_internal.%I', parent)::regclass
        AND c.relname IN (partition, replace(partition, '_minute_', '_hour_'));
     IF found IS NULL THEN
-        EXECUTE format('CREATE TABLE pgscale_internal.%I (LIKE pgscale_internal.%I INCLUDING ALL)%s', partition, parent,
-                       (SELECT format(' TABLESPACE %I', t.spcname) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
-                         WHERE c.oid = format('pgscale_internal.%I', parent)::regclass));
-        FOR granted IN SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
-                        WHERE c.oid = format('pgscale_internal.%I', partition)::regclass AND a.grantee <> c.relowner LOOP
-            EXECUTE format('REVOKE ALL ON pgscale_internal.%I FROM %s', partition,
-                           CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END);
-        END LOOP;
-        EXECUTE format('COMMENT ON TABLE pgscale_internal.%I IS %L', partition, 'a day (UTC) of ' || parent);
+        PERFORM pgscale_internal.archive_create(partition, parent, 'a day (UTC) of ' || parent);
         IF parent = 'archive_minute' THEN
             EXECUTE format('ALTER TABLE pgscale_internal.%I ATTACH PARTITION pgscale_internal.%I FOR VALUES FROM (%L) TO (%L)', parent, partition,
                            to_char(day, 'YYYY-MM-DD 00:00+00'), to_char(day + 1, 'YYYY-MM-DD 00:00+00'));
@@ -36,8 +52,6 @@ BEGIN
             EXECUTE format('ALTER TABLE pgscale_internal.%I ATTACH PARTITION pgscale_internal.%I FOR VALUES FROM (%L) TO (%L)', parent, partition,
                            to_char(day, 'YYYY-MM-DD'), to_char(day + 1, 'YYYY-MM-DD'));
         END IF;
-        EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale_internal.%I', partition);
-        PERFORM pgscale_internal.keep_local();
         found := format('pgscale_internal.%I', partition)::regclass;
     END IF;
     IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid IN (found, format('pgscale_internal.%I', parent)::regclass) AND NOT t.tgisinternal
@@ -52,7 +66,62 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_partition(text, date) IS
 'creates the partition of a day if it is missing; raises an error if it has a trigger or a rule that is not pgscale''s, or an owner that is not a superuser; for the archive''s worker';
 
--- Minutes become hours: stretches of them without a gap, within an hour, by the longest waits of that.
+-- The rows of a partition of minutes, with the number of the stretch that each is in: one without a gap, within an hour.
+CREATE FUNCTION pgscale_internal.archive_stretches(minutes text, OUT stretch bigint, OUT minute pgscale_internal.archive_minute)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE format($q$
+        SELECT sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.at), j.minute
+          FROM (SELECT m.at, m::pgscale_internal.archive_minute AS minute,
+                       coalesce(m.at - lag(m.at + make_interval(secs => m.period_s)) OVER o < interval '2 s'
+                           AND date_trunc('hour', m.at, 'UTC') = date_trunc('hour', lag(m.at) OVER o, 'UTC')
+                           AND m.node IS NOT DISTINCT FROM lag(m.node) OVER o AND m.cluster = lag(m.cluster) OVER o
+                           AND m.database = lag(m.database) OVER o, false) AS joined
+                  FROM pgscale_internal.%I m WINDOW o AS (ORDER BY m.at)) j$q$, minutes);
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.archive_stretches(text) IS
+'minutes of a partition, in stretches that become an hour; for the archive''s worker';
+
+CREATE FUNCTION pgscale_internal.archive_hour_waits(
+    minutes text, top integer,
+    OUT stretch bigint, OUT backend_types text[], OUT datids oid[], OUT datnames text[], OUT usenames text[],
+    OUT application_names text[], OUT queryids bigint[], OUT event_types text[], OUT events text[], OUT blockers text[],
+    OUT wait_ms real[])
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH waits AS (
+        SELECT s.stretch, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid, w.event_type,
+               w.event, w.blocker, sum(w.ms::double precision) AS ms,
+               w.backend_type = 'other' AND w.event_type = 'other' AS rest
+          FROM pgscale_internal.archive_stretches(minutes) s,
+               unnest((s.minute).backend_types, (s.minute).datids, (s.minute).datnames, (s.minute).usenames,
+                      (s.minute).application_names, (s.minute).queryids, (s.minute).event_types, (s.minute).events,
+                      (s.minute).blockers, (s.minute).wait_ms)
+               AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, ms)
+         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+    ranked AS (SELECT w.*, row_number() OVER (PARTITION BY w.stretch ORDER BY w.rest, w.ms DESC) AS place FROM waits w)
+    SELECT k.stretch, array_agg(k.backend_type), array_agg(k.datid), array_agg(k.datname), array_agg(k.usename),
+           array_agg(k.application_name), array_agg(k.queryid), array_agg(k.event_type), array_agg(k.event),
+           array_agg(k.blocker), array_agg(k.ms::real)
+      FROM (SELECT r.stretch, r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid,
+                   r.event_type, r.event, r.blocker, r.ms
+              FROM ranked r WHERE r.place <= top AND NOT r.rest
+             UNION ALL
+            SELECT r.stretch, 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
+              FROM ranked r WHERE r.place > top OR r.rest GROUP BY r.stretch
+             ORDER BY stretch, event_type, event, backend_type, datname, usename, application_name, queryid) k
+     GROUP BY k.stretch
+$$;
+COMMENT ON FUNCTION pgscale_internal.archive_hour_waits(text, integer) IS
+'the longest waits of each stretch of minutes, and the rest, as a row has them; for the archive''s worker';
+
+-- Minutes become hours.
 CREATE FUNCTION pgscale_internal.archive_roll_up(minutes text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -61,75 +130,29 @@ AS $$
 DECLARE
     hours text := replace(minutes, '_minute_', '_hour_');
     bound text := (SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_class c WHERE c.oid = to_regclass(format('pgscale_internal.%I', minutes)));
-    granted record;
 BEGIN
     IF bound IS NULL OR minutes !~ '^archive_minute_[0-9]{8}$' THEN
         RAISE EXCEPTION 'there is no such partition of minutes' USING ERRCODE = 'invalid_parameter_value',
               HINT = 'The archive''s worker rolls up what is old: see pgscale.archive_detail.';
     END IF;
-    EXECUTE format('CREATE TABLE pgscale_internal.%I (LIKE pgscale_internal.%I INCLUDING ALL)%s', hours, minutes,
-                   (SELECT format(' TABLESPACE %I', t.spcname) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
-                     WHERE c.oid = format('pgscale_internal.%I', minutes)::regclass));
-    FOR granted IN SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
-                    WHERE c.oid = format('pgscale_internal.%I', hours)::regclass AND a.grantee <> c.relowner LOOP
-        EXECUTE format('REVOKE ALL ON pgscale_internal.%I FROM %s', hours,
-                       CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END);
-    END LOOP;
-    EXECUTE format('COMMENT ON TABLE pgscale_internal.%I IS %L', hours, 'a day (UTC) of archive_minute, by hours');
-    EXECUTE format('ALTER EXTENSION pgscale ADD TABLE pgscale_internal.%I', hours);
-    PERFORM pgscale_internal.keep_local();
-    EXECUTE format($q$
-        INSERT INTO pgscale_internal.%I (at, period_s, rounds, node, cluster, database, counters, backend_types,
-                                datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms)
-        WITH minutes AS MATERIALIZED (
-            SELECT j.*, sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.at) AS stretch
-              FROM (SELECT m.*,
-                           coalesce(m.at - lag(m.at + make_interval(secs => m.period_s)) OVER o < interval '2 s'
-                               AND date_trunc('hour', m.at, 'UTC') = date_trunc('hour', lag(m.at) OVER o, 'UTC')
-                               AND m.node IS NOT DISTINCT FROM lag(m.node) OVER o AND m.cluster = lag(m.cluster) OVER o
-                               AND m.database = lag(m.database) OVER o, false) AS joined
-                      FROM pgscale_internal.%I m WINDOW o AS (ORDER BY m.at)) j),
-        waits AS (
-            SELECT m.stretch, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid, w.event_type,
-                   w.event, w.blocker, sum(w.ms::double precision) AS ms,
-                   w.backend_type = 'other' AND w.event_type = 'other' AS rest
-              FROM minutes m,
-                   unnest(m.backend_types, m.datids, m.datnames, m.usenames, m.application_names, m.queryids, m.event_types,
-                          m.events, m.blockers, m.wait_ms)
-                   AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, ms)
-             GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
-        ranked AS (SELECT w.*, row_number() OVER (PARTITION BY w.stretch ORDER BY w.rest, w.ms DESC) AS place FROM waits w),
-        arrays AS (
-            SELECT k.stretch, array_agg(k.backend_type) AS backend_types, array_agg(k.datid) AS datids,
-                   array_agg(k.datname) AS datnames, array_agg(k.usename) AS usenames,
-                   array_agg(k.application_name) AS application_names, array_agg(k.queryid) AS queryids,
-                   array_agg(k.event_type) AS event_types, array_agg(k.event) AS events, array_agg(k.blocker) AS blockers,
-                   array_agg(k.ms::real) AS wait_ms
-              FROM (SELECT r.stretch, r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid,
-                           r.event_type, r.event, r.blocker, r.ms
-                      FROM ranked r WHERE r.place <= $1 AND NOT r.rest
-                     UNION ALL
-                    SELECT r.stretch, 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
-                      FROM ranked r WHERE r.place > $1 OR r.rest GROUP BY r.stretch
-                     ORDER BY stretch, event_type, event, backend_type, datname, usename, application_name, queryid) k
-             GROUP BY k.stretch),
-        counts AS (
-            SELECT s.stretch, array_agg(s.value ORDER BY s.n) AS counters
-              FROM (SELECT m.stretch, c.n, CASE WHEN c.n BETWEEN 50 AND 52 THEN max(c.value) ELSE sum(c.value) END AS value
-                      FROM minutes m, unnest(m.counters) WITH ORDINALITY c(value, n)
-                     GROUP BY 1, 2) s
-             GROUP BY 1)
-        SELECT h.at, h.period_s, h.rounds, h.node, h.cluster, h.database, c.counters,
-               coalesce(a.backend_types, '{}'), coalesce(a.datids, '{}'), coalesce(a.datnames, '{}'), coalesce(a.usenames, '{}'),
-               coalesce(a.application_names, '{}'), coalesce(a.queryids, '{}'), coalesce(a.event_types, '{}'),
-               coalesce(a.events, '{}'), coalesce(a.blockers, '{}'), coalesce(a.wait_ms, '{}')
+    PERFORM pgscale_internal.archive_create(hours, minutes, 'a day (UTC) of archive_minute, by hours'::text);
+    EXECUTE (SELECT format($q$
+        INSERT INTO pgscale_internal.%1$I (at, period_s, rounds, node, cluster, database, backend_types, datids, datnames, usenames,
+                                           application_names, queryids, event_types, events, blockers, wait_ms, %2$s)
+        SELECT h.at, h.period_s, h.rounds, h.node, h.cluster, h.database,
+               coalesce(w.backend_types, '{}'), coalesce(w.datids, '{}'), coalesce(w.datnames, '{}'), coalesce(w.usenames, '{}'),
+               coalesce(w.application_names, '{}'), coalesce(w.queryids, '{}'), coalesce(w.event_types, '{}'),
+               coalesce(w.events, '{}'), coalesce(w.blockers, '{}'), coalesce(w.wait_ms, '{}'), %2$s
           FROM (SELECT m.stretch, min(m.at) AS at,
                        extract(epoch FROM max(m.at + make_interval(secs => m.period_s)) - min(m.at))::double precision AS period_s,
                        sum(m.rounds)::integer AS rounds,
-                       min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database
-                  FROM minutes m GROUP BY m.stretch) h
-          JOIN counts c USING (stretch)
-          LEFT JOIN arrays a USING (stretch)$q$, hours, minutes) USING current_setting('pgscale.archive_top')::integer;
+                       min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database, %3$s
+                  FROM (SELECT s.stretch, (s.minute).* FROM pgscale_internal.archive_stretches($1) s) m GROUP BY m.stretch) h
+          LEFT JOIN pgscale_internal.archive_hour_waits($1, $2) w USING (stretch)$q$, hours,
+                            string_agg(quote_ident(c.name), ', ' ORDER BY c.n),
+                            string_agg(format('%s(m.%I) AS %2$I', CASE c.source WHEN 'moment' THEN 'max' ELSE 'sum' END, c.name),
+                                       ', ' ORDER BY c.n))
+               FROM pgscale_internal.archive_counter c) USING minutes, current_setting('pgscale.archive_top')::integer;
     PERFORM pgscale_internal.archive_drop(minutes);
     EXECUTE format('ALTER TABLE pgscale_internal.archive_minute ATTACH PARTITION pgscale_internal.%I %s', hours, bound);
 END

@@ -10,10 +10,10 @@
  * since all who read the archive would wait behind it.  It gives way to a reader, and
  * the next round tries again.
  *
- * What is done is written in SQL, in functions of round.sql and partitions.sql,
- * which are called by OID.  They run as the tables' owner, a superuser.  So the tables
- * have to be the extension's own, with nothing on them that others could have put
- * there; they are locked, and then looked at.
+ * What is done is written in SQL, in functions of round.sql, counters.sql and
+ * partitions.sql; two of them are called from here, by OID.  They run as the tables'
+ * owner, a superuser.  So the tables have to be the extension's own, with nothing on
+ * them that others could have put there; they are locked, and then looked at.
  *
  * What users have set for the database or the role must neither stop a round nor
  * change what it does: what matters is set here.  Commits do not wait for the disk:

@@ -40,6 +40,228 @@ COMMENT ON FUNCTION pgscale_internal.relocation_reads() IS
 'internal, for relocation_plan: the server''s counts of reads of each relation of this database so far';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads() TO pg_monitor;
 
+-- Two of these, that long apart: for each relation the blocks that were read in between, and whether it was built or rewritten.
+CREATE FUNCTION pgscale_internal.relocation_window(
+    duration_ms double precision,
+    OUT seconds double precision, OUT timed_ms double precision, OUT relations oid[], OUT reads double precision[], OUT built boolean[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    earlier record;
+    later record;
+    left_ms float8;
+    seen_built oid[] := '{}';
+BEGIN
+    SELECT * INTO earlier FROM pgscale_internal.relocation_reads();
+    LOOP
+        -- what is being built or rewritten: index, and table
+        PERFORM pg_stat_clear_snapshot();
+        seen_built := ARRAY(
+            SELECT unnest(seen_built)
+            UNION
+            SELECT unnest(ARRAY[index_relid, relid]) FROM pg_stat_progress_create_index WHERE datname = current_database()
+            UNION
+            SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database());
+        left_ms := earlier.at_ms + duration_ms - pgscale_internal.relocation_clock();
+        EXIT WHEN left_ms <= 0;
+        PERFORM pgscale_internal.relocation_clock(left_ms);
+    END LOOP;
+    SELECT * INTO later FROM pgscale_internal.relocation_reads();
+    IF later.stats_reset IS DISTINCT FROM earlier.stats_reset THEN
+        RAISE object_not_in_prerequisite_state USING MESSAGE = 'statistics were reset during the window',
+            HINT = 'Ask again.';
+    END IF;
+    seconds := (later.at_ms - earlier.at_ms) / 1000;
+    timed_ms := later.read_ms - earlier.read_ms;
+    SELECT array_agg(b.relation), array_agg(CASE WHEN b.filenode = a.filenode THEN b.reads - a.reads ELSE 0 END::float8),
+           array_agg(b.filenode IS DISTINCT FROM a.filenode OR b.relation = ANY (seen_built))
+      INTO relations, reads, built
+      FROM unnest(later.relations, later.filenodes, later.reads) AS b(relation, filenode, reads)
+      LEFT JOIN unnest(earlier.relations, earlier.filenodes, earlier.reads) AS a(relation, filenode, reads) USING (relation);
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_window(double precision) IS
+'internal, for relocation_plan: reads of each relation within that many milliseconds, and the time of all of them';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_window(double precision) TO pg_monitor;
+
+-- Each of these relations that is still there, and the one that it is moved with, because TOAST moves with its table.
+CREATE FUNCTION pgscale_internal.relocation_parts(
+    relations oid[], reads double precision[], built boolean[],
+    OUT part oid, OUT relation oid, OUT tablespace oid, OUT reads double precision, OUT built boolean,
+    OUT size_bytes bigint, OUT cached_fraction double precision, OUT tuples double precision)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.oid, coalesce(owner.oid, c.oid), coalesce(nullif(c.reltablespace, 0), d.dattablespace), w.reads, w.built,
+           f.size, f.kernel / nullif(f.size, 0),
+           -- as the planner does: density when last counted, times the present size
+           CASE WHEN c.reltuples >= 0 THEN c.reltuples * f.size / nullif(c.relpages, 0) / current_setting('block_size')::float8 END
+      FROM unnest($1, $2, $3) AS w(relation, reads, built)
+      JOIN pg_class c ON c.oid = w.relation
+      JOIN pg_database d ON d.datname = current_database()
+      LEFT JOIN pg_index x ON x.indexrelid = c.oid
+      LEFT JOIN pg_class owner ON owner.reltoastrelid = coalesce(x.indrelid, c.oid)
+      LEFT JOIN (SELECT relation::oid, sum(size_bytes)::bigint, sum(os_cache_bytes)::float8
+                   FROM pgscale.relation_os_cache()
+                  GROUP BY 1) AS f(relation, size, kernel) ON f.relation = c.oid
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[], boolean[]) IS
+'internal, for relocation_plan: these relations with their tablespace, their size and what the kernel has of them';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[], boolean[]) TO pg_monitor;
+
+CREATE VIEW pgscale_internal.relocation_movable AS
+    SELECT CASE c.relkind WHEN 'i' THEN 'index' ELSE 'table' END AS kind, c.oid AS relation,
+           format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname
+      FROM pg_class c
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_database d ON d.datname = current_database()
+      JOIN pg_tablespace s ON s.oid = coalesce(nullif(c.reltablespace, 0), d.dattablespace)
+      LEFT JOIN pg_am a ON a.oid = c.relam
+      LEFT JOIN pg_index x ON x.indexrelid = c.oid
+     WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't'
+       AND c.oid >= 16384 AND n.nspname NOT IN ('pg_catalog', 'pg_toast')
+       AND x.indisexclusion IS NOT TRUE AND x.indisvalid IS NOT FALSE;
+COMMENT ON VIEW pgscale_internal.relocation_movable IS
+'internal, for relocation_plan: what can be moved';
+GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
+
+-- NULL unless ANALYZE has the width of each column.
+CREATE FUNCTION pgscale_internal.relocation_btree_bytes(index oid, tuples double precision)
+RETURNS double precision
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH width AS (
+        -- a btree's tuple: header, 8 bytes more with a map of nulls; key, aligned; line pointer
+        SELECT CASE WHEN bool_or(s.null_frac > 0) THEN 16 ELSE 8 END
+               + 8 * ceil(sum(s.avg_width * (1 - s.null_frac)) / 8) + 4 AS tuple,
+               coalesce((SELECT o.option_value::float8 FROM pg_class i, pg_options_to_table(i.reloptions) o
+                          WHERE i.oid = index AND o.option_name = 'fillfactor'), 90) / 100 AS fill,
+               current_setting('block_size')::float8 AS page
+          FROM pg_index x
+          CROSS JOIN LATERAL unnest(x.indkey) WITH ORDINALITY AS k(attnum, position)
+          -- an expression's statistics are the index's, by its own column
+          JOIN pg_attribute a ON a.attrelid = CASE k.attnum WHEN 0 THEN x.indexrelid ELSE x.indrelid END
+                             AND a.attnum = CASE k.attnum WHEN 0 THEN k.position ELSE k.attnum END
+          JOIN pg_class c ON c.oid = a.attrelid
+          JOIN pg_namespace n ON n.oid = c.relnamespace
+          LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+                              AND s.attname = a.attname AND NOT s.inherited
+         WHERE x.indexrelid = index
+        HAVING count(*) = count(s.avg_width)
+    )
+    -- pages have 40 bytes of header and special space, and a high key; inner pages are 70 % full; one page is meta
+    SELECT (2 + ceil(leaves * fanout / greatest(fanout - 1, 1))) * page
+      FROM (SELECT page, floor((page - 40) * 0.7 / tuple) AS fanout,
+                   ceil(tuples / greatest(floor((page * fill - 40) / tuple) - 1, 1)) AS leaves
+              FROM width) w
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) IS
+'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) TO pg_monitor;
+
+-- What the relations that can be moved to that tablespace were read for in the window: here_ms by all of their reads, of which the
+-- device saw physical.  timed: the server measured the time, so that the kernel's cache need not be asked.
+CREATE FUNCTION pgscale_internal.relocation_costs(
+    target oid, target_read_ms double precision, timed_ms double precision,
+    relations oid[], reads double precision[], built boolean[],
+    OUT kind text, OUT relation oid, OUT name text, OUT source name, OUT reads double precision, OUT built boolean, OUT unknown boolean,
+    OUT timed boolean, OUT size_bytes bigint, OUT size_after_bytes bigint, OUT here_ms double precision, OUT physical double precision,
+    OUT spread double precision, OUT device text, OUT reason text)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH part AS MATERIALIZED (
+        SELECT * FROM pgscale_internal.relocation_parts($4, $5, $6)
+    ), latency AS MATERIALIZED (
+        SELECT s.oid, l.read_ms, l.reason, l.spread, l.device
+          FROM (SELECT DISTINCT tablespace FROM part WHERE reads > 0 AND tablespace <> target OFFSET 0) t
+          JOIN pg_tablespace s ON s.oid = t.tablespace
+          CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l
+        UNION ALL
+        SELECT target, target_read_ms, NULL, NULL, NULL
+    ), factor AS MATERIALIZED (
+        SELECT CASE WHEN timed_ms > 0 THEN timed_ms / nullif(sum(p.reads * l.read_ms), 0) END AS f
+          FROM part p JOIN latency l ON l.oid = p.tablespace
+    ), read AS MATERIALIZED (
+        SELECT p.relation, sum(p.reads) AS reads, bool_or(p.built) AS built,
+               bool_or(p.reads > 0 AND l.read_ms IS NULL) AS unknown,
+               sum(p.reads * l.read_ms * coalesce(f.f, 1 - coalesce(p.cached_fraction, 0))) AS here,
+               sum(p.reads * least(1, coalesce(f.f, 1 - coalesce(p.cached_fraction, 0)))) AS physical,
+               sum(p.size_bytes) AS size, sum(p.tuples) FILTER (WHERE p.part = p.relation) AS tuples
+          FROM part p
+          CROSS JOIN factor f
+          LEFT JOIN latency l ON l.oid = p.tablespace
+         GROUP BY 1
+    )
+    SELECT m.kind, m.relation, m.name, m.spcname, r.reads, r.built, r.unknown, f.f IS NOT NULL, r.size::bigint,
+           least(r.size, CASE m.amname WHEN 'btree' THEN pgscale_internal.relocation_btree_bytes(m.relation, r.tuples) END)::bigint,
+           CASE WHEN NOT (r.built OR r.unknown) THEN r.here END, CASE WHEN NOT (r.built OR r.unknown) THEN r.physical END,
+           l.spread, l.device, l.reason
+      FROM read r
+      JOIN pgscale_internal.relocation_movable m USING (relation)
+      CROSS JOIN factor f
+      LEFT JOIN latency l ON l.oid = m.tablespace
+     WHERE (r.reads > 0 OR r.built) AND m.tablespace <> target
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, oid[], double precision[], boolean[]) IS
+'internal, for relocation_plan: what reads of each relation cost where it is, within the window that relocation_window() returned';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, oid[], double precision[], boolean[])
+    TO pg_monitor;
+
+-- Down the ranks, taking what still fits.
+CREATE FUNCTION pgscale_internal.relocation_fit(sizes bigint[], budget_bytes bigint, OUT rank bigint, OUT chosen boolean)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE greedy AS (
+        SELECT 0::bigint AS rank, false AS chosen, budget_bytes AS left_bytes
+        UNION ALL
+        SELECT g.rank + 1, g.next <= g.left_bytes, g.left_bytes - CASE WHEN g.next <= g.left_bytes THEN g.next ELSE 0 END
+          FROM (SELECT rank, left_bytes, sizes[rank + 1] AS next FROM greedy) g
+         WHERE g.next IS NOT NULL
+    )
+    SELECT g.rank, g.chosen FROM greedy g WHERE g.rank > 0
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_fit(bigint[], bigint) IS
+'internal, for relocation_plan: which of these sizes, best first, fit into the budget';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_fit(bigint[], bigint) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.relocation_plan_check(tablespace name, budget_bytes bigint, duration interval)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF tablespace IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'tablespace must not be null',
+            HINT = 'Name the tablespace to move to.';
+    ELSIF budget_bytes IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'budget_bytes must not be null',
+            HINT = 'Say how many bytes may be moved.';
+    ELSIF duration IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'duration must not be null',
+            HINT = 'Say for how long to watch, such as interval ''1 minute''.';
+    ELSIF budget_bytes <= 0 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'budget_bytes must be greater than zero',
+            HINT = 'Say how many bytes may be moved, such as pg_size_bytes(''10 GB'').';
+    ELSIF extract(epoch FROM duration) NOT BETWEEN 0.001 AND 86400 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'duration must be from a millisecond to a day',
+            HINT = 'Name a time in which the server does its usual work, such as interval ''1 minute''.';
+    ELSIF NOT pg_has_role('pg_monitor', 'USAGE') THEN
+        RAISE insufficient_privilege USING MESSAGE = 'permission denied to plan relocation',
+            HINT = 'Beside EXECUTE on this function and on pgscale.tablespace_latency(name), it takes pg_monitor.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) IS
+'internal, for relocation_plan: raises an error if its arguments are wrong, or the caller is not a member of pg_monitor';
+
 -- What to move: which indexes and tables would gain how much in another tablespace, and which of them to take there when it has
 -- only so much room.
 --
@@ -84,36 +306,11 @@ DECLARE
     -- what a move must save at least, in ms of all sessions' waiting in a second: a hundredth of one session; below it a window
     -- tells chance from gain no more
     least_gain_ms CONSTANT float8 := 10;
-    duration_ms CONSTANT float8 := extract(epoch FROM duration) * 1000;
     target record;
     target_oid oid;
-    earlier record;
-    later record;
-    left_ms float8;
-    seconds float8;
-    timed_ms float8;    -- that all reads in between took
-    seen_built oid[] := '{}';
+    seen record;
 BEGIN
-    IF tablespace IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'tablespace must not be null',
-            HINT = 'Name the tablespace to move to.';
-    ELSIF budget_bytes IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'budget_bytes must not be null',
-            HINT = 'Say how many bytes may be moved.';
-    ELSIF duration IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'duration must not be null',
-            HINT = 'Say for how long to watch, such as interval ''1 minute''.';
-    ELSIF budget_bytes <= 0 THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'budget_bytes must be greater than zero',
-            HINT = 'Say how many bytes may be moved, such as pg_size_bytes(''10 GB'').';
-    ELSIF duration_ms NOT BETWEEN 1 AND 86400000 THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'duration must be from a millisecond to a day',
-            HINT = 'Name a time in which the server does its usual work, such as interval ''1 minute''.';
-    ELSIF NOT pg_has_role('pg_monitor', 'USAGE') THEN
-        RAISE insufficient_privilege USING MESSAGE = 'permission denied to plan relocation',
-            HINT = 'Beside EXECUTE on this function and on pgscale.tablespace_latency(name), it takes pg_monitor.';
-    END IF;
-
+    PERFORM pgscale_internal.relocation_plan_check(tablespace, budget_bytes, duration);
     SELECT l.read_ms, l.reason, l.spread, l.device INTO target FROM pgscale.tablespace_latency(tablespace) l;
     IF target.read_ms IS NULL THEN
         RAISE object_not_in_prerequisite_state USING
@@ -121,28 +318,7 @@ BEGIN
             DETAIL = format('pgscale.tablespace_latency says: %s.', target.reason),
             HINT = 'Name a tablespace that can be read from and written to.';
     END IF;
-
-    SELECT * INTO earlier FROM pgscale_internal.relocation_reads();
-    LOOP
-        -- what is being built or rewritten: index, and table
-        PERFORM pg_stat_clear_snapshot();
-        seen_built := ARRAY(
-            SELECT unnest(seen_built)
-            UNION
-            SELECT unnest(ARRAY[index_relid, relid]) FROM pg_stat_progress_create_index WHERE datname = current_database()
-            UNION
-            SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database());
-        left_ms := earlier.at_ms + duration_ms - pgscale_internal.relocation_clock();
-        EXIT WHEN left_ms <= 0;
-        PERFORM pgscale_internal.relocation_clock(left_ms);
-    END LOOP;
-    SELECT * INTO later FROM pgscale_internal.relocation_reads();
-    IF later.stats_reset IS DISTINCT FROM earlier.stats_reset THEN
-        RAISE object_not_in_prerequisite_state USING MESSAGE = 'statistics were reset during the window',
-            HINT = 'Ask again.';
-    END IF;
-    seconds := (later.at_ms - earlier.at_ms) / 1000;
-    timed_ms := later.read_ms - earlier.read_ms;
+    SELECT * INTO seen FROM pgscale_internal.relocation_window((extract(epoch FROM duration) * 1000)::float8);
     SELECT oid INTO target_oid FROM pg_tablespace WHERE spcname = relocation_plan.tablespace;
     IF NOT FOUND THEN
         RAISE undefined_object USING MESSAGE = format('tablespace "%s" does not exist', tablespace),
@@ -150,132 +326,34 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH RECURSIVE part AS MATERIALIZED (
-        -- each relation, and the one that it is moved with: TOAST moves with its table
-        SELECT c.oid AS part, coalesce(owner.oid, c.oid) AS relation, c.reltuples, c.relpages,
-               coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
-               CASE WHEN b.filenode = a.filenode THEN b.reads - a.reads ELSE 0 END::float8 AS reads,
-               b.filenode IS DISTINCT FROM a.filenode OR c.oid = ANY (seen_built) AS built
-          FROM pg_class c
-          JOIN unnest(later.relations, later.filenodes, later.reads) AS b(relation, filenode, reads) ON b.relation = c.oid
-          JOIN pg_database d ON d.datname = current_database()
-          LEFT JOIN unnest(earlier.relations, earlier.filenodes, earlier.reads) AS a(relation, filenode, reads) ON a.relation = c.oid
-          LEFT JOIN pg_index x ON x.indexrelid = c.oid
-          LEFT JOIN pg_class owner ON owner.reltoastrelid = coalesce(x.indrelid, c.oid)
-    ), latency AS MATERIALIZED (
-        SELECT s.oid, s.spcname, l.read_ms, l.reason, l.spread, l.device
-          FROM (SELECT DISTINCT tablespace FROM part WHERE reads > 0 AND tablespace <> target_oid OFFSET 0) t
-          JOIN pg_tablespace s ON s.oid = t.tablespace
-          CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l
-        UNION ALL
-        SELECT target_oid, relocation_plan.tablespace, target.read_ms, NULL, target.spread, target.device
-    ), factor AS MATERIALIZED (
-        SELECT CASE WHEN timed_ms > 0 THEN timed_ms / nullif(sum(p.reads * l.read_ms), 0) END AS f
-          FROM part p JOIN latency l ON l.oid = p.tablespace
-    ), file AS (
-        SELECT relation::oid AS part, sum(size_bytes) AS size, sum(os_cache_bytes) AS kernel
-          FROM pgscale.relation_os_cache()
-         GROUP BY 1
-    ), movable AS MATERIALIZED (
-        SELECT CASE c.relkind WHEN 'i' THEN 'index' ELSE 'table' END AS kind, c.oid AS relation,
-               format('%I.%I', n.nspname, c.relname) AS name,
-               coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,
-               a.amname, c.reloptions, x.indrelid, x.indkey
-          FROM pg_class c
-          JOIN pg_namespace n ON n.oid = c.relnamespace
-          JOIN pg_database d ON d.datname = current_database()
-          LEFT JOIN pg_am a ON a.oid = c.relam
-          LEFT JOIN pg_index x ON x.indexrelid = c.oid
-         WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't'
-           AND c.oid >= 16384 AND n.nspname NOT IN ('pg_catalog', 'pg_toast')
-           AND x.indisexclusion IS NOT TRUE AND x.indisvalid IS NOT FALSE
-           AND coalesce(nullif(c.reltablespace, 0), d.dattablespace) <> target_oid
-    ), read AS MATERIALIZED (
-        SELECT m.*, p.reads, p.built, p.unknown, p.size, p.tuples,
-               CASE WHEN NOT (p.built OR p.unknown) THEN p.here END AS here,
-               CASE WHEN NOT (p.built OR p.unknown) THEN p.physical END AS physical
-          FROM movable m
-          JOIN (SELECT p.relation, sum(p.reads) AS reads, bool_or(p.built) AS built,
-                       bool_or(p.reads > 0 AND l.read_ms IS NULL) AS unknown,
-                       sum(p.reads * l.read_ms * coalesce(f.f, 1 - coalesce(k.cached, 0))) AS here,
-                       sum(p.reads * least(1, coalesce(f.f, 1 - coalesce(k.cached, 0)))) AS physical,
-                       sum(k.size) AS size,
-                       -- as the planner does: density when last counted, times the present size
-                       sum(p.reltuples * k.size / nullif(p.relpages, 0) / current_setting('block_size')::float8)
-                           FILTER (WHERE p.part = p.relation AND p.reltuples >= 0) AS tuples
-                  FROM part p
-                  CROSS JOIN factor f
-                  LEFT JOIN latency l ON l.oid = p.tablespace
-                  LEFT JOIN (SELECT part, size, kernel / nullif(size, 0)::float8 AS cached FROM file) k ON k.part = p.part
-                 GROUP BY 1) p USING (relation)
-         WHERE p.reads > 0 OR p.built
-    ), width AS (
-        -- a btree's tuple: header, 8 bytes more with a map of nulls; key, aligned; line pointer
-        SELECT r.relation, r.tuples,
-               CASE WHEN bool_or(s.null_frac > 0) THEN 16 ELSE 8 END
-               + 8 * ceil(sum(s.avg_width * (1 - s.null_frac)) / 8) + 4 AS tuple,
-               coalesce((SELECT option_value::float8 FROM pg_options_to_table(r.reloptions)
-                          WHERE option_name = 'fillfactor'), 90) / 100 AS fill,
-               current_setting('block_size')::float8 AS page
-          FROM read r
-          CROSS JOIN LATERAL unnest(r.indkey) WITH ORDINALITY AS k(attnum, position)
-          -- an expression's statistics are the index's, by its own column
-          JOIN pg_attribute a ON a.attrelid = CASE k.attnum WHEN 0 THEN r.relation ELSE r.indrelid END
-                             AND a.attnum = CASE k.attnum WHEN 0 THEN k.position ELSE k.attnum END
-          JOIN pg_class c ON c.oid = a.attrelid
-          JOIN pg_namespace n ON n.oid = c.relnamespace
-          LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
-                              AND s.attname = a.attname AND NOT s.inherited
-         WHERE r.amname = 'btree'
-         GROUP BY r.relation, r.tuples, r.reloptions
-        HAVING count(*) = count(s.avg_width)
-    ), rebuilt AS (
-        -- pages have 40 bytes of header and special space, and a high key; inner pages are 70 % full; one page is meta
-        SELECT relation, (2 + ceil(leaves * fanout / greatest(fanout - 1, 1))) * page AS size
-          FROM (SELECT relation, page, floor((page - 40) * 0.7 / tuple) AS fanout,
-                       ceil(tuples / greatest(floor((page * fill - 40) / tuple) - 1, 1)) AS leaves
-                  FROM width) w
-    ), rated AS (
-        SELECT r.*, least(r.size, b.size)::bigint AS size_after, r.physical * target.read_ms AS there,
-               (r.here - r.physical * target.read_ms) / seconds AS saved
-          FROM read r LEFT JOIN rebuilt b USING (relation)
+    WITH rated AS (
+        SELECT c.*, c.physical * target.read_ms AS there, (c.here_ms - c.physical * target.read_ms) / seen.seconds AS saved
+          FROM pgscale_internal.relocation_costs(target_oid, target.read_ms, seen.timed_ms, seen.relations, seen.reads, seen.built) c
     ), ranked AS MATERIALIZED (
         SELECT *, CASE WHEN gains THEN
-               row_number() OVER (PARTITION BY gains ORDER BY saved / greatest(size_after, 1) DESC, relation) END AS rank
+               row_number() OVER (PARTITION BY gains ORDER BY saved / greatest(size_after_bytes, 1) DESC, relation) END AS rank
           -- by the slowest round there; and here by the fastest, where the probe is all that is known
-          FROM (SELECT r.*, l.device IS NOT DISTINCT FROM target.device AS same_device,
-                       saved >= least_gain_ms AND l.device IS DISTINCT FROM target.device
-                       AND here / CASE WHEN f.f IS NULL THEN l.spread ELSE 1 END - there * target.spread > here * 0.2 AS gains
-                  FROM rated r CROSS JOIN factor f LEFT JOIN latency l ON l.oid = r.tablespace) r
-    ), sizes AS MATERIALIZED (
-        SELECT array_agg(coalesce(size_after, 0) ORDER BY rank) AS size FROM ranked WHERE rank IS NOT NULL
-    ), greedy AS (
-        -- down the ranks, taking what still fits
-        SELECT 0::bigint AS rank, false AS chosen, budget_bytes AS left_bytes
-        UNION ALL
-        SELECT g.rank + 1, g.next <= g.left_bytes, g.left_bytes - CASE WHEN g.next <= g.left_bytes THEN g.next ELSE 0 END
-          FROM (SELECT rank, left_bytes, (SELECT size FROM sizes)[rank + 1] AS next FROM greedy) g
-         WHERE g.next IS NOT NULL
+          FROM (SELECT r.*, saved >= least_gain_ms AND r.device IS DISTINCT FROM target.device
+                       AND here_ms / CASE WHEN r.timed THEN 1 ELSE r.spread END - there * target.spread > here_ms * 0.2 AS gains
+                  FROM rated r) r
     )
-    SELECT r.kind, r.relation::regclass, l.spcname, r.size::bigint, r.size_after,
-           r.reads / seconds, r.physical / seconds, r.here / nullif(r.reads, 0), r.there / nullif(r.reads, 0),
-           r.saved, r.saved / greatest(r.size_after, 1) * 1024 ^ 3, coalesce(g.chosen, false),
+    SELECT r.kind, r.relation::regclass, r.source, r.size_bytes, r.size_after_bytes,
+           r.reads / seen.seconds, r.physical / seen.seconds, r.here_ms / nullif(r.reads, 0), r.there / nullif(r.reads, 0),
+           r.saved, r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3, coalesce(g.chosen, false),
            CASE r.kind WHEN 'index' THEN format('SELECT pgscale.relocate_index(%L, %L);', r.name, relocation_plan.tablespace)
                        ELSE format('SELECT pgscale.relocate_table(%L, %L, mode => ''lock'');', r.name, relocation_plan.tablespace) END,
            CASE WHEN r.built THEN 'discarded: built or rewritten during the window'
                 ELSE concat_ws('; ',
-                     CASE WHEN r.unknown THEN 'latency here is unknown: ' || t.reason
+                     CASE WHEN r.unknown THEN 'latency here is unknown: ' || r.reason
                           WHEN g.chosen THEN 'chosen'
                           WHEN r.gains THEN 'does not fit into the budget'
-                          WHEN r.same_device THEN 'is on the same device: ' || target.device
+                          WHEN r.device IS NOT DISTINCT FROM target.device THEN 'is on the same device: ' || target.device
                           ELSE 'saves too little' END,
-                     CASE WHEN f.f IS NULL THEN 'an estimate: no read was timed, so the kernel''s cache stands for what it answers' END)
+                     CASE WHEN NOT r.timed THEN 'an estimate: no read was timed, so the kernel''s cache stands for what it answers' END)
            END
       FROM ranked r
-      CROSS JOIN factor f
-      JOIN pg_tablespace l ON l.oid = r.tablespace
-      LEFT JOIN latency t ON t.oid = r.tablespace
-      LEFT JOIN greedy g ON g.rank = r.rank
+      LEFT JOIN pgscale_internal.relocation_fit((SELECT array_agg(coalesce(size_after_bytes, 0) ORDER BY rank) FROM ranked
+                                                  WHERE rank IS NOT NULL), budget_bytes) g ON g.rank = r.rank
      ORDER BY g.chosen DESC NULLS LAST, r.saved DESC NULLS LAST, r.relation;
 END
 $$;

@@ -5,7 +5,8 @@
  *
  * What a report says is SQL, in the .sql files of this folder: report_part() asks the other
  * features and the server.  How it looks is C, in the other .c files: text.c
- * measures and quotes text, table.c lays out tables and paragraphs, chart.c draws.
+ * measures and quotes text, table.c lays out tables and paragraphs, chart.c draws,
+ * page.c is the frame of a page of HTML.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

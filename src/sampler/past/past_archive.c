@@ -210,7 +210,7 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 	values[0] = TimestampTzGetDatum(period->begin - ROW_MAX_US);
 	values[1] = TimestampTzGetDatum(period->end);
 	portal = SPI_cursor_open_with_args(NULL,
-									   psprintf("SELECT at, period_s, counters[53], node, backend_types, datids, datnames, usenames,"
+									   psprintf("SELECT at, period_s, observed_ms::pg_catalog.float8, node, backend_types, datids, datnames, usenames,"
 												" application_names, queryids, event_types, events, blockers, wait_ms"
 												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2",
 												table),
