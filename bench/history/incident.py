@@ -95,7 +95,8 @@ def picture(place, page):
     subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1100",
                     f"--user-data-dir={place.folder / 'chromium'}", f"--screenshot={shot}", f"file://{file}"],
                    check=True, capture_output=True, timeout=120)
-    return shot.read_bytes()
+    import pictures     # not for those who only read what was measured: it draws, too
+    return pictures.shrunk(shot.read_bytes())
 
 
 def measure(place, quick):
