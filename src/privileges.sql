@@ -6,6 +6,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 
 -- These functions read nothing but their arguments, and most views call them: a role to which a view is granted needs no further
 -- grant.
-GRANT EXECUTE ON FUNCTION pgscale_internal.foreign_name(name), pgscale_internal.foreign_text(text, integer), pgscale_internal.major() TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_internal.foreign_name(name),
+    pgscale_internal.foreign_text(text, integer), pgscale_internal.major() TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;
