@@ -57,6 +57,8 @@ SELECT pgscale_internal.report_paragraph('html', NULL, 'note') = '' AS nothing;
 
 -- texts: control characters, direction, width, length
 SELECT pgscale_internal.clean_text(E'a\tb\x01c\x7fd\ne');
+SELECT n, format('<%s>', pgscale_internal.clean_line(E'  SELECT\t1,\n\n   2\x7f', n)) AS line FROM unnest('{100,11,10,9,7,6,0,-1}'::int[]) n;
+SELECT pgscale_internal.clean_line(U&'\00E9 \20AC\000A\+01F600x', 5) AS line, pgscale_internal.clean_line(NULL, 1), pgscale_internal.clean_line('', 1);
 SELECT pgscale_internal.clean_text(U&'left\202Eright \200B\FEFF \0085 \FFFE \E0041 \FDD0');
 SELECT pgscale_internal.clean_text(''), pgscale_internal.clean_text(NULL), pgscale_internal.clean_text(U&'\00E9\20AC\+01F600');
 SELECT length(pgscale_internal.clean_statement(repeat('x', n))), right(pgscale_internal.clean_statement(repeat('x', n)), 4) FROM unnest('{1999,2000,2001,2000000}'::int[]) n;

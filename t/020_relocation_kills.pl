@@ -2,7 +2,7 @@
 # job must end by itself as it should, with nothing left and nothing changed.
 #
 # The job is held where it is struck by other sessions: a writer's lock keeps it before the building, a reader's after the
-# swap. bench/relocation/kills strikes at all steps, at random.
+# swap. t/trust/kills strikes at all steps, at random.
 use strict;
 use warnings;
 use PgscaleTest;

@@ -143,7 +143,7 @@ is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web')
 bytes|garbled|its answer is not a text in the encoding of this database
 copy|garbled|its answer is not that of a server to a query
 empty|failed|the extension pgscale is not installed in that database of the node
-error|failed|broken ? line
+error|failed|broken � line
 few|garbled|its answer has other columns than were asked for
 flood|garbled|its answer is longer than 16 MB
 gone|failed|
@@ -154,7 +154,7 @@ zero|garbled|its answer is not a text in the encoding of this database
 EOT
 # They are asked within a transaction that can write nothing, and of their answer's error so much is shown.
 like($db->sql(q{SELECT reason FROM health WHERE node = 'checked'}),
-    qr/^(?=.{490,500}$)BEGIN TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 600000; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1; SELECT 'pgscale' FROM pg_catalog/,
+    qr/^(?=.{500,503}$)BEGIN TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 600000; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1; SELECT 'pgscale' FROM pg_catalog/,
     'what they are asked first');
 is($db->sql(q{SELECT reason FROM health WHERE node = 'asked'}), 'SELECT feature, enabled, state, reason, action FROM pgscale.health()', 'and then');
 is($db->sql(q{SELECT node, count(*) > 5 FROM health WHERE feature IS NOT NULL AND node <> 'right' GROUP BY 1 ORDER BY 1}),

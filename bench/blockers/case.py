@@ -97,15 +97,12 @@ def errors(results):
 
 
 def show(results):
-    answers = "\n".join(f"{words}:\n\n{psql.fences(ASKED[name], results[name])}" for name, words in {
-        "now": "While it lasts", "whom": "Afterwards: for whom was all the waiting", "when": "And when"}.items())
     rows = [[spread([each["held_ms"] / 1000 for each in results["runs"]], "{:.2f}", " s"),
              spread([each["waiting"] for each in results["runs"]], "{:.0f}"),
              spread([each["known_ms"] / 1000 for each in results["runs"]], "{:.1f}", " s"),
              spread([each["waited_ms"] / 1000 for each in results["runs"]], "{:.1f}", " s"),
              spread([100 * each for each in errors(results)], "{:+.1f}", " %")]]
-    return answers + "\n" + table(["held", "sessions that waited", "they waited, by pgbench's log", "by blocker_profile", "error"],
-                                  rows)
+    return table(["held", "sessions that waited", "they waited, by pgbench's log", "by blocker_profile", "error"], rows)
 
 
 def published(results):

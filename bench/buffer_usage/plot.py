@@ -5,10 +5,10 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker  # noqa: E402
 
 import beside  # noqa: E402
+import pictures  # noqa: E402
 import sample  # noqa: E402
 import stats  # noqa: E402
 import usage  # noqa: E402
-from cluster import say  # noqa: E402
 
 MINE, PEER, PLAIN = "#1668b8", "#d2601a", "#777777"
 SIZE_COLOURS = dict(zip(sample.SIZES, ("#8db8e2", "#4a8fce", "#0b3d6e")))
@@ -119,6 +119,4 @@ def draw(results, folder):
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
-    figure.savefig(folder / "buffer_usage.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'buffer_usage.png'}")
+    pictures.save(figure, folder / "buffer_usage.png")

@@ -95,7 +95,8 @@ def picture(place, page):
     subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1100",
                     f"--user-data-dir={place.folder / 'chromium'}", f"--screenshot={shot}", f"file://{file}"],
                    check=True, capture_output=True, timeout=120)
-    return shot.read_bytes()
+    import pictures     # not for those who only read what was measured: it draws, too
+    return pictures.shrunk(shot.read_bytes())
 
 
 def measure(place, quick):
@@ -152,10 +153,7 @@ def measure(place, quick):
 
 
 def show(results):
-    said = {"who": "Whom did they wait for?", "when": "When was it?", "before": "What was different from before?"}
-    answers = "\n".join(f"{words}\n\n{psql.fences(results['statements'][name], results['answers'][name])}"
-                        for name, words in said.items())
-    return answers + "\n" + table(
+    return f"What was different from before?\n\n{psql.fences(results['statements']['before'], results['answers']['before'])}\n" + table(
         ["minutes of the run", "written", "sessions that waited, each minute", "in the minutes before", "of it under the holder's name"],
         [[results["minutes"], results["written"], f"{min(results['waiting']):.1f} .. {max(results['waiting']):.1f} of {CLIENTS}",
           f"{results['before']:.2f}", f"{100 * results['named']:.1f} %"]])

@@ -1,4 +1,4 @@
-"""bench/run: starts what is asked for, one after the other, says how long it will take, and cleans up."""
+"""bench/run and t/trust/run: starts what is asked for, one after the other, says how long it will take, and cleans up."""
 import argparse
 import json
 import os
@@ -12,8 +12,9 @@ import time
 import leftovers
 import registry
 
-TREE = registry.BENCH.parent
-OUTPUT = TREE / "build" / "bench"
+TREE = registry.TREE
+PLACE = TREE / sys.argv[1]      # whose parts these are
+OUTPUT = TREE / "build" / PLACE.name
 TIMES = OUTPUT / "times.json"
 SAID_EVERY = 60         # seconds, where there is no terminal
 GRACE = 90              # seconds for a program to clean up
@@ -31,7 +32,7 @@ def _interrupt(number, frame):
 
 
 class Times:
-    """How long each part takes: as it did the last time on this machine, or as its folder's bench.ini says."""
+    """How long each part takes: as it did the last time on this machine, or as its folder's parts.ini says."""
 
     def __init__(self, quick):
         self.key = "quick" if quick else "full"
@@ -169,41 +170,45 @@ def stop(child):
 
 
 def arguments_of_this():
-    own, extra = sys.argv[1:], None
+    own, extra = sys.argv[2:], None
     if "--" in own:
         extra = own[own.index("--") + 1:]
         own = own[:own.index("--")]
-    parser = argparse.ArgumentParser(prog="bench/run", usage="bench/run [--quick | --redraw] [headline | NAME...] [-- OPTIONS]")
+    program = f"{sys.argv[1]}/run"
+    parser = argparse.ArgumentParser(prog=program, usage=f"{program} [--quick | --redraw] [NAME...] [-- OPTIONS]")
     parser.add_argument("--list", action="store_true", help="what there is, and how long it takes")
     parser.add_argument("--quick", action="store_true", help="short, to see that all works; no figures to keep")
     parser.add_argument("--redraw", action="store_true", help="tables, plots and doc/ from what is committed; nothing is measured")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a folder of bench/, FOLDER/PART, or headline; all, if none")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="as --list has them; all, if none")
     options = parser.parse_args(own)
     parts = chosen(parser, options.names)
     if extra is not None and (len(parts) != 1 or not parts[0].command):
-        parser.error("options are for one program, such as trust/soak -- --minutes 5")
+        parser.error("options are for one program of its own: NAME -- OPTIONS")
     return options, parts, extra
 
 
 def chosen(parser, names):
-    every = registry.parts()
-    wanted = {name: [part for part in every if name in (part.folder, part.full_name) or name == "headline" and part.headline]
+    every = registry.parts(PLACE)
+    headline = registry.headline() if "headline" in names else ()
+    wanted = {name: [part for part in every if name in (part.folder, part.full_name) or name == "headline" and part.full_name in headline]
               for name in names}
     unknown = [name for name, found in wanted.items() if not found]
     if unknown:
-        parser.error(f"there is no {', '.join(unknown)}: bench/run --list")
+        parser.error(f"there is no {', '.join(unknown)}: {parser.prog} --list")
     return [part for part in every if not names or any(part in found for found in wanted.values())]
 
 
 def show_list(parts):
-    about = registry.abouts()
+    headline = registry.headline()
     print(f"{'NAME':24}{'MINUTES':>8}{'QUICK':>7}   headline (H), as root (R)")
-    for folder in dict.fromkeys(part.folder for part in parts):
-        mine = [part for part in parts if part.folder == folder]
-        print(f"\n{folder:24}{sum(part.minutes for part in mine):8.1f}{sum(part.quick_minutes for part in mine):7.1f}"
-              f"      {about[folder]}")
+    for folder in registry.folders(PLACE):
+        mine = [part for part in parts if part.folder == folder.name]
+        if not mine:
+            continue
+        print(f"\n{folder.name:24}{sum(part.minutes for part in mine):8.1f}{sum(part.quick_minutes for part in mine):7.1f}"
+              f"      {registry.about(folder)}")
         for part in mine:
-            marks = ("H" if part.headline else " ") + ("R" if part.root else " ")
+            marks = ("H" if part.full_name in headline else " ") + ("R" if part.root else " ")
             print(f"  {part.full_name:22}{part.minutes:8.1f}{part.quick_minutes:7.1f}   {marks} {part.about}")
 
 

@@ -86,7 +86,7 @@ def _measure(place, name, part, quick, here, output):
     if load > 0.7 and not quick:
         say(f"this machine is busy, or was just now: in the last minute {load:.1f} processes wanted a CPU")
     described = machine.describe(place)
-    peers = machine.peers(place, [word for each in registry.parts() if (each.folder, each.name) == (here.name, name)
+    peers = machine.peers(place, [word for each in registry.parts(registry.BENCH) if each.full_name == f"{here.name}/{name}"
                                   for word in each.packages.split()])
     if hasattr(part, "pieces"):
         of = {"tree": _tree(here), **{what: words for what, words in described.items() if what != "date"}}

@@ -2,8 +2,9 @@
 
 A folder's main.py makes the tables of its README from summary.json, and names the figures that others take. Templates in
 bench/published/ say where those go: {FOLDER/PART: NAME} becomes the figure, with ~ at its end without interval or spread,
-with ^ these alone. A page's template is the whole page; a block's takes the place of what follows <!-- figures: NAME -->
-up to the next empty line. A program of its own (trust/soak, relocation/kills) has its figures in summary.json as they are.
+with ^ these alone; {command} in a row becomes the command that measures the row's figures. A page's template is the whole
+page; a block's takes the place of what follows <!-- figures: NAME --> up to the next empty line. The programs of t/trust
+have their figures in summary.json as they are.
 A page that is written by hand takes figures within its sentences, and whole answers of a server between lines: see INLINE
 and MEASURED. What is there stays as long as their part has not been measured.
 """
@@ -18,15 +19,13 @@ import digest
 import registry
 from report import filled, table
 
-TREE = registry.BENCH.parent
-TEMPLATES = registry.BENCH / "published"
+TREE = registry.TREE
 PAGES = {"results.md.in": "doc/results.md"}
-BLOCKS = {"headline.md.in": "README.md", "peers.md.in": "README.md"}
+BLOCKS = {template: "README.md" for template in registry.README_TABLES}
 # <!-- FOLDER/PART: NAME -->the figure<!-- -->
 INLINE = re.compile(r"(<!-- ((\w+/\w+): [^<>]+?) -->)[^<>]*(<!-- -->)")
 # a line <!-- measured: FOLDER/PART: NAME -->, an answer, a line <!-- end measured -->
 MEASURED = re.compile(r"(<!-- measured: ((\w+/\w+): [^<>]+?) -->\n).*?(<!-- end measured -->)", re.S)
-FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~^]+)([~^]?)\}")
 WIDTH = 120
 HEAD = "<!-- Made by bench/run --redraw from bench/published/{}: edit that -->\n"
 
@@ -36,12 +35,13 @@ class Wrong(Exception):
 
 
 def folders():
-    return [folder for folder in registry.abouts() if (registry.BENCH / folder / "summary.json").exists()]
+    return [folder for place in (registry.BENCH, registry.TRUST) for folder in registry.folders(place)
+            if (folder / "summary.json").exists()]
 
 
 def program(folder, option):
     """Runs a folder's main.py; None if it has none."""
-    main = registry.BENCH / folder / "main.py"
+    main = folder / "main.py"
     if not main.exists():
         return None
     return subprocess.run([sys.executable, str(main), option], stdout=subprocess.PIPE, text=True)
@@ -53,17 +53,19 @@ def figures():
     for folder in folders():
         said = program(folder, "--figures")
         if said and said.returncode:
-            raise Wrong(f"bench/{folder}/main.py has no figures")
+            raise Wrong(f"bench/{folder.name}/main.py has no figures")
         for part, each in (json.loads(said.stdout) if said else {}).items():
-            found[f"{folder}/{part}"] = each
-        for part, kept in digest.read(registry.BENCH / folder).items():
+            found[f"{folder.name}/{part}"] = each
+        for part, kept in digest.read(folder).items():
             if "figures" in kept:
-                found[f"{folder}/{part}"] = {**kept["machine"], **kept["figures"]}
+                found[f"{folder.name}/{part}"] = {**kept["machine"], **kept["figures"]}
     return found
 
 
 def rendered(template, known):
-    text = replaced((TEMPLATES / template).read_text(), known, f"bench/published/{template}")
+    lines = [row.replace("{command}", f"`bench/run {' '.join(registry.measured_by(row))}`")
+             for row in (registry.PUBLISHED / template).read_text().split("\n")]
+    text = replaced("\n".join(lines), known, f"bench/published/{template}")
     return "\n\n".join(map(wrapped, text.split("\n\n")))
 
 
@@ -76,7 +78,7 @@ def replaced(text, known, page):
         middle, *spread = known[part][name].split(" (", 1)
         return {"": known[part][name], "~": middle, "^": "".join(f" ({each}" for each in spread)}[piece]
 
-    return FIGURE.sub(figure, text)
+    return registry.FIGURE.sub(figure, text)
 
 
 def wrapped(paragraph):
@@ -98,8 +100,8 @@ def pages(known):
     for page in ("README.md", *(str(file.relative_to(TREE)) for file in sorted(TREE.glob("doc/*.md")))):
         text = found.get(page) or (TREE / page).read_text()
         found[page] = by_hand(text, known, page)
-    readme = "bench/trust/README.md"
-    found[readme] = filled((TREE / readme).read_text(), "results", "\n" + trust_table() + "\n")
+    readme = registry.TRUST / "README.md"
+    found[str(readme.relative_to(TREE))] = filled(readme.read_text(), "results", "\n" + trust_table() + "\n")
     return found
 
 
@@ -121,17 +123,17 @@ def with_block(text, template, block):
 
 
 def trust_table():
-    runs = digest.read(registry.BENCH / "trust").values()
+    runs = digest.read(registry.TRUST).values()
     return table(["experiment", "PostgreSQL", "result", "date"],
                  [[run["experiment"], run["machine"]["PostgreSQL"], run["result"], run["machine"]["date"]] for run in runs])
 
 
 def check_trust():
     """Those figures are entered by hand, beside the sentence that has them."""
-    for name, run in digest.read(registry.BENCH / "trust").items():
+    for name, run in digest.read(registry.TRUST).items():
         for what, figure in run["figures"].items():
             if figure not in run["experiment"] + run["result"]:
-                raise Wrong(f"bench/trust/summary.json, {name}: {what} {figure} is not in what it says")
+                raise Wrong(f"t/trust/summary.json, {name}: {what} {figure} is not in what it says")
 
 
 def main():
@@ -140,8 +142,8 @@ def main():
     parser.add_argument("--redraw", nargs="*", metavar="FOLDER", default=[], help="tables and plots of these folders first")
     options = parser.parse_args()
     failed = False
-    for folder in options.redraw:
-        said = program(folder, "--redraw") if folder in folders() else None
+    for folder in folders():
+        said = program(folder, "--redraw") if folder.name in options.redraw else None
         # 1: a requirement was missed when that was measured
         failed |= said is not None and said.returncode not in (0, 1)
     for folder in folders():

@@ -82,15 +82,12 @@ def faster(results):
 
 
 def show(results):
-    answers = "\n".join(f"{words}:\n\n{psql.fences(ASKED[name], results[name])}" for name, words in {
-        "tranches": "A query that looks into all of 100 partitions", "profile": "The locks themselves",
-        "hot": "Inserts of ascending keys"}.items())
     rows = []
     for name, words in {PLAIN: "CACHE 1", SPREAD: "CACHE 1000"}.items():
         tps, lwlocks = of(results, name, "tps"), of(results, name, "lwlocks")
         rows.append([words, between(stats.median(tps), min(tps), max(tps), "{:,.0f}"), percent(stats.median(lwlocks))])
     low, high = stats.interval(faster(results))
-    return answers + f"\nThe same inserts, {CLIENTS} clients:\n\n" + \
+    return f"The inserts, {CLIENTS} clients:\n\n" + \
         table(["sequence", "inserts of 200 rows a second", "time in LWLocks"], rows) + \
         f"\n\nThe second to the first, round by round: {stats.median(faster(results)):.2f} ({low:.2f} .. {high:.2f})."
 

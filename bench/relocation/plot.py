@@ -5,9 +5,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker  # noqa: E402
 
 import move  # noqa: E402
+import pictures  # noqa: E402
 import stall  # noqa: E402
 import stats  # noqa: E402
-from cluster import say  # noqa: E402
 
 BLUE, ORANGE, GREY, GREEN = "#1668b8", "#d2601a", "#777777", "#3a8f4d"
 COLOURS = dict(zip(stall.WAYS, (GREY, BLUE, ORANGE, GREEN)))
@@ -66,9 +66,7 @@ def draw_stall(runs, folder):
 def save(figure, axes, file):
     for axis in getattr(axes, "flat", [axes]):
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=100)
-    pyplot.close(figure)
-    say(str(file))
+    pictures.save(figure, file)
 
 
 def draw(results, folder):

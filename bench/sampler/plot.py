@@ -5,6 +5,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 import cost  # noqa: E402
+import pictures  # noqa: E402
 import stats  # noqa: E402
 import tps  # noqa: E402
 import truth  # noqa: E402
@@ -84,5 +85,4 @@ def draw(results, folder):
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
-    figure.savefig(folder / "sampler.png", dpi=100)
-    pyplot.close(figure)
+    pictures.save(figure, folder / "sampler.png")

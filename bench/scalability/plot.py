@@ -5,10 +5,9 @@ matplotlib.use("Agg")
 import numpy  # noqa: E402
 from matplotlib import pyplot, ticker  # noqa: E402
 
-from cluster import say  # noqa: E402
-
 import law  # noqa: E402
 import noise  # noqa: E402
+import pictures  # noqa: E402
 from sweep import WORKLOADS  # noqa: E402
 
 COLOURS = dict(zip(("15", "16", "17", "18"), ("#1668b8", "#2a9d60", "#d2601a", "#8a4fbf")))
@@ -104,6 +103,4 @@ def draw(results, folder):
         row[0].set_ylabel("transactions a second")
     figure.suptitle("Dots: measurements. Line: the fitted law. Triangle: its peak, with its 95 % interval, where the data tell it.",
                     fontsize=10, wrap=True)
-    figure.savefig(folder / "scalability.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'scalability.png'}")
+    pictures.save(figure, folder / "scalability.png")

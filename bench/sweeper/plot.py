@@ -4,9 +4,9 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+import pictures  # noqa: E402
 import stats  # noqa: E402
 from bed import VARIANTS  # noqa: E402
-from cluster import say  # noqa: E402
 from contest import select  # noqa: E402
 from load import PERCENTILES  # noqa: E402
 
@@ -56,6 +56,4 @@ def draw(results, folder):
         draw_latencies(row[1], runs, TITLES[name])
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "sweeper.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'sweeper.png'}")
+    pictures.save(figure, folder / "sweeper.png")

@@ -124,6 +124,14 @@ def whole(found):
 
 
 def show(results):
+    return conditions(results) + "."
+
+
+def conditions(results):
+    return f"{results['clients']} clients, {results['conditions']}"
+
+
+def cures(results):
     rows = []
     for name, load in LOADS.items():
         of = {major: [cell for cell in results["cells"] if (cell["load"], cell["major"]) == (name, major)]
@@ -143,8 +151,8 @@ def gain(of, cured_in):
 
 
 def published(results):
-    yield "conditions", f"{results['clients']} clients, {results['conditions']}"
-    yield "cures", block(show(results))
+    yield "conditions", conditions(results)
+    yield "cures", block(cures(results))
 
 
 def required(results):

@@ -7,9 +7,9 @@ from matplotlib import pyplot, ticker  # noqa: E402
 
 import cures  # noqa: E402
 import law  # noqa: E402
+import pictures  # noqa: E402
 import stats  # noqa: E402
 import sweep  # noqa: E402
-from cluster import say  # noqa: E402
 
 COLOURS = dict(zip(("15", "16", "17", "18", "19"), ("#1668b8", "#2a9d60", "#d2601a", "#8a4fbf", "#c2273d")))
 
@@ -70,6 +70,4 @@ def draw(results, folder):
         axes[0][0].legend(frameon=False, fontsize=9)
     figure.suptitle("Dots: each round. Solid: their medians. Dotted: the fitted law. Triangle: its peak, where the data tell it.",
                     fontsize=11)
-    figure.savefig(folder / "tour.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'tour.png'}")
+    pictures.save(figure, folder / "tour.png")

@@ -87,7 +87,7 @@ class Sweep:
                 "fits": {workload: fits for piece in pieces for workload, fits in piece["fits"].items()}}
 
     def show(self, results):
-        return "\n\n".join([conditions(results) + ".", *(make(results) for make in TABLES.values())])
+        return conditions(results) + "."
 
     def published(self, results):
         yield "conditions", conditions(results)

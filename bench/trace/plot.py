@@ -5,6 +5,7 @@ matplotlib.use("Agg")
 from matplotlib import patches, pyplot  # noqa: E402
 
 import cost  # noqa: E402
+import pictures  # noqa: E402
 import stats  # noqa: E402
 import timeline  # noqa: E402
 
@@ -76,4 +77,4 @@ def draw(results, folder):
     for axis, (each, mine) in zip(axes.flat, drawn):
         each(axis, mine)
     figure.tight_layout()
-    figure.savefig(folder / timeline.PICTURE, dpi=120)
+    pictures.save(figure, folder / timeline.PICTURE, dpi=120)

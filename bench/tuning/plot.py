@@ -6,8 +6,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+import pictures  # noqa: E402
 import stats  # noqa: E402
-from cluster import say  # noqa: E402
 from trial import APPLIED, PGTUNE, case_of, gains, of_time  # noqa: E402
 
 COLOURS = {APPLIED: "#1668b8", PGTUNE: "#d2601a"}
@@ -54,6 +54,4 @@ def draw(results, folder):
     axes.set_xlabel("times better than the bad configuration (bar: median of rounds; mark: a round)")
     axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "tuning.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'tuning.png'}")
+    pictures.save(figure, folder / "tuning.png")

@@ -5,8 +5,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
+import pictures  # noqa: E402
 import stats  # noqa: E402
-from cluster import say  # noqa: E402
 from parts import ALL  # noqa: E402
 
 TITLES = {"flush": "With and without the flush (fast disk)", "delay": "commit_delay, µs (slow disk)",
@@ -47,6 +47,4 @@ def draw(results, folder):
         axis.set_visible(False)
     for axis in axes[-1]:
         axis.set_xlabel("transactions a second (bar: median; mark: a round)")
-    figure.savefig(folder / "tuning_wal.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'tuning_wal.png'}")
+    pictures.save(figure, folder / "tuning_wal.png")

@@ -4,8 +4,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+import pictures  # noqa: E402
 from bed import CAP_MIB, VARIANTS  # noqa: E402
-from cluster import say  # noqa: E402
 from freeze import RATE, during, select, typical  # noqa: E402
 
 COLOURS = dict(zip(VARIANTS, ("#777777", "#d2601a", "#3a8f4d", "#1668b8")))
@@ -50,6 +50,4 @@ def draw(results, folder):
     axes[-1].set_xlim(0, runs[0]["seconds"])
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "writeback.png", dpi=100)
-    pyplot.close(figure)
-    say(f"{folder / 'writeback.png'}")
+    pictures.save(figure, folder / "writeback.png")

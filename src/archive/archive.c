@@ -75,12 +75,7 @@ archive_define_gucs(void)
 static const char *
 error_text(const PgscaleArchiveError *error, const char *text)
 {
-	const char *utf8 = pgscale_text_read(text, strlen(text), error->encoding, PGSCALE_ARCHIVE_MESSAGE, false);
-	StringInfoData out;
-
-	initStringInfo(&out);
-	pgscale_text_put(&out, utf8, strlen(utf8));
-	return out.data;
+	return pgscale_text_line(text, error->encoding, PGSCALE_ARCHIVE_MESSAGE);
 }
 
 /* What to do about an error of a round: by whose function raised it, and by its class. */

@@ -46,6 +46,7 @@
 #define SEARCHED		(1024 * 1024)
 
 PG_FUNCTION_INFO_V1(pgscale_clean_text);
+PG_FUNCTION_INFO_V1(pgscale_clean_line);
 PG_FUNCTION_INFO_V1(pgscale_clean_statement);
 PG_FUNCTION_INFO_V1(pgscale_is_secret);
 PG_FUNCTION_INFO_V1(pgscale_foreign_text);
@@ -128,36 +129,44 @@ read_character(StringInfo out, const char *value, int len, int encoding)
 	return bytes;
 }
 
-char *
-pgscale_text_read(const char *value, int len, int encoding, int most, bool lines)
+/* As pgscale_text_read(); more is put at the end of a text that is cut. */
+static char *
+read_text(const char *value, int len, int encoding, int most, bool lines, const char *more)
 {
 	StringInfoData out;
 	int			characters = 0;
+	int			at = 0;
 
 	initStringInfo(&out);
-	for (int at = 0; at < len; characters++)
+	while (at < len && characters < most)
 	{
 		unsigned char c = value[at];
 
-		if (characters >= most)
-		{
-			appendStringInfoString(&out, "...");
-			break;
-		}
 		if (c >= 0x80)
-			at += read_character(&out, value + at, len - at, encoding);
-		else
 		{
-			if (c == '\n' && lines)
-				appendStringInfoChar(&out, '\n');
-			else if (c < ' ' || c == 0x7F)
-				appendStringInfoChar(&out, ' ');
-			else
-				appendStringInfoChar(&out, c);
-			at++;
+			at += read_character(&out, value + at, len - at, encoding);
+			characters++;
+			continue;
 		}
+		at++;
+		if ((c < ' ' && !(c == '\n' && lines)) || c == 0x7F)
+			c = ' ';
+		if (!lines && c == ' ' && (out.len == 0 || out.data[out.len - 1] == ' '))
+			continue;
+		appendStringInfoChar(&out, c);
+		characters++;
 	}
+	if (!lines && out.len > 0 && out.data[out.len - 1] == ' ')
+		out.data[--out.len] = '\0';
+	if (at < len)
+		appendStringInfoString(&out, more);
 	return out.data;
+}
+
+char *
+pgscale_text_read(const char *value, int len, int encoding, int most, bool lines)
+{
+	return read_text(value, len, encoding, most, lines, "...");
 }
 
 void
@@ -526,17 +535,29 @@ hide_secrets(const char *statement, bool all)
 	return out.data;
 }
 
-/* In the database's encoding; in SQL_ASCII any will do. */
-static Datum
-plain_text(const char *utf8)
+/* What was read in the database's encoding; in SQL_ASCII any will do. */
+static char *
+own_text(char *utf8)
 {
 	StringInfoData out;
 
 	if (GetDatabaseEncoding() == PG_SQL_ASCII)
-		return PointerGetDatum(cstring_to_text(utf8));
+		return utf8;
 	initStringInfo(&out);
 	pgscale_text_put(&out, utf8, strlen(utf8));
-	return PointerGetDatum(cstring_to_text_with_len(out.data, out.len));
+	return out.data;
+}
+
+static Datum
+plain_text(char *utf8)
+{
+	return CStringGetTextDatum(own_text(utf8));
+}
+
+char *
+pgscale_text_line(const char *value, int encoding, int most)
+{
+	return own_text(pgscale_text_read(value, strlen(value), encoding, most, false));
 }
 
 /* pgscale_internal.clean_text(value) */
@@ -546,6 +567,15 @@ pgscale_clean_text(PG_FUNCTION_ARGS)
 	char	   *value = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
 	return plain_text(pgscale_text_read(value, strlen(value), GetDatabaseEncoding(), INT_MAX, true));
+}
+
+/* pgscale_internal.clean_line(value, most): for a column, so without a mark where it is cut. */
+Datum
+pgscale_clean_line(PG_FUNCTION_ARGS)
+{
+	char	   *value = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	return plain_text(read_text(value, strlen(value), GetDatabaseEncoding(), PG_GETARG_INT32(1), false, ""));
 }
 
 /*
@@ -623,7 +653,7 @@ pgscale_text_name(const char *name)
 
 	if (is_own_text(name, strlen(name), encoding))
 		return name;
-	return TextDatumGetCString(plain_text(pgscale_text_read(name, strlen(name), encoding, INT_MAX, false)));
+	return own_text(pgscale_text_read(name, strlen(name), encoding, INT_MAX, true));
 }
 
 /* pgscale_internal.foreign_name(value) */

@@ -3,8 +3,8 @@
  * texts.h
  *	  Text of whatever origin, made harmless, and without secrets.
  *
- * In SQL: pgscale_internal.clean_text(), clean_statement() and is_secret().  All that is kept
- * or put on a page goes through them.
+ * In SQL: pgscale_internal.clean_text(), clean_line(), clean_statement() and is_secret().  All
+ * that is kept or put on a page goes through them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,12 +21,16 @@
 #define PGSCALE_STATEMENT_LENGTH	2000
 
 /*
- * At most so many characters of a text in this encoding, as valid UTF-8 without control characters;
- * lines: keep its lines apart, by \n.
+ * At most so many characters of a text in this encoding, and ... if there are more, as valid UTF-8 without
+ * control characters.  lines: keep its white space, and its lines apart, by \n; else it is one line, in which
+ * white space is a single space, without any at its ends.
  */
 extern char *pgscale_text_read(const char *value, int len, int encoding, int most, bool lines);
 
-/* Puts so many bytes of that into text in the database's encoding. */
+/* Such a line in the database's encoding. */
+extern char *pgscale_text_line(const char *value, int encoding, int most);
+
+/* Puts so many bytes of what was read into text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */

@@ -25,6 +25,13 @@ COMMENT ON FUNCTION pgscale_internal.clean_text(text) IS
 'a text, which may have another database''s encoding, without control characters and invalid bytes';
 GRANT EXECUTE ON FUNCTION pgscale_internal.clean_text(text) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.clean_line(value text, most integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_clean_line'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.clean_line(text, integer) IS
+'the first characters of a clean text, on one line: white space in it is one space';
+
 CREATE FUNCTION pgscale_internal.clean_statement(query text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_clean_statement'

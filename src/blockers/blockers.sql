@@ -60,11 +60,11 @@ COMMENT ON FUNCTION pgscale.blockers() IS
 GRANT EXECUTE ON FUNCTION pgscale.blockers() TO pg_monitor;
 
 CREATE VIEW pgscale.blockers AS
-    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale_internal.foreign_text(left(b.gid, 20), pg_char_to_encoding(getdatabaseencoding())), 'prepared')
+    SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale_internal.clean_line(b.gid, 20), 'prepared')
                || CASE WHEN b.cycle THEN ' (cycle)' ELSE '' END AS process,
            b.waiters, round(b.waited_ms) AS waited_ms,
            coalesce('waits for ' || b.waits_for, b.state) AS activity,
-           b.application_name, pgscale_internal.foreign_text(left(translate(b.query, E'\r\n\t', '   '), 30), pg_char_to_encoding(getdatabaseencoding())) AS query
+           b.application_name, pgscale_internal.clean_line(b.query, 30) AS query
       FROM pgscale.blockers() WITH ORDINALITY b
      ORDER BY b.ordinality;
 COMMENT ON VIEW pgscale.blockers IS

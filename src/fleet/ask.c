@@ -43,6 +43,7 @@
 
 #include "base/pg_compat.h"
 #include "base/subtransaction.h"
+#include "base/texts.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "fleet/fleet.h"
@@ -50,7 +51,7 @@
 
 PG_FUNCTION_INFO_V1(pgscale_fleet_ask);
 
-/* A node may say so much, and of an error so much is shown. */
+/* A node may say so many bytes, and so many characters of an error are shown. */
 #define MOST_BYTES		(16 * PGSCALE_MB)
 #define MOST_ERROR		500
 
@@ -138,26 +139,7 @@ static const struct
 static char *
 readable_text(const char *bytes)
 {
-	char	   *text;
-	int			length = strlen(bytes);
-
-	if (!pg_verify_mbstr(GetDatabaseEncoding(), bytes, length, true))
-	{
-		text = pnstrdup(bytes, Min(length, MOST_ERROR));
-
-		for (char *c = text; *c; c++)
-			if (IS_HIGHBIT_SET(*c))
-				*c = '?';
-	}
-	else
-		text = pnstrdup(bytes, pg_mbcliplen(bytes, length, MOST_ERROR));
-
-	for (char *c = text; *c; c++)
-		if ((unsigned char) *c < ' ')
-			*c = ' ';
-	for (char *end = text +strlen(text); end > text &&end[-1] == ' ';)
-		*--end = '\0';
-	return text;
+	return pgscale_text_line(bytes, GetDatabaseEncoding(), MOST_ERROR);
 }
 
 static void

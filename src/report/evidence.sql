@@ -103,18 +103,6 @@ COMMENT ON FUNCTION pgscale_internal.report_what(text, text) IS
 'part of report: what a session waits for in this wait event';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_what(text, text) TO pg_monitor;
 
--- The begin of a statement, on one line.
-CREATE FUNCTION pgscale_internal.report_line(query text)
-RETURNS text
-LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT regexp_replace(left(pgscale_internal.clean_statement(query), 100), '[[:space:]]+', ' ', 'g')
-$$;
-COMMENT ON FUNCTION pgscale_internal.report_line(text) IS
-'part of report: the beginning of a statement, on one line';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_line(text) TO pg_monitor;
-
 -- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
 -- period, so of its idle time the part is taken.
 CREATE FUNCTION pgscale_internal.report_roots(since timestamptz, until timestamptz)
@@ -168,7 +156,7 @@ AS $$
         SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
     -- the first of those that were idle, or of all
     root AS (
-        SELECT r.idle_ms, r.wait_ms, r.state, pgscale_internal.report_line(r.query) AS statement, i.idle,
+        SELECT r.idle_ms, r.wait_ms, r.state, pgscale_internal.clean_line(pgscale_internal.clean_statement(r.query), 100) AS statement, i.idle,
                coalesce('process ' || substring(r.item FROM '^[0-9]+'), 'a ' || r.item)
                    || coalesce(' (' || nullif(concat_ws(', ', 'user ' || r.usename, 'application ' || nullif(coalesce(
                           r.application_name, substring(r.item FROM '^[0-9]+ (.*)')), '')), '') || ')', '') AS who

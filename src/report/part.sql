@@ -66,7 +66,7 @@ BEGIN
                (SELECT format('Those that were active spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
                (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
-                              coalesce(': ' || pgscale_internal.report_line(x.query),
+                              coalesce(': ' || pgscale_internal.clean_line(pgscale_internal.clean_statement(x.query), 100),
                                        format(' the one with queryid %s, whose text is not known.', q.queryid)))
                   FROM query q LEFT JOIN pgscale_internal.past_queries(ARRAY[q.queryid]) x ON true)), ''::text)
       INTO body

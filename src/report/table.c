@@ -19,9 +19,11 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
 #include <math.h>
 
 #include "catalog/pg_type_d.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -210,7 +212,7 @@ read_texts(FunctionCallInfo fcinfo, int argument, int *n)
 }
 
 static void
-read_table(FunctionCallInfo fcinfo, ReportTable *table)
+read_table(FunctionCallInfo fcinfo, bool html, ReportTable *table)
 {
 	int			ntitles;
 	int			nkinds;
@@ -239,7 +241,7 @@ read_table(FunctionCallInfo fcinfo, ReportTable *table)
 	for (int i = 0; i < table->nrows * ntitles; i++)
 	{
 		const CellKind kind = table->columns[i % ntitles].kind;
-		bool		lines = kind == CELL_QUERY || kind == CELL_STATEMENT;
+		bool		lines = html && (kind == CELL_QUERY || kind == CELL_STATEMENT);
 
 		CHECK_FOR_INTERRUPTS();
 		table->cells[i] = cells[i] ? pgscale_report_text_of(cells[i], cell_kinds[kind].most, lines) : "";
@@ -250,24 +252,6 @@ read_table(FunctionCallInfo fcinfo, ReportTable *table)
 			table->cells[i] = *table->cells[i] ? figure_shown(kind, table->figures[i]) : "";
 		}
 	}
-}
-
-/* On one line: its white space as single spaces. */
-static char *
-text_on_one_line(const char *text)
-{
-	char	   *line = palloc(strlen(text) + 1);
-	int			len = 0;
-
-	for (const char *at = text; *at; at++)
-		if (*at != ' ' && *at != '\n')
-			line[len++] = *at;
-		else if (len > 0 && line[len - 1] != ' ')
-			line[len++] = ' ';
-	while (len > 0 && line[len - 1] == ' ')
-		len--;
-	line[len] = '\0';
-	return line;
 }
 
 /* ---- for psql ---- */
@@ -366,8 +350,6 @@ put_cell(StringInfo out, const ReportColumn *column, const char *cell, bool last
 static void
 put_plain_table(StringInfo out, ReportTable *table)
 {
-	for (int i = 0; i < table->nrows * table->ncolumns; i++)
-		table->cells[i] = text_on_one_line(table->cells[i]);
 	fit_columns(table);
 
 	if (table->titled)
@@ -422,7 +404,7 @@ put_plain_table(StringInfo out, ReportTable *table)
 static void
 put_html_query(StringInfo out, const char *query)
 {
-	char	   *line = text_on_one_line(query);
+	char	   *line = pgscale_text_read(query, strlen(query), PG_UTF8, INT_MAX, false);
 	int			len = pgscale_report_text_fit(line, 90, false);
 
 	if (line[len] == '\0')
@@ -504,7 +486,7 @@ pgscale_report_table(PG_FUNCTION_ARGS)
 	StringInfoData out;
 
 	initStringInfo(&out);
-	read_table(fcinfo, &table);
+	read_table(fcinfo, html, &table);
 	if (table.nrows > 0 && html)
 		put_html_table(&out, &table);
 	else if (table.nrows > 0)
@@ -527,7 +509,7 @@ pgscale_report_paragraph(PG_FUNCTION_ARGS)
 	initStringInfo(&out);
 	if (PG_ARGISNULL(1))
 		PG_RETURN_TEXT_P(cstring_to_text(""));
-	value = text_on_one_line(pgscale_report_text_of(PG_GETARG_TEXT_PP(1), 2000, false));
+	value = pgscale_report_text_of(PG_GETARG_TEXT_PP(1), 2000, false);
 	if (html)
 	{
 		const char *tag = is_title ? "h1" : is_part ? "h2" : is_list ? "h3" : "p";

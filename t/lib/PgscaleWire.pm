@@ -12,7 +12,7 @@ use IO::Select;
 use IO::Socket::UNIX;
 use Time::HiRes ();
 
-our @EXPORT = qw(wire wire_wait);
+our @EXPORT = qw(wire);
 
 # wire NODE, user => ROLE, dbname => DATABASE, options => '-c x=y': a connection; croaks if it is refused
 sub wire
@@ -169,16 +169,6 @@ sub finish
         $self->read_some if $select->can_read($left);
     }
     return shift @{ $self->{results} };
-}
-
-# Those of several connections that have a result or a part of one now, after at most so many seconds.
-sub wire_wait
-{
-    my ($seconds, @connections) = @_;
-    my %of = map { fileno($_->{socket}) => $_ } grep { !$_->{closed} } @connections;
-    my $select = IO::Select->new(map { $_->{socket} } values %of);
-
-    return grep { $_->read_some } map { $of{ fileno $_ } } $select->can_read($seconds);
 }
 
 # All of them one after the other; the last one's result.

@@ -62,8 +62,7 @@ GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
-           -- where left() counts bytes, as in SQL_ASCII, it leaves a part of a character
-           pgscale_internal.foreign_text(left(regexp_replace(left(q.query, 200), '[[:space:]]+', ' ', 'g'), 28), pg_char_to_encoding(getdatabaseencoding())) AS query,
+           pgscale_internal.clean_line(q.query, 28) AS query,
            pgscale_internal.foreign_name(d.datname) AS datname, q.queryid
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
