@@ -60,7 +60,7 @@ my @calls = split /\n/, $db->sql(q{
     UNION ALL
     SELECT format('%s() q', p.oid::regproc) FROM pg_proc p
      WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND p.prokind = 'f' AND p.pronargs = p.pronargdefaults AND p.prorettype NOT IN ('void'::regtype, 'trigger'::regtype)
-       AND p.proname <> 'tablespace_latency'
+       AND p.proname NOT IN ('tablespace_latency', 'archive_counter_deltas')
      ORDER BY 1});
 push @calls, q{pgscale_internal.past_queries(ARRAY(SELECT query_id FROM pg_stat_activity)) q}, map { "pgscale.$_ q" } "trace_waits($pid, '10 ms', 10)", "trace_waits($pid, '10 ms', 10, '10 ms')", "report(NULL, NULL, 'html')",
   q{compare_waits(now() - interval '1 min', NULL, now() - interval '1 min', NULL, 'query')},
