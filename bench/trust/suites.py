@@ -40,7 +40,6 @@ EVERYTHING = {
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
     "pgscale.sweeper_workers": "2",
-    "pgscale.sweeper_low_watermark": "0.05",
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
