@@ -28,7 +28,7 @@ SETTINGS = {
     **features.SETTINGS,
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.writeback_redirty_limit": "1",
+    "pgscale.writeback_adaptive": "off",
     "pgscale.archive_database": "postgres",
     "pgscale.archive_period": "1",
 }
