@@ -57,7 +57,6 @@ SET track_io_timing = on;
 SET backend_flush_after = 256;
 SET pg_stat_statements.max = 100;
 SET pgscale.fleet_timeout = 100;
-SET pgscale.sampler_show_idle = on;
 SET search_path = '';
 SET DateStyle = German;
 SET IntervalStyle = iso_8601;

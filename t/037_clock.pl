@@ -35,7 +35,6 @@ my $node;
 fsync = off
 checkpoint_timeout = 1d
 allow_in_place_tablespaces = on
-pgscale.sampler_timeline_size = 600
 pgscale.relocation = off
 EOC
 }

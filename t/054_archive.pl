@@ -30,7 +30,7 @@ my $node;
     $node = pgscale_node('main', conf => <<'EOC');
 pgscale.archive_period = 1
 pgscale.sampler_profile_size = 100
-pgscale.sampler_blocker_threshold = 100ms
+deadlock_timeout = 100ms
 compute_query_id = on
 EOC
 }

@@ -39,7 +39,6 @@ SETTINGS = {
     "checkpoint_timeout": "2min",
     "autovacuum_naptime": "15s",
     "pgscale.sampler_nested": "on",
-    "pgscale.sampler_history_idle": "on",
     "pgscale.sampler_profile_size": "1000",     # so that entries are evicted
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",

@@ -35,8 +35,6 @@ EVERYTHING = {
     "shared_preload_libraries": "pgscale",
     "pgscale.sampler_period": "1ms",
     "pgscale.sampler_nested": "on",
-    "pgscale.sampler_history_idle": "on",
-    "pgscale.sampler_show_idle": "on",
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
     "pgscale.sweeper_workers": "2",

@@ -43,8 +43,6 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
@@ -93,12 +91,7 @@ static int	sampler_period = 10;
 static int	sampler_profile_size = 5000;
 static int	sampler_history_size = 50000;
 static int	sampler_history_period = 1000;
-static bool sampler_history_idle = false;
-static int	sampler_blocker_threshold = 1000;
-static int	sampler_timeline_size = 3600;
-static bool sampler_show_idle = false;
 static bool sampler_nested = false;
-static bool sampler_save = true;
 
 /* Samples of a statement that has no identifier yet. */
 typedef struct Parked
@@ -197,37 +190,12 @@ sampler_define_gucs(void)
 							"Below pgscale.sampler_period every sample is.",
 							&sampler_history_period, 1000, 1, PGSCALE_SAMPLER_HISTORY_PERIOD_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sampler_history_idle",
-							 "Keeps single samples of idle processes, too.",
-							 NULL,
-							 &sampler_history_idle, false,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sampler_blocker_threshold",
-							"Length of a lock wait from which its samples have the blocker.",
-							"-1 never searches for blockers.",
-							&sampler_blocker_threshold, 1000, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sampler_timeline_size",
-							"How far back pgscale.wait_timeline goes.",
-							NULL,
-							&sampler_timeline_size, 3600, 60, 7 * SECS_PER_DAY,
-							PGC_POSTMASTER, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sampler_show_idle",
-							 "Shows idle waits in pgscale.wait_profile.",
-							 NULL,
-							 &sampler_show_idle, false,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sampler_nested",
 							 "Counts waits for the nested statement instead of the top-level one.",
 							 NULL,
 							 &sampler_nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	pgscale_sampler_dimensions_define_guc();
-	DefineCustomBoolVariable("pgscale.sampler_save",
-							 "Keeps the wait profile and the history over a restart of the server.",
-							 NULL,
-							 &sampler_save, true,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
 static void
@@ -239,7 +207,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_stats_size());
 	size = add_size(size, pgscale_sampler_profile_size(sampler_profile_size));
 	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
-	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_sampler_timeline_size());
 	size = add_size(size, pgscale_sampler_totals_size());
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_dimensions_size());
@@ -254,7 +222,7 @@ static void
 save_at_shutdown(int code, Datum arg)
 {
 	/* Not if anything, or just the sampler, was stopped in mid-air. */
-	if (code == 0 && stats->pid == 0 && sampler_save)
+	if (code == 0 && stats->pid == 0)
 	{
 		pgscale_sampler_save();
 		pgscale_sampler_history_save();
@@ -277,7 +245,7 @@ sampler_shmem_startup(void)
 	stats = pgscale_sampler_stats_startup();
 	pgscale_sampler_profile_startup(sampler_profile_size);
 	pgscale_sampler_history_startup(sampler_history_size);
-	pgscale_sampler_timeline_startup(sampler_timeline_size);
+	pgscale_sampler_timeline_startup();
 	pgscale_sampler_totals_startup();
 	pgscale_sampler_types_startup();
 	pgscale_sampler_dimensions_startup();
@@ -429,12 +397,12 @@ sample_slot(int slot, int64 ns)
 		sampler_park(state, entry, ns);
 
 	idle = pgscale_wait_is_idle(proc->kind, key.wait_event);
-	if (!idle || sampler_history_idle)
+	if (!idle)
 	{
 		const PgscaleSamplerBlocked *blocked = NULL;
 
 		if ((key.wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick, sampler_blocker_threshold * NS_PER_MS);
+			blocked = pgscale_sampler_blocked_by(slot, proc, ns, last_tick);
 		pgscale_sampler_history_add(proc, key.kind, key.dimension, key.wait_event, key.queryid, blocked);
 	}
 	if (proc->has_cpu)
@@ -455,7 +423,7 @@ sample_slot(int slot, int64 ns)
 		pgscale_sampler_observe_sample(proc, idle || proc->in_transaction, ns);
 	}
 
-	if (idle && !sampler_history_idle && state->nparked == 0 &&
+	if (idle && state->nparked == 0 &&
 		key.kind != (PgscaleProcKind) B_BG_WORKER &&
 		pgscale_procs_mark(slot, proc, &quiet_slots[slot].mark))
 	{
@@ -621,7 +589,7 @@ sampler_apply_settings(void)
 {
 	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
 
-	/* Whether idle processes go to the history may have changed. */
+	/* What is known of their time on CPU may be forgotten below. */
 	forget_quiet_slots();
 
 	if (period == stats->period_ns)

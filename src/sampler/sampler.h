@@ -65,10 +65,9 @@ extern void pgscale_sampler_blocked_attach(void);
 
 /*
  * In a tick that stands for so long: a process waits for a lock.  Who is in its way, as
- * of the last look, or NULL if it has not waited that long, or that is not known.
+ * of the last look, or NULL if it has waited for less than deadlock_timeout, or that is not known.
  */
-extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns,
-															   int64 now, int64 threshold_ns);
+extern const PgscaleSamplerBlocked *pgscale_sampler_blocked_by(int slot, const PgscaleProc *proc, uint64 ns, int64 now);
 
 /*
  * After a tick: looks at the lock manager, if anybody has waited that long and the last
@@ -97,8 +96,8 @@ extern void pgscale_sampler_history_reset(void);
 
 /* timeline.c: average active sessions second by second, by wait class */
 
-extern Size pgscale_sampler_timeline_size(int seconds);
-extern void pgscale_sampler_timeline_startup(int seconds);
+extern Size pgscale_sampler_timeline_size(void);
+extern void pgscale_sampler_timeline_startup(void);
 
 /*
  * The writer's side: one process only.  A tick's waits lie between begin,
