@@ -121,7 +121,7 @@ ALTER SYSTEM RESET compute_query_id;
 
 -- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on
 ALTER SYSTEM SET pgscale.sampler = off;
-ALTER SYSTEM SET pgscale.relocation = off;
+ALTER SYSTEM SET pgscale.relocation_workers = 0;
 SELECT pg_reload_conf();
 \c -
 DO $$
@@ -134,7 +134,6 @@ BEGIN
 END $$;
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
-ALTER SYSTEM RESET pgscale.relocation;
 ALTER SYSTEM SET pgscale.relocation_workers = 0;
 ALTER SYSTEM SET pgscale.lwlocks = off;
 ALTER SYSTEM SET pgscale.scalability = off;

@@ -41,7 +41,6 @@ EVERYTHING = {
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.relocation": "on",
     "pgscale.scalability": "on",
     "pgscale.tuning": "on",
     "pgscale.writeback_adaptive": "off",
