@@ -41,12 +41,10 @@ EVERYTHING = {
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.scalability": "on",
-    "pgscale.tuning": "on",
     "pgscale.writeback_adaptive": "off",
     # in a database that the suites do not use; recovery's servers lack the extension, so each round fails there
     "pgscale.archive_database": "postgres",
-    "pgscale.archive_period": "1",
+    "pgscale.sampler_debug_period": "1s",
 }
 # what bench's servers have otherwise
 DEFAULTS = {name: None for name in ("autovacuum", "checkpoint_timeout", "max_wal_size", "synchronous_commit")}

@@ -23,7 +23,7 @@ SETTINGS = {
     "compute_query_id": "on",
     "max_wal_senders": "10",
     "pgscale.archive_database": DATABASE,
-    "pgscale.archive_period": "1",
+    "pgscale.sampler_debug_period": "1s",
     "pgscale.relocation_max_transaction_age": "-1",
 }
 # What is compared before and after; the archive by its rows of that time.
