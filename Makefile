@@ -13,7 +13,7 @@
 EXTENSION = pgscale
 MODULE_big = pgscale
 release := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)
-DATA = $(wildcard sql/pgscale--*--*.sql)
+DATA = $(wildcard sql/pgscale--*--*.sql) sql/pgscale_pg_wait_sampling--1.0.sql
 DATA_built = build/pgscale--$(release).sql
 SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
 OBJS = $(SOURCES:.c=.o)

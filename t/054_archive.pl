@@ -258,7 +258,7 @@ SKIP:
     $db->poll_ok(q{SELECT state, reason ~ 'transactions that have read or locked the archive have been open for 30 minutes' FROM pgscale.health WHERE feature = 'archive'}, 'it does not end', 'broken|t');
     $reader->sql('COMMIT');
     $reader->quit;
-    $in->poll_ok("SELECT to_regclass('pgscale.archive_hour_$day') IS NOT NULL", 'when it has ended, upkeep goes on');
+    $in->poll_ok("SELECT to_regclass('pgscale_internal.archive_hour_$day') IS NOT NULL", 'when it has ended, upkeep goes on');
     $db->poll_ok($health, 'and works', 'working');
 
     # A clock that was set by more than an hour is not believed: for a day it makes nothing old, also by another launcher

@@ -4,8 +4,9 @@ import sys
 import experiment
 
 import failover
+import powa
 
-PARTS = {"failover": failover}
+PARTS = {"failover": failover, "powa": powa}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))

@@ -15,6 +15,7 @@
 
 #include "utils/builtins.h"
 
+#include "base/pg_compat.h"
 #include "report/report.h"
 
 static const char page_head[] =
