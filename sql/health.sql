@@ -57,7 +57,6 @@ SET track_io_timing = on;
 SET backend_flush_after = 256;
 SET pg_stat_statements.max = 100;
 SET pgscale.fleet_timeout = 100;
-SET pgscale.sampler_show_idle = on;
 SET search_path = '';
 SET DateStyle = German;
 SET IntervalStyle = iso_8601;
@@ -122,7 +121,7 @@ ALTER SYSTEM RESET compute_query_id;
 
 -- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on
 ALTER SYSTEM SET pgscale.sampler = off;
-ALTER SYSTEM SET pgscale.relocation = off;
+ALTER SYSTEM SET pgscale.relocation_workers = 0;
 SELECT pg_reload_conf();
 \c -
 DO $$
@@ -135,26 +134,7 @@ BEGIN
 END $$;
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
-ALTER SYSTEM RESET pgscale.relocation;
-ALTER SYSTEM SET pgscale.relocation_workers = 0;
-ALTER SYSTEM SET pgscale.lwlocks = off;
-ALTER SYSTEM SET pgscale.scalability = off;
-ALTER SYSTEM SET pgscale.tuning = off;
-SELECT pg_reload_conf();
-\c -
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT bool_and(NOT enabled) FROM pgscale.health WHERE feature IN ('lwlocks', 'relocation', 'scalability', 'tuning'))
-              AND (SELECT state = 'working' FROM pgscale.health WHERE feature = 'sampler');
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
-SELECT * FROM pgscale.health WHERE feature IN ('lwlocks', 'relocation', 'sampler', 'scalability', 'tuning') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.relocation_workers;
-ALTER SYSTEM RESET pgscale.lwlocks;
-ALTER SYSTEM RESET pgscale.scalability;
-ALTER SYSTEM RESET pgscale.tuning;
 SELECT pg_reload_conf();
 
 -- goes and comes back without a trace

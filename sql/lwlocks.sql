@@ -1,6 +1,5 @@
 -- What can be asked without anybody who waits; what is waited for is in t/048_lwlocks.pl.
 CREATE EXTENSION pgscale;
-SELECT name, setting, context FROM pg_settings WHERE name ~ '^pgscale\.lwlock';
 
 -- counts are of one moment and begin anew
 SELECT pgscale.reset('lwlocks');

@@ -4,7 +4,7 @@ CREATE EXTENSION pgscale;
 CREATE SCHEMA relocate;
 GRANT USAGE ON SCHEMA relocate TO PUBLIC;
 SET search_path = relocate, public;
-ALTER SYSTEM SET pgscale.relocation = off;
+ALTER SYSTEM SET pgscale.relocation_workers = 0;
 SELECT pg_reload_conf();
 DO $$
 BEGIN
@@ -404,7 +404,7 @@ DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';
 SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 't'::regclass ORDER BY 1;
 
-ALTER SYSTEM RESET pgscale.relocation;
+ALTER SYSTEM RESET pgscale.relocation_workers;
 SELECT pg_reload_conf();
 SET client_min_messages = error;
 DROP OWNED BY regress_mover, regress_other, regress_owner CASCADE;

@@ -61,12 +61,9 @@ SELECT c.datname = a.datname AS datname, c.usename = a.usename AS usename, c.dat
 SELECT count(*) FROM generate_series(1, 3000000);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event_type = 'CPU' AND backend_type = 'client backend' AND queryid IS NOT NULL) $$);
 
--- idle waits are counted always, and shown on demand
+-- idle waits are counted always, and shown by the function
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile() WHERE idle AND event_type = 'Activity') $$);
 SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Activity';
-SET pgscale.sampler_show_idle = on;
-SELECT count(*) > 0 AS shown FROM pgscale.wait_profile WHERE event_type = 'Activity';
-RESET pgscale.sampler_show_idle;
 SELECT count(*) FROM pgscale.wait_history WHERE event_type = 'Activity';
 
 -- the rows add up to the totals: exactly, when nothing moves; over a few seconds
@@ -187,7 +184,6 @@ ALTER SYSTEM SET pgscale.sampler_history_size = -1;
 ALTER SYSTEM SET pgscale.sampler_history_size = 1000000000000;
 ALTER SYSTEM SET pgscale.sampler_history_period = 0;
 ALTER SYSTEM SET pgscale.sampler_history_period = '61s';
-ALTER SYSTEM SET pgscale.sampler_timeline_size = 0;
 SET pgscale.sampler_period = 5;
 SET pgscale.sampler_profile_size = 200;
 SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');

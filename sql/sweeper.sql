@@ -32,26 +32,16 @@ SELECT s.stats_reset > b.stats_reset AS later, s.stats_reset <= clock_timestamp(
 ALTER SYSTEM SET pgscale.sweeper_workers = 0;
 ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = -1;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_workers = -1;
 ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
 ALTER SYSTEM SET pgscale.sweeper_writers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 1000000000000;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.3;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'NaN';
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 'Infinity';
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = -5;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'NaN';
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'some';
-ALTER SYSTEM SET pgscale.sweeper_combine_limit = 0;
-ALTER SYSTEM SET pgscale.sweeper_combine_limit = 2000;
-ALTER SYSTEM SET pgscale.sweeper_combine_limit = '100 s';
-ALTER SYSTEM SET pgscale.sweeper_writeback_pages = -1;
-ALTER SYSTEM SET pgscale.sweeper_writeback_pages = '1 GB';
 ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 ALTER SYSTEM SET pgscale.sweeper_mode = '';
 ALTER SYSTEM SET pgscale.sweeper_mode = 'ahead';
@@ -67,20 +57,14 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 
 -- right input, at the bounds
 ALTER SYSTEM SET pgscale.sweeper_writers = 16;
-ALTER SYSTEM SET pgscale.sweeper_low_watermark = 0.0001;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
-ALTER SYSTEM SET pgscale.sweeper_combine_limit = '8 MB';
-ALTER SYSTEM SET pgscale.sweeper_writeback_pages = 0;
 ALTER SYSTEM SET pgscale.sweeper_mode = 'WINDOW';
 SELECT pg_reload_conf();
 -- a session takes a setting over between two commands; a new one has it
 \c -
 SELECT mode, state FROM pgscale.sweeper_stats;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
-ALTER SYSTEM RESET pgscale.sweeper_low_watermark;
 ALTER SYSTEM RESET pgscale.sweeper_high_watermark;
-ALTER SYSTEM RESET pgscale.sweeper_combine_limit;
-ALTER SYSTEM RESET pgscale.sweeper_writeback_pages;
 ALTER SYSTEM RESET pgscale.sweeper_mode;
 SELECT pg_reload_conf();
 

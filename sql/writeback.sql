@@ -33,21 +33,17 @@ SELECT pgscale.reset('writeback');
 SELECT w.stats_reset > b.stats_reset AS later, w.stats_reset <= clock_timestamp() AS now FROM pgscale.writeback_stats w, before b;
 
 -- wrong input: the server's own errors, and nothing changed
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 1.5;
+ALTER SYSTEM SET pgscale.writeback_adaptive = 'some';
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.writeback_cap = -2;
 ALTER SYSTEM SET pgscale.writeback_cap = 2147483648;
 ALTER SYSTEM SET pgscale.writeback_cap = '3 TB';
 ALTER SYSTEM SET pgscale.writeback_cap = '10 s';
 ALTER SYSTEM SET pgscale.writeback_cap = 'much';
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = -0.1;
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'NaN';
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'Infinity';
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 'some';
 ALTER SYSTEM SET pgscale.writeback = 'perhaps';
 SET pgscale.writeback = on;
 SET pgscale.writeback_cap = 0;
-SET pgscale.writeback_redirty_limit = 1;
+SET pgscale.writeback_adaptive = off;
 \set VERBOSITY default
 SELECT pg_reload_conf();
 SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
@@ -55,7 +51,7 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 
 -- right input: in units, and at the bounds (pg_regress has its server do without fsync, so there is nothing to do)
 ALTER SYSTEM SET pgscale.writeback_cap = '64 MB';
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 1;
+ALTER SYSTEM SET pgscale.writeback_adaptive = off;
 ALTER SYSTEM SET pgscale.writeback = on;
 SELECT pg_reload_conf();
 DO $$
@@ -68,7 +64,7 @@ END $$;
 SELECT state <> 'off' AS is_on, cap_bytes, cluster_dirty_bytes >= 0 AS dirty, rounds > 0 AS rounds, errors
   FROM pgscale.writeback_stats;
 ALTER SYSTEM SET pgscale.writeback_cap = '2147483647 kB';
-ALTER SYSTEM SET pgscale.writeback_redirty_limit = 0;
+ALTER SYSTEM SET pgscale.writeback_adaptive = on;
 SELECT pg_reload_conf();
 DO $$
 BEGIN
@@ -90,7 +86,7 @@ END $$;
 SELECT cap_bytes FROM pgscale.writeback_stats;
 ALTER SYSTEM RESET pgscale.writeback;
 ALTER SYSTEM RESET pgscale.writeback_cap;
-ALTER SYSTEM RESET pgscale.writeback_redirty_limit;
+ALTER SYSTEM RESET pgscale.writeback_adaptive;
 SELECT pg_reload_conf();
 DO $$
 BEGIN

@@ -217,6 +217,7 @@ pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms)
 	health->state = PGSCALE_HEALTH_BROKEN;
 	if (sampler.state == PGSCALE_HEALTH_OFF)
 	{
+		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = "this feature needs the sampler, which is off";
 		health->action = "set pgscale.sampler to on and reload";
 	}

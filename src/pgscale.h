@@ -190,7 +190,8 @@ extern PgscaleWorkerStart pgscale_workers_start_of(const PgscaleModule *module);
 
 /*
  * The same of a feature whose observe() the sampler calls, by when it last did; and
- * of one that lives on what it has written down, if stalled_ms is 0.
+ * of one that lives on what it has written down, if stalled_ms is 0.  Where the sampler
+ * is off, it is off, too.
  */
 extern bool pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms);
 

@@ -88,12 +88,10 @@ isnt($sleeper, $burner, 'which is not that of the burner');
 # by the process, too: one that is not yet known by its name is not known to idle either
 is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale.wait_profile() s USING (backend_type, event_type, event)
     WHERE s.idle'), 0, 'no idle waits');
-$db->sql('SET pgscale.sampler_show_idle = on');
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = 'Client' AND event = 'ClientRead'
-    AND backend_type = 'client backend' AND queryid IS NULL}, 'idle sessions, when asked for');
-is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile WHERE event_type = 'Activity'}), 't',
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE event_type = 'Client' AND event = 'ClientRead'
+    AND backend_type = 'client backend' AND queryid IS NULL AND idle}, 'the function has idle sessions');
+is($db->sql(q{SELECT count(*) > 0, bool_and(idle) FROM pgscale.wait_profile() WHERE event_type = 'Activity'}), 't|t',
     'and idle server processes');
-$db->sql('RESET pgscale.sampler_show_idle');
 
 # A pause that a setting asks for is idle, but not a session's, whose statement takes longer by it
 my $pauses = q{event IN ('CheckpointWriteDelay', 'VacuumDelay') AND backend_type IN ('checkpointer', 'client backend')};

@@ -224,19 +224,7 @@ SKIP:
     is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'the profile starts empty');
 }
 
-# It is not kept when it is not to be.
-$db->sampler('on');
-$db->poll_ok('SELECT samples > 10 FROM pgscale.sampler_stats', 'it goes on');
-$db->sampler('off');
-$db->sql('ALTER SYSTEM SET pgscale.sampler_save = off');
-$db->sql('SELECT pg_reload_conf()');
-$db->poll_ok('SHOW pgscale.sampler_save', 'sampler_save is off', 'off');
-restart();
-is($db->sql('SELECT samples FROM pgscale.sampler_stats'), 0, 'sampler_save = off: the profile is not kept');
-ok(!-e $file, 'nor a file');
-
 # With the sampler on, it adds to what it had.
-$db->sql('ALTER SYSTEM RESET pgscale.sampler_save');
 $db->sampler('on');
 $db->poll_ok('SELECT samples > 100 FROM pgscale.sampler_stats', 'samples');
 my $before = $db->sql('SELECT samples FROM pgscale.sampler_stats');

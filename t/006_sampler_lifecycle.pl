@@ -148,7 +148,8 @@ $db->sql('SELECT pg_cancel_backend(' . $sleeper->pid . ')');
 $sleeper->finish;
 
 # A reset that the sampler finds together with a tick that is due: that tick counts in the profile and in the history.
-$db->set('pgscale.sampler_history_idle', 'on');
+my $steady = session($node);
+$steady->start('SELECT pg_sleep(600)');
 $db->set('pgscale.sampler_history_period', '1ms');
 $db->set('pgscale.sampler_period', '1ms');
 $db->poll_ok('SELECT period_ms FROM pgscale.sampler_stats', 'a tick each millisecond', 1);
@@ -159,9 +160,13 @@ go_on();
 $sleeper->finish;
 $db->poll_ok('SELECT ticks > 1 FROM pgscale.sampler_stats', 'ticks after the reset');
 $db->sampler('off');
-is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), $db->sql('SELECT samples FROM pgscale.sampler_stats'),
-    'the history has each sample since the reset');
-$db->set("pgscale.$_") for qw(sampler_history_idle sampler_history_period sampler_period);
+my $sleeps = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep'});
+cmp_ok($sleeps, '>', 1, 'one that sleeps has samples');
+is($db->sql(q{SELECT count(*) FROM pgscale.wait_history() WHERE event = 'PgSleep'}), $sleeps, 'the history has each of them since the reset');
+$db->sql('SELECT pg_cancel_backend(' . $steady->pid . ')');
+$steady->finish;
+$steady->quit;
+$db->set("pgscale.$_") for qw(sampler_history_period sampler_period);
 $db->sampler('on');
 
 # Shutdowns: by pg_ctl's limit, which is far above what they take

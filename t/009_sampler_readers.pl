@@ -16,10 +16,8 @@ local $ENV{LD_PRELOAD} = $library;
 my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_period = 1
 pgscale.sampler_profile_size = 200
-pgscale.sampler_history_size = 400
+pgscale.sampler_history_size = 200
 pgscale.sampler_history_period = 1
-pgscale.sampler_history_idle = on
-pgscale.sampler_timeline_size = 60
 EOC
 my $db = session($node);
 
@@ -102,7 +100,7 @@ DECLARE
 BEGIN
     reads := 0; different := 0; wrong := 0;
     WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT max(sampled_at) AS newest, count(*) > 400 AS many, count(*) <> count(DISTINCT (sampled_at, pid)) AS twice,
+        SELECT max(sampled_at) AS newest, count(*) > 200 AS many, count(*) <> count(DISTINCT (sampled_at, pid)) AS twice,
                count(*) FILTER (WHERE sampled_at < previous) AS unordered,
                count(*) FILTER (WHERE pid <= 0 OR event IS NULL OR event ~ '[?]|unknown') AS bad
           INTO this

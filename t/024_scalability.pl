@@ -15,8 +15,8 @@ $PostgreSQL::Test::Utils::timeout_default = 90 unless $ENV{PG_TEST_TIMEOUT_DEFAU
 my $primary = pgscale_node('primary', init => [ allows_streaming => 1 ], conf => <<'EOC');
 synchronous_commit = off
 stats_fetch_consistency = snapshot
-pgscale.scalability_debug_period = 1s
-pgscale.scalability = off
+pgscale.sampler_debug_period = 1s
+pgscale.sampler = off
 EOC
 my $db = session($primary);
 my $buckets = 'SELECT buckets FROM pgscale.scalability';
@@ -95,8 +95,7 @@ sub points
 
 SKIP:
 {
-    skip 'pgscale does not show its features', 30 unless $shown;
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.scalability' => 'on', 'pgscale.scalability_debug_period' => 5000, 'pgscale.scalability_half_life' => 600) . ' END $$');
+    skip 'pgscale does not show its features', 29 unless $shown;
     observed(0, [ [ 1, 3.5 ] ], 1);
     observed(0, [ [ 1, 3 ], [ 2, 4 ], [ 1.9, 4.5 ] ]);
     is(figures(), '0|0||', 'a bucket that is not full');
@@ -133,33 +132,26 @@ SKIP:
     $transactions += 300;
     observed(0, [ [ 4.5, 0.05 ] ]);
     is(figures(), '6|3|0|10', 'not full');
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.scalability' => 'off') . ' END $$');
-    observed(0, [ [ 1, 0.05 ] ]);
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.scalability' => 'on') . ' END $$');
-    observed(0, [ [ 1, 0.05 ] ]);
-    is(figures(), '6|3|0|10', 'switched off: it begins anew');
 
-    # Classes: a quarter of a doubling each. 4 and 4.3 are of one, 4.4 of the next; and all of them decay, by half in 600 s
+    # Classes: a quarter of a doubling each. 4 and 4.3 are of one, 4.4 of the next; and all of them decay, by half in a day
     $db->sql('SELECT pgscale.reset($$scalability$$)');
     is($db->sql('SELECT buckets, discarded, points, num_nulls(concurrency, throughput, measured_at) FROM pgscale.scalability'), '0|0|0|3', 'a reset');
     observed(1000, [ [ 2, 4 ] ]);
     is(figures(), '0|0||', 'after which a bucket begins');
-    observed(500, [ [ 5, 4 ] ]);
-    observed(1500, [ [ 10, 4.3 ] ]);
-    my $kept = 2**(-10 / 600);
-    my $n = (4 * $kept * 5 + 43) / (5 * $kept + 10);
-    my $x = (500 * $kept + 1500) / (5 * $kept + 10);
-    is(points(), sprintf('%.3f %.3f %.3f', $n, $x, 5 * $kept + 10), 'two of one class, the first of them decayed');
+    observed(72_000, [ [ 720, 4 ] ]);
+    observed(216_000, [ [ 1440, 4.3 ] ]);
+    my $kept = 2**(-1440 / 86_400);
+    my $n = (4 * $kept * 720 + 4.3 * 1440) / (720 * $kept + 1440);
+    my $x = (72_000 * $kept + 216_000) / (720 * $kept + 1440);
+    is(points(), sprintf('%.3f %.3f %.3f', $n, $x, 720 * $kept + 1440), 'two of one class, the first of them decayed');
     observed(900, [ [ 6, 4.4 ] ]);
-    $kept *= 2**(-6 / 600);
     like(points(), qr/, 4\.400 150\.000 6\.000$/, 'one of the next');
     observed(0, [ [ 60, 4.4 ], [ 1, 0.2 ] ], 1);
-    observed(0, [ [ 600, 0.2 ] ]);
-    like(points(), qr/^\d+\.\d+ \d+\.\d+ 7\.\d+$/, 'without a transaction there is no point; and what has less than a bucket left is forgotten');
+    observed(0, [ [ 86_400, 0.2 ] ]);
+    like(points(), qr/^\d+\.\d+ \d+\.\d+ 107\d\.\d+$/, 'without a transaction there is no point; and what has less than a bucket left is forgotten');
 
     # Points of unequal time: a minute of it makes half of the weight. The law by normal equations, of (X / N)^2 times that
     $db->sql('SELECT pgscale.reset($$scalability$$)');
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.scalability_half_life' => 86400) . ' END $$');
     observed(0, [ [ 1, 1 ] ], 1);
     for my $point ([ 1, 990, 7 ], [ 2, 1850, 200 ], [ 4, 3700, 30 ], [ 8, 5500, 90 ], [ 16, 8800, 12 ], [ 32, 9000, 400 ], [ 64, 9900, 20 ])
     {
@@ -181,7 +173,7 @@ SKIP:
 }
 $db->quit;
 $db = session($primary);
-$db->set('pgscale.scalability', 'on');
+$db->sampler('on');
 
 # measured, by the sampler
 
@@ -233,20 +225,15 @@ $db->poll_ok("SELECT buckets > $unmoved FROM pgscale.scalability", 'and it goes 
 
 # switched off and on
 
-$db->sql('ALTER SYSTEM SET pgscale.scalability = off');
-$db->sql('SELECT pg_reload_conf()');
-$db->poll_ok(q{SELECT NOT enabled AND state = 'off' AND action ~ 'pgscale.scalability to on' FROM pgscale.health
-    WHERE feature = 'scalability'}, 'switched off: health says so');
-is($db->sql('SELECT points > 0 FROM pgscale.scalability'), 't', 'what was measured is kept');
-$db->sql('ALTER SYSTEM SET pgscale.scalability = on');
 $db->sql('ALTER SYSTEM SET track_counts = off');
 $db->sql('SELECT pg_reload_conf()');
 $db->poll_ok(q{SELECT enabled AND state = 'broken' AND action ~ 'track_counts' FROM pgscale.health WHERE feature = 'scalability'},
     'without track_counts: health says so');
 $db->sql('ALTER SYSTEM RESET track_counts');
 $db->sampler('off');
-$db->poll_ok(q{SELECT enabled AND state = 'broken' AND action ~ 'sampler' FROM pgscale.health WHERE feature = 'scalability'},
+$db->poll_ok(q{SELECT NOT enabled AND state = 'off' AND action ~ 'sampler' FROM pgscale.health WHERE feature = 'scalability'},
     'without the sampler: health says so');
+is($db->sql('SELECT points > 0 FROM pgscale.scalability'), 't', 'what was measured is kept');
 $db->sampler('on');
 $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'scalability'}, 'all is back');
 

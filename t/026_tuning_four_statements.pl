@@ -18,7 +18,7 @@ min_wal_size = 2MB
 max_wal_size = 4MB
 wal_compression = off
 synchronous_commit = off
-pgscale.tuning_debug_period = 1s
+pgscale.sampler_debug_period = 1s
 EOC
 my $db = session($node);
 my $file = $node->data_dir . '/postgresql.auto.conf';

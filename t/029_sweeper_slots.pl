@@ -185,12 +185,17 @@ $damaged->stop('immediate');
 SKIP:
 {
     IPC::Run::run([ 'postgres', '-D', $node->data_dir, '-C', 'debug_io_direct' ], '>', \my $setting, '2>', \my $none)
-      or skip 'this server knows no direct I/O', 3;
-    $node->append_conf('postgresql.conf', "debug_io_direct = data\nmax_worker_processes = 20\npgscale.sweeper_writeback_pages = 1\n");
-    skip 'this file system knows no direct I/O', 3 unless $node->start(fail_ok => 1);
+      or skip 'this server knows no direct I/O', 4;
+    $node->append_conf('postgresql.conf', "debug_io_direct = data\nmax_worker_processes = 20\n");
+    skip 'this file system knows no direct I/O', 4 unless $node->start(fail_ok => 1);
     $db = session($node);
     @churning = churn($node, 2);
     $db->sweeps_on('with direct I/O the sweeper writes');
+    $db->sql('CREATE TABLE bulk (filler char(4000))');
+    until_ok(sub {
+        $db->sql(q{INSERT INTO bulk SELECT '' FROM generate_series(1, 5000)});
+        return $db->sql('SELECT runs_by_pages[7] > 0 FROM pgscale.sweeper_stats') eq 't';
+    }, 'long runs, too');
     is($db->sql('SELECT writeback_calls FROM pgscale.sweeper_stats'), 0, 'and does not ask for writeback');
     $db->churn_end(@churning);
     $db->quit;

@@ -100,8 +100,7 @@ unlike(substr(slurp_file($node->logfile), $log), qr/canceling|background worker 
 $db->poll_ok(q{SELECT string_agg(format('%s: %s, %s', pid, c.backend_type, a.backend_type), '; ')
     FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE c.backend_type IS DISTINCT FROM a.backend_type},
     'wait_current calls all processes as pg_stat_activity does', '');
-$db->sql('SET pgscale.sampler_show_idle = on');
-$db->poll_ok(q{SELECT count(DISTINCT backend_type) FROM pgscale.wait_profile
+$db->poll_ok(q{SELECT count(DISTINCT backend_type) FROM pgscale.wait_profile()
     WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1', 'logical replication launcher')},
     'so does the profile', 3);
 # By the client's address alone: what differs in its application is one row.
@@ -113,9 +112,6 @@ $db->sql('RESET application_name');
 is($db->sql(q{SELECT count(*) > 0, bool_and(idle) FROM pgscale.wait_profile()
     WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1') AND event_type IN ('Extension', 'Activity')}), 't|t',
     'and knows when they idle');
-$db->set('pgscale.sampler_history_idle', 'on');
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE backend_type = 'pgscale writeback'}, 'and the history');
-$db->set('pgscale.sampler_history_idle');
 
 # A session that is stopped in the midst of a change of its status is read a hundred times in vain at each tick, and counted on.
 SKIP:

@@ -28,7 +28,7 @@ bgwriter_flush_after = 0
 backend_flush_after = 0
 pgscale.writeback = on
 pgscale.writeback_cap = 1GB
-pgscale.writeback_redirty_limit = 1
+pgscale.writeback_adaptive = off
 EOC
 delete $ENV{LD_PRELOAD};
 my $db = session($node);

@@ -292,7 +292,7 @@ for my $how ('a restart', 'a crash')
     $there->sql('SET default_transaction_read_only = off');
     my ($id) = ask("relocate_table('t', '" . ($how eq 'a crash' ? 'other' : 'fast') . "', 'lock')", $there);
     $there->quit;
-    $db->sql('ALTER SYSTEM SET pgscale.relocation = on');    # without a reload
+    $db->sql('ALTER SYSTEM SET pgscale.relocation_workers = 1');    # without a reload
     my $idle = q{SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'idle'};
     my $before = $db->sql($idle);
     $db->quit;
@@ -326,7 +326,7 @@ for ([ 'backup_label', "$label\n" ], [ 'pg_stat/pgscale_relocation.stat', $empty
 }
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'copy');
-$copy->append_conf('postgresql.auto.conf', 'pgscale.relocation = on');
+$copy->append_conf('postgresql.auto.conf', 'pgscale.relocation_workers = 1');
 $copy->start;
 $there = session($copy);
 job_ok($copied, 'state', 'done', 'in a copy of the server the job is done', $there);

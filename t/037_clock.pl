@@ -35,8 +35,7 @@ my $node;
 fsync = off
 checkpoint_timeout = 1d
 allow_in_place_tablespaces = on
-pgscale.sampler_timeline_size = 600
-pgscale.relocation = off
+pgscale.relocation_workers = 0
 EOC
 }
 my $db = session($node);
@@ -70,7 +69,7 @@ sub not_well { return $db->sql(q{SELECT coalesce(string_agg(feature || ': ' || r
 $db->set('pgscale.sweeper_mode', sweeper_mode());
 $db->set('pgscale.sweeper', 'on');
 $db->set('pgscale.writeback', 'on');
-$db->set('pgscale.relocation', 'on');
+$db->set('pgscale.relocation_workers', 1);
 $db->poll_ok(q{SELECT bool_and(enabled AND state <> 'starting') FROM pgscale.health WHERE feature IN ('relocation', 'sampler', 'sweeper', 'writeback')},
     'features are switched on');
 until_ok(sub { not_well() eq '' }, 'all are well');
@@ -137,7 +136,7 @@ set_clock(0);
 
 ### What is waited for
 
-$db->set('pgscale.relocation', 'off');
+$db->set('pgscale.relocation_workers', 0);
 $db->sql(q{CREATE TABLESPACE other LOCATION ''});
 $db->sql('CREATE INDEX t_id ON t (id)');
 until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
@@ -148,11 +147,11 @@ $waiting->start("CALL pgscale.relocation_wait($job, '2 s')");
 until_true(sub { $db->sql('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid) eq 'Extension' });
 set_clock(0);
 is(join('|', $waiting->finish), '00000|queued', 'the clock set back: who waits for a job waits as long as he has said');
-$db->set('pgscale.relocation', 'on');
+$db->set('pgscale.relocation_workers', 1);
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'a job that is later than any can be is begun', 'done');
 
 # While somebody is about to cancel such a job, it is looked at once a second.
-$db->set('pgscale.relocation', 'off');
+$db->set('pgscale.relocation_workers', 0);
 until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
 set_clock($HOURS);
 $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'pg_default')});
@@ -162,7 +161,7 @@ $cancelling->sql("BEGIN; SELECT pgscale.relocation_cancel($job)");
 $db->set('log_min_messages', 'debug1');
 $begin = monotonic();
 my $log = -s $node->logfile;
-$db->set('pgscale.relocation', 'on');
+$db->set('pgscale.relocation_workers', 1);
 my $starts;
 until_ok(sub { $starts = () = substr(slurp_file($node->logfile), $log) =~ /starting background worker process "pgscale relocation worker"/g; $starts >= 4 },
     'a job that somebody is about to cancel is looked at');

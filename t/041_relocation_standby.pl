@@ -64,7 +64,7 @@ $db = session($node);
 $db->sql(q{SET allow_system_table_mods = on; INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 100000 + i, 'datname', 'd' || i))).*
     FROM pg_database d, generate_series(1, 260) i WHERE d.oid = 1});
 symlink 1, $node->data_dir . '/base/' . (100000 + $_) or die $! for 1 .. 260;
-$db->sql("ALTER SYSTEM SET $_") for 'pgscale.relocation = on', 'pgscale.relocation_workers = 8';
+$db->sql("ALTER SYSTEM SET $_") for 'pgscale.relocation_workers = 8';
 $db->quit;
 $node->stop;
 my $list = $node->data_dir . '/pg_stat/pgscale_relocation.stat';

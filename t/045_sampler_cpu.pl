@@ -208,12 +208,7 @@ SKIP:
     is($db->sql(q{SELECT abs(ms('talker', 'InWait') - 700) < 30}), 't', 'that one and each other session');
     changes_ok('talker', 150, 400, [ [ 'CPU:RunningInWait', 150, 20 ], [ 'CPU:QueuedInWait', 400, 20 ] ], 'it ran and queued within a wait');
 
-    # One that idles is active then. It is looked at all the time only if its single samples are kept.
     is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE event = 'ClientRead'}), 0, 'a session that idles has no samples');
-    $db->set('pgscale.sampler_history_idle', 'on');
-    $db->poll_ok(q{SELECT count(*) > 250 FROM pgscale.wait_history WHERE event = 'ClientRead' AND usename = 'idler'}, 'unless they are asked for');
-    is($db->sql(q{SELECT count(*) FROM pgscale.past_waits() WHERE event = 'ClientRead'}), 0, 'which counts for nothing in the past');
-    changes_ok('idler', 100, 250, [ [ 'CPU:RunningInWait', 100, 20 ], [ 'CPU:QueuedInWait', 250, 20 ] ], 'it ran and queued while it seemed to idle');
     $db->sampler('off');
     # four sessions, and from 18 on three io workers
     my $most = $major < 18 ? 4.5 : 7.5;

@@ -267,8 +267,10 @@ sub of_history
           . of($name)->pid));
 }
 
-$db->set('pgscale.sampler_blocker_threshold', '300ms');
-$db->poll_ok('SHOW pgscale.sampler_blocker_threshold', 'a threshold', '300ms');
+# the server's, which is the sampler's; the sessions have another, by which their cycles stay
+$db->sql(q{ALTER DATABASE postgres SET deadlock_timeout = '10min'});
+$db->set('deadlock_timeout', '300ms');
+$db->poll_ok('SHOW deadlock_timeout', 'a threshold', '300ms');
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 looks_stay('nobody waits');
 runs('a', q{SET application_name = 'billing'; BEGIN; UPDATE t SET v = 1 WHERE id = 5});
@@ -317,11 +319,11 @@ waits('a', 'UPDATE t SET v = 2 WHERE id = 8');
 waits('b', 'UPDATE t SET v = 2 WHERE id = 7');
 $db->poll_ok("SELECT count(DISTINCT pid) FROM pgscale.wait_history WHERE root_pid = $session{a}{pid}", 'a cycle, in which all wait', 2);
 is(of_history('a', 'blocker_pid, root_pid'), 'b|a', 'the longest one is called the root');
-$db->set('pgscale.sampler_blocker_threshold', '-1');
-$db->poll_ok('SHOW pgscale.sampler_blocker_threshold', 'switched off', '-1');
+$db->set('deadlock_timeout', '10min');
+$db->poll_ok('SHOW deadlock_timeout', 'a threshold that no wait reaches', '10min');
 my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 $db->poll_ok("SELECT ticks > $ticks + 20 FROM pgscale.sampler_stats", 'and the sampler knows');
-looks_stay('switched off');
+looks_stay('shorter waits');
 all_end();
 
 # Recovery that is in somebody's way, and waits itself

@@ -10,7 +10,7 @@ my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EO
 max_prepared_transactions = 700
 max_connections = 100
 listen_addresses = '127.0.0.1'
-pgscale.sampler_blocker_threshold = -1
+deadlock_timeout = 1d
 EOC
 my $db = session($node);
 $db->sql('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i');
@@ -44,7 +44,7 @@ is($db->sql(q{SELECT root, fraction, idle_fraction, max_waiters FROM pgscale.blo
 # What a look finds, it finds for the whole of the wait
 my $truth = q{SELECT sum(extract(epoch FROM clock_timestamp() - waitstart) * 1000) FROM pg_locks WHERE NOT granted AND pid };
 my %pid = map { $_ => of($_)->pid } qw(a b c d e);
-$db->set('pgscale.sampler_blocker_threshold', '100ms');
+$db->set('deadlock_timeout', '100ms');
 seen_ok("root_pid = $pid{a}", 6000, 'a root that idles');
 seen_ok("root_pid = $pid{d}", 3000, 'and one that works');
 for ([ 'a', "$pid{b}, $pid{c}" ], [ 'd', $pid{e} ])

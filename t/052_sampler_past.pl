@@ -10,7 +10,7 @@ my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat
 pgscale.sampler_period = 5ms
 pgscale.sampler_history_period = 100ms
 pgscale.sampler_dimensions = 'application_name'
-pgscale.sampler_blocker_threshold = 100ms
+deadlock_timeout = 100ms
 max_prepared_transactions = 2
 EOC
 my $db = session($node);

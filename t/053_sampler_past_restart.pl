@@ -12,7 +12,7 @@ use Test::More;
 my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_period = 5ms
 pgscale.sampler_history_period = 20ms
-pgscale.sampler_blocker_threshold = 50ms
+deadlock_timeout = 50ms
 pgscale.sampler_dimensions = 'application_name, client_addr'
 EOC
 my $file = $node->data_dir . '/pg_stat/pgscale_sampler_history.stat';
@@ -125,14 +125,6 @@ $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.past_coverage()}, 'looks');
 $db->sampler('off');
 restart('immediate');
 is($db->sql($nothing), '0|0|0', 'an immediate shutdown forgets all');
-$db->set('pgscale.sampler_save', 'off');
-$db->poll_ok('SHOW pgscale.sampler_save', 'switched off', 'off');
-$db->sampler('on');
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.past_coverage()}, 'looks');
-$db->sampler('off');
-restart();
-is($db->sql($nothing), '0|0|0', 'so it is on request');
-$db->set('pgscale.sampler_save');
 
 # The file of another's making: each is one that the server wrote but for a field, and has a checksum that is right.
 $db->sampler('on');

@@ -28,9 +28,9 @@ my $node;
 {
     local $ENV{LD_PRELOAD} = $clock if $can_set;
     $node = pgscale_node('main', conf => <<'EOC');
-pgscale.archive_period = 1
+pgscale.sampler_debug_period = 1s
 pgscale.sampler_profile_size = 100
-pgscale.sampler_blocker_threshold = 100ms
+deadlock_timeout = 100ms
 compute_query_id = on
 EOC
 }
@@ -192,10 +192,10 @@ step_ok(6, 'checkpointer IO:Sync 500, client backend 1 IO:Read 740, client backe
       . 'client backend 4 Lock:Y 11 web 140, client backend 4 Lock:Y prepared transaction 70, client backend 4 Lock:Y 40, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, other other:other 15, parallel worker 3 CPU:CPU 50', '61, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');
 $db->set('pgscale.archive_top' => 2);
-$db->set('pgscale.archive_period' => 2);
+$db->set('pgscale.sampler_debug_period' => '2s');
 $in->poll_ok(q{SELECT count(*) > 0 FROM pgscale.archive_minutes WHERE period_s BETWEEN 1.8 AND 2.2 AND floor(extract(epoch FROM at) + period_s)::bigint % 2 = 0},
     'rows of two seconds end with even ones');
-$db->set('pgscale.archive_period' => 1);
+$db->set('pgscale.sampler_debug_period' => '1s');
 step_ok(7, 'checkpointer IO:Sync 500, client backend 1 IO:Read 790, client backend 3 CPU:CPU 20, client backend 4 Lock:Y 11 nightly 210, '
       . 'client backend 4 Lock:Y 11 web 140, client backend 4 Lock:Y 80, client backend 4 Lock:Y prepared transaction 70, client backend 5 IO:Write 33, client backend 7 IO:Fsync 80, client backend 8 Lock:Y 7, '
       . 'other IO:Read 70, other Lock:V 5, other Lock:Y 10, other other:other 65, parallel worker 3 CPU:CPU 50', '61, 1 (1), 0 (1), 5 (1), last 8, 3, last 3, 1');

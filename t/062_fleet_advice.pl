@@ -12,7 +12,7 @@ min_wal_size = 2MB
 max_wal_size = 4MB
 wal_compression = off
 synchronous_commit = off
-pgscale.tuning_debug_period = 1s
+pgscale.sampler_debug_period = 1s
 EOC
 my ($db, $there) = (session($asking), session($node));
 $db->sql("SELECT pgscale.fleet_add('node', 'host=" . $node->host . ' port=' . $node->port . "')");

@@ -130,20 +130,21 @@ $db->poll_ok('SELECT writers, runs_by_pages FROM pgscale.sweeper_stats WHERE wor
 until_ok(sub { $db->sql('SELECT step.queued()') eq '' && $db->sql('TABLE dirty') =~ /^0 / }, 'while the sweep does not work, it writes nothing');
 is(stats('written, skipped_changed'), '0|0', 'and counts nothing');
 writer_ends();
-queue('a', @$_) for [ 0, 1, 1 ], [ 2, 2, 1 ], [ 5, 3, 3 ], [ 10, 4, 1 ], [ 15, 5, 2 ], [ 25, 64, 9 ], [ 100, 6, 2 ], [ 5000, 1, 1 ];
+queue('a', @$_) for [ 0, 1, 1 ], [ 2, 2, 1 ], [ 5, 3, 3 ], [ 10, 4, 1 ], [ 15, 5, 2 ], [ 25, 64, 9 ], [ 100, 6, 2 ], [ 110, 15, 2 ], [ 130, 16, 2 ],
+    [ 5000, 1, 1 ];
 $db->sql(q{SELECT step.touch('b', 0, 200, 264, 5, true)});
 queue('b', 200, 65, 1);
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT written, runs, neighbours, skipped_changed, runs_by_pages FROM pgscale.sweeper_stats WHERE worker = 1',
-    'each page, each run by its length, and neighbours', '149|9|129|2|{1,2,3,1,0,0,1,1}');
-is(stats('writeback_calls'), 4, 'the kernel is asked for runs of four pages and more');
+    'each page, each run by its length, and neighbours', '180|11|156|2|{1,2,3,1,2,0,1,1}');
+is(stats('writeback_calls'), 3, 'the kernel is asked for runs of 16 pages and more');
 is(stats('skipped_pinned, skipped_locked, skipped_wal, wal_flushes, errors'), '0|0|0|0|0', 'and nothing else');
-is($db->sql('TABLE dirty'), join(' ', 1, 4, 8, 9, 14, 20 .. 24, 89 .. 99, 106 .. 159), 'they are clean, and others are not');
+is($db->sql('TABLE dirty'), join(' ', 1, 4, 8, 9, 14, 20 .. 24, 89 .. 99, 106 .. 109, 125 .. 129, 146 .. 159), 'they are clean, and others are not');
 $other->start(q{SELECT step.wait('a', 91, true)});
 my $holder = $other->pid;
 $db->poll_ok("SELECT wait_event FROM pg_stat_activity WHERE pid = $holder", 'a page is locked', 'DataFileWrite');
 queue('a', 90, 3, 1);
-$db->poll_ok('SELECT skipped_locked, runs, written FROM pgscale.sweeper_stats WHERE worker = 1', 'a locked page is left out', '1|11|151');
+$db->poll_ok('SELECT skipped_locked, runs, written FROM pgscale.sweeper_stats WHERE worker = 1', 'a locked page is left out', '1|13|182');
 $db->sql("SELECT pg_cancel_backend($holder)");
 is(($other->finish)[0], '57014', 'it is locked no more');
 is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgscale.sweeper_stats() WHERE worker = 1'), 't|t|t', 'it takes time');
@@ -246,7 +247,6 @@ $_->quit for $other, $db;
 $node->append_conf('postgresql.conf', <<'EOC');
 shared_buffers = 1GB
 pgscale.sweeper_workers = 1
-pgscale.sweeper_low_watermark = 0.125
 pgscale.sweeper_high_watermark = 0.25
 pgscale.sweeper_adaptive = off
 EOC
@@ -255,7 +255,7 @@ $db = session($node);
 is(stats('buffers, low_watermark, high_watermark'), '131072||', 'a large cache, and no watermarks in force');
 $db->sql('SELECT step.warm()');
 $db->set('pgscale.sweeper', 'on');
-$db->poll_ok('SELECT state, low_watermark, high_watermark FROM pgscale.sweeper_stats', 'without demand they are no more than lasts', 'working|8192|16384');
+$db->poll_ok('SELECT state, low_watermark, high_watermark FROM pgscale.sweeper_stats', 'without demand they are no more than lasts', 'working|6553|16384');
 my $high;
 until_ok(sub {
     $db->sql('SELECT step.add(0, 3000, 0, 0, 0, 0)');
@@ -264,7 +264,7 @@ until_ok(sub {
 cmp_ok($high, '<', 32700, 'to ten times what is taken in a second');
 $db->poll_ok("SELECT high_watermark < $high AND high_watermark >= 16384 FROM pgscale.sweeper_stats", 'slowly they fall again');
 $db->sql('SELECT step.add(0, 0, 1, 0, 0, 0)');
-$db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'if there was too little, twice as much, up to the settings', '16384|32768');
+$db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'if there was too little, twice as much, up to the settings', '13107|32768');
 
 $db->quit;
 $node->stop('immediate');

@@ -13,8 +13,7 @@ my $node;
     local $ENV{LD_PRELOAD} = little_memory();
     memory_is(800);
     $node = pgscale_node('main', conf => <<'EOC');
-pgscale.tuning = off
-pgscale.scalability = off
+pgscale.sampler_debug_period = 1h
 EOC
 }
 my $db = session($node);

@@ -8,8 +8,7 @@ use Test::More;
 
 made_up();
 my $node = pgscale_node('main', conf => <<'EOC');
-pgscale.tuning = off
-pgscale.scalability = off
+pgscale.sampler_debug_period = 1h
 EOC
 my $db = session($node);
 made_up_functions($db);

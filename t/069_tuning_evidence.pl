@@ -9,8 +9,7 @@ use Test::More;
 
 made_up();
 my $node = pgscale_node('main', conf => <<'EOC');
-pgscale.tuning = off
-pgscale.scalability = off
+pgscale.sampler_debug_period = 1h
 EOC
 my $db = session($node);
 made_up_functions($db);
@@ -122,7 +121,7 @@ SKIP:
     my $seen = q{SELECT (SELECT string_agg(concat_ws(' ', kind, round(fraction::numeric, 4), round(waiting_sessions::numeric, 3)), ', ' ORDER BY kind) FROM pgscale_internal.tuning_waits() WHERE fraction > 0),
         commits, extract(epoch FROM until - since)::int FROM pgscale.wal_efficiency()};
 
-    $db->sql('DO $$ BEGIN ' . evidence_is([]) . settings_are('pgscale.tuning' => 'on') . ' END $$');
+    $db->sql('DO $$ BEGIN ' . evidence_is([]) . ' END $$');
     $observe->(0, 1, 0, {}, 1);
     $observe->(4.9, 4.9, 40, { $cpu => 1 });
     is($db->sql($seen), '||', 'a record that is not full');
@@ -146,11 +145,6 @@ SKIP:
     $observe->(4, 4, 100, {});
     $observe->(1, 1, 3, {});
     is($db->sql("SELECT commits FROM ($seen) s"), 183, 'what was not observed is not in it');
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.tuning' => 'off') . ' END $$');
-    $observe->(5, 5, 100, {});
-    $db->sql('DO $$ BEGIN ' . settings_are('pgscale.tuning' => 'on') . ' END $$');
-    $observe->(5, 5, 100, {});
-    is($db->sql("SELECT commits FROM ($seen) s"), 183, 'nor what was when it was off');
     evidence([ map { { s => 5, commits => 1 } } 1 .. 719 ]);
     is($db->sql('SELECT commits FROM pgscale.wal_efficiency()'), 719, 'all of 719 records');
 }

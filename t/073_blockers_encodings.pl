@@ -11,9 +11,9 @@ my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat
 max_prepared_transactions = 5
 pgscale.sampler_period = 2
 pgscale.sampler_history_period = 1
-pgscale.sampler_blocker_threshold = 10ms
+deadlock_timeout = 10ms
 pgscale.sampler_dimensions = application_name
-pgscale.archive_period = 1
+pgscale.sampler_debug_period = 1s
 EOC
 my $postgres = session($node);
 my %encoding = (unicode => 'UTF8', ascii => 'SQL_ASCII', latin => 'LATIN1');

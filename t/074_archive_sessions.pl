@@ -7,7 +7,7 @@ use Test::More;
 
 my $node = pgscale_node('main', conf => <<'EOC');
 pgscale.archive_database = 'postgres'
-pgscale.archive_period = 1
+pgscale.sampler_debug_period = 1s
 pgscale.sampler_profile_size = 100
 EOC
 my $db = session($node);

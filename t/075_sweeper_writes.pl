@@ -25,7 +25,6 @@ bgwriter_lru_maxpages = 0
 pgscale.sampler = off
 pgscale.sweeper_mode = window
 pgscale.sweeper_adaptive = off
-pgscale.sweeper_low_watermark = 0.2
 pgscale.sweeper_high_watermark = 0.25
 EOC
 delete $ENV{LD_PRELOAD};

@@ -29,7 +29,7 @@ def archive(connection, database):
 @contextlib.contextmanager
 def bed_of(place, name, period_s):
     """A server with pgbench's tables, its archive off: yields it and a connection."""
-    settings = {**bed.SETTINGS, "pgscale.archive_period": f"{period_s}s", "pgscale.archive_database": None}
+    settings = {**bed.SETTINGS, "pgscale.sampler_debug_period": f"{period_s}s", "pgscale.archive_database": None}
     with place.cluster(name, **settings) as server, contextlib.closing(server.connect()) as connection:
         bed.create(server, connection)
         server.pgbench("-i", "-s", SCALE, "-q")

@@ -105,7 +105,7 @@ def measure(place, quick):
     began = ((time.time() + 20) // 60 + 1) * 60
     settings = {**bed.SETTINGS, "timezone": zone(int(began) % 86400)}
     if quick:
-        settings |= {"pgscale.archive_period": "1s", "pgscale.sampler_blocker_threshold": "100ms"}
+        settings |= {"pgscale.sampler_debug_period": "1s", "deadlock_timeout": "100ms"}
     with place.cluster("incident", **settings) as server:
         with contextlib.closing(server.connect()) as connection:
             bed.create(server, connection)

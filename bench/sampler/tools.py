@@ -16,7 +16,7 @@ class Pgscale:
 
     @staticmethod
     def settings(period):
-        return {"pgscale.sampler_period": period, "pgscale.sampler_save": "off"}
+        return {"pgscale.sampler_period": period}
 
     @staticmethod
     def create(server, connection):

@@ -26,11 +26,8 @@ CONDITIONS = {
     DEFAULTS: {},
     "bgwriter_lru_maxpages 100": {"bgwriter_lru_maxpages": 100},
     "sweeper_mode window": {"pgscale.sweeper_mode": "window"},
-    **{f"watermarks {low} and {high}": {"pgscale.sweeper_low_watermark": low, "pgscale.sweeper_high_watermark": high}
-       for low, high in ((0.01, 0.03), (0.06, 0.25))},
+    **{f"sweeper_high_watermark {high}": {"pgscale.sweeper_high_watermark": high} for high in (0.03, 0.25)},
     **{f"sweeper_writers {writers}": {"pgscale.sweeper_writers": writers} for writers in (1, 4)},
-    "sweeper_combine_limit 1": {"pgscale.sweeper_combine_limit": 1},
-    "sweeper_writeback_pages 0": {"pgscale.sweeper_writeback_pages": 0},
 }
 
 

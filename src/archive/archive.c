@@ -29,11 +29,9 @@
 #define STALLED_MS	30000
 
 char	   *pgscale_archive_database;
-int			pgscale_archive_period;
 int			pgscale_archive_retention;
 int			pgscale_archive_detail;
 int			pgscale_archive_top;
-int			pgscale_archive_texts;
 
 static void
 archive_define_gucs(void)
@@ -43,11 +41,6 @@ archive_define_gucs(void)
 							   "Empty: nothing is archived. The extension must be installed there.",
 							   &pgscale_archive_database, "",
 							   PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.archive_period",
-							"Time between two rows of the archive.",
-							NULL,
-							&pgscale_archive_period, 60, 1, 3600,
-							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_retention",
 							"Days after which the archive drops what it has.",
 							NULL,
@@ -60,13 +53,8 @@ archive_define_gucs(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_top",
 							"Number of waits of a minute that get a row of their own in the archive.",
-							"These are the longest; the rest is one row.",
+							"These are the longest; the rest is one row. Of a day it keeps five times as many query texts.",
 							&pgscale_archive_top, 200, 1, 1000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.archive_texts",
-							"Number of query texts that the archive keeps of a day.",
-							NULL,
-							&pgscale_archive_texts, 1000, 0, 100000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	pgscale_archive_drop_notice_install();
 }

@@ -14,13 +14,14 @@
 
 extern const PgscaleModule pgscale_archive_module;
 
+/* Between two rows, usually. */
+#define PGSCALE_ARCHIVE_PERIOD_MS	60000
+
 /* settings */
 extern char *pgscale_archive_database;
-extern int	pgscale_archive_period;
 extern int	pgscale_archive_retention;
 extern int	pgscale_archive_detail;
 extern int	pgscale_archive_top;
-extern int	pgscale_archive_texts;
 
 /* In the postmaster: DROP EXTENSION is to say what it drops. */
 extern void pgscale_archive_drop_notice_install(void);

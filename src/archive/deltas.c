@@ -80,7 +80,8 @@ pgscale_archive_deltas_begin(TimestampTz *since, TimestampTz *until)
 
 	passed_us = (found.taken_ns - baseline->taken_ns) / 1000;
 	*since = *until - passed_us;
-	if (baseline->taken_ns == 0 || passed_us <= 0 || passed_us > MAX_PERIODS * pgscale_archive_period * USECS_PER_SEC)
+	if (baseline->taken_ns == 0 || passed_us <= 0 ||
+		passed_us / 1000 > MAX_PERIODS * (int64) pgscale_timer_period_ms(PGSCALE_ARCHIVE_PERIOD_MS))
 	{
 		*since = *until;
 	}

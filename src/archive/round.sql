@@ -28,7 +28,7 @@ BEGIN
     IF missing = '{}' THEN
         RETURN;
     END IF;
-    room := current_setting('pgscale.archive_texts')::integer - (SELECT count(*) FROM pgscale_internal.archive_query q WHERE q.day = today);
+    room := 5 * current_setting('pgscale.archive_top')::integer - (SELECT count(*) FROM pgscale_internal.archive_query q WHERE q.day = today);
     IF room <= 0 THEN
         RETURN;
     END IF;

@@ -101,7 +101,7 @@ find_database(Oid *database)
 static int64
 this_minute(int64 *left_ms)
 {
-	const int64 period_us = pgscale_archive_period * USECS_PER_SEC;
+	const int64 period_us = pgscale_timer_period_ms(PGSCALE_ARCHIVE_PERIOD_MS) * INT64CONST(1000);
 	const int64 now = GetCurrentTimestamp();
 
 	*left_ms = (period_us - now % period_us) / 1000 + 1;

@@ -43,6 +43,8 @@
 /* Up to this, sleep. */
 #define SLEEP_MAX_NS	(20 * NS_PER_MS)
 
+int			pgscale_timer_debug_ms = 0;
+
 static uint32 wait_event = 0;
 
 /* The kernel's struct sched_attr, which older C libraries do not declare. */
@@ -62,6 +64,12 @@ void
 pgscale_timer_wait_event(uint32 event)
 {
 	wait_event = event;
+}
+
+int
+pgscale_timer_period_ms(int usual_ms)
+{
+	return pgscale_timer_debug_ms > 0 ? pgscale_timer_debug_ms : usual_ms;
 }
 
 static int64

@@ -19,6 +19,13 @@ extern int64 pgscale_timer_clock(void);
 extern int64 pgscale_timer_cpu_time(void);
 
 /*
+ * How long a period that is usually so long is: in tests, which cannot wait,
+ * what pgscale.sampler_debug_period says; all of them then are that long.
+ */
+extern int	pgscale_timer_debug_ms; /* 0: none */
+extern int	pgscale_timer_period_ms(int usual_ms);
+
+/*
  * A timer that expires at start + n * period, however late its expirations
  * are noticed.
  */

@@ -207,13 +207,13 @@ look_at_all_locks(void)
 }
 
 void
-pgscale_lwlocks_profile_tick(const PgscaleLwlockWaits *waits, bool enabled)
+pgscale_lwlocks_profile_tick(const PgscaleLwlockWaits *waits)
 {
 	static int64 since_look = 0;
 	bool		look;
 
 	pg_atomic_write_u64(&shared->last_ns, (uint64) pgscale_timer_clock());
-	if (!enabled || nlocks == 0)
+	if (nlocks == 0)
 		return;
 	since_look += waits->ns;
 	look = since_look >= LOOK_NS;

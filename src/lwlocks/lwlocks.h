@@ -26,7 +26,7 @@ extern void pgscale_lwlocks_profile_reset(void);
 extern bool pgscale_lwlocks_profile_possible(void);
 
 /* In the sampler. */
-extern void pgscale_lwlocks_profile_tick(const PgscaleLwlockWaits *waits, bool enabled);
+extern void pgscale_lwlocks_profile_tick(const PgscaleLwlockWaits *waits);
 
 /* When that last was called, by pgscale_timer_clock(). */
 extern int64 pgscale_lwlocks_profile_last(void);

@@ -285,7 +285,7 @@ pgscale_relocation_launcher_wanted(void)
 		return false;
 	if (pgscale_relocation_is_any_slot_taken())
 		return true;
-	return pgscale_relocation_enabled && pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
+	return pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
 }
 
 static void
@@ -293,7 +293,7 @@ relocation_launcher_main(int number)
 {
 	pgscale_worker_start("PgscaleRelocationMain");
 	/* pgscale.health reads it as soon as there is a process */
-	pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, false);
+	pgscale_relocation_launcher_alive(pgscale_relocation_workers > 0, false);
 	pgscale_relocation_launcher_started();
 
 	for (;;)
@@ -304,10 +304,10 @@ relocation_launcher_main(int number)
 		int			jobs;
 
 		(void) pgscale_worker_interrupts();
-		pgscale_relocation_launcher_alive(pgscale_relocation_enabled && pgscale_relocation_workers > 0, no_slot);
+		pgscale_relocation_launcher_alive(pgscale_relocation_workers > 0, no_slot);
 		if (!pgscale_relocation_launcher_wanted())
 			proc_exit(0);
-		next = pgscale_relocation_enabled ? launch_due() : PG_INT64_MAX;
+		next = pgscale_relocation_workers > 0 ? launch_due() : PG_INT64_MAX;
 		make_way();
 		wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
 		if (next < wait)

@@ -34,23 +34,16 @@
 /* Without a round of the launcher for so long, something is wrong. */
 #define STALLED_MS	30000
 
-bool		pgscale_relocation_enabled;
 int			pgscale_relocation_workers;
 int			pgscale_relocation_max_lag;
 int			pgscale_relocation_max_transaction_age;
-int			pgscale_relocation_attempts;
 
 static void
 relocation_define_gucs(void)
 {
-	DefineCustomBoolVariable("pgscale.relocation",
-							 "Starts the relocation jobs that are queued.",
-							 "Jobs that are under way go on.",
-							 &pgscale_relocation_enabled, true,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_workers",
 							"How many relocation jobs may be under way at a time.",
-							"Never two of one table.",
+							"Never two of one table. With 0 none is started, and jobs that are under way go on.",
 							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_lag",
@@ -63,11 +56,6 @@ relocation_define_gucs(void)
 							"-1 does not check transactions.",
 							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.relocation_attempts",
-							"Attempts of a relocation job that ends in a deadlock or does not get its lock.",
-							NULL,
-							&pgscale_relocation_attempts, 5, 1, 1000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
 static void
@@ -80,7 +68,7 @@ relocation_health(PgscaleHealth *health)
 	bool		no_slot;
 	int			jobs;
 
-	if (!pgscale_health_preloaded(health, "pgscale.relocation", true))
+	if (!pgscale_health_preloaded(health, "pgscale.relocation_workers", true))
 		return;
 
 	/*
@@ -89,7 +77,7 @@ relocation_health(PgscaleHealth *health)
 	 */
 	pgscale_relocation_launcher_state(&pid, &starts, &last_round_ns, &enabled, &no_slot);
 	if (pid == 0)
-		enabled = pgscale_relocation_enabled && pgscale_relocation_workers > 0;
+		enabled = pgscale_relocation_workers > 0;
 	if (enabled && (pid != 0 || !IsUnderPostmaster || pgscale_relocation_launcher_wanted()) &&
 		!pgscale_health_worker(health, &pgscale_relocation_module, pid, starts, last_round_ns, STALLED_MS))
 		return;
@@ -99,7 +87,7 @@ relocation_health(PgscaleHealth *health)
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" :
 			pgscale_relocation_may_have_jobs() ? "it is switched off; a database may have queued jobs" : "it is switched off";
-		health->action = "set pgscale.relocation to on and pgscale.relocation_workers above 0, and reload";
+		health->action = "set pgscale.relocation_workers above 0 and reload";
 	}
 	else if (jobs > 0)
 	{

@@ -20,11 +20,9 @@
 extern const PgscaleModule pgscale_relocation_module;
 
 /* settings */
-extern bool pgscale_relocation_enabled;
-extern int	pgscale_relocation_workers;
+extern int	pgscale_relocation_workers; /* 0: switched off */
 extern int	pgscale_relocation_max_lag; /* MB; -1: whatever it is */
 extern int	pgscale_relocation_max_transaction_age; /* s; -1: likewise */
-extern int	pgscale_relocation_attempts;
 
 /*
  * open_jobs.c: in which databases there are relocation jobs that have not ended.

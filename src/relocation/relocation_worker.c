@@ -33,7 +33,7 @@
  *	  crashed too often	lost, since it may have been the cause
  *	  must wait			waiting: for an old transaction, a standby that lags
  *	  told to end		queued again: shutdown, pg_terminate_backend()
- *	  deadlock, no lock	waiting: later each time, relocation_attempts times
+ *	  deadlock, no lock	waiting: later each time, five times
  *	  any other error	failed
  *
  * A crash leaves a row that says it is tried, while nobody does: the next worker
@@ -86,7 +86,10 @@
 /* Where somebody wants the database for himself. */
 #define WAY_MS			1000
 
-/* After a deadlock or a missing lock: doubled with each attempt. */
+/* Attempts that a deadlock or a missing lock may end: what such a job waits for has then been there for 15 s and more. */
+#define ATTEMPTS		5
+
+/* Between two of them: doubled with each attempt. */
 #define RETRY_MS		1000
 #define RETRY_MAX_MS	60000
 
@@ -565,7 +568,7 @@ attempt_end(const Attempt *attempt)
 		return ends_for_now(PGSCALE_JOB_WAITING, OBSTACLE_MS, job_word(ERRCODE_OBJECT_IN_USE, attempt->obstacle));
 	if (attempt->to_end)
 		return ends_for_now(PGSCALE_JOB_QUEUED, 0, unmoved_word(attempt));
-	if (may_try_again(error.sqlstate) && job->attempts < pgscale_relocation_attempts)
+	if (may_try_again(error.sqlstate) && job->attempts < ATTEMPTS)
 		return ends_for_now(PGSCALE_JOB_WAITING, retry_delay(job), error);
 	return ends_for_good(PGSCALE_JOB_FAILED, unmoved_word(attempt));
 }
@@ -607,7 +610,7 @@ next_job(PgscaleRelocationJob *job)
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
 	}
-	if (told_to_end() || !pgscale_relocation_enabled)
+	if (told_to_end() || pgscale_relocation_workers == 0)
 		return false;
 
 	/* Whoever wanted to end the last one came too late. */

@@ -27,8 +27,6 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
@@ -75,12 +73,7 @@ static int	sampler_period = 10;
 static int	sampler_profile_size = 5000;
 static int	sampler_history_size = 50000;
 static int	sampler_history_period = 1000;
-static bool sampler_history_idle = false;
-static int	sampler_blocker_threshold = 1000;
-static int	sampler_timeline_size = 3600;
-static bool sampler_show_idle = false;
 static bool sampler_nested = false;
-static bool sampler_save = true;
 
 /* How other backends reach the sampler. */
 typedef struct SamplerControl
@@ -129,37 +122,17 @@ sampler_define_gucs(void)
 							"Below pgscale.sampler_period every sample is.",
 							&sampler_history_period, 1000, 1, PGSCALE_SAMPLER_HISTORY_PERIOD_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sampler_history_idle",
-							 "Keeps single samples of idle processes, too.",
-							 NULL,
-							 &sampler_history_idle, false,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sampler_blocker_threshold",
-							"Length of a lock wait from which its samples have the blocker.",
-							"-1 never searches for blockers.",
-							&sampler_blocker_threshold, 1000, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sampler_timeline_size",
-							"How far back pgscale.activity knows each second.",
-							NULL,
-							&sampler_timeline_size, 3600, 60, 7 * SECS_PER_DAY,
-							PGC_POSTMASTER, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sampler_show_idle",
-							 "Shows idle waits in pgscale.wait_profile.",
-							 NULL,
-							 &sampler_show_idle, false,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sampler_nested",
 							 "Counts waits for the nested statement instead of the top-level one.",
 							 NULL,
 							 &sampler_nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	pgscale_sampler_labels_define_guc();
-	DefineCustomBoolVariable("pgscale.sampler_save",
-							 "Keeps the wait profile and the history over a restart of the server.",
-							 NULL,
-							 &sampler_save, true,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sampler_debug_period",
+							"Length of a record of evidence, of a measurement of scalability, and of a row of the archive. For tests.",
+							"0 is the usual length.",
+							&pgscale_timer_debug_ms, 0, 0, SECS_PER_HOUR * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 static void
@@ -171,7 +144,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_stats_size());
 	size = add_size(size, pgscale_sampler_profile_size(sampler_profile_size));
 	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
-	size = add_size(size, pgscale_sampler_timeline_size(sampler_timeline_size));
+	size = add_size(size, pgscale_sampler_timeline_size());
 	size = add_size(size, pgscale_sampler_totals_size());
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_labels_size());
@@ -186,7 +159,7 @@ static void
 save_at_shutdown(int code, Datum arg)
 {
 	/* Not if anything, or just the sampler, was stopped in mid-air. */
-	if (code == 0 && stats->pid == 0 && sampler_save)
+	if (code == 0 && stats->pid == 0)
 	{
 		pgscale_sampler_save();
 		pgscale_sampler_history_save();
@@ -209,7 +182,7 @@ sampler_shmem_startup(void)
 	stats = pgscale_sampler_stats_startup();
 	pgscale_sampler_profile_startup(sampler_profile_size);
 	pgscale_sampler_history_startup(sampler_history_size);
-	pgscale_sampler_timeline_startup(sampler_timeline_size);
+	pgscale_sampler_timeline_startup();
 	pgscale_sampler_totals_startup();
 	pgscale_sampler_types_startup();
 	pgscale_sampler_labels_startup();
@@ -242,12 +215,7 @@ sampler_tick(int64 due, int64 missed)
 	int64		now = pgscale_timer_clock();
 	int64		ns = now - last_tick;
 	TimestampTz wall = GetCurrentTimestamp();
-	PgscaleSamplerTick tick = {
-		.now = now,
-		.ns = ns,
-		.blocker_threshold_ns = sampler_blocker_threshold * NS_PER_MS,
-		.history_idle = sampler_history_idle
-	};
+	PgscaleSamplerTick tick = {.now = now,.ns = ns};
 	PgscaleSamplerFound found;
 
 	last_tick = now;
@@ -290,7 +258,7 @@ sampler_apply_settings(void)
 {
 	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
 
-	/* Whether idle processes go to the history may have changed. */
+	/* What is known of their time on CPU may be forgotten below. */
 	pgscale_sampler_samples_forget_quiet();
 
 	if (period == stats->period_ns)

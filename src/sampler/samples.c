@@ -210,12 +210,12 @@ pass_on_sample(const PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
 	const uint32 wait_event = sample->key.wait_event;
 
 	pgscale_sampler_lwlock_add(wait_event);
-	if (!sample->idle || tick->history_idle)
+	if (!sample->idle)
 	{
 		const PgscaleSamplerBlocked *blocked = NULL;
 
 		if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_long_waits_add(sample, tick->now, tick->blocker_threshold_ns);
+			blocked = pgscale_sampler_long_waits_add(sample, tick->now);
 		pgscale_sampler_history_add(sample, blocked);
 	}
 	if (sample->proc->has_cpu)
@@ -241,7 +241,7 @@ begin_quiet(const PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *ti
 {
 	QuietSlot  *quiet = &quiet_slots[sample->slot];
 
-	if (!sample->idle || tick->history_idle || sample->parked ||
+	if (!sample->idle || sample->parked ||
 		sample->key.kind == (PgscaleProcKind) B_BG_WORKER ||
 		!pgscale_procs_mark(sample->slot, sample->proc, &quiet->mark))
 		return;

@@ -23,8 +23,6 @@ typedef struct PgscaleSamplerTick
 {
 	int64		now;			/* when it began, on the monotonic clock */
 	int64		ns;				/* the time that it stands for */
-	int64		blocker_threshold_ns;
-	bool		history_idle;	/* idle processes have single samples, too */
 
 	/* sessions that it found active, or idle in a transaction */
 	int			nactive;

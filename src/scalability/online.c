@@ -40,7 +40,6 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -56,6 +55,9 @@
 #define SECOND_NS		1e9
 #define BUCKET_MS		5000
 
+/* Observed time after which a measurement counts half: a day, which has quiet and busy hours. */
+#define HALF_LIFE_NS	(86400 * SECOND_NS)
+
 /* An average below this is a server at rest: no measurement. */
 #define MIN_SESSIONS	0.05
 
@@ -68,7 +70,7 @@
 #define FIRST_CLASS		(-3 * CLASSES_PER_2)
 
 /* A class with less time left is forgotten. */
-#define MIN_CLASS_NS	((double) bucket_ms * NS_PER_MS)
+#define MIN_CLASS_NS	((double) pgscale_timer_period_ms(BUCKET_MS) * NS_PER_MS)
 
 /*
  * Time in a class makes its mean more certain, up to a point: what the mix of
@@ -121,10 +123,6 @@ static struct
 }			bucket;
 
 static ScalabilityShared *shared = NULL;
-
-static bool scalability = true;
-static int	half_life = 86400;
-static int	bucket_ms = BUCKET_MS;
 
 PG_FUNCTION_INFO_V1(pgscale_scalability);
 PG_FUNCTION_INFO_V1(pgscale_scalability_points);
@@ -183,7 +181,7 @@ scalability_take(int64 transactions, TimestampTz now)
 {
 	double		sessions = bucket.session_ns / bucket.ns;
 	double		ended = transactions - bucket.transactions;
-	double		kept = exp2(-bucket.ns / (half_life * SECOND_NS));
+	double		kept = exp2(-bucket.ns / HALF_LIFE_NS);
 	Figures    *figures = scalability_begin_write();
 	Class	   *class = &figures->classes[scalability_class_of(sessions)];
 
@@ -209,11 +207,6 @@ scalability_observe(const PgscaleObservation *observation)
 	int64		transactions;
 
 	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
-	if (!scalability)
-	{
-		bucket.begun = false;
-		return;
-	}
 	transactions = pgscale_counters_transactions(observation->databases, observation->ndatabases);
 	if (!bucket.begun || observation->anew ||
 		bucket.resets != pg_atomic_read_u32(&shared->resets))
@@ -234,7 +227,7 @@ scalability_observe(const PgscaleObservation *observation)
 	bucket.session_ns += observation->active * observation->ns;
 	bucket.min = Min(bucket.min, observation->active);
 	bucket.max = Max(bucket.max, observation->active);
-	if (bucket.ns < (double) bucket_ms * NS_PER_MS)
+	if (bucket.ns < (double) pgscale_timer_period_ms(BUCKET_MS) * NS_PER_MS)
 		return;
 	if (bucket.max - bucket.min > Max(1, MAX_MOVE * bucket.session_ns / bucket.ns))
 		scalability_discard();
@@ -348,23 +341,6 @@ scalability_reset(void)
 }
 
 static void
-scalability_define_gucs(void)
-{
-	DefineCustomBoolVariable("pgscale.scalability",
-							 "Fits the scalability law to the running server.",
-							 NULL, &scalability, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.scalability_half_life",
-							"Observed time after which a measurement counts half.",
-							NULL, &half_life, 86400, 60, 30 * 86400, PGC_SIGHUP, GUC_UNIT_S,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.scalability_debug_period",
-							"The time of a bucket. For tests.",
-							NULL, &bucket_ms, BUCKET_MS, 1000, BUCKET_MS, PGC_POSTMASTER,
-							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
-							NULL, NULL, NULL);
-}
-
-static void
 scalability_shmem_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ScalabilityShared)));
@@ -389,15 +365,10 @@ scalability_shmem_startup(void)
 static void
 scalability_health(PgscaleHealth *health)
 {
-	if (!pgscale_health_preloaded(health, "pgscale.scalability", true))
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true) ||
+		!pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
 		return;
-	if (!scalability)
-	{
-		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = "it is switched off";
-		health->action = "set pgscale.scalability to on and reload";
-	}
-	else if (strcmp(pgscale_server_setting("track_counts"), "off") == 0)
+	if (strcmp(pgscale_server_setting("track_counts"), "off") == 0)
 	{
 		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = "transactions are not counted, because track_counts is off";
@@ -409,21 +380,20 @@ scalability_health(PgscaleHealth *health)
 		health->reason = "active sessions are not counted, because track_activities is off";
 		health->action = "set track_activities to on and reload";
 	}
-	else if (pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
+	else
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "measures sessions and transactions";
-		if (bucket_ms < BUCKET_MS)
+		if (pgscale_timer_period_ms(BUCKET_MS) != BUCKET_MS)
 		{
-			health->reason = "measurements scatter: pgscale.scalability_debug_period is for tests";
-			health->action = "reset pgscale.scalability_debug_period and restart";
+			health->reason = "measures, but over another time: pgscale.sampler_debug_period is for tests";
+			health->action = "reset pgscale.sampler_debug_period and reload";
 		}
 	}
 }
 
 const PgscaleModule pgscale_scalability_module = {
 	.name = "scalability",
-	.define_gucs = scalability_define_gucs,
 	.shmem_request = scalability_shmem_request,
 	.shmem_startup = scalability_shmem_startup,
 	.observe = scalability_observe,

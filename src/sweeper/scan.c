@@ -197,15 +197,14 @@ hand_to_writers(PgscaleSweeperShare *share, int nruns)
 static int
 sweeper_write(PgscaleSweeperShare *share, int pages)
 {
-	const int	limit = pgscale_sweeper_settings.combine_limit;
 	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(share);
-	const int	nruns = pgscale_sweeper_set_choose(pages, is_unused, limit, CHOOSE_NS, runs, room);
+	const int	nruns = pgscale_sweeper_set_choose(pages, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS, runs, room);
 	int			chosen = 0;
 
 	for (int i = 0; i < nruns; i++)
 		chosen += runs[i].pages;
 	hand_to_writers(share, nruns);
-	pgscale_sweeper_set_refresh(REFRESH_TIMES * chosen, is_unused, limit, CHOOSE_NS);
+	pgscale_sweeper_set_refresh(REFRESH_TIMES * chosen, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS);
 	return chosen;
 }
 
@@ -220,7 +219,7 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
 			return 0;
 		supply->age(share, buf, look, page, 0);
 		share->counts.queued++;
-		return pgscale_sweeper_set_add(buf, page, pgscale_sweeper_settings.combine_limit);
+		return pgscale_sweeper_set_add(buf, page, PGSCALE_RUN_MAX);
 	}
 	if (*lacking > 0 && supply->offer(share, buf, page, 0))
 	{

@@ -3,10 +3,6 @@
  * settings.c
  *	  The sweeper's settings.
  *
- * The server itself refuses what is out of range, with the range.  Watermarks
- * that are in range but in the wrong order cannot be refused: each may be set
- * before the other.  The sweeper puts them in order and warns.
- *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -65,25 +61,9 @@ pgscale_sweeper_define_gucs(void)
 							"It has 4 while it works, and more while they do not keep up. Each takes one of max_worker_processes meanwhile.",
 							&s->writers, PGSCALE_SWEEPER_MAX_WRITERS, 1, PGSCALE_SWEEPER_MAX_WRITERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomRealVariable("pgscale.sweeper_low_watermark",
-							 "Fraction of the buffers below which clean ones are made ready.",
-							 NULL,
-							 &s->low_watermark, 0.02, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_high_watermark",
 							 "Fraction of the buffers up to which clean ones are made ready.",
 							 NULL,
 							 &s->high_watermark, 0.05, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sweeper_combine_limit",
-							"Maximum number of neighbouring pages to write together.",
-							NULL,
-							&s->combine_limit, 64, 1, PGSCALE_RUN_MAX,
-							PGC_SIGHUP, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.sweeper_writeback_pages",
-							"Minimum number of neighbouring pages for which the kernel is asked to begin writing to "
-							"disk.",
-							"0 never asks it.",
-							&s->writeback_pages, 16, 0, PGSCALE_RUN_MAX,
-							PGC_SIGHUP, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 }

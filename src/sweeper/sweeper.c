@@ -68,6 +68,9 @@
 /* Without a tick for so long, something is wrong. */
 #define STALLED_MS		5000
 
+/* The low watermark, as a part of the high one: as bench/sweeper measured them, 0.02 and 0.05 of the buffers. */
+#define LOW_OF_HIGH		0.4
+
 /* Buffers ready last so many seconds, but are no fewer than that. */
 #define STOCK_S			10
 #define STOCK_LEAST		16384
@@ -80,8 +83,7 @@
 #define REMEMBERED_NS	(SECS_PER_DAY * NS_PER_S)
 
 static PgscaleSweeperShare *share = NULL;
-static int	high_setting;		/* watermarks, as the settings have them */
-static int	low_setting;
+static int	high_setting;		/* the high watermark, as the setting has it */
 static double stock_most = STOCK_LEAST; /* what the upper one may be */
 static uint64 taken_before = 0; /* a second ago */
 static uint64 starved_before = 0;
@@ -138,14 +140,8 @@ sweeper_observe(const PgscaleObservation *observation)
 	(void) pgscale_sweeper_backend_writes(true);
 }
 
-static int
-sweeper_watermark(double fraction)
-{
-	return Max((int) Min(share->buffers * fraction, share->stack_size - 1), 1);
-}
-
 /*
- * Puts the watermarks in force: those of the settings, but no more than lasts.
+ * Puts the watermarks in force: those of the setting, but no more than lasts.
  * In a large cache a per cent of the buffers is far more than the backends take
  * while a batch is written, and lost to them as cache.
  */
@@ -153,9 +149,7 @@ static void
 apply_watermarks(void)
 {
 	share->high = (int) Min(high_setting, stock_most);
-	share->low = (int) ((int64) low_setting * share->high / high_setting);
-	share->low = Max(Min(share->low, share->high - 1), 1);
-	Assert(share->low < share->high);
+	share->low = Max((int) (share->high * LOW_OF_HIGH), 1);
 }
 
 static void
@@ -164,18 +158,7 @@ sweeper_apply_settings(void)
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
 	pgscale_sweeper_scan_mode(share, s->mode);
-	high_setting = Max(sweeper_watermark(s->high_watermark), 2);
-	low_setting = sweeper_watermark(s->low_watermark);
-	if (s->low_watermark >= s->high_watermark)
-	{
-		if (share->number == 0)
-			ereport(WARNING,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("pgscale.sweeper_low_watermark (%g) must be less than pgscale.sweeper_high_watermark (%g)",
-							s->low_watermark, s->high_watermark),
-					 errdetail("Half of the high watermark is used instead.")));
-		low_setting = high_setting / 2;
-	}
+	high_setting = Max((int) Min(share->buffers * s->high_watermark, share->stack_size - 1), 2);
 	apply_watermarks();
 }
 

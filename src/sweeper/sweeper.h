@@ -26,10 +26,7 @@ typedef struct PgscaleSweeperSettings
 	int			workers;
 	int			writers;		/* of each worker */
 	int			mode;			/* PgscaleSweeperMode */
-	double		low_watermark;	/* fraction of shared_buffers */
-	double		high_watermark;
-	int			combine_limit;	/* pages */
-	int			writeback_pages;	/* 0: never */
+	double		high_watermark; /* fraction of shared_buffers */
 } PgscaleSweeperSettings;
 
 extern PgscaleSweeperSettings pgscale_sweeper_settings;

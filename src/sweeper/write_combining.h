@@ -14,8 +14,8 @@
 
 #include "base/shared_buffers.h"
 
-/* The longest run. */
-#define PGSCALE_RUN_MAX			1024
+/* The longest run: 512 kB, which a disk writes in milliseconds, so that nobody waits longer behind it. */
+#define PGSCALE_RUN_MAX			64
 
 /* Dirty pages side by side in one fork. */
 typedef struct PgscaleSweeperRun

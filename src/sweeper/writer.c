@@ -50,6 +50,9 @@
 /* How long to wait for a run at most; the sweep sets the latch. */
 #define WAIT_MS			1000
 
+/* From so many pages on, 128 kB, the kernel is asked to begin with a run. */
+#define WRITEBACK_PAGES	16
+
 /* Without work for so long, end. */
 #define LINGER_NS		(10 * NS_PER_S)
 
@@ -77,8 +80,7 @@ count_run(const PgscalePage *first, int pages)
 	me->counts.runs++;
 	me->counts.runs_by_pages[Min(pg_ceil_log2_32(pages), PGSCALE_RUN_CLASSES - 1)]++;
 
-	if (pgscale_sweeper_settings.writeback_pages == 0 || pgscale_compat_direct_data() ||
-		pages < pgscale_sweeper_settings.writeback_pages)
+	if (pages < WRITEBACK_PAGES || pgscale_compat_direct_data())
 		return;
 	start = pgscale_timer_clock();
 	pgscale_buffer_pages_writeback(first, pages);

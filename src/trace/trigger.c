@@ -404,7 +404,12 @@ pgscale_trace_trigger_health(PgscaleHealth *health)
 	if (!shared || !trace_trigger)
 		return false;
 	if (!pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
+	{
+		/* it is asked for by a setting of its own */
+		if (health->state == PGSCALE_HEALTH_OFF)
+			health->state = PGSCALE_HEALTH_BROKEN;
 		return true;
+	}
 
 	if (trace_trigger_duration * NS_PER_MS > trace_trigger_budget * NS_PER_S)
 	{

@@ -80,8 +80,6 @@ typedef struct Shared
 
 static Shared *shared = NULL;
 
-int			pgscale_tuning_evidence_ms = PGSCALE_EVIDENCE_MS;
-
 /* The writer's own: where the record under way began. */
 typedef struct Base
 {
@@ -116,6 +114,12 @@ value_of(const char *setting)
 	const char *value = GetConfigOption(setting, true, false);
 
 	return value ? DatumGetUInt32(hash_any((const unsigned char *) value, strlen(value))) : 0;
+}
+
+int
+pgscale_tuning_evidence_ms(void)
+{
+	return pgscale_timer_period_ms(PGSCALE_EVIDENCE_MS);
 }
 
 Size
@@ -352,8 +356,9 @@ evidence_put(const PgscaleTuningEvidence *record)
 }
 
 void
-pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
+pgscale_tuning_evidence_observe(const PgscaleObservation *observation)
 {
+	const int64 period_ms = pgscale_tuning_evidence_ms();
 	PgscaleTuningEvidence record;
 	Base		now;
 
@@ -366,17 +371,12 @@ pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 
 	watch_settings(observation->at);
 	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
-	if (!on)
-	{
-		base.known = false;
-		return;
-	}
 	observed_ns += observation->ns;
 	active_ns += observation->active * observation->ns;
 	if (checkpointer_syncs())
 		sync_ns += observation->ns;
 	io_queue_ns += io_queue_look(observation);
-	if (!base.known || observed_ns >= pgscale_tuning_evidence_ms * NS_PER_MS)
+	if (!base.known || observed_ns >= period_ms * NS_PER_MS)
 	{
 		evidence_look(observation, &now);
 		if (base.known && evidence_compare(&base, &now, &record))
@@ -385,7 +385,7 @@ pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on)
 		observed_ns = sync_ns = io_queue_ns = 0;
 		active_ns = 0;
 	}
-	if (observed_ns >= (pgscale_tuning_evidence_ms - REFRESH_MS) * NS_PER_MS)
+	if (observed_ns >= (period_ms - REFRESH_MS) * NS_PER_MS)
 		pgscale_compat_refresh_backend_writes();
 }
 

@@ -23,12 +23,12 @@
 #define PGSCALE_EVIDENCE_MAX	720
 
 /*
- * pgscale.tuning_debug_period: less than that in tests, which cannot wait.  What
- * takes so many seconds of evidence then takes as many records as ever.
+ * The time of a record, which is another one in tests.  What takes so many seconds of
+ * evidence then takes as many records as ever.
  */
-extern int	pgscale_tuning_evidence_ms;
+extern int	pgscale_tuning_evidence_ms(void);
 #define PGSCALE_EVIDENCE_S(seconds) \
-	((double) (seconds) * pgscale_tuning_evidence_ms / PGSCALE_EVIDENCE_MS)
+	((double) (seconds) * pgscale_tuning_evidence_ms() / PGSCALE_EVIDENCE_MS)
 
 /*
  * What sessions spend their time with, as rules need it told apart: kinds of waits, whose events are in wait_kinds.c.  Waits for work,
@@ -113,8 +113,8 @@ typedef struct PgscaleTuningEvidence
 extern Size pgscale_tuning_evidence_size(void);
 extern void pgscale_tuning_evidence_startup(void);
 
-/* The writer's side: the sampler's process, once a second; off, it writes nothing. */
-extern void pgscale_tuning_evidence_observe(const PgscaleObservation *observation, bool on);
+/* The writer's side: the sampler's process, once a second. */
+extern void pgscale_tuning_evidence_observe(const PgscaleObservation *observation);
 
 /* When it last did, and how many records there are; 0: never. */
 extern int64 pgscale_tuning_evidence_last_ns(int *nrecords);

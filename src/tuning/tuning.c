@@ -17,7 +17,6 @@
 
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/units.h"
@@ -27,8 +26,6 @@
 
 /* Without an observation for so long the sampler is not at work. */
 #define STALLED_MS		5000
-
-static bool tuning_enabled = true;
 
 int64
 pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
@@ -52,38 +49,9 @@ pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
 }
 
 static void
-tuning_define_gucs(void)
-{
-	DefineCustomBoolVariable("pgscale.tuning",
-							 "Records the evidence for pgscale.advice every five seconds: the server's counters and "
-							 "its sessions' waits.",
-							 NULL,
-							 &tuning_enabled,
-							 true,
-							 PGC_SIGHUP,
-							 0,
-							 NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.tuning_debug_period",
-							"Length of a record of evidence; the evidence that rules need shrinks with it. For tests.",
-							NULL,
-							&pgscale_tuning_evidence_ms,
-							PGSCALE_EVIDENCE_MS, 1000, PGSCALE_EVIDENCE_MS,
-							PGC_POSTMASTER,
-							GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
-							NULL, NULL, NULL);
-	pgscale_tuning_drop_notice_install();
-}
-
-static void
 tuning_shmem_request(void)
 {
 	RequestAddinShmemSpace(pgscale_tuning_evidence_size());
-}
-
-static void
-tuning_observe(const PgscaleObservation *observation)
-{
-	pgscale_tuning_evidence_observe(observation, tuning_enabled);
 }
 
 static void
@@ -91,23 +59,16 @@ tuning_health(PgscaleHealth *health)
 {
 	int			nrecords;
 
-	if (!pgscale_health_preloaded(health, "pgscale.tuning", true))
+	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
 		return;
-	if (!tuning_enabled)
-	{
-		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = "it is switched off";
-		health->action = "set pgscale.tuning to on and reload";
-	}
-	else if (pgscale_health_observed(health, pgscale_tuning_evidence_last_ns(&nrecords), STALLED_MS))
+	if (pgscale_health_observed(health, pgscale_tuning_evidence_last_ns(&nrecords), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "records evidence";
-		if (pgscale_tuning_evidence_ms < PGSCALE_EVIDENCE_MS)
+		if (pgscale_tuning_evidence_ms() != PGSCALE_EVIDENCE_MS)
 		{
-			health->reason = "records evidence, but advice rests on too little: pgscale.tuning_debug_period is for "
-				"tests";
-			health->action = "reset pgscale.tuning_debug_period and restart";
+			health->reason = "records evidence, but of another length: pgscale.sampler_debug_period is for tests";
+			health->action = "reset pgscale.sampler_debug_period and reload";
 		}
 	}
 }
@@ -120,10 +81,10 @@ static const char *const asks[] = {
 
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
-	.define_gucs = tuning_define_gucs,
+	.define_gucs = pgscale_tuning_drop_notice_install,
 	.shmem_request = tuning_shmem_request,
 	.shmem_startup = pgscale_tuning_evidence_startup,
-	.observe = tuning_observe,
+	.observe = pgscale_tuning_evidence_observe,
 	.health = tuning_health,
 	.has_tables = true,
 	.asks = asks,

@@ -54,13 +54,16 @@
 #define WORK_PERIOD_NS	(50 * NS_PER_MS)
 #define IDLE_PERIOD_NS	(200 * NS_PER_MS)
 
+/* A fraction of rewrites from which on the worker stands down: writing each page at once makes 1.4 times the writes. */
+#define REDIRTY_LIMIT	0.3
+
 /* Without a round for so long, something is wrong. */
 #define STALLED_MS		5000
 
 
 bool		pgscale_writeback_enabled;
 static int	writeback_cap;		/* kB; -1: to be found */
-static double redirty_limit;
+static bool writeback_adaptive;
 
 static PgscaleWritebackShare *share = NULL;
 static PgscaleWriteback controller;
@@ -89,10 +92,10 @@ writeback_define_gucs(void)
 							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
 							&writeback_cap, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
-	DefineCustomRealVariable("pgscale.writeback_redirty_limit",
-							 "Fraction of the writes that may hit a page again; above it the worker stands down.",
-							 "With 1 it never stands down.",
-							 &redirty_limit, 0.3, 0, 1,
+	DefineCustomBoolVariable("pgscale.writeback_adaptive",
+							 "Lets the worker stand down while the kernel saves writes by waiting.",
+							 "If off, the worker works all the time.",
+							 &writeback_adaptive, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
@@ -202,6 +205,7 @@ writeback_work(int64 now_ns)
 	bool		busy = pgscale_writeback_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
 	PgscaleWritebackAsked asked;
 	PgscaleWritebackEvidence e;
+	const double redirty_limit = writeback_adaptive ? REDIRTY_LIMIT : 1;
 	int64		found;
 	int64		skipped;
 	int64		ask;

@@ -168,7 +168,6 @@ sub calls_node
 log_line_prefix = '%m [%p] %e %b '
 max_worker_processes = 24
 pgscale.sampler_period = 1ms
-pgscale.sampler_history_idle = on
 pgscale.sweeper = on
 pgscale.sweeper_adaptive = off
 pgscale.writeback = on

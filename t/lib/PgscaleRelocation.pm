@@ -141,10 +141,10 @@ sub launching
 {
     my $on = shift;
 
-    $db->set('pgscale.relocation', $on);
+    $db->set('pgscale.relocation_workers', $on eq 'on' ? 1 : 0);
     until_true(sub { $db->sql("SELECT enabled = '$on' AND (enabled OR NOT EXISTS (SELECT FROM pg_stat_activity
         WHERE backend_type = 'pgscale relocation worker')) FROM pgscale.health WHERE feature = 'relocation'") eq 't' })
-      or die "pgscale.relocation is not $on";
+      or die "relocation is not $on";
     return;
 }
 

@@ -69,7 +69,6 @@ full_page_writes = off
 wal_log_hints = off
 synchronous_commit = off
 pgscale.sampler = off
-pgscale.sweeper_writeback_pages = 4
 pgscale.sweeper_workers = 2
 EOC
     $db = session($node);

@@ -28,9 +28,9 @@ SETTINGS = {
     **features.SETTINGS,
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.writeback_redirty_limit": "1",
+    "pgscale.writeback_adaptive": "off",
     "pgscale.archive_database": "postgres",
-    "pgscale.archive_period": "1",
+    "pgscale.sampler_debug_period": "1s",
 }
 ONLINE = {"on": "SELECT pg_enable_data_checksums(0, 10000)", "off": "SELECT pg_disable_data_checksums()"}
 STOPPED = {"on": "--enable", "off": "--disable"}

@@ -48,7 +48,6 @@ FAULTS = (
 
 SWEEPER = {
     **sweeper.SETTINGS,
-    "pgscale.sweeper_low_watermark": "0.05",
     "pgscale.sweeper_high_watermark": "0.1",
 }
 

@@ -20,7 +20,7 @@ SETTINGS = {
     "pgscale.relocation_max_transaction_age": "-1",
 }
 # Settings whose value matters to nobody here.
-CHANGED = ("work_mem", "hash_mem_multiplier", "default_statistics_target", "pgscale.relocation_attempts")
+CHANGED = ("work_mem", "hash_mem_multiplier", "default_statistics_target", "pgscale.archive_retention")
 ENDED = 180         # seconds by which all jobs must have ended
 # A job may end so in this load: it did not get its table's lock in time, or lost a deadlock, again and again.
 EXCUSED = ("55P03", "40P01")

@@ -53,19 +53,15 @@ def settings(rng, kind, durable):
         **(PROMPT if durable else LATE),
     }
     if kind == "sweeper":
-        low = rng.choice((0.01, 0.05, 0.12))
         chosen.update({
             **sweeper.SETTINGS,
             **features.SETTINGS,
             "pgscale.writeback": rng.choice(("on", "off")),
             "pgscale.writeback_cap": rng.choice(("64kB", "1MB", "-1")),
-            "pgscale.writeback_redirty_limit": "1",
+            "pgscale.writeback_adaptive": "off",
             "pgscale.sweeper_workers": rng.randint(1, 3),
             "pgscale.sweeper_mode": rng.choice(("freelist", "window")),
-            "pgscale.sweeper_low_watermark": low,
-            "pgscale.sweeper_high_watermark": 2 * low,
-            "pgscale.sweeper_combine_limit": rng.choice((1, 16, 64)),
-            "pgscale.sweeper_writeback_pages": rng.choice((0, 16)) if durable else 1,
+            "pgscale.sweeper_high_watermark": rng.choice((0.02, 0.1, 0.25)),
         })
     return chosen
 

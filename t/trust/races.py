@@ -29,10 +29,7 @@ CORRUPTED = ("XX001", "XX002", "58030")     # what a session is told of broken d
 SWITCHED = (
     lambda rng: {"pgscale.sweeper": rng.choice(("on", "on", "on", "off"))},
     lambda rng: {"pgscale.sweeper_mode": rng.choice(("freelist", "window"))},
-    lambda rng: {"pgscale.sweeper_low_watermark": (low := rng.choice((0.001, 0.01, 0.05, 0.12))),
-                 "pgscale.sweeper_high_watermark": low * rng.choice((1.5, 2))},
-    lambda rng: {"pgscale.sweeper_combine_limit": rng.choice((1, 7, 64, 1024))},
-    lambda rng: {"pgscale.sweeper_writeback_pages": rng.choice((0, 1, 16, 1024))},
+    lambda rng: {"pgscale.sweeper_high_watermark": rng.choice((0.002, 0.02, 0.1, 0.25))},
     lambda rng: {"pgscale.sweeper_adaptive": rng.choice(("on", "off", "off", "off"))},
 )
 

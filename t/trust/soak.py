@@ -39,7 +39,6 @@ SETTINGS = {
     "checkpoint_timeout": "2min",
     "autovacuum_naptime": "15s",
     "pgscale.sampler_nested": "on",
-    "pgscale.sampler_history_idle": "on",
     "pgscale.sampler_profile_size": "1000",     # so that entries are evicted
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
@@ -47,7 +46,7 @@ SETTINGS = {
     "pgscale.sweeper_writers": "2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "8MB",
-    "pgscale.writeback_redirty_limit": "1",
+    "pgscale.writeback_adaptive": "off",
 }
 # An hour may add so much to a process at most, surely. 1 byte at each of the sampler's ticks would be 350 kB.
 MOST = {"kB": 256.0, "descriptors": 1.5, "files": 60.0}

@@ -35,22 +35,16 @@ EVERYTHING = {
     "shared_preload_libraries": "pgscale",
     "pgscale.sampler_period": "1ms",
     "pgscale.sampler_nested": "on",
-    "pgscale.sampler_history_idle": "on",
-    "pgscale.sampler_show_idle": "on",
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
     "pgscale.sweeper_workers": "2",
-    "pgscale.sweeper_low_watermark": "0.05",
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.writeback_redirty_limit": "1",
-    "pgscale.relocation": "on",
-    "pgscale.scalability": "on",
-    "pgscale.tuning": "on",
+    "pgscale.writeback_adaptive": "off",
     # in a database that the suites do not use; recovery's servers lack the extension, so each round fails there
     "pgscale.archive_database": "postgres",
-    "pgscale.archive_period": "1",
+    "pgscale.sampler_debug_period": "1s",
 }
 # what bench's servers have otherwise
 DEFAULTS = {name: None for name in ("autovacuum", "checkpoint_timeout", "max_wal_size", "synchronous_commit")}

@@ -23,7 +23,7 @@ SETTINGS = {
     "compute_query_id": "on",
     "max_wal_senders": "10",
     "pgscale.archive_database": DATABASE,
-    "pgscale.archive_period": "1",
+    "pgscale.sampler_debug_period": "1s",
     "pgscale.relocation_max_transaction_age": "-1",
 }
 # What is compared before and after; the archive by its rows of that time.
@@ -95,8 +95,8 @@ def fill(server, place):
     run(connection, f"CALL pgscale.revert({change}, true)")
     job = value(connection, "SELECT pgscale.relocate_index('pgbench_accounts_pkey', 'fast')")
     wait_for("a job", lambda: value(connection, f"SELECT state FROM pgscale.relocation_jobs WHERE job = {job}") == "done", 60)
-    server.reload(**{"pgscale.relocation": "off"})
-    wait_for("no relocation", lambda: value(connection, "SHOW pgscale.relocation") == "off", 30)
+    server.reload(**{"pgscale.relocation_workers": "0"})
+    wait_for("no relocation", lambda: value(connection, "SHOW pgscale.relocation_workers") == "0", 30)
     run(connection, "SELECT pgscale.relocate_index('pgbench_tellers_pkey', 'fast')")
     wait_for("rows of the archive", lambda: value(connection, "SELECT count(*) FROM pgscale.archive_minutes") > 4, 60)
     found = asked(connection)

@@ -66,7 +66,7 @@ volatile sig_atomic_t InterruptPending = false;
 MemoryContext TopMemoryContext = NULL;
 pg_prng_state pg_global_prng_state;
 PgscaleSweeperSettings pgscale_sweeper_settings = {
-	.enabled = true,.workers = 1,.combine_limit = 64,.low_watermark = 0.02,.high_watermark = 0.05
+	.enabled = true,.workers = 1,.high_watermark = 0.05
 };
 
 typedef struct Frame
@@ -602,7 +602,7 @@ main(int argc, char **argv)
 	share = calloc(1, sizeof(PgscaleSweeperShare) + BUFFERS * sizeof(PgscaleSweeperSupplied));
 	share->buffers = BUFFERS;
 	share->stack_size = BUFFERS / 4;
-	share->low = (int) (BUFFERS * pgscale_sweeper_settings.low_watermark);
+	share->low = (int) (0.4 * BUFFERS * pgscale_sweeper_settings.high_watermark);
 	share->high = (int) (BUFFERS * pgscale_sweeper_settings.high_watermark);
 	prepare_load(argv[1]);
 	for (int i = 0; i < BUFFERS; i++)

@@ -48,13 +48,10 @@ typedef struct Second
 	uint64		class_ns[NCLASSES];
 } Second;
 
-typedef struct Timeline
-{
-	int64		size;			/* seconds */
-	Second		seconds[FLEXIBLE_ARRAY_MEMBER];
-} Timeline;
+/* An hour; what is older is in the history and the archive. */
+#define TIMELINE_SECONDS	SECS_PER_HOUR
 
-static Timeline *timeline = NULL;
+static Second *timeline = NULL;
 
 /* What the present tick has so far; written at its end, all at once. */
 static TimestampTz tick_at;
@@ -62,34 +59,33 @@ static uint64 tick_ns;
 static uint64 tick_class_ns[NCLASSES];
 
 Size
-pgscale_sampler_timeline_size(int seconds)
+pgscale_sampler_timeline_size(void)
 {
-	return add_size(offsetof(Timeline, seconds), mul_size(seconds, sizeof(Second)));
+	return mul_size(TIMELINE_SECONDS, sizeof(Second));
 }
 
 void
-pgscale_sampler_timeline_startup(int seconds)
+pgscale_sampler_timeline_startup(void)
 {
 	bool		found;
 
 	timeline = ShmemInitStruct("pgscale sampler timeline",
-							   pgscale_sampler_timeline_size(seconds), &found);
+							   pgscale_sampler_timeline_size(), &found);
 	if (found)
 		return;
 
-	memset(timeline, 0, pgscale_sampler_timeline_size(seconds));
-	timeline->size = seconds;
-	for (int64 i = 0; i < seconds; i++)
-		pgscale_change_init(&timeline->seconds[i].changes);
+	memset(timeline, 0, pgscale_sampler_timeline_size());
+	for (int i = 0; i < TIMELINE_SECONDS; i++)
+		pgscale_change_init(&timeline[i].changes);
 }
 
 /* The place of a second; a clock that was never set shows years before 2000. */
 static Second *
 place_of(int64 second)
 {
-	int64		place = second % timeline->size;
+	int64		place = second % TIMELINE_SECONDS;
 
-	return &timeline->seconds[place < 0 ? place + timeline->size : place];
+	return &timeline[place < 0 ? place + TIMELINE_SECONDS : place];
 }
 
 static void
@@ -210,11 +206,11 @@ pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns)
 void
 pgscale_sampler_timeline_reset(void)
 {
-	for (int64 i = 0; i < timeline->size; i++)
+	for (int i = 0; i < TIMELINE_SECONDS; i++)
 	{
-		pgscale_change_begin_write(&timeline->seconds[i].changes);
-		timeline_clear(&timeline->seconds[i]);
-		pgscale_change_end_write(&timeline->seconds[i].changes);
+		pgscale_change_begin_write(&timeline[i].changes);
+		timeline_clear(&timeline[i]);
+		pgscale_change_end_write(&timeline[i].changes);
 	}
 }
 
@@ -261,7 +257,7 @@ pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nr
 
 	for (int i = 0; i < nranges; i++)
 	{
-		const int64 first = Max(timeline_floor(ranges[i].begin, USECS_PER_SEC), present - timeline->size + 1);
+		const int64 first = Max(timeline_floor(ranges[i].begin, USECS_PER_SEC), present - TIMELINE_SECONDS + 1);
 		const int64 last = Min(timeline_floor(ranges[i].end - 1, USECS_PER_SEC), present);
 
 		for (int64 second = first; second <= last; second++)
@@ -280,7 +276,7 @@ pgscale_sampler_past_timeline_begin(void)
 	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 	Second		s;
 
-	for (int64 second = present - timeline->size + 1; second <= present; second++)
+	for (int64 second = present - TIMELINE_SECONDS + 1; second <= present; second++)
 		if (copy_second(second, &s))
 			return second * USECS_PER_SEC;
 	return DT_NOEND;

@@ -14,8 +14,8 @@
 
 #include "datatype/timestamp.h"
 
-extern Size pgscale_sampler_timeline_size(int seconds);
-extern void pgscale_sampler_timeline_startup(int seconds);
+extern Size pgscale_sampler_timeline_size(void);
+extern void pgscale_sampler_timeline_startup(void);
 
 /*
  * The writer's side: one process only.  A tick's waits lie between begin,

@@ -20,10 +20,10 @@ CREATE VIEW pgscale.wait_profile AS
               FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
       LEFT JOIN pg_database d ON d.oid = p.datid
       LEFT JOIN pg_roles u ON u.oid = p.userid
-     WHERE NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean
+     WHERE NOT p.idle
      ORDER BY p.wait_ms DESC;
 COMMENT ON VIEW pgscale.wait_profile IS
-'accumulated waits, longest first, without idle ones unless pgscale.sampler_show_idle is on';
+'accumulated waits, longest first, without idle ones, which only the function has';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';

@@ -37,7 +37,7 @@ DECLARE
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
                   FROM pgscale.wait_profile() p
                  WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
-                   AND (NOT p.idle OR current_setting('pgscale.sampler_show_idle', true)::boolean)
+                   AND NOT p.idle
                  GROUP BY 1, 2, 3, 4, 5) w
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,

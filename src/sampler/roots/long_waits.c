@@ -5,11 +5,12 @@
  *	  the profile of blockers.
  *
  * A tick sees a process wait for a lock, and since when; who holds it only the lock
- * manager knows.  So once a second at most, and only while somebody has waited longer
- * than the setting says, all that is waited for is copied (base/lock_waits.c), between
- * two ticks.  The samples of each wait that was seen there carry what was seen, until
- * the next look.  For the profile, that root counts for the wait from its beginning:
- * what was sampled before is kept until a look has seen the wait.
+ * manager knows.  So once a second at most, and only while a process has waited longer
+ * than the server's deadlock_timeout, after which the server looks there itself, all
+ * that is waited for is copied (base/lock_waits.c), between two ticks.  The samples of
+ * each wait that was seen there carry what was seen, until the next look.  For the
+ * profile, that root counts for the wait from its beginning: what was sampled before is
+ * kept until a look has seen the wait.
  *
  * The beginning of a wait, as its process shows it, is what tells one wait of a process
  * from the next; how long it lasts is measured by the clock that nobody sets.
@@ -78,7 +79,7 @@ pgscale_sampler_long_waits_reset(void)
 }
 
 const PgscaleSamplerBlocked *
-pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now, int64 threshold_ns)
+pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now)
 {
 	const PgscaleProc *proc = sample->proc;
 	LockWait   *wait = &lock_waits[sample->slot];
@@ -104,7 +105,7 @@ pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now
 		pgscale_sampler_blockers_add_unknown(proc->wait_event, sample->ns);
 		wait->pending_ns += sample->ns;
 	}
-	if (threshold_ns < 0 || now - wait->seen_ns < threshold_ns)
+	if (now - wait->seen_ns < DeadlockTimeout * NS_PER_MS)
 		return NULL;
 	look_wanted = true;
 	return wait->found == began ? &wait->by : NULL;

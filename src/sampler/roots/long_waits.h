@@ -30,11 +30,10 @@ extern void pgscale_sampler_long_waits_attach(void);
 
 /*
  * In a tick: adds the sample of a process that waits for a lock to the profile of
- * blockers.  Returns who is in its way, as of the last look, or NULL if it has not waited
- * that long, or that is not known.
+ * blockers.  Returns who is in its way, as of the last look, or NULL if it has waited
+ * for less than deadlock_timeout, or that is not known.
  */
-extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample,
-																   int64 now, int64 threshold_ns);
+extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now);
 
 /*
  * After a tick: looks at the lock manager, if anybody has waited that long and the last

@@ -47,9 +47,9 @@
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
 
-#define WINDOW_MS	((int64) pgscale_tuning_evidence_ms * PGSCALE_EVIDENCE_MAX)
+#define WINDOW_MS	((int64) pgscale_tuning_evidence_ms() * PGSCALE_EVIDENCE_MAX)
 /* No verdict on less. */
-#define LEAST_MS	((int64) pgscale_tuning_evidence_ms * PGSCALE_SERIES_MIN)
+#define LEAST_MS	((int64) pgscale_tuning_evidence_ms() * PGSCALE_SERIES_MIN)
 
 static int
 count_metrics(const PgscaleTuningMetric *const *metrics)
@@ -262,8 +262,8 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 	windows->after = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
 	windows->after_n = pgscale_tuning_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
-	before_ms = (int64) before->n * pgscale_tuning_evidence_ms;
-	after_ms = (int64) windows->after_n * pgscale_tuning_evidence_ms;
+	before_ms = (int64) before->n * pgscale_tuning_evidence_ms();
+	after_ms = (int64) windows->after_n * pgscale_tuning_evidence_ms();
 	windows->before_ms = before_ms;
 	windows->after_ms = after_ms;
 	windows->over = end < GetCurrentTimestamp() - USECS_PER_SEC;
@@ -279,7 +279,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 								   after_ms / 1000, need_ms / 1000);
 	else if (after_ms < need_ms)
 		windows->cannot = psprintf("cannot tell yet: wait " INT64_FORMAT " s more",
-								   (need_ms - after_ms + 999) / 1000 + pgscale_tuning_evidence_ms / 1000);
+								   (need_ms - after_ms + 999) / 1000 + pgscale_tuning_evidence_ms() / 1000);
 	if (windows->cannot)
 	{
 		windows->after_n = 0;
@@ -287,8 +287,8 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 
 	/* the last so many of each */
-	windows->before_from = Max(0, before->n - (int) (windows->ms / pgscale_tuning_evidence_ms));
-	first = Max(0, windows->after_n - (int) (windows->ms / pgscale_tuning_evidence_ms));
+	windows->before_from = Max(0, before->n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
+	first = Max(0, windows->after_n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
 	windows->after += first;
 	windows->after_n -= first;
 	windows->since = DatumGetTimestampTz(before->ends[windows->before_from]);
@@ -336,7 +336,7 @@ how_many_more(const Windows *windows, const PgscaleTuningSeries *before, const P
 	if (before->n < PGSCALE_SERIES_MIN || windows->over)
 		return "waiting does not help";
 	return psprintf("%d s more in which it is known would be enough",
-					Max(PGSCALE_SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms / 1000);
+					Max(PGSCALE_SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms() / 1000);
 }
 
 static Comparison
