@@ -153,6 +153,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    -- first, because a row ends when its round begins
+    sampler CONSTANT jsonb := (SELECT to_jsonb(s) || jsonb_build_object('session_ms', s.active_ms + s.idle_in_transaction_ms)
+                                 FROM pgscale.sampler_stats() s);
     io CONSTANT jsonb := pgscale_internal.archive_io();
     bgwriter CONSTANT jsonb := (SELECT to_jsonb(b) FROM pg_stat_bgwriter b);
     checkpointer jsonb;
@@ -186,8 +189,7 @@ BEGIN
                                              'lag_bytes', max(pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)),
                                              'sessions', (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'))
                      FROM pg_stat_replication r),
-        'sampler', (SELECT to_jsonb(s) || jsonb_build_object('session_ms', s.active_ms + s.idle_in_transaction_ms)
-                      FROM pgscale.sampler_stats() s));
+        'sampler', sampler);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_sources() IS
