@@ -112,7 +112,7 @@ CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.buffer_usage;
 RESET ROLE;
-GRANT USAGE ON SCHEMA pgscale TO pgscale_nobody;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.buffer_usage;
 SELECT * FROM pgscale.relation_buffers;

@@ -49,7 +49,7 @@ SET pgscale.numa_interleave = on;
 -- who may do what
 CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
-GRANT USAGE ON SCHEMA pgscale TO pgscale_nobody;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.numa_nodes;
 SELECT * FROM pgscale.numa_buffers;

@@ -335,7 +335,7 @@ SELECT wait();
 -- who may: what was granted, on what one owns, to where one may create
 CREATE ROLE regress_mover;
 CREATE ROLE regress_other;
-GRANT USAGE ON SCHEMA pgscale TO regress_mover, regress_other;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO regress_mover, regress_other;
 GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean), pgscale.relocate_indexes(regclass, name, boolean, boolean),
     pgscale.relocate_table(regclass, name, text, interval), pgscale.relocation_cancel(bigint), pgscale.relocation_undo(bigint)
     TO regress_mover, regress_other;

@@ -39,7 +39,7 @@ GRANT EXECUTE ON FUNCTION try(text) TO regress_planner;
 SET ROLE regress_planner;
 SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1)"}'::text[]) call;
 RESET ROLE;
-GRANT USAGE ON SCHEMA pgscale TO regress_planner;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO regress_planner;
 GRANT EXECUTE ON FUNCTION pgscale.relocation_plan(name, bigint, interval) TO regress_planner;
 SET ROLE regress_planner;
 SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1)"}'::text[]) call;

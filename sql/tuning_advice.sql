@@ -86,7 +86,7 @@ SELECT * FROM pgscale.contention(NULL);
 -- who may do what; the rules' own questions are asked as the caller
 CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
-GRANT USAGE ON SCHEMA pgscale TO pgscale_nobody;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.advice;
 SELECT * FROM pgscale.advice_rules;

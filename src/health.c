@@ -93,8 +93,8 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 
 	/* What nobody has defined is a text like any other. */
 	value = setting ? GetConfigOption(setting, true, false) : NULL;
-	if (value)
-		(void) parse_bool(value, &enabled);
+	if (value && !parse_bool(value, &enabled))
+		enabled = atoi(value) > 0;	/* a number of workers */
 	health->state = enabled ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = "pgscale is not loaded into the server";
 	health->action = "add pgscale to shared_preload_libraries and restart";

@@ -1,6 +1,6 @@
 -- Reading is for pg_monitor: its GRANT stands beside each object. Acting is for superusers and the roles to which they grant it.
 -- PUBLIC has only what is granted here: these lines would revoke a GRANT to PUBLIC that an earlier part makes.
-REVOKE ALL ON SCHEMA pgscale FROM PUBLIC;
+REVOKE ALL ON SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 

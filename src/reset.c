@@ -32,8 +32,9 @@ features_with_reset(void)
 }
 
 /*
- * pgscale.reset(feature): that one, or all if it is null.  The sampler's is the first
- * and the only one that can fail, so that none is done then.
+ * pgscale.reset(feature): that one, or all if it is null.  One that fails, as the
+ * sampler's and the LWLocks' may while the sampler's process is stopped, leaves those
+ * behind it in the list as they are.
  */
 Datum
 pgscale_reset(PG_FUNCTION_ARGS)

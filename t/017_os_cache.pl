@@ -334,7 +334,7 @@ is($other->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation 
 is($other->sql("SELECT pgscale.os_cache_flush($oid) / $block, pgscale.os_cache_evict($oid) >= 0"), '1|t', 'which may act on it');
 
 # One to whom it was granted acts on what he may not read.
-$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
+$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted;
     GRANT EXECUTE ON FUNCTION pgscale.os_cache_flush(regclass, boolean), pgscale.os_cache_evict(regclass) TO granted});
 my $granted = session($node, user => 'granted');
 is(($granted->try('SELECT * FROM t'))[0], '42501', 'a role that may not read a table');

@@ -163,7 +163,7 @@ CREATE ROLE watching LOGIN IN ROLE pg_monitor;
 CREATE ROLE owning LOGIN;
 GRANT CREATE ON SCHEMA public TO owning;
 GRANT CREATE ON TABLESPACE fast TO owning;
-GRANT USAGE ON SCHEMA pgscale TO owning;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO owning;
 GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean) TO owning;
 GRANT SELECT ON pgscale.relocation_jobs TO owning;
 SET ROLE owning;

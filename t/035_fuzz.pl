@@ -45,7 +45,7 @@ $db->value($_) for (
     'CREATE ROLE observer LOGIN IN ROLE pg_monitor',
     'CREATE ROLE stranger LOGIN',
     'CREATE ROLE granted LOGIN IN ROLE pg_monitor',
-    'GRANT USAGE ON SCHEMA pgscale TO granted',
+    'GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted',
     'GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal TO granted',
     'CREATE SCHEMA "Odd ""name"" \'; --"',
     'CREATE TABLE "Odd ""name"" \'; --"."Tab,le" ("a b" int PRIMARY KEY)',

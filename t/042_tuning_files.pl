@@ -15,7 +15,7 @@ my $before = file();
 $db->sql(<<'EOQ');
 CREATE ROLE tuner LOGIN;
 CREATE ROLE acting ROLE tuner;
-GRANT USAGE ON SCHEMA pgscale TO tuner, acting;
+GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO tuner, acting;
 GRANT ALTER SYSTEM ON PARAMETER work_mem TO tuner;
 GRANT ALTER SYSTEM ON PARAMETER archive_command, ssl_passphrase_command TO tuner;
 CREATE PROCEDURE wrapped() SECURITY DEFINER LANGUAGE plpgsql AS $$

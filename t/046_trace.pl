@@ -226,7 +226,7 @@ $_->quit for @tracers;
 
 # Whom a role may trace
 my $checkpointer = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
-$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted;
+$db->sql(q{CREATE ROLE granted LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted;
     GRANT EXECUTE ON FUNCTION pgscale.trace_waits(integer, interval, integer, interval) TO granted;
     CREATE ROLE observer LOGIN IN ROLE pg_monitor});
 my ($granted, $own) = map { session($node, user => 'granted') } 1 .. 2;

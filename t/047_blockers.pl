@@ -233,7 +233,7 @@ as_pg_ok('twenty roots');
 all_end();
 
 # What roles see of others
-$db->sql('CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE granted LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA pgscale TO granted');
+$db->sql('CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE granted LOGIN; CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted');
 $db->sql('GRANT SELECT ON pgscale.blockers TO granted; GRANT EXECUTE ON FUNCTION pgscale.blockers(), pgscale_internal.lock_waits() TO granted');
 runs('a', 'BEGIN; LOCK other');
 waits('b', 'SELECT FROM other');

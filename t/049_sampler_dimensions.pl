@@ -12,7 +12,7 @@ pgscale.sampler_period = 1
 listen_addresses = '127.0.0.1'
 EOC
 my $db = session($node);
-$db->sql(q{CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
+$db->sql(q{CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader;
     GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO reader});
 
 # Applications that sleep, again and again until the sampler, which may have no CPU just then, has seen enough of it

@@ -148,7 +148,7 @@ seen_ok(q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 0, 'a clie
 
 # What roles see of others
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; CREATE ROLE stranger LOGIN;
-    GRANT USAGE ON SCHEMA pgscale TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
+    GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
     GRANT EXECUTE ON FUNCTION pgscale.blocker_profile(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
 $session{c} = session($node, user => 'reader');
 of('c')->sql('SET application_name = own; BEGIN; UPDATE t SET v = 1 WHERE id = 2');

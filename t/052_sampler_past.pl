@@ -188,7 +188,7 @@ for (
 # Who may see what. Text is what pg_stat_statements shows the caller, and a planted view of that name is nothing.
 my $observer = session($node, user => 'observer');
 is($observer->sql(q{SELECT count(*) > 0 FROM pgscale.top_waits()}), 't', 'pg_monitor');
-$db->sql(q{GRANT USAGE ON SCHEMA pgscale TO granted; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted});
+$db->sql(q{GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted});
 my $granted = session($node, user => 'granted');
 is($granted->sql(q{SELECT count(*) > 0, count(application_name) FROM pgscale.past_waits() WHERE event = 'PgSleep'}), 't|0',
     'without pg_read_all_stats applications are hidden');

@@ -110,7 +110,7 @@ push @victims, session($node);
 $db->sees_waiting($victims[-1], 'UPDATE held SET id = id');
 my $its = 'SELECT query_id FROM pg_stat_activity WHERE pid = ' . $victims[-1]->pid;
 $db->poll_ok("SELECT count(*) = 1 FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 1000) WHERE item = ($its)::text AND query ~ '^UPDATE held SET id = id\\W*\$'", 'is known while it runs');
-$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale TO stranger; GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries, pgscale_internal.past_archive, pgscale_internal.query_waits_statements TO stranger');
+$db->sql('CREATE ROLE stranger; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO stranger; GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries, pgscale_internal.past_archive, pgscale_internal.query_waits_statements TO stranger');
 my $queryid = $db->sql($its);
 like($db->sql("SELECT query FROM pgscale_internal.past_queries('{$queryid}')"), qr/^UPDATE held SET id = id\W*$/, 'to a role that may read all statistics');
 is($db->sql("BEGIN; SET LOCAL ROLE stranger; SELECT count(*) FROM pgscale_internal.past_queries('{$queryid}'); COMMIT"), '0', 'and to no other role');
@@ -174,7 +174,7 @@ is(($db->finish)[0], '57014', 'cancelled while it waits for a lock');
 $locker->sql('ROLLBACK');
 
 # Roles
-$db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale TO reader;
+$db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader;
     DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND proname ~ '^report' LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO reader', f); END LOOP; END $$});
 $page = report(session($node, user => 'monitoring'), q{NULL, NULL, 'html'});

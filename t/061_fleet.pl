@@ -142,7 +142,7 @@ is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web')
     <<'EOT' =~ s/\n\z//r, 'nodes that lie');
 bytes|garbled|its answer is not a text in the encoding of this database
 copy|garbled|its answer is not that of a server to a query
-empty|failed|the extension pgscale is not installed in that database of the node
+empty|failed|that database of the node has no extension pgscale, or one of an older version
 error|failed|broken � line
 few|garbled|its answer has other columns than were asked for
 flood|garbled|its answer is longer than 16 MB
@@ -210,7 +210,7 @@ ALTER DATABASE planted SET search_path = public, pg_catalog;
 EOQ
 add('planted', address($primary) =~ s/dbname=postgres/dbname=planted/r);
 is($db->sql(q{SELECT state, reason FROM pgscale.fleet_health WHERE node = 'planted'}),
-    'failed|the extension pgscale is not installed in that database of the node', 'what somebody has planted');
+    'failed|that database of the node has no extension pgscale, or one of an older version', 'what somebody has planted');
 is($planted->sql('SELECT count(*) FROM called'), 0, 'is not called');
 $planted->sql('DROP SCHEMA pgscale CASCADE; CREATE EXTENSION pgscale');
 is($db->sql(q{SELECT count(*) > 5, string_agg(reason, '') ~ 'planted' FROM pgscale.fleet_health WHERE node = 'planted'}), 't|f',

@@ -85,7 +85,7 @@ action_about(const PgscaleArchiveError *error)
 	switch (error->sqlstate)
 	{
 		case ERRCODE_UNDEFINED_SCHEMA:
-			return psprintf("in database \"%s\": give the schema its name back, with ALTER SCHEMA ... RENAME", pgscale_archive_database);
+			return psprintf("in database \"%s\": give the schema its name back, or drop and create an extension of an older version", pgscale_archive_database);
 		case ERRCODE_WRONG_OBJECT_TYPE:
 			return psprintf("in database \"%s\": drop the trigger or rule on this table, or give the table back to a superuser",
 							pgscale_archive_database);

@@ -133,8 +133,8 @@ pgscale_table_refuse_renamed(void)
 		if (!OidIsValid(get_namespace_oid(schemas[i], true)))
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_SCHEMA),
-					 errmsg("the schema \"%s\" of the extension \"pgscale\" has another name here", schemas[i]),
-					 errhint("ALTER SCHEMA ... RENAME TO %s.", schemas[i])));
+					 errmsg("the extension \"pgscale\" has no schema \"%s\" here", schemas[i]),
+					 errhint("If it was renamed, ALTER SCHEMA ... RENAME TO %s. If the extension is of an older version, drop and create it.", schemas[i])));
 }
 
 void

@@ -16,7 +16,7 @@
 
 typedef struct PgscaleExtensionTable
 {
-	const char *name;			/* in schema pgscale */
+	const char *name;			/* in schema pgscale_internal */
 	const char *keeps;			/* what a database without it lacks */
 } PgscaleExtensionTable;
 

@@ -31,6 +31,7 @@
 #include "catalog/pg_namespace.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
@@ -44,6 +45,9 @@
 
 /* Bytes of a statement that are searched for a secret. */
 #define SEARCHED		(1024 * 1024)
+
+/* As much is read or put between two checks for interrupts. */
+#define PIECE			1024
 
 PG_FUNCTION_INFO_V1(pgscale_clean_text);
 PG_FUNCTION_INFO_V1(pgscale_clean_line);
@@ -145,7 +149,8 @@ read_text(const char *value, int len, int encoding, int most, bool lines, const 
 		if (c >= 0x80)
 		{
 			at += read_character(&out, value + at, len - at, encoding);
-			characters++;
+			if (++characters % PIECE == 0)
+				CHECK_FOR_INTERRUPTS();
 			continue;
 		}
 		at++;
@@ -187,6 +192,8 @@ pgscale_text_put(StringInfo out, const char *utf8, int len)
 		else
 			appendStringInfoChar(out, '?');
 		at += bytes;
+		if (at / PIECE > (at - bytes) / PIECE)
+			CHECK_FOR_INTERRUPTS();
 	}
 }
 

@@ -369,7 +369,7 @@ read_talk(Round *round, Talk *talk)
 			if (talk->step == STEP_ASKING || talk->answer->error)
 				close_talk(round, talk);
 			else if (!talk->checked)
-				fail_talk(round, talk, ANSWER_FAILED, "the extension pgscale is not installed in that database of the node");
+				fail_talk(round, talk, ANSWER_FAILED, "that database of the node has no extension pgscale, or one of an older version");
 			else
 				send_statement(round, talk, STEP_ASKING);
 			return;

@@ -238,7 +238,6 @@ launch_due(void)
 	int64		next = PG_INT64_MAX;
 	int			jobs;
 
-	free_abandoned();
 	while (pgscale_relocation_workers_now(&jobs) < pgscale_relocation_workers)
 	{
 		Oid			database;
@@ -304,6 +303,7 @@ relocation_launcher_main(int number)
 		int			jobs;
 
 		(void) pgscale_worker_interrupts();
+		free_abandoned();
 		pgscale_relocation_launcher_alive(pgscale_relocation_workers > 0, no_slot);
 		if (!pgscale_relocation_launcher_wanted())
 			proc_exit(0);

@@ -65,7 +65,7 @@ BEGIN
             UNION
             SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database());
         left_ms := earlier.at_ms + duration_ms - pgscale_internal.relocation_clock();
-        EXIT WHEN left_ms <= 0;
+        EXIT WHEN (left_ms > 0 AND left_ms < 'infinity') IS NOT TRUE;
         PERFORM pgscale_internal.relocation_clock(left_ms);
     END LOOP;
     SELECT * INTO later FROM pgscale_internal.relocation_reads();

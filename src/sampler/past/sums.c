@@ -23,6 +23,9 @@
 
 #include "sampler/past/past.h"
 
+/* Periods that a transaction can keep; what is beyond is read each time. */
+#define KEPT_MOST		16
+
 #define SH_PREFIX		past_sums
 #define SH_ELEMENT_TYPE PgscaleSamplerPastSum
 #define SH_KEY_TYPE		PgscaleSamplerPastKey
@@ -219,6 +222,7 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 	MemoryContext context;
 	MemoryContextCallback *callback;
 	Kept	   *of;
+	int			n = 0;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 	{
@@ -226,6 +230,10 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 			MemoryContextDelete(kept->context);
 		PG_RETURN_VOID();
 	}
+	for (const Kept *other = kept; other; other = other->next)
+		n++;
+	if (n >= KEPT_MOST)
+		PG_RETURN_VOID();
 	context = AllocSetContextCreate(CurTransactionContext, "pgscale past kept", ALLOCSET_SMALL_SIZES);
 	of = MemoryContextAllocZero(context, sizeof(Kept));
 	of->period.begin = PG_GETARG_TIMESTAMPTZ(0);
