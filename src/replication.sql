@@ -17,8 +17,7 @@ AS $$
     UPDATE pg_class c SET relrewrite = c.oid
      WHERE c.relrewrite = 0 AND c.oid IN (SELECT o.oid FROM own o UNION ALL SELECT o.reltoastrelid FROM own o)
 $$;
-COMMENT ON FUNCTION pgscale_internal.keep_local() IS
-'marks the tables of pgscale so that logical decoding skips their rows';
+COMMENT ON FUNCTION pgscale_internal.keep_local() IS 'marks the tables of pgscale so that logical decoding skips their rows';
 
 -- Any role that may call health() calls this one, too. So it calls no function of pgscale, which may not be granted to that role.
 CREATE FUNCTION pgscale_internal.published()

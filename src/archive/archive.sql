@@ -34,8 +34,7 @@ CREATE TABLE pgscale_internal.archive_query (
     query text NOT NULL,
     PRIMARY KEY (day, queryid))
 PARTITION BY RANGE (day);
-COMMENT ON TABLE pgscale_internal.archive_query IS
-'texts of the queries with waits in the archive, for each day; see archive_queries';
+COMMENT ON TABLE pgscale_internal.archive_query IS 'texts of the queries with waits in the archive, for each day; see archive_queries';
 
 CREATE TABLE pgscale_internal.archive_change (
     at timestamptz NOT NULL,
@@ -43,15 +42,13 @@ CREATE TABLE pgscale_internal.archive_change (
     old text,
     new text,
     PRIMARY KEY (at, setting));
-COMMENT ON TABLE pgscale_internal.archive_change IS
-'settings that were found changed; see archive_changes';
+COMMENT ON TABLE pgscale_internal.archive_change IS 'settings that were found changed; see archive_changes';
 
 -- What the settings were when they were last looked at; of those that are hidden a hash.
 CREATE TABLE pgscale_internal.archive_setting (
     setting text PRIMARY KEY,
     value text);
-COMMENT ON TABLE pgscale_internal.archive_setting IS
-'values of the settings when the archive last read them, those that are hidden as a hash';
+COMMENT ON TABLE pgscale_internal.archive_setting IS 'values of the settings when the archive last read them, those that are hidden as a hash';
 
 CREATE VIEW pgscale.archive_waits AS
     SELECT m.at, m.period_s, w.backend_type, w.datid, w.datname::name AS datname, w.usename::name AS usename,
@@ -63,56 +60,38 @@ CREATE VIEW pgscale.archive_waits AS
 COMMENT ON VIEW pgscale.archive_waits IS
 'waits of past minutes: the longest of each, and the rest as one row "other"; give bounds of "at" as constants';
 GRANT SELECT ON pgscale.archive_waits TO pg_monitor;
-COMMENT ON COLUMN pgscale.archive_waits.at IS
-'start of the minute, or of the hour once it is rolled up';
-COMMENT ON COLUMN pgscale.archive_waits.period_s IS
-'length of the minute or hour, in seconds';
+COMMENT ON COLUMN pgscale.archive_waits.at IS 'start of the minute, or of the hour once it is rolled up';
+COMMENT ON COLUMN pgscale.archive_waits.period_s IS 'length of the minute or hour, in seconds';
 COMMENT ON COLUMN pgscale.archive_waits.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker, unknown, and other in the row of the rest';
-COMMENT ON COLUMN pgscale.archive_waits.datid IS
-'OID of the database; NULL if the process has none';
-COMMENT ON COLUMN pgscale.archive_waits.datname IS
-'name of the database at that time';
-COMMENT ON COLUMN pgscale.archive_waits.usename IS
-'name of the session user at that time';
-COMMENT ON COLUMN pgscale.archive_waits.application_name IS
-'name of the application; NULL unless pgscale.sampler_dimensions has it';
-COMMENT ON COLUMN pgscale.archive_waits.queryid IS
-'query identifier; NULL outside a statement or if it is unknown; see archive_queries';
+COMMENT ON COLUMN pgscale.archive_waits.datid IS 'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.archive_waits.datname IS 'name of the database at that time';
+COMMENT ON COLUMN pgscale.archive_waits.usename IS 'name of the session user at that time';
+COMMENT ON COLUMN pgscale.archive_waits.application_name IS 'name of the application; NULL unless pgscale.sampler_dimensions has it';
+COMMENT ON COLUMN pgscale.archive_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown; see archive_queries';
 COMMENT ON COLUMN pgscale.archive_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait; other for the rest';
-COMMENT ON COLUMN pgscale.archive_waits.event IS
-'name of the wait event as in pg_stat_activity, or CPU; other for the rest';
-COMMENT ON COLUMN pgscale.archive_waits.blocker IS
-'of a lock wait: process ID and application of the root blocker; NULL if unknown';
-COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS
-'time of waiting within that period, in milliseconds';
+COMMENT ON COLUMN pgscale.archive_waits.event IS 'name of the wait event as in pg_stat_activity, or CPU; other for the rest';
+COMMENT ON COLUMN pgscale.archive_waits.blocker IS 'of a lock wait: process ID and application of the root blocker; NULL if unknown';
+COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS 'time of waiting within that period, in milliseconds';
 
 CREATE VIEW pgscale.archive_queries AS
     SELECT queryid, max(query) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
       FROM pgscale_internal.archive_query
      GROUP BY queryid;
-COMMENT ON VIEW pgscale.archive_queries IS
-'texts of the queries with waits in the archive';
+COMMENT ON VIEW pgscale.archive_queries IS 'texts of the queries with waits in the archive';
 GRANT SELECT ON pgscale.archive_queries TO pg_monitor;
-COMMENT ON COLUMN pgscale.archive_queries.queryid IS
-'query identifier';
-COMMENT ON COLUMN pgscale.archive_queries.query IS
-'beginning of the text, as pg_stat_statements or pg_stat_activity had it';
-COMMENT ON COLUMN pgscale.archive_queries.first_seen IS
-'when it was first among the longest waits';
-COMMENT ON COLUMN pgscale.archive_queries.last_seen IS
-'when it was last among the longest waits, accurate to an hour';
+COMMENT ON COLUMN pgscale.archive_queries.queryid IS 'query identifier';
+COMMENT ON COLUMN pgscale.archive_queries.query IS 'beginning of the text, as pg_stat_statements or pg_stat_activity had it';
+COMMENT ON COLUMN pgscale.archive_queries.first_seen IS 'when it was first among the longest waits';
+COMMENT ON COLUMN pgscale.archive_queries.last_seen IS 'when it was last among the longest waits, accurate to an hour';
 
 CREATE VIEW pgscale.archive_changes AS
     SELECT at, setting, old, new FROM pgscale_internal.archive_change;
-COMMENT ON VIEW pgscale.archive_changes IS
-'changes of settings and of server_version_num; values that may hold a password are hidden';
+COMMENT ON VIEW pgscale.archive_changes IS 'changes of settings and of server_version_num; values that may hold a password are hidden';
 GRANT SELECT ON pgscale.archive_changes TO pg_monitor;
-COMMENT ON COLUMN pgscale.archive_changes.at IS
-'when the change was found: within a minute';
-COMMENT ON COLUMN pgscale.archive_changes.setting IS
-'name of the setting';
+COMMENT ON COLUMN pgscale.archive_changes.at IS 'when the change was found: within a minute';
+COMMENT ON COLUMN pgscale.archive_changes.setting IS 'name of the setting';
 COMMENT ON COLUMN pgscale.archive_changes.old IS
 'value before, in the unit of pg_settings; (hidden) if it may hold a password; NULL if the setting did not exist';
 COMMENT ON COLUMN pgscale.archive_changes.new IS

@@ -63,8 +63,7 @@ CREATE VIEW pgscale_internal.archive_counter AS
         ('observed_ms', 'sampler', 'observed_ms', NULL),
         ('active_session_ms', 'sampler', 'active_ms', NULL),
         ('idle_in_transaction_session_ms', 'sampler', 'session_ms', NULL)) AS c(name, source, key, meaning);
-COMMENT ON VIEW pgscale_internal.archive_counter IS
-'the counters that the archive keeps, and where a round finds them';
+COMMENT ON VIEW pgscale_internal.archive_counter IS 'the counters that the archive keeps, and where a round finds them';
 
 DO $do$
 DECLARE
@@ -93,22 +92,16 @@ $do$;
 COMMENT ON VIEW pgscale.archive_minutes IS
 'the archived minutes, and the increase of the server''s counters; NULL where a counter is unknown or was reset';
 GRANT SELECT ON pgscale.archive_minutes TO pg_monitor;
-COMMENT ON COLUMN pgscale.archive_minutes.at IS
-'start of the minute, or of the hour once it is rolled up';
-COMMENT ON COLUMN pgscale.archive_minutes.period_s IS
-'length of the minute or hour, in seconds';
-COMMENT ON COLUMN pgscale.archive_minutes.rounds IS
-'number of rounds that the row is made of';
-COMMENT ON COLUMN pgscale.archive_minutes.node IS
-'server of the row';
+COMMENT ON COLUMN pgscale.archive_minutes.at IS 'start of the minute, or of the hour once it is rolled up';
+COMMENT ON COLUMN pgscale.archive_minutes.period_s IS 'length of the minute or hour, in seconds';
+COMMENT ON COLUMN pgscale.archive_minutes.rounds IS 'number of rounds that the row is made of';
+COMMENT ON COLUMN pgscale.archive_minutes.node IS 'server of the row';
 COMMENT ON COLUMN pgscale.archive_minutes.active_sessions IS
 'average of client backends and their parallel workers that were active, over the observed time; NULL if the sampler was off';
 COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_sessions IS
 'average of client backends that were idle in a transaction, over the observed time; NULL if the sampler was off';
-COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS
-'time that the sampler observed, in milliseconds; 0 if it was off';
-COMMENT ON COLUMN pgscale.archive_minutes.origin IS
-'another server or another database, if the row came with a copy; NULL if it was written here';
+COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS 'time that the sampler observed, in milliseconds; 0 if it was off';
+COMMENT ON COLUMN pgscale.archive_minutes.origin IS 'another server or another database, if the row came with a copy; NULL if it was written here';
 
 -- Pages, since from 18 on the server counts operations, which may have several, and their bytes; without WAL, except where that is
 -- named.  16 has the view first.
@@ -206,8 +199,7 @@ AS $$
            CASE WHEN c.source <> 'moment' THEN hashtextextended(concat_ws(' ', c.name, n.sources -> c.source ->> 'stats_reset'), 0) END
       FROM pgscale_internal.archive_counter c, now n
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_counters() IS
-'the server''s counters as the archive names them, with a hash of the reset time of each';
+COMMENT ON FUNCTION pgscale_internal.archive_counters() IS 'the server''s counters as the archive names them, with a hash of the reset time of each';
 
 CREATE FUNCTION pgscale_internal.archive_counter_growth("values" double precision[], markers bigint[])
 RETURNS double precision[]

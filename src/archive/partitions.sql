@@ -22,8 +22,7 @@ BEGIN
     PERFORM pgscale_internal.keep_local();
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_create(text, text, text) IS
-'creates the table of a partition; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_create(text, text, text) IS 'creates the table of a partition; for the archive''s worker';
 
 -- A trigger or rule would run as the owner of the tables, a superuser.
 CREATE FUNCTION pgscale_internal.archive_partition(parent text, day date)
@@ -83,8 +82,7 @@ BEGIN
                   FROM pgscale_internal.%I m WINDOW o AS (ORDER BY m.at)) j$q$, minutes);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_stretches(text) IS
-'minutes of a partition, in stretches that become an hour; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_stretches(text) IS 'minutes of a partition, in stretches that become an hour; for the archive''s worker';
 
 CREATE FUNCTION pgscale_internal.archive_hour_waits(
     minutes text, top integer,
@@ -157,8 +155,7 @@ BEGIN
     EXECUTE format('ALTER TABLE pgscale_internal.archive_minute ATTACH PARTITION pgscale_internal.%I %s', hours, bound);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_roll_up(text) IS
-'replaces a partition of minutes by one of hours; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_roll_up(text) IS 'replaces a partition of minutes by one of hours; for the archive''s worker';
 
 CREATE FUNCTION pgscale_internal.archive_drop(partition text)
 RETURNS void
@@ -179,8 +176,7 @@ BEGIN
     EXECUTE format('DROP TABLE pgscale_internal.%I', partition);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_drop(text) IS
-'drops a partition, whether or not it belongs to the extension; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_drop(text) IS 'drops a partition, whether or not it belongs to the extension; for the archive''s worker';
 
 -- One partition at a time, because it takes the strongest lock of its parent for a moment. While others have a lock of either, it
 -- does not queue for that, because all who read the archive then would queue behind it.

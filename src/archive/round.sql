@@ -62,8 +62,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_texts(bigint[], timestamptz) IS
-'archives texts of queries; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_texts(bigint[], timestamptz) IS 'archives texts of queries; for the archive''s worker';
 
 CREATE FUNCTION pgscale_internal.archive_settings(seen_at timestamptz)
 RETURNS void
@@ -106,8 +105,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_settings(timestamptz) IS
-'archives changes of settings; for the archive''s worker';
+COMMENT ON FUNCTION pgscale_internal.archive_settings(timestamptz) IS 'archives changes of settings; for the archive''s worker';
 
 -- By how much each wait has grown, without those that have not.  lock_key is whose wait for which lock it is; NULL for other waits.
 CREATE FUNCTION pgscale_internal.archive_wait_deltas(
@@ -142,8 +140,7 @@ AS $$
       FROM deltas, unnest(deltas.each) WITH ORDINALITY d(ms, n) JOIN profile p USING (n)
      WHERE d.ms > 0
 $$;
-COMMENT ON FUNCTION pgscale_internal.archive_wait_deltas(timestamptz) IS
-'increase of each wait since the latest row of the archive; for its worker';
+COMMENT ON FUNCTION pgscale_internal.archive_wait_deltas(timestamptz) IS 'increase of each wait since the latest row of the archive; for its worker';
 
 -- With names, and with the root blockers of a lock wait, by its samples since then.
 CREATE FUNCTION pgscale_internal.archive_named_waits(

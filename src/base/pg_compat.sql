@@ -3,5 +3,4 @@ CREATE FUNCTION pgscale_internal.major()
 RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN current_setting('server_version_num')::integer / 10000;
-COMMENT ON FUNCTION pgscale_internal.major() IS
-'the server''s major version';
+COMMENT ON FUNCTION pgscale_internal.major() IS 'the server''s major version';

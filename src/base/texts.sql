@@ -29,8 +29,7 @@ CREATE FUNCTION pgscale_internal.clean_line(value text, most integer)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_clean_line'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale_internal.clean_line(text, integer) IS
-'the first characters of a clean text, on one line: white space in it is one space';
+COMMENT ON FUNCTION pgscale_internal.clean_line(text, integer) IS 'the first characters of a clean text, on one line: white space in it is one space';
 
 CREATE FUNCTION pgscale_internal.clean_statement(query text)
 RETURNS text

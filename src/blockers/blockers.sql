@@ -8,8 +8,7 @@ CREATE FUNCTION pgscale_internal.lock_waits(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lock_waits'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale_internal.lock_waits() IS
-'the graph that blockers shows, without names and texts: present lock waits and their blockers';
+COMMENT ON FUNCTION pgscale_internal.lock_waits() IS 'the graph that blockers shows, without names and texts: present lock waits and their blockers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.lock_waits() TO pg_monitor;
 
 -- Each transaction beside what pg_stat_activity tells of it, by the rules that this has for other users' texts.
@@ -55,8 +54,7 @@ BEGIN ATOMIC
       LEFT JOIN prepared rp ON rp.transaction = w.root_prepared_xid
      ORDER BY w.ordinality;
 END;
-COMMENT ON FUNCTION pgscale.blockers() IS
-'present lock waits and their blockers, as a forest, each root before its waiters';
+COMMENT ON FUNCTION pgscale.blockers() IS 'present lock waits and their blockers, as a forest, each root before its waiters';
 GRANT EXECUTE ON FUNCTION pgscale.blockers() TO pg_monitor;
 
 CREATE VIEW pgscale.blockers AS
@@ -67,18 +65,13 @@ CREATE VIEW pgscale.blockers AS
            b.application_name, pgscale_internal.clean_line(b.query, 30) AS query
       FROM pgscale.blockers() WITH ORDINALITY b
      ORDER BY b.ordinality;
-COMMENT ON VIEW pgscale.blockers IS
-'present lock waits and their blockers, as a tree, each root before its waiters';
+COMMENT ON VIEW pgscale.blockers IS 'present lock waits and their blockers, as a tree, each root before its waiters';
 GRANT SELECT ON pgscale.blockers TO pg_monitor;
-COMMENT ON COLUMN pgscale.blockers.process IS
-'process ID, or the beginning of a prepared transaction''s identifier; indented by depth, up to 10';
-COMMENT ON COLUMN pgscale.blockers.waiters IS
-'number of transactions that wait for this one, directly or behind other waiters';
-COMMENT ON COLUMN pgscale.blockers.waited_ms IS
-'length of its wait so far, in milliseconds; NULL for a root';
+COMMENT ON COLUMN pgscale.blockers.process IS 'process ID, or the beginning of a prepared transaction''s identifier; indented by depth, up to 10';
+COMMENT ON COLUMN pgscale.blockers.waiters IS 'number of transactions that wait for this one, directly or behind other waiters';
+COMMENT ON COLUMN pgscale.blockers.waited_ms IS 'length of its wait so far, in milliseconds; NULL for a root';
 COMMENT ON COLUMN pgscale.blockers.activity IS
 'awaited lock or event; of a root its state as in pg_stat_activity, prepared, or the type of the process';
-COMMENT ON COLUMN pgscale.blockers.application_name IS
-'name of the application';
+COMMENT ON COLUMN pgscale.blockers.application_name IS 'name of the application';
 COMMENT ON COLUMN pgscale.blockers.query IS
 'beginning of the statement that runs or ran last; <insufficient privilege> for other users'' without pg_read_all_stats';

@@ -6,26 +6,19 @@ CREATE FUNCTION pgscale.buffer_usage(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
-COMMENT ON FUNCTION pgscale.buffer_usage() IS
-'shared buffers by usage count; NULL for those that hold no page';
+COMMENT ON FUNCTION pgscale.buffer_usage() IS 'shared buffers by usage count; NULL for those that hold no page';
 GRANT EXECUTE ON FUNCTION pgscale.buffer_usage() TO pg_monitor;
 
 CREATE VIEW pgscale.buffer_usage AS
     SELECT usage_count, buffers, round(fraction * 10000) / 10000 AS fraction, dirty, pinned
       FROM pgscale.buffer_usage();
-COMMENT ON VIEW pgscale.buffer_usage IS
-'shared buffers by usage count; NULL for those that hold no page';
+COMMENT ON VIEW pgscale.buffer_usage IS 'shared buffers by usage count; NULL for those that hold no page';
 GRANT SELECT ON pgscale.buffer_usage TO pg_monitor;
-COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS
-'usage count of the buffers; NULL for those that hold no page';
-COMMENT ON COLUMN pgscale.buffer_usage.buffers IS
-'number of buffers with that count';
-COMMENT ON COLUMN pgscale.buffer_usage.fraction IS
-'fraction of all buffers, 0 to 1';
-COMMENT ON COLUMN pgscale.buffer_usage.dirty IS
-'number of these buffers that must be written';
-COMMENT ON COLUMN pgscale.buffer_usage.pinned IS
-'number of these buffers in use at this moment';
+COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS 'usage count of the buffers; NULL for those that hold no page';
+COMMENT ON COLUMN pgscale.buffer_usage.buffers IS 'number of buffers with that count';
+COMMENT ON COLUMN pgscale.buffer_usage.fraction IS 'fraction of all buffers, 0 to 1';
+COMMENT ON COLUMN pgscale.buffer_usage.dirty IS 'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.buffer_usage.pinned IS 'number of these buffers in use at this moment';
 
 CREATE FUNCTION pgscale.buffer_usage_sample(
     n integer DEFAULT 65536,
@@ -46,8 +39,7 @@ CREATE FUNCTION pgscale.relation_buffers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.relation_buffers() IS
-'pages of each relation''s forks in shared buffers, of all databases';
+COMMENT ON FUNCTION pgscale.relation_buffers() IS 'pages of each relation''s forks in shared buffers, of all databases';
 GRANT EXECUTE ON FUNCTION pgscale.relation_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.relation_buffers AS
@@ -58,31 +50,20 @@ CREATE VIEW pgscale.relation_buffers AS
       FROM pgscale.relation_buffers() r
       LEFT JOIN pg_database d ON d.oid = r.datid
      ORDER BY r.buffers DESC;
-COMMENT ON VIEW pgscale.relation_buffers IS
-'pages of each relation''s forks in shared buffers, of all databases, most first';
+COMMENT ON VIEW pgscale.relation_buffers IS 'pages of each relation''s forks in shared buffers, of all databases, most first';
 GRANT SELECT ON pgscale.relation_buffers TO pg_monitor;
 COMMENT ON COLUMN pgscale.relation_buffers.relation IS
 'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
-COMMENT ON COLUMN pgscale.relation_buffers.fork IS
-'main, fsm, vm or init';
-COMMENT ON COLUMN pgscale.relation_buffers.buffers IS
-'number of buffers that hold its pages';
-COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS
-'size of these buffers';
-COMMENT ON COLUMN pgscale.relation_buffers.dirty IS
-'number of these buffers that must be written';
-COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS
-'mean usage count';
-COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS
-'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
-COMMENT ON COLUMN pgscale.relation_buffers.datname IS
-'name of the database; NULL for shared catalogs';
-COMMENT ON COLUMN pgscale.relation_buffers.datid IS
-'OID of the database; 0 for shared catalogs';
-COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS
-'filenode number of the relation';
-COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS
-'OID of the tablespace';
+COMMENT ON COLUMN pgscale.relation_buffers.fork IS 'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers IS 'number of buffers that hold its pages';
+COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS 'size of these buffers';
+COMMENT ON COLUMN pgscale.relation_buffers.dirty IS 'number of these buffers that must be written';
+COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS 'mean usage count';
+COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS 'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
+COMMENT ON COLUMN pgscale.relation_buffers.datname IS 'name of the database; NULL for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.datid IS 'OID of the database; 0 for shared catalogs';
+COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS 'filenode number of the relation';
+COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS 'OID of the tablespace';
 
 CREATE FUNCTION pgscale.clock_sweep(
     OUT buffers integer, OUT passes bigint, OUT hand integer,
@@ -109,29 +90,18 @@ CREATE VIEW pgscale.clock_sweep AS
 COMMENT ON VIEW pgscale.clock_sweep IS
 'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
 GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;
-COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS
-'buffers that the clock hand passes for one allocation; NULL without allocations';
-COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS
-'time of one pass over all buffers; NULL if the hand did not move';
-COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS
-'fraction of the buffers that hold no page, 0 to 1';
-COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS
-'fraction of the buffers with usage count 0, 0 to 1';
-COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS
-'fraction of the buffers with the maximum usage count, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS 'buffers that the clock hand passes for one allocation; NULL without allocations';
+COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS 'time of one pass over all buffers; NULL if the hand did not move';
+COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS 'fraction of the buffers that hold no page, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS 'fraction of the buffers with usage count 0, 0 to 1';
+COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS 'fraction of the buffers with the maximum usage count, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.expected_search IS
 'expected number of ticks to the next victim; where there is a freelist (15 to 18), if it is empty';
-COMMENT ON COLUMN pgscale.clock_sweep.buffers IS
-'number of all buffers';
-COMMENT ON COLUMN pgscale.clock_sweep.ticks IS
-'number of buffers that the clock hand has passed';
+COMMENT ON COLUMN pgscale.clock_sweep.buffers IS 'number of all buffers';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks IS 'number of buffers that the clock hand has passed';
 COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
 'number of buffers needed for another page, including those from a freelist, without those of rings';
-COMMENT ON COLUMN pgscale.clock_sweep.passes IS
-'number of completed passes since the server started';
-COMMENT ON COLUMN pgscale.clock_sweep.hand IS
-'number of the buffer that the clock hand comes to next, from 0';
-COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
-'time when ticks and allocations began to count';
-COMMENT ON COLUMN pgscale.clock_sweep.reason IS
-'the conclusion, in one sentence';
+COMMENT ON COLUMN pgscale.clock_sweep.passes IS 'number of completed passes since the server started';
+COMMENT ON COLUMN pgscale.clock_sweep.hand IS 'number of the buffer that the clock hand comes to next, from 0';
+COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS 'time when ticks and allocations began to count';
+COMMENT ON COLUMN pgscale.clock_sweep.reason IS 'the conclusion, in one sentence';

@@ -11,8 +11,7 @@ GRANT EXECUTE ON FUNCTION pgscale.node_identity() TO pg_monitor;
 CREATE FUNCTION pgscale_internal.node_manager() RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_node_manager'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.node_manager() IS
-'software that manages this server''s settings instead of ALTER SYSTEM: patroni, or NULL';
+COMMENT ON FUNCTION pgscale_internal.node_manager() IS 'software that manages this server''s settings instead of ALTER SYSTEM: patroni, or NULL';
 GRANT EXECUTE ON FUNCTION pgscale_internal.node_manager() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.node_state(
@@ -68,8 +67,7 @@ COMMENT ON FUNCTION pgscale_internal.fleet_validate(text[], oid) IS
 'part of the foreign-data wrapper pgscale_fleet: which options nodes and user mappings may have';
 
 CREATE FOREIGN DATA WRAPPER pgscale_fleet NO HANDLER VALIDATOR pgscale_internal.fleet_validate;
-COMMENT ON FOREIGN DATA WRAPPER pgscale_fleet IS
-'its foreign servers are the nodes of the fleet';
+COMMENT ON FOREIGN DATA WRAPPER pgscale_fleet IS 'its foreign servers are the nodes of the fleet';
 
 CREATE FUNCTION pgscale.fleet_add(node text, conninfo text) RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_fleet_add'
@@ -80,8 +78,7 @@ COMMENT ON FUNCTION pgscale.fleet_add(text, text) IS
 CREATE FUNCTION pgscale.fleet_remove(node text) RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_fleet_remove'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.fleet_remove(text) IS
-'removes a node with all its user mappings';
+COMMENT ON FUNCTION pgscale.fleet_remove(text) IS 'removes a node with all its user mappings';
 
 CREATE FUNCTION pgscale_internal.fleet_ask(question text, arguments text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_fleet_ask'
@@ -133,28 +130,17 @@ CREATE VIEW pgscale.fleet AS
 COMMENT ON VIEW pgscale.fleet IS
 'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
 GRANT SELECT ON pgscale.fleet TO pg_monitor;
-COMMENT ON COLUMN pgscale.fleet.node IS
-'name in fleet_add';
-COMMENT ON COLUMN pgscale.fleet.state IS
-'ok, unreachable, no answer, failed or garbled';
-COMMENT ON COLUMN pgscale.fleet.role IS
-'primary or standby';
-COMMENT ON COLUMN pgscale.fleet.lag_s IS
-'lag of a standby, in seconds, as in node_identity(); NULL on a primary';
-COMMENT ON COLUMN pgscale.fleet.version IS
-'version of PostgreSQL';
-COMMENT ON COLUMN pgscale.fleet.manager IS
-'software that manages its settings instead of ALTER SYSTEM: patroni, or NULL';
-COMMENT ON COLUMN pgscale.fleet.same_as IS
-'names of other nodes that lead to this server';
-COMMENT ON COLUMN pgscale.fleet.identity IS
-'its identity: cluster_name@host:port';
-COMMENT ON COLUMN pgscale.fleet.system_identifier IS
-'identifier of its cluster, equal on a primary and its standbys';
-COMMENT ON COLUMN pgscale.fleet.started_at IS
-'start of the server';
-COMMENT ON COLUMN pgscale.fleet.error IS
-'why there is no answer; NULL if there is one';
+COMMENT ON COLUMN pgscale.fleet.node IS 'name in fleet_add';
+COMMENT ON COLUMN pgscale.fleet.state IS 'ok, unreachable, no answer, failed or garbled';
+COMMENT ON COLUMN pgscale.fleet.role IS 'primary or standby';
+COMMENT ON COLUMN pgscale.fleet.lag_s IS 'lag of a standby, in seconds, as in node_identity(); NULL on a primary';
+COMMENT ON COLUMN pgscale.fleet.version IS 'version of PostgreSQL';
+COMMENT ON COLUMN pgscale.fleet.manager IS 'software that manages its settings instead of ALTER SYSTEM: patroni, or NULL';
+COMMENT ON COLUMN pgscale.fleet.same_as IS 'names of other nodes that lead to this server';
+COMMENT ON COLUMN pgscale.fleet.identity IS 'its identity: cluster_name@host:port';
+COMMENT ON COLUMN pgscale.fleet.system_identifier IS 'identifier of its cluster, equal on a primary and its standbys';
+COMMENT ON COLUMN pgscale.fleet.started_at IS 'start of the server';
+COMMENT ON COLUMN pgscale.fleet.error IS 'why there is no answer; NULL if there is one';
 COMMENT ON COLUMN pgscale.fleet.differing_settings IS
 'settings whose value is not the most common one among the nodes, or that have no single most common value; NULL if there are none';
 
@@ -168,26 +154,18 @@ AS $$
       FROM pgscale_internal.fleet_ask('health', '{}') AS a (
           node text, node_state text, error text, feature text, enabled boolean, state text, reason text, action text);
 $$;
-COMMENT ON FUNCTION pgscale.fleet_health() IS
-'health of all nodes; a node that does not answer is a row without a feature';
+COMMENT ON FUNCTION pgscale.fleet_health() IS 'health of all nodes; a node that does not answer is a row without a feature';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_health() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet_health AS SELECT * FROM pgscale.fleet_health();
-COMMENT ON VIEW pgscale.fleet_health IS
-'health of all nodes; a node that does not answer is a row without a feature';
+COMMENT ON VIEW pgscale.fleet_health IS 'health of all nodes; a node that does not answer is a row without a feature';
 GRANT SELECT ON pgscale.fleet_health TO pg_monitor;
-COMMENT ON COLUMN pgscale.fleet_health.node IS
-'name of the node';
-COMMENT ON COLUMN pgscale.fleet_health.feature IS
-'name of the feature; NULL for a node that does not answer';
-COMMENT ON COLUMN pgscale.fleet_health.enabled IS
-'whether the configuration asks for it; false only in state off';
-COMMENT ON COLUMN pgscale.fleet_health.state IS
-'as in health; or of a node that does not answer as in fleet';
-COMMENT ON COLUMN pgscale.fleet_health.reason IS
-'why, in one sentence';
-COMMENT ON COLUMN pgscale.fleet_health.action IS
-'what to do, or NULL';
+COMMENT ON COLUMN pgscale.fleet_health.node IS 'name of the node';
+COMMENT ON COLUMN pgscale.fleet_health.feature IS 'name of the feature; NULL for a node that does not answer';
+COMMENT ON COLUMN pgscale.fleet_health.enabled IS 'whether the configuration asks for it; false only in state off';
+COMMENT ON COLUMN pgscale.fleet_health.state IS 'as in health; or of a node that does not answer as in fleet';
+COMMENT ON COLUMN pgscale.fleet_health.reason IS 'why, in one sentence';
+COMMENT ON COLUMN pgscale.fleet_health.action IS 'what to do, or NULL';
 
 CREATE FUNCTION pgscale.fleet_advice(
     OUT node text, OUT setting text, OUT object text, OUT current text, OUT recommended text, OUT gain double precision,
@@ -203,41 +181,26 @@ AS $$
           confidence text, needs text, rule text, patroni_command text, reason text, risk text)
      WHERE a.rule IS NOT NULL OR a.error IS NOT NULL;
 $$;
-COMMENT ON FUNCTION pgscale.fleet_advice() IS
-'advice of all nodes; a node that does not answer is a row with its error';
+COMMENT ON FUNCTION pgscale.fleet_advice() IS 'advice of all nodes; a node that does not answer is a row with its error';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_advice() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet_advice AS
     SELECT * FROM pgscale.fleet_advice() ORDER BY gain DESC NULLS LAST, node COLLATE "C";
-COMMENT ON VIEW pgscale.fleet_advice IS
-'advice of all nodes, greatest gain first; a node that does not answer is a row with its error';
+COMMENT ON VIEW pgscale.fleet_advice IS 'advice of all nodes, greatest gain first; a node that does not answer is a row with its error';
 GRANT SELECT ON pgscale.fleet_advice TO pg_monitor;
-COMMENT ON COLUMN pgscale.fleet_advice.node IS
-'name of the node';
-COMMENT ON COLUMN pgscale.fleet_advice.setting IS
-'setting to change by ALTER SYSTEM there; NULL if the advice is not about a setting';
-COMMENT ON COLUMN pgscale.fleet_advice.object IS
-'tablespace, table or another object, if the advice is not about a setting';
-COMMENT ON COLUMN pgscale.fleet_advice.current IS
-'value now';
-COMMENT ON COLUMN pgscale.fleet_advice.recommended IS
-'value to set, or what to do';
-COMMENT ON COLUMN pgscale.fleet_advice.gain IS
-'fraction of that node''s sessions'' time that the change would save, 0 to 1, an estimate';
-COMMENT ON COLUMN pgscale.fleet_advice.confidence IS
-'high, medium or low';
-COMMENT ON COLUMN pgscale.fleet_advice.needs IS
-'requirement: reload, restart, superuser ...';
-COMMENT ON COLUMN pgscale.fleet_advice.rule IS
-'name of the rule';
-COMMENT ON COLUMN pgscale.fleet_advice.patroni_command IS
-'command that applies the advice, if Patroni manages the settings; otherwise NULL';
-COMMENT ON COLUMN pgscale.fleet_advice.error IS
-'why there is no answer; NULL if there is one';
-COMMENT ON COLUMN pgscale.fleet_advice.reason IS
-'why, in one sentence, with the source';
-COMMENT ON COLUMN pgscale.fleet_advice.risk IS
-'cost and risk of the change';
+COMMENT ON COLUMN pgscale.fleet_advice.node IS 'name of the node';
+COMMENT ON COLUMN pgscale.fleet_advice.setting IS 'setting to change by ALTER SYSTEM there; NULL if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.fleet_advice.object IS 'tablespace, table or another object, if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.fleet_advice.current IS 'value now';
+COMMENT ON COLUMN pgscale.fleet_advice.recommended IS 'value to set, or what to do';
+COMMENT ON COLUMN pgscale.fleet_advice.gain IS 'fraction of that node''s sessions'' time that the change would save, 0 to 1, an estimate';
+COMMENT ON COLUMN pgscale.fleet_advice.confidence IS 'high, medium or low';
+COMMENT ON COLUMN pgscale.fleet_advice.needs IS 'requirement: reload, restart, superuser ...';
+COMMENT ON COLUMN pgscale.fleet_advice.rule IS 'name of the rule';
+COMMENT ON COLUMN pgscale.fleet_advice.patroni_command IS 'command that applies the advice, if Patroni manages the settings; otherwise NULL';
+COMMENT ON COLUMN pgscale.fleet_advice.error IS 'why there is no answer; NULL if there is one';
+COMMENT ON COLUMN pgscale.fleet_advice.reason IS 'why, in one sentence, with the source';
+COMMENT ON COLUMN pgscale.fleet_advice.risk IS 'cost and risk of the change';
 
 CREATE FUNCTION pgscale.fleet_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10,

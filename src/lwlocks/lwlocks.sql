@@ -19,29 +19,19 @@ CREATE VIEW pgscale.lwlock_profile AS
            stats_reset
       FROM pgscale.lwlock_profile() p
      ORDER BY p.wait_ms DESC, waited DESC, tranche_id, lock;
-COMMENT ON VIEW pgscale.lwlock_profile IS
-'LWLocks one by one, those waited for longest first';
+COMMENT ON VIEW pgscale.lwlock_profile IS 'LWLocks one by one, those waited for longest first';
 GRANT SELECT ON pgscale.lwlock_profile TO pg_monitor;
-COMMENT ON COLUMN pgscale.lwlock_profile.tranche IS
-'the tranche, as the wait event is named; extension if this session does not know the name';
-COMMENT ON COLUMN pgscale.lwlock_profile.lock IS
-'number of the lock in its tranche, from 0: for a partitioned table the partition';
-COMMENT ON COLUMN pgscale.lwlock_profile.ticks IS
-'number of ticks at which processes waited for the tranche, so that its locks were read';
-COMMENT ON COLUMN pgscale.lwlock_profile.waited IS
-'number of these at which a process queued at this lock';
-COMMENT ON COLUMN pgscale.lwlock_profile.held_exclusive IS
-'number of these at which it was held exclusive';
-COMMENT ON COLUMN pgscale.lwlock_profile.held_shared IS
-'number of these at which it was held shared';
-COMMENT ON COLUMN pgscale.lwlock_profile.wait_ms IS
-'its share of the time that processes waited for the tranche, in milliseconds';
-COMMENT ON COLUMN pgscale.lwlock_profile.mean_waiters IS
-'its share of the processes that waited, on average over the ticks';
+COMMENT ON COLUMN pgscale.lwlock_profile.tranche IS 'the tranche, as the wait event is named; extension if this session does not know the name';
+COMMENT ON COLUMN pgscale.lwlock_profile.lock IS 'number of the lock in its tranche, from 0: for a partitioned table the partition';
+COMMENT ON COLUMN pgscale.lwlock_profile.ticks IS 'number of ticks at which processes waited for the tranche, so that its locks were read';
+COMMENT ON COLUMN pgscale.lwlock_profile.waited IS 'number of these at which a process queued at this lock';
+COMMENT ON COLUMN pgscale.lwlock_profile.held_exclusive IS 'number of these at which it was held exclusive';
+COMMENT ON COLUMN pgscale.lwlock_profile.held_shared IS 'number of these at which it was held shared';
+COMMENT ON COLUMN pgscale.lwlock_profile.wait_ms IS 'its share of the time that processes waited for the tranche, in milliseconds';
+COMMENT ON COLUMN pgscale.lwlock_profile.mean_waiters IS 'its share of the processes that waited, on average over the ticks';
 COMMENT ON COLUMN pgscale.lwlock_profile.held_fraction IS
 'fraction of the readings once a second that found it held, with or without waiters, 0 to 1';
-COMMENT ON COLUMN pgscale.lwlock_profile.stats_reset IS
-'start of the counts: the last reset or start of the server';
+COMMENT ON COLUMN pgscale.lwlock_profile.stats_reset IS 'start of the counts: the last reset or start of the server';
 
 CREATE FUNCTION pgscale.lwlock_tranches(
     OUT tranche_id integer, OUT tranche text, OUT locks integer, OUT ticks bigint,
@@ -50,8 +40,7 @@ CREATE FUNCTION pgscale.lwlock_tranches(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_tranches'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.lwlock_tranches() IS
-'tranches of LWLocks that were waited for, and how unevenly over their locks';
+COMMENT ON FUNCTION pgscale.lwlock_tranches() IS 'tranches of LWLocks that were waited for, and how unevenly over their locks';
 GRANT EXECUTE ON FUNCTION pgscale.lwlock_tranches() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_tranches AS
@@ -59,27 +48,19 @@ CREATE VIEW pgscale.lwlock_tranches AS
            busiest_lock, round(skew * 10) / 10 AS skew, stats_reset, reason
       FROM pgscale.lwlock_tranches() t
      ORDER BY t.wait_ms DESC;
-COMMENT ON VIEW pgscale.lwlock_tranches IS
-'tranches of LWLocks that were waited for, longest first, and how unevenly over their locks';
+COMMENT ON VIEW pgscale.lwlock_tranches IS 'tranches of LWLocks that were waited for, longest first, and how unevenly over their locks';
 GRANT SELECT ON pgscale.lwlock_tranches TO pg_monitor;
 COMMENT ON COLUMN pgscale.lwlock_tranches.tranche IS
 'the tranche, as the wait event is named; extension if this session does not know the name; other for those beyond the first 255';
-COMMENT ON COLUMN pgscale.lwlock_tranches.locks IS
-'number of its locks; NULL if they cannot be read one by one, see reason';
-COMMENT ON COLUMN pgscale.lwlock_tranches.ticks IS
-'number of ticks at which processes waited for it';
-COMMENT ON COLUMN pgscale.lwlock_tranches.wait_ms IS
-'time that processes waited for it, in milliseconds, as in pgscale.wait_profile';
-COMMENT ON COLUMN pgscale.lwlock_tranches.mean_waiters IS
-'number of processes that waited for it, on average over the ticks';
-COMMENT ON COLUMN pgscale.lwlock_tranches.busiest_lock IS
-'number of the lock at which processes queued most often; NULL if that is unknown';
+COMMENT ON COLUMN pgscale.lwlock_tranches.locks IS 'number of its locks; NULL if they cannot be read one by one, see reason';
+COMMENT ON COLUMN pgscale.lwlock_tranches.ticks IS 'number of ticks at which processes waited for it';
+COMMENT ON COLUMN pgscale.lwlock_tranches.wait_ms IS 'time that processes waited for it, in milliseconds, as in pgscale.wait_profile';
+COMMENT ON COLUMN pgscale.lwlock_tranches.mean_waiters IS 'number of processes that waited for it, on average over the ticks';
+COMMENT ON COLUMN pgscale.lwlock_tranches.busiest_lock IS 'number of the lock at which processes queued most often; NULL if that is unknown';
 COMMENT ON COLUMN pgscale.lwlock_tranches.skew IS
 'how often processes queued at that lock, as a multiple of the mean of all locks: 1 is even; NULL for a single lock, and below 4 queues seen for each lock';
-COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS
-'start of the counts: the last reset or start of the server';
-COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS
-'why its locks cannot be read one by one';
+COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS 'start of the counts: the last reset or start of the server';
+COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS 'why its locks cannot be read one by one';
 
 CREATE FUNCTION pgscale.hot_buffers(
     OUT bufferid integer, OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
@@ -88,8 +69,7 @@ CREATE FUNCTION pgscale.hot_buffers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_hot_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
-COMMENT ON FUNCTION pgscale.hot_buffers() IS
-'buffers whose content lock processes wait for now, of all databases';
+COMMENT ON FUNCTION pgscale.hot_buffers() IS 'buffers whose content lock processes wait for now, of all databases';
 GRANT EXECUTE ON FUNCTION pgscale.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS
@@ -98,30 +78,19 @@ CREATE VIEW pgscale.hot_buffers AS
       FROM pgscale.hot_buffers() h
       LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;
-COMMENT ON VIEW pgscale.hot_buffers IS
-'buffers whose content lock processes wait for now, of all databases';
+COMMENT ON VIEW pgscale.hot_buffers IS 'buffers whose content lock processes wait for now, of all databases';
 GRANT SELECT ON pgscale.hot_buffers TO pg_monitor;
 COMMENT ON COLUMN pgscale.hot_buffers.relation IS
 'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
-COMMENT ON COLUMN pgscale.hot_buffers.fork IS
-'main, fsm, vm or init';
-COMMENT ON COLUMN pgscale.hot_buffers.block IS
-'number of the page in the fork';
+COMMENT ON COLUMN pgscale.hot_buffers.fork IS 'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.hot_buffers.block IS 'number of the page in the fork';
 COMMENT ON COLUMN pgscale.hot_buffers.page_kind IS
 'of a B-tree: meta, root, internal, leaf or deleted; NULL for other relations or if the page is being changed';
-COMMENT ON COLUMN pgscale.hot_buffers.held IS
-'exclusive or shared, from 19 on also share exclusive; NULL while waiters are being woken';
-COMMENT ON COLUMN pgscale.hot_buffers.holders IS
-'number of processes that hold the lock';
-COMMENT ON COLUMN pgscale.hot_buffers.all_waiters IS
-'number of processes that wait for the content lock of any buffer, equal in all rows';
-COMMENT ON COLUMN pgscale.hot_buffers.datname IS
-'name of the database; NULL for shared catalogs';
-COMMENT ON COLUMN pgscale.hot_buffers.bufferid IS
-'number of the buffer, as in pg_buffercache';
-COMMENT ON COLUMN pgscale.hot_buffers.datid IS
-'OID of the database; 0 for shared catalogs';
-COMMENT ON COLUMN pgscale.hot_buffers.relfilenode IS
-'filenode number of the relation';
-COMMENT ON COLUMN pgscale.hot_buffers.reltablespace IS
-'OID of the tablespace';
+COMMENT ON COLUMN pgscale.hot_buffers.held IS 'exclusive or shared, from 19 on also share exclusive; NULL while waiters are being woken';
+COMMENT ON COLUMN pgscale.hot_buffers.holders IS 'number of processes that hold the lock';
+COMMENT ON COLUMN pgscale.hot_buffers.all_waiters IS 'number of processes that wait for the content lock of any buffer, equal in all rows';
+COMMENT ON COLUMN pgscale.hot_buffers.datname IS 'name of the database; NULL for shared catalogs';
+COMMENT ON COLUMN pgscale.hot_buffers.bufferid IS 'number of the buffer, as in pg_buffercache';
+COMMENT ON COLUMN pgscale.hot_buffers.datid IS 'OID of the database; 0 for shared catalogs';
+COMMENT ON COLUMN pgscale.hot_buffers.relfilenode IS 'filenode number of the relation';
+COMMENT ON COLUMN pgscale.hot_buffers.reltablespace IS 'OID of the tablespace';

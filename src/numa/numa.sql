@@ -6,26 +6,18 @@ CREATE FUNCTION pgscale.numa_nodes(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_numa_nodes'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 4;
-COMMENT ON FUNCTION pgscale.numa_nodes() IS
-'the machine''s NUMA nodes, with their distances in the order of the rows';
+COMMENT ON FUNCTION pgscale.numa_nodes() IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
 GRANT EXECUTE ON FUNCTION pgscale.numa_nodes() TO pg_monitor;
 
 CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale.numa_nodes();
-COMMENT ON VIEW pgscale.numa_nodes IS
-'the machine''s NUMA nodes, with their distances in the order of the rows';
+COMMENT ON VIEW pgscale.numa_nodes IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
 GRANT SELECT ON pgscale.numa_nodes TO pg_monitor;
-COMMENT ON COLUMN pgscale.numa_nodes.node IS
-'the kernel''s number of the node';
-COMMENT ON COLUMN pgscale.numa_nodes.cpus IS
-'number of its CPUs';
-COMMENT ON COLUMN pgscale.numa_nodes.cpu_list IS
-'its CPUs, as 0-3,8';
-COMMENT ON COLUMN pgscale.numa_nodes.memory_bytes IS
-'size of its memory';
-COMMENT ON COLUMN pgscale.numa_nodes.free_bytes IS
-'size of its free memory, without the page cache';
-COMMENT ON COLUMN pgscale.numa_nodes.distance IS
-'distance to each node, in the order of the rows; 10 to itself, 0 if unknown';
+COMMENT ON COLUMN pgscale.numa_nodes.node IS 'the kernel''s number of the node';
+COMMENT ON COLUMN pgscale.numa_nodes.cpus IS 'number of its CPUs';
+COMMENT ON COLUMN pgscale.numa_nodes.cpu_list IS 'its CPUs, as 0-3,8';
+COMMENT ON COLUMN pgscale.numa_nodes.memory_bytes IS 'size of its memory';
+COMMENT ON COLUMN pgscale.numa_nodes.free_bytes IS 'size of its free memory, without the page cache';
+COMMENT ON COLUMN pgscale.numa_nodes.distance IS 'distance to each node, in the order of the rows; 10 to itself, 0 if unknown';
 
 CREATE FUNCTION pgscale.numa_buffers(
     everything boolean DEFAULT false,
@@ -43,20 +35,12 @@ CREATE VIEW pgscale.numa_buffers AS
            round(fraction_low * 10000) / 10000 AS fraction_low,
            round(fraction_high * 10000) / 10000 AS fraction_high, sampled
       FROM pgscale.numa_buffers();
-COMMENT ON VIEW pgscale.numa_buffers IS
-'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample if they are large';
+COMMENT ON VIEW pgscale.numa_buffers IS 'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample if they are large';
 GRANT SELECT ON pgscale.numa_buffers TO pg_monitor;
-COMMENT ON COLUMN pgscale.numa_buffers.node IS
-'number of the node; NULL for pages that are not in memory';
-COMMENT ON COLUMN pgscale.numa_buffers.pages IS
-'number of the kernel''s pages in which shared buffers lie';
-COMMENT ON COLUMN pgscale.numa_buffers.bytes IS
-'size of the shared buffers';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction IS
-'fraction of all shared buffers, 0 to 1';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction_low IS
-'lower end of the 95 % interval of fraction';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction_high IS
-'upper end of the 95 % interval of fraction';
-COMMENT ON COLUMN pgscale.numa_buffers.sampled IS
-'whether random pages were examined instead of all';
+COMMENT ON COLUMN pgscale.numa_buffers.node IS 'number of the node; NULL for pages that are not in memory';
+COMMENT ON COLUMN pgscale.numa_buffers.pages IS 'number of the kernel''s pages in which shared buffers lie';
+COMMENT ON COLUMN pgscale.numa_buffers.bytes IS 'size of the shared buffers';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction IS 'fraction of all shared buffers, 0 to 1';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction_low IS 'lower end of the 95 % interval of fraction';
+COMMENT ON COLUMN pgscale.numa_buffers.fraction_high IS 'upper end of the 95 % interval of fraction';
+COMMENT ON COLUMN pgscale.numa_buffers.sampled IS 'whether random pages were examined instead of all';

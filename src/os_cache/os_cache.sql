@@ -19,22 +19,15 @@ CREATE VIEW pgscale.relation_os_cache AS
 COMMENT ON VIEW pgscale.relation_os_cache IS
 'one row a fork of each relation of this database that is not empty, largest share of the kernel''s cache first: bytes in shared buffers, in that cache and in both, and bytes that the kernel must still write, an upper bound';
 GRANT SELECT ON pgscale.relation_os_cache TO pg_monitor;
-COMMENT ON COLUMN pgscale.relation_os_cache.relation IS
-'table, index, TOAST table, materialized view or sequence';
-COMMENT ON COLUMN pgscale.relation_os_cache.fork IS
-'main, fsm, vm or init';
-COMMENT ON COLUMN pgscale.relation_os_cache.size_bytes IS
-'size of its files';
-COMMENT ON COLUMN pgscale.relation_os_cache.buffers_bytes IS
-'size of its pages in shared buffers';
-COMMENT ON COLUMN pgscale.relation_os_cache.os_cache_bytes IS
-'size of its pages in the kernel''s page cache; NULL if the kernel cannot report it';
-COMMENT ON COLUMN pgscale.relation_os_cache.both_bytes IS
-'size of its pages in both caches, counted page by page';
+COMMENT ON COLUMN pgscale.relation_os_cache.relation IS 'table, index, TOAST table, materialized view or sequence';
+COMMENT ON COLUMN pgscale.relation_os_cache.fork IS 'main, fsm, vm or init';
+COMMENT ON COLUMN pgscale.relation_os_cache.size_bytes IS 'size of its files';
+COMMENT ON COLUMN pgscale.relation_os_cache.buffers_bytes IS 'size of its pages in shared buffers';
+COMMENT ON COLUMN pgscale.relation_os_cache.os_cache_bytes IS 'size of its pages in the kernel''s page cache; NULL if the kernel cannot report it';
+COMMENT ON COLUMN pgscale.relation_os_cache.both_bytes IS 'size of its pages in both caches, counted page by page';
 COMMENT ON COLUMN pgscale.relation_os_cache.dirty_bytes IS
 'written to the kernel, and writing to the disk has not begun, an upper bound; NULL without cachestat';
-COMMENT ON COLUMN pgscale.relation_os_cache.writeback_bytes IS
-'being written to the disk; NULL without cachestat';
+COMMENT ON COLUMN pgscale.relation_os_cache.writeback_bytes IS 'being written to the disk; NULL without cachestat';
 
 CREATE FUNCTION pgscale.os_cache_flush(relation regclass, wait boolean DEFAULT false)
 RETURNS bigint

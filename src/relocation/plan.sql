@@ -124,8 +124,7 @@ CREATE VIEW pgscale_internal.relocation_movable AS
      WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't'
        AND c.oid >= 16384 AND n.nspname NOT IN ('pg_catalog', 'pg_toast')
        AND x.indisexclusion IS NOT TRUE AND x.indisvalid IS NOT FALSE;
-COMMENT ON VIEW pgscale_internal.relocation_movable IS
-'internal, for relocation_plan: what can be moved';
+COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved';
 GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
 
 -- NULL unless ANALYZE has the width of each column.

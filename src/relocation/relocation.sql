@@ -38,10 +38,8 @@ CREATE TABLE pgscale_internal.relocation_job (
     message text,
     detail text);
 CREATE UNIQUE INDEX relocation_job_open ON pgscale_internal.relocation_job (relation) WHERE finished_at IS NULL;
-COMMENT ON TABLE pgscale_internal.relocation_job IS
-'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
-COMMENT ON SEQUENCE pgscale_internal.relocation_job_job_seq IS
-'ids of relocation jobs';
+COMMENT ON TABLE pgscale_internal.relocation_job IS 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
+COMMENT ON SEQUENCE pgscale_internal.relocation_job_job_seq IS 'ids of relocation jobs';
 
 CREATE VIEW pgscale.relocation_jobs AS
     SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target,
@@ -74,46 +72,26 @@ CREATE VIEW pgscale.relocation_jobs AS
 COMMENT ON VIEW pgscale.relocation_jobs IS
 'moves of indexes and tables to other tablespaces, requested in this database: their progress or their end';
 GRANT SELECT ON pgscale.relocation_jobs TO pg_monitor;
-COMMENT ON COLUMN pgscale.relocation_jobs.job IS
-'number of the job';
-COMMENT ON COLUMN pgscale.relocation_jobs.kind IS
-'index or table';
-COMMENT ON COLUMN pgscale.relocation_jobs.relation IS
-'the moved relation, by its name when the job was requested';
-COMMENT ON COLUMN pgscale.relocation_jobs.source IS
-'tablespace that it is moved from';
-COMMENT ON COLUMN pgscale.relocation_jobs.target IS
-'tablespace that it is moved to';
-COMMENT ON COLUMN pgscale.relocation_jobs.state IS
-'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
-COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS
-'done part of the phase, 0 to 1';
-COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
-'phase of REINDEX as in pg_stat_progress_create_index';
-COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS
-'its table, by its name when the job was requested';
-COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS
-'size when the job was requested';
-COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS
-'size after the move';
-COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS
-'number of attempts so far';
-COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS
-'time of the next check of a waiting job';
-COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS
-'role that requested the job';
-COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS
-'time of the request';
-COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS
-'start of the first attempt';
-COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS
-'end of the job';
-COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS
-'for a table: predicted time during which it is blocked, in milliseconds';
-COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS
-'number of the job that this job moves back';
-COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS
-'SQLSTATE of the last attempt''s error';
+COMMENT ON COLUMN pgscale.relocation_jobs.job IS 'number of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.kind IS 'index or table';
+COMMENT ON COLUMN pgscale.relocation_jobs.relation IS 'the moved relation, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.source IS 'tablespace that it is moved from';
+COMMENT ON COLUMN pgscale.relocation_jobs.target IS 'tablespace that it is moved to';
+COMMENT ON COLUMN pgscale.relocation_jobs.state IS 'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1';
+COMMENT ON COLUMN pgscale.relocation_jobs.phase IS 'phase of REINDEX as in pg_stat_progress_create_index';
+COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS 'its table, by its name when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS 'size when the job was requested';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS 'size after the move';
+COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS 'number of attempts so far';
+COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS 'time of the next check of a waiting job';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS 'role that requested the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS 'time of the request';
+COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS 'start of the first attempt';
+COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS 'end of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS 'for a table: predicted time during which it is blocked, in milliseconds';
+COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS 'number of the job that this job moves back';
+COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS 'SQLSTATE of the last attempt''s error';
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
 'error of the last attempt, or what the job waits for; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
 
@@ -153,15 +131,13 @@ CREATE FUNCTION pgscale.relocation_cancel(job bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgscale_relocation_cancel'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS
-'ends a relocation job, and cleans up after it; false if it had ended already';
+COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS 'ends a relocation job, and cleans up after it; false if it had ended already';
 
 CREATE FUNCTION pgscale.relocation_undo(job bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocation_undo'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS
-'queues the move back of a relation that a job has moved, and returns the new job';
+COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS 'queues the move back of a relation that a job has moved, and returns the new job';
 
 CREATE PROCEDURE pgscale.relocation_wait(
     job bigint, timeout interval DEFAULT '1 hour', INOUT state text DEFAULT NULL)

@@ -86,8 +86,7 @@ AS $$
                             string_agg(DISTINCT k.source, ' and '), ' Nothing is known from ' || (SELECT g.text FROM gaps g) || '.') END
       FROM known k
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) IS
-'part of report: how much of a period is known, and its gaps';
+COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) IS 'part of report: how much of a period is known, and its gaps';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) TO pg_monitor;
 
 -- What a session waits for, in a few words.
@@ -99,8 +98,7 @@ AS $$
     SELECT CASE WHEN $2 = 'IdleInTransaction' THEN '(idle in a transaction)'
                 ELSE (SELECT m.what FROM pgscale.wait_meanings m WHERE m.kind = pgscale.wait_kind($1, $2) LIMIT 1) END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_what(text, text) IS
-'part of report: what a session waits for in this wait event';
+COMMENT ON FUNCTION pgscale_internal.report_what(text, text) IS 'part of report: what a session waits for in this wait event';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_what(text, text) TO pg_monitor;
 
 -- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the

@@ -4,8 +4,7 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_paragraph'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale_internal.report_paragraph(text, text, text) IS
-'part of report: a title, the title of a part, a note, or a sentence';
+COMMENT ON FUNCTION pgscale_internal.report_paragraph(text, text, text) IS 'part of report: a title, the title of a part, a note, or a sentence';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_paragraph(text, text, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_table(format text, titles text[], kinds text[], cells text[])
@@ -36,6 +35,5 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_page'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale_internal.report_page(text, text) IS
-'part of report: one self-contained page of HTML';
+COMMENT ON FUNCTION pgscale_internal.report_page(text, text) IS 'part of report: one self-contained page of HTML';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_page(text, text) TO pg_monitor;

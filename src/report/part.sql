@@ -75,8 +75,7 @@ BEGIN
     RETURN coalesce(body, pgscale_internal.report_paragraph(format, 'No session was active, as far as is known.', ''::text));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) IS
-'part of report: the period in a few sentences';
+COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) IS 'part of report: the period in a few sentences';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_load(since timestamptz, until timestamptz, format text)
@@ -119,8 +118,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text) IS
-'part of report: the archive''s counters of the period';
+COMMENT ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text) IS 'part of report: the archive''s counters of the period';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_periods(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
@@ -250,8 +248,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text) IS
-'part of report: top waits, and what helps';
+COMMENT ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text) IS 'part of report: top waits, and what helps';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_queries(since timestamptz, until timestamptz, format text)
@@ -283,8 +280,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text) IS
-'part of report: top queries, and their waits';
+COMMENT ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text) IS 'part of report: top queries, and their waits';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_sessions(since timestamptz, until timestamptz, format text)
@@ -302,8 +298,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) IS
-'part of report: applications, users and databases';
+COMMENT ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) IS 'part of report: applications, users and databases';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_blockers(since timestamptz, until timestamptz, format text)
@@ -334,8 +329,7 @@ BEGIN
                 ELSE body || pgscale_internal.report_paragraph(format, 'At this moment no process waits for a lock.', 'note'::text) END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) IS
-'part of report: who was in the way';
+COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) IS 'part of report: who was in the way';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_buffers(since timestamptz, until timestamptz, format text)
@@ -363,8 +357,7 @@ BEGIN
                       ORDER BY blks_read DESC LIMIT 8) d), '');
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_buffers(timestamptz, timestamptz, text) IS
-'part of report: shared buffers';
+COMMENT ON FUNCTION pgscale_internal.report_part_buffers(timestamptz, timestamptz, text) IS 'part of report: shared buffers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_buffers(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_sweeper(since timestamptz, until timestamptz, format text)
@@ -383,8 +376,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_sweeper(timestamptz, timestamptz, text) IS
-'part of report: the sweeper';
+COMMENT ON FUNCTION pgscale_internal.report_part_sweeper(timestamptz, timestamptz, text) IS 'part of report: the sweeper';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_sweeper(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_writeback(since timestamptz, until timestamptz, format text)
@@ -404,8 +396,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_writeback(timestamptz, timestamptz, text) IS
-'part of report: the kernel''s writeback';
+COMMENT ON FUNCTION pgscale_internal.report_part_writeback(timestamptz, timestamptz, text) IS 'part of report: the kernel''s writeback';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_writeback(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_wal(since timestamptz, until timestamptz, format text)
@@ -444,8 +435,7 @@ BEGIN
                FROM (SELECT * FROM pg_stat_replication LIMIT 20) r), '');
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_wal(timestamptz, timestamptz, text) IS
-'part of report: WAL, checkpoints and standbys';
+COMMENT ON FUNCTION pgscale_internal.report_part_wal(timestamptz, timestamptz, text) IS 'part of report: WAL, checkpoints and standbys';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_wal(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_relocation(since timestamptz, until timestamptz, format text)
@@ -464,8 +454,7 @@ BEGIN
     RETURN coalesce(nullif(body, ''), pgscale_internal.report_paragraph(format, 'No job has been requested in this database.', 'note'::text));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_relocation(timestamptz, timestamptz, text) IS
-'part of report: jobs of relocation';
+COMMENT ON FUNCTION pgscale_internal.report_part_relocation(timestamptz, timestamptz, text) IS 'part of report: jobs of relocation';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_relocation(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_advice(since timestamptz, until timestamptz, format text)
@@ -497,8 +486,7 @@ BEGIN
         'There is none: no rule found anything in the last ten minutes that a change would gain by.', 'note'::text));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_advice(timestamptz, timestamptz, text) IS
-'part of report: advice, and the statements that apply it';
+COMMENT ON FUNCTION pgscale_internal.report_part_advice(timestamptz, timestamptz, text) IS 'part of report: advice, and the statements that apply it';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_advice(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_scalability(since timestamptz, until timestamptz, format text)
@@ -515,8 +503,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_scalability(timestamptz, timestamptz, text) IS
-'part of report: the scalability law of this server';
+COMMENT ON FUNCTION pgscale_internal.report_part_scalability(timestamptz, timestamptz, text) IS 'part of report: the scalability law of this server';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_scalability(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_health(since timestamptz, until timestamptz, format text)
@@ -533,8 +520,7 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_health(timestamptz, timestamptz, text) IS
-'part of report: health of the features';
+COMMENT ON FUNCTION pgscale_internal.report_part_health(timestamptz, timestamptz, text) IS 'part of report: health of the features';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_health(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_settings(since timestamptz, until timestamptz, format text)

@@ -48,8 +48,7 @@ EXCEPTION
         RETURN concat_ws('@', nullif(current_setting('cluster_name'), ''), 'port ' || current_setting('port'));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_node() IS
-'part of report: name of this server';
+COMMENT ON FUNCTION pgscale_internal.report_node() IS 'part of report: name of this server';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_node() TO pg_monitor;
 
 -- Nothing is known of the future, nor of what was before all that is known.

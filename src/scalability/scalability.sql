@@ -10,50 +10,33 @@ CREATE TYPE pgscale.usl AS (
     peak_throughput_high double precision,
     points integer,
     min_concurrency double precision, max_concurrency double precision);
-COMMENT ON TYPE pgscale.usl IS
-'the Universal Scalability Law as fitted: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))';
-COMMENT ON COLUMN pgscale.usl.status IS
-'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
-COMMENT ON COLUMN pgscale.usl.lambda IS
-'throughput of one session, in the unit of the throughput';
-COMMENT ON COLUMN pgscale.usl.sigma IS
-'contention, the fraction of the work that only one session can do at a time';
-COMMENT ON COLUMN pgscale.usl.kappa IS
-'coherency, the cost of each pair of sessions';
-COMMENT ON COLUMN pgscale.usl.r2 IS
-'fraction of the variance of throughput that the law explains; NULL if there is none';
-COMMENT ON COLUMN pgscale.usl.peak_concurrency IS
-'concurrency at which throughput is highest; NULL unless the status is ok';
-COMMENT ON COLUMN pgscale.usl.peak_concurrency_low IS
-'lower end of the 95 % interval of peak_concurrency';
-COMMENT ON COLUMN pgscale.usl.peak_concurrency_high IS
-'upper end of the 95 % interval of peak_concurrency';
-COMMENT ON COLUMN pgscale.usl.peak_throughput IS
-'throughput at peak_concurrency';
-COMMENT ON COLUMN pgscale.usl.peak_throughput_low IS
-'lower end of the 95 % interval of peak_throughput';
-COMMENT ON COLUMN pgscale.usl.peak_throughput_high IS
-'upper end of the 95 % interval of peak_throughput';
-COMMENT ON COLUMN pgscale.usl.points IS
-'number of measurements';
-COMMENT ON COLUMN pgscale.usl.min_concurrency IS
-'smallest concurrency measured';
-COMMENT ON COLUMN pgscale.usl.max_concurrency IS
-'largest concurrency measured';
+COMMENT ON TYPE pgscale.usl IS 'the Universal Scalability Law as fitted: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))';
+COMMENT ON COLUMN pgscale.usl.status IS 'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
+COMMENT ON COLUMN pgscale.usl.lambda IS 'throughput of one session, in the unit of the throughput';
+COMMENT ON COLUMN pgscale.usl.sigma IS 'contention, the fraction of the work that only one session can do at a time';
+COMMENT ON COLUMN pgscale.usl.kappa IS 'coherency, the cost of each pair of sessions';
+COMMENT ON COLUMN pgscale.usl.r2 IS 'fraction of the variance of throughput that the law explains; NULL if there is none';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency IS 'concurrency at which throughput is highest; NULL unless the status is ok';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency_low IS 'lower end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_concurrency_high IS 'upper end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_throughput IS 'throughput at peak_concurrency';
+COMMENT ON COLUMN pgscale.usl.peak_throughput_low IS 'lower end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.usl.peak_throughput_high IS 'upper end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.usl.points IS 'number of measurements';
+COMMENT ON COLUMN pgscale.usl.min_concurrency IS 'smallest concurrency measured';
+COMMENT ON COLUMN pgscale.usl.max_concurrency IS 'largest concurrency measured';
 
 CREATE FUNCTION pgscale_internal.usl_fit_add(internal, double precision, double precision)
 RETURNS internal
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit_add'
 LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale_internal.usl_fit_add(internal, double precision, double precision) IS
-'part of usl_fit: takes a measurement';
+COMMENT ON FUNCTION pgscale_internal.usl_fit_add(internal, double precision, double precision) IS 'part of usl_fit: takes a measurement';
 
 CREATE FUNCTION pgscale_internal.usl_fit_end(internal)
 RETURNS pgscale.usl
 AS 'MODULE_PATHNAME', 'pgscale_usl_fit_end'
 LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale_internal.usl_fit_end(internal) IS
-'part of usl_fit: fits the law';
+COMMENT ON FUNCTION pgscale_internal.usl_fit_end(internal) IS 'part of usl_fit: fits the law';
 
 CREATE AGGREGATE pgscale.usl_fit(concurrency double precision, throughput double precision) (
     SFUNC = pgscale_internal.usl_fit_add,
@@ -77,8 +60,7 @@ CREATE FUNCTION pgscale.usl_predict(usl pgscale.usl, concurrency double precisio
 RETURNS double precision
 AS 'MODULE_PATHNAME', 'pgscale_usl_predict'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS
-'throughput at this concurrency, by a law that usl_fit has fitted';
+COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS 'throughput at this concurrency, by a law that usl_fit has fitted';
 GRANT EXECUTE ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) TO pg_monitor;
 
 CREATE FUNCTION pgscale.scalability(
@@ -96,8 +78,7 @@ CREATE FUNCTION pgscale.scalability(
     OUT buckets bigint, OUT discarded bigint, OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_scalability'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.scalability() IS
-'the Universal Scalability Law of this server: how many active sessions it can use';
+COMMENT ON FUNCTION pgscale.scalability() IS 'the Universal Scalability Law of this server: how many active sessions it can use';
 GRANT EXECUTE ON FUNCTION pgscale.scalability() TO pg_monitor;
 
 CREATE VIEW pgscale.scalability AS
@@ -113,49 +94,28 @@ CREATE VIEW pgscale.scalability AS
            round(max_concurrency * 10) / 10 AS max_concurrency, buckets, discarded, measured_at, stats_reset,
            status
       FROM pgscale.scalability();
-COMMENT ON VIEW pgscale.scalability IS
-'the Universal Scalability Law of this server: how many active sessions it can use';
+COMMENT ON VIEW pgscale.scalability IS 'the Universal Scalability Law of this server: how many active sessions it can use';
 GRANT SELECT ON pgscale.scalability TO pg_monitor;
-COMMENT ON COLUMN pgscale.scalability.peak_concurrency IS
-'concurrency at which throughput is highest; NULL unless the status is ok';
-COMMENT ON COLUMN pgscale.scalability.peak_concurrency_low IS
-'lower end of the 95 % interval of peak_concurrency';
-COMMENT ON COLUMN pgscale.scalability.peak_concurrency_high IS
-'upper end of the 95 % interval of peak_concurrency';
-COMMENT ON COLUMN pgscale.scalability.concurrency IS
-'active sessions in the latest bucket that was not discarded';
-COMMENT ON COLUMN pgscale.scalability.throughput IS
-'transactions a second in that bucket';
-COMMENT ON COLUMN pgscale.scalability.peak_throughput IS
-'throughput at peak_concurrency';
-COMMENT ON COLUMN pgscale.scalability.peak_throughput_low IS
-'lower end of the 95 % interval of peak_throughput';
-COMMENT ON COLUMN pgscale.scalability.peak_throughput_high IS
-'upper end of the 95 % interval of peak_throughput';
-COMMENT ON COLUMN pgscale.scalability.lambda IS
-'throughput of one session, in the unit of the throughput';
-COMMENT ON COLUMN pgscale.scalability.sigma IS
-'contention, the fraction of the work that only one session can do at a time';
-COMMENT ON COLUMN pgscale.scalability.kappa IS
-'coherency, the cost of each pair of sessions';
-COMMENT ON COLUMN pgscale.scalability.r2 IS
-'fraction of the variance of throughput that the law explains; NULL if there is none';
-COMMENT ON COLUMN pgscale.scalability.points IS
-'number of measurements';
-COMMENT ON COLUMN pgscale.scalability.min_concurrency IS
-'smallest concurrency measured';
-COMMENT ON COLUMN pgscale.scalability.max_concurrency IS
-'largest concurrency measured';
-COMMENT ON COLUMN pgscale.scalability.buckets IS
-'number of measurements used';
-COMMENT ON COLUMN pgscale.scalability.discarded IS
-'number of measurements not used';
-COMMENT ON COLUMN pgscale.scalability.measured_at IS
-'end of the latest bucket that was not discarded; NULL if there was none';
-COMMENT ON COLUMN pgscale.scalability.stats_reset IS
-'start of the server or latest reset';
-COMMENT ON COLUMN pgscale.scalability.status IS
-'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency IS 'concurrency at which throughput is highest; NULL unless the status is ok';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency_low IS 'lower end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.peak_concurrency_high IS 'upper end of the 95 % interval of peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.concurrency IS 'active sessions in the latest bucket that was not discarded';
+COMMENT ON COLUMN pgscale.scalability.throughput IS 'transactions a second in that bucket';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput IS 'throughput at peak_concurrency';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput_low IS 'lower end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.scalability.peak_throughput_high IS 'upper end of the 95 % interval of peak_throughput';
+COMMENT ON COLUMN pgscale.scalability.lambda IS 'throughput of one session, in the unit of the throughput';
+COMMENT ON COLUMN pgscale.scalability.sigma IS 'contention, the fraction of the work that only one session can do at a time';
+COMMENT ON COLUMN pgscale.scalability.kappa IS 'coherency, the cost of each pair of sessions';
+COMMENT ON COLUMN pgscale.scalability.r2 IS 'fraction of the variance of throughput that the law explains; NULL if there is none';
+COMMENT ON COLUMN pgscale.scalability.points IS 'number of measurements';
+COMMENT ON COLUMN pgscale.scalability.min_concurrency IS 'smallest concurrency measured';
+COMMENT ON COLUMN pgscale.scalability.max_concurrency IS 'largest concurrency measured';
+COMMENT ON COLUMN pgscale.scalability.buckets IS 'number of measurements used';
+COMMENT ON COLUMN pgscale.scalability.discarded IS 'number of measurements not used';
+COMMENT ON COLUMN pgscale.scalability.measured_at IS 'end of the latest bucket that was not discarded; NULL if there was none';
+COMMENT ON COLUMN pgscale.scalability.stats_reset IS 'start of the server or latest reset';
+COMMENT ON COLUMN pgscale.scalability.status IS 'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
 
 CREATE FUNCTION pgscale.scalability_points(
     OUT concurrency double precision, OUT throughput double precision,
@@ -163,6 +123,5 @@ CREATE FUNCTION pgscale.scalability_points(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_scalability_points'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.scalability_points() IS
-'the points to which this server''s law is fitted: transactions a second by active sessions';
+COMMENT ON FUNCTION pgscale.scalability_points() IS 'the points to which this server''s law is fitted: transactions a second by active sessions';
 GRANT EXECUTE ON FUNCTION pgscale.scalability_points() TO pg_monitor;

@@ -19,8 +19,7 @@ CREATE FUNCTION pgscale.sweeper_stats(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.sweeper_stats() IS
-'one row a sweeper: its state and the reason, its supply and writes, and its cost';
+COMMENT ON FUNCTION pgscale.sweeper_stats() IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
 GRANT EXECUTE ON FUNCTION pgscale.sweeper_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sweeper_stats AS
@@ -31,78 +30,42 @@ CREATE VIEW pgscale.sweeper_stats AS
            wal_flushes, errors, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
       FROM pgscale.sweeper_stats();
-COMMENT ON VIEW pgscale.sweeper_stats IS
-'one row a sweeper: its state and the reason, its supply and writes, and its cost';
+COMMENT ON VIEW pgscale.sweeper_stats IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
 GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.sweeper_stats.worker IS
-'number of the sweeper';
-COMMENT ON COLUMN pgscale.sweeper_stats.mode IS
-'freelist or window';
-COMMENT ON COLUMN pgscale.sweeper_stats.state IS
-'off, warming up, watching or working';
-COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
-'number of clean buffers ready now, an estimate';
-COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS
-'number of ready buffers that backends took';
-COMMENT ON COLUMN pgscale.sweeper_stats.starved IS
-'number of ticks at work that found no buffer ready';
-COMMENT ON COLUMN pgscale.sweeper_stats.written IS
-'number of pages written';
-COMMENT ON COLUMN pgscale.sweeper_stats.runs IS
-'number of runs of neighbouring pages written';
-COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS
-'time of writes, summed over all writers, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS
-'number of pages that backends and recovery wrote themselves, on the whole server';
-COMMENT ON COLUMN pgscale.sweeper_stats.writers IS
-'present number of its writers';
-COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS
-'number of buffers in its share';
-COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS
-'number of ready buffers below which it refills; NULL while it is off';
-COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS
-'number of ready buffers up to which it refills; NULL while it is off';
-COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS
-'number of rounds';
-COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS
-'number of buffers that its hand passed';
+COMMENT ON COLUMN pgscale.sweeper_stats.worker IS 'number of the sweeper';
+COMMENT ON COLUMN pgscale.sweeper_stats.mode IS 'freelist or window';
+COMMENT ON COLUMN pgscale.sweeper_stats.state IS 'off, warming up, watching or working';
+COMMENT ON COLUMN pgscale.sweeper_stats.ready IS 'number of clean buffers ready now, an estimate';
+COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS 'number of ready buffers that backends took';
+COMMENT ON COLUMN pgscale.sweeper_stats.starved IS 'number of ticks at work that found no buffer ready';
+COMMENT ON COLUMN pgscale.sweeper_stats.written IS 'number of pages written';
+COMMENT ON COLUMN pgscale.sweeper_stats.runs IS 'number of runs of neighbouring pages written';
+COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS 'time of writes, summed over all writers, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS 'number of pages that backends and recovery wrote themselves, on the whole server';
+COMMENT ON COLUMN pgscale.sweeper_stats.writers IS 'present number of its writers';
+COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS 'number of buffers in its share';
+COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS 'number of ready buffers below which it refills; NULL while it is off';
+COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS 'number of ready buffers up to which it refills; NULL while it is off';
+COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds';
+COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
 'number of used buffers that it passed: it took the usage count down, or noted the second chance';
-COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS
-'number of clean buffers made ready';
-COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS
-'number of buffers made ready after a write';
-COMMENT ON COLUMN pgscale.sweeper_stats.reused IS
-'number of ready buffers that were used again for their old page';
-COMMENT ON COLUMN pgscale.sweeper_stats.queued IS
-'number of dirty victims that became candidates of the standing set';
-COMMENT ON COLUMN pgscale.sweeper_stats.neighbours IS
-'number of pages written that were not victims themselves';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_pinned IS
-'number of pages left out because a process waits for the only pin';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_locked IS
-'number of pages left out because they were locked or in I/O';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS
-'number of pages left out because their WAL was not on disk';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS
-'number of pages left out because they had become clean or left the buffer';
-COMMENT ON COLUMN pgscale.sweeper_stats.writeback_calls IS
-'number of requests to the kernel to start writing a run';
-COMMENT ON COLUMN pgscale.sweeper_stats.writeback_ms IS
-'time spent in these requests, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.wal_flushes IS
-'number of WAL flushes for pages that had been left out';
-COMMENT ON COLUMN pgscale.sweeper_stats.errors IS
-'number of rounds that ended in an error, which the server log has';
-COMMENT ON COLUMN pgscale.sweeper_stats.cpu_ms IS
-'CPU time of the sweeper, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.writer_cpu_ms IS
-'CPU time of its writers, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS
-'number of runs of 1, 2, up to 4, 8, 16, 32, 64 and more pages';
-COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS
-'time when state or reason last changed; NULL if it was never on';
-COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS
-'time of the latest reset';
-COMMENT ON COLUMN pgscale.sweeper_stats.reason IS
-'why it is in that state, in one sentence';
+COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS 'number of clean buffers made ready';
+COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS 'number of buffers made ready after a write';
+COMMENT ON COLUMN pgscale.sweeper_stats.reused IS 'number of ready buffers that were used again for their old page';
+COMMENT ON COLUMN pgscale.sweeper_stats.queued IS 'number of dirty victims that became candidates of the standing set';
+COMMENT ON COLUMN pgscale.sweeper_stats.neighbours IS 'number of pages written that were not victims themselves';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_pinned IS 'number of pages left out because a process waits for the only pin';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_locked IS 'number of pages left out because they were locked or in I/O';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS 'number of pages left out because their WAL was not on disk';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS 'number of pages left out because they had become clean or left the buffer';
+COMMENT ON COLUMN pgscale.sweeper_stats.writeback_calls IS 'number of requests to the kernel to start writing a run';
+COMMENT ON COLUMN pgscale.sweeper_stats.writeback_ms IS 'time spent in these requests, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.wal_flushes IS 'number of WAL flushes for pages that had been left out';
+COMMENT ON COLUMN pgscale.sweeper_stats.errors IS 'number of rounds that ended in an error, which the server log has';
+COMMENT ON COLUMN pgscale.sweeper_stats.cpu_ms IS 'CPU time of the sweeper, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.writer_cpu_ms IS 'CPU time of its writers, in milliseconds';
+COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS 'number of runs of 1, 2, up to 4, 8, 16, 32, 64 and more pages';
+COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS 'time when state or reason last changed; NULL if it was never on';
+COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS 'time of the latest reset';
+COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in one sentence';

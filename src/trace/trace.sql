@@ -31,8 +31,7 @@ CREATE FUNCTION pgscale.trace_coverage(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_coverage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1;
-COMMENT ON FUNCTION pgscale.trace_coverage() IS
-'the latest trace of this session: why it ended, and the watched fraction of its time';
+COMMENT ON FUNCTION pgscale.trace_coverage() IS 'the latest trace of this session: why it ended, and the watched fraction of its time';
 
 CREATE FUNCTION pgscale.trace_history(
     OUT trace bigint, OUT started_at timestamptz, OUT figure text,
@@ -64,54 +63,30 @@ CREATE VIEW pgscale.trace_history AS
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
      ORDER BY h.ordinality;
-COMMENT ON VIEW pgscale.trace_history IS
-'the latest traces that pgscale.trace_trigger has made, oldest first, longest event first';
+COMMENT ON VIEW pgscale.trace_history IS 'the latest traces that pgscale.trace_trigger has made, oldest first, longest event first';
 GRANT SELECT ON pgscale.trace_history TO pg_monitor;
-COMMENT ON COLUMN pgscale.trace_history.trace IS
-'number of the trace; numbers are given to traces that were not kept, too';
-COMMENT ON COLUMN pgscale.trace_history.started_at IS
-'when it began';
-COMMENT ON COLUMN pgscale.trace_history.figure IS
-'figure that left its usual range: lock waits or active sessions';
+COMMENT ON COLUMN pgscale.trace_history.trace IS 'number of the trace; numbers are given to traces that were not kept, too';
+COMMENT ON COLUMN pgscale.trace_history.started_at IS 'when it began';
+COMMENT ON COLUMN pgscale.trace_history.figure IS 'figure that left its usual range: lock waits or active sessions';
 COMMENT ON COLUMN pgscale.trace_history.sessions IS
 'that figure over three seconds: sessions that waited for locks or LWLocks, or were active, on average';
-COMMENT ON COLUMN pgscale.trace_history.usual_sessions IS
-'its median of the two minutes before';
-COMMENT ON COLUMN pgscale.trace_history.limit_sessions IS
-'limit that it exceeded in each of the three seconds';
-COMMENT ON COLUMN pgscale.trace_history.pid IS
-'process ID of the session that was traced';
-COMMENT ON COLUMN pgscale.trace_history.event_type IS
-'type of the wait event as in pg_stat_activity; CPU; Other for all events beyond the first 16';
-COMMENT ON COLUMN pgscale.trace_history.event IS
-'name of the wait event as in pg_stat_activity; CPU; Other';
-COMMENT ON COLUMN pgscale.trace_history.count IS
-'number of waits, or of stretches on CPU';
-COMMENT ON COLUMN pgscale.trace_history.total_ms IS
-'their sum, in milliseconds';
-COMMENT ON COLUMN pgscale.trace_history.fraction IS
-'of the time of the trace, 0 to 1';
-COMMENT ON COLUMN pgscale.trace_history.p50_us IS
-'median length, in microseconds; NULL for Other';
-COMMENT ON COLUMN pgscale.trace_history.p95_us IS
-'95 % quantile of the length, in microseconds; NULL for Other';
-COMMENT ON COLUMN pgscale.trace_history.max_us IS
-'longest, in microseconds';
-COMMENT ON COLUMN pgscale.trace_history.datname IS
-'name of the database; NULL if it was dropped';
-COMMENT ON COLUMN pgscale.trace_history.usename IS
-'name of the session user; NULL if it was dropped';
-COMMENT ON COLUMN pgscale.trace_history.application_name IS
-'name of the application';
-COMMENT ON COLUMN pgscale.trace_history.queryid IS
-'query identifier of the statement that ran when the session was chosen; NULL if it is unknown';
-COMMENT ON COLUMN pgscale.trace_history.traced_ms IS
-'length of the trace, in milliseconds';
-COMMENT ON COLUMN pgscale.trace_history.ended_by IS
-'why it ended: duration or process ended';
-COMMENT ON COLUMN pgscale.trace_history.coverage_fraction IS
-'fraction of that time that was watched, 0 to 1';
-COMMENT ON COLUMN pgscale.trace_history.datid IS
-'OID of the database';
-COMMENT ON COLUMN pgscale.trace_history.userid IS
-'OID of the session user';
+COMMENT ON COLUMN pgscale.trace_history.usual_sessions IS 'its median of the two minutes before';
+COMMENT ON COLUMN pgscale.trace_history.limit_sessions IS 'limit that it exceeded in each of the three seconds';
+COMMENT ON COLUMN pgscale.trace_history.pid IS 'process ID of the session that was traced';
+COMMENT ON COLUMN pgscale.trace_history.event_type IS 'type of the wait event as in pg_stat_activity; CPU; Other for all events beyond the first 16';
+COMMENT ON COLUMN pgscale.trace_history.event IS 'name of the wait event as in pg_stat_activity; CPU; Other';
+COMMENT ON COLUMN pgscale.trace_history.count IS 'number of waits, or of stretches on CPU';
+COMMENT ON COLUMN pgscale.trace_history.total_ms IS 'their sum, in milliseconds';
+COMMENT ON COLUMN pgscale.trace_history.fraction IS 'of the time of the trace, 0 to 1';
+COMMENT ON COLUMN pgscale.trace_history.p50_us IS 'median length, in microseconds; NULL for Other';
+COMMENT ON COLUMN pgscale.trace_history.p95_us IS '95 % quantile of the length, in microseconds; NULL for Other';
+COMMENT ON COLUMN pgscale.trace_history.max_us IS 'longest, in microseconds';
+COMMENT ON COLUMN pgscale.trace_history.datname IS 'name of the database; NULL if it was dropped';
+COMMENT ON COLUMN pgscale.trace_history.usename IS 'name of the session user; NULL if it was dropped';
+COMMENT ON COLUMN pgscale.trace_history.application_name IS 'name of the application';
+COMMENT ON COLUMN pgscale.trace_history.queryid IS 'query identifier of the statement that ran when the session was chosen; NULL if it is unknown';
+COMMENT ON COLUMN pgscale.trace_history.traced_ms IS 'length of the trace, in milliseconds';
+COMMENT ON COLUMN pgscale.trace_history.ended_by IS 'why it ended: duration or process ended';
+COMMENT ON COLUMN pgscale.trace_history.coverage_fraction IS 'fraction of that time that was watched, 0 to 1';
+COMMENT ON COLUMN pgscale.trace_history.datid IS 'OID of the database';
+COMMENT ON COLUMN pgscale.trace_history.userid IS 'OID of the session user';

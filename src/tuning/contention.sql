@@ -4,8 +4,7 @@ CREATE FUNCTION pgscale.wait_kind(event_type text, event text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_wait_kind'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS
-'kind of a wait event, as wait_meanings has it; NULL for pg_sleep()';
+COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS 'kind of a wait event, as wait_meanings has it; NULL for pg_sleep()';
 GRANT EXECUTE ON FUNCTION pgscale.wait_kind(text, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.wait_kinds(
@@ -237,34 +236,23 @@ CREATE VIEW pgscale.wait_meanings AS
          NULL, NULL, NULL)
         ) m (kind, what, meaning, remedy, cured_in, cure, cured_meaning)
       LEFT JOIN pgscale_internal.wait_kinds() USING (kind);
-COMMENT ON VIEW pgscale.wait_meanings IS
-'meaning and remedy of each kind of wait, and the major version that has cured it';
+COMMENT ON VIEW pgscale.wait_meanings IS 'meaning and remedy of each kind of wait, and the major version that has cured it';
 GRANT SELECT ON pgscale.wait_meanings TO pg_monitor;
-COMMENT ON COLUMN pgscale.wait_meanings.kind IS
-'name of the kind, as wait_kind() returns it';
-COMMENT ON COLUMN pgscale.wait_meanings.event_type IS
-'type of the wait events; NULL for the rest of all types';
-COMMENT ON COLUMN pgscale.wait_meanings.event IS
-'names of the wait events on this major version, NULL if it has none; others for the rest of a type';
-COMMENT ON COLUMN pgscale.wait_meanings.what IS
-'what a session waits for, in a few words';
-COMMENT ON COLUMN pgscale.wait_meanings.cured_in IS
-'major version that has cured it; NULL if none has';
-COMMENT ON COLUMN pgscale.wait_meanings.meaning IS
-'what happens there, before that major version';
-COMMENT ON COLUMN pgscale.wait_meanings.remedy IS
-'what helps';
-COMMENT ON COLUMN pgscale.wait_meanings.cure IS
-'what that major version does instead; NULL if none has cured it';
-COMMENT ON COLUMN pgscale.wait_meanings.cured_meaning IS
-'what happens there from that major version on; NULL if none has cured it';
+COMMENT ON COLUMN pgscale.wait_meanings.kind IS 'name of the kind, as wait_kind() returns it';
+COMMENT ON COLUMN pgscale.wait_meanings.event_type IS 'type of the wait events; NULL for the rest of all types';
+COMMENT ON COLUMN pgscale.wait_meanings.event IS 'names of the wait events on this major version, NULL if it has none; others for the rest of a type';
+COMMENT ON COLUMN pgscale.wait_meanings.what IS 'what a session waits for, in a few words';
+COMMENT ON COLUMN pgscale.wait_meanings.cured_in IS 'major version that has cured it; NULL if none has';
+COMMENT ON COLUMN pgscale.wait_meanings.meaning IS 'what happens there, before that major version';
+COMMENT ON COLUMN pgscale.wait_meanings.remedy IS 'what helps';
+COMMENT ON COLUMN pgscale.wait_meanings.cure IS 'what that major version does instead; NULL if none has cured it';
+COMMENT ON COLUMN pgscale.wait_meanings.cured_meaning IS 'what happens there from that major version on; NULL if none has cured it';
 
 CREATE FUNCTION pgscale_internal.tuning_since(duration interval DEFAULT '10 minutes')
 RETURNS timestamptz
 AS 'MODULE_PATHNAME', 'pgscale_tuning_since'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.tuning_since(interval) IS
-'start of the period of that length that ends now';
+COMMENT ON FUNCTION pgscale_internal.tuning_since(interval) IS 'start of the period of that length that ends now';
 GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_since(interval) TO pg_monitor;
 
 -- Its figures are those of top_waits(). STABLE, so that it is inlined.
@@ -313,23 +301,14 @@ CREATE VIEW pgscale.contention AS
 COMMENT ON VIEW pgscale.contention IS
 'waits of the sessions in the last 10 minutes, and their time on CPU, largest fraction of their time first: meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT SELECT ON pgscale.contention TO pg_monitor;
-COMMENT ON COLUMN pgscale.contention.event_type IS
-'type of the wait event, as in wait_profile; CPU for time on CPU';
-COMMENT ON COLUMN pgscale.contention.event IS
-'names of the wait events with that meaning; others for the rest of a type';
-COMMENT ON COLUMN pgscale.contention.fraction IS
-'fraction of the database time, 0 to 1, as in top_waits';
-COMMENT ON COLUMN pgscale.contention.waiting_sessions IS
-'average number of sessions in this wait, as in top_waits';
-COMMENT ON COLUMN pgscale.contention.cured_in IS
-'later major version that has cured it, and how; NULL if there is none';
-COMMENT ON COLUMN pgscale.contention.since IS
-'start of the known time';
-COMMENT ON COLUMN pgscale.contention.until IS
-'end of the known time';
-COMMENT ON COLUMN pgscale.contention.meaning IS
-'what happens there';
-COMMENT ON COLUMN pgscale.contention.now_possible IS
-'remedy on this major version';
+COMMENT ON COLUMN pgscale.contention.event_type IS 'type of the wait event, as in wait_profile; CPU for time on CPU';
+COMMENT ON COLUMN pgscale.contention.event IS 'names of the wait events with that meaning; others for the rest of a type';
+COMMENT ON COLUMN pgscale.contention.fraction IS 'fraction of the database time, 0 to 1, as in top_waits';
+COMMENT ON COLUMN pgscale.contention.waiting_sessions IS 'average number of sessions in this wait, as in top_waits';
+COMMENT ON COLUMN pgscale.contention.cured_in IS 'later major version that has cured it, and how; NULL if there is none';
+COMMENT ON COLUMN pgscale.contention.since IS 'start of the known time';
+COMMENT ON COLUMN pgscale.contention.until IS 'end of the known time';
+COMMENT ON COLUMN pgscale.contention.meaning IS 'what happens there';
+COMMENT ON COLUMN pgscale.contention.now_possible IS 'remedy on this major version';
 COMMENT ON COLUMN pgscale.contention.evidence IS
 'the server''s counts, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if none';

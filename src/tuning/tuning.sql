@@ -23,44 +23,27 @@ CREATE VIEW pgscale.advice AS
 COMMENT ON VIEW pgscale.advice IS
 'settings to change, by the evidence of the last 10 minutes, greatest gain first; no rows if no rule expects a gain';
 GRANT SELECT ON pgscale.advice TO pg_monitor;
-COMMENT ON COLUMN pgscale.advice.setting IS
-'setting to change by ALTER SYSTEM; NULL if the advice is not about a setting';
-COMMENT ON COLUMN pgscale.advice.object IS
-'tablespace, table or another object, if the advice is not about a setting';
-COMMENT ON COLUMN pgscale.advice.current IS
-'value now, as SHOW prints it';
-COMMENT ON COLUMN pgscale.advice.recommended IS
-'value to set, as ALTER SYSTEM takes it; or what to do';
-COMMENT ON COLUMN pgscale.advice.gain IS
-'fraction of the sessions'' time that the change would save, 0 to 1, an estimate';
-COMMENT ON COLUMN pgscale.advice.confidence IS
-'high, medium or low';
-COMMENT ON COLUMN pgscale.advice.needs IS
-'requirement: reload, restart, superuser ...';
-COMMENT ON COLUMN pgscale.advice.rule IS
-'name of the rule';
-COMMENT ON COLUMN pgscale.advice.since IS
-'start of the evidence';
-COMMENT ON COLUMN pgscale.advice.until IS
-'end of the evidence';
-COMMENT ON COLUMN pgscale.advice.reason IS
-'why, in one sentence, with the source';
-COMMENT ON COLUMN pgscale.advice.risk IS
-'cost and risk of the change';
-COMMENT ON COLUMN pgscale.advice.evidence IS
-'the numbers behind the advice';
+COMMENT ON COLUMN pgscale.advice.setting IS 'setting to change by ALTER SYSTEM; NULL if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.advice.object IS 'tablespace, table or another object, if the advice is not about a setting';
+COMMENT ON COLUMN pgscale.advice.current IS 'value now, as SHOW prints it';
+COMMENT ON COLUMN pgscale.advice.recommended IS 'value to set, as ALTER SYSTEM takes it; or what to do';
+COMMENT ON COLUMN pgscale.advice.gain IS 'fraction of the sessions'' time that the change would save, 0 to 1, an estimate';
+COMMENT ON COLUMN pgscale.advice.confidence IS 'high, medium or low';
+COMMENT ON COLUMN pgscale.advice.needs IS 'requirement: reload, restart, superuser ...';
+COMMENT ON COLUMN pgscale.advice.rule IS 'name of the rule';
+COMMENT ON COLUMN pgscale.advice.since IS 'start of the evidence';
+COMMENT ON COLUMN pgscale.advice.until IS 'end of the evidence';
+COMMENT ON COLUMN pgscale.advice.reason IS 'why, in one sentence, with the source';
+COMMENT ON COLUMN pgscale.advice.risk IS 'cost and risk of the change';
+COMMENT ON COLUMN pgscale.advice.evidence IS 'the numbers behind the advice';
 
 CREATE VIEW pgscale.advice_rules AS
     SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason
       FROM pgscale.tuning_findings()
      GROUP BY rule
      ORDER BY rule;
-COMMENT ON VIEW pgscale.advice_rules IS
-'one row a rule: whether it advises, is satisfied or silent, and why';
+COMMENT ON VIEW pgscale.advice_rules IS 'one row a rule: whether it advises, is satisfied or silent, and why';
 GRANT SELECT ON pgscale.advice_rules TO pg_monitor;
-COMMENT ON COLUMN pgscale.advice_rules.rule IS
-'name of the rule';
-COMMENT ON COLUMN pgscale.advice_rules.verdict IS
-'advises, satisfied or silent';
-COMMENT ON COLUMN pgscale.advice_rules.reason IS
-'why, in one sentence for each of its findings';
+COMMENT ON COLUMN pgscale.advice_rules.rule IS 'name of the rule';
+COMMENT ON COLUMN pgscale.advice_rules.verdict IS 'advises, satisfied or silent';
+COMMENT ON COLUMN pgscale.advice_rules.reason IS 'why, in one sentence for each of its findings';

@@ -27,37 +27,21 @@ CREATE VIEW pgscale.wal_efficiency AS
 COMMENT ON VIEW pgscale.wal_efficiency IS
 'of the last 10 minutes: generated and written WAL, length of a flush, commits that share a flush, and their cost to the sessions; before 18 written_bytes is an estimate';
 GRANT SELECT ON pgscale.wal_efficiency TO pg_monitor;
-COMMENT ON COLUMN pgscale.wal_efficiency.commits IS
-'number of commits in the databases that sessions used';
-COMMENT ON COLUMN pgscale.wal_efficiency.commits_per_flush IS
-'commits that share a flush; NULL if the server counts no flushes';
-COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS
-'mean time of a flush, in milliseconds';
-COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS
-'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
-COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS
-'fraction of page images in the WAL, 0 to 1; before 19 an upper bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.commits IS 'number of commits in the databases that sessions used';
+COMMENT ON COLUMN pgscale.wal_efficiency.commits_per_flush IS 'commits that share a flush; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS 'mean time of a flush, in milliseconds';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS 'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS 'fraction of page images in the WAL, 0 to 1; before 19 an upper bound';
 COMMENT ON COLUMN pgscale.wal_efficiency.rewritten_fraction IS
 'fraction of the written bytes that had been written before, 0 to 1; NULL on a standby';
-COMMENT ON COLUMN pgscale.wal_efficiency.wal_bytes IS
-'size of the records generated';
-COMMENT ON COLUMN pgscale.wal_efficiency.written_bytes IS
-'size of the writes to WAL files; an estimate before 18';
-COMMENT ON COLUMN pgscale.wal_efficiency.written_exact IS
-'whether written_bytes is counted';
-COMMENT ON COLUMN pgscale.wal_efficiency.page_image_exact IS
-'whether the bytes of page images are counted';
-COMMENT ON COLUMN pgscale.wal_efficiency.flushes_per_commit IS
-'flushes for each commit; NULL if the server counts no flushes';
-COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS
-'whether the server measured flush_ms; otherwise it is a lower bound';
-COMMENT ON COLUMN pgscale.wal_efficiency.segment_switches_per_s IS
-'number of WAL files started in a second; NULL on a standby';
-COMMENT ON COLUMN pgscale.wal_efficiency.buffers_full_per_s IS
-'times a second that a session found WAL buffers full and wrote them itself';
-COMMENT ON COLUMN pgscale.wal_efficiency.since IS
-'start of the evidence';
-COMMENT ON COLUMN pgscale.wal_efficiency.until IS
-'end of the evidence';
-COMMENT ON COLUMN pgscale.wal_efficiency.reason IS
-'the most important finding, in one sentence';
+COMMENT ON COLUMN pgscale.wal_efficiency.wal_bytes IS 'size of the records generated';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_bytes IS 'size of the writes to WAL files; an estimate before 18';
+COMMENT ON COLUMN pgscale.wal_efficiency.written_exact IS 'whether written_bytes is counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.page_image_exact IS 'whether the bytes of page images are counted';
+COMMENT ON COLUMN pgscale.wal_efficiency.flushes_per_commit IS 'flushes for each commit; NULL if the server counts no flushes';
+COMMENT ON COLUMN pgscale.wal_efficiency.flush_measured IS 'whether the server measured flush_ms; otherwise it is a lower bound';
+COMMENT ON COLUMN pgscale.wal_efficiency.segment_switches_per_s IS 'number of WAL files started in a second; NULL on a standby';
+COMMENT ON COLUMN pgscale.wal_efficiency.buffers_full_per_s IS 'times a second that a session found WAL buffers full and wrote them itself';
+COMMENT ON COLUMN pgscale.wal_efficiency.since IS 'start of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.until IS 'end of the evidence';
+COMMENT ON COLUMN pgscale.wal_efficiency.reason IS 'the most important finding, in one sentence';

@@ -8,8 +8,7 @@ CREATE FUNCTION pgscale.wait_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
-COMMENT ON FUNCTION pgscale.wait_profile() IS
-'accumulated waits, idle ones included; wait_ms is the time that the samples represent';
+COMMENT ON FUNCTION pgscale.wait_profile() IS 'accumulated waits, idle ones included; wait_ms is the time that the samples represent';
 GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_profile AS
@@ -22,25 +21,18 @@ CREATE VIEW pgscale.wait_profile AS
       LEFT JOIN pg_roles u ON u.oid = p.userid
      WHERE NOT p.idle
      ORDER BY p.wait_ms DESC;
-COMMENT ON VIEW pgscale.wait_profile IS
-'accumulated waits, longest first, without idle ones, which only the function has';
+COMMENT ON VIEW pgscale.wait_profile IS 'accumulated waits, longest first, without idle ones, which only the function has';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
 COMMENT ON COLUMN pgscale.wait_profile.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
-COMMENT ON COLUMN pgscale.wait_profile.event IS
-'name of the wait event as in pg_stat_activity, or CPU';
-COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS
-'time that the samples represent, in milliseconds';
-COMMENT ON COLUMN pgscale.wait_profile.fraction IS
-'fraction of the time of all rows shown, 0 to 1';
-COMMENT ON COLUMN pgscale.wait_profile.datname IS
-'name of the database; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.wait_profile.usename IS
-'name of the session user; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.wait_profile.queryid IS
-'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_profile.event IS 'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS 'time that the samples represent, in milliseconds';
+COMMENT ON COLUMN pgscale.wait_profile.fraction IS 'fraction of the time of all rows shown, 0 to 1';
+COMMENT ON COLUMN pgscale.wait_profile.datname IS 'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.usename IS 'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
 
 CREATE FUNCTION pgscale_internal.wait_totals(
     OUT backend_type text, OUT event_type text, OUT event text, OUT wait_ms double precision,

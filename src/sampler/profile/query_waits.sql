@@ -56,8 +56,7 @@ EXCEPTION
                                        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements));
 END
 $$;
-COMMENT ON FUNCTION pgscale.query_waits() IS
-'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';
+COMMENT ON FUNCTION pgscale.query_waits() IS 'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';
 GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
 
 CREATE VIEW pgscale.query_waits AS
@@ -67,20 +66,14 @@ CREATE VIEW pgscale.query_waits AS
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
-COMMENT ON VIEW pgscale.query_waits IS
-'waits by query, longest first, joined to pg_stat_statements; a row for each role';
+COMMENT ON VIEW pgscale.query_waits IS 'waits by query, longest first, joined to pg_stat_statements; a row for each role';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
-COMMENT ON COLUMN pgscale.query_waits.event IS
-'name of the wait event as in pg_stat_activity, or CPU';
-COMMENT ON COLUMN pgscale.query_waits.wait_ms IS
-'time that the samples represent, in milliseconds';
-COMMENT ON COLUMN pgscale.query_waits.calls IS
-'number of executions, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.event IS 'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.query_waits.wait_ms IS 'time that the samples represent, in milliseconds';
+COMMENT ON COLUMN pgscale.query_waits.calls IS 'number of executions, repeated on each row of the query';
 COMMENT ON COLUMN pgscale.query_waits.query IS
 'beginning of the query''s text; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
-COMMENT ON COLUMN pgscale.query_waits.datname IS
-'name of the database; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.query_waits.queryid IS
-'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.query_waits.datname IS 'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown';

@@ -8,8 +8,7 @@ CREATE FUNCTION pgscale.blocker_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale.blocker_profile() IS
-'accumulated time that processes waited for locks, by process and application of the root blocker';
+COMMENT ON FUNCTION pgscale.blocker_profile() IS 'accumulated time that processes waited for locks, by process and application of the root blocker';
 GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.blocker_profile AS
@@ -24,22 +23,16 @@ CREATE VIEW pgscale.blocker_profile AS
       LEFT JOIN pg_database d ON d.oid = b.datid
       LEFT JOIN pg_roles u ON u.oid = b.userid
      ORDER BY b.waited_ms DESC;
-COMMENT ON VIEW pgscale.blocker_profile IS
-'accumulated time that processes waited for locks, by root blocker, longest first';
+COMMENT ON VIEW pgscale.blocker_profile IS 'accumulated time that processes waited for locks, by root blocker, longest first';
 GRANT SELECT ON pgscale.blocker_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.blocker_profile.root IS
 'process ID, or the transaction ID of a prepared transaction; not looked up: unknown roots; other: evicted roots';
 COMMENT ON COLUMN pgscale.blocker_profile.application_name IS
 'name of the application then: a connection of a pooler has a row for each; NULL for other users'' sessions without pg_read_all_stats';
-COMMENT ON COLUMN pgscale.blocker_profile.usename IS
-'name of the session user; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.blocker_profile.datname IS
-'name of the database; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.blocker_profile.waited_ms IS
-'time that processes waited behind this root, summed over processes, in milliseconds';
-COMMENT ON COLUMN pgscale.blocker_profile.fraction IS
-'fraction of all time that processes waited for locks, 0 to 1';
+COMMENT ON COLUMN pgscale.blocker_profile.usename IS 'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.datname IS 'name of the database; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.blocker_profile.waited_ms IS 'time that processes waited behind this root, summed over processes, in milliseconds';
+COMMENT ON COLUMN pgscale.blocker_profile.fraction IS 'fraction of all time that processes waited for locks, 0 to 1';
 COMMENT ON COLUMN pgscale.blocker_profile.idle_fraction IS
 'fraction of waited_ms while the root was idle in its transaction, 0 to 1; NULL if it has no process';
-COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS
-'greatest number of processes that waited behind it at one moment';
+COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS 'greatest number of processes that waited behind it at one moment';

@@ -26,10 +26,8 @@ CREATE TABLE pgscale_internal.tuning_change (
     reverted_by bigint,
     sqlstate text,
     message text);
-COMMENT ON TABLE pgscale_internal.tuning_change IS
-'changes of settings as the library keeps them; see pgscale.tuning_journal';
-COMMENT ON SEQUENCE pgscale_internal.tuning_change_change_seq IS
-'ids of changes of settings';
+COMMENT ON TABLE pgscale_internal.tuning_change IS 'changes of settings as the library keeps them; see pgscale.tuning_journal';
+COMMENT ON SEQUENCE pgscale_internal.tuning_change_change_seq IS 'ids of changes of settings';
 
 CREATE FUNCTION pgscale.tuning_journal(
     OUT change bigint, OUT setting text, OUT old_value text, OUT new_value text,
@@ -52,42 +50,25 @@ CREATE VIEW pgscale.tuning_journal AS
 COMMENT ON VIEW pgscale.tuning_journal IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
 GRANT SELECT ON pgscale.tuning_journal TO pg_monitor;
-COMMENT ON COLUMN pgscale.tuning_journal.change IS
-'number of the change, as verify and revert take it';
-COMMENT ON COLUMN pgscale.tuning_journal.setting IS
-'name of the setting';
-COMMENT ON COLUMN pgscale.tuning_journal.old_value IS
-'line in postgresql.auto.conf before the change; NULL if there was none';
-COMMENT ON COLUMN pgscale.tuning_journal.new_value IS
-'line in postgresql.auto.conf after the change; NULL if there is none';
+COMMENT ON COLUMN pgscale.tuning_journal.change IS 'number of the change, as verify and revert take it';
+COMMENT ON COLUMN pgscale.tuning_journal.setting IS 'name of the setting';
+COMMENT ON COLUMN pgscale.tuning_journal.old_value IS 'line in postgresql.auto.conf before the change; NULL if there was none';
+COMMENT ON COLUMN pgscale.tuning_journal.new_value IS 'line in postgresql.auto.conf after the change; NULL if there is none';
 COMMENT ON COLUMN pgscale.tuning_journal.state IS
 'applied, pending reload, pending restart, overridden, superseded, changed by hand, reverted, failed, begun, or where it was made';
-COMMENT ON COLUMN pgscale.tuning_journal.requested_by IS
-'session user';
-COMMENT ON COLUMN pgscale.tuning_journal.requested_at IS
-'time of the request';
-COMMENT ON COLUMN pgscale.tuning_journal.applied_at IS
-'time when the change was made';
-COMMENT ON COLUMN pgscale.tuning_journal.effective_at IS
-'time at which the change took effect';
-COMMENT ON COLUMN pgscale.tuning_journal.acting_as IS
-'role whose privileges the session user used';
-COMMENT ON COLUMN pgscale.tuning_journal.revert_of IS
-'number of the change that this one reverts';
-COMMENT ON COLUMN pgscale.tuning_journal.reverted_by IS
-'number of the change that reverted this one';
-COMMENT ON COLUMN pgscale.tuning_journal.node IS
-'host and data directory where it was made; NULL for roles that may not see data_directory';
-COMMENT ON COLUMN pgscale.tuning_journal.sqlstate IS
-'SQLSTATE of its error';
-COMMENT ON COLUMN pgscale.tuning_journal.message IS
-'error of the change';
-COMMENT ON COLUMN pgscale.tuning_journal.reason IS
-'why, in one sentence: the reason of the advice';
-COMMENT ON COLUMN pgscale.tuning_journal.evidence IS
-'the numbers of the advice';
-COMMENT ON COLUMN pgscale.tuning_journal.outcome IS
-'latest result of verify';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_by IS 'session user';
+COMMENT ON COLUMN pgscale.tuning_journal.requested_at IS 'time of the request';
+COMMENT ON COLUMN pgscale.tuning_journal.applied_at IS 'time when the change was made';
+COMMENT ON COLUMN pgscale.tuning_journal.effective_at IS 'time at which the change took effect';
+COMMENT ON COLUMN pgscale.tuning_journal.acting_as IS 'role whose privileges the session user used';
+COMMENT ON COLUMN pgscale.tuning_journal.revert_of IS 'number of the change that this one reverts';
+COMMENT ON COLUMN pgscale.tuning_journal.reverted_by IS 'number of the change that reverted this one';
+COMMENT ON COLUMN pgscale.tuning_journal.node IS 'host and data directory where it was made; NULL for roles that may not see data_directory';
+COMMENT ON COLUMN pgscale.tuning_journal.sqlstate IS 'SQLSTATE of its error';
+COMMENT ON COLUMN pgscale.tuning_journal.message IS 'error of the change';
+COMMENT ON COLUMN pgscale.tuning_journal.reason IS 'why, in one sentence: the reason of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.evidence IS 'the numbers of the advice';
+COMMENT ON COLUMN pgscale.tuning_journal.outcome IS 'latest result of verify';
 
 CREATE PROCEDURE pgscale.set(
     setting text, value text, reload boolean DEFAULT false, force boolean DEFAULT false,
@@ -101,8 +82,7 @@ CREATE PROCEDURE pgscale.apply(
     setting text, reload boolean DEFAULT false, INOUT change bigint DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'pgscale_tuning_apply'
 LANGUAGE C;
-COMMENT ON PROCEDURE pgscale.apply(text, boolean, bigint) IS
-'sets a setting to what pgscale.advice recommends, and shows the change';
+COMMENT ON PROCEDURE pgscale.apply(text, boolean, bigint) IS 'sets a setting to what pgscale.advice recommends, and shows the change';
 
 CREATE PROCEDURE pgscale.apply_all(
     dry_run boolean DEFAULT true, reload boolean DEFAULT false, INOUT changes bigint[] DEFAULT NULL)
