@@ -18,8 +18,9 @@ my ($db, $there) = (session($asking), session($node));
 $db->sql("SELECT pgscale.fleet_add('node', 'host=" . $node->host . ' port=' . $node->port . "')");
 $db->sql(q{SELECT pgscale.fleet_add('dead', 'host=/nowhere')});
 $db->sql(q{SET pgscale.fleet_timeout = '1min'});
-# a page a row, so that nearly all of the WAL is images of pages, which each checkpoint causes anew
-$there->sql(q{CREATE TABLE t (i int, filler char(500)) WITH (fillfactor = 10); INSERT INTO t SELECT i, '' FROM generate_series(1, 1000) i});
+# a page a row, and long ones: nearly all of the WAL is images of pages, which each checkpoint causes anew, since a record has only
+# what differs between two versions of a row
+$there->sql(q{CREATE TABLE t (i int, filler char(1900)) WITH (fillfactor = 30); INSERT INTO t SELECT i, '' FROM generate_series(1, 1000) i});
 my $load = session($node);
 $load->start(q{DO $$ BEGIN LOOP UPDATE t SET i = i + 1; COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$});
 
