@@ -115,6 +115,7 @@ is($db->sql(q{SELECT event FROM pgscale.top_waits(by => 'application') WHERE ite
 # not tell apart is other, whatever is asked for.
 my $seconds = q{SELECT a.at, a.event_type, round(a.active_sessions::numeric, 6) FROM span, pgscale.activity(since, since + (until - since) / 2, '1 s') a WHERE covered_fraction > 0.999};
 $db->sql("CREATE TABLE seconds AS $seconds");
+is($db->sql("SELECT count(*) > 0 FROM span, pgscale.activity(since, since + (until - since) / 2, '1 s') a WHERE covered_fraction > 0"), 't', 'activity knows seconds');
 $db->sql(q{CREATE TABLE archived AS SELECT since, since + (until - since) / 2 AS until, extract(epoch FROM (until - since) / 2)::float8 AS s,
     (SELECT sum(wait_ms) FROM pgscale.past_waits(since + (until - since) / 2, until)) AS ms_beside,
     (SELECT sum(period_s) FROM pgscale.past_coverage(since + (until - since) / 2, until)) AS s_beside FROM span;

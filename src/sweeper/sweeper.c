@@ -150,6 +150,7 @@ apply_watermarks(void)
 {
 	share->high = (int) Min(high_setting, stock_most);
 	share->low = Max((int) (share->high * LOW_OF_HIGH), 1);
+	Assert(share->low < share->high);
 }
 
 static void

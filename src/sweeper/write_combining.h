@@ -14,7 +14,7 @@
 
 #include "base/shared_buffers.h"
 
-/* The longest run: 512 kB, which a disk writes in milliseconds, so that nobody waits longer behind it. */
+/* The longest run: 512 kB. A disk writes that in milliseconds, and other requests wait no longer. */
 #define PGSCALE_RUN_MAX			64
 
 /* Dirty pages side by side in one fork. */

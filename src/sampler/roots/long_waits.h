@@ -36,7 +36,7 @@ extern void pgscale_sampler_long_waits_attach(void);
 extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now);
 
 /*
- * After a tick: looks at the lock manager, if anybody has waited that long and the last
+ * After a tick: looks at the lock manager, if a process has waited that long and the last
  * look is a second ago.  Returns whether it did.
  */
 extern bool pgscale_sampler_long_waits_look(int64 now, TimestampTz wall);
