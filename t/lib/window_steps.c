@@ -224,6 +224,47 @@ check_guard(void)
 	is(the_share.counts.supplied_clean, 1, "one that the hand will pass is not");
 }
 
+/* A buffer comes on offer, as one does that a writer has cleaned. */
+static void
+offer(int buf)
+{
+	PgscaleBuffer look;
+
+	frames[buf].dirty = false;
+	pgscale_buffer_look(buf, &look);
+	is(put_on_offer(buf, &look, &entries[buf]), true, "it is put on offer");
+}
+
+static void
+check_take_back(void)
+{
+	int			far = 0;
+	int			left = 0;
+
+	enter(0, BUFFERS, 3, 0);
+	for (int i = 0; i < BUFFERS; i++)
+		frames[i].dirty = true;
+	the_share.taken = 100;
+	runs_by_look = 4;
+	wants = 1;
+	window_guard(&the_share);
+	runs_by_look = 0;
+	for (int i = GUARD_AHEAD; i < BUFFERS; i++)
+	{
+		const Frame *f = &frames[(server_hand + i) % BUFFERS];
+
+		far += f->dirty && f->usage == 0;
+	}
+	is(far > 0, true, "dirty pages were yielded far ahead of a fast hand");
+	(void) window_follow(&the_share);
+	the_share.taken = 0;
+	offer(server_hand % BUFFERS);
+	window_guard(&the_share);
+	for (int i = 0; i < BUFFERS; i++)
+		left += frames[i].dirty && frames[i].usage == 0;
+	is(left, 0, "then one is on offer: the hand shall pass all dirty pages");
+}
+
 static void
 check_demand(void)
 {
@@ -292,6 +333,7 @@ window_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
 	check_guard();
+	check_take_back();
 	check_demand();
 	check_behind();
 	check_return();

@@ -112,7 +112,8 @@ static int64 hand_seen = 0;		/* position of the server's hand in the tick
 								 * before */
 static int64 followed = 0;		/* up to there */
 static int	taken = 0;			/* in this tick */
-static bool yielded = false;	/* may dirty pages lie at zero? */
+static int64 yielded_from = 0;	/* dirty pages may lie at zero between these */
+static int64 yielded_to = 0;	/* positions of the hand */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
 static int	leave_from = 0;		/* in the share */
 
@@ -385,23 +386,27 @@ rank_of(PgscaleSweeperShare *share, int buf, PgscaleBuffer *look, WindowEntry **
 	return 2 * ((*e)->usage + look->dirty) + look->dirty;
 }
 
-/* The hand shall pass what was yielded there, now that enough is on offer. */
+/*
+ * The hand shall pass what was yielded ahead of it, now that enough is on offer.  What
+ * there is no time for is left to the next tick.
+ */
 static void
-take_back_yielded(PgscaleSweeperShare *share, int64 from, int64 to)
+take_back_yielded(PgscaleSweeperShare *share, int64 from, int *looked)
 {
-	for (int64 at = from; at < to && yielded; at = pgscale_sweeper_into_share(share, at + 1))
+	yielded_from = Max(from, yielded_from);
+	while (yielded_from < yielded_to && !pgscale_sweeper_long_enough((*looked)++))
 	{
-		const int	buf = pgscale_sweeper_buffer_at(at);
-		WindowEntry *e = window_entry(share, at);
+		const int	buf = pgscale_sweeper_buffer_at(yielded_from);
+		WindowEntry *e = window_entry(share, yielded_from);
 		PgscaleBuffer look;
 		PgscalePage page;
 
+		yielded_from = pgscale_sweeper_into_share(share, yielded_from + 1);
 		if (!is_yielded(e) || !pgscale_buffer_read(buf, &look, &page))
 			continue;
 		e = catch_up(share, buf, &look, &page, 0);
 		(void) signal_hand(buf, &look, e, pgscale_sweeper_policy->header(e->usage));
 	}
-	yielded = false;
 }
 
 /* Will the hand take it, although it is not on offer?  It may be empty. */
@@ -440,7 +445,8 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 		if (pgscale_sweeper_long_enough((*looked)++))
 			to = at + 1;
 	}
-	yielded = true;
+	yielded_from = yielded_from < yielded_to ? Min(yielded_from, from) : from;
+	yielded_to = Max(yielded_to, to);
 	while (most < RANKS - 1 && below + of_rank[most] < needed)
 		below += of_rank[most++];
 	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_share(share, at + 1))
@@ -500,7 +506,7 @@ guard_from(PgscaleSweeperShare *share, int64 hand, int needed, int *looked)
 		needed -= still_on_offer(share, pgscale_sweeper_buffer_at(at));
 	if (needed <= 0)
 	{
-		take_back_yielded(share, from, to);
+		take_back_yielded(share, from, looked);
 		return PG_INT64_MAX;
 	}
 	return yield_some(share, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
