@@ -6,9 +6,9 @@ SELECT * FROM pgscale.health WHERE feature = 'buffer_usage';
 -- all counts, and all buffers
 SELECT usage_count, fraction = buffers::float8 / (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS fraction,
        dirty BETWEEN 0 AND buffers AS dirty, pinned BETWEEN 0 AND buffers AS pinned
-  FROM pgscale.buffer_usage();
+  FROM pgscale_internal.buffer_usage();
 SELECT sum(buffers) = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS all_buffers,
-       round(sum(fraction)::numeric, 6) AS fractions FROM pgscale.buffer_usage();
+       round(sum(fraction)::numeric, 6) AS fractions FROM pgscale_internal.buffer_usage();
 
 -- a sample: of one buffer the interval is known, of many it can be computed
 SELECT fraction, round(fraction_low::numeric, 9) AS low, round(fraction_high::numeric, 9) AS high,
@@ -42,7 +42,7 @@ SELECT r.relation, r.fork, r.datid = d.oid AS here, r.relfilenode = pg_relation_
 CREATE TABLE dirtied AS SELECT i, repeat('x', 1000) FROM generate_series(1, 6000) i;
 SELECT count(*) AS counts, max(abs(s.buffers - u.buffers)) < 60 AS buffers, max(abs(s.dirty - u.dirty)) < 60 AS dirty,
        max(abs(s.pinned - u.pinned)) < 20 AS pinned, sum(u.dirty) > 600 AS some
-  FROM pgscale.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
+  FROM pgscale_internal.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
 DROP TABLE dirtied;
 SELECT count(*) > 1 AS forks, count(*) FILTER (WHERE relation = 'buffer_usage'::regclass) = count(*) AS named
   FROM pgscale.relation_buffers WHERE relfilenode = pg_relation_filenode('buffer_usage')
@@ -117,10 +117,10 @@ SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.buffer_usage;
 SELECT * FROM pgscale.relation_buffers;
 SELECT * FROM pgscale.clock_sweep;
-SELECT * FROM pgscale.buffer_usage();
+SELECT * FROM pgscale_internal.buffer_usage();
 SELECT * FROM pgscale.buffer_usage_sample(1);
-SELECT * FROM pgscale.relation_buffers();
-SELECT * FROM pgscale.clock_sweep();
+SELECT * FROM pgscale_internal.relation_buffers();
+SELECT * FROM pgscale_internal.clock_sweep();
 SELECT pgscale.reset('buffer_usage');
 RESET ROLE;
 SET ROLE pgscale_watcher;

@@ -117,7 +117,7 @@ CALL stand_in('writeback_stats', '{"rounds": 3}');
 CALL stand_in('scalability', '{"buckets": 4, "discarded": 5}');
 SELECT name, value FROM pgscale.metrics()
  WHERE name ~ '^pgscale_(node_lag|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
-CREATE OR REPLACE FUNCTION pgscale.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
+CREATE OR REPLACE FUNCTION pgscale_internal.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
     OUT distance integer[]) RETURNS SETOF record LANGUAGE plpgsql AS $$ BEGIN RAISE feature_not_supported; END $$;
 SELECT count(*) FROM pgscale.metrics('numa');
 ROLLBACK;

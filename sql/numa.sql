@@ -53,7 +53,7 @@ GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.numa_nodes;
 SELECT * FROM pgscale.numa_buffers;
-SELECT * FROM pgscale.numa_nodes();
+SELECT * FROM pgscale_internal.numa_nodes();
 SELECT * FROM pgscale.numa_buffers(true);
 RESET ROLE;
 \if :looks

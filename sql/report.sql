@@ -241,7 +241,7 @@ CREATE FUNCTION root(pid int, app text, state text, q bigint, waited float8, idl
     SELECT format('(%L::int, now(), %s::xid, 5::oid, 3373::oid, %L::text, NULL::inet, %L::text, %L::bigint, %L::text, %L::float8, %L::float8, 3, %L::timestamptz, %L::timestamptz)',
         pid, CASE pid WHEN 0 THEN '''99''' ELSE 'NULL' END, app, state, q, 'tuple', waited, idle, first, last)
 $$;
-SELECT format('CREATE OR REPLACE FUNCTION pgscale.blocker_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$VALUES %s$f$', pg_get_function_arguments('pgscale.blocker_profile'::regproc),
+SELECT format('CREATE OR REPLACE FUNCTION pgscale_internal.blocker_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$VALUES %s$f$', pg_get_function_arguments('pgscale_internal.blocker_profile'::regproc),
     concat_ws(', ', root(11, 'batch', 'idle in transaction', -3, 2000, 1800, '2020-06-01 09:58', '2020-06-01 10:03'), root(11, 'batch', 'active', 1, 1e9, 0, '2020-06-01 09:00', '2020-06-01 09:59:59'),
         root(11, 'batch', 'active', 1, 10, 0, '2020-06-01 10:05:01', '2020-06-01 11:00'), root(12, 'web', 'idle in transaction', NULL, 100, 60, '2020-06-01 10:06', '2020-06-01 10:09'),
         root(13, '', 'idle in transaction', 1, 100, 90, '2020-06-01 10:06', '2020-06-01 10:08'), root(14, 'app', 'active', 2, 100, 10, '2020-06-01 10:10', '2020-06-01 10:14'),
@@ -337,7 +337,7 @@ CREATE TEMP VIEW checkpoints AS SELECT checkpoints_timed AS a, checkpoints_req A
 SELECT strpos(pgscale_internal.report_part('wal', :one, :none), pgscale_internal.report_table('text', '{"timed checkpoints",requested,"buffers written",writing,syncing,"since"}', '{count,count,count,ms,ms,name}',
            ARRAY[a::text, b::text, c::text, d::text, e::text, date_trunc('second', stats_reset)::text])) > 0 AS checkpoints FROM checkpoints;
 SELECT pgscale_internal.report_part('health', :one, :none) = pgscale_internal.report_table('text', '{feature,state,why,"what to do"}', '{name,name,prose,prose}', array_agg(ARRAY[feature, state, reason, action])) AS health
-  FROM pgscale.health();
+  FROM pgscale_internal.health();
 SELECT strpos(pgscale_internal.report_part('buffers', :one, :none), pgscale_internal.report_table('text', '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}', '{name,count,share,ms,count,bytes}',
            (SELECT array_agg(ARRAY[datname::text, blks_read::text, (blks_hit::float8 / (blks_hit + blks_read))::text, CASE WHEN blk_read_time > 0 THEN (blk_read_time / nullif(blks_read, 0))::text END,
                 (xact_rollback + xact_commit)::text, temp_bytes::text] ORDER BY blks_read DESC) FROM pg_stat_database WHERE datname IS NOT NULL AND blks_hit + blks_read > 0))) > 0 AS databases;

@@ -73,18 +73,18 @@ SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
-  FROM pgscale.wait_profile() p, pgscale.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
+  FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
 
 -- ticks are a period apart, those that were missed included, and stand for all of the time
 SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,
        observed_ms < 1000 * extract(epoch FROM clock_timestamp() - stats_reset) AS no_more,
        (SELECT abs(max(a.covered_fraction) * 43200e3 - s.observed_ms) < 1 FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d') a) AS activity
-  FROM pgscale.sampler_stats() s;
+  FROM pgscale_internal.sampler_stats() s;
 -- how late they were, once more, by their classes: below 1, 2, 4 ... microseconds
 WITH classes AS (
     SELECT c, ticks, lateness_max_us AS most, CASE WHEN i = 1 THEN 0 ELSE 2 ^ (i - 2) END AS low, 2 ^ (i - 1) AS high,
            sum(c) OVER (ORDER BY i) AS upto
-      FROM pgscale.sampler_stats(), unnest(lateness_classes) WITH ORDINALITY l (c, i)),
+      FROM pgscale_internal.sampler_stats(), unnest(lateness_classes) WITH ORDINALITY l (c, i)),
 quantiles AS (
     SELECT DISTINCT ON (share) share, least(low + (high - low) * (ticks * share - upto + c) / c, most) AS us
       FROM classes, (VALUES (0.5), (0.99)) q (share) WHERE c > 0 AND upto >= ticks * share ORDER BY share, upto)
@@ -95,10 +95,10 @@ SELECT (SELECT sum(c) = max(ticks) FROM classes) AS classes,
        (SELECT abs(lateness_p99_us - us) < 1e-6 FROM quantiles WHERE share = 0.99) AS nearly_all,
        tick_mean_us BETWEEN 1 AND tick_max_us AS tick, cpu_ms BETWEEN 0.002 * ticks AND observed_ms AS cpu,
        abs(cpu_fraction - cpu_ms / observed_ms) < 1e-9 AS cpu_fraction
-  FROM pgscale.sampler_stats();
+  FROM pgscale_internal.sampler_stats();
 -- the view has each of them where it says
 SELECT string_agg(v.key, ', ') AS wrong
-  FROM pgscale.sampler_stats view, pgscale.sampler_stats() f, jsonb_each_text(to_jsonb(view)) v JOIN jsonb_each_text(to_jsonb(f)) w USING (key)
+  FROM pgscale.sampler_stats view, pgscale_internal.sampler_stats() f, jsonb_each_text(to_jsonb(view)) v JOIN jsonb_each_text(to_jsonb(f)) w USING (key)
  WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'fraction' THEN 0.00001 ELSE 0.06 END
             ELSE v.value <> w.value END;
 
@@ -107,7 +107,7 @@ SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
        abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
   FROM (SELECT sum(active_sessions * covered_fraction) * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) a,
        (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale.wait_profile()
-         WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale.sampler_stats() s;
+         WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale_internal.sampler_stats() s;
 SELECT count(*) AS other_totals
   FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
   FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;

@@ -12,7 +12,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.sweeper_stats'::regclass, 'pg_class')),
-    ('function', obj_description('pgscale.sweeper_stats()'::regprocedure, 'pg_proc'))) v (o, d);
+    ('function', obj_description('pgscale_internal.sweeper_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row a worker
 SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, state_change, buffers,
@@ -73,12 +73,12 @@ CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.sweeper_stats;
-SELECT * FROM pgscale.sweeper_stats();
+SELECT * FROM pgscale_internal.sweeper_stats();
 SELECT pgscale.reset('sweeper');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.sweeper_stats;
-SELECT count(*) FROM pgscale.sweeper_stats();
+SELECT count(*) FROM pgscale_internal.sweeper_stats();
 SELECT pgscale.reset('sweeper');
 ALTER SYSTEM SET pgscale.sweeper = on;
 RESET ROLE;

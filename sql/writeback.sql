@@ -12,7 +12,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.writeback_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.writeback_stats'::regclass, 'pg_class')),
-    ('function', obj_description('pgscale.writeback_stats()'::regprocedure, 'pg_proc'))) v (o, d);
+    ('function', obj_description('pgscale_internal.writeback_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row
 SELECT state, reason, state_change, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes, skipped_bytes,
@@ -108,12 +108,12 @@ CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.writeback_stats;
-SELECT * FROM pgscale.writeback_stats();
+SELECT * FROM pgscale_internal.writeback_stats();
 SELECT pgscale.reset('writeback');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.writeback_stats;
-SELECT count(*) FROM pgscale.writeback_stats();
+SELECT count(*) FROM pgscale_internal.writeback_stats();
 SELECT pgscale.reset('writeback');
 ALTER SYSTEM SET pgscale.writeback = on;
 RESET ROLE;

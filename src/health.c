@@ -294,7 +294,7 @@ tell_published(PgscaleHealth *health, const char *published)
 	health->action = health->action ? psprintf("%s; %s", health->action, action) : action;
 }
 
-/* pgscale.health(): works without preload, where that is the finding. */
+/* pgscale_internal.health(): works without preload, where that is the finding. */
 Datum
 pgscale_health(PG_FUNCTION_ARGS)
 {

@@ -1,16 +1,16 @@
 -- The state of each feature.
 
-CREATE FUNCTION pgscale.health(
+CREATE FUNCTION pgscale_internal.health(
     OUT feature text, OUT enabled boolean, OUT state text,
     OUT reason text, OUT action text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_health'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.health() IS
+COMMENT ON FUNCTION pgscale_internal.health() IS
 'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
-GRANT EXECUTE ON FUNCTION pgscale.health() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.health() TO pg_monitor;
 
-CREATE VIEW pgscale.health AS SELECT * FROM pgscale.health();
+CREATE VIEW pgscale.health AS SELECT * FROM pgscale_internal.health();
 COMMENT ON VIEW pgscale.health IS
 'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
 GRANT SELECT ON pgscale.health TO pg_monitor;

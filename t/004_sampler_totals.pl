@@ -15,7 +15,7 @@ my ($worker, $holder, $waiter) = map { session($node) } 1 .. 3;
 # with the sampler off, so that nothing moves between the two
 my $reconcile = <<'EOQ';
 SELECT p.samples = s.samples, p.wait_ms / s.wait_ms BETWEEN 1 - 1e-6 AND 1 + 1e-6, s.samples > 0
-  FROM (SELECT sum(samples) AS samples, sum(wait_ms) AS wait_ms FROM pgscale.wait_profile()) p, pgscale.sampler_stats() s
+  FROM (SELECT sum(samples) AS samples, sum(wait_ms) AS wait_ms FROM pgscale.wait_profile()) p, pgscale_internal.sampler_stats() s
 EOQ
 
 $db->poll_ok('SELECT samples > 100 FROM pgscale.sampler_stats', 'samples');
@@ -72,11 +72,11 @@ $db->sampler('on');
 $db->poll_ok('SELECT samples > 100 FROM pgscale.sampler_stats', 'samples');
 $db->sampler('off');
 is($db->sql($reconcile), 't|t|t', 'after a reset it adds up');
-is($db->sql(q{SELECT count(*), min(p.samples) > max(ticks) / 2, max(p.samples) <= max(ticks) FROM pgscale.sampler_stats(),
+is($db->sql(q{SELECT count(*), min(p.samples) > max(ticks) / 2, max(p.samples) <= max(ticks) FROM pgscale_internal.sampler_stats(),
     (SELECT sum(samples) AS samples FROM pgscale.wait_profile()
       WHERE backend_type IN ('checkpointer', 'background writer', 'walwriter') GROUP BY backend_type) p}), '3|t|t',
     'each process that idles has its own samples');
-is($db->sql(q{SELECT sum(p.samples) > 2 * max(ticks) FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
+is($db->sql(q{SELECT sum(p.samples) > 2 * max(ticks) FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s
     WHERE backend_type = 'client backend' AND event = 'ClientRead'}), 't', 'and so have three sessions');
 
 # What is parked may be evicted while the statement still waits: here its time on CPU in parse analysis, which makes a small
@@ -139,7 +139,7 @@ my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 $db->poll_ok("SELECT ticks > $ticks + 1 FROM pgscale.sampler_stats", 'it is seen that this is over');
 $db->sampler('off');
 is($db->sql($reconcile), 't|t|t', 'after a reset meanwhile it adds up');
-is($db->sql('SELECT count(*) FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s
     WHERE NOT p.samples BETWEEN 0 AND s.samples OR NOT p.wait_ms BETWEEN 0 AND s.wait_ms'), 0, 'each row is a part of it');
 # It may have waited for more than the lock: reading a catalog on a busy machine, say. Only the others slept.
 is($db->sql("SELECT count(*) FROM pgscale.wait_profile WHERE queryid = $queryid AND event = 'PgSleep'"), 0,

@@ -68,7 +68,7 @@ $reader->sql('COMMIT');
 ### trace, lwlocks
 
 is($db->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($startup, '10 ms')"), 't', 'trace: the startup process');
-$db->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale.lwlock_profile()', 'lwlock_profile');
+$db->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale_internal.lwlock_profile()', 'lwlock_profile');
 is($db->sql('SELECT count(*) FROM pgscale.hot_buffers'), 0, 'hot_buffers: nobody waits for one');
 is($db->sql('SELECT pgscale.reset($$lwlocks$$)'), '', 'a reset');
 health_ok('lwlocks', 't|working', 'health: lwlocks');

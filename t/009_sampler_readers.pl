@@ -44,13 +44,13 @@ BEGIN
     reads := 0; different := 0; wrong := 0;
     SELECT 0::bigint AS samples, 0::float8 AS wait_ms INTO last;
     WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT samples, wait_ms, evictions INTO before FROM pgscale.sampler_stats();
+        SELECT samples, wait_ms, evictions INTO before FROM pgscale_internal.sampler_stats();
         SELECT sum(samples)::bigint AS samples, sum(wait_ms) AS wait_ms,
                count(*) - count(DISTINCT p - ARRAY['samples', 'wait_ms']) AS twice,
                count(*) FILTER (WHERE samples < 0 OR wait_ms < 0 OR samples = 0 AND wait_ms = 0) AS empty
           INTO this
           FROM (SELECT to_jsonb(s) AS p, samples, wait_ms FROM pgscale.wait_profile() s) s;
-        SELECT samples, wait_ms, evictions INTO after FROM pgscale.sampler_stats();
+        SELECT samples, wait_ms, evictions INTO after FROM pgscale_internal.sampler_stats();
         reads := reads + 1;
         IF this.samples > last.samples THEN
             different := different + 1;

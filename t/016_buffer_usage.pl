@@ -53,7 +53,7 @@ reason_ok('^nothing has to leave yet: [0-9.]+ % of the buffers hold no page', 't
 # needs a buffer just then makes that search, so this may take several attempts.
 my $whole_pass = q{SELECT u.usage_count, passes, hand, abs(buffers + (buffers + 1) / (unpinned + 1.0) - expected_search) < 1e-6
     FROM (SELECT usage_count, buffers - pinned FROM pgscale.buffer_usage WHERE buffers > 0 LIMIT 1) u (usage_count, unpinned),
-         pgscale.clock_sweep()};
+         pgscale_internal.clock_sweep()};
 # without a freelist the hand has found the free ones
 my $none_at_zero = has_freelist() ? '1|0|0|t' : '1|1|0|t';
 my $free = 'SELECT buffers FROM pgscale.buffer_usage WHERE usage_count IS NULL';
@@ -98,9 +98,9 @@ is($db->sql(q{WITH b AS MATERIALIZED (SELECT clock_timestamp() AS before)
     SELECT ticks_per_allocation = ticks::float8 / allocations,
         seconds_per_pass * ticks / buffers BETWEEN extract(epoch FROM before - stats_reset) * 0.7
             AND extract(epoch FROM clock_timestamp() - stats_reset) * 1.3
-    FROM b, pgscale.clock_sweep()}), 't|t', 'rates are of them') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
+    FROM b, pgscale_internal.clock_sweep()}), 't|t', 'rates are of them') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 is($db->sql(q{SELECT unused_fraction, zero_fraction + max_fraction <= 1,
-        abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search FROM pgscale.clock_sweep()}),
+        abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search FROM pgscale_internal.clock_sweep()}),
     '0|t|t', 'and the search is as long as the number of unused ones says')
   or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 
@@ -124,8 +124,8 @@ reason_ok('^replacement is close to random, and expensive: [0-9.]+ % .* costs ab
 # A search takes all counts down, so they are filled up again before each look.
 until_ok(sub {
     pages_of($db, 0, 900, 7);
-    return $db->sql(q{SELECT max_fraction > 0.7 AND bool_and(abs(u.fraction - c.fraction) < 0.02) FROM pgscale.buffer_usage() u
-    JOIN (SELECT max_fraction, v.* FROM pgscale.clock_sweep(), LATERAL (VALUES (0, zero_fraction), (5, max_fraction), (NULL, unused_fraction)) v
+    return $db->sql(q{SELECT max_fraction > 0.7 AND bool_and(abs(u.fraction - c.fraction) < 0.02) FROM pgscale_internal.buffer_usage() u
+    JOIN (SELECT max_fraction, v.* FROM pgscale_internal.clock_sweep(), LATERAL (VALUES (0, zero_fraction), (5, max_fraction), (NULL, unused_fraction)) v
         (usage_count, fraction)) c ON u.usage_count IS NOT DISTINCT FROM c.usage_count GROUP BY max_fraction}) eq 't';
 }, 'most are at the maximum, and shares are those of the counts') or diag $db->sql('SELECT row_to_json(c) FROM pgscale.clock_sweep c');
 # Whoever looks a catalog up just then needs a buffer for it.
@@ -190,7 +190,7 @@ $db->sql('ROLLBACK');
 my $locker = session($node);
 $locker->sql('BEGIN; DECLARE here CURSOR FOR SELECT FROM pages; FETCH here');
 is($db->sql(qq{SELECT buffers BETWEEN 1 AND $buffers AND buffers_bytes = 8192 * buffers
-        AND abs(cached_fraction - buffers / 3000.0) < 1e-9 FROM pgscale.relation_buffers()
+        AND abs(cached_fraction - buffers / 3000.0) < 1e-9 FROM pgscale_internal.relation_buffers()
     WHERE relation = 'pages'::regclass AND fork = 'main'}), 't', 'a part of a table');
 
 # Of more than one segment: made of holes, whose pages are valid, and empty
@@ -201,7 +201,7 @@ open my $second, '>', "$file.1" or die "$file.1: $!";
 truncate $second, 8192 * 10;
 close $second;
 $db->sql(qq{SELECT FROM holes WHERE ctid = '($_,1)'}) for 5, 131072 + 5;
-is($db->sql(q{SELECT buffers, abs(cached_fraction * (131072 + 10) - 2) < 1e-9 FROM pgscale.relation_buffers()
+is($db->sql(q{SELECT buffers, abs(cached_fraction * (131072 + 10) - 2) < 1e-9 FROM pgscale_internal.relation_buffers()
     WHERE relation = 'holes'::regclass}), '2|t', 'a table of two segments');
 $db->sql('DROP TABLE holes');
 
@@ -247,7 +247,7 @@ SKIP:
           FROM pg_buffercache GROUP BY 1) b ON coalesce(u.usage_count, -1) = coalesce(b.usagecount, -1)
         WHERE (u.buffers, u.dirty, u.pinned) IS DISTINCT FROM (coalesce(b.buffers, 0), coalesce(b.dirty, 0), coalesce(b.pinned, 0))},
         'buffer_usage agrees with pg_buffercache', 0);
-    $db->poll_ok(q{SELECT count(*) FROM pgscale.relation_buffers() r FULL JOIN (
+    $db->poll_ok(q{SELECT count(*) FROM pgscale_internal.relation_buffers() r FULL JOIN (
         SELECT reldatabase, reltablespace, relfilenode, relforknumber, count(*) AS buffers,
                count(*) FILTER (WHERE isdirty) AS dirty, avg(usagecount) AS mean_usage
           FROM pg_buffercache WHERE relfilenode IS NOT NULL GROUP BY 1, 2, 3, 4) b
@@ -266,7 +266,7 @@ pages_of($db, 0, 100, 2);
 pages_of($db, 100, 300, 4);
 pages_of($db, 1000, 1300);
 is($db->sql(q{
-    WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale.buffer_usage()),
+    WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale_internal.buffer_usage()),
          sample AS MATERIALIZED (SELECT s.* FROM generate_series(1, 200) i, LATERAL pgscale.buffer_usage_sample(2000 + 0 * i) s)
     SELECT count(*) FILTER (WHERE held < 176), count(*) >= 2, bool_or(held < 200), bool_and(abs(mean - fraction) < 0.01)
       FROM (SELECT t.usage_count, t.fraction, count(*) FILTER (WHERE t.fraction BETWEEN s.fraction_low AND s.fraction_high) AS held,

@@ -167,7 +167,7 @@ SKIP:
         d AS (SELECT ya*(bb*cc-bc*bc) - ab*(yb*cc-bc*yc) + ac*(yb*bc-bb*yc) AS c0, aa*(yb*cc-bc*yc) - ya*(ab*cc-bc*ac) + ac*(ab*yc-yb*ac) AS c1,
                      aa*(bb*yc-yb*bc) - ab*(ab*yc-yb*ac) + ya*(ab*bc-bb*ac) AS c2, aa*(bb*cc-bc*bc) - ab*(ab*cc-bc*ac) + ac*(ab*bc-bb*ac) AS d FROM s)
         SELECT round(d / c0, 4), round(c1 / c0, 8), round(c2 / c0, 10) FROM d});
-    is($db->sql('SELECT round(lambda::numeric, 4), round(sigma::numeric, 8), round(kappa::numeric, 10) FROM pgscale.scalability()'), $expected, 'the law, by their weights');
+    is($db->sql('SELECT round(lambda::numeric, 4), round(sigma::numeric, 8), round(kappa::numeric, 10) FROM pgscale_internal.scalability()'), $expected, 'the law, by their weights');
     is($db->sql(q{SELECT min_concurrency, max_concurrency, points FROM pgscale.scalability}), '1|64|7', 'of so many points');
     $db->sql('SELECT pgscale.reset($$scalability$$)');
 }
@@ -240,7 +240,7 @@ $db->poll_ok(q{SELECT state = 'working' FROM pgscale.health WHERE feature = 'sca
 # reset
 
 my $since = $db->sql('SELECT stats_reset FROM pgscale.scalability');
-is($db->sql(q{SELECT s.buckets, s.points, s.stats_reset > } . "'$since'" . q{ FROM pgscale.reset('scalability'), LATERAL pgscale.scalability() s}),
+is($db->sql(q{SELECT s.buckets, s.points, s.stats_reset > } . "'$since'" . q{ FROM pgscale.reset('scalability'), LATERAL pgscale_internal.scalability() s}),
     '0|0|t', 'a reset forgets all at once');
 $db->poll_ok('SELECT buckets > 0 FROM pgscale.scalability', 'and it begins anew');
 stop_load();

@@ -121,7 +121,7 @@ SKIP:
     chmod 0755, $hold;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
     my $held = session($node);
-    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU') FROM pgscale.sampler_stats()};
+    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU') FROM pgscale_internal.sampler_stats()};
     # it is seen at work before: what it was when it was read last is what it counts as
     $held->start("SELECT pg_sleep(0.5), hold_status('$held_file')");
     until_true(sub { -e $held_file }) or die 'it is not held';
@@ -158,7 +158,7 @@ $_->quit for @crowd, $holder;
 $db->sampler('off');
 is($db->sql('SELECT evictions > 100, samples = (SELECT sum(samples) FROM pgscale.wait_profile()),
     (SELECT count(*) FROM pgscale.wait_profile() p WHERE p.samples NOT BETWEEN 0 AND s.samples OR p.wait_ms NOT BETWEEN 0 AND s.wait_ms)
-    FROM pgscale.sampler_stats() s'), 't|t|0', 'a full profile adds up, and no entry is more than all of it');
+    FROM pgscale_internal.sampler_stats() s'), 't|t|0', 'a full profile adds up, and no entry is more than all of it');
 
 $db->set('pgscale.sampler', 'off');
 $db->quit;

@@ -29,9 +29,9 @@ my $tuner = session($node, user => 'tuner');
 is(($tuner->try(qq{CALL pgscale.$_}))[0], '42501', "nobody may call $_")
   for q{set('work_mem', '1MB')}, 'revert(1)', q{apply('work_mem')}, 'apply_all()';
 is(($tuner->try("SELECT * FROM $_"))[0], '42501', "nor read $_")
-  for 'pgscale.verify(1)', 'pgscale.tuning_journal', 'pgscale.tuning_journal()', 'pgscale_internal.tuning_change';
+  for 'pgscale.verify(1)', 'pgscale.tuning_journal', 'pgscale_internal.tuning_journal()', 'pgscale_internal.tuning_change';
 $db->sql('GRANT EXECUTE ON PROCEDURE pgscale.set, pgscale.revert, pgscale.apply_all TO tuner, acting');
-$db->sql('GRANT EXECUTE ON FUNCTION pgscale.tuning_journal(), pgscale.verify TO tuner');
+$db->sql('GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_journal(), pgscale.verify TO tuner');
 $db->sql('GRANT SELECT ON pgscale.tuning_journal TO tuner');
 my $granted = change($tuner, q{set('work_mem', '3MB')});
 is(journal('requested_by, acting_as', $granted), 'tuner|tuner', 'one who is granted ALTER SYSTEM on a setting may change it');

@@ -76,9 +76,9 @@ is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_history WHERE usename = 'tal
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 $talker->sql(join "\n;", ('SELECT 1') x 2_000);
 until_ok(sub { $db->sql(q{SELECT observed_ms > 1200 AND abs(ms('talker', '') / observed_ms - 1) < 0.01
-    AND abs(ms('burner', '') / observed_ms - 1) < 0.01 FROM pgscale.sampler_stats()}) eq 't' },
+    AND abs(ms('burner', '') / observed_ms - 1) < 0.01 FROM pgscale_internal.sampler_stats()}) eq 't' },
     'the rows of a session add up to the clock')
-  or diag $db->sql(q{SELECT ms('talker', ''), ms('burner', ''), observed_ms FROM pgscale.sampler_stats()});
+  or diag $db->sql(q{SELECT ms('talker', ''), ms('burner', ''), observed_ms FROM pgscale_internal.sampler_stats()});
 
 ### Io workers, which do the reads of sessions
 
@@ -105,7 +105,7 @@ SKIP:
         return until_true(sub { ($cpu, $all) = split /\|/, $db->sql($shown); return $kernel > 50 && abs($cpu - $kernel) <= 0.03 * $kernel + 15 });
     }, 'they ran for as long as the kernel says') or diag "kernel: $kernel, $cpu";
     until_ok(sub {
-        ($all, $observed) = split /\|/, $db->sql(qq{SELECT s.ms, observed_ms FROM ($shown) s(cpu, ms), pgscale.sampler_stats()});
+        ($all, $observed) = split /\|/, $db->sql(qq{SELECT s.ms, observed_ms FROM ($shown) s(cpu, ms), pgscale_internal.sampler_stats()});
         return abs($all - $observed) < 20;
     }, 'and their rows add up to the clock') or diag "$all, $observed";
 }
@@ -224,7 +224,7 @@ SKIP:
     is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
         FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
         'the totals are those of the profile');
-    is($db->sql(q{SELECT abs(active_ms - active) < 1, abs(idle_in_transaction_ms - idle) < 1, idle > 500 FROM pgscale.sampler_stats(),
+    is($db->sql(q{SELECT abs(active_ms - active) < 1, abs(idle_in_transaction_ms - idle) < 1, idle > 500 FROM pgscale_internal.sampler_stats(),
          (SELECT sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active, sum(wait_ms) FILTER (WHERE event = 'IdleInTransaction') AS idle
             FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend') p}), 't|t|t', 'sessions were active, or idle in a transaction, for as long');
     $burner->sql('ROLLBACK');

@@ -55,7 +55,7 @@ sub while_held
 sub shows_ok
 {
     my ($tranche, $number, $mode, $waiters, $locks) = @_;
-    my $of = "FROM pgscale.lwlock_profile() WHERE tranche = '$tranche'";
+    my $of = "FROM pgscale_internal.lwlock_profile() WHERE tranche = '$tranche'";
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $db->sql('SELECT pgscale.reset($$lwlocks$$)');
@@ -65,11 +65,11 @@ sub shows_ok
     is($db->sql("SELECT waited = ticks, held_$mode = ticks, held_$other, abs(mean_waiters - $waiters) < 1e-6,
         looks_$mode = looks, looks_$other $of AND lock = $number"), 't|t|0|t|t|0',
         'each tick finds it so, with all its waiters')
-      or diag $db->sql("SELECT row_to_json(p) FROM pgscale.lwlock_profile() p WHERE tranche = '$tranche'");
+      or diag $db->sql("SELECT row_to_json(p) FROM pgscale_internal.lwlock_profile() p WHERE tranche = '$tranche'");
     is($db->sql("SELECT count(*) $of AND waited > 0"), 1, 'and no other lock waited for');
     my $skew = $locks > 1 ? $locks : '';
     is($db->sql("SELECT locks, busiest_lock, skew, abs(mean_waiters - $waiters) < 1e-6, reason IS NULL
-        FROM pgscale.lwlock_tranches() WHERE tranche = '$tranche'"), "$locks|$number|$skew|t|t", 'its tranche says the same');
+        FROM pgscale_internal.lwlock_tranches() WHERE tranche = '$tranche'"), "$locks|$number|$skew|t|t", 'its tranche says the same');
     return;
 }
 
@@ -87,15 +87,15 @@ for my $case ([ 'PredicateLockManager', 5, 16, 'exclusive', 3 ], [ 'PredicateLoc
 }
 # from few queues no skew follows
 while_held("SELECT hold_lwlock('PredicateLockManager', 5, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 5, true, '$none')", 1, sub {
-    my $seen = q{SELECT count(*) FILTER (WHERE ticks > 0 AND busiest_lock = 5), bool_and((skew IS NULL) = (ticks < 64)) FROM pgscale.lwlock_tranches()
+    my $seen = q{SELECT count(*) FILTER (WHERE ticks > 0 AND busiest_lock = 5), bool_and((skew IS NULL) = (ticks < 64)) FROM pgscale_internal.lwlock_tranches()
         WHERE tranche = 'PredicateLockManager'};
 
     $db->set('pgscale.sampler_period' => '200ms');
     $db->sql('SELECT pgscale.reset($$lwlocks$$)');
-    $db->poll_ok("SELECT ticks > 0 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'a queue that was seen a few times');
+    $db->poll_ok("SELECT ticks > 0 FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'a queue that was seen a few times');
     is($db->sql($seen), '1|t', 'has no skew');
     $db->set('pgscale.sampler_period' => '2ms');
-    $db->poll_ok("SELECT ticks > 64 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'one that was seen often');
+    $db->poll_ok("SELECT ticks > 64 FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'", 'one that was seen often');
     is($db->sql($seen), '1|t', 'has one');
 });
 # where the server does not tell whose they are, nor where they lie
@@ -118,10 +118,10 @@ while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELE
     my $pid = $waiters[1]->pid;
     $db->poll_ok("SELECT event_type FROM pgscale.wait_current() WHERE pid = $pid", 'each is waited for', 'LWLock');
     $db->sql('SELECT pgscale.reset($$lwlocks$$)');
-    $db->poll_ok(q{SELECT ticks >= 32 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
-    is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_profile()
+    $db->poll_ok(q{SELECT ticks >= 32 FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
+    is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale_internal.lwlock_profile()
         WHERE tranche = 'PredicateLockManager' AND waited > 0 ORDER BY 1}), "1|t|1.000000\n6|t|1.000000", 'half of the time each');
-    is($db->sql(q{SELECT busiest_lock, skew, round(mean_waiters::numeric, 6) FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}),
+    is($db->sql(q{SELECT busiest_lock, skew, round(mean_waiters::numeric, 6) FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}),
         '1|8|2.000000', 'the skew is that of two in sixteen');
 });
 unlink "$file.2";
@@ -133,14 +133,14 @@ $db->sql('SELECT pgscale.reset($$lwlocks$$)');
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->sampler('on');
 while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 1, true, '$none')", 2,
-    sub { $db->poll_ok(q{SELECT wait_ms > 100 FROM pgscale.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'time passes') });
+    sub { $db->poll_ok(q{SELECT wait_ms > 100 FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'time passes') });
 $db->sampler('off');
-is($db->sql(q{SELECT count(*) > 0, bool_and(abs(t.wait_ms - p.wait_ms) < 1e-3) FROM pgscale.lwlock_tranches() t
+is($db->sql(q{SELECT count(*) > 0, bool_and(abs(t.wait_ms - p.wait_ms) < 1e-3) FROM pgscale_internal.lwlock_tranches() t
     JOIN (SELECT event, sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'LWLock' GROUP BY 1) p (event, wait_ms)
       ON p.event = t.tranche}), 't|t', 'wait_ms is that of the wait profile');
 # a queue may be gone at the look
 is($db->sql(q{SELECT bool_and(locks > 0 AND locks <= all_of_it + 1e-6) FROM (SELECT sum(p.wait_ms), max(t.wait_ms)
-    FROM pgscale.lwlock_profile() p JOIN pgscale.lwlock_tranches() t USING (tranche_id) WHERE p.tranche = 'PredicateLockManager'
+    FROM pgscale_internal.lwlock_profile() p JOIN pgscale_internal.lwlock_tranches() t USING (tranche_id) WHERE p.tranche = 'PredicateLockManager'
    GROUP BY tranche_id) s (locks, all_of_it)}), 't', 'and the locks have no more than their tranche');
 $db->sampler('on');
 
@@ -159,7 +159,7 @@ unlink $file;
 $_->finish for $holder, $waiters[0];
 while_held("SELECT hold_buffer('t', 7, true, '$file')", "SELECT count(*) FROM t WHERE ctid = '(7,1)'", 3, sub {
     is($db->sql($hot), 't|main|7||exclusive|1|3|postgres', 'a page of a table, held exclusive');
-    is($db->sql('SELECT bufferid BETWEEN 1 AND 2048, relfilenode = pg_relation_filenode($$t$$), datid > 0 FROM pgscale.hot_buffers()'),
+    is($db->sql('SELECT bufferid BETWEEN 1 AND 2048, relfilenode = pg_relation_filenode($$t$$), datid > 0 FROM pgscale_internal.hot_buffers()'),
         't|t|t', 'and where it is');
     # from 19 on it is no LWLock
     $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND reason ~ 'hot_buffers' FROM pgscale.lwlock_tranches
@@ -223,10 +223,10 @@ $db->poll_ok($health, 'on again', 't|working|reads the locks of a tranche while 
 ### Over a restart
 
 $db->sql('SELECT pgscale.reset($$lwlocks$$)');
-my $ticks = q{SELECT count(*) FROM pgscale.lwlock_profile() WHERE tranche = 'PredicateLockManager' AND ticks > 0};
+my $ticks = q{SELECT count(*) FROM pgscale_internal.lwlock_profile() WHERE tranche = 'PredicateLockManager' AND ticks > 0};
 while_held("SELECT hold_lwlock('PredicateLockManager', 2, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 2, true, '$none')", 1,
     sub { $db->poll_ok($ticks, 'there are counts', 1) });
-my $since = $db->sql('SELECT max(stats_reset) FROM pgscale.lwlock_profile()');
+my $since = $db->sql('SELECT max(stats_reset) FROM pgscale_internal.lwlock_profile()');
 $_->quit for $db, $holder, @waiters;
 $node->restart;
 $db = session($node);
@@ -234,7 +234,7 @@ $db->poll_ok($health, 'it looks again', 't|working|reads the locks of a tranche 
 is($db->sql($ticks), 0, 'counts begin anew');
 ($holder, @waiters) = map { session($node) } 1 .. 4;
 while_held("SELECT hold_lwlock('PredicateLockManager', 2, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 2, true, '$none')", 1,
-    sub { $db->poll_ok("SELECT count(*) > 0 AND min(stats_reset) > '$since' FROM pgscale.lwlock_profile()", 'and say since when') });
+    sub { $db->poll_ok("SELECT count(*) > 0 AND min(stats_reset) > '$since' FROM pgscale_internal.lwlock_profile()", 'and say since when') });
 
 ### Locks of another layout
 

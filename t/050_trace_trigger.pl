@@ -109,9 +109,9 @@ is($db->sql(qq{SELECT figure, pid IN ($waiters), event_type, event IN ('transact
     'lock waits|t|Lock|t|1|t|t|postgres|t|wire|duration', 'a session that waits, and for what');
 is($db->sql(q{SELECT DISTINCT sessions > 3 AND sessions < 4.5, usual_sessions < 1, limit_sessions BETWEEN 2 AND 3,
     traced_ms BETWEEN 1999 AND 20000, coverage_fraction BETWEEN 0 AND 1, started_at BETWEEN now() - interval '1 min' AND now()
-    FROM pgscale.trace_history()}), 't|t|t|t|t|t', 'with the figures that it was chosen by')
-  or diag $db->sql('SELECT row_to_json(h) FROM pgscale.trace_history() h');
-is($db->sql('SELECT count(*) FROM pgscale.trace_history() WHERE NOT (p50_us <= p95_us AND p95_us <= max_us AND max_us / 1000 <= total_ms + 0.001)'), 0,
+    FROM pgscale_internal.trace_history()}), 't|t|t|t|t|t', 'with the figures that it was chosen by')
+  or diag $db->sql('SELECT row_to_json(h) FROM pgscale_internal.trace_history() h');
+is($db->sql('SELECT count(*) FROM pgscale_internal.trace_history() WHERE NOT (p50_us <= p95_us AND p95_us <= max_us AND max_us / 1000 <= total_ms + 0.001)'), 0,
     'and lengths');
 $db->poll_ok("SELECT count(*) FROM ($worker) w", 'its process has ended', 0);
 is($db->sql($places), 0, 'and given its place back');

@@ -28,11 +28,11 @@ sub seen_ok
     my ($where, $ms, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return $db->poll_ok("SELECT count(*) > 0 FROM pgscale.blocker_profile() WHERE $where AND waited_ms > $ms", $name);
+    return $db->poll_ok("SELECT count(*) > 0 FROM pgscale_internal.blocker_profile() WHERE $where AND waited_ms > $ms", $name);
 }
 
 # Nobody looks: all that is waited is in a row of its own
-is($db->sql('SELECT count(*) FROM pgscale.blocker_profile()'), 0, 'nobody has waited');
+is($db->sql('SELECT count(*) FROM pgscale_internal.blocker_profile()'), 0, 'nobody has waited');
 of('a')->sql('SET application_name = billing; BEGIN; UPDATE t SET v = 1 WHERE id = 1');
 of('d')->sql('SET application_name = report; BEGIN; UPDATE t SET v = 1 WHERE id = 2');
 of('d')->start('SELECT pg_sleep(1000)');
@@ -51,7 +51,7 @@ for ([ 'a', "$pid{b}, $pid{c}" ], [ 'd', $pid{e} ])
 {
     my ($root, $waiters) = @$_;
     my $before = $db->sql("$truth IN ($waiters)");
-    my $waited = $db->sql("SELECT waited_ms FROM pgscale.blocker_profile() WHERE root_pid = $pid{$root}");
+    my $waited = $db->sql("SELECT waited_ms FROM pgscale_internal.blocker_profile() WHERE root_pid = $pid{$root}");
     my $after = $db->sql("$truth IN ($waiters)");
 
     cmp_ok($waited, '>=', 0.9 * $before - 500, "$root: no less than its waiters have waited");
@@ -59,10 +59,10 @@ for ([ 'a', "$pid{b}, $pid{c}" ], [ 'd', $pid{e} ])
 }
 my $rows = q{SELECT root_pid, root_state, application_name, client_addr, userid::regrole = current_user::regrole, datid = (SELECT oid FROM
     pg_database WHERE datname = current_database()), max_waiters, event = ANY(array['transactionid', 'tuple']), queryid IS NOT NULL,
-    backend_start IS NOT NULL, prepared_xid, first_seen < last_seen FROM pgscale.blocker_profile() WHERE root_pid IS NOT NULL ORDER BY waited_ms DESC};
+    backend_start IS NOT NULL, prepared_xid, first_seen < last_seen FROM pgscale_internal.blocker_profile() WHERE root_pid IS NOT NULL ORDER BY waited_ms DESC};
 my $known = "$pid{a}|idle in transaction|billing||t|t|2|t|t|t||t\n$pid{d}|active|report||t|t|1|t|t|t||t";
 is($db->sql($rows), $known, 'who they are');
-is($db->sql("SELECT backend_start FROM pgscale.blocker_profile() WHERE root_pid = $pid{a}"),
+is($db->sql("SELECT backend_start FROM pgscale_internal.blocker_profile() WHERE root_pid = $pid{a}"),
     $db->sql("SELECT backend_start FROM pg_stat_activity WHERE pid = $pid{a}"), 'and since when');
 is($db->sql(q{SELECT round(idle_fraction::numeric, 1) FROM pgscale.blocker_profile WHERE application_name IN ('billing', 'report')
     ORDER BY application_name}), "1.0\n0.0", 'what they did meanwhile');
@@ -83,14 +83,14 @@ seen_ok(q{application_name = 'turns' AND root_state = 'idle in transaction' AND 
 all_end();
 $db->sampler('off');
 is($db->sql($rows =~ s/WHERE root_pid/WHERE application_name <> 'turns' AND root_pid/r), $known, 'who they were');
-cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale.blocker_profile()) -
+cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale_internal.blocker_profile()) -
     (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock')) / (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock')}),
     '<', 0.1, 'all of it is the time of locks that the wait profile has');
 $db->sampler('on');
 
 # A connection of a pooler: what others waited for is its application's of that time
 $pid{p} = of('p')->pid;
-my $of_pooler = "SELECT application_name, waited_ms FROM pgscale.blocker_profile() WHERE root_pid = $pid{p} ORDER BY application_name";
+my $of_pooler = "SELECT application_name, waited_ms FROM pgscale_internal.blocker_profile() WHERE root_pid = $pid{p} ORDER BY application_name";
 of('p')->sql('SET application_name = nightly_report; BEGIN; UPDATE t SET v = 1 WHERE id = 4');
 waits('q', 'UPDATE t SET v = 2 WHERE id = 4');
 seen_ok(q{application_name = 'nightly_report'}, 1500, 'an application of a pooler');
@@ -109,7 +109,7 @@ like($db->sql($of_pooler), qr/^\Q$nightly\E\nweb\|[\d.]+$/, 'and a row of its ow
 is($db->sql("SELECT root_application_name, min(sampled_at) > '$web', max(sampled_at) > '$web' FROM pgscale.wait_history
     WHERE root_pid = $pid{p} GROUP BY 1 ORDER BY 1"), "nightly_report|f|f\nweb|t|t", 'the history has the application of each moment');
 is($db->sql("SELECT item, wait_ms > 0, abs(b.waited_ms - wait_ms) < 0.9 * b.waited_ms FROM pgscale.top_waits(by => 'blocker')
-    JOIN pgscale.blocker_profile() b ON item = b.root_pid || ' ' || b.application_name WHERE b.root_pid = $pid{p} ORDER BY 1"),
+    JOIN pgscale_internal.blocker_profile() b ON item = b.root_pid || ' ' || b.application_name WHERE b.root_pid = $pid{p} ORDER BY 1"),
     "$pid{p} nightly_report|t|t\n$pid{p} web|t|t", 'and so have the longest waits by blocker');
 
 # A reset forgets what was before, not who waits
@@ -117,18 +117,18 @@ of('a')->sql('SET application_name = again; BEGIN; UPDATE t SET v = 1 WHERE id =
 waits('b', 'UPDATE t SET v = 2 WHERE id = 1');
 seen_ok(q{application_name = 'again'}, 1000, 'a root');
 my ($before, $began) = split /\|/, $db->sql('SELECT pgscale.reset($$sampler$$), extract(epoch FROM clock_timestamp()) * 1000');
-is($db->sql(q{SELECT count(*) FROM pgscale.blocker_profile() WHERE application_name <> 'again'}), 0, 'a reset empties it');
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.blocker_profile() WHERE application_name <> 'again'}), 0, 'a reset empties it');
 seen_ok(q{application_name = 'again'}, 500, 'who waits on is found again');
-is($db->sql(qq{SELECT sum(waited_ms) < 1.1 * (extract(epoch FROM clock_timestamp()) * 1000 - $began) + 300 FROM pgscale.blocker_profile()}), 't',
+is($db->sql(qq{SELECT sum(waited_ms) < 1.1 * (extract(epoch FROM clock_timestamp()) * 1000 - $began) + 300 FROM pgscale_internal.blocker_profile()}), 't',
     'from then on');
 
 # Another sampler finds the same root in its row
 my $sampler = $db->sql('SELECT pid FROM pgscale.sampler_stats');
-my $waited = $db->sql(q{SELECT waited_ms FROM pgscale.blocker_profile() WHERE application_name = 'again'});
+my $waited = $db->sql(q{SELECT waited_ms FROM pgscale_internal.blocker_profile() WHERE application_name = 'again'});
 kill 'TERM', $sampler;
 $db->poll_ok("SELECT pid <> $sampler FROM pgscale.sampler_stats", 'another sampler');
 seen_ok(q{application_name = 'again'}, $waited + 500, 'goes on');
-is($db->sql(q{SELECT count(*) FROM pgscale.blocker_profile() WHERE application_name = 'again'}), 1, 'in the same row');
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.blocker_profile() WHERE application_name = 'again'}), 1, 'in the same row');
 all_end();
 
 # A prepared transaction; a client with an address
@@ -136,7 +136,7 @@ of('a')->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 6; PREPARE TRANSACTION 'p'})
 waits('b', 'BEGIN; UPDATE t SET v = 1 WHERE id = 6');
 seen_ok(q{root_state = 'prepared'}, 100, 'a prepared transaction');
 is($db->sql(q{SELECT root_pid, prepared_xid = transaction, backend_start, application_name, userid::regrole::name = owner,
-    idle_in_transaction_ms, max_waiters FROM pgscale.blocker_profile() b, pg_prepared_xacts WHERE root_state = 'prepared'}), '0|t|||t||1', 'has no process');
+    idle_in_transaction_ms, max_waiters FROM pgscale_internal.blocker_profile() b, pg_prepared_xacts WHERE root_state = 'prepared'}), '0|t|||t||1', 'has no process');
 is($db->sql(q{SELECT root ~ '^prepared \d+$', application_name, datname, idle_fraction FROM pgscale.blocker_profile WHERE root ~ 'prepared'}),
     't||postgres|', 'and a name');
 $db->sql(q{ROLLBACK PREPARED 'p'});
@@ -149,7 +149,7 @@ seen_ok(q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 0, 'a clie
 # What roles see of others
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; CREATE ROLE stranger LOGIN;
     GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
-    GRANT EXECUTE ON FUNCTION pgscale.blocker_profile(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
+    GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
 $session{c} = session($node, user => 'reader');
 of('c')->sql('SET application_name = own; BEGIN; UPDATE t SET v = 1 WHERE id = 2');
 waits('d', 'UPDATE t SET v = 2 WHERE id = 2');
@@ -159,7 +159,7 @@ is(session($node, user => 'monitoring')->sql($named), "again\nown\nremote", 'pg_
 is(session($node, user => 'reader')->sql($named), 'own', 'one without pg_read_all_stats');
 session($node, user => 'reader')->poll_ok(q{SELECT string_agg(DISTINCT root_application_name, ' ') FROM pgscale.wait_history()},
     'nor has the history the others', 'own');
-is(session($node, user => 'reader')->sql('SELECT count(client_addr) FROM pgscale.blocker_profile()'), 0, 'nor addresses');
+is(session($node, user => 'reader')->sql('SELECT count(client_addr) FROM pgscale_internal.blocker_profile()'), 0, 'nor addresses');
 is((session($node, user => 'stranger')->try("SELECT * FROM pgscale.$_"))[0], '42501', "a stranger: $_") for 'blocker_profile', 'blocker_profile()';
 all_end();
 
@@ -176,12 +176,12 @@ for my $i (0 .. 84)
 }
 seen_ok(q{root_state = 'other'}, 0, 'roots are folded');
 $db->sampler('off');
-is($db->sql('SELECT count(*) FROM pgscale.blocker_profile() WHERE root_pid IS NOT NULL'), 500, 'within its bounds');
-is($db->sql(q{SELECT application_name FROM pgscale.blocker_profile() WHERE root_pid IS NOT NULL ORDER BY waited_ms DESC LIMIT 1}), 'main',
+is($db->sql('SELECT count(*) FROM pgscale_internal.blocker_profile() WHERE root_pid IS NOT NULL'), 500, 'within its bounds');
+is($db->sql(q{SELECT application_name FROM pgscale_internal.blocker_profile() WHERE root_pid IS NOT NULL ORDER BY waited_ms DESC LIMIT 1}), 'main',
     'the largest stays');
-is($db->sql(q{SELECT max_waiters >= 1, first_seen <= last_seen FROM pgscale.blocker_profile() WHERE root_state = 'other'}), 't|t',
+is($db->sql(q{SELECT max_waiters >= 1, first_seen <= last_seen FROM pgscale_internal.blocker_profile() WHERE root_state = 'other'}), 't|t',
     'a row of what was folded');
-cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale.blocker_profile()) /
+cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale_internal.blocker_profile()) /
     (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock') - 1)}), '<', 0.1, 'and sums are whole');
 $db->sampler('on');
 $db->sql(join ';', map { "ROLLBACK PREPARED '$_'" } 1 .. 600);

@@ -237,7 +237,7 @@ $db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s
 $db->sampler('on');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage() WHERE source = 'memory'}, 'is seen as one', 2);
 is($db->sql(q{SELECT max(n) FROM (SELECT count(*) AS n FROM pgscale.past_waits() WHERE event = 'PgSleep' GROUP BY at) a}), 1, 'and nothing is twice');
-is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + lateness_max_us / 1000 FROM pgscale.sampler_stats()'), 't', 'nor has anything been observed then')
+is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + lateness_max_us / 1000 FROM pgscale_internal.sampler_stats()'), 't', 'nor has anything been observed then')
   or diag $db->sql('SELECT ticks, missed_ticks, observed_ms FROM pgscale.sampler_stats');
 
 # What is known after a reset begins with it, not with the look before.

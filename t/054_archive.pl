@@ -114,9 +114,9 @@ CREATE TABLE counters (step int, "values" float8[], markers bigint[]);
 CREATE TABLE history (step int, sampled_at timestamptz, queryid bigint, event text, root_pid int, application text, event_type text DEFAULT 'Lock');
 DO $do$
 BEGIN
-    EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION pgscale.sampler_stats(%s) RETURNS record LANGUAGE sql AS $f$SELECT %s FROM public.step$f$',
-                           pg_get_function_arguments('pgscale.sampler_stats'::regproc), string_agg(CASE n WHEN 'stats_reset' THEN 'reset' ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY i))
-               FROM pg_proc p, unnest(p.proallargtypes, p.proargnames) WITH ORDINALITY a (t, n, i) WHERE p.oid = 'pgscale.sampler_stats'::regproc);
+    EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION pgscale_internal.sampler_stats(%s) RETURNS record LANGUAGE sql AS $f$SELECT %s FROM public.step$f$',
+                           pg_get_function_arguments('pgscale_internal.sampler_stats'::regproc), string_agg(CASE n WHEN 'stats_reset' THEN 'reset' ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY i))
+               FROM pg_proc p, unnest(p.proallargtypes, p.proargnames) WITH ORDINALITY a (t, n, i) WHERE p.oid = 'pgscale_internal.sampler_stats'::regproc);
     EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.wait_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$
         SELECT p.backend_type, CASE WHEN p.backend_type ~ ''client|parallel'' THEN 1::oid END, 10::oid, p.queryid, p.event_type, p.event, p.idle, 1::bigint, p.ms * part, NULL::text, addr, NULL::bigint
           FROM public.profile p, public.step s, (VALUES (0.25, inet ''10.0.0.1''), (0.75, ''10.0.0.2'')) a (part, addr) WHERE p.step = s.now$f$', pg_get_function_arguments('pgscale.wait_profile'::regproc));

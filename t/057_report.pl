@@ -73,12 +73,12 @@ $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits(now() - interval '1 mi
 $db->poll_ok(q{SELECT (SELECT sum(wait_ms) FROM pgscale.top_waits(now() - interval '1 min', now(), 'blocker', 10))
     > 0.75 * sum(wait_ms) FROM pgscale.top_waits(now() - interval '1 min', now(), 'event', 100) WHERE event_type = 'Lock'}, 'and it is known for whom');
 
-my ($seen) = $db->sql('SELECT idle_in_transaction_ms FROM pgscale.blocker_profile() WHERE root_pid = ' . $culprit->pid);
+my ($seen) = $db->sql('SELECT idle_in_transaction_ms FROM pgscale_internal.blocker_profile() WHERE root_pid = ' . $culprit->pid);
 my $page = report($db, q{now() - interval '1 min', NULL, 'html'});
 page_ok($page, 'a page with hostile texts');
 my ($held_up) = section($page, 'summary') =~ /Process @{[ $culprit->pid ]} \(user .*?, application &lt;h1&gt;.*?\) held others up for (\d+) s in all while it was idle in a transaction \(last statement: [^()]*UPDATE held SET id = /;
 cmp_ok($held_up // 0, '>', $seen / 1000 - 8, 'the one that idles is named before its victims, with the time of theirs that the profile has');
-cmp_ok($held_up // 0, '<', $db->sql('SELECT waited_ms FROM pgscale.blocker_profile() WHERE root_pid = ' . $culprit->pid) / 1000 + 8, 'and no more');
+cmp_ok($held_up // 0, '<', $db->sql('SELECT waited_ms FROM pgscale_internal.blocker_profile() WHERE root_pid = ' . $culprit->pid) / 1000 + 8, 'and no more');
 unlike(section($page, 'waits'), qr/hot row/, 'and what helps is that it ends');
 like(section($page, 'blockers'), qr{<td[^>]*>@{[ $culprit->pid ]} &lt;h1&gt;.*?idle in transaction.*?UPDATE held SET id = }s, 'its state and its statement');
 unlike($page, qr/<script|<h1>"x|<i>"/, 'no markup of others');

@@ -401,7 +401,7 @@ my $ticks = $db->sql('SELECT ticks FROM pgscale.sampler_stats');
 my ($read_samples, $sleep_samples) = map { $_->[1] - $_->[0] } map { [ $before[$_], (split /\|/, $db->sql($seen))[$_] ] } 0, 1;
 cmp_ok($read_samples, '>', 5.5 * $ticks, 'they are counted at each tick');
 cmp_ok($sleep_samples, '<', 1.1 * $ticks, 'and as nothing else');
-is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms - 1) < 1e-9 FROM pgscale.wait_profile() p, pgscale.sampler_stats() s
+is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms - 1) < 1e-9 FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s
     GROUP BY s.samples, s.wait_ms'), 't|t', 'and it adds up');
 
 # The ring of single samples was full many times over. Of the oldest look that is left some may be gone, so what is known begins with its end.
@@ -418,7 +418,7 @@ SKIP:
 {
     skip 'no compiler: ' . slurp_file("$library.out"), 3 unless $compiled;
 
-    my $observed = q{SELECT round(observed_ms::numeric, 3) FROM pgscale.sampler_stats()};
+    my $observed = q{SELECT round(observed_ms::numeric, 3) FROM pgscale_internal.sampler_stats()};
     my $known = q{SELECT round((max(covered_fraction) * %1$d * 1000)::numeric, 3) FROM pgscale.activity(clock_timestamp() - interval '%1$d s', NULL, '36500 d')};
     my $before_ms = $db->sql($observed);
     is($db->sql('SELECT abs((' . sprintf($known, 3600) . ") - $before_ms) < 1"), 't', 'activity has all of the time');

@@ -136,7 +136,7 @@ is($db->sql(q{SELECT error FROM pgscale.fleet WHERE node = 'silent'}), 'it did n
 is($db->sql(q{SELECT string_agg(concat(node, ': ', differing_settings), '; ') FROM pgscale.fleet WHERE differing_settings ~ 'work_mem'}),
     'second: work_mem=7MB', 'and which node has another setting than most');
 
-$db->sql('CREATE TABLE health AS SELECT * FROM pgscale.fleet_health()');
+$db->sql('CREATE TABLE health AS SELECT * FROM pgscale_internal.fleet_health()');
 is($db->sql(q{SELECT node, min(state), min(CASE WHEN node NOT IN ('gone', 'web') THEN reason END) FROM health WHERE feature IS NULL
       AND node NOT IN ('dead', 'silent', 'no base', 'elsewhere', 'checked', 'asked') GROUP BY 1 ORDER BY 1}),
     <<'EOT' =~ s/\n\z//r, 'nodes that lie');
@@ -156,7 +156,7 @@ EOT
 like($db->sql(q{SELECT reason FROM health WHERE node = 'checked'}),
     qr/^(?=.{500,503}$)BEGIN TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 600000; SET LOCAL DateStyle = 'ISO'; SET LOCAL extra_float_digits = 1; SELECT 'pgscale' FROM pg_catalog/,
     'what they are asked first');
-is($db->sql(q{SELECT reason FROM health WHERE node = 'asked'}), 'SELECT feature, enabled, state, reason, action FROM pgscale.health()', 'and then');
+is($db->sql(q{SELECT reason FROM health WHERE node = 'asked'}), 'SELECT feature, enabled, state, reason, action FROM pgscale_internal.health()', 'and then');
 is($db->sql(q{SELECT node, count(*) > 5 FROM health WHERE feature IS NOT NULL AND node <> 'right' GROUP BY 1 ORDER BY 1}),
     "first|t\nfirst again|t\nsecond|t", 'while the others are asked all the same');
 is($db->sql(q{SELECT feature, enabled, state, reason, action FROM health WHERE node = 'right'}), 'sampler|t|working|because|nothing',
@@ -201,7 +201,7 @@ $db->sql('CREATE DATABASE planted');
 my $planted = session($primary, dbname => 'planted');
 $planted->sql(<<'EOQ');
 CREATE TABLE called (); CREATE SCHEMA pgscale;
-CREATE FUNCTION pgscale.health(OUT feature text, OUT enabled bool, OUT state text, OUT reason text, OUT action text) LANGUAGE sql
+CREATE FUNCTION pgscale_internal.health(OUT feature text, OUT enabled bool, OUT state text, OUT reason text, OUT action text) LANGUAGE sql
   AS 'INSERT INTO public.called DEFAULT VALUES; SELECT NULL::text, NULL::bool, NULL::text, NULL::text, NULL::text';
 CREATE FUNCTION public.equals(name, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'planted'; END $$;
 CREATE OPERATOR public.= (LEFTARG = name, RIGHTARG = text, FUNCTION = public.equals);

@@ -147,7 +147,7 @@ queue('a', 90, 3, 1);
 $db->poll_ok('SELECT skipped_locked, runs, written FROM pgscale.sweeper_stats WHERE worker = 1', 'a locked page is left out', '1|13|182');
 $db->sql("SELECT pg_cancel_backend($holder)");
 is(($other->finish)[0], '57014', 'it is locked no more');
-is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgscale.sweeper_stats() WHERE worker = 1'), 't|t|t', 'it takes time');
+is($db->sql('SELECT write_ms > 0, writer_cpu_ms > 0, writeback_ms > 0 FROM pgscale_internal.sweeper_stats() WHERE worker = 1'), 't|t|t', 'it takes time');
 writer_ends();
 
 # The view has each count where it says, less those at the reset.

@@ -92,7 +92,7 @@ sub traced_ok
     $code->();
     $kept++;
     until_true(sub { says() =~ /the latest pile-up was traced; $kept kept, $untaken not taken/ }) or die "$name: not $kept kept: " . says();
-    return is($made->sql(q{SELECT concat_ws(' ', figure, sessions, usual_sessions, round(limit_sessions::numeric, 4)::float8) FROM pgscale.trace_history()
+    return is($made->sql(q{SELECT concat_ws(' ', figure, sessions, usual_sessions, round(limit_sessions::numeric, 4)::float8) FROM pgscale_internal.trace_history()
         ORDER BY trace DESC LIMIT 1}), $expected, $name);
 }
 
@@ -110,12 +110,12 @@ is(says(), $quiet, 'and one that is not beyond two sessions more than usual');
 anew([ 30, 0, 0 ], [ 2, 9, 9 ], [ 1, 1, 1 ], [ 2, 9, 9 ]);
 is(says(), $quiet, 'three, but not one after the other');
 traced_ok('three of which each is beyond', 'lock waits 13 0 2', sub { anew([ 30, 0, 0 ], [ 1, 9, 0 ], [ 1, 12, 0 ], [ 1, 18, 0 ]) });
-is($made->sql(q{SELECT pid FROM pgscale.trace_history() LIMIT 1}), $waiting[1]->pid, 'the session that waits for longest');
+is($made->sql(q{SELECT pid FROM pgscale_internal.trace_history() LIMIT 1}), $waiting[1]->pid, 'the session that waits for longest');
 clock_goes(-1);
 silent_ok('a minute of rest', sub { observes([ 30, 0, 0 ], [ 120, 0, 1 ], [ 3, 9, 9 ]) });
 traced_ok('of both figures it is lock waits', 'lock waits 4 0 2', sub { anew([ 33, 0, 0 ], [ 3, 4, 30 ]) });
 traced_ok('which may be as they were', 'active sessions 9 1 3', sub { anew([ 33, 2, 1 ], [ 3, 2, 9 ]) });
-is($made->sql(q{SELECT pid FROM pgscale.trace_history() ORDER BY trace DESC LIMIT 1}), $waiting[1]->pid,
+is($made->sql(q{SELECT pid FROM pgscale_internal.trace_history() ORDER BY trace DESC LIMIT 1}), $waiting[1]->pid,
     'then it is a session that began since, and not the report')
   or diag 'the report is ' . $long->pid . ', those that wait are ' . join(', ', map { $_->pid } @waiting) . "; since $since, "
   . $made->sql('SELECT string_agg(format($$%s %s$$, pid, query_start), $$, $$) FROM pg_stat_activity WHERE query ~ $$advisory|report$$');

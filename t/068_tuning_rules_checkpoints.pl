@@ -199,7 +199,7 @@ sub machine
 {
     my ($nodes, @bytes) = @_;
 
-    $db->sql("CREATE OR REPLACE FUNCTION pgscale.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint,
+    $db->sql("CREATE OR REPLACE FUNCTION pgscale_internal.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint,
         OUT free_bytes bigint, OUT distance integer[]) RETURNS SETOF record LANGUAGE sql AS 'SELECT n, 1, ''0'', CASE WHEN n < $nodes THEN 9 ELSE 0 END, 0, NULL::int[] FROM generate_series(0, 7) n'");
     $db->sql("CREATE OR REPLACE FUNCTION pgscale.numa_buffers(everything boolean DEFAULT false, OUT node integer, OUT pages bigint, OUT bytes bigint,
         OUT fraction double precision, OUT fraction_low double precision, OUT fraction_high double precision, OUT sampled boolean)

@@ -39,7 +39,7 @@ $db->poll_ok(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale.sampler_s
     WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}, 'a reset is seen', 1);
 # the sampler itself has observed no less since then, however late the row was written
 is($db->sql(q{SELECT count(*), bool_and(m.observed_ms <= s.observed_ms + 0.001)
-    FROM pgscale.archive_minutes m, pgscale.sampler_stats() s WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}),
+    FROM pgscale.archive_minutes m, pgscale_internal.sampler_stats() s WHERE s.stats_reset >= m.at AND s.stats_reset < m.at + make_interval(secs => m.period_s)}),
     '1|t', 'before a reset nothing is known');
 is($db->sql($wrong), '', 'no row says anything else');
 $db->sql('SELECT pg_cancel_backend(' . $_->pid . ')') for @busy;

@@ -40,7 +40,7 @@ SELECT w.root_pid, w.root_application_name AS root_application, r.state AS root_
  WHERE w.root_pid IS NOT NULL AND w.sampled_at BETWEEN now() - interval '1 day' AND now()
  GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC;""".strip(),
 }
-PROFILE = "SELECT coalesce(sum(waited_ms), 0), coalesce(sum(idle_in_transaction_ms), 0) FROM pgscale.blocker_profile()" \
+PROFILE = "SELECT coalesce(sum(waited_ms), 0), coalesce(sum(idle_in_transaction_ms), 0) FROM pgscale_internal.blocker_profile()" \
     f" WHERE application_name = '{HOLDER}'"
 
 RECORDS = {"runs": ()}

@@ -20,7 +20,7 @@ SCALE, QUICK_SCALE = 20, 2
 SCAN = "full scan"
 NOMINAL, LIMIT = 0.95, 0.93
 
-TRUTH = "SELECT usage_count, fraction FROM pgscale.buffer_usage() WHERE buffers > 0"
+TRUTH = "SELECT usage_count, fraction FROM pgscale_internal.buffer_usage() WHERE buffers > 0"
 SAMPLE = "SELECT usage_count, fraction, fraction_low, fraction_high FROM pgscale.buffer_usage_sample({})"
 
 

@@ -12,7 +12,7 @@ SHARES = """
 WAITING = """
     SELECT coalesce(sum(wait_ms) FILTER (WHERE event_type = 'LWLock') / sum(wait_ms), 0)
       FROM pgscale.wait_profile() WHERE backend_type = 'client backend' AND NOT idle AND event_type <> 'Client'"""
-TRANCHES = "SELECT tranche, locks, wait_ms, busiest_lock, skew FROM pgscale.lwlock_tranches() ORDER BY wait_ms DESC LIMIT 3"
+TRANCHES = "SELECT tranche, locks, wait_ms, busiest_lock, skew FROM pgscale_internal.lwlock_tranches() ORDER BY wait_ms DESC LIMIT 3"
 
 
 def measure(server, connection, seconds, *options):

@@ -29,7 +29,7 @@ LEFT_OUT = counters.NOT_SHOWN
 
 
 def counts(bed, connection):
-    ticks, allocations = run(connection, "SELECT ticks, allocations FROM pgscale.clock_sweep()")[0]
+    ticks, allocations = run(connection, "SELECT ticks, allocations FROM pgscale_internal.clock_sweep()")[0]
     return {"ticks": ticks, "allocations": allocations, **counters.read(bed, connection)}
 
 

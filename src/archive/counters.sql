@@ -148,7 +148,7 @@ AS $$
 DECLARE
     -- first, because a row ends when its round begins
     sampler CONSTANT jsonb := (SELECT to_jsonb(s) || jsonb_build_object('session_ms', s.active_ms + s.idle_in_transaction_ms)
-                                 FROM pgscale.sampler_stats() s);
+                                 FROM pgscale_internal.sampler_stats() s);
     io CONSTANT jsonb := pgscale_internal.archive_io();
     bgwriter CONSTANT jsonb := (SELECT to_jsonb(b) FROM pg_stat_bgwriter b);
     checkpointer jsonb;
@@ -175,8 +175,8 @@ BEGIN
         'io', io,
         'archiver', (SELECT to_jsonb(a) FROM pg_stat_archiver a),
         'sweeper', (SELECT jsonb_build_object('supplied', sum(w.supplied_clean + w.supplied_written), 'written', sum(w.written),
-                                              'stats_reset', max(w.stats_reset)) FROM pgscale.sweeper_stats() w),
-        'writeback', (SELECT to_jsonb(w) FROM pgscale.writeback_stats() w),
+                                              'stats_reset', max(w.stats_reset)) FROM pgscale_internal.sweeper_stats() w),
+        'writeback', (SELECT to_jsonb(w) FROM pgscale_internal.writeback_stats() w),
         'relocation', (SELECT jsonb_build_object('ended', count(*)) FROM pgscale.relocation_jobs j WHERE j.finished_at IS NOT NULL),
         'moment', (SELECT jsonb_build_object('lag_s', max(extract(epoch FROM r.replay_lag)),
                                              'lag_bytes', max(pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)),

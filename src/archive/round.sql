@@ -217,13 +217,13 @@ BEGIN
       FROM pgscale.node_identity() n, pg_database d WHERE d.datname = current_database();
     -- again, if there was a reset meanwhile
     LOOP
-        reset_at := (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
+        reset_at := (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s);
         SELECT w.*
           INTO minute.backend_types, minute.datids, minute.datnames, minute.usenames, minute.application_names, minute.queryids,
                minute.event_types, minute.events, minute.blockers, minute.wait_ms
           FROM pgscale_internal.archive_wait_arrays(since, reset_at, current_setting('pgscale.archive_top')::integer) w;
         deltas := pgscale_internal.archive_counter_deltas();
-        EXIT WHEN reset_at = (SELECT s.stats_reset FROM pgscale.sampler_stats() s);
+        EXIT WHEN reset_at = (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s);
     END LOOP;
     PERFORM pgscale_internal.archive_settings(until);
     IF minute.period_s <= 0 THEN

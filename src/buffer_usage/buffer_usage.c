@@ -52,7 +52,7 @@ pgscale_buffer_usage_count(PgscaleUsage *usage)
 	pgscale_buffers_tally_sum(&tally, usage);
 }
 
-/* pgscale.buffer_usage(): one row a usage count, and one for what is not in use. */
+/* pgscale_internal.buffer_usage(): one row a usage count, and one for what is not in use. */
 Datum
 pgscale_buffer_usage(PG_FUNCTION_ARGS)
 {

@@ -1,17 +1,17 @@
 -- Usage of shared buffers: by usage count, by relation, and over time.
 
-CREATE FUNCTION pgscale.buffer_usage(
+CREATE FUNCTION pgscale_internal.buffer_usage(
     OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
     OUT dirty bigint, OUT pinned bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
-COMMENT ON FUNCTION pgscale.buffer_usage() IS 'shared buffers by usage count; NULL for those that hold no page';
-GRANT EXECUTE ON FUNCTION pgscale.buffer_usage() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.buffer_usage() IS 'shared buffers by usage count; NULL for those that hold no page';
+GRANT EXECUTE ON FUNCTION pgscale_internal.buffer_usage() TO pg_monitor;
 
 CREATE VIEW pgscale.buffer_usage AS
     SELECT usage_count, buffers, round(fraction * 10000) / 10000 AS fraction, dirty, pinned
-      FROM pgscale.buffer_usage();
+      FROM pgscale_internal.buffer_usage();
 COMMENT ON VIEW pgscale.buffer_usage IS 'shared buffers by usage count; NULL for those that hold no page';
 GRANT SELECT ON pgscale.buffer_usage TO pg_monitor;
 COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS 'usage count of the buffers; NULL for those that hold no page';
@@ -32,22 +32,22 @@ COMMENT ON FUNCTION pgscale.buffer_usage_sample(integer) IS
 'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each fraction';
 GRANT EXECUTE ON FUNCTION pgscale.buffer_usage_sample(integer) TO pg_monitor;
 
-CREATE FUNCTION pgscale.relation_buffers(
+CREATE FUNCTION pgscale_internal.relation_buffers(
     OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
     OUT fork text, OUT buffers bigint, OUT buffers_bytes bigint, OUT dirty bigint,
     OUT mean_usage double precision, OUT cached_fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.relation_buffers() IS 'pages of each relation''s forks in shared buffers, of all databases';
-GRANT EXECUTE ON FUNCTION pgscale.relation_buffers() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.relation_buffers() IS 'pages of each relation''s forks in shared buffers, of all databases';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relation_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
            round(r.mean_usage * 100) / 100 AS mean_usage,
            round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale_internal.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
            r.reltablespace
-      FROM pgscale.relation_buffers() r
+      FROM pgscale_internal.relation_buffers() r
       LEFT JOIN pg_database d ON d.oid = r.datid
      ORDER BY r.buffers DESC;
 COMMENT ON VIEW pgscale.relation_buffers IS 'pages of each relation''s forks in shared buffers, of all databases, most first';
@@ -65,7 +65,7 @@ COMMENT ON COLUMN pgscale.relation_buffers.datid IS 'OID of the database; 0 for 
 COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS 'filenode number of the relation';
 COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS 'OID of the tablespace';
 
-CREATE FUNCTION pgscale.clock_sweep(
+CREATE FUNCTION pgscale_internal.clock_sweep(
     OUT buffers integer, OUT passes bigint, OUT hand integer,
     OUT stats_reset timestamptz, OUT ticks bigint, OUT allocations bigint,
     OUT ticks_per_allocation double precision, OUT seconds_per_pass double precision,
@@ -74,9 +74,9 @@ CREATE FUNCTION pgscale.clock_sweep(
     OUT reason text)
 AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.clock_sweep() IS
+COMMENT ON FUNCTION pgscale_internal.clock_sweep() IS
 'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
-GRANT EXECUTE ON FUNCTION pgscale.clock_sweep() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.clock_sweep() TO pg_monitor;
 
 CREATE VIEW pgscale.clock_sweep AS
     SELECT round(ticks_per_allocation * 100) / 100 AS ticks_per_allocation,
@@ -86,7 +86,7 @@ CREATE VIEW pgscale.clock_sweep AS
            round(max_fraction * 10000) / 10000 AS max_fraction,
            round(expected_search * 100) / 100 AS expected_search, buffers, ticks, allocations, passes, hand,
            stats_reset, reason
-      FROM pgscale.clock_sweep();
+      FROM pgscale_internal.clock_sweep();
 COMMENT ON VIEW pgscale.clock_sweep IS
 'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
 GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;

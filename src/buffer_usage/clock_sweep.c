@@ -228,7 +228,7 @@ clock_sweep_reason(const Sweep *s)
 					100 * s->zero, 100 * s->maximum, search);
 }
 
-/* pgscale.clock_sweep(): one row; without preload no rates. */
+/* pgscale_internal.clock_sweep(): one row; without preload no rates. */
 Datum
 pgscale_clock_sweep(PG_FUNCTION_ARGS)
 {

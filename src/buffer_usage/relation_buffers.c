@@ -149,7 +149,7 @@ fork_bytes(ForkKey key)
 }
 
 /*
- * pgscale.relation_buffers(): one row a fork that has buffers, of any database.
+ * pgscale_internal.relation_buffers(): one row a fork that has buffers, of any database.
  *
  * Buffers that hold no page are in none of them, nor is one whose header stays
  * locked while it is looked at.

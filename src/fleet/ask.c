@@ -131,7 +131,7 @@ static const struct
 {
 	{"node_state", "pgscale_internal.node_state", true},
 	{"node_advice", "pgscale_internal.node_advice", true},
-	{"health", "pgscale.health", true},
+	{"health", "pgscale_internal.health", true},
 	{"top_waits", "pgscale.top_waits", true},
 };
 

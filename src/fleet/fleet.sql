@@ -87,7 +87,7 @@ COMMENT ON FUNCTION pgscale_internal.fleet_ask(text, text[]) IS
 'queries all nodes at once: columns node, state and error, then the requested ones; a node that does not answer is one row';
 GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_ask(text, text[]) TO pg_monitor;
 
-CREATE FUNCTION pgscale.fleet(
+CREATE FUNCTION pgscale_internal.fleet(
     OUT node text, OUT state text, OUT role text, OUT lag_s double precision, OUT version text,
     OUT manager text, OUT same_as text, OUT identity text, OUT system_identifier bigint,
     OUT started_at timestamptz, OUT error text, OUT differing_settings text)
@@ -118,14 +118,14 @@ AS $$
               FROM setting s JOIN usual u USING (key) WHERE s.node = a.name AND s.value IS DISTINCT FROM u.value)
       FROM asked a;
 $$;
-COMMENT ON FUNCTION pgscale.fleet() IS
+COMMENT ON FUNCTION pgscale_internal.fleet() IS
 'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
-GRANT EXECUTE ON FUNCTION pgscale.fleet() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.fleet() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet AS
     SELECT node, state, role, round(lag_s * 1000) / 1000 AS lag_s, version, manager, same_as, identity, system_identifier,
            started_at, error, differing_settings
-      FROM pgscale.fleet()
+      FROM pgscale_internal.fleet()
      ORDER BY node COLLATE "C";
 COMMENT ON VIEW pgscale.fleet IS
 'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
@@ -144,7 +144,7 @@ COMMENT ON COLUMN pgscale.fleet.error IS 'why there is no answer; NULL if there 
 COMMENT ON COLUMN pgscale.fleet.differing_settings IS
 'settings whose value is not the most common one among the nodes, or that have no single most common value; NULL if there are none';
 
-CREATE FUNCTION pgscale.fleet_health(
+CREATE FUNCTION pgscale_internal.fleet_health(
     OUT node text, OUT feature text, OUT enabled boolean, OUT state text, OUT reason text, OUT action text)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -154,10 +154,10 @@ AS $$
       FROM pgscale_internal.fleet_ask('health', '{}') AS a (
           node text, node_state text, error text, feature text, enabled boolean, state text, reason text, action text);
 $$;
-COMMENT ON FUNCTION pgscale.fleet_health() IS 'health of all nodes; a node that does not answer is a row without a feature';
-GRANT EXECUTE ON FUNCTION pgscale.fleet_health() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.fleet_health() IS 'health of all nodes; a node that does not answer is a row without a feature';
+GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_health() TO pg_monitor;
 
-CREATE VIEW pgscale.fleet_health AS SELECT * FROM pgscale.fleet_health();
+CREATE VIEW pgscale.fleet_health AS SELECT * FROM pgscale_internal.fleet_health();
 COMMENT ON VIEW pgscale.fleet_health IS 'health of all nodes; a node that does not answer is a row without a feature';
 GRANT SELECT ON pgscale.fleet_health TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet_health.node IS 'name of the node';
@@ -167,7 +167,7 @@ COMMENT ON COLUMN pgscale.fleet_health.state IS 'as in health; or of a node that
 COMMENT ON COLUMN pgscale.fleet_health.reason IS 'why, in one sentence';
 COMMENT ON COLUMN pgscale.fleet_health.action IS 'what to do, or NULL';
 
-CREATE FUNCTION pgscale.fleet_advice(
+CREATE FUNCTION pgscale_internal.fleet_advice(
     OUT node text, OUT setting text, OUT object text, OUT current text, OUT recommended text, OUT gain double precision,
     OUT confidence text, OUT needs text, OUT rule text, OUT patroni_command text, OUT error text, OUT reason text, OUT risk text)
 RETURNS SETOF record
@@ -181,11 +181,11 @@ AS $$
           confidence text, needs text, rule text, patroni_command text, reason text, risk text)
      WHERE a.rule IS NOT NULL OR a.error IS NOT NULL;
 $$;
-COMMENT ON FUNCTION pgscale.fleet_advice() IS 'advice of all nodes; a node that does not answer is a row with its error';
-GRANT EXECUTE ON FUNCTION pgscale.fleet_advice() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.fleet_advice() IS 'advice of all nodes; a node that does not answer is a row with its error';
+GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_advice() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet_advice AS
-    SELECT * FROM pgscale.fleet_advice() ORDER BY gain DESC NULLS LAST, node COLLATE "C";
+    SELECT * FROM pgscale_internal.fleet_advice() ORDER BY gain DESC NULLS LAST, node COLLATE "C";
 COMMENT ON VIEW pgscale.fleet_advice IS 'advice of all nodes, greatest gain first; a node that does not answer is a row with its error';
 GRANT SELECT ON pgscale.fleet_advice TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet_advice.node IS 'name of the node';

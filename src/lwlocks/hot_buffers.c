@@ -178,7 +178,7 @@ put_buffer(ReturnSetInfo *rsinfo, const HotBuffer *hot, int waiters)
 }
 
 /*
- * pgscale.hot_buffers(): one row a buffer whose content lock has a queue now.  Works
+ * pgscale_internal.hot_buffers(): one row a buffer whose content lock has a queue now.  Works
  * without preload.
  */
 Datum

@@ -283,7 +283,7 @@ lock_seen(const LockCounts *lock)
 		lock->looked_exclusive + lock->looked_shared > 0;
 }
 
-/* pgscale.lwlock_profile(): one row a lock that was seen held or waited for. */
+/* pgscale_internal.lwlock_profile(): one row a lock that was seen held or waited for. */
 Datum
 pgscale_lwlock_profile(PG_FUNCTION_ARGS)
 {
@@ -368,7 +368,7 @@ put_tranche(ReturnSetInfo *rsinfo, int tranche, const Counts *counts, TimestampT
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* pgscale.lwlock_tranches(): one row a tranche that was waited for. */
+/* pgscale_internal.lwlock_tranches(): one row a tranche that was waited for. */
 Datum
 pgscale_lwlock_tranches(PG_FUNCTION_ARGS)
 {

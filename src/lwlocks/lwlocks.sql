@@ -1,6 +1,6 @@
 -- Waits for LWLocks: by lock, by tranche, and by page of shared buffers.
 
-CREATE FUNCTION pgscale.lwlock_profile(
+CREATE FUNCTION pgscale_internal.lwlock_profile(
     OUT tranche_id integer, OUT tranche text, OUT lock integer, OUT ticks bigint, OUT waited bigint,
     OUT held_exclusive bigint, OUT held_shared bigint, OUT wait_ms double precision,
     OUT mean_waiters double precision, OUT looks bigint, OUT looks_exclusive bigint,
@@ -8,16 +8,16 @@ CREATE FUNCTION pgscale.lwlock_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale.lwlock_profile() IS
+COMMENT ON FUNCTION pgscale_internal.lwlock_profile() IS
 'LWLocks one by one: how often each was waited for and held while processes waited for its tranche, and at readings once a second';
-GRANT EXECUTE ON FUNCTION pgscale.lwlock_profile() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_profile AS
     SELECT tranche, lock, ticks, waited, held_exclusive, held_shared, round(wait_ms * 10) / 10 AS wait_ms,
            round(mean_waiters * 100) / 100 AS mean_waiters,
            round((looks_exclusive + looks_shared) / nullif(looks, 0)::double precision * 1e4) / 1e4 AS held_fraction,
            stats_reset
-      FROM pgscale.lwlock_profile() p
+      FROM pgscale_internal.lwlock_profile() p
      ORDER BY p.wait_ms DESC, waited DESC, tranche_id, lock;
 COMMENT ON VIEW pgscale.lwlock_profile IS 'LWLocks one by one, those waited for longest first';
 GRANT SELECT ON pgscale.lwlock_profile TO pg_monitor;
@@ -33,20 +33,20 @@ COMMENT ON COLUMN pgscale.lwlock_profile.held_fraction IS
 'fraction of the readings once a second that found it held, with or without waiters, 0 to 1';
 COMMENT ON COLUMN pgscale.lwlock_profile.stats_reset IS 'start of the counts: the last reset or start of the server';
 
-CREATE FUNCTION pgscale.lwlock_tranches(
+CREATE FUNCTION pgscale_internal.lwlock_tranches(
     OUT tranche_id integer, OUT tranche text, OUT locks integer, OUT ticks bigint,
     OUT wait_ms double precision, OUT mean_waiters double precision, OUT busiest_lock integer,
     OUT skew double precision, OUT reason text, OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_tranches'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.lwlock_tranches() IS 'tranches of LWLocks that were waited for, and how unevenly over their locks';
-GRANT EXECUTE ON FUNCTION pgscale.lwlock_tranches() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.lwlock_tranches() IS 'tranches of LWLocks that were waited for, and how unevenly over their locks';
+GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_tranches() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_tranches AS
     SELECT tranche, locks, ticks, round(wait_ms * 10) / 10 AS wait_ms, round(mean_waiters * 100) / 100 AS mean_waiters,
            busiest_lock, round(skew * 10) / 10 AS skew, stats_reset, reason
-      FROM pgscale.lwlock_tranches() t
+      FROM pgscale_internal.lwlock_tranches() t
      ORDER BY t.wait_ms DESC;
 COMMENT ON VIEW pgscale.lwlock_tranches IS 'tranches of LWLocks that were waited for, longest first, and how unevenly over their locks';
 GRANT SELECT ON pgscale.lwlock_tranches TO pg_monitor;
@@ -62,20 +62,20 @@ COMMENT ON COLUMN pgscale.lwlock_tranches.skew IS
 COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS 'start of the counts: the last reset or start of the server';
 COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS 'why its locks cannot be read one by one';
 
-CREATE FUNCTION pgscale.hot_buffers(
+CREATE FUNCTION pgscale_internal.hot_buffers(
     OUT bufferid integer, OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
     OUT fork text, OUT block bigint, OUT page_kind text, OUT held text, OUT holders integer,
     OUT all_waiters integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_hot_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
-COMMENT ON FUNCTION pgscale.hot_buffers() IS 'buffers whose content lock processes wait for now, of all databases';
-GRANT EXECUTE ON FUNCTION pgscale.hot_buffers() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.hot_buffers() IS 'buffers whose content lock processes wait for now, of all databases';
+GRANT EXECUTE ON FUNCTION pgscale_internal.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS
     SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters,
            pgscale_internal.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
-      FROM pgscale.hot_buffers() h
+      FROM pgscale_internal.hot_buffers() h
       LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;
 COMMENT ON VIEW pgscale.hot_buffers IS 'buffers whose content lock processes wait for now, of all databases';

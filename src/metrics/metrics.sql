@@ -9,7 +9,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET 
 AS $$
 SELECT 'pgscale_health', 'gauge', 'Whether a feature is in this state: 1 for one state of each feature, 0 for the others.',
        jsonb_build_object('feature', h.feature, 'state', s.state), (h.state = s.state)::integer::float8
-  FROM pgscale.health() h
+  FROM pgscale_internal.health() h
   CROSS JOIN unnest('{off,starting,idle,working,standing down,broken}'::text[]) s(state)
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_health() IS 'part of metrics: the state of each feature';
@@ -43,7 +43,7 @@ UNION ALL
 SELECT m.*
   -- sums of whole nanoseconds: a counter must not fall by an error of rounding
   FROM (SELECT *, round(coalesce(s.lateness_mean_us * s.ticks, 0) * 1e3) / 1e9 AS lateness,
-               round(coalesce(s.tick_mean_us * s.ticks, 0) * 1e3) / 1e9 AS ticking FROM pgscale.sampler_stats() s) s
+               round(coalesce(s.tick_mean_us * s.ticks, 0) * 1e3) / 1e9 AS ticking FROM pgscale_internal.sampler_stats() s) s
   CROSS JOIN LATERAL (
     -- the last class of lateness has no upper end
     SELECT 'pgscale_sampler_lateness_seconds_bucket', 'histogram', 'How late the sampler''s ticks were.',
@@ -101,7 +101,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_archive() TO pg_monitor;
 CREATE FUNCTION pgscale_internal.metrics_sweeper() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
-WITH s AS MATERIALIZED (SELECT * FROM pgscale.sweeper_stats()),
+WITH s AS MATERIALIZED (SELECT * FROM pgscale_internal.sweeper_stats()),
 page (size) AS (SELECT current_setting('block_size')::float8),
 runs AS (
     SELECT r.class, sum(sum(r.runs)) OVER (ORDER BY r.class)::float8 AS runs, count(*) OVER () AS classes
@@ -165,7 +165,7 @@ CREATE FUNCTION pgscale_internal.metrics_writeback() RETURNS SETOF pgscale_inter
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 SELECT m.*
-  FROM pgscale.writeback_stats() w
+  FROM pgscale_internal.writeback_stats() w
   CROSS JOIN LATERAL (VALUES
     ('pgscale_writeback_cluster_dirty_bytes', 'gauge', 'What the server has written and the kernel has not, as far as known.', '{}'::jsonb, w.cluster_dirty_bytes::float8),
     ('pgscale_writeback_cap_bytes', 'gauge', 'Cap in force on what the server has written and the kernel has not.', '{}', w.cap_bytes),
@@ -219,7 +219,7 @@ CREATE FUNCTION pgscale_internal.metrics_scalability() RETURNS SETOF pgscale_int
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 SELECT m.*
-  FROM pgscale.scalability() s
+  FROM pgscale_internal.scalability() s
   CROSS JOIN LATERAL (VALUES
     ('pgscale_scalability_concurrency', 'gauge', 'Active sessions in the latest bucket.', '{}'::jsonb, s.concurrency),
     ('pgscale_scalability_throughput', 'gauge', 'Transactions a second in the latest bucket.', '{}', s.throughput),
@@ -243,7 +243,7 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT m.*
-      FROM (SELECT * FROM pgscale.numa_nodes() ORDER BY node LIMIT 64) n
+      FROM (SELECT * FROM pgscale_internal.numa_nodes() ORDER BY node LIMIT 64) n
       CROSS JOIN LATERAL (VALUES
         ('pgscale_numa_memory_bytes', 'gauge', 'Memory of a NUMA node.', jsonb_build_object('node', n.node::text), n.memory_bytes::float8),
         ('pgscale_numa_free_bytes', 'gauge', 'Free memory of a NUMA node, without the page cache.', jsonb_build_object('node', n.node::text), n.free_bytes)

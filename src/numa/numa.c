@@ -81,7 +81,7 @@ require_numa(void)
 				 errhint("What can be done: %s.", action)));
 }
 
-/* pgscale.numa_nodes(): one row a node. */
+/* pgscale_internal.numa_nodes(): one row a node. */
 Datum
 pgscale_numa_nodes(PG_FUNCTION_ARGS)
 {

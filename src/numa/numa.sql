@@ -1,15 +1,15 @@
 -- NUMA nodes, and shared buffers on each.
 
-CREATE FUNCTION pgscale.numa_nodes(
+CREATE FUNCTION pgscale_internal.numa_nodes(
     OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
     OUT distance integer[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_numa_nodes'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 4;
-COMMENT ON FUNCTION pgscale.numa_nodes() IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
-GRANT EXECUTE ON FUNCTION pgscale.numa_nodes() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.numa_nodes() IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
+GRANT EXECUTE ON FUNCTION pgscale_internal.numa_nodes() TO pg_monitor;
 
-CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale.numa_nodes();
+CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale_internal.numa_nodes();
 COMMENT ON VIEW pgscale.numa_nodes IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
 GRANT SELECT ON pgscale.numa_nodes TO pg_monitor;
 COMMENT ON COLUMN pgscale.numa_nodes.node IS 'the kernel''s number of the node';

@@ -18,7 +18,7 @@ BEGIN
         $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
                   format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale_internal.setting_text(j.old_value, s.unit), 40), '(not set)'),
                          coalesce(left(pgscale_internal.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
-             FROM pgscale.tuning_journal() j
+             FROM pgscale_internal.tuning_journal() j
              LEFT JOIN pg_settings s ON s.name = j.setting
             WHERE NOT pgscale_internal.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
         $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
@@ -120,7 +120,7 @@ AS $$
                        p.idle_in_transaction_ms, greatest(p.first_seen, $1) AS first_seen, least(p.last_seen, $2) AS last_seen,
                        CASE p.root_pid WHEN 0 THEN 'prepared transaction'
                                  ELSE p.root_pid || coalesce(' ' || nullif(p.application_name, ''), '') END AS item
-                  FROM pgscale.blocker_profile() p
+                  FROM pgscale_internal.blocker_profile() p
                  WHERE p.first_seen <= $2 AND p.last_seen >= $1) b
           JOIN waited w USING (item)
          ORDER BY b.item, b.last_seen - b.first_seen DESC)

@@ -346,7 +346,7 @@ BEGIN
       FROM pgscale.buffer_usage_sample(16384) u;
     SELECT pgscale_internal.report_paragraph(format, format('Shared buffers have %s. %s', current_setting('shared_buffers'), c.reason), ''::text) || body
       INTO body
-      FROM pgscale.clock_sweep() c;
+      FROM pgscale_internal.clock_sweep() c;
     RETURN body || pgscale_internal.report_paragraph(format, 'By database, since its statistics were reset', 'list'::text)
         || coalesce((SELECT pgscale_internal.report_table(format, '{database,"blocks read","found in buffers","mean read",transactions,"temporary files"}'::text[],
                                  '{name,count,share,ms,count,bytes}'::text[],
@@ -372,7 +372,7 @@ BEGIN
                array_agg(ARRAY[s.worker::text, s.mode, s.state, s.consumed::text, s.starved::text, s.written::text,
                                s.backend_writes::text, s.reason] ORDER BY s.worker))
       INTO body
-      FROM pgscale.sweeper_stats() s;
+      FROM pgscale_internal.sweeper_stats() s;
     RETURN body;
 END
 $$;
@@ -392,7 +392,7 @@ BEGIN
                   ARRAY[w.dirty_bytes::text, w.cluster_dirty_bytes::text, w.writeback_bytes::text, w.written_bytes::text,
                         w.requested_bytes::text, w.io_pressure_fraction::text])
       INTO body
-      FROM pgscale.writeback_stats() w;
+      FROM pgscale_internal.writeback_stats() w;
     RETURN body;
 END
 $$;
@@ -499,7 +499,7 @@ BEGIN
     SELECT pgscale_internal.report_table(format, '{"best at",throughput,"now at","throughput now",status}'::text[], '{number,number,number,number,prose}'::text[],
                ARRAY[s.peak_concurrency::text, s.peak_throughput::text, s.concurrency::text, s.throughput::text, s.status])
       INTO body
-      FROM pgscale.scalability() s;
+      FROM pgscale_internal.scalability() s;
     RETURN body;
 END
 $$;
@@ -516,7 +516,7 @@ BEGIN
     SELECT pgscale_internal.report_table(format, '{feature,state,why,"what to do"}'::text[], '{name,name,prose,prose}'::text[],
                array_agg(ARRAY[h.feature, h.state, h.reason, h.action]))
       INTO body
-      FROM pgscale.health() h;
+      FROM pgscale_internal.health() h;
     RETURN body;
 END
 $$;

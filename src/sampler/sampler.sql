@@ -32,7 +32,7 @@ COMMENT ON COLUMN pgscale.wait_current.queryid IS 'query identifier; NULL outsid
 COMMENT ON COLUMN pgscale.wait_current.datid IS 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.wait_current.userid IS 'OID of the session user; NULL if the process has none';
 
-CREATE FUNCTION pgscale.sampler_stats(
+CREATE FUNCTION pgscale_internal.sampler_stats(
     OUT pid integer, OUT starts bigint, OUT period_ms double precision,
     OUT ticks bigint, OUT missed_ticks bigint, OUT lateness_mean_us double precision,
     OUT lateness_p50_us double precision, OUT lateness_p99_us double precision,
@@ -46,8 +46,8 @@ CREATE FUNCTION pgscale.sampler_stats(
     OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_sampler_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.sampler_stats() IS 'the sampler''s schedule and cost, and the profile''s totals';
-GRANT EXECUTE ON FUNCTION pgscale.sampler_stats() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.sampler_stats() IS 'the sampler''s schedule and cost, and the profile''s totals';
+GRANT EXECUTE ON FUNCTION pgscale_internal.sampler_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sampler_stats AS
     SELECT period_ms, ticks, missed_ticks, round(lateness_p99_us * 10) / 10 AS lateness_p99_us,
@@ -58,7 +58,7 @@ CREATE VIEW pgscale.sampler_stats AS
            round(observed_ms * 10) / 10 AS observed_ms, round(active_ms * 10) / 10 AS active_ms,
            round(idle_in_transaction_ms * 10) / 10 AS idle_in_transaction_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, blocker_looks, pid, starts, stats_reset, lateness_classes
-      FROM pgscale.sampler_stats();
+      FROM pgscale_internal.sampler_stats();
 COMMENT ON VIEW pgscale.sampler_stats IS 'the sampler''s schedule and cost, and the profile''s totals';
 GRANT SELECT ON pgscale.sampler_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.sampler_stats.period_ms IS 'period in force, in milliseconds; NULL if the sampler is off';

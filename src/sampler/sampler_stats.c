@@ -100,7 +100,7 @@ lateness_quantile(const PgscaleSamplerStats *s, double share)
 	return s->lateness_max_ns / 1e3;
 }
 
-/* pgscale.sampler_stats(): one row. */
+/* pgscale_internal.sampler_stats(): one row. */
 Datum
 pgscale_sampler_stats(PG_FUNCTION_ARGS)
 {

@@ -269,7 +269,7 @@ scalability_measurements(const Figures *figures, PgscaleScalabilityUslPoint *poi
 	return count;
 }
 
-/* pgscale.scalability(): one row. */
+/* pgscale_internal.scalability(): one row. */
 Datum
 pgscale_scalability(PG_FUNCTION_ARGS)
 {

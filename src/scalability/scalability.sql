@@ -63,7 +63,7 @@ LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS 'throughput at this concurrency, by a law that usl_fit has fitted';
 GRANT EXECUTE ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) TO pg_monitor;
 
-CREATE FUNCTION pgscale.scalability(
+CREATE FUNCTION pgscale_internal.scalability(
     OUT status text,
     OUT lambda double precision, OUT sigma double precision, OUT kappa double precision,
     OUT r2 double precision,
@@ -78,8 +78,8 @@ CREATE FUNCTION pgscale.scalability(
     OUT buckets bigint, OUT discarded bigint, OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_scalability'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.scalability() IS 'the Universal Scalability Law of this server: how many active sessions it can use';
-GRANT EXECUTE ON FUNCTION pgscale.scalability() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.scalability() IS 'the Universal Scalability Law of this server: how many active sessions it can use';
+GRANT EXECUTE ON FUNCTION pgscale_internal.scalability() TO pg_monitor;
 
 CREATE VIEW pgscale.scalability AS
     SELECT round(peak_concurrency * 10) / 10 AS peak_concurrency,
@@ -93,7 +93,7 @@ CREATE VIEW pgscale.scalability AS
            round(r2 * 10000) / 10000 AS r2, points, round(min_concurrency * 10) / 10 AS min_concurrency,
            round(max_concurrency * 10) / 10 AS max_concurrency, buckets, discarded, measured_at, stats_reset,
            status
-      FROM pgscale.scalability();
+      FROM pgscale_internal.scalability();
 COMMENT ON VIEW pgscale.scalability IS 'the Universal Scalability Law of this server: how many active sessions it can use';
 GRANT SELECT ON pgscale.scalability TO pg_monitor;
 COMMENT ON COLUMN pgscale.scalability.peak_concurrency IS 'concurrency at which throughput is highest; NULL unless the status is ok';

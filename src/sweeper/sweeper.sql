@@ -1,6 +1,6 @@
 -- Counts of the sweeper.
 
-CREATE FUNCTION pgscale.sweeper_stats(
+CREATE FUNCTION pgscale_internal.sweeper_stats(
     OUT worker integer, OUT writers integer, OUT mode text, OUT state text, OUT reason text,
     OUT state_change timestamptz,
     OUT buffers integer, OUT low_watermark integer, OUT high_watermark integer, OUT ready integer,
@@ -19,8 +19,8 @@ CREATE FUNCTION pgscale.sweeper_stats(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.sweeper_stats() IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
-GRANT EXECUTE ON FUNCTION pgscale.sweeper_stats() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.sweeper_stats() IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
+GRANT EXECUTE ON FUNCTION pgscale_internal.sweeper_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sweeper_stats AS
     SELECT worker, mode, state, ready, consumed, starved, written, runs, round(write_ms * 10) / 10 AS write_ms,
@@ -29,7 +29,7 @@ CREATE VIEW pgscale.sweeper_stats AS
            skipped_wal, skipped_changed, writeback_calls, round(writeback_ms * 10) / 10 AS writeback_ms,
            wal_flushes, errors, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
-      FROM pgscale.sweeper_stats();
+      FROM pgscale_internal.sweeper_stats();
 COMMENT ON VIEW pgscale.sweeper_stats IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
 GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.sweeper_stats.worker IS 'number of the sweeper';

@@ -35,7 +35,7 @@ static const char *const states[] = {
 	[PGSCALE_SWEEPER_WORKING] = "working"
 };
 
-/* pgscale.sweeper_stats(): one row a worker. */
+/* pgscale_internal.sweeper_stats(): one row a worker. */
 Datum
 pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 {

@@ -33,7 +33,7 @@ AS 'MODULE_PATHNAME', 'pgscale_trace_coverage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1;
 COMMENT ON FUNCTION pgscale.trace_coverage() IS 'the latest trace of this session: why it ended, and the watched fraction of its time';
 
-CREATE FUNCTION pgscale.trace_history(
+CREATE FUNCTION pgscale_internal.trace_history(
     OUT trace bigint, OUT started_at timestamptz, OUT figure text,
     OUT sessions double precision, OUT usual_sessions double precision, OUT limit_sessions double precision,
     OUT pid integer, OUT datid oid, OUT userid oid, OUT application_name text, OUT queryid bigint,
@@ -44,9 +44,9 @@ CREATE FUNCTION pgscale.trace_history(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_history'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale.trace_history() IS
+COMMENT ON FUNCTION pgscale_internal.trace_history() IS
 'the latest traces that pgscale.trace_trigger has made, oldest first, one row for each of their events';
-GRANT EXECUTE ON FUNCTION pgscale.trace_history() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.trace_history() TO pg_monitor;
 
 CREATE VIEW pgscale.trace_history AS
     SELECT h.trace, h.started_at, h.figure, round(h.sessions * 10) / 10 AS sessions,
@@ -59,7 +59,7 @@ CREATE VIEW pgscale.trace_history AS
            pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
            round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
            round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
-      FROM pgscale.trace_history() WITH ORDINALITY h
+      FROM pgscale_internal.trace_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
      ORDER BY h.ordinality;

@@ -200,7 +200,7 @@ history_put(ReturnSetInfo *rsinfo, const HistoryTrace *kept, const HistoryEvent 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* pgscale.trace_history(): the traces kept, oldest first, one row an event. */
+/* pgscale_internal.trace_history(): the traces kept, oldest first, one row an event. */
 Datum
 pgscale_trace_history(PG_FUNCTION_ARGS)
 {

@@ -280,7 +280,7 @@ BEGIN ATOMIC
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
            CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
            CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
-                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale.blocker_profile() b WHERE b.last_seen >= known.since)
+                     (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale_internal.blocker_profile() b WHERE b.last_seen >= known.since)
                 THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
                      'of the application between their statements; idle_in_transaction_session_timeout'
                 ELSE m.remedy END, known.since, known.until, e.evidence

@@ -75,8 +75,8 @@ tuning_health(PgscaleHealth *health)
 
 /* Rules, and contention(). */
 static const char *const asks[] = {
-	"pgscale.blocker_profile", "pgscale.numa_buffers", "pgscale.numa_nodes", "pgscale.past_coverage",
-	"pgscale_internal.past_items", "pgscale.tablespace_latency", NULL
+	"pgscale_internal.blocker_profile", "pgscale.numa_buffers", "pgscale_internal.numa_nodes",
+	"pgscale.past_coverage", "pgscale_internal.past_items", "pgscale.tablespace_latency", NULL
 };
 
 const PgscaleModule pgscale_tuning_module = {

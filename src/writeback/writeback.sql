@@ -1,6 +1,6 @@
 -- Counts of writeback.
 
-CREATE FUNCTION pgscale.writeback_stats(
+CREATE FUNCTION pgscale_internal.writeback_stats(
     OUT state text, OUT reason text, OUT state_change timestamptz,
     OUT cluster_dirty_bytes bigint, OUT cap_bytes bigint, OUT peak_dirty_bytes bigint,
     OUT skipped_bytes bigint, OUT redirty_fraction double precision,
@@ -14,9 +14,9 @@ CREATE FUNCTION pgscale.writeback_stats(
     OUT io_pressure_fraction double precision)
 AS 'MODULE_PATHNAME', 'pgscale_writeback_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.writeback_stats() IS
+COMMENT ON FUNCTION pgscale_internal.writeback_stats() IS
 'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
-GRANT EXECUTE ON FUNCTION pgscale.writeback_stats() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.writeback_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.writeback_stats AS
     SELECT state, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes,
@@ -25,7 +25,7 @@ CREATE VIEW pgscale.writeback_stats AS
            taken_bytes, round(request_ms * 10) / 10 AS request_ms, backed_off, rounds, errors,
            round(cpu_ms * 10) / 10 AS cpu_ms, dirty_bytes, writeback_bytes, background_threshold_bytes,
            threshold_bytes, round(io_pressure_fraction * 10000) / 10000 AS io_pressure_fraction, state_change, stats_reset, reason
-      FROM pgscale.writeback_stats();
+      FROM pgscale_internal.writeback_stats();
 COMMENT ON VIEW pgscale.writeback_stats IS 'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
 GRANT SELECT ON pgscale.writeback_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.writeback_stats.state IS 'off, watching, capping or standing down';

@@ -174,7 +174,7 @@ add_ours(Row *row, bool preloaded)
 	writeback_add(row, reset_at != 0, TimestampTzGetDatum(reset_at));
 }
 
-/* pgscale.writeback_stats(): without preload, what the kernel tells. */
+/* pgscale_internal.writeback_stats(): without preload, what the kernel tells. */
 Datum
 pgscale_writeback_stats(PG_FUNCTION_ARGS)
 {

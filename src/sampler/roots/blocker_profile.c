@@ -437,7 +437,7 @@ put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* pgscale.blocker_profile(): a row for each root, and for what has none. */
+/* pgscale_internal.blocker_profile(): a row for each root, and for what has none. */
 Datum
 pgscale_blocker_profile(PG_FUNCTION_ARGS)
 {

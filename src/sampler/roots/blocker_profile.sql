@@ -1,6 +1,6 @@
 -- For whom the waits for locks were.
 
-CREATE FUNCTION pgscale.blocker_profile(
+CREATE FUNCTION pgscale_internal.blocker_profile(
     OUT root_pid integer, OUT backend_start timestamptz, OUT prepared_xid xid, OUT datid oid, OUT userid oid,
     OUT application_name text, OUT client_addr inet, OUT root_state text, OUT queryid bigint, OUT event text,
     OUT waited_ms double precision, OUT idle_in_transaction_ms double precision, OUT max_waiters integer,
@@ -8,8 +8,8 @@ CREATE FUNCTION pgscale.blocker_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale.blocker_profile() IS 'accumulated time that processes waited for locks, by process and application of the root blocker';
-GRANT EXECUTE ON FUNCTION pgscale.blocker_profile() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.blocker_profile() IS 'accumulated time that processes waited for locks, by process and application of the root blocker';
+GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.blocker_profile AS
     SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
@@ -19,7 +19,7 @@ CREATE VIEW pgscale.blocker_profile AS
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
            b.max_waiters
-      FROM pgscale.blocker_profile() b
+      FROM pgscale_internal.blocker_profile() b
       LEFT JOIN pg_database d ON d.oid = b.datid
       LEFT JOIN pg_roles u ON u.oid = b.userid
      ORDER BY b.waited_ms DESC;

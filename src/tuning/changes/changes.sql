@@ -29,7 +29,7 @@ CREATE TABLE pgscale_internal.tuning_change (
 COMMENT ON TABLE pgscale_internal.tuning_change IS 'changes of settings as the library keeps them; see pgscale.tuning_journal';
 COMMENT ON SEQUENCE pgscale_internal.tuning_change_change_seq IS 'ids of changes of settings';
 
-CREATE FUNCTION pgscale.tuning_journal(
+CREATE FUNCTION pgscale_internal.tuning_journal(
     OUT change bigint, OUT setting text, OUT old_value text, OUT new_value text,
     OUT state text, OUT requested_by text, OUT acting_as text,
     OUT requested_at timestamptz, OUT applied_at timestamptz,
@@ -39,14 +39,14 @@ CREATE FUNCTION pgscale.tuning_journal(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.tuning_journal() IS
+COMMENT ON FUNCTION pgscale_internal.tuning_journal() IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
-GRANT EXECUTE ON FUNCTION pgscale.tuning_journal() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_journal() TO pg_monitor;
 
 CREATE VIEW pgscale.tuning_journal AS
     SELECT change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, effective_at,
            acting_as, revert_of, reverted_by, node, sqlstate, message, reason, evidence, outcome
-      FROM pgscale.tuning_journal();
+      FROM pgscale_internal.tuning_journal();
 COMMENT ON VIEW pgscale.tuning_journal IS
 'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
 GRANT SELECT ON pgscale.tuning_journal TO pg_monitor;

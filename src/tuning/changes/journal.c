@@ -514,7 +514,7 @@ state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, cons
 	" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"
 
 /*
- * pgscale.tuning_journal(): values that the user may not see are NULL.
+ * pgscale_internal.tuning_journal(): values that the user may not see are NULL.
  */
 Datum
 pgscale_tuning_journal(PG_FUNCTION_ARGS)

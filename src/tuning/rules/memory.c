@@ -179,7 +179,7 @@ find_numa(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale does not know where this server's memory lies");
 	if (pgscale_tuning_setting("pgscale.numa_interleave") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on; pgscale.health shows whether it works");
-	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale.numa_nodes() WHERE memory_bytes > 0),"
+	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale_internal.numa_nodes() WHERE memory_bytes > 0),"
 						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
 	if (rows.error)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "it is unknown where memory lies: %s", rows.error);
