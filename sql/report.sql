@@ -290,16 +290,16 @@ DO $do$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+    FOR one IN SELECT p.oid::regproc AS name, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
                       (SELECT string_agg(CASE WHEN t = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', n)
                                               WHEN t IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', name, t::regtype)
                                               WHEN t IN ('integer'::regtype, 'bigint'::regtype) THEN format('%s::%s', n, t::regtype)
                                               WHEN t = 'double precision'::regtype THEN format('%s::float8', n / 100.0)
                                               ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY n)
                          FROM unnest(p.proallargtypes, p.proargmodes, p.proargnames) WITH ORDINALITY a (t, mode, name, n) WHERE mode = 'o') AS answer
-                 FROM pg_proc p WHERE p.pronamespace = 'pgscale'::regnamespace
+                 FROM pg_proc p WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
                   AND p.proname IN ('blockers', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal') LOOP
-        EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.%I(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.proname, one.arguments, one.result, one.answer);
+        EXECUTE format('CREATE OR REPLACE FUNCTION %s(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.name, one.arguments, one.result, one.answer);
     END LOOP;
     FOR one IN SELECT c.relname, string_agg(CASE WHEN a.atttypid = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', a.attnum)
                                                  WHEN a.atttypid IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', a.attname, a.atttypid::regtype)

@@ -6,8 +6,7 @@ CREATE FUNCTION pgscale_internal.health(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_health'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.health() IS
-'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
+COMMENT ON FUNCTION pgscale_internal.health() IS 'the rows of pgscale.health';
 GRANT EXECUTE ON FUNCTION pgscale_internal.health() TO pg_monitor;
 
 CREATE VIEW pgscale.health AS SELECT * FROM pgscale_internal.health();

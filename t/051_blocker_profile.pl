@@ -160,7 +160,8 @@ is(session($node, user => 'reader')->sql($named), 'own', 'one without pg_read_al
 session($node, user => 'reader')->poll_ok(q{SELECT string_agg(DISTINCT root_application_name, ' ') FROM pgscale.wait_history()},
     'nor has the history the others', 'own');
 is(session($node, user => 'reader')->sql('SELECT count(client_addr) FROM pgscale_internal.blocker_profile()'), 0, 'nor addresses');
-is((session($node, user => 'stranger')->try("SELECT * FROM pgscale.$_"))[0], '42501', "a stranger: $_") for 'blocker_profile', 'blocker_profile()';
+is((session($node, user => 'stranger')->try("SELECT * FROM $_"))[0], '42501', "a stranger: $_")
+  for 'pgscale.blocker_profile', 'pgscale_internal.blocker_profile()';
 all_end();
 
 # More roots than there is room for: waiters that go from one prepared transaction to the next when they have been seen

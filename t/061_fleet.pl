@@ -200,7 +200,7 @@ is($observer->sql('SELECT count(*) FROM pg_user_mappings WHERE umoptions IS NOT 
 $db->sql('CREATE DATABASE planted');
 my $planted = session($primary, dbname => 'planted');
 $planted->sql(<<'EOQ');
-CREATE TABLE called (); CREATE SCHEMA pgscale;
+CREATE TABLE called (); CREATE SCHEMA pgscale; CREATE SCHEMA pgscale_internal;
 CREATE FUNCTION pgscale_internal.health(OUT feature text, OUT enabled bool, OUT state text, OUT reason text, OUT action text) LANGUAGE sql
   AS 'INSERT INTO public.called DEFAULT VALUES; SELECT NULL::text, NULL::bool, NULL::text, NULL::text, NULL::text';
 CREATE FUNCTION public.equals(name, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'planted'; END $$;
@@ -212,7 +212,7 @@ add('planted', address($primary) =~ s/dbname=postgres/dbname=planted/r);
 is($db->sql(q{SELECT state, reason FROM pgscale.fleet_health WHERE node = 'planted'}),
     'failed|that database of the node has no extension pgscale, or one of an older version', 'what somebody has planted');
 is($planted->sql('SELECT count(*) FROM called'), 0, 'is not called');
-$planted->sql('DROP SCHEMA pgscale CASCADE; CREATE EXTENSION pgscale');
+$planted->sql('DROP SCHEMA pgscale, pgscale_internal CASCADE; CREATE EXTENSION pgscale');
 is($db->sql(q{SELECT count(*) > 5, string_agg(reason, '') ~ 'planted' FROM pgscale.fleet_health WHERE node = 'planted'}), 't|f',
     'nor what stands in the way of names');
 $planted->quit;

@@ -30,7 +30,9 @@ HOLD = "BEGIN; UPDATE stock SET amount = amount - 10 WHERE product = 7;"
 # what doc/blockers.md asks
 ASKED = {
     "now": "SELECT * FROM pgscale.blockers;",
-    "whom": "SELECT * FROM pgscale.blocker_profile LIMIT 10;",
+    "whom": """
+SELECT root, application_name, usename, datname, waited_ms, fraction, idle_fraction, max_waiters
+  FROM pgscale.blocker_profile LIMIT 10;""".strip(),
     "when": """
 SELECT w.root_pid, w.root_application_name AS root_application, r.state AS root_state, r.usename AS root_usename,
        count(DISTINCT w.pid) AS waiting,

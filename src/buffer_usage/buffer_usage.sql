@@ -6,7 +6,7 @@ CREATE FUNCTION pgscale_internal.buffer_usage(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
-COMMENT ON FUNCTION pgscale_internal.buffer_usage() IS 'shared buffers by usage count; NULL for those that hold no page';
+COMMENT ON FUNCTION pgscale_internal.buffer_usage() IS 'the rows of pgscale.buffer_usage';
 GRANT EXECUTE ON FUNCTION pgscale_internal.buffer_usage() TO pg_monitor;
 
 CREATE VIEW pgscale.buffer_usage AS
@@ -39,7 +39,7 @@ CREATE FUNCTION pgscale_internal.relation_buffers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.relation_buffers() IS 'pages of each relation''s forks in shared buffers, of all databases';
+COMMENT ON FUNCTION pgscale_internal.relation_buffers() IS 'the rows of pgscale.relation_buffers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relation_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.relation_buffers AS
@@ -74,8 +74,7 @@ CREATE FUNCTION pgscale_internal.clock_sweep(
     OUT reason text)
 AS 'MODULE_PATHNAME', 'pgscale_clock_sweep'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.clock_sweep() IS
-'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
+COMMENT ON FUNCTION pgscale_internal.clock_sweep() IS 'the rows of pgscale.clock_sweep';
 GRANT EXECUTE ON FUNCTION pgscale_internal.clock_sweep() TO pg_monitor;
 
 CREATE VIEW pgscale.clock_sweep AS

@@ -118,8 +118,7 @@ AS $$
               FROM setting s JOIN usual u USING (key) WHERE s.node = a.name AND s.value IS DISTINCT FROM u.value)
       FROM asked a;
 $$;
-COMMENT ON FUNCTION pgscale_internal.fleet() IS
-'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
+COMMENT ON FUNCTION pgscale_internal.fleet() IS 'the rows of pgscale.fleet';
 GRANT EXECUTE ON FUNCTION pgscale_internal.fleet() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet AS
@@ -154,7 +153,7 @@ AS $$
       FROM pgscale_internal.fleet_ask('health', '{}') AS a (
           node text, node_state text, error text, feature text, enabled boolean, state text, reason text, action text);
 $$;
-COMMENT ON FUNCTION pgscale_internal.fleet_health() IS 'health of all nodes; a node that does not answer is a row without a feature';
+COMMENT ON FUNCTION pgscale_internal.fleet_health() IS 'the rows of pgscale.fleet_health';
 GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_health() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet_health AS SELECT * FROM pgscale_internal.fleet_health();
@@ -181,7 +180,7 @@ AS $$
           confidence text, needs text, rule text, patroni_command text, reason text, risk text)
      WHERE a.rule IS NOT NULL OR a.error IS NOT NULL;
 $$;
-COMMENT ON FUNCTION pgscale_internal.fleet_advice() IS 'advice of all nodes; a node that does not answer is a row with its error';
+COMMENT ON FUNCTION pgscale_internal.fleet_advice() IS 'the rows of pgscale.fleet_advice';
 GRANT EXECUTE ON FUNCTION pgscale_internal.fleet_advice() TO pg_monitor;
 
 CREATE VIEW pgscale.fleet_advice AS

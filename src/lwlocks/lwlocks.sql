@@ -8,15 +8,14 @@ CREATE FUNCTION pgscale_internal.lwlock_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale_internal.lwlock_profile() IS
-'LWLocks one by one: how often each was waited for and held while processes waited for its tranche, and at readings once a second';
+COMMENT ON FUNCTION pgscale_internal.lwlock_profile() IS 'the rows of pgscale.lwlock_profile';
 GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_profile AS
     SELECT tranche, lock, ticks, waited, held_exclusive, held_shared, round(wait_ms * 10) / 10 AS wait_ms,
            round(mean_waiters * 100) / 100 AS mean_waiters,
            round((looks_exclusive + looks_shared) / nullif(looks, 0)::double precision * 1e4) / 1e4 AS held_fraction,
-           stats_reset
+           stats_reset, looks, looks_exclusive, looks_shared, tranche_id
       FROM pgscale_internal.lwlock_profile() p
      ORDER BY p.wait_ms DESC, waited DESC, tranche_id, lock;
 COMMENT ON VIEW pgscale.lwlock_profile IS 'LWLocks one by one, those waited for longest first';
@@ -32,6 +31,10 @@ COMMENT ON COLUMN pgscale.lwlock_profile.mean_waiters IS 'its share of the proce
 COMMENT ON COLUMN pgscale.lwlock_profile.held_fraction IS
 'fraction of the readings once a second that found it held, with or without waiters, 0 to 1';
 COMMENT ON COLUMN pgscale.lwlock_profile.stats_reset IS 'start of the counts: the last reset or start of the server';
+COMMENT ON COLUMN pgscale.lwlock_profile.looks IS 'number of readings once a second, with or without waiters';
+COMMENT ON COLUMN pgscale.lwlock_profile.looks_exclusive IS 'of these, those that found it held exclusively';
+COMMENT ON COLUMN pgscale.lwlock_profile.looks_shared IS 'of these, those that found it held, but not exclusively';
+COMMENT ON COLUMN pgscale.lwlock_profile.tranche_id IS 'number of the tranche';
 
 CREATE FUNCTION pgscale_internal.lwlock_tranches(
     OUT tranche_id integer, OUT tranche text, OUT locks integer, OUT ticks bigint,
@@ -40,12 +43,12 @@ CREATE FUNCTION pgscale_internal.lwlock_tranches(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_lwlock_tranches'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale_internal.lwlock_tranches() IS 'tranches of LWLocks that were waited for, and how unevenly over their locks';
+COMMENT ON FUNCTION pgscale_internal.lwlock_tranches() IS 'the rows of pgscale.lwlock_tranches';
 GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_tranches() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_tranches AS
     SELECT tranche, locks, ticks, round(wait_ms * 10) / 10 AS wait_ms, round(mean_waiters * 100) / 100 AS mean_waiters,
-           busiest_lock, round(skew * 10) / 10 AS skew, stats_reset, reason
+           busiest_lock, round(skew * 10) / 10 AS skew, stats_reset, reason, tranche_id
       FROM pgscale_internal.lwlock_tranches() t
      ORDER BY t.wait_ms DESC;
 COMMENT ON VIEW pgscale.lwlock_tranches IS 'tranches of LWLocks that were waited for, longest first, and how unevenly over their locks';
@@ -61,6 +64,7 @@ COMMENT ON COLUMN pgscale.lwlock_tranches.skew IS
 'how often processes queued at that lock, as a multiple of the mean of all locks: 1 is even; NULL for a single lock, and below 4 queues seen for each lock';
 COMMENT ON COLUMN pgscale.lwlock_tranches.stats_reset IS 'start of the counts: the last reset or start of the server';
 COMMENT ON COLUMN pgscale.lwlock_tranches.reason IS 'why its locks cannot be read one by one';
+COMMENT ON COLUMN pgscale.lwlock_tranches.tranche_id IS 'number of the tranche';
 
 CREATE FUNCTION pgscale_internal.hot_buffers(
     OUT bufferid integer, OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
@@ -69,7 +73,7 @@ CREATE FUNCTION pgscale_internal.hot_buffers(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_hot_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
-COMMENT ON FUNCTION pgscale_internal.hot_buffers() IS 'buffers whose content lock processes wait for now, of all databases';
+COMMENT ON FUNCTION pgscale_internal.hot_buffers() IS 'the rows of pgscale.hot_buffers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS

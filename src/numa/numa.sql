@@ -6,7 +6,7 @@ CREATE FUNCTION pgscale_internal.numa_nodes(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_numa_nodes'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 4;
-COMMENT ON FUNCTION pgscale_internal.numa_nodes() IS 'the machine''s NUMA nodes, with their distances in the order of the rows';
+COMMENT ON FUNCTION pgscale_internal.numa_nodes() IS 'the rows of pgscale.numa_nodes';
 GRANT EXECUTE ON FUNCTION pgscale_internal.numa_nodes() TO pg_monitor;
 
 CREATE VIEW pgscale.numa_nodes AS SELECT * FROM pgscale_internal.numa_nodes();

@@ -46,7 +46,7 @@ CREATE FUNCTION pgscale_internal.sampler_stats(
     OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_sampler_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.sampler_stats() IS 'the sampler''s schedule and cost, and the profile''s totals';
+COMMENT ON FUNCTION pgscale_internal.sampler_stats() IS 'the rows of pgscale.sampler_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.sampler_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sampler_stats AS

@@ -78,7 +78,7 @@ CREATE FUNCTION pgscale_internal.scalability(
     OUT buckets bigint, OUT discarded bigint, OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'pgscale_scalability'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.scalability() IS 'the Universal Scalability Law of this server: how many active sessions it can use';
+COMMENT ON FUNCTION pgscale_internal.scalability() IS 'the rows of pgscale.scalability';
 GRANT EXECUTE ON FUNCTION pgscale_internal.scalability() TO pg_monitor;
 
 CREATE VIEW pgscale.scalability AS

@@ -19,7 +19,7 @@ CREATE FUNCTION pgscale_internal.sweeper_stats(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.sweeper_stats() IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
+COMMENT ON FUNCTION pgscale_internal.sweeper_stats() IS 'the rows of pgscale.sweeper_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.sweeper_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sweeper_stats AS

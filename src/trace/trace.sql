@@ -44,8 +44,7 @@ CREATE FUNCTION pgscale_internal.trace_history(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_history'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale_internal.trace_history() IS
-'the latest traces that pgscale.trace_trigger has made, oldest first, one row for each of their events';
+COMMENT ON FUNCTION pgscale_internal.trace_history() IS 'the rows of pgscale.trace_history';
 GRANT EXECUTE ON FUNCTION pgscale_internal.trace_history() TO pg_monitor;
 
 CREATE VIEW pgscale.trace_history AS

@@ -14,8 +14,7 @@ CREATE FUNCTION pgscale_internal.writeback_stats(
     OUT io_pressure_fraction double precision)
 AS 'MODULE_PATHNAME', 'pgscale_writeback_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.writeback_stats() IS
-'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
+COMMENT ON FUNCTION pgscale_internal.writeback_stats() IS 'the rows of pgscale.writeback_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.writeback_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.writeback_stats AS

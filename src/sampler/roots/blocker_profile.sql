@@ -8,7 +8,7 @@ CREATE FUNCTION pgscale_internal.blocker_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_blocker_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 100;
-COMMENT ON FUNCTION pgscale_internal.blocker_profile() IS 'accumulated time that processes waited for locks, by process and application of the root blocker';
+COMMENT ON FUNCTION pgscale_internal.blocker_profile() IS 'the rows of pgscale.blocker_profile';
 GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.blocker_profile AS
@@ -18,7 +18,8 @@ CREATE VIEW pgscale.blocker_profile AS
            round(b.waited_ms) AS waited_ms,
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
-           b.max_waiters
+           b.max_waiters, b.event, b.queryid, b.root_state, b.client_addr, round(b.idle_in_transaction_ms) AS idle_in_transaction_ms,
+           b.first_seen, b.last_seen, b.root_pid, b.backend_start, b.prepared_xid, b.datid, b.userid
       FROM pgscale_internal.blocker_profile() b
       LEFT JOIN pg_database d ON d.oid = b.datid
       LEFT JOIN pg_roles u ON u.oid = b.userid
@@ -36,3 +37,16 @@ COMMENT ON COLUMN pgscale.blocker_profile.fraction IS 'fraction of all time that
 COMMENT ON COLUMN pgscale.blocker_profile.idle_fraction IS
 'fraction of waited_ms while the root was idle in its transaction, 0 to 1; NULL if it has no process';
 COMMENT ON COLUMN pgscale.blocker_profile.max_waiters IS 'greatest number of processes that waited behind it at one moment';
+COMMENT ON COLUMN pgscale.blocker_profile.event IS 'lock event with most of the time, as in wait_profile';
+COMMENT ON COLUMN pgscale.blocker_profile.queryid IS 'query identifier of its statement at that time, or of its last one';
+COMMENT ON COLUMN pgscale.blocker_profile.root_state IS
+'latest known state of the root, as in blockers(): also prepared, or the backend type; not looked up; other';
+COMMENT ON COLUMN pgscale.blocker_profile.client_addr IS 'address of its client; NULL for other users'' sessions without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.blocker_profile.idle_in_transaction_ms IS 'part of waited_ms while the root was idle in its transaction';
+COMMENT ON COLUMN pgscale.blocker_profile.first_seen IS 'first time that a process was seen to wait behind it';
+COMMENT ON COLUMN pgscale.blocker_profile.last_seen IS 'last time that a process was seen to wait behind it';
+COMMENT ON COLUMN pgscale.blocker_profile.root_pid IS 'process ID; 0: a prepared transaction; NULL: not looked up and other';
+COMMENT ON COLUMN pgscale.blocker_profile.backend_start IS 'start of the process; with the pid it identifies the process';
+COMMENT ON COLUMN pgscale.blocker_profile.prepared_xid IS 'transaction of pg_prepared_xacts';
+COMMENT ON COLUMN pgscale.blocker_profile.datid IS 'OID of the database';
+COMMENT ON COLUMN pgscale.blocker_profile.userid IS 'OID of the session user';

@@ -39,8 +39,7 @@ CREATE FUNCTION pgscale_internal.tuning_journal(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale_internal.tuning_journal() IS
-'changes of settings made from this database: the line of postgresql.auto.conf before and after (NULL: none), role, time, reason and state';
+COMMENT ON FUNCTION pgscale_internal.tuning_journal() IS 'the rows of pgscale.tuning_journal';
 GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_journal() TO pg_monitor;
 
 CREATE VIEW pgscale.tuning_journal AS
