@@ -40,7 +40,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
                        'discard_replicated', 'keep_local', 'published')
-   AND proname !~ '^(archive_|fleet|metrics_|usl_|report|relocation_(plan|window|parts|btree_bytes|costs|fit)|trace_(waits|summary|query|coverage))'
+   AND proname !~ '^(archive_|fleet|metrics_|usl_|report|relocation_(plan|window|parts|btree_bytes|costs|fit)|trace_(waits|summary))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');

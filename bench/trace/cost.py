@@ -10,7 +10,7 @@ import time
 
 import publish
 import stats
-from bed import Traced, server
+from bed import QUALITY, Traced, server
 from cluster import end, run
 from report import spread, table
 
@@ -27,7 +27,7 @@ LOOP = "a busy loop"
 TOOLS = {"strace -c": ("strace", "-c", "-p"), "perf trace -s": ("perf", "trace", "-s", "-p")}
 
 # It ends soon after what it watches: the next statement begins a new round.
-QUERY = "SELECT count(*) FROM pgscale.trace_waits({{pid}}, '{} ms', 1000000)"
+QUERY = f"SELECT count(*), {QUALITY} FROM pgscale.trace_waits({{{{pid}}}}, '{{}} ms', 1000000) GROUP BY {QUALITY}"
 
 RECORDS = {"runs": ("load", "beside")}
 

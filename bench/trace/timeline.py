@@ -2,7 +2,7 @@
 import collections
 import threading
 
-from bed import Traced, server
+from bed import QUALITY, Traced, server
 from cluster import run, value
 from report import percent, table
 
@@ -14,11 +14,11 @@ PHASES = {
     "a lock": "SELECT pg_advisory_lock(1)",
     "ORDER BY": "SELECT count(filler) FROM (SELECT filler FROM pages ORDER BY i % 100, i DESC OFFSET 0) s",
 }
-QUERY = """
+QUERY = f"""
 WITH rows AS MATERIALIZED (
-    SELECT event_type, event, queryid, duration_us / 1000 AS ms, sum(duration_us) OVER (ORDER BY seq) / 1000 AS until
-      FROM pgscale.trace_waits({pid}, '10 min', 1000000, '10 s'))
-SELECT event_type, event, queryid, until - ms, until FROM rows ORDER BY until"""
+    SELECT event_type, event, queryid, duration_us / 1000 AS ms, sum(duration_us) OVER (ORDER BY seq) / 1000 AS until, {QUALITY}
+      FROM pgscale.trace_waits({{pid}}, '10 min', 1000000, '10 s'))
+SELECT event_type, event, queryid, until - ms, until, {QUALITY} FROM rows ORDER BY until"""
 PICTURE = "trace.png"
 
 
@@ -41,7 +41,7 @@ def measure(place, quick):
 def phases(rows, labels):
     """When each phase that was seen began, in ms."""
     began = {}
-    for _, _, queryid, since, _ in rows:
+    for _, _, queryid, since, *_ in rows:
         if queryid in labels:
             began.setdefault(labels[queryid], round(since, 3))
     return began
@@ -50,7 +50,7 @@ def phases(rows, labels):
 def binned(rows, width):
     """By event, the time in each part of the statement, in ms."""
     events = collections.defaultdict(lambda: [0.0] * BINS)
-    for event_type, event, _, since, until in rows:
+    for event_type, event, _, since, until, *_ in rows:
         name = event if event_type == "CPU" else f"{event_type}: {event}"
         while until - since > 1e-9:
             here = min(int(since / width), BINS - 1)

@@ -12,7 +12,7 @@ import threading
 import time
 
 import stats
-from bed import Traced, server
+from bed import QUALITY, Traced, server
 from cluster import run, value
 from report import percent, signed, spread, table
 
@@ -22,7 +22,7 @@ FLUSHES, QUICK_FLUSHES = 2000, 100
 LOCK_S, QUICK_LOCK_S = 0.5, 0.1
 JUDGED = 0.9
 
-QUERY = "SELECT event, count, total_ms, min_us, p50_us FROM pgscale.trace_summary({pid}, '10 min', '10 s')"
+QUERY = f"SELECT event, count, total_ms, min_us, p50_us, {QUALITY} FROM pgscale.trace_summary({{pid}}, '10 min', '10 s')"
 WAL = {
     False: "SELECT wal_sync, wal_sync_time FROM pg_stat_wal",
     True: "SELECT sum(fsyncs), sum(fsync_time) FROM pg_stat_io WHERE object = 'wal'",
@@ -99,7 +99,7 @@ def measure(place, quick):
             seen = [row for row in trace.rows if row[0].lower() == event]
             results.append({
                 "round": number, "load": name, "whole": trace.whole, "count": count, "ms": ms, "clock_ns": clock,
-                "coverage": trace.coverage or 0, "longest_gap_us": trace.quality[3] or 0,
+                "coverage": trace.coverage or 0, "longest_gap_us": trace.quality[2] or 0,
                 "seen": sum(row[1] for row in seen), "seen_ms": sum(row[2] for row in seen),
                 "min_us": min((row[3] for row in seen), default=0), "p50_us": max((row[4] for row in seen), default=0)})
     return results

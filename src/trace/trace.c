@@ -7,8 +7,8 @@
  * EXECUTE on the function.  That privilege is for superusers at first, because a trace
  * takes a CPU.
  *
- * A trace is one row a stretch or one row an event.  How well it was watched is the
- * same for all of its rows, and is kept for the session to ask.
+ * A trace is one row a stretch or one row an event.  Each row ends with the quality of
+ * the whole trace: how much of it was watched, the longest gap, and why it ended.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -37,12 +37,13 @@
 /* Rows to put out between two checks for interrupts. */
 #define PIECE			1024
 
+/* Columns of both functions: see trace.sql. */
+#define QUALITY			3
+#define STRETCH_COLUMNS	(7 + QUALITY)
+#define TOTAL_COLUMNS	(13 + QUALITY)
+
 PG_FUNCTION_INFO_V1(pgscale_trace_waits);
 PG_FUNCTION_INFO_V1(pgscale_trace_summary);
-PG_FUNCTION_INFO_V1(pgscale_trace_coverage);
-
-/* The latest trace of this session; target.pid is 0 if there was none. */
-static PgscaleTrace latest;
 
 static int64
 argument_ns(FunctionCallInfo fcinfo, int n, const char *name)
@@ -138,7 +139,6 @@ trace_statements_only(const PgscaleProc *proc)
 static void
 trace_run(PgscaleTrace *trace)
 {
-	latest.target.pid = 0;
 	if (!pgscale_trace_watch(trace))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -146,19 +146,27 @@ trace_run(PgscaleTrace *trace)
 				 errdetail("Each takes a CPU; on this machine there may be %d at a time.", pgscale_trace_places()),
 				 errhint("Wait until one has ended, or cancel it: pg_locks shows its process under classid %u.",
 						 PGSCALE_TRACE_LOCK_CLASS)));
-	latest = *trace;
 	if (trace->end == PGSCALE_TRACE_NO_STATEMENT)
 		ereport(NOTICE,
 				(errmsg("process %d began no statement in time", trace->target.pid),
 				 errhint("A statement that runs already is not traced. Allow more time, or leave out statement_within.")));
 }
 
+/* The last QUALITY columns of each row, equal in all rows of a trace. */
 static void
-trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n)
+trace_put_quality(const PgscaleTrace *trace, Datum *values)
+{
+	values[0] = Float8GetDatum(pgscale_trace_watched(trace));
+	values[1] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_longest));
+	values[2] = CStringGetTextDatum(pgscale_trace_end_name(trace->end));
+}
+
+/* values: its last QUALITY ones are filled in. */
+static void
+trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n, Datum *values)
 {
 	const PgscaleTraceStretch *stretch = &trace->stretches[n];
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	bool		nulls[STRETCH_COLUMNS] = {0};
 
 	values[0] = Int32GetDatum(n + 1);
 	values[1] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, stretch->start));
@@ -179,6 +187,7 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const Size	size = trace->max_stretches * sizeof(PgscaleTraceStretch);
+	Datum		values[STRETCH_COLUMNS];
 
 	InitMaterializedSRF(fcinfo, 0);
 	trace->stretches = palloc(size);
@@ -186,11 +195,12 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 	memset(trace->stretches, 0, size);
 	trace_run(trace);
 
+	trace_put_quality(trace, values + STRETCH_COLUMNS - QUALITY);
 	for (int n = 0; n < trace->nstretches; n++)
 	{
 		if (n % PIECE == 0)
 			CHECK_FOR_INTERRUPTS();
-		trace_put_stretch(rsinfo, trace, n);
+		trace_put_stretch(rsinfo, trace, n, values);
 	}
 	pfree(trace->stretches);
 	return (Datum) 0;
@@ -199,8 +209,8 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 static void
 trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleTraceTotal *total)
 {
-	Datum		values[13];
-	bool		nulls[13] = {0};
+	Datum		values[TOTAL_COLUMNS];
+	bool		nulls[TOTAL_COLUMNS] = {0};
 
 	values[0] = CStringGetTextDatum(pgscale_wait_event_type(total->event));
 	values[1] = CStringGetTextDatum(pgscale_wait_event_name(total->event));
@@ -215,7 +225,8 @@ trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleT
 	values[9] = Float8GetDatum(pgscale_trace_us(trace, total->p99));
 	values[10] = Float8GetDatum(pgscale_trace_us(trace, total->max));
 	values[11] = Int64GetDatum(total->spans_gap);
-	values[12] = Float8GetDatum(pgscale_trace_watched(trace));
+	values[12] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, trace->first));
+	trace_put_quality(trace, values + TOTAL_COLUMNS - QUALITY);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -292,36 +303,6 @@ pgscale_trace_summary(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	trace_begin(fcinfo, &trace, 2);
 	return trace_totals(fcinfo, &trace);
-}
-
-/* pgscale.trace_coverage(): how well the session's latest trace was watched; no row if there was none. */
-Datum
-pgscale_trace_coverage(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	const PgscaleTrace *trace = &latest;
-	const bool	watched = trace->end != PGSCALE_TRACE_NO_STATEMENT && trace->last > trace->first;
-	const char *why;
-	Datum		values[10];
-	bool		nulls[10] = {0};
-
-	InitMaterializedSRF(fcinfo, 0);
-	if (trace->target.pid == 0)
-		return (Datum) 0;
-
-	values[0] = Int32GetDatum(trace->target.pid);
-	values[1] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, trace->first));
-	values[2] = Float8GetDatum(pgscale_trace_us(trace, trace->last - trace->first) / 1000);
-	values[3] = CStringGetTextDatum(pgscale_trace_end_name(trace->end));
-	values[4] = Float8GetDatum(pgscale_trace_watched(trace));
-	values[5] = Int64GetDatum(trace->gaps);
-	values[6] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_total) / 1000);
-	values[7] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_longest));
-	values[8] = Float8GetDatum(pgscale_trace_us(trace, trace->last - trace->first - trace->gaps_total) / Max(trace->polls, 1));
-	values[9] = CStringGetTextDatum(pgscale_cycles_usable(&why) ? "time-stamp counter" : "clock_gettime");
-	nulls[1] = nulls[2] = nulls[4] = nulls[5] = nulls[6] = nulls[7] = nulls[8] = !watched;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	return (Datum) 0;
 }
 
 static void

@@ -88,10 +88,8 @@ typedef struct PgscaleTrace
 	double		per_ns;			/* cycles */
 	uint64		first;			/* when it was watched */
 	uint64		last;
-	uint64		polls;
-	uint64		gaps;			/* times of not looking, for longer than
+	uint64		gaps_total;		/* times of not looking, for longer than
 								 * PGSCALE_TRACE_GAP_NS */
-	uint64		gaps_total;
 	uint64		gaps_longest;
 } PgscaleTrace;
 

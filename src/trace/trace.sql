@@ -4,7 +4,8 @@ CREATE FUNCTION pgscale.trace_waits(
     pid integer, duration interval DEFAULT '10 seconds', max_events integer DEFAULT 100000,
     statement_within interval DEFAULT NULL,
     OUT seq integer, OUT started_at timestamptz, OUT event_type text, OUT event text,
-    OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean)
+    OUT duration_us double precision, OUT queryid bigint, OUT spans_gap boolean,
+    OUT coverage_fraction double precision, OUT longest_gap_us double precision, OUT ended_by text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000;
@@ -17,21 +18,13 @@ CREATE FUNCTION pgscale.trace_summary(
     OUT total_ms double precision, OUT fraction double precision,
     OUT min_us double precision, OUT mean_us double precision, OUT p50_us double precision,
     OUT p95_us double precision, OUT p99_us double precision, OUT max_us double precision,
-    OUT spans_gap bigint, OUT coverage_fraction double precision)
+    OUT spans_gap bigint, OUT started_at timestamptz,
+    OUT coverage_fraction double precision, OUT longest_gap_us double precision, OUT ended_by text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_trace_summary'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 20;
 COMMENT ON FUNCTION pgscale.trace_summary(integer, interval, interval) IS
 'every wait of one process, or of the next statement of a session, by event: number, total and quantiles; takes one CPU while it runs';
-
-CREATE FUNCTION pgscale.trace_coverage(
-    OUT pid integer, OUT started_at timestamptz, OUT traced_ms double precision, OUT ended_by text,
-    OUT coverage_fraction double precision, OUT gaps bigint, OUT gaps_ms double precision,
-    OUT longest_gap_us double precision, OUT poll_us double precision, OUT clock text)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_trace_coverage'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1;
-COMMENT ON FUNCTION pgscale.trace_coverage() IS 'the latest trace of this session: why it ended, and the watched fraction of its time';
 
 CREATE FUNCTION pgscale_internal.trace_history(
     OUT trace bigint, OUT started_at timestamptz, OUT figure text,

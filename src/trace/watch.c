@@ -111,7 +111,6 @@ watch_note_gap(Watch *watch, uint64 gap)
 {
 	PgscaleTrace *trace = watch->trace;
 
-	trace->gaps++;
 	trace->gaps_total += gap;
 	trace->gaps_longest = Max(trace->gaps_longest, gap);
 	watch->stretch.spans_gap = true;
@@ -132,7 +131,6 @@ watch_poll(Watch *watch, uint64 deadline)
 	const int	changecount = watch->proc.changecount;
 	const int64 gap_cycles = watch->gap_cycles;
 	uint64		last = watch->last;
-	uint64		polls = 0;
 
 	for (;;)
 	{
@@ -154,7 +152,6 @@ watch_poll(Watch *watch, uint64 deadline)
 			if (unlikely(!PostmasterIsAlive()))
 				proc_exit(1);
 		}
-		polls++;
 		last = now;
 
 		/* The event first: who ends a wait may change its status next. */
@@ -173,7 +170,6 @@ watch_poll(Watch *watch, uint64 deadline)
 					watch_note_gap(watch, last - now);
 					gap = true;
 				}
-				watch->trace->polls += polls;
 				watch->last = gap ? last : now;
 				watch->event = event_now;
 				watch->gap = gap;
@@ -352,7 +348,7 @@ watch_run(Watch *watch)
 		return;
 
 	trace->first = watch->last;
-	trace->polls = trace->gaps = trace->gaps_total = trace->gaps_longest = 0;
+	trace->gaps_total = trace->gaps_longest = 0;
 	trace->end = watch_record(watch, watch_deadline(watch, trace->duration_ns));
 	trace->last = watch->last;
 }

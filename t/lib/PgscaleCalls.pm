@@ -136,7 +136,6 @@ our %arguments = (
     sweeper_stats => [''],
     tablespace_latency => [ '', q{'pg_default'} ],
     top_waits => [ '', q{'-infinity', 'infinity', 'query'} ],
-    trace_coverage => [''],
     trace_history => [''],
     trace_summary => ["$checkpointer, '10 ms'", "$checkpointer, '10 ms', '10 ms'"],
     trace_waits => ["$checkpointer, '10 ms', 1000", "$checkpointer, '10 ms', 1000, '10 ms'"],
