@@ -128,6 +128,12 @@ sampler_park(SlotState *state, int entry, int64 ns)
 	state->parked[i].ns += ns;
 }
 
+bool
+pgscale_sampler_samples_parked(int slot)
+{
+	return slot_states[slot].nparked > 0;
+}
+
 /* Moves what is parked to its query, if that is the one seen now. */
 static void
 sampler_unpark(int slot, SlotState *state)
@@ -241,7 +247,7 @@ begin_quiet(const PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *ti
 {
 	QuietSlot  *quiet = &quiet_slots[sample->slot];
 
-	if (!sample->idle || sample->parked ||
+	if (!sample->idle || pgscale_sampler_samples_parked(sample->slot) ||
 		sample->key.kind == (PgscaleProcKind) B_BG_WORKER ||
 		!pgscale_procs_mark(sample->slot, sample->proc, &quiet->mark))
 		return;
@@ -280,7 +286,6 @@ sample_slot(int slot, PgscaleSamplerTick *tick)
 	sample.entry = pgscale_sampler_profile_add(&sample.key, state->hints, tick->ns);
 	if (proc->running && proc->queryid == 0)
 		sampler_park(state, sample.entry, tick->ns);
-	sample.parked = state->nparked > 0;
 
 	pass_on_sample(&sample, tick);
 	begin_quiet(&sample, tick);

@@ -37,8 +37,6 @@ typedef struct PgscaleSamplerTickSample
 	PgscaleSamplerWaitKey key;	/* what it waits for, and whom for */
 	int			entry;			/* of the profile, where it was counted */
 	bool		idle;
-	bool		parked;			/* may be moved to another entry soon, when
-								 * its statement has got an identifier */
 	uint64		samples;		/* 1; or how many ticks found the same */
 	int64		ns;				/* the time that they stand for */
 } PgscaleSamplerTickSample;
@@ -48,6 +46,12 @@ extern void pgscale_sampler_samples_attach(PgscaleSamplerStats *stats);
 
 /* Samples all processes, within a change of the profile and of the others. */
 extern void pgscale_sampler_samples_take(PgscaleSamplerTick *tick);
+
+/*
+ * Does the slot have samples that are moved to another entry of the profile as soon as
+ * their statement has an identifier?
+ */
+extern bool pgscale_sampler_samples_parked(int slot);
 
 /* How many samples the next tick has at most. */
 extern int	pgscale_sampler_samples_most(void);

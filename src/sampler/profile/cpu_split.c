@@ -106,7 +106,6 @@ typedef struct CpuAccount
 	int			pid;			/* 0: none is there */
 	int			fd;				/* of its schedstat, or -1 */
 	bool		listed;			/* is among the busy */
-	bool		parked;			/* has samples that may be moved */
 	bool		based;			/* the counts below are known */
 	int64		settled_at;
 	PgscaleKernelSchedule counts;	/* at the last reading */
@@ -454,7 +453,6 @@ pgscale_sampler_cpu_add(const PgscaleSamplerTickSample *sample)
 
 	if (account->pid != sample->proc->pid)
 		cpu_arrive(sample->slot, sample->proc->pid);
-	account->parked = sample->parked;
 	cpu_add_part(account, sample->entry, sample->key.kind, sample->key.wait_event, sample->samples, sample->ns);
 	if (!account->listed)
 	{
@@ -486,6 +484,17 @@ pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 sample
 	}
 }
 
+/* Samples that may be moved soon are better not split before. */
+static bool
+cpu_is_due(int slot, int64 now)
+{
+	const CpuAccount *account = &accounts[slot];
+	const int64 ns = now - account->settled_at;
+
+	return account->nparts == MAX_PARTS || ns >= PARKED_NS ||
+		(ns >= SETTLE_NS && !pgscale_sampler_samples_parked(slot));
+}
+
 /* Splits at most so many that are due; returns how many were. */
 static int
 cpu_settle_some(int64 now, int most)
@@ -505,8 +514,7 @@ cpu_settle_some(int64 now, int most)
 			hand = 0;
 		slot = busy[hand];
 		account = &accounts[slot];
-		if (account->nparts < MAX_PARTS &&
-			now - account->settled_at < (account->parked ? PARKED_NS : SETTLE_NS))
+		if (!cpu_is_due(slot, now))
 		{
 			hand++;
 			continue;

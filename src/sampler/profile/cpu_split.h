@@ -26,8 +26,7 @@ extern void pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSampl
 extern void pgscale_sampler_cpu_forget(void);
 
 /*
- * Samples of a session that were counted in an entry of the profile.  Those that are
- * parked better are not split before they are moved.
+ * Samples of a session that were counted in an entry of the profile.
  */
 extern void pgscale_sampler_cpu_add(const PgscaleSamplerTickSample *sample);
 
