@@ -6,7 +6,7 @@ CREATE EXTENSION pgscale;
 
 -- all parts, in both formats
 SELECT line FROM regexp_split_to_table(pgscale.report(), '\n') WITH ORDINALITY l (line, n)
- WHERE line ~ '^(Period|In short|Active sessions|Top waits|Top queries|Who it was|Who was in the way|Advice|The period in numbers|Shared buffers|Sweeper|Writeback|WAL, checkpoints and standbys|Relocation|Scalability|Health of pgscale|Settings)$'
+ WHERE line ~ '^(Period|Summary|Active sessions|Top waits|Top queries|Applications, users and databases|Root blockers|Advice|The period in numbers|Shared buffers|Sweeper|Writeback|WAL, checkpoints and standbys|Relocation|Scalability|Health of pgscale|Settings)$'
  ORDER BY n;
 SELECT (regexp_matches(pgscale.report(format => 'html'), '<section id="(\w+)">', 'g'))[1] AS section;
 SELECT (regexp_matches(pgscale.report_diff(now() - interval '2 h', now() - interval '1 h', now() - interval '1 h', now(), 'html'), '<section id="(\w+)">', 'g'))[1] AS section;

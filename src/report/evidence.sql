@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     FOREACH source IN ARRAY ARRAY[
         $q$SELECT pg_postmaster_start_time(), 'start', 'the server started'$q$,
-        $q$SELECT pg_conf_load_time(), 'reload', 'the configuration was read again'
+        $q$SELECT pg_conf_load_time(), 'reload', 'the configuration was reloaded'
             WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
         $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
         $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
@@ -163,12 +163,12 @@ AS $$
          ORDER BY CASE WHEN i.idle THEN r.idle_ms ELSE r.wait_ms END DESC LIMIT 1),
     told AS (
         SELECT CASE WHEN NOT r.idle
-                    THEN format('%s held others up for %s s in all%s.', r.who, round(r.wait_ms / 1000),
+                    THEN format('%s blocked other sessions for %s s in all%s.', r.who, round(r.wait_ms / 1000),
                                 ' (' || nullif(concat_ws(', ', r.state, 'statement: ' || r.statement), '') || ')')
                     WHEN s.idle_roots > 1 AND r.idle_ms < 0.9 * s.idle_ms
-                    THEN format('%s processes held others up for %s s in all while they were idle in transactions, most of it %s, for %s s%s.',
+                    THEN format('%s processes blocked other sessions for %s s in all while they were idle in transactions, most of it %s, for %s s%s.',
                                 s.idle_roots, round(s.idle_ms / 1000), r.who, round(r.idle_ms / 1000), ' (last statement: ' || r.statement || ')')
-                    ELSE format('%s held others up for %s s in all while it was idle in a transaction%s.', r.who, round(r.idle_ms / 1000),
+                    ELSE format('%s blocked other sessions for %s s in all while it was idle in a transaction%s.', r.who, round(r.idle_ms / 1000),
                                 ' (last statement: ' || r.statement || ')') END AS sentence
           FROM root r CROSS JOIN sums s)
     SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)

@@ -63,16 +63,16 @@ BEGIN
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
                format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
-               (SELECT format('Those that were active spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
+               (SELECT format('Active sessions spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
-               (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
+               (SELECT format('The statement with most of that time, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
                               coalesce(': ' || pgscale_internal.clean_line(pgscale_internal.clean_statement(x.query), 100),
                                        format(' the one with queryid %s, whose text is not known.', q.queryid)))
                   FROM query q LEFT JOIN pgscale_internal.past_queries(ARRAY[q.queryid]) x ON true)), ''::text)
       INTO body
       FROM total
      WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
-    RETURN coalesce(body, pgscale_internal.report_paragraph(format, 'No session was active, as far as is known.', ''::text));
+    RETURN coalesce(body, pgscale_internal.report_paragraph(format, 'No active session is known.', ''::text));
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) IS 'part of report: the period in a few sentences';
@@ -87,7 +87,7 @@ DECLARE
     item record;
 BEGIN
     IF pg_is_in_recovery() THEN
-        RETURN pgscale_internal.report_paragraph(format, 'This server is a standby: the archive that it has is of its primary.', 'missing'::text);
+        RETURN pgscale_internal.report_paragraph(format, 'This server is a standby, so its archive describes the primary.', 'missing'::text);
     END IF;
     -- a row that lies in the period in part counts by its part
     SELECT sum(m.period_s * m.part) AS s, sum(m.commits * m.part) AS commits, sum(m.rollbacks * m.part) AS rollbacks,
@@ -104,7 +104,7 @@ BEGIN
              WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0) m
      WHERE m.part > 0;
     IF item.s IS NULL THEN
-        RETURN pgscale_internal.report_paragraph(format, 'The archive of this database has nothing of the period.', 'missing'::text);
+        RETURN pgscale_internal.report_paragraph(format, 'The archive of this database has no rows of the period.', 'missing'::text);
     END IF;
     SELECT pgscale_internal.report_table(format, '{"",total,"a second"}'::text[], '{name,count,number}'::text[],
                array_agg(ARRAY[c.name, round(c.value)::text, (c.value / item.s)::text] ORDER BY c.n))
@@ -200,7 +200,7 @@ BEGIN
       INTO body
       FROM pgscale_internal.report_marks(least(since, since2), greatest(until, until2)) m
      WHERE m.kind <> 'checkpoint';
-    RETURN coalesce(nullif(body, ''), pgscale_internal.report_paragraph(format, 'Nothing that pgscale knows of.', 'note'::text));
+    RETURN coalesce(nullif(body, ''), pgscale_internal.report_paragraph(format, 'No restart and no changed setting is known.', 'note'::text));
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_changes(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
@@ -226,7 +226,7 @@ BEGIN
                   FROM w LEFT JOIN blame b ON true) w
           CROSS JOIN LATERAL (
                SELECT CASE WHEN w.idle THEN 'a session has a transaction open and waits for its client''s next statement'
-                           ELSE 'a session waits for a transaction that is idle: see who was in the way' END AS meaning,
+                           ELSE 'a session waits for a transaction that is idle: see root blockers' END AS meaning,
                       'shorter transactions, with no work of the application between their statements; '
                       'idle_in_transaction_session_timeout' AS remedy
                 WHERE w.idle OR w.blocked
@@ -309,7 +309,7 @@ DECLARE
     body text;
     item record;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{"in the way",user,state,share,"time waited","while idle","from","to",statement}'::text[],
+    SELECT pgscale_internal.report_table(format, '{"root blocker",user,state,share,"time waited","while idle","from","to",statement}'::text[],
                '{name,name,prose,share,ms,share,name,name,query}'::text[],
                array_agg(ARRAY[r.item, r.usename, r.state, r.fraction::text, r.wait_ms::text, r.idle_fraction::text,
                                to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), pgscale_internal.clean_statement(r.query)]
@@ -329,7 +329,7 @@ BEGIN
                 ELSE body || pgscale_internal.report_paragraph(format, 'At this moment no process waits for a lock.', 'note'::text) END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) IS 'part of report: who was in the way';
+COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) IS 'part of report: root blockers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_buffers(since timestamptz, until timestamptz, format text)
@@ -387,7 +387,7 @@ DECLARE
     body text;
 BEGIN
     SELECT pgscale_internal.report_paragraph(format, format('The controller is %s: %s.', w.state, w.reason), ''::text)
-           || pgscale_internal.report_table(format, '{"dirty in the kernel","of this cluster","under writeback","written by the server","asked for","I/O pressure"}'::text[],
+           || pgscale_internal.report_table(format, '{"dirty in the kernel","of this cluster","under writeback","written by the server",requested,"I/O pressure"}'::text[],
                   '{bytes,bytes,bytes,bytes,bytes,share}'::text[],
                   ARRAY[w.dirty_bytes::text, w.cluster_dirty_bytes::text, w.writeback_bytes::text, w.written_bytes::text,
                         w.requested_bytes::text, w.io_pressure_fraction::text])
@@ -483,7 +483,7 @@ BEGIN
       FROM (SELECT * FROM pgscale.advice LIMIT 20) a
       LEFT JOIN pg_settings s ON s.name = a.setting;
     RETURN coalesce(nullif(body, ''), pgscale_internal.report_paragraph(format,
-        'There is none: no rule found anything in the last ten minutes that a change would gain by.', 'note'::text));
+        'None: in the last ten minutes no rule found a change that would gain anything.', 'note'::text));
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_advice(timestamptz, timestamptz, text) IS 'part of report: advice, and the statements that apply it';
@@ -599,8 +599,8 @@ BEGIN
     WHEN 'settings' THEN
         RETURN pgscale_internal.report_part_settings(since, until, format);
     ELSE
-        RAISE EXCEPTION 'there is no part "%" of a report', left(part, 40)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'pgscale.report() has them all.';
+        RAISE EXCEPTION 'a report has no part "%"', left(part, 40)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'pgscale.report() prints all parts.';
     END CASE;
 END
 $$;

@@ -111,22 +111,22 @@ BEGIN
         SELECT *
           FROM (VALUES
             ('period', 'Period', NULL),
-            ('summary', 'In short', NULL),
-            ('activity', 'Active sessions', 'On average, by what they did: on CPU, or waiting, by class of wait event.'),
-            ('waits', 'Top waits', 'Sessions: on average. Share: of database time, in which sessions were active or held others up.'),
+            ('summary', 'Summary', NULL),
+            ('activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
+            ('waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
             ('queries', 'Top queries', NULL),
-            ('sessions', 'Who it was', NULL),
-            ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
-            ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. What they change, pgscale.revert() takes back.'),
+            ('sessions', 'Applications, users and databases', NULL),
+            ('blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
+            ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
             ('load', 'The period in numbers', 'From the archive.'),
-            ('buffers', 'Shared buffers', 'As they are at this moment, from a sample.'),
+            ('buffers', 'Shared buffers', 'At this moment, from a sample.'),
             ('sweeper', 'Sweeper', NULL),
-            ('writeback', 'Writeback', 'What the kernel has still to write.'),
+            ('writeback', 'Writeback', 'Data that the kernel must still write.'),
             ('wal', 'WAL, checkpoints and standbys', NULL),
             ('relocation', 'Relocation', NULL),
             ('scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
             ('health', 'Health of pgscale', NULL),
-            ('settings', 'Settings', 'Those that differ from their defaults. What may be a secret is hidden.')) p (part, title, about)
+            ('settings', 'Settings', 'Settings that differ from their defaults. Values that may be secret are hidden.')) p (part, title, about)
     LOOP
         body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
     END LOOP;
@@ -163,8 +163,8 @@ BEGIN
           FROM (VALUES
             ('periods', 'Periods', NULL),
             ('activities', 'Active sessions', 'Both to the same scale.'),
-            ('differences', 'What differs', 'In average active sessions, the largest difference first.'),
-            ('changes', 'What was changed', 'Restarts and settings, from the start of the earlier period to the end of the later.')) p (part, title, about)
+            ('differences', 'Differences', 'In average active sessions, largest first.'),
+            ('changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.')) p (part, title, about)
     LOOP
         body := body || pgscale_internal.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
     END LOOP;
