@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * health.c
- *	  One row a feature: how it is, why, and what to do.
+ *	  One row for each feature: its state, the reason, and what to do.
  *
  * A feature claims settings of the server, and its health function is the one place
- * that says which.  What the row asks the DBA for, and what rules keep silent
- * about (tuning/rules/rule_table.c), both are made from that, so that the one does not take back
- * what the other has asked for.
+ * that lists them.  Both the advice of that row and the silence of the rules
+ * (tuning/rules/rule_table.c) follow from that list, so the two never contradict each
+ * other.
  *
- * What several features have to say in the same way is here, too: that the library
- * is not loaded, that a worker is missing or does not tick, that the sampler tells
- * nothing.
+ * Common findings of several features are here, too: the library is not loaded, a
+ * worker is missing or not responding, the sampler delivers nothing.
  *
- * Starting.  Nothing is broken that is about to start.  How long the server has
- * been up does not tell that alone: after a crash, and on a standby, workers start
- * when recovery has come far enough, which may take hours.  So a worker that never
- * started counts as starting for some seconds after the first look that missed it,
- * too; that moment is all there is in shared memory.
+ * Starting.  A feature that is about to start is not broken.  The server's uptime is
+ * not enough to decide that: after a crash, and on a standby, workers start when
+ * recovery has come far enough, which may take hours.  So a worker that never started
+ * also counts as starting for some seconds after the first look that missed it.  That
+ * moment is the only content of the shared memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,12 +3,11 @@
  * modules.c
  *	  The list of features.
  *
- * A feature is one PgscaleModule, and its line below is all it takes to be
- * registered.  The order of the list is the order of their shared memory, of
- * their workers and of pgscale.health; there no feature depends on another
- * one's place.  It is also the order of their parts of the install script: the
- * Makefile reads the list, one module a line.  There a view needs the functions
- * and views that it uses to stand before it.
+ * A feature is one PgscaleModule; its line below is all that registers it.  The order
+ * of the list is the order of shared memory, workers and rows of pgscale.health, where
+ * no feature depends on the place of another one.  It is also the order of the parts of
+ * the install script, because the Makefile reads this list, one module a line.  There a
+ * view must come after the functions and views that it uses.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * pgscale.c
- *	  Entry point, and the server's two shared memory hooks, which serve all
- *	  features.
+ *	  Entry point, and the server's two shared memory hooks for all features.
  *
- * Loaded through shared_preload_libraries, every module (modules.c) defines its
- * settings, asks for its shared memory and registers its workers.  Loaded later,
- * by a session that calls one of the functions, nothing is set up: a function
- * that needs shared memory calls pgscale_preload_require() and fails cleanly.
+ * If the library is loaded through shared_preload_libraries, every module (modules.c)
+ * defines its settings, requests its shared memory and registers its workers.  If a
+ * session loads it later, by a call of one of its functions, nothing is set up: a
+ * function that needs shared memory calls pgscale_preload_require() and raises an
+ * error.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reset.c
- *	  What a feature has counted, from now on.
+ *	  Resets of statistics, by feature.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * workers.c
- *	  The background workers of the features: each is there while it is wanted.
+ *	  The background workers of the features: each exists while it is wanted.
  *
- * The server's slots for background workers are few, and parallel queries and logical
- * replication need them, too.  So the sampler's process is the only one that pgscale
- * registers for good.  It looks what else is wanted (PgscaleWorker): once a second, after a
- * reload, and when another process asks for it; and has the postmaster start that.  Nothing
- * has to be told apart: a feature that is switched on, a worker that crashed, a standby that
- * is promoted and a slot that is free at last are the same finding, that something is wanted
- * and not there.
+ * The server has few slots for background workers, and parallel queries and logical
+ * replication need them, too.  So pgscale registers only the sampler's process
+ * permanently.  That process checks which other workers are wanted (PgscaleWorker) once
+ * a second, after a reload, and on request of another process; and makes the postmaster
+ * start them.  A feature that was switched on, a crashed worker, a promoted standby and
+ * a free slot are all the same finding: a worker is wanted and missing.
  *
- * A worker that is there has claimed its place in shared memory, where its successor and
- * the next look find it.  The postmaster may be late, and the sampler's process may have been
- * another one when it asked: then a worker starts twice, and the second one leaves.
+ * A running worker has claimed its place in shared memory, where its successor and the
+ * next check find it.  The postmaster may be late, or a previous process of the sampler
+ * may have made the request.  Then a worker starts twice, and the second one ends.
  *
- * Failure: without the sampler's process, which the postmaster starts again, workers go on
- * and none is started.
+ * Failure: without the sampler's process, which the postmaster starts again, workers
+ * continue and none is started.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

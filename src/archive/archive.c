@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * archive.c
- *	  What was, on disk: rollups of each minute in tables of one database.
+ *	  The archive: one row for each minute, in tables of one database.
  *
- * A launcher (round_launcher.c) starts a process a minute (round.c), which writes a row
- * of what the wait profile and the server's counters have grown by (deltas.c).
- * What is archived and how is written in SQL: the row in round.sql, its counters in
- * counters.sql, its partition in partitions.sql.
+ * A launcher (round_launcher.c) starts a process each minute (round.c).  That process
+ * writes the deltas of the wait profile and of the server's counters (deltas.c).  SQL
+ * defines the contents: round.sql has the row, counters.sql the counters,
+ * partitions.sql the partitions.
  *
- * Why a table and no file: it is backed up, replicated and read with what DBAs
- * have, and it goes where the primary goes.
+ * Why tables and not files: DBAs can back them up, replicate and query them with their
+ * usual tools, and a table follows the primary.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

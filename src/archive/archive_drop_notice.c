@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * archive_drop_notice.c
- *	  Tells that the archive goes when the extension is dropped.
+ *	  A notice before the extension is dropped: the archive goes with it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * archive_state.c
- *	  What the archive's launcher, its rounds and other backends know of each
- *	  other, and what the server's counts were at the latest round.
+ *	  State that the archive's launcher, its rounds and backends share, and the
+ *	  counters' values at the latest round.
  *
- * The state is under one lock, which is held for the look at a few words.  The
- * baseline is in shared memory since each round is a process of its own; it has
- * no lock, as only the round that has attached touches it, and the launcher while
- * there is none.  Its size follows from that of the wait profile: a wait each.
+ * One lock guards the state; it is held while a few words are read or written.  The
+ * baseline is in shared memory because each round is a process of its own.  It needs no
+ * lock: only the attached round touches it, or the launcher while no round is
+ * attached.  Its size follows from the size of the wait profile, one entry for each
+ * wait.
  *
- * Failure: a round that is killed leaves the baseline as it was, or all of the
- * next one, as that is put there by a loop without interrupts.
+ * Failure: a killed round leaves the old baseline or the complete new one, because a
+ * loop without interrupts stores it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

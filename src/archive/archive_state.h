@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * archive_state.h
- *	  What the archive's launcher, its rounds and other backends know of each
- *	  other, and what the server's counts were at the latest round.
+ *	  State that the archive's launcher, its rounds and backends share, and the
+ *	  counters' values at the latest round.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,29 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * deltas.c
- *	  By how much the server's counts have grown since the latest row.
+ *	  Deltas of the server's counters since the latest row.
  *
- * A round reads all waits of the profile, and gets for each what is new since the
- * baseline: what they were when the latest row ended.  A wait is known by a hash
- * of whose it is and of what: with 5,000 of them two have the same one once in
- * 10^12 rounds.
+ * A round reads all waits of the profile and computes the delta of each against the
+ * baseline: its value when the latest row ended.  A hash of owner and event identifies
+ * a wait.  With 5,000 waits, two of them collide once in 10^12 rounds.
  *
- * The profile folds entries into one for each wait event ("other") where it has
- * no room.  Then the entry's time leaves it, and comes to the folded one together
- * with what of it was archived before.  So what is missing of a wait that was
- * there before is taken off the folded one of the same event: sums stay exact,
- * and nothing is archived twice.  The sampler also moves a part of a wait to CPU
- * where it learns later that the process ran; so what a wait has lost is first
- * taken off what others of the same owner have grown by, and what is left of it
- * off what it will grow by.  After a reset all that is there is new.
+ * Where the profile has no room, it evicts entries into one entry for each wait event
+ * ("other").  The time of an evicted entry then moves to that entry, including the part
+ * that was archived before.  So the time that an earlier wait has lost is subtracted
+ * from the "other" entry of its event: sums stay exact, and no time is archived twice.
+ * The sampler also moves time from a wait to CPU when it learns later that the process
+ * ran.  So a loss is first subtracted from the deltas of other waits of the same owner,
+ * and the rest from their future deltas.  After a reset everything in the profile is
+ * new.
  *
- * Counters come in the order of their names, and each has a marker: a hash of its
- * name and of when it was reset.  One that has another marker or has become smaller
- * is unknown for this row; so are those after one that an update of the extension adds.  One
- * without a marker is no counter but a value of the moment.
+ * Counters come in the order of their names.  Each has a marker, a hash of its name and
+ * of its reset time.  A counter is unknown for this row if its marker changed, if its
+ * value fell, or if it follows a counter that an update of the extension added.  A
+ * value without a marker is a gauge.
  *
- * What a round finds becomes the baseline just before it commits, so that no time
- * can be archived twice; should the commit itself fail, that row is a gap.
+ * A round stores the new baseline just before it commits, so no time is archived
+ * twice.  If the commit itself fails, that row is a gap.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deltas.h
- *	  By how much the server's counts have grown since the latest row.
+ *	  Deltas of the server's counters since the latest row.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

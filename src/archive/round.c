@@ -1,28 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * round.c
- *	  A round of the archive: a process that connects, writes a row, and leaves.
+ *	  A round of the archive: a process that connects, writes one row, and ends.
  *
- * Two transactions.  The first writes the row, and makes the day's partitions if
- * they are missing.  The second is upkeep: it makes tomorrow's, drops what is too
- * old and rolls up what is older than the details last, a partition at a time; it
- * needs stronger locks, and fails without harm to the row.  It does not queue for them,
- * since all who read the archive would wait behind it.  It gives way to a reader, and
- * the next round tries again.
+ * It runs two transactions.  The first writes the row and creates the day's partitions
+ * if they are missing.  The second does the upkeep, one partition at a time: it creates
+ * tomorrow's partitions, drops the expired ones and rolls up the old ones.  Upkeep
+ * needs stronger locks and may fail without harm to the row.  It never queues for a
+ * lock, because all readers of the archive would wait behind it; the next round tries
+ * again.
  *
- * What is done is written in SQL, in functions of round.sql, counters.sql and
- * partitions.sql; two of them are called from here, by OID.  They run as the tables'
- * owner, a superuser.  So the tables have to be the extension's own, with nothing on
- * them that others could have put there; they are locked, and then looked at.
+ * The work itself is SQL, in round.sql, counters.sql and partitions.sql; two of those
+ * functions are called from here, by OID.  They run as the tables' owner, a superuser.
+ * So the tables must belong to the extension and must not have triggers or rules of
+ * other roles: they are locked first and then checked.
  *
- * What users have set for the database or the role must neither stop a round nor
- * change what it does: what matters is set here.  Commits do not wait for the disk:
- * the latest rows may be lost in a crash, as a gap.
+ * Settings of the database or the role must neither stop a round nor change it, so the
+ * relevant ones are set here.  Commits do not wait for the disk: after a crash the
+ * latest rows may be missing, which shows as a gap.
  *
- * Signals: SIGINT ends the statement, and with it the round; SIGTERM the process.
+ * Signals: SIGINT ends the statement and with it the round; SIGTERM ends the process.
  *
- * Failure: an error is noted for pgscale.health, and logged unless the one before
- * was the same.  The next round starts from the same baseline.
+ * Failure: pgscale.health shows the error, and the log has it unless the previous round
+ * had the same one.  The next round starts from the same baseline.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

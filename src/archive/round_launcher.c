@@ -3,23 +3,21 @@
  * round_launcher.c
  *	  The process that starts a round of the archive each minute.
  *
- * It is connected to no database, so that it stands in nobody's way, and a round
- * is a process that connects, writes a row and leaves.  A round is due when the
- * clock enters another minute (period) than that of the latest round: so rows
- * begin with the minutes, whatever became of the clock meanwhile.
+ * It connects to no database, so it blocks no DROP DATABASE.  A round is due when the
+ * clock enters another minute (period) than that of the latest round.  So rows begin at
+ * full minutes even after the clock was set.
  *
- * Nobody should have to wait for a round who wants the database for himself, as
- * DROP DATABASE and ALTER DATABASE RENAME do: they lock it, and give up after 5
- * seconds if somebody else is still there.  So no round begins then, and one that
- * is under way is ended.
+ * DROP DATABASE and ALTER DATABASE RENAME lock the database and fail after 5 seconds if
+ * another process is still connected.  While such a lock exists, the launcher starts no
+ * round there and ends the running one.
  *
- * What is old is neither dropped nor rolled up for a day after the clock was set by
- * more than an hour: a clock that goes wrong for a moment must not cost the archive.
+ * For a day after the clock was set by more than an hour, nothing old is dropped or
+ * rolled up: a clock that is wrong for a moment must not destroy the archive.
  *
- * It is there only while a database is named, and not on a standby.
+ * The process exists only while a database is named, and not on a standby.
  *
- * Failure: an error ends it, and it is started again; a round that is under way goes on
- * meanwhile, and no other one can attach before it has ended.
+ * Failure: an error ends it, and it is started again.  A running round continues
+ * meanwhile, and no other round can attach before that one has ended.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

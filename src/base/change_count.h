@@ -1,30 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * change_count.h
- *	  A count of changes: one process changes data in shared memory, any number of
- *	  others copy it, and neither side waits for a lock.
+ *	  A change count: one process changes data in shared memory, any number of others
+ *	  copy the data, and neither side waits for a lock.
  *
- * The count is odd while the writer changes the data.  A copy is good if the count
- * was even before it and is the same after it.
+ * The count is odd while the writer changes the data.  A copy is good if the count was
+ * even before it and has the same value after it.
  *
- * Writer: one process at a time.  Between begin and end it calls nothing that could
- * wait.  A crash there makes the server set up all shared memory anew.  A writer that
- * leaves by an error leaves the count odd, and the data changed in part; the next
- * change makes it even again.  So a writer that can raise an error there makes an
- * empty change when it starts.
+ * Writer: one process at a time.  Between begin and end it must not call anything that
+ * can wait.  A crash there makes the server initialize all shared memory again.  A
+ * writer that leaves with an error leaves the count odd and the data partly changed;
+ * the next change makes the count even again.  So a writer that can raise an error
+ * there must make an empty change when it starts.
  *
- * Order: the writer stores odd, barrier, data, barrier, even; a reader loads count,
- * barrier, data, barrier, count.  If the reader has copied anything of a change, then
- * the second barrier of the reader and the first of the writer make it see that
- * change's odd count, or a later one, in its second look; so the two looks differ, or
- * are odd.  If its first look was the even count after a change, then the other two
- * barriers make it copy all of that change.  That needs no more of the machine than
- * the barriers say.
+ * Order: the writer stores odd, barrier, data, barrier, even.  A reader loads count,
+ * barrier, data, barrier, count.  If a reader copied any part of a change, then its
+ * second barrier and the writer's first one make its second load see the odd count of
+ * that change or a later count.  So the two loads differ, or are odd.  If its first
+ * load saw the even count after a change, then the other two barriers make it copy that
+ * change completely.  The protocol needs no more from the machine than these barriers.
  *
- * Reader: pgscale_change_wait() and pgscale_change_copy() raise an error if a change
- * lasts for a second, since then the writer is stopped, and check for interrupts.  A
- * copy that was overtaken is made again: a copy must take much less time than there
- * is between two changes.
+ * Reader: pgscale_change_wait() and pgscale_change_copy() check for interrupts, and
+ * raise an error if a change lasts for a second, because then the writer is stopped.  A
+ * copy that a change has overtaken is repeated, so a copy must take much less time than
+ * the time between two changes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,11 +3,11 @@
  * cycles.c
  *	  A clock that costs a few nanoseconds to read.
  *
- * The counter is used if the CPU says that it is invariant, so that it runs at one rate
- * whatever the CPU's frequency and sleep, and if the kernel has not given it up, which it
- * does where the counters of the CPUs are not together.  The rate is measured against
- * CLOCK_MONOTONIC each time, over the very time that was measured, so that nothing rests
- * on what a CPU or a hypervisor says of it.
+ * The time-stamp counter is used under two conditions.  The CPU declares it invariant:
+ * its rate does not depend on the CPU's frequency or sleep states.  And the kernel
+ * still trusts it: the counters of all CPUs agree.  The rate is measured against
+ * CLOCK_MONOTONIC each time, over the measured period itself, so no figure from the CPU
+ * or the hypervisor is needed.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * extension_drop.c
- *	  What is said before the extension is dropped.
+ *	  Notices before the extension is dropped.
  *
- * It comes from the hook of utility statements, which are no queries: of all
- * others but DROP it costs one comparison.  An event trigger would have to find
- * the library whenever any extension is dropped, even once its file is gone; the
- * object access hook is called for each function that a query uses, and comes when
- * the tables are gone.  DROP OWNED and DROP DATABASE are not told.
+ * They come from the hook for utility statements; each of those except DROP pays for
+ * one comparison.  An event trigger would need the library whenever any extension is
+ * dropped, even after its file was removed.  The object access hook is called for each
+ * function of a query, and only after the tables are gone.  DROP OWNED and DROP
+ * DATABASE give no notice.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

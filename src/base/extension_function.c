@@ -3,14 +3,14 @@
  * extension_function.c
  *	  Functions and views of extensions, by OID.
  *
- * A name says little: whoever may create something in the schema of an extension
- * can make a function of the name that we look for, and an old version of the
- * extension, as it is after pg_upgrade, may lack the one that we mean.  We call
- * as a superuser, so the planted one would run as that.  Therefore: the function
- * must be a member of the extension, with just these parameters, and written in
- * C, which only superusers can do: the owner of a member could replace its body.
- * Of our own extension, which only superusers can install, they are in SQL: there
- * it must be a superuser's.
+ * A name is not enough.  Any role that may create objects in the schema of an extension
+ * can create a function with the expected name.  An old version of the extension, as
+ * after pg_upgrade, may lack the expected one. pgscale calls as a superuser, so a
+ * planted function would run as a superuser.  Therefore the function must be a member
+ * of the extension, must have exactly these parameters, and must be written in C, which
+ * only superusers can create: the owner of a member could replace its body. pgscale's
+ * own functions are SQL; they must belong to a superuser, because only superusers can
+ * install the extension.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,14 +3,14 @@
  * extension_table.c
  *	  Statements on the extension's own tables, which users cannot touch.
  *
- * Such a table belongs to the extension and nobody else can read or write it;
- * here that is done as its owner, a superuser, on behalf of whoever calls.  So it
- * must not be made to run what somebody else wrote: names are looked up in
- * pg_catalog, whatever the caller's search_path, and a table that happens to have
- * this name, which could have triggers, counts only if it is the extension's.
+ * Such a table belongs to the extension, and no other role can read or write it.  The
+ * statements run as its owner, a superuser, on behalf of the caller.  So they must not
+ * run code of other roles: names are looked up in pg_catalog whatever the caller's
+ * search_path, and a table of that name counts only if it belongs to the extension,
+ * because any other table could have triggers.
  *
- * An error leaves user and search_path to the end of the transaction or
- * subtransaction, which puts both back.
+ * After an error, user and search_path stay changed until the transaction or
+ * subtransaction ends, which restores both.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

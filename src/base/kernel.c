@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * kernel.c
- *	  What the kernel tells of its page cache, of the memory that it has yet
- *	  to write, and of its disks.
+ *	  Page cache, dirty memory and disks, as the kernel reports them.
  *
- * The page cache.  cachestat(2), since Linux 6.5, counts the pages of a range
- * in all states and costs next to nothing.  Where it is missing or forbidden,
- * mincore(2) on a mapping tells what is cached, and nothing of dirty pages.  It
- * touches no page, so a file that is truncated meanwhile raises no signal.
+ * The page cache. cachestat(2), available since Linux 6.5, counts the pages of a range
+ * in all states and costs next to nothing.  Where cachestat is missing or forbidden,
+ * mincore(2) on a mapping reports cached pages, but not dirty ones.  It touches no
+ * page, so a concurrent truncation raises no signal.
  *
- * A file of an overlay file system has no pages of its own: they are those of
- * the file below it, which cachestat() does not look at, so it would report
- * nothing.  Mappings are made of the file below.
+ * A file on an overlay file system has no pages of its own; they belong to the file
+ * below it. cachestat() does not look there and would report nothing, so the lower file
+ * is mapped.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * kernel.h
- *	  What the kernel tells of its page cache, of the memory that it has yet
- *	  to write, and of its disks.
+ *	  Page cache, dirty memory and disks, as the kernel reports them.
  *
- * Nothing here allocates or raises an error: what cannot be told is told as
+ * Nothing here allocates memory or raises an error: a missing value is returned as
  * unknown.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * lock_waits.c
- *	  Copies from the lock manager who waits for whom.
+ *	  A copy of the wait-for graph from the lock manager.
  *
- * pg_blocking_pids() takes all partitions of the lock manager for each waiter, so
- * what it tells of two of them is not of one moment; pg_locks takes them once, but
- * copies all locks there are and does not tell the order of a queue.  Here they are
- * taken once, and only the locks that are waited for are copied: a waiting process'
- * PGPROC leads to its lock, and that one to its queue and its holders.
+ * pg_blocking_pids() takes all partitions of the lock manager for each waiter, so two
+ * of its answers are not from one moment. pg_locks takes them once, but copies all
+ * locks and does not show the order of a queue.  Here the partitions are taken once,
+ * and only awaited locks are copied: the PGPROC of a waiter leads to its lock, and the
+ * lock to its queue and its holders.
  *
- * Who waits is looked for before that, without a lock: a process shows it in its
- * PGPROC.  Under the locks each of them is looked at again, and so is each process that
- * holds, or waits ahead of, any of them, with the rest of its lock group.  So who began
- * to wait meanwhile may be missing, but nobody that waits can look like a root.
+ * Waiters are searched before that, without a lock: the PGPROC shows the wait.  Under
+ * the locks, each waiter is read again, and so is each process that holds an awaited
+ * lock or is ahead in its queue, with the rest of its lock group.  So a process that
+ * began to wait meanwhile may be missing, but no waiting process can look like a root.
  *
- * Locks that were taken by the fast path do not matter: who needs a lock that conflicts
- * with one moves it to the shared table before waiting.
+ * Fast-path locks do not matter: a process that needs a conflicting lock moves them to
+ * the shared table before it waits.
  *
- * Locking: all partitions, shared, in their order, as the lock manager asks.  Nothing
- * here can raise an error meanwhile; LWLocks hold interrupts off.
+ * Locking: all partitions, shared, in their order, as the lock manager requires.
+ * Nothing can raise an error meanwhile; LWLocks hold off interrupts.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

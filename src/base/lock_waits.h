@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lock_waits.h
- *	  Who waits for a heavyweight lock now, and who is in the way: a graph.
+ *	  The wait-for graph of heavyweight locks at this moment.
  *
  * A node is a transaction that waits or that others wait for: a session with its
  * parallel workers, which share their locks; another process; or a prepared
- * transaction, which has none.
+ * transaction, which has no process.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

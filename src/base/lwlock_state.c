@@ -3,15 +3,16 @@
  * lwlock_state.c
  *	  LWLocks of the server from outside.
  *
- * A lock's state is one atomic word, so a look takes no lock and costs whoever holds
- * it no more than a shared cache line.  It tells whether the lock is held and how, by
- * how many if shared, and whether anybody queues.  How many queue is told by a list
- * that takes a lock to read, and who holds it by nothing at all: both are left out.
+ * The state of an LWLock is one atomic word.  Reading it takes no lock, and costs the
+ * holder no more than a shared cache line.  The word shows whether the lock is held, in
+ * which mode, by how many sharers, and whether a queue exists.  The length of the queue
+ * is in a list that takes a lock to read, and the holder is recorded nowhere: both are
+ * left out.
  *
- * Which bit says what is private to the server's lwlock.c, and majors differ
- * (base/pg_compat).  So it is tried on a lock of our own, which nobody else knows: new,
- * held shared, held exclusive.  Nobody can be had to queue there, so the bit of the queue
- * is believed if all else is as it should be.
+ * The bit layout is private to the server's lwlock.c and differs between majors
+ * (base/pg_compat).  So it is tested on a private lock: new, held shared, held
+ * exclusive.  No process can be made to queue there, so the bit of the queue is trusted
+ * if all else is as expected.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

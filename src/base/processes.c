@@ -3,24 +3,23 @@
  * processes.c
  *	  Reads PGPROC and PgBackendStatus of other processes.
  *
- * The wait event lies in a process' PGPROC, what it executes in its
- * PgBackendStatus.  Both are plain shared memory, so reading them costs the
- * other process nothing but a shared cache line, and no lock is taken: a lock
- * such as ProcArrayLock is the very thing a busy server waits for.
+ * The wait event is in the PGPROC of a process, its statement in its PgBackendStatus.
+ * Both are plain shared memory.  Reading them costs the other process no more than a
+ * shared cache line, and takes no lock: a lock such as ProcArrayLock is exactly what
+ * the processes of a busy server wait for.
  *
- * The order of the reads matters.  The wait event comes first, the state
- * after it: a backend that finishes its statement sets its state to idle and
- * only then waits for its client, so in the other order a backend that became
- * busy between the reads would look idle and not waiting, and CPU time would
- * be lost.  The pid is read again last, so that a slot that was handed to
- * another process meanwhile is not mixed up with it.
+ * The order of the reads matters.  The wait event is read first, the state after it.  A
+ * backend that finishes its statement sets its state to idle and only then waits for
+ * its client.  In the other order, a backend that became busy between the two reads
+ * would look idle and not waiting, and its CPU time would be lost.  The pid is read
+ * again last, so that a slot that was reused meanwhile is not mixed up.
  *
- * A status entry is read by its change count's protocol (see
- * utils/backend_status.h).  An unchanged even count means an unchanged entry,
- * which spares the other fields' cache lines at the next read.
+ * A status entry is read by the protocol of its change count (utils/backend_status.h).
+ * An unchanged even count means an unchanged entry; then the next read does not touch
+ * the cache lines of the other fields.
  *
- * Whether a slot is in use is told by its latch's owner: before 17 a PGPROC
- * keeps its pid when its process exits.
+ * The owner of its latch shows whether a slot is in use: before 17 a PGPROC keeps its
+ * pid after its process has exited.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

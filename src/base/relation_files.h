@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * relation_files.h
- *	  The files that a relation's forks lie in, by path and past smgr.
+ *	  The files of a relation's forks, by path, without smgr.
  *
- * Nothing is locked, so a file may be gone or another relation's by the next
- * moment: good for looking at what the kernel has of it, and for hints to it.
+ * Nothing is locked, so a file may be gone, or may belong to another relation, a moment
+ * later.  That is good enough to read the state of the kernel's cache and to give it
+ * hints.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

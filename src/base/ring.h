@@ -1,23 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * ring.h
- *	  Positions of a ring in shared memory that one process fills, overwriting what is
- *	  oldest, and any number of others copy, without a lock and without a retry.
+ *	  Positions of a ring in shared memory. One process fills it and overwrites the
+ *	  oldest records; any number of others copy, without a lock and without a retry.
  *
- * Records are numbered from the server's start; record n lies at n modulo the ring's
- * size.  Before some are written, "reserved" is moved beyond them, and after,
- * "written" is.  A reader copies what is below written, then looks at reserved and
- * drops what may have been overwritten meanwhile: its work is bounded however fast the
- * writer is.
+ * Records are numbered from the server's start.  Record n is at n modulo the ring's
+ * size.  Before the writer stores records, it moves "reserved" beyond them; afterwards
+ * it moves "written".  A reader copies records below "written", then reads "reserved"
+ * and drops the records that may have been overwritten.  So its work is bounded however
+ * fast the writer is.
  *
  * Writer: one process at a time.  If it ends between begin and end, its successor
- * writes records of the same numbers; until then readers drop a few that are good.  If
- * the successor may write fewer, it first notes which are gone (pgscale_ring_oldest).
+ * writes records of the same numbers; until then readers drop a few good ones.  If the
+ * successor may write fewer, it must first note which records are gone
+ * (pgscale_ring_oldest).
  *
- * Order: who sees written sees the records below it, by the barriers of end_write and
- * begin_read.  Who has copied anything of a record sees the reserved that was stored
- * before it was written, or a later one, by those of begin_write and oldest.  At the end
- * reserved goes back to what was written: the places beyond were not touched.
+ * Order: a reader that sees "written" sees the records below it, because of the
+ * barriers in end_write and begin_read.  A reader that has copied any part of a record
+ * sees the "reserved" that was stored before it, or a later one, because of the
+ * barriers in begin_write and oldest.  At the end "reserved" returns to "written": the
+ * places beyond were not touched.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * server_counters.c
- *	  The server's cumulative statistics, read anywhere.
+ *	  The server's cumulative statistics, readable in any process.
  *
- * The statistics are in shared memory.  The server's functions copy each entry
- * that they are asked for into a snapshot that lasts until the end of the
- * transaction, if not of all entries at once.  A background worker has no
- * transaction, so the snapshot is thrown away before and after.
+ * The statistics are in shared memory.  The server's functions copy each requested
+ * entry, or all entries at once, into a snapshot that lasts until the end of the
+ * transaction.  A background worker has no transaction, so the snapshot is discarded
+ * before and after.
  *
- * Locking: the server's, of one entry at a time.  Backends report at most once
- * a second, and when they become idle: two readings need to be seconds apart.
+ * Locking: the server's, of one entry at a time.  Backends report at most once a
+ * second, and when they become idle, so two readings must be seconds apart.
  *
- * Failure: an error, such as no memory, is the caller's.
+ * Failure: an error, such as out of memory, goes to the caller.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

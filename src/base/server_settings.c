@@ -3,11 +3,11 @@
  * server_settings.c
  *	  The server's values of settings that a session can change for itself.
  *
- * A session knows its own value only: the reset value is that of its role, its
- * database or its client, too.  So the postmaster stores the values at its start, and
- * each worker without a database stores them whenever it has read the
- * configuration.  All of them store the same values, in any order.  A value is one
- * atomic word, so no reader finds half of it.
+ * A session knows only its own value: its reset value, too, depends on its role,
+ * database and client.  So the postmaster stores the values when it starts, and each
+ * worker without a database stores them after it has read the configuration.  All of
+ * them store the same values, in any order.  A value is one atomic word, so no reader
+ * sees half of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

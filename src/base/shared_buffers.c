@@ -3,24 +3,24 @@
  * shared_buffers.c
  *	  Shared buffers from outside: the only file that knows their headers.
  *
- * Looking at headers takes no lock: their state is one atomic word.  The tag
- * beside it is read without its lock and may be torn or change the next
- * moment; whatever acts on a page checks it again under the header's lock.
+ * Reading headers takes no lock: their state is one atomic word.  The tag beside it is
+ * read without its lock, so it may be torn or may change a moment later.  Code that
+ * acts on a page checks the tag again under the header's lock.
  *
- * The freelist.  A backend that needs a buffer takes the first one there whose
- * pin and usage counts are zero, valid or not, and throws the others off the
- * list; only when the list is empty does it run the clock sweep.  So a buffer
- * that is put there with its page still in it loses nothing: until it is taken,
- * the page is found as ever, and if it is used meanwhile, it stays.
+ * The freelist.  A backend that needs a buffer takes the first one there whose pin and
+ * usage counts are zero, valid or not, and removes the others from the list.  It runs
+ * the clock sweep only when the list is empty.  So a buffer that is put there with its
+ * page loses nothing: until it is taken, the page can be found, and if it is used
+ * meanwhile, it stays.
  *
- * Writing is FlushOneBuffer(), with what the server demands of its callers: a
- * pin, got by ReadRecentBuffer(), which checks the tag under the header's lock,
- * and a share lock on the content.  Neither is waited for: others' work comes first.
+ * Writing is FlushOneBuffer(), with what the server requires of its callers: a pin,
+ * from ReadRecentBuffer(), which checks the tag under the header's lock, and a share
+ * lock on the content.  Neither is waited for: work of sessions comes first.
  *
- * From 19 on there is no freelist, ReadRecentBuffer() counts as a use, which is taken
- * back, and the lock is of a kind that keeps hint bits from being set meanwhile.  That
- * kind cannot be tried for: it is asked for if nobody has one that it would wait for, so
- * a wait is rare and short.
+ * From 19 on there is no freelist.  ReadRecentBuffer() counts as a use, which is
+ * subtracted again.  The content lock has a mode that prevents hint bits meanwhile and
+ * cannot be requested conditionally.  It is requested only if no process holds a
+ * conflicting mode, so a wait is rare and short.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

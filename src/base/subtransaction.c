@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * subtransaction.c
- *	  What may fail without failing the statement it is part of.
+ *	  Internal subtransactions: code that may fail without failing its statement.
  *
- * The server leaves it to whoever begins an internal subtransaction to end it.
- * Raised past its end, an error leaves it open: to the session's top level, which
- * then aborts that subtransaction alone and goes on within its parent; or to a
- * handler of PL/pgSQL, which ends it in place of its own, so that the statement's
- * transaction becomes a block that nobody commits, and what is committed in it is
- * lost.  So the subtransaction ends here, whatever the error is, and only then
- * may the error be raised again.
+ * The server leaves it to the caller to end an internal subtransaction.  An error that
+ * is raised past its end leaves it open.  At the session's top level, only that
+ * subtransaction is then aborted, and the session continues within its parent.  A
+ * handler of PL/pgSQL ends it in place of its own, so the transaction of the statement
+ * becomes a block that no command commits, and its changes are lost.  So the
+ * subtransaction is ended here, whatever the error is, and only then may the error be
+ * raised again.
  *
- * Functions that get here must be PARALLEL UNSAFE: within a parallel operation no
- * subtransaction can begin.
+ * Functions that get here must be PARALLEL UNSAFE: a parallel operation cannot begin a
+ * subtransaction.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * texts.c
- *	  Text of whatever origin, made harmless, and without secrets.
+ *	  Text of any origin, made valid and harmless, without secrets.
  *
- * What pgscale keeps or puts on a page are texts that others have written: statements,
- * names of roles, databases and applications, settings.  They may hold markup, control
- * characters, or bytes that are no text in the database's encoding: names of roles are
- * shared by databases of different encodings, and SQL_ASCII promises nothing.
+ * pgscale keeps and prints texts of other origins: statements, names of roles,
+ * databases and applications, settings.  They may contain markup, control characters,
+ * or bytes that are invalid in the database's encoding: names of roles are shared by
+ * databases with different encodings, and SQL_ASCII guarantees nothing.
  *
- * So all text is read into UTF-8, character by character.  What is no character becomes
- * U+FFFD, as do those that turn the direction of writing around or are invisible; control
- * characters become spaces.
+ * So all text is converted to UTF-8, one character after the other.  Invalid bytes
+ * become U+FFFD, and so do characters that reverse the writing direction or are
+ * invisible.  Control characters become spaces.
  *
- * A statement that has to do with a secret loses all its constants: a word like password in
- * its code or in a constant, a URI with a password, a function with a key.  The secret
- * may stand before that word or behind it, in a list of values, or in the text of another statement.
- * What is code stays, so the statement can be known again.  A comment is looked at for assignments
- * only, since prose about passwords has none in it.  The text may be cut anywhere.
+ * A statement that contains a secret loses all its constants.  Signs of a secret are a
+ * word like password in its code or in a constant, a URI with a password, and a
+ * function with a key.  The secret may stand before that word or after it, in a list of
+ * values, or in the text of another statement.  Code stays, so the statement can be
+ * recognized.  Comments are searched for assignments only, because prose about
+ * passwords contains none.  The text may be truncated anywhere.
  *
- * Rather too often than once too little; but nothing here raises an error for what is in
- * a text.
+ * A false alarm is better than a miss.  No content of a text raises an error.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,15 +3,14 @@
  * timer.c
  *	  The clock, and a timer that does not drift.
  *
- * The timer sleeps until an absolute time, in plain clock_nanosleep().  A wait
- * for the latch counts whole milliseconds from the call, so it can neither keep
- * a schedule of 1 ms nor one that does not drift; and together with a timerfd,
- * which could, it takes half as much again of a tick's cost, nearly all of
- * which is code that the cache has forgotten since the tick before.  Signals
- * end the sleep; what arrives just before it, and a latch that another process
- * sets, waits until it ends.  So no sleep is longer than some milliseconds: with a
- * longer period it is the latch that is waited for, and an expiration is noticed up
- * to a millisecond late, so that it takes one wake-up and not two.
+ * The timer sleeps until an absolute time, in plain clock_nanosleep().  Waiting for the
+ * latch counts whole milliseconds from the call, so it can neither keep a schedule of 1
+ * ms nor avoid drift.  A timerfd could, but makes a tick half as expensive again;
+ * nearly all of that cost is code that has left the cache since the previous tick.
+ * Signals end the sleep.  A signal just before the sleep, or a latch set by another
+ * process, is noticed only when it ends.  So no sleep is longer than some
+ * milliseconds.  With a longer period the timer waits for the latch, and notices the
+ * expiration up to a millisecond late: one wake-up instead of two.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wilson_interval.c
- *	  What a sample says of the whole.
+ *	  The confidence interval of a fraction from a sample.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,24 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  What pgscale's background workers have in common: registration, start,
- *	  and the requests every round must serve.
+ *	  Code that pgscale's background workers share: registration, start, and the
+ *	  requests that every round must serve.
  *
- * A worker connects to no database, yet it does connect
- * (BackgroundWorkerInitializeConnection): only then does it take part in
- * procsignal barriers, show in pg_stat_activity and answer
- * pg_terminate_backend.  A worker that did not would hang DROP DATABASE, DROP
- * TABLESPACE and pg_upgrade, all of which wait until every process has
- * absorbed a barrier.
+ * A worker without a database still calls BackgroundWorkerInitializeConnection().  Only
+ * then does it take part in procsignal barriers, show in pg_stat_activity and obey
+ * pg_terminate_backend.  Otherwise DROP DATABASE, DROP TABLESPACE and pg_upgrade would
+ * hang, because they wait until every process has absorbed a barrier.
  *
- * Signals: the handlers of the server's own workers, which only set flags.
- * SIGTERM ends a worker with exit code 1, from pgscale_worker_interrupts(), so
- * that it is started again a second later unless the server itself is shutting
- * down.  An ERROR ends it the same way: whatever outlives a worker
- * is in shared memory, and starting again is the one path of recovery.  Not so
- * where errors are to be expected, as in writing to a disk that is full: rounds
- * (pgscale_worker_rounds) go on after them, as bgwriter does.  The postmaster's
- * death ends a worker at its next wait.
+ * Signals: the handlers of the server's own workers, which only set flags.  SIGTERM
+ * ends a worker with exit code 1, from pgscale_worker_interrupts(), so it is started
+ * again a second later unless the server is shutting down.  An ERROR ends it the same
+ * way: all lasting state is in shared memory, and a restart is the one path of
+ * recovery.  Rounds (pgscale_worker_rounds) continue after an error, as bgwriter does:
+ * they are for work in which errors are expected, such as writing to a full disk.  A
+ * worker ends at its next wait if the postmaster has died.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * behind.c
- *	  How many wait for a transaction, directly or behind others that do.
+ *	  The number of transactions behind each blocker, directly or indirectly.
  *
- * A search from each node along all edges, those of the queues included, of which
- * there are as many as pairs of waiters.  So none of them is written down, and a
- * place of a queue is looked at only once for each mode that could hold it up:
- * what is behind the first holder, or waiter, of a mode is behind all others of that
- * mode, too.  That makes it eight looks at each waiter at most, for each node.
+ * It is a search from each node along all edges, including those of the queues.  There
+ * are as many queue edges as pairs of waiters, so they are not stored.  A place in a
+ * queue is visited only once for each mode that it could block: the set behind the
+ * first holder, or first waiter, of a mode is also behind all others of that mode.  So
+ * each search visits a waiter at most eight times.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

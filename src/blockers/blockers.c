@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * blockers.c
- *	  The lock waits of this moment as a forest: who holds up whom.
+ *	  The lock waits of this moment as a forest of blockers.
  *
- * The graph is copied from the lock manager (base/lock_waits.c) and made a forest: a
- * transaction stands below the first one in its way, a holder of the lock if there is
- * one, else the first of the queue.  So the queue of a lock is one level, however long
- * it is.  All others in its way are in blocked_by.
+ * The graph is copied from the lock manager (base/lock_waits.c).  In the forest a
+ * transaction is below its first blocker: a holder of the lock if there is one,
+ * otherwise the first of the queue.  So the queue of a lock is one level, however long
+ * it is. blocked_by lists all blockers.
  *
- * What the sessions do is no business of this file: pgscale.blockers() joins
- * pg_stat_activity, which knows who may see what.
+ * Statements and states are not read here: pgscale.blockers() joins pg_stat_activity,
+ * which knows which role may see them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * blockers.h
- *	  Who holds what others wait for.
+ *	  The feature: root blockers of lock waits.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * buffer_usage.c
- *	  What shared buffers hold, and how replacement fares.
+ *	  Contents of shared buffers, and how well page replacement works.
  *
- * Everything is read from the buffers' headers at the moment of the question,
- * without a lock and without a row a buffer: usage counts here, relations in
- * relation_buffers.c, the clock sweep in clock_sweep.c.  So nothing is
- * collected in the background, and the answer is not of one moment: buffers
- * change while the headers are read.
+ * All figures are read from the buffer headers when a session asks, without a lock and
+ * without a row for each buffer: usage counts here, relations in relation_buffers.c,
+ * the clock sweep in clock_sweep.c.  So nothing is collected in the background, and an
+ * answer is not a snapshot: buffers change while their headers are read.
  *
- * A header is a cache line, and reading it all that counting costs.  A sample of
- * headers costs the same whatever the size of shared buffers.
+ * A header is a cache line, and reading the header is the whole cost of counting.  A
+ * sample of headers costs the same for any size of shared buffers.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * buffer_usage.h
- *	  What shared buffers hold, and how replacement fares.
+ *	  The feature: contents of shared buffers, and how well page replacement works.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

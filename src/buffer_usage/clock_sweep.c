@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * clock_sweep.c
- *	  How the server's clock sweep fares: what a victim costs, and whether
- *	  usage counts still tell which page may go.
+ *	  The cost of the server's clock sweep: the price of a victim, and whether usage
+ *	  counts still show which pages to replace.
  *
- * The server counts how far its clock hand has come, and, in pg_stat_bgwriter,
- * how many buffers were allocated; each tick of the hand is a buffer that was
- * looked at to find a victim.  The first is since the server's start and the
- * second since the last reset of the statistics, so rates need a base of both,
- * which lies in shared memory.  Whoever asks first takes it, or takes another
- * one when the statistics were reset.
+ * The server counts how far its clock hand has moved. pg_stat_bgwriter counts the
+ * allocated buffers.  Each tick of the hand is a buffer that was examined as a victim.
+ * The first count starts with the server, the second with the last reset of the
+ * statistics, so rates need a base of both in shared memory.  The first caller stores
+ * that base, and so does the first caller after a reset of the statistics.
  *
- * The hand is read as bgwriter does, but for its count of allocations: reading
+ * The hand is read as bgwriter reads it, but without the count of allocations: reading
  * that one would take it away from bgwriter.
  *
  * Portions Copyright (c) 2026, pgscale contributors

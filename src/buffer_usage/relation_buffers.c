@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * relation_buffers.c
- *	  Which relations are in shared buffers, and how much of each.
+ *	  Relations in shared buffers, and how much of each.
  *
- * One pass over the headers adds up each fork's buffers in a hash table; then
- * pg_class, read once, says which relations of this database they belong to.
- * Relations are not opened, hence not locked, so nobody's lock is waited for; a
- * fork's size is that of its files.
+ * One pass over the headers adds up the buffers of each fork in a hash table.  Then one
+ * scan of pg_class finds their relations in this database.  Relations are not opened
+ * and so not locked: nothing is waited for.  The size of a fork is the size of its
+ * files.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * ask.c
- *	  Asks nodes, all at once.
+ *	  Queries all nodes at once.
  *
  * Each node is a small state machine over a connection that never blocks: connect,
- * send, read.  One loop waits for all of them, and for the latch, so that a cancel
- * ends it at any moment, whatever the nodes do.  A node has so much time in all and is
- * then given up; what goes wrong with it becomes its answer and is no error here.
- * Connections are closed before the function returns, however it does.
+ * send, read.  One loop waits for all connections and for the latch, so a cancel ends
+ * it at any moment, whatever the nodes do.  Each node has a time limit and is given up
+ * after that.  A failure of a node becomes its answer and is not an error here.  All
+ * connections are closed before the function returns, however it returns.
  *
- * Why not dblink: it connects to one node after the other, before 16 without looking at
- * interrupts, from then on without minding connect_timeout, so that a host that
- * accepts connections and is silent would hold up all others.  The one thing that can
- * still block is the resolver, which looks up the names of hosts.
+ * Why not dblink: it connects to one node after the other.  Before 16 it ignores
+ * interrupts; from then on it ignores connect_timeout, so one host that accepts
+ * connections and stays silent would delay all others.  One call can still block: the
+ * resolver, which looks up host names.
  *
- * What a node sends is not trusted.  Bytes must be text in the database's encoding,
- * columns as many as asked for and of their types, and not more than a limit.  Nor
- * is what a node has trusted: names are looked up in pg_catalog alone, and only
- * where the schema pgscale is the extension's is anything of it called, since
- * otherwise whoever may create a schema there could have it run as our user.
+ * Answers are not trusted.  Bytes must be text in the database's encoding, the number
+ * and types of the columns must match, and the size is limited.  The node's catalogs
+ * are not trusted either: names are looked up in pg_catalog only, and functions are
+ * called only if the schemas belong to the extension.  Otherwise any role that may
+ * create a schema there could run code as our user.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.c
- *	  Which server this is, for whoever keeps what several servers say.
+ *	  The identity of this server, for tools that store answers of several servers.
  *
- * A name alone does not tell: Debian gives all clusters of a major the same
- * cluster_name, and Patroni all members of a cluster.  So the host and the port
- * are a part of it.  They are those that the machine and the server have of
- * themselves, not of the session's connection, so that all sessions say the same.
+ * A name is not enough: Debian gives all clusters of a major the same cluster_name, and
+ * Patroni gives one to all members of a cluster.  So the identity includes host and
+ * port.  Both come from the machine and the server, not from the session's connection,
+ * so that all sessions report the same identity.
  *
- * How other nodes are asked is ask.c.
+ * ask.c queries the other nodes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.h
- *	  Which server this is, and what its fellows say.
+ *	  The feature: the identity of this server, and answers of other nodes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

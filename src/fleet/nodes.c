@@ -3,13 +3,13 @@
  * nodes.c
  *	  The nodes of the fleet: foreign servers of the wrapper pgscale_fleet.
  *
- * So a node's name is there once, its secrets are in user mappings, which nobody
- * reads but their user and superusers, and pg_dump and replication take all of
- * it along.  The wrapper has no handler: there are no foreign tables of it.
+ * So each node has one name.  Its secrets are in user mappings, which only their user
+ * and superusers can read, and pg_dump and replication copy all of it.  The wrapper has
+ * no handler: it has no foreign tables.
  *
- * Who is no superuser connects by a password of the mapping, as with dblink and
- * postgres_fdw: otherwise it might be the operating system's user of this server
- * whom the node lets in.  A superuser may say of a mapping that it needs none.
+ * Roles other than superusers must connect with a password from the mapping, as with
+ * dblink and postgres_fdw: otherwise the node might let in the operating system user of
+ * this server.  A superuser may declare for a mapping that it needs none.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

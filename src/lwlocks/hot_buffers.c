@@ -3,16 +3,15 @@
  * hot_buffers.c
  *	  Buffers that processes wait to read or change: pgscale.hot_buffers.
  *
- * One pass over all content locks, without taking any, finds those that have a queue.
- * There are no more of them than there are processes that wait, so they are kept in
- * memory of that size.  pg_class, read once and only if there are any, says which
- * relations of this database their pages belong to.
+ * One pass over all content locks, without taking any, finds those with a queue.  There
+ * are at most as many as waiting processes, so memory of that size is enough.  One scan
+ * of pg_class, only if there are any, finds the relations of this database.
  *
- * What kind a page of a B-tree is, it says itself: a copy is made without a pin and
- * without the content lock, since whoever asks must not join the queue that he asks
- * about.  In that queue he could not be cancelled, either; so this is not left to
- * pageinspect, which would.  A page may change under the copy: its level and its flags
- * are 6 bytes that change when it is split or deleted, and are checked for nonsense.
+ * The kind of a B-tree page is read from the page itself.  It is copied without a pin
+ * and without the content lock, because the caller must not join the queue that the
+ * call reports, where it could not even be cancelled. pageinspect would join it.  A
+ * page may change under the copy: its level and flags are 6 bytes that change when it
+ * is split or deleted, and are checked for nonsense.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,23 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * lwlock_profile.c
- *	  LWLocks one by one, as the sampler found them: pgscale.lwlock_profile and
+ *	  The profile of single LWLocks: pgscale.lwlock_profile and
  *	  pgscale.lwlock_tranches.
  *
- * At a tick at which processes wait for a tranche, all locks of that tranche are looked
- * at; and once a second all there are, so that it is known how often a lock is held when
- * nobody waits.  The locks are those of the server's main array.  Others cannot be found:
- * the server keeps to itself where they lie.  Of their tranches only the waits are known.
+ * At a tick at which processes wait for a tranche, all locks of that tranche are read.
+ * Once a second all locks are read, which shows how often a lock is held while no
+ * process waits.  The locks are those of the server's main array.  Others cannot be
+ * found, because their addresses are private to the server; of their tranches only the
+ * waits are known.
  *
- * How many processes wait for one lock is not known either, only that some do.  The
- * waits of a tick are shared out evenly among the locks of the tranche that had a queue;
- * where a tranche has one lock, they are all its own.  A queue may be gone at the look,
- * since it comes microseconds after the sample: then no lock gets them, only the
- * tranche does.
+ * The number of processes that wait for one lock is not known either, only that there
+ * is a queue.  The waits of a tick are divided evenly among the locks of the tranche
+ * that had a queue; in a tranche with one lock, they all belong to that lock.  The lock
+ * is read microseconds after the sample, so its queue may be gone: then only the
+ * tranche gets the wait.
  *
- * All counts are written by the sampler alone, with a count of changes (see
- * base/change_count.h), and only grow.  A reset stores what they are, under a lock, to
- * be subtracted by whoever reads.
+ * Only the sampler writes the counts, under a change count (base/change_count.h), and
+ * they only grow.  A reset stores their values under a lock, and readers subtract
+ * those.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

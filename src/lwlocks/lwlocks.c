@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * lwlocks.c
- *	  The feature, and how it is.
+ *	  The feature and its health.
  *
- * A wait event names no lock but a tranche: of 128 locks, or of one for each buffer.
- * The profile says which of them it was (lwlock_profile.c), hot_buffers which pages
+ * A wait event names a tranche, not a lock: 128 locks, or one for each buffer.  The
+ * profile shows which lock it was (lwlock_profile.c), hot_buffers shows which page
  * (hot_buffers.c).
  *
  * Portions Copyright (c) 2026, pgscale contributors

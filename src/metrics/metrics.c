@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  What monitoring systems scrape: what it asks of other features.
+ *	  Metrics for monitoring systems, and which features they ask.
  *
- * pgscale.metrics() is SQL, in metrics.sql, because it does nothing but name what
- * other features show, in the units that monitoring systems want.  What they show
- * must be cheap, bounded in number and, where it is a counter, never fall: so it
- * takes time in wait events from pgscale_internal.wait_totals() and not from the profile.
+ * pgscale.metrics() is SQL, in metrics.sql, because it only renames figures of other
+ * features and converts their units.  These figures must be cheap, bounded in number,
+ * and, for a counter, must never fall.  So time in wait events comes from
+ * pgscale_internal.wait_totals() and not from the profile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

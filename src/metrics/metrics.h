@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.h
- *	  What monitoring systems scrape.
+ *	  Metrics for monitoring systems.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

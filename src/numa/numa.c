@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * numa.c
- *	  The machine's NUMA nodes, and where shared memory lies; if asked for,
- *	  shared memory spread over all nodes.
+ *	  The machine's NUMA nodes, and the nodes of shared memory; on request, shared
+ *	  memory interleaved over all nodes.
  *
- * Where shared buffers lie is looked at when somebody asks; how, without bringing
- * pages into memory that nobody has used, is in page_nodes.c.  A sample of
- * pages costs the same whatever the size of shared buffers.
+ * Where shared buffers lie is determined when a session asks, by page_nodes.c, without
+ * bringing unused pages into memory.  A sample of pages costs the same for any size of
+ * shared buffers.
  *
- * A page lies where the process ran that touched it first, so the buffers of a
- * server are where its first sessions were, or pg_prewarm, which may be one node.
- * pgscale.numa_interleave sets another rule for the segment once it is there, in
- * the postmaster, before it has a child: what the server has written to until
- * then are its headers and hash tables, of no buffer the page.  Those are moved.
- * Nothing that fails here keeps the server from starting: it is in pgscale.health
- * and in the log.
+ * A page lies on the node of the process that was first to touch it.  So the buffers of
+ * a server are where its first sessions were, or pg_prewarm, which may be one node.
+ * pgscale.numa_interleave sets another policy for the segment as soon as it exists, in
+ * the postmaster, before it has a child.  Until then the server has written only
+ * headers and hash tables, and no page of a buffer; those pages are moved.  No failure
+ * here keeps the server from starting: it shows in pgscale.health and in the log.
  *
  * The postmaster keeps the outcome in its own memory, which its children inherit.
  *

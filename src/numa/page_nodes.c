@@ -1,28 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * page_nodes.c
- *	  On which node a page of shared memory lies, without bringing it there.
+ *	  The NUMA node of a page of shared memory, without bringing that page into
+ *	  memory.
  *
- * The kernel tells where a page lies (move_pages) only of those in the page
- * table of the process that asks.  To get all of them there by touching them
- * first, as the server's own views do, takes memory for those that nobody has
- * used yet, on the node of whoever looks, and for the page table, which is kept
- * until the session ends.  So:
+ * The kernel reports the node (move_pages) only of pages in the page table of the
+ * calling process.  The server's own views touch all pages first.  That takes memory
+ * for unused pages, on the node of the caller, and for the page table, which is kept
+ * until the session ends.  Therefore:
  *
- * mincore() tells which pages of a shared mapping are in memory, whoever brought
- * them there.  Those alone are touched, by reading a byte, which maps them and
- * allocates nothing.  And that happens in a second mapping of the same pages
- * (mremap() of length 0) which is of one batch and goes away with its page
- * table.  What has been swapped out is not in memory, and stays there.
+ * mincore() reports which pages of a shared mapping are in memory, whichever process
+ * brought them there.  Only those are touched, by reading a byte, which maps them and
+ * allocates nothing.  The reads use a second mapping of the same pages (mremap() of
+ * length 0), which covers one batch and disappears with its page table.  Swapped-out
+ * pages stay swapped out.
  *
- * Of huge pages from the kernel's pool, mincore() knows those of the own page
- * table only, and they cannot be mapped a second time.  There the caller says
- * which pages are used; the page table's entries are few.
+ * Of huge pages from the kernel's pool, mincore() knows only those in the own page
+ * table, and they cannot be mapped a second time.  There the caller says which pages
+ * are used; the entries in the page table are few.
  *
- * A page that is just being moved has no node.  It is asked for again.
+ * A page that is being moved has no node.  It is asked for again.
  *
- * To move what is in memory already, at the server's start, is another matter:
- * then only the postmaster has it, in its page table.
+ * At the server's start, pages in memory can be moved directly: only the postmaster has
+ * them, in its page table.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * buffered_blocks.c
- *	  Which blocks of which fork are in shared buffers.
+ *	  Blocks of each fork that are in shared buffers.
  *
- * Two passes over the headers, without locks: the first counts the buffers of
- * each fork, the second fills in their block numbers, so that a buffer takes
- * no more than the 4 bytes of its number.  Pages come and go between and
- * during the passes: what is new in the second one is left out as far as it
- * was not counted, and a page that was seen in two buffers counts once.
+ * Two passes over the headers, without locks: the first counts the buffers of each
+ * fork, the second stores their block numbers, so a buffer takes no more than the 4
+ * bytes of its number.  Pages come and go between and during the passes.  Pages that
+ * are new in the second pass are left out where the first pass counted no room for
+ * them, and a page that was seen in two buffers counts once.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,23 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * os_cache.c
- *	  What the kernel's page cache holds of each relation, how much of it is in
- *	  shared buffers as well, and how much has yet to be written to disk.
+ *	  Relations in the kernel's page cache: how much of each is cached, is in shared
+ *	  buffers as well, or must still be written to disk.
  *
- * Looking takes no relation's lock: a session that waits for one, or keeps one
- * for long, is just what a DBA wants to look at.  pg_class is read by a scan
- * of its own, files are opened by their path, one at a time, and a file that
- * is gone belongs to a relation that was dropped or rewritten meanwhile.  So
- * what is shown is true of each file at some moment of the call, not of all of
- * them at the same one.
+ * Reading takes no lock on a relation, because a session that waits for such a lock or
+ * holds one for long is exactly what a DBA wants to examine. pg_class is read by its
+ * own scan.  Files are opened by path, one at a time; a missing file belongs to a
+ * relation that was dropped or rewritten meanwhile.  So each row is true of its file at
+ * some moment of the call, not of all files at one moment.
  *
- * In both.  The blocks that shared buffers hold of a file are sorted, and the
- * kernel is asked about each run of neighbours, unless it holds all of the file
- * or nothing.
+ * In both.  The blocks of a file in shared buffers are sorted, and the kernel is asked
+ * about each run of neighbours, unless it caches all of the file or nothing.
  *
- * Acting: os_cache_flush() takes a lock as a reader of the relation does, since
- * it goes through smgr.  os_cache_evict() is no more than a hint to the kernel, and
- * takes none.
+ * Acting: os_cache_flush() locks the relation as a reader does, because it uses smgr.
+ * os_cache_evict() only gives the kernel a hint and takes no lock.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

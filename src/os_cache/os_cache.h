@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * os_cache.h
- *	  The feature: what the kernel's page cache holds of each relation.
+ *	  The feature: relations in the kernel's page cache.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * checks.c
- *	  May it be moved, and may it be now?
+ *	  Checks before a move: is it possible, and is it possible now?
  *
- * What REINDEX or ALTER TABLE would refuse is refused here, before there is a
- * job, and in words that say what to do instead.  They check again themselves.
+ * Everything that REINDEX or ALTER TABLE would refuse is refused here, before there is
+ * a job, with a hint.  Both commands check again themselves.
  *
- * Room.  A new index is about as large as the old one, or smaller; a fifth more
- * is asked for.  What is built is written to the WAL as well, which is kept up to
- * the next checkpoint or longer, so it must fit there, too.
+ * Room.  A new index is about as large as the old one, or smaller; a fifth more is
+ * required.  The build is also written to the WAL, which is kept until the next
+ * checkpoint or longer, so it must fit there, too.
  *
- * Waiting.  REINDEX CONCURRENTLY waits for all transactions that could still see
- * the table without the new index, at its end for all snapshots of this database
- * that are older than it.  To begin while a transaction is open for hours means
- * to build an index that then has to be kept up to date for hours, for nothing.
+ * Waiting.  REINDEX CONCURRENTLY waits for all transactions that could still see the
+ * table without the new index, and at its end for all older snapshots of this
+ * database.  Starting while a transaction is open for hours would build an index that
+ * must then be maintained for hours, for nothing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * checks.h
- *	  May it be moved, and may it be now?
+ *	  Checks before a move: is it possible, and is it possible now?
  *
- * All of it is asked for the current user, in a transaction; once when a move is
- * requested, and once more before it begins.
+ * All checks are made for the current user, in a transaction: once when a move is
+ * requested, and again before it begins.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

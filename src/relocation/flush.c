@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * flush.c
- *	  Has the kernel write new indexes while they grow.
+ *	  Makes the kernel write new indexes while they grow.
  *
- * An index that is built anew is written past shared buffers, and synced when it
- * is complete, before 17 by the one who builds it: hundreds of megabytes at
- * once, and the commits of all others wait behind them if the WAL is on the same
- * disk.  It is the longest wait that a move brings about.  So the launcher,
- * which has nothing else to do, looks at the file from time to time, and asks
- * the kernel to begin with what has come since the last look.
+ * A newly built index is written past shared buffers and synced when it is complete,
+ * before 17 by the process that builds it.  That is hundreds of megabytes at once, and
+ * the commits of all sessions wait behind the sync if the WAL is on the same disk: the
+ * longest wait that a move causes.  So the launcher, which has nothing else to do,
+ * reads the size of the file from time to time, and asks the kernel to start writing
+ * the part that is new.
  *
- * It is a hint, by the file's path and without a lock: a file that is gone was
- * dropped, and one that is not there yet will be.
+ * It is a hint, by the file's path and without a lock.  A missing file was dropped, or
+ * does not exist yet.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,27 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * job_table.c
- *	  The table of relocation jobs of this database: what is to be done is
- *	  committed before it is done.
+ *	  The table of relocation jobs of this database: each step is committed before it
+ *	  is made.
  *
  * A job is a row of pgscale_internal.relocation_job.  A backend adds it in its own
- * transaction, and with that it exists or not.  A worker takes it, tries, and
- * writes down how it went, each in a transaction of its own; and within the very
- * transaction in which REINDEX makes a new index, that index' OID.  So at any
- * crash the table tells exactly what there may be to clean up, and no index is
- * ever taken for one of ours by its name.
+ * transaction, so the job exists if that transaction commits.  A worker takes the job,
+ * tries it, and stores the result, each in its own transaction.  The OID of a new index
+ * is stored by the same transaction of REINDEX that creates the index.  So after a
+ * crash the table lists exactly the leftovers that may exist, and no index is ever
+ * recognized by its name.
  *
- * Workers take jobs one after the other, under a lock on the table that does not
- * hinder backends; else two could take two jobs of one table, which would then
- * deadlock.  A row that says a worker is at it, while none is, was left behind
- * by a worker that ended, or by a crash: whoever comes next puts it back.
+ * Workers take jobs one after the other, under a lock on the table that does not block
+ * backends; otherwise two workers could take two jobs of one table, which would
+ * deadlock.  If a row says that a worker runs the job and no worker does, then a worker
+ * or the server has crashed: the next worker queues the job again.
  *
- * How the table is written on behalf of users, and whose its rows are: base/extension_table.c.
+ * base/extension_table.c describes how the table is written on behalf of users, and to
+ * which server its rows belong.
  *
- * Why an attempt failed are the words of an error, which may hold values of rows:
- * of a key that is there twice, or of what an index' function could not read.  So
- * there are two: a message for everybody who may see that there is a job, and the
- * detail, which the view shows to those who may read the table.
+ * The reason of a failed attempt is the text of an error, which may contain values of
+ * rows: of a duplicate key, or of the input of an index function.  So there are two
+ * texts: a message for all roles that may see the job, and a detail, which the view
+ * shows only to roles that may read the table.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,29 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * launcher.c
- *	  The process that starts workers where there is something to relocate.
+ *	  The process that starts workers while there are relocation jobs.
  *
- * It is connected to no database, so that it stands in nobody's way; jobs are
- * rows of a table in their own database, for which it starts workers.  It is
- * told in which one there is something to do and when (relocation_state.c): by
- * backends whose jobs have committed, and by workers that end before all jobs
- * have.  After its own start it is told nothing, and so it has a worker look
- * into each database that has open jobs (open_jobs.c), once.
+ * It connects to no database, so it blocks no DROP DATABASE.  Jobs are rows of a table
+ * in their own database, for which it starts workers.  Backends whose jobs have
+ * committed, and workers that end before all jobs have, notify it of a database and a
+ * time (relocation_state.c).  After its own start it has no notification, so it lets a
+ * worker check each database that has open jobs (open_jobs.c), once.
  *
- * It is there only while there is a job or a worker: whether there may be a job is known
- * without it (open_jobs.c), after a start of the server, too.
+ * It exists only while there is a job or a worker: open_jobs.c knows whether there may
+ * be a job, also after a start of the server.
  *
- * A worker that ended without a word, say because its connection was refused,
- * has its database looked into again a little later, as long as that exists.
+ * If a worker ends without a notification, for example because its connection was
+ * refused, the launcher has its database checked again a little later, while that
+ * database exists.
  *
- * Nobody should have to wait for a move who wants a database for himself, as
- * DROP DATABASE, ALTER DATABASE RENAME and CREATE DATABASE TEMPLATE do: they lock
- * it, and give up after 5 seconds if somebody else is still there.  The server
- * ends only autovacuum's workers for them.  So the launcher looks for such locks
- * where its workers are, and has them leave, which puts their jobs back.
+ * DROP DATABASE, ALTER DATABASE RENAME and CREATE DATABASE TEMPLATE lock the database
+ * and fail after 5 seconds if another process is still connected.  The server ends only
+ * workers of autovacuum for them.  So the launcher looks for such locks on the
+ * databases of its workers and makes those workers leave, which queues their jobs
+ * again.
  *
- * Failure: an error ends it, and it is started again; workers that are
- * at work go on meanwhile.
+ * Failure: an error ends it, and it is started again.  Running workers continue
+ * meanwhile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

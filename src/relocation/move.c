@@ -1,29 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * move.c
- *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, or ALTER TABLE
- *	  SET TABLESPACE of a table, and what it leaves behind where it fails.
+ *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, or ALTER TABLE SET
+ *	  TABLESPACE of a table, and the cleanup after a failure.
  *
- * REINDEX CONCURRENTLY commits several times, so it must be a statement of its
- * own and not part of a transaction: it is run through a portal, as if a client
- * had sent it.  It takes a name; the name is looked up under the lock that it
- * will take anyway, so it cannot be another index' by then.
+ * REINDEX CONCURRENTLY commits several times, so it must be a statement of its own,
+ * outside a transaction: it runs through a portal, as if a client had sent it.  It
+ * takes a name.  The name is looked up under the lock that REINDEX needs anyway, so it
+ * cannot mean another index by then.
  *
- * It makes a new index and swaps it for the old one in the end.  The new one has
- * an OID of its own, which is noted in the job's row by the very transaction
- * that makes it (pgscale_relocation_job_made_index), from the hook that the server calls
- * for each new object.  So whatever ends an attempt at whatever moment, the two
- * OIDs tell what has become of it:
+ * It builds a new index and swaps the two at the end.  The new index has its own OID.
+ * The transaction that creates it stores that OID in the row of the job
+ * (pgscale_relocation_job_made_index), from the hook that the server calls for each new
+ * object.  So whenever an attempt ends, the two OIDs show the result:
  *
- *	new one valid			moved; the old one, if there still is one, has to go
- *	new one there, invalid	not moved; it has to go
+ *	new one valid			moved; the old one must be dropped if it still exists
+ *	new one there, invalid	not moved; the new one must be dropped
  *	no new one				not moved; nothing to clean up
  *
- * What has to go is dropped by OID and concurrently, as DROP INDEX CONCURRENTLY
- * does it: no lock that readers or writers would wait for.
+ * The cleanup drops by OID and concurrently, as DROP INDEX CONCURRENTLY does: it takes
+ * no lock that readers or writers would wait for.
  *
- * ALTER TABLE is a single transaction: it has happened or not, and the server
- * removes the files of one that it rolled back.
+ * ALTER TABLE is a single transaction.  If it rolls back, the server removes its files.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

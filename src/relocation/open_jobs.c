@@ -1,37 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * open_jobs.c
- *	  In which databases there are relocation jobs that have not ended.
+ *	  The databases with relocation jobs that have not ended.
  *
- * Jobs are rows of a table in their own database, and the launcher is connected
- * to none: after a start it would have to have a worker look into each database,
- * which wakes idle ones and changes their statistics, for nothing where nobody
- * relocates anything.  So there is a list of databases, in shared memory and in
- * a file.
+ * Jobs are rows of a table in their own database, and the launcher is connected to
+ * none.  Without this list it would have to let a worker check each database after a
+ * start, which wakes idle databases and changes their statistics.  The list is in
+ * shared memory and in a file.
  *
- * Truth.  A database is in the file before the transaction that adds its first
- * job commits, and until a worker has seen that none is open.  So it may be there
- * for nothing, which costs one look, but a job is never forgotten.  A worker must
- * not strike it off for what it cannot see: a transaction that is just about to
- * commit.  These are counted; and each entry has a number, which changes whenever
- * one begins to commit.  Who has looked before, when none was under way, and finds
- * the same number afterwards, has seen all jobs that there are.  Nor must it for
- * what a crash can take back: the jobs' ends are on disk before (job_table.c).
+ * Truth.  A database is in the file before the transaction that adds its first job
+ * commits, and until a worker has seen that no job is open.  So an entry may be
+ * superfluous, which costs one check, but no job is forgotten.  A worker must not
+ * remove an entry because of jobs that it cannot see: those of a transaction that is
+ * about to commit.  These transactions are counted, and each entry has a number that
+ * changes whenever one begins to commit.  If no such transaction ran before the check,
+ * and the number is the same after it, the check has seen all jobs.  A worker must not
+ * remove an entry because of ends that a crash can undo either: the ends of jobs are on
+ * disk before (job_table.c).
  *
- * The file is not replicated, the jobs are.  It bears the timeline that it was
- * written on: if that is not the server's, as after a promotion or a recovery to
- * a point in time, every database is looked into once; so it is while some had no
- * room in the list.  Until all were looked into and none has anything to do, the
- * file stays as it was, so that a crash meanwhile loses nothing.  A base backup may have
- * copied the file before there was a job, and the job after.  So the file also
- * tells which backup its server began as: a checksum of the label, of which the
- * server keeps a copy.  If it is another one, the timeline is unknown.  Where
- * there is no file there never was a job, on the first timeline and in what is
- * no copy.  A file that cannot be read or understood is one of an unknown
- * timeline.
+ * The file is not replicated; the jobs are.  It contains the timeline on which it was
+ * written.  If that differs from the server's, as after a promotion or point-in-time
+ * recovery, every database is checked once; so it is after the list was too short.
+ * Until all are checked and none has open jobs, the file stays unchanged, so that a
+ * crash meanwhile loses nothing.  A base backup may copy the file before a job exists
+ * and the job after that.  So the file also has a checksum of the backup label from
+ * which its server started; the server keeps a copy of that label.  With another label,
+ * the timeline counts as unknown.  Without a file there has never been a job, if the
+ * server is on the first timeline and did not start from a backup.  An unreadable file
+ * counts as one of an unknown timeline.
  *
- * Locking.  One lock, which is held while the file is written; that happens with
- * a database's first job and after its last one.
+ * Locking.  One lock, held while the file is written.  That happens with the first job
+ * of a database and after its last one.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

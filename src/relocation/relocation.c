@@ -3,18 +3,17 @@
  * relocation.c
  *	  Moves indexes and tables to other tablespaces while they are in use.
  *
- * A move is a job: a row that a backend adds in its own transaction
- * (requests.c, job_table.c), for which a launcher starts a worker in
- * that database (launcher.c).  The worker takes the requesting role's
- * rights, has REINDEX (CONCURRENTLY, TABLESPACE) do the work (move.c),
- * and checks that the place is all that has changed (verify_move.c).
+ * A move is a job: a row that a backend adds in its own transaction (requests.c,
+ * job_table.c).  A launcher starts a worker in that database (launcher.c).  The worker
+ * acts as the requesting role, runs REINDEX (CONCURRENTLY, TABLESPACE) (move.c), and
+ * checks that only the tablespace has changed (verify_move.c).
  *
- * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so no
- * function could do it; it takes as long as it takes, and somebody has to be
- * there to clean up and try again after a deadlock, a crash or a shutdown.
+ * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so a function
+ * cannot call it.  It may take hours, and a process must be there to clean up and to
+ * try again after a deadlock, a crash or a shutdown.
  *
- * What to move is another matter: see tablespace_latency.c, and relocation_plan()
- * in plan.sql.
+ * tablespace_latency.c and relocation_plan() in plan.sql decide which relations to
+ * move.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

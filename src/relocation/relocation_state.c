@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * relocation_state.c
- *	  What the launcher of relocations, its workers and other backends know of
- *	  each other: in which databases there is something to do and when, and
- *	  which worker is at which job.
+ *	  State that the launcher of relocations, its workers and backends share: which
+ *	  databases have jobs and when they are due, and which worker runs which job.
  *
- * All of it is under one lock, which is held for the look at a few dozen words
- * and never while anything can fail.  It is no more than what goes without
- * saying after a crash: jobs are rows of a table (job_table.c), and a row
- * that claims to be under way while no worker here is at it was left behind.
+ * One lock guards all of it.  It is held while a few dozen words are read or written,
+ * and never while an error can be raised.  After a crash the state is empty, which is
+ * correct: jobs are rows of a table (job_table.c), and a row that says "running" while
+ * no worker here runs it was left behind.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * relocation_state.h
- *	  What the launcher of relocations, its workers and other backends know of
- *	  each other.
+ *	  State that the launcher of relocations, its workers and backends share.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  The functions by which users ask for moves, and end, undo and await them.
+ *	  Functions that request, cancel, undo and await moves.
  *
- * A request only checks and adds rows; that it has become one is known when its
- * transaction has committed, and then the launcher is told.  What is refused at
- * once need not be found out hours later: so all that can be checked is checked
- * here, with the rights of the one who asks.  No lock on the relations is taken,
- * and the move checks everything again.
+ * A request only checks and adds rows.  It is valid when its transaction has committed,
+ * and then the launcher is notified.  All checks that are possible now are made here,
+ * with the caller's privileges, so that no user learns hours later that the request was
+ * impossible.  No lock on the relations is taken, and the move checks everything again.
  *
- * Of several indexes, those that cannot be moved are skipped with a notice; of a
- * single one it is an error.  One that amcheck cannot check is moved, with a notice.
+ * Of several indexes, the impossible ones are skipped with a notice; for a single index
+ * it is an error.  An index that amcheck cannot check is moved, with a notice.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

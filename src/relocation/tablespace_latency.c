@@ -1,35 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * tablespace_latency.c
- *	  What the device below a tablespace can do: reads and writes past every
- *	  cache, a few of them.
+ *	  The speed of the device below a tablespace: a few reads and writes past every
+ *	  cache.
  *
- * Direct I/O, one request at a time.  The mean is told and not the median: a
- * device whose requests per second are limited answers most of them at once
- * and makes a few wait, so that the median is 0.1 ms where the mean is 8.
+ * Direct I/O, one request at a time.  The result is the mean and not the median: a
+ * device with limited requests per second answers most of them at once and delays a
+ * few, so its median is 0.1 ms where the mean is 8.
  *
- * What is read.  Pages of the relations that are there, at random over their
- * files: a file of our own would be in the one place where there was room, and
- * in the device's own cache.  Only where there are too few of them, as in a
- * tablespace that was just made, is a file written.  It is one of the server's
- * temporary files, which it deletes at the end of the transaction, and after a
- * crash when it starts; we open it once more for direct I/O.  Holes, and blocks
- * that the file system has reserved and nobody wrote, are answered without the
- * device, so they are not read; nor is what the kernel has yet to write, since
- * it would have to do that first.
+ * Reads.  Random pages of existing relations: a file of our own would be in one free
+ * place, and in the device's cache.  Only where there are too few pages, as in a new
+ * tablespace, a file is written.  It is one of the server's temporary files, which the
+ * server deletes at the end of the transaction, and after a crash when it starts; it is
+ * opened a second time for direct I/O. Holes, and reserved blocks that were never
+ * written, are answered without the device, so they are not read.  Nor is data that the
+ * kernel must still write, because the read would wait for that write.
  *
- * Trust.  One device, asked ten times, suggested a random_page_cost from 2.1 to
- * 7.3: others use it, too, and it has caches of its own.  So a probe is several
- * rounds, of random reads and sequential ones in turn.  How far they are apart is
- * told, and where they disagree on random_page_cost, none is suggested.
+ * Trust.  One device, measured ten times, suggested values of random_page_cost from 2.1
+ * to 7.3: other programs use it, too, and it has caches.  So a measurement has several
+ * rounds of random and sequential reads in turn.  The result shows how far they differ,
+ * and where they disagree on random_page_cost, none is suggested.
  *
- * Bounds.  By number and by time, each of: looking for files, reading at
- * random, reading in sequence, writing.  Interrupts are served in between.
+ * Bounds.  Each step has a limit of number and of time: finding files, random reads,
+ * sequential reads, writes.  Interrupts are served in between.
  *
- * Failure.  Files may vanish at any moment, which no relation's lock prevents,
- * since none is taken: another one is read instead.  A device that is gone or
- * full, or a file system without direct I/O, is told in the reason: whoever
- * looks at all tablespaces wants to know of the others.
+ * Failure.  Files may disappear at any moment, because no relation is locked: another
+ * file is read instead.  For a device that is gone or full, or a file system without
+ * direct I/O, the column reason says so, and the other tablespaces are still measured.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

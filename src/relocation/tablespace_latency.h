@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tablespace_latency.h
- *	  What the device below a tablespace can do: reads and writes past every
- *	  cache, a few of them.
+ *	  The speed of the device below a tablespace: a few reads and writes past every
+ *	  cache.
  *
- * Both need a transaction, since the server deletes the files that they write
- * at its end at the latest, and serve cancellation.  What cannot be measured
- * is no error.
+ * Both functions need a transaction, because the server deletes their files at its end
+ * at the latest, and can be cancelled.  A failed measurement is not an error.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * verify_move.c
- *	  What a move must not have changed: an index' definition, its constraint,
- *	  statistics targets, comments, options, marks, parent and dependencies.
+ *	  Checks that a move has changed nothing else: an index' definition, its
+ *	  constraint, statistics targets, comments, options, marks, parent and
+ *	  dependencies.
  *
- * All of that is put into one text before the move, and again after it.  The
- * text is made by a query, pgscale_internal.relocation_describe_index() of the extension's
- * script, since the catalogs are what users and dumps see.
+ * All of that becomes one text before the move, and again after it.  A query makes the
+ * text, pgscale_internal.relocation_describe_index(), because users and dumps see the
+ * catalogs.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

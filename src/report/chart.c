@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * chart.c
- *	  Active sessions over time by class of wait event, as a picture.
+ *	  A chart of active sessions over time by class of wait event.
  *
- * The period is cut into buckets.  A bucket of which something is known is a stack of its
- * classes; one of which nothing is known is a gap, and is seen as one.
+ * The period is divided into buckets.  A bucket with data is a stack of its classes; a
+ * bucket without data is shown as a gap.
  *
- * For a browser it is SVG: one path for each class, so that its size depends on the
- * classes and little on the buckets, and one invisible rectangle for each bucket, which
- * shows its figures to whoever points at it.  The picture is stretched to the page's
- * width; what is written at its axes is HTML beside it, and so keeps its size on a
+ * For a browser it is SVG, with one path for each class: so its size depends on the
+ * number of classes and little on the number of buckets.  One invisible rectangle for
+ * each bucket shows its figures under the pointer.  The chart is stretched to the
+ * page's width.  Labels of its axes are HTML beside it, so they keep their size on a
  * narrow screen.  For psql it is a row of letters for each bucket.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * page.c
- *	  The frame of a page of HTML, with its style.
+ *	  The frame of an HTML page, with its style.
  *
  * A page is one file that needs no other and loads nothing: no script, no font, no
- * image, and a policy that forbids them.  Its style is for light and dark screens,
- * narrow ones and paper.
+ * image, and a policy that forbids them.  Its style suits light and dark screens,
+ * narrow screens and paper.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  What a report asks of other features.
+ *	  The features that a report asks.
  *
- * What a report says is SQL, in the .sql files of this folder: report_part() asks the other
- * features and the server.  How it looks is C, in the other .c files: text.c
- * measures and quotes text, table.c lays out tables and paragraphs, chart.c draws,
- * page.c is the frame of a page of HTML.
+ * The contents of a report are SQL, in the .sql files of this folder: report_part()
+ * asks the other features and the server.  Its layout is C, in the other .c files:
+ * text.c measures and quotes text, table.c lays out tables and paragraphs, chart.c
+ * draws, and page.c is the frame of an HTML page.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *	  The feature: a period told on one page, for psql or for a browser.
+ *	  The feature: a period on one page, for psql or for a browser.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

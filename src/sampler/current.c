@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * current.c
- *	  What every process waits for at this moment.
+ *	  The current wait of every process.
  *
- * Read by the calling backend itself: this needs no worker, no shared memory
- * of ours, and so no preload.
+ * The calling backend reads it itself: it needs no worker and no shared memory of
+ * pgscale, and so no preload.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * lwlock_waits.c
- *	  Tells other features at each tick which LWLocks processes wait for.
+ *	  Notifies other features at each tick of the LWLocks that processes wait for.
  *
- * Once a second, as observers are told, is too late: a queue at a lock lasts for
- * microseconds, and who wants to see at which lock of a tranche it is must look
- * while the tick still knows that there is one.
+ * Once a second, as for observers, would be too late.  A queue at a lock lasts for
+ * microseconds, and the lock of a tranche can be found only while its queue exists.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

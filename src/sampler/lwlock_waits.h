@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lwlock_waits.h
- *	  The LWLocks that processes wait for, told to other features at each tick.
+ *	  Notifies other features at each tick of the LWLocks that processes wait for.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

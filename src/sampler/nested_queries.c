@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * nested_queries.c
- *	  Which nested statement a backend executes.
+ *	  The nested statement that a backend executes.
  *
- * The server publishes only the top-level statement's identifier.  To tell
- * the statements within a function apart, each backend stores the one it is
- * in, in a slot of its own: two plain stores to memory that no other backend
- * writes, no lock.  Even that has its price on short statements, so the hooks
- * are installed only if pgscale.sampler_nested is set when the server starts.
+ * The server publishes only the identifier of the top-level statement.  To separate the
+ * statements within a function, each backend stores the identifier of its current one
+ * in its own slot: two plain stores to memory that no other backend writes, no lock.
+ * Even that costs short statements something, so the hooks are installed only if
+ * pgscale.sampler_nested is set when the server starts.
  *
- * A slot is written by its backend only.  The sampler reads identifier and
- * pid; a pid of another process means that the slot is a left-over.
+ * Only its backend writes a slot.  The sampler reads identifier and pid; the pid of
+ * another process means that the slot is a leftover.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

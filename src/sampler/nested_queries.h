@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * nested_queries.h
- *	  Which nested statement a backend executes.
+ *	  The nested statement that a backend executes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

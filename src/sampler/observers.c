@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * observers.c
- *	  What other features are told once a second of what the sampler sees.
+ *	  Notifies other features once a second of the sampler's findings.
  *
- * They need the sessions' time by wait event as it passes, whatever becomes of
- * the profile's entries: so it is summed up here once more, by event alone.  All
+ * They need the sessions' time by wait event as it passes, even if the entries of the
+ * profile are evicted.  So that time is summed up here again, by event only.  All of it
  * is memory of the sampler's own process.
  *
- * Failure: an error of an observer is logged, and is nothing to the others.  It is
- * told again after a second, after two if that fails as well, and so on up to a
- * minute.  What it was not told of is lost to it, and it is told so: counts that
- * it takes differences of go on meanwhile.  So is everybody when the sampler did
- * not come by for long.
+ * Failure: an error of an observer is logged and does not affect the others.  The
+ * observer is called again after a second, after two if that fails as well, and so on
+ * up to a minute.  It has lost the time in between and is notified of the gap, because
+ * the counters whose deltas it computes have moved on.  All observers get the same
+ * notification if the sampler paused for long.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * observers.h
- *	  What other features are told once a second of what the sampler sees.
+ *	  Notifies other features once a second of the sampler's findings.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

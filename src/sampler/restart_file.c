@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * restart_file.c
- *	  What the files have in common that keep the sampler's data over a restart.
+ *	  Common code of the files that keep the sampler's data over a restart.
  *
- * The postmaster writes such a file when it shuts down, after all other processes are
- * gone, and reads and removes it when it starts: so a base backup or a crash never
- * brings back an old one.
+ * The postmaster writes such a file at shutdown, after all other processes have ended,
+ * and reads and removes it at start.  So a base backup or a crash never restores an old
+ * file.
  *
- * One that cannot be written or read, or is of no use, is a LOG message; it is
- * statistics, and never worth a server that does not start.  While the postmaster ends, an
- * error would be FATAL, and a wait would be for a process that is gone.  So writing does
- * neither: it takes what lies in shared memory if no change of it is under way.
+ * A failure to write or read a file is a LOG message: statistics must never keep a
+ * server from starting.  While the postmaster ends, an error would be FATAL, and a wait
+ * would be for a process that is gone.  So writing does neither: it takes the contents
+ * of shared memory if no change of it is in progress.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * restart_file.h
- *	  What the files have in common that keep the sampler's data over a restart.
+ *	  Common code of the files that keep the sampler's data over a restart.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * sampler.c
- *	  The wait-event sampler: a background worker that on every tick reads
- *	  what each process of the server waits for, and whom for.
+ *	  The wait-event sampler: a background worker that reads at every tick what each
+ *	  process of the server waits for, and on whose behalf.
  *
- * A tick reads all processes' slots without a lock (samples.c) and adds what it
- * sees to the profile (profile.c), to the ring of single samples
- * (history.c), to the timeline (timeline.c), to the totals (wait_totals.c) and, of waits
- * for locks, to the profile of blockers (blocker_profile.c).  All of them are
- * shared memory of fixed size, written by this process alone and read without
- * stopping it, so that the sampler costs the server nothing but its own time
- * and nobody can hold it up.  What other features need of it they are told once a
- * second (observers.c), and of LWLocks at each tick (lwlock_waits.c).
+ * A tick reads all processes' slots without a lock (samples.c).  It adds its samples to
+ * the profile (profile.c), the ring of single samples (history.c), the timeline
+ * (timeline.c) and the totals (wait_totals.c), and lock waits to the profile of
+ * blockers (blocker_profile.c).  All of them are shared memory of fixed size, which
+ * only this process writes and which others read without stopping it.  So the sampler
+ * costs the server nothing but its own CPU time, and no process can block it.  Other
+ * features are notified once a second (observers.c), and of LWLocks at each tick
+ * (lwlock_waits.c).
  *
- * Weights: ticks follow an absolute schedule, but a busy machine makes some
- * late or has them missed.  Each sample therefore stands for the time since
- * the tick before, whatever it was; samples are counted besides.
+ * Weights: ticks follow an absolute schedule, but a busy machine delays some and skips
+ * others.  So each sample represents the time since the previous tick; samples are
+ * counted besides.
  *
- * Failure: an error or a SIGTERM ends the process, and the postmaster starts
- * it again; all that it accumulated is in shared memory.  A reset is asked for
- * by other backends and done here, since only this process writes.
+ * Failure: an error or a SIGTERM ends the process, and the postmaster starts it again;
+ * all its data is in shared memory.  Other backends request a reset, and this process
+ * makes it, because only this process writes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

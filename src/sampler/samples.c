@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * samples.c
- *	  What a tick of the sampler finds of each process, and all that counts it.
+ *	  A tick of the sampler: reads each process and passes its sample on.
  *
- * Slots: a tick goes over those in which a process was seen, and looks at no more
- * than so many others for a new one; then max_connections may be far above the
- * number of sessions.  Below that number of slots a new process is seen by the next
- * tick, above it some ticks later.
+ * Slots: a tick visits the slots in which a process was seen, and a bounded number of
+ * other slots to find new processes.  So max_connections may be far above the number of
+ * sessions.  Below that bound a new process is seen by the next tick, above it some
+ * ticks later.
  *
- * CPU: a session, or an io worker, that shows no wait event counts as on CPU; whether
- * it runs or is ready to is found out once a second (cpu_split.c).  Other processes do
- * not count: most do their work without telling that they are at it, and idle ones
- * would count too.
+ * CPU: a session, or an io worker, that shows no wait event counts as on CPU;
+ * cpu_split.c finds out once a second whether it runs or is ready to run.  Other
+ * processes without a wait event do not count: most work without reporting it, and idle
+ * ones would count, too.
  *
- * Queries: a statement gets its identifier in parse analysis, after some of
- * its time has passed, maybe in waits.  What is sampled before is counted
- * without an identifier and remembered ("parked") per process; when the same
- * statement's identifier appears, it is moved there.  So totals are exact at
- * every moment.
+ * Queries: a statement gets its identifier in parse analysis, after part of its time
+ * has passed, maybe in waits.  Earlier samples are counted without an identifier and
+ * remembered ("parked") for each process.  When the identifier of the same statement
+ * appears, they are moved there.  So totals are exact at every moment.
  *
  * All memory is the sampler's own.
  *

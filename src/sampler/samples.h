@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * samples.h
- *	  What a tick of the sampler finds of each process, and all that counts it.
+ *	  A tick of the sampler: the sample of each process, and the interface to what
+ *	  counts it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

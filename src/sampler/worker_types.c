@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * worker_types.c
- *	  What kind of background worker a process is, as a number.
+ *	  The type of a background worker, as a number.
  *
- * pg_stat_activity calls a background worker by its bgw_type, which is a text.
- * Samples have room for a number, so each type gets one when it is first seen, and
- * keeps it until the server ends.
+ * pg_stat_activity shows a background worker by its bgw_type, which is a text.  Samples
+ * have room for a number, so each type gets one when it is first seen, and keeps it
+ * until the server ends.
  *
- * The sampler alone adds types; one is complete before the count says that it is
- * there, and then never changes.  Once there is no room for another, workers of
- * further types are plain background workers.
+ * Only the sampler adds types.  A type is complete before the count includes it, and
+ * then never changes.  When there is no more room, workers of further types are plain
+ * background workers.
  *
- * A worker's type is known to the server's list of workers only, under a lock that
- * those who start one take.  The sampler takes it once for each worker, and if it
- * need not wait for it.
+ * The type is only in the server's list of workers, under a lock that processes which
+ * start a worker take.  The sampler takes it once for each worker, and only if it need
+ * not wait.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

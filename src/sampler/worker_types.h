@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker_types.h
- *	  What kind of background worker a process is, as a number.
+ *	  The type of a background worker, as a number.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,28 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * online.c
- *	  The Universal Scalability Law of this server, as it runs.
+ *	  The Universal Scalability Law of this server, from its running load.
  *
- * Once a second the sampler tells how many sessions were active, and the
- * server's statistics how many transactions have ended.  Backends report these
- * at most once a second, so several seconds make one measurement, a bucket, and
- * one in which the number of sessions moved much is discarded: what it counts is
- * partly that of the second before.  That second has to agree, too.
+ * Once a second the sampler reports the number of active sessions, and the server's
+ * statistics the number of finished transactions.  Backends report these at most once a
+ * second, so several seconds make one measurement, a bucket.  A bucket in which the
+ * number of sessions changed much is discarded, because part of its count belongs to
+ * the second before.  That second must agree, too.
  *
- * The measurements go into classes of about the same concurrency, a fixed
- * number of them.  Each class keeps sums of time, sessions and transactions, which
- * decay, so that what the server did long ago is forgotten.  A reader fits the law
- * to the classes' means.
+ * The measurements go into a fixed number of classes of about the same concurrency.
+ * Each class keeps sums of time, sessions and transactions, which decay, so that old
+ * load is forgotten.  A reader fits the law to the means of the classes.
  *
- * All classes decay with the time that is observed: nothing is forgotten while
- * the sampler is off.
+ * All classes decay with observed time: nothing is forgotten while the sampler is off.
  *
- * Locking: the sampler's process alone writes, and readers copy by a count of
- * changes.  A reset is a number that the reader increments; figures
- * of an older number are no longer shown, and the writer drops them when it next
- * comes by.
+ * Locking: only the sampler's process writes, and readers copy by a change count.  A
+ * reset is a number that the reader increments; figures of an older number are no
+ * longer shown, and the writer drops them at its next visit.
  *
- * Failure: after an error there is a gap, and a bucket begins anew after it.
+ * Failure: after an error there is a gap, and a new bucket begins after it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * usl_functions.c
- *	  The Universal Scalability Law of figures that the caller has.
+ *	  The Universal Scalability Law of given measurements.
  *
- * The aggregate keeps all its points until the end, since the residuals tell
- * the interval; there is a greatest number of them, so that its memory is
- * bounded.
+ * The aggregate keeps all its points until the end, because the interval needs the
+ * residuals.  The number of points is limited, so its memory is bounded.
  *
- * Failure: a figure that makes no sense is an error.  Figures that make sense
- * but do not tell enough are none: the status says so.
+ * Failure: an invalid figure is an error.  Valid figures without enough information are
+ * not: the status says so.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * controller.c
- *	  Whether the sweeper should work: it proves its benefit or stands down.
+ *	  Decides whether the sweeper works: it must prove its benefit or stand down.
  *
- * What it can cure shows while it does nothing: sessions wait in
- * DataFileWrite, because they must clean a buffer before they can use it.  So
- * it watches for these waits, which costs next to nothing, and works when they
- * appear.  While it works there are none, and what tells its use are its own
- * writes: whether there is something to write at all, whether a write takes
- * longer than a copy into the kernel's cache, and whether dirty pages have
- * dirty neighbours.  If not, it stands down, and rests before it may work
- * again: each time twice as long, until it was of use for a while.
+ * The waits that it can prevent show while it does nothing: sessions wait in
+ * DataFileWrite, because they must clean a buffer before they can use it.  So it
+ * watches for these waits, which costs next to nothing, and works when they appear.
+ * While it works there are none, and its own writes show its benefit: whether there is
+ * anything to write, whether a write takes longer than a copy into the kernel's cache,
+ * and whether dirty pages have dirty neighbours.  If not, it stands down and rests
+ * before it may work again, each time twice as long, until it was useful for a while.
  *
- * The thresholds are no fine art: where it helps, sessions spend most of their
- * time in such waits and a write takes a millisecond; where it cannot, there
- * are a hundredth of both.
+ * The thresholds are not critical.  Where it helps, sessions spend most of their time
+ * in such waits and a write takes a millisecond; where it cannot, both are a hundredth
+ * of that.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * controller.h
- *	  Whether the sweeper should work.
+ *	  Decides whether the sweeper works.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,24 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * scan.c
- *	  The sweep: finding buffers that may leave, and making them ready.
+ *	  The sweep: finds buffers that may leave, and makes them ready.
  *
- * It never waits, least of all for a write: a victim that is clean is offered to
- * the backends at once; one that is dirty goes to the writers, with its dirty
- * neighbours, and is offered when it comes back.  Either may have been used
- * meanwhile; then it stays.  How buffers reach the backends, and how often each
- * was used, is up to a supply (supply/supply.h).  The sweep has a hand of its
- * own, and a policy that tells it what to do with each buffer.
+ * It never waits, and least of all for a write.  A clean victim is offered to the
+ * backends at once.  A dirty one goes to the writers, with its dirty neighbours, and is
+ * offered when it comes back.  Either may have been used meanwhile; then it stays.  A
+ * supply (supply/supply.h) passes buffers to the backends and knows how often each was
+ * used.  The sweep has a hand of its own, and a policy that decides for each buffer.
  *
- * What is queued or being written counts as stock that is coming, but only as
- * long as the writers get on.  When none can start, or all hang in a write, the
- * sweep goes by clean victims alone, and leaves dirty ones to the server.
+ * Queued and running writes count as future stock, but only while the writers make
+ * progress.  If none can start, or all hang in a write, the sweep takes only clean
+ * victims, and leaves dirty ones to the server.
  *
- * It is always of bounded length: in buffers, and in time, since a header in
- * another processor's cache takes long to look at; where it stopped it goes on
- * in the next tick.
+ * Each sweep is bounded in buffers and in time, because reading a header from another
+ * processor's cache takes long.  The next tick continues where it stopped.
  *
- * Dirty victims become candidates, of which the best are written: see
+ * Dirty victims become candidates, and the best of them are written: see
  * standing_set.c.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -1,22 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * shares.c
- *	  The sweeper's shared memory: one share a worker, and what counts at the
+ *	  The sweeper's shared memory: one share for each worker, and the counts at the
  *	  last reset.
  *
- * A share lives as long as the server, so that a sweeper or writer that is
- * started again goes on where the one before it stopped.  It takes 2 MB, and where
- * there is a freelist two bytes a buffer for the stack of what is ready, but no more
- * than 32 MB.
+ * A share lasts as long as the server, so that a restarted sweeper or writer continues
+ * where its predecessor stopped.  It takes 2 MB, and with a freelist two bytes for each
+ * buffer for the stack of ready buffers, but no more than 32 MB.
  *
- * Runs go from the sweeper to its writers, and pages back, through rings that
- * need no lock: one process puts, for it has claimed to be the only one; the one
- * that takes, or that of several which wins, moves the other end.  More than
- * fits in between cannot be.  Should it be nevertheless, what is there is given
- * up, for a loop that takes it all would last for hours.  All else has one
- * process that writes it, and only
- * the base a lock: a reset keeps the counts of that moment, and readers
- * subtract them.
+ * Runs go from the sweeper to its writers, and pages return, through rings without a
+ * lock.  One process puts, because it has claimed to be the only one.  One process
+ * takes, or several do and the winner moves the other end.  No more than the ring's
+ * size can be between the two ends.  If there is more nevertheless, the contents are
+ * discarded, because a loop over them would last for hours.  Every other field has one
+ * process that writes it.  Only the base of the counts has a lock: a reset stores the
+ * counts there, and readers subtract them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shares.h
- *	  What a sweeper and its writer share, and tell others.
+ *	  Shared memory of a sweeper and its writers, and what others read of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,48 +3,48 @@
  * standing_set.c
  *	  The standing set: dirty pages that may leave, and wait to be written.
  *
- * A disk that is limited by its number of operations writes a run of
- * neighbours at the price of one page.  So what counts is to have a choice: of
- * many pages that may leave, those with the most dirty neighbours are written,
- * and the others wait for neighbours of their own.  A candidate stays until it
- * is written, used again, or replaced; hence the sweep passes no more buffers
- * than it must to find as many new ones, and usage counts keep their meaning.
+ * A disk that is limited by its number of operations writes a run of neighbours at the
+ * price of one page.  So a large choice pays: of many pages that may leave, those with
+ * the most dirty neighbours are written, and the others wait for neighbours.  A
+ * candidate stays until it is written, used again, or replaced.  So the sweep passes
+ * only as many buffers as it needs to find as many new candidates, and usage counts
+ * keep their meaning.
  *
- * A candidate is a number of a buffer, and the hash of the page that it held.
- * Each buffer has two bytes beside that: marks, and the length of the run around
- * its page when the sweep last looked.  One look at a run gives the length to all
- * candidates in it, so that its cost grows with the pages, not with their square.
- * A run that is longer than the limit would be looked at for each candidate behind
- * the limit.  So a look ends at pages that were found in a run of the limit in this
- * turn.  In a turn, each page is then looked up once, and two more end each run, in
- * any order of the candidates.  Only a page that becomes dirty later costs a look of
- * its own, of at most the limit.  All of it counts for the time that the sweep has.
- * A length is a hint, since neighbours become dirty and others are written.  So the
- * sweep looks at the runs again in turn, and always at a run that it has chosen; if
- * that has become shorter, its candidate waits at the new length.
+ * A candidate is a buffer number and the hash of the page that the buffer held.  Each
+ * buffer has two more bytes: marks, and the length of the run around its page at the
+ * sweep's last look.  One look at a run sets the length of all candidates in it, so the
+ * cost grows with the pages, not with their square.  A run longer than the limit would
+ * be searched for each candidate behind the limit.  So a search ends at pages that this
+ * turn has already found in a run of the limit.  Then a turn looks up each page once,
+ * and two more pages at the end of each run, in any order of the candidates.  Only a
+ * page that becomes dirty later costs a look of its own, of at most the limit.  All of
+ * it counts towards the time of the sweep.  A length is a hint, because neighbours
+ * become dirty and others are written.  So the sweep measures the runs again in turn,
+ * and always the chosen run; if that has become shorter, its candidate waits at the new
+ * length.
  *
- * Why a quarter of the buffers: transactions a disk write, and in parentheses pages
- * written a transaction, by bench/sweeper/model, which runs this file (8,192 buffers,
- * six pages a transaction, all dirtied):
+ * Why a quarter of the buffers: transactions for each disk write, and in parentheses
+ * pages written for each transaction, by bench/sweeper/model, which runs this file
+ * (8,192 buffers, six pages a transaction, all dirtied):
  *
- *						stock			N/16			N/8				N/4				N/2
- *	uniform, 1.7x		0.41 (2.47)		4.02 (2.54)		4.23 (2.54)		4.37 (2.53)		4.41 (2.51)
- *	uniform, 3.2x		0.24 (4.13)		0.55 (4.16)		0.60 (4.17)		0.65 (4.16)		0.67 (4.17)
- *	pareto, 3.2x		0.83 (1.20)		1.82 (1.63)		1.87 (1.66)		1.99 (1.68)		2.01 (1.75)
- *	zipf 1.05, 3.2x		1.43 (0.70)		2.55 (0.83)		2.70 (0.83)		2.89 (0.83)		3.03 (0.83)
+ *					stock			N/16			N/8				N/4				N/2
+ * uniform, 1.7x		0.41 (2.47)		4.02 (2.54)		4.23 (2.54)		4.37 (2.53)		4.41 (2.51)
+ * uniform, 3.2x		0.24 (4.13)		0.55 (4.16)		0.60 (4.17)		0.65 (4.16)		0.67 (4.17)
+ * pareto, 3.2x		0.83 (1.20)		1.82 (1.63)		1.87 (1.66)		1.99 (1.68)		2.01 (1.75)
+ * zipf 1.05, 3.2x		1.43 (0.70)		2.55 (0.83)		2.70 (0.83)		2.89 (0.83)		3.03 (0.83)
  *
- * More pages are written a transaction than on a stock server: hot neighbours are
- * written, too, and become dirty again; and pages leave earlier.  Runs of which only
- * the cold pages count, or in which only victims leave, were worse.
+ * More pages are written for each transaction than on a stock server: hot neighbours
+ * are written, too, and become dirty again; and pages leave earlier.  Two variants were
+ * worse: runs in which only cold pages count, and runs from which only victims leave.
  *
  * When a backend replaces a page by itself, the buffer keeps its marks.  So the new
- * page may leave one lap early, or wait until the old page's entry has its turn.
- * That is harmless, and not worth a hash a buffer: where half of the ticks find no
- * stock, marks that go with their page change the model's figures by less than 2 %,
- * and mostly to the worse.
+ * page may leave one lap early, or wait until the old page's entry has its turn.  That
+ * is harmless, and not worth a hash for each buffer: where half of the ticks find no
+ * stock, marks that go with their page change the model's figures by less than 2 %, and
+ * mostly for the worse.
  *
- * Nothing is shared: it is in the memory of the sweep alone, two bytes a buffer
- * of its share and twelve a candidate.
+ * Nothing is shared: the set is memory of the sweep's process, two bytes for each
+ * buffer of its share and twelve for each candidate.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

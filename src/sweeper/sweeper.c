@@ -1,32 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.c
- *	  The sweeper: clean buffers ahead of the backends, and neighbouring dirty
- *	  pages written together.
+ *	  The sweeper: clean buffers ahead of the backends, and neighbouring dirty pages
+ *	  written together.
  *
- * On a server whose data does not fit into shared buffers, a backend that needs
- * a buffer must often write a dirty page first: a single one, at a random place
- * of the disk, while its query waits.  The sweeper runs the clock sweep in the
- * backends' stead and keeps a stock of buffers ready that only need to be
- * taken.  That alone moves the writes elsewhere; what saves most of them is
- * that pages are written together with their dirty neighbours.
+ * On a server whose data does not fit into shared buffers, a backend that needs a
+ * buffer must often write a dirty page first: a single one, at a random place of the
+ * disk, while its query waits.  The sweeper runs the clock sweep in place of the
+ * backends and keeps a stock of ready buffers.  That only moves the writes to another
+ * process.  Most of them are saved because pages are written together with their dirty
+ * neighbours.
  *
- * Each worker has a share of the buffers and consists of a sweeper, which
- * looks, decides and supplies (scan.c) and never waits for a disk, and
- * of its writers (writer.c), which do, and which it launches while it
- * works.  What they share is in shares.c; what leaves the cache is up to
- * sweeper/policies/clock.c.
+ * Each worker has a share of the buffers and consists of a sweeper and its writers.
+ * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
+ * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
+ * is in shares.c. sweeper/policies/clock.c decides which pages leave the cache.
  *
- * It works only where that is of use (controller.c).  Worker 1 decides for
- * all.  Until then, and whenever the stock runs out, backends do what they do
- * on a server without it.
+ * It works only where that is useful (controller.c).  Worker 1 decides for all.  Until
+ * then, and whenever the stock is empty, backends do the same as on a server without
+ * it.
  *
- * Not before all buffers have been used: autoprewarm fills those that were not,
- * and takes a freelist that is empty as its sign to stop.  That it was empty
- * shows by the server's clock hand, which moves only then.
+ * It does not start before all buffers have been used: autoprewarm fills the unused
+ * ones, and stops when the freelist is empty.  The server's clock hand shows that the
+ * list was empty, because only then it moves.
  *
- * Failure: without the sweeper the stock is used up and not refilled.  Without
- * a writer its runs are left to the others, and it is launched again.
+ * Failure: without the sweeper the stock is used up and not refilled.  The runs of a
+ * missing writer are left to the others, and it is launched again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * write_combining.c
- *	  Write combining: which dirty pages to write together.
+ *	  Write combining: finds the dirty pages to write together.
  *
- * A disk that is limited by its number of operations takes a run of
- * neighbouring pages at the price of one.  So around each victim look up, in
- * the server's buffer mapping, how far its neighbours are in memory and dirty.
+ * A disk that is limited by its number of operations takes a run of neighbouring pages
+ * at the price of one.  So the server's buffer mapping is searched around each victim
+ * for neighbours that are in memory and dirty.
  *
- * Where a share p of a file's pages is dirty, at random, the run around a
- * victim has (1 + p) / (1 - p) pages in the mean.  standing_set.c has more: it
- * chooses the longest of many.
+ * Where a fraction p of a file's pages is dirty, at random, the run around a victim has
+ * (1 + p) / (1 - p) pages on average. standing_set.c finds longer ones: it chooses the
+ * longest of many.
  *
- * Nothing is locked over the batch, and a request of the server is served in
- * it.  What has changed when a page's turn comes is found out then.
+ * Nothing is locked over the batch, and requests of the server are served during it.
+ * Changes are noticed when a page's turn comes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * write_combining.h
- *	  Write combining: which dirty pages to write together.
+ *	  Write combining: finds the dirty pages to write together.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,31 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * writer.c
- *	  The sweeper's writers: background workers that write the runs of dirty
- *	  pages that the sweep chose.
+ *	  The sweeper's writers: background workers that write the chosen runs of dirty
+ *	  pages.
  *
- * Apart from the sweep, so that a slow disk holds up nobody else.  Several,
- * because the kernel makes those who write to a slow disk wait in turns, each
- * process alike: one writer among eight backends that write single pages would
- * get a ninth of the disk, and the backends go on having to.
+ * They are separate from the sweep, so that a slow disk delays nothing else.  There are
+ * several, because the kernel makes the processes that write to a slow disk wait in
+ * turns: one writer beside eight backends that write single pages would get a ninth of
+ * the disk, and the backends would still have to write.
  *
- * Each takes the next run, writes it, and gives each page back to the sweep as
- * soon as it is clean.  One write a page: the kernel joins them as well as one
- * call could, and nothing is needed of the server but FlushOneBuffer().  The
- * kernel is asked to begin with a run only if that is long: asking for each
- * short one would have the disk do them one by one.
+ * Each writer takes the next run, writes it, and returns each page to the sweep as soon
+ * as it is clean.  It makes one write for each page: the kernel joins them as well as
+ * one call could, and only FlushOneBuffer() is needed from the server.  The kernel is
+ * asked to start writing only a long run: asking for each short one would make the disk
+ * write them one by one.
  *
- * Pages whose WAL is not on disk yet are left for later; when there are many, as
- * in a bulk load, WAL is flushed for all of them.  A damaged page may bear a
- * position that WAL has not come to: it is left as well, and nothing is flushed
- * for it, which could only fail, again and again.
+ * Pages whose WAL is not on disk yet are skipped.  When there are many, as in a bulk
+ * load, WAL is flushed for all of them.  A damaged page may contain a position that WAL
+ * has not reached.  It is skipped as well, and nothing is flushed for it, because that
+ * flush could only fail, again and again.
  *
- * Writers are there only while the sweep works, for they take up slots of
- * max_worker_processes: it launches them, and they end by themselves.
+ * Writers exist only while the sweep works, because they take slots of
+ * max_worker_processes: the sweep launches them, and they end by themselves.
  *
- * Failure: an error (a full or broken disk) ends the run, not the process.  The
- * page stays dirty and counts as the server would have it; the sweep will find
- * it again.
+ * Failure: an error (a full or broken disk) ends the run, not the process.  The page
+ * stays dirty with its usual count, and the sweep will find it again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

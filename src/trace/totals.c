@@ -3,12 +3,11 @@
  * totals.c
  *	  Stretches of a trace, added up by event.
  *
- * Counts and sums are exact.  For the quantiles each duration is counted in a class:
- * 32 classes for each power of two, so that a quantile is off by no more than one part
- * in 32.
+ * Counts and sums are exact.  For the quantiles each duration is counted in a class: 32
+ * classes for each power of two, so a quantile is off by no more than one part in 32.
  *
- * Memory is bounded: an event takes 11 kB when it is first seen, and what comes after
- * the first few hundred ones counts as "other".
+ * Memory is bounded: an event takes 11 kB when it is first seen, and events after the
+ * first few hundred count as "other".
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * trace.c
- *	  What SQL calls: whom to trace, for how long, and what is shown of it.
+ *	  The SQL functions: check the target and the limits, trace, return rows.
  *
- * Whoever may see a session's statement in pg_stat_activity may trace it, given
- * EXECUTE on the function.  That privilege is for superusers at first, because a trace
- * takes a CPU.
+ * A role that may see a session's statement in pg_stat_activity may trace it, given
+ * EXECUTE on the function.  Only superusers have that privilege by default, because a
+ * trace takes a CPU.
  *
- * A trace is one row a stretch or one row an event.  Each row ends with the quality of
- * the whole trace: how much of it was watched, the longest gap, and why it ended.
+ * A row is a stretch or an event.  Each row ends with the quality of the whole trace:
+ * the watched fraction, the longest gap, and why it ended.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * trace_history.c
- *	  The traces that the trigger has made, in a ring in shared memory.
+ *	  The traces of the trigger, in a ring in shared memory.
  *
- * Of each it keeps the events that took most time, and the rest as one.
+ * Each keeps the events that took most time, and the rest as one event.
  *
- * Locking: a worker that traces is the only one, and it writes.  Readers copy the ring
- * (base/ring.h).  A reset says from which trace on they show it.
+ * Locking: there is only one tracing worker, and only it writes.  Readers copy the ring
+ * (base/ring.h).  A reset stores the number of the first trace to show.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,24 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.c
- *	  When to trace without being asked.
+ *	  The trigger: when to trace without a request.
  *
- * Once a second the sampler tells how many sessions were active, and how long processes
- * waited for locks and LWLocks.  Divided by the time it stands for, the second is a
- * number of sessions, too; so one rule judges both (trigger_judge).
+ * Once a second the sampler reports the number of active sessions, and the time that
+ * processes waited for locks and LWLocks.  Divided by the length of that second, the
+ * time is a number of sessions, too; so one rule judges both (trigger_judge).
  *
- * If a figure has left its usual range, a background worker is started for one trace
- * (trigger_worker.c).  What that may cost is bounded three times: one at a time, one a
- * minute, and so much time of tracing in any hour.  The last two are told by a ring of
- * the traces that were begun.  It is in shared memory, so that they hold when the
- * sampler is started again, too.
+ * If a figure leaves its usual range, a background worker is started for one trace
+ * (trigger_worker.c).  The cost has three limits: one trace at a time, one a minute,
+ * and a total length of traces in any hour.  The last two come from a ring of the
+ * started traces.  It is in shared memory, so the limits survive a restart of the
+ * sampler.
  *
- * Locking: the sampler alone begins runs, and what is written after that is atomic.  A
- * run's place is used again after as many runs as take more than an hour, so its worker
- * reads it at leisure.
+ * Locking: only the sampler begins runs, and later writes are atomic.  The place of a
+ * run is used again only after so many runs that they take more than an hour, so its
+ * worker has time to read it.
  *
- * Failure: a worker that ends before its time, however that is, leaves its run as one that took
- * all the time it could have.
+ * Failure: a worker that ends early leaves its run as one that took its full time.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.h
- *	  Traces that nobody asks for: when, of whom, and where they are kept.
+ *	  The trigger: traces without a request.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

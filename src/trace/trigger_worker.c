@@ -2,14 +2,14 @@
  *
  * trigger_worker.c
  *	  The background worker that makes one trace for the trigger: it finds the worst
- *	  session, traces it, keeps the result, and ends.
+ *	  session, traces it, stores the result, and ends.
  *
- * It is connected to no database, so that it stands in nobody's way, and begins no
- * transaction, so that it holds back no VACUUM and no setting of a transaction ends
- * it.  It holds one of the places that all traces share, by a resource owner of its own.
+ * It connects to no database, so it blocks no DROP DATABASE.  It begins no transaction,
+ * so it holds back no VACUUM, and no timeout of a transaction ends it.  It takes one of
+ * the places that all traces share, by a resource owner of its own.
  *
- * SIGTERM ends it at the next look of the trace, as it does any session.  It is not started
- * again.
+ * SIGTERM ends it at the next look of the trace, as it ends any session.  It is not
+ * started again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

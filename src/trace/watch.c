@@ -1,36 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * watch.c
- *	  Watching a process: a loop over two words of its shared memory.
+ *	  Watches a process: a loop over two words of its shared memory.
  *
- * The server publishes a wait by storing a number in the PGPROC of who waits, and
- * keeps no count of waits.  The shortest ones, of a page that the kernel's cache has,
- * take less than a microsecond, so nothing that sleeps or asks the kernel sees them
- * all.  This loop looks every few nanoseconds: at the clock, at the wait event, and at
- * the change count of the status entry, which tells that the query identifier or the
- * state may have changed, and that the process has ended.  It calls nothing.  The
- * target notices no more than that the cache line has to be fetched back for each
- * store.
+ * The server publishes a wait by storing a number in the PGPROC of the process, and
+ * does not count waits.  The shortest waits, for a page in the kernel's cache, take
+ * less than a microsecond, so a watcher that sleeps or calls the kernel misses many.
+ * This loop looks every few nanoseconds at the clock, at the wait event, and at the
+ * change count of the status entry.  That count shows that the query identifier or the
+ * state may have changed, or that the process has ended.  The loop calls no function.
+ * The target only has to fetch the cache line back for each store.
  *
- * What it does not see.  This process may be off its CPU, by an interrupt, by the
- * scheduler, or by the hypervisor.  Its own clock then jumps from one look to the
- * next.  Each jump of more than PGSCALE_TRACE_GAP_NS is a gap: it is counted, and
- * the stretch that was under way, and the one that was found after it, are marked.
- * Writing a stretch down counts like anything else: if it takes too long, it is a gap.
+ * Gaps.  This process may lose its CPU to an interrupt, the scheduler, or the
+ * hypervisor.  Its clock then jumps from one look to the next.  Each jump of more than
+ * PGSCALE_TRACE_GAP_NS is a gap: its length is added up, and the current stretch and
+ * the next one are marked.  Time for storing a stretch counts as well: if it takes too
+ * long, it is a gap.
  *
- * Which statement.  The identifier is set some time after the statement began, and
- * stays until the next one begins.  During a wait it does not change, so it is read
- * where the wait begins.  For time on CPU it is read where that ends, by what was
- * running last.
+ * Statement.  The identifier is set some time after the statement began, and stays
+ * until the next one begins.  During a wait it does not change, so it is read where the
+ * wait begins.  For time on CPU it is read at the end: it belongs to the last
+ * statement.
  *
- * Is it the same process?  A pid may be used again, and so may a PGPROC.  Both are
- * compared with the start time in the status entry, which is written when a process
- * begins and ends.
+ * Identity.  A pid may be used again, and so may a PGPROC.  Both are compared with the
+ * start time in the status entry, which is written when a process begins and ends.
  *
- * How many.  A trace takes a CPU, so there may be few: each holds one of some locks
- * that have no other use, and which SQL cannot take.  The server gives back a lock
- * when a statement ends, however it ends; so this needs no shared memory of its own
- * and no preload.
+ * Number.  A trace takes a CPU, so few are allowed: each holds one of some locks that
+ * have no other use and that SQL cannot take.  The server releases a lock when a
+ * statement ends, however it ends; so this needs no shared memory of its own and no
+ * preload.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * advice.c
- *	  What all rules find, as SQL.
+ *	  The findings of all rules, as SQL.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * contention.c
- *	  What the evidence has of each kind of wait: its share, as the rules of advice see
- *	  it, and what the server itself counts of such waits, if anything.
+ *	  The evidence on each kind of wait: its fraction, for the rules of advice, and
+ *	  the server's own counters for such waits.
  *
- * pgscale.contention() takes its shares from what top_waits() shows, and from here only
- * the server's counts.  Which events a kind has is in wait_kinds.c.  What it means and
- * what helps is SQL, the view pgscale.wait_meanings.
+ * pgscale.contention() takes its fractions from top_waits(), and only the server's
+ * counters from here. wait_kinds.c lists the events of a kind.  The view
+ * pgscale.wait_meanings, in SQL, explains a kind and its remedy.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

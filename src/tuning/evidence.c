@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * evidence.c
- *	  A ring of what the server did: every few seconds the differences of its
- *	  counters and the time that its sessions spent, and with what.
+ *	  A ring of evidence: every few seconds the deltas of the server's counters, and
+ *	  the time of its sessions by wait.
  *
- * The server counts from its last reset on, which tells little of now; and what
- * its sessions wait for it does not count at all.  The sampler does, so both are
- * written down together, of the very same seconds: then they can be divided by
- * each other.
+ * The server counts from its last reset on, which says little about now, and does not
+ * count what its sessions wait for.  The sampler does.  So both are recorded together,
+ * for the same seconds, and can be divided by each other.
  *
- * One process writes, the sampler; any number of others copy, and neither side
- * waits for the other.
+ * One process writes, the sampler; any number of others copy, and neither side waits
+ * for the other.
  *
- * Counters are reset, and the sampler switched off and on: then a difference would
- * be negative, or of another time than the waits.  Such a record is not written;
- * the next one begins there.
+ * After a reset of the counters, or a pause of the sampler, a delta would be negative,
+ * or would cover another time than the waits.  Such a record is not written; the next
+ * one begins there.
  *
- * Settings: when the configuration was read again, the writer compares all values with
- * those that it had and notes the time of those that changed.  Of the settings of a library
- * that it has not loaded, it knows those that a file sets.
+ * Settings: after a reload, the writer compares all values with the previous ones and
+ * notes the time of each change.  Of the settings of a library that it has not loaded,
+ * it knows those that a file sets.
  *
- * Failure: if the writer dies within a record, its successor writes it anew.
+ * Failure: if the writer dies within a record, its successor writes the record again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * evidence.h
- *	  What the server did of late: its counters and its sessions' waits, every
- *	  few seconds.
+ *	  Evidence: the server's counters and its sessions' waits, every few seconds.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

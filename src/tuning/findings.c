@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * findings.c
- *	  Questions that several rules ask of the evidence, and how a finding is put
- *	  together.
+ *	  Common parts of rules: questions to the evidence, and the parts of a finding.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * findings.h
- *	  What the files of rules share: questions to the evidence, and the parts of
- *	  a finding.
+ *	  Common parts of rules: questions to the evidence, and the parts of a finding.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * rule_query.c
- *	  Questions that a rule asks in SQL, as its caller.
+ *	  SQL queries of a rule, run as its caller.
  *
- * What one rule may not ask, or cannot, must not keep the others from being
- * asked: so its error is a result, unless it is one that concerns all of them
- * (base/subtransaction.h).
+ * A query of one rule that fails, or is not permitted, must not stop the other rules:
+ * so its error is a result, unless it concerns all of them (base/subtransaction.h).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rule_query.h
- *	  Questions that a rule asks in SQL, as its caller.
+ *	  SQL queries of a rule, run as its caller.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

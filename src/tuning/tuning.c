@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * tuning.c
- *	  From evidence to action: what the server's settings cost it, and what
- *	  another value would win.
+ *	  From evidence to action: the cost of the server's settings, and the gain of
+ *	  other values.
  *
- * The sampler's process writes down what the server does (evidence.c).
- * Everything else happens when somebody asks: rules look at the evidence of a
- * window (tuning/rules/rule_table.c), and so do the map of contention
- * (contention.c) and the WAL's efficiency (wal_efficiency.c).
+ * The sampler's process records what the server does (evidence.c).  Everything else
+ * happens on request: rules evaluate the evidence of a window
+ * (tuning/rules/rule_table.c), and so do the map of contention (contention.c) and the
+ * efficiency of WAL (wal_efficiency.c).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tuning.h
- *	  Evidence, advice, and what became of it.
+ *	  Evidence, advice, and the results of changes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

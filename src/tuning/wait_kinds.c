@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * wait_kinds.c
- *	  Which wait events are of a kind, by the names that any major has for them.
+ *	  The kind of each wait event, by its names in all majors.
  *
- * What a kind means, and what helps, is the view pgscale.wait_meanings, whose key is
- * the kind's name.
+ * The view pgscale.wait_meanings explains a kind and its remedy; its key is the kind's
+ * name.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

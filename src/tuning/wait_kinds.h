@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wait_kinds.h
- *	  Which wait events are of a kind.
+ *	  The kind of each wait event.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

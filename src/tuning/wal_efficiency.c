@@ -1,19 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * wal_efficiency.c
- *	  How efficiently WAL is written: what is written of it for what was
- *	  generated, and what flushes cost and cover.
+ *	  The efficiency of WAL: bytes written for bytes generated, and the cost and use
+ *	  of flushes.
  *
- * WAL is written in blocks of 8 kB.  A flush that ends within one writes the part
- * that it has; the next one writes that block again.  So the disk gets more than
- * was generated, the more the smaller the commits are.
+ * WAL is written in blocks of 8 kB. A flush that ends within a block writes the filled
+ * part, and the next flush writes that block again.  So more bytes are written than
+ * generated, the more the smaller the commits are.
  *
- * From 18 on the server counts the bytes that it writes.  Before, they are
- * estimated: the distance between two positions up to which WAL was written, plus
- * a block for each flush, which writes at most one block for a second time.  That
- * is an upper bound where flushes are few or end with a block, and written_exact
- * says that it is an estimate.  From 19 on it counts the bytes of page images, too,
- * which page_image_exact says.
+ * From 18 on the server counts the written bytes.  Before, they are estimated: the
+ * distance between two write positions, plus a block for each flush, which writes at
+ * most one block a second time.  That is an upper bound where flushes are few or end
+ * with a block; written_exact shows whether the value is an estimate.  From 19 on the
+ * server counts the bytes of page images, too, which page_image_exact shows.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,37 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * dirty_tracker.c
- *	  What the server has written into the kernel, seen in the buffer headers.
+ *	  Finds what the server has written into the kernel, by the buffer headers.
  *
- * The kernel can be asked how much of a file is dirty, but that takes a walk
- * over all it has cached of it, and it counts in folios, of which one byte
- * makes the whole dirty.  The buffer headers tell better: a buffer that held a
- * dirty page in one pass, and in the next holds it clean, or another page, has
- * had it written in between.  So each buffer's dirty page is kept in mind, in
- * eight bytes, and the headers are read over and over.  A page that a
- * checkpoint writes and a backend dirties at once again shows by the flag that
- * the checkpoint has set on it, and taken away.
+ * The kernel can report how dirty a file is, but that takes a walk over all its cached
+ * pages, and it counts folios, which one dirty byte makes dirty as a whole.  The buffer
+ * headers are better.  If a buffer held a dirty page in one pass, and holds it clean,
+ * or holds another page, in the next, then the page was written in between.  So each
+ * buffer's dirty page is remembered, in eight bytes, and the headers are read again and
+ * again.  If a checkpoint writes a page and a backend dirties it at once, the flag that
+ * the checkpoint has set and cleared shows the write.
  *
- * What is written is added up by stretches of 16 MB, since that many are cheap
- * to ask the kernel for together, and there are not too many of them.
+ * Writes are added up by stretches of 16 MB, because a stretch is cheap to ask the
+ * kernel for, and there are not too many of them.
  *
- * Two cursors.  One goes over all buffers, in a second if that takes no more than a
- * tenth of a processor, and otherwise in as long as it takes with that.  Pages
- * that leave the buffers, or that bgwriter writes before they have to, lie about the
- * server's clock hand; so the other one goes along with that in each round, and
- * sees what is written there at once, however many buffers there are.
+ * Two cursors.  One visits all buffers, each second if that takes no more than a tenth
+ * of a CPU, and otherwise as often as a tenth of a CPU allows.  Pages that leave the
+ * buffers, or that bgwriter writes ahead, are near the server's clock hand.  So the
+ * other cursor follows the hand in each round, and sees writes there at once, however
+ * many buffers there are.
  *
- * Missed is what is dirtied and written between two looks: pages of COPY and
- * VACUUM in part, but never a whole stretch of them, and files that are written
- * past the buffers, which file_scan.c looks for.
+ * Pages that are dirtied and written between two looks are missed: part of the pages of
+ * COPY and VACUUM, but never a whole stretch of them.  So are files that are written
+ * past the buffers, which file_scan.c finds.
  *
- * Pages written again.  If a page is written many times before the kernel takes
- * it to disk, haste costs writes that waiting would have saved.  So of every
- * eighth page, by its hash, it is remembered when it was last written.
+ * Rewrites.  If a page is written many times before the kernel writes it to disk, early
+ * requests cost writes that waiting would have saved.  So for every eighth page, by its
+ * hash, the time of its last write is remembered.
  *
- * Memory: 8 bytes a buffer, and 10 MB.  It is this process' own, and fixed.  What is
- * kept of buffers is made ready by the first look at them, so that switching on
- * takes no longer with many of them.
+ * Memory: 8 bytes for each buffer, and 10 MB, fixed, in this process.  The memory of a
+ * buffer is initialized at the first look at it, so that switching on is fast with any
+ * number of buffers.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * dirty_tracker.h
- *	  Which parts of which files the server has written into the kernel, and
- *	  how often it writes the same page again.
+ *	  Finds the parts of files that the server has written into the kernel, and how
+ *	  often it writes the same page again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,20 +3,19 @@
  * file_scan.c
  *	  Finds files that are written past the shared buffers.
  *
- * An index is built, and a table moved, without its pages ever being in a
- * buffer.  So the data directory and the tablespaces are walked through, some
- * files a round, for those that were changed since the walk before and of which
- * the buffers tell nothing; and the kernel is asked what it has dirty of them.
- * That takes it milliseconds for a large file, so the walk pauses for a multiple
- * of it.
+ * An index build, or the move of a table, never has its pages in a buffer.  So the data
+ * directory and the tablespaces are searched, some files in each round, for files that
+ * changed since the previous search and of which the buffers show nothing.  The kernel
+ * is asked for the dirty pages of those.  That takes milliseconds for a large file, so
+ * the search pauses for a multiple of that time.
  *
- * Left out: temporary relations and files, WAL, and the cluster's shared
- * catalogs.  The former are gone before anything had to reach the disk, WAL is
- * flushed with each commit, and of the last there is never much.
+ * Left out: temporary relations and files, WAL, and the cluster's shared catalogs.
+ * Temporary data is gone before it has to reach the disk, WAL is flushed with each
+ * commit, and shared catalogs are small.
  *
- * The folder that is being read stays open from round to round, by the C
- * library's own means, since what the server's opens may not outlast a
- * transaction, and serving an interrupt can take one.
+ * The folder that is being read stays open from round to round, by functions of the C
+ * library: a folder that the server's functions open may not outlast a transaction, and
+ * serving an interrupt can end one.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * flush_requests.c
- *	  Asks the kernel to write, and sees when it has.
+ *	  Asks the kernel to write, and notices when it has written.
  *
- * Asking is the server's own pg_flush_data(): SYNC_FILE_RANGE_WRITE alone, which
- * begins and does not wait.  Waiting flags, like fsync, would take the note of a
- * failed write that is meant for the checkpointer.
+ * The request is the server's own pg_flush_data(): only SYNC_FILE_RANGE_WRITE, which
+ * starts writing and does not wait.  Flags that wait, like fsync, would consume the
+ * report of a failed write that the checkpointer needs.
  *
- * Which pages: those of the stretches with the most pages waiting, for there the
- * disk has the least to do for each; those that wait for long come first, so
- * that none is forgotten.  What was chosen is asked for in the order of the
- * files.
+ * Which pages: those of the stretches with the most waiting pages, because there the
+ * disk has the least work for each.  Stretches that have waited for long come first, so
+ * that none is forgotten.  The chosen ones are requested in the order of the files.
  *
- * What was asked for is on disk when the kernel has no page of that piece under
- * writeback any more.  A kernel that does not tell is given some time instead.
+ * A requested piece is on disk when the kernel has no page of it under writeback any
+ * more.  A kernel that does not report that is given some time instead.
  *
- * A checkpoint's fsync, and the kernel by itself, write what waits as well; so
- * some stretches are looked at in each round, and what the kernel has clean does
- * not wait any more.  Nor does a look at the buffers see all that is written.
+ * A checkpoint's fsync, and the kernel by itself, write waiting pages, too.  So some
+ * stretches are checked in each round, and pages that the kernel has clean no longer
+ * wait.  Nor do the buffers show every write.
  *
- * No file stays open: a round opens those that it needs, one at a time.  One
- * that is gone by now has nothing to write.
+ * No file stays open: a round opens the files that it needs, one at a time.  A missing
+ * file has nothing to write.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

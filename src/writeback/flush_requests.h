@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * flush_requests.h
- *	  Asks the kernel to write, and sees when it has.
+ *	  Asks the kernel to write, and notices when it has written.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

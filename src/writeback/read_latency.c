@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * read_latency.c
- *	  How long reads take on the disks that are written to.
+ *	  The time of reads on the disks that the server writes to.
  *
- * The kernel counts reads and their time for each block device.  What lies on
- * none that it would name (tmpfs, overlay, btrfs) is left out.
+ * The kernel counts reads and their time for each block device.  Files on a file system
+ * without a named device (tmpfs, overlay, btrfs) are left out.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,29 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * writeback.c
- *	  Keeps small what the kernel has yet to write for this cluster.
+ *	  Limits the data that the kernel must still write for this cluster.
  *
- * What the server writes goes into the kernel's page cache, and by default the
- * kernel lets gigabytes of it pile up for half a minute.  Whoever then needs the
- * disk waits until it has gone: a checkpoint's fsync, and behind that every
- * commit.  This worker has the kernel write all the time instead, so that never
- * more than pgscale.writeback_cap has yet to be written.
+ * The server writes into the kernel's page cache, and by default the kernel collects
+ * gigabytes there for half a minute.  Any process that then needs the disk waits for
+ * all of it: a checkpoint's fsync, and behind that every commit.  This worker makes the
+ * kernel write all the time instead, so that it never holds more than
+ * pgscale.writeback_cap.
  *
- * A round, 20 times a second: see what the server has written into the kernel
- * (dirty_tracker.c, and file_scan.c for what passes by the buffers), see
- * what of it has reached the disk, decide how much to ask for
- * (writeback_controller.c), and ask (flush_requests.c).  It takes no lock that others
- * wait for, and nothing waits for it.
+ * A round, 20 times a second: find the server's new writes (dirty_tracker.c, and
+ * file_scan.c for files past the buffers), find which of them have reached the disk,
+ * decide how much to request (writeback_controller.c), and request it
+ * (flush_requests.c).  It takes no lock that others wait for, and no process waits for
+ * it.
  *
- * The server's own checkpoint_flush_after and its likes ask as well, but each
- * process for what it wrote itself, as soon as that has piled up to a fixed
- * size, and backends by default never; nobody looks at the sum, at the disk's
- * queue, or at whether it is of use.
+ * The server's own checkpoint_flush_after and similar settings make such requests,
+ * too.  But each process does so for its own writes, as soon as they reach a fixed
+ * size, and backends by default never.  None of them considers the sum, the disk's
+ * queue, or the benefit.
  *
- * Failure: if the worker is gone, the kernel does what it does without it.  An
- * error in a round is logged, what was known is forgotten, and a second later it
- * begins anew.  A write that failed is raised as the server itself would, by
- * data_sync_retry.
+ * Failure: without the worker, the kernel works as usual.  An error in a round is
+ * logged, the knowledge is discarded, and the worker begins again a second later.  A
+ * failed write is raised as the server itself would raise it, by data_sync_retry.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

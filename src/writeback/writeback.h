@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * writeback.h
- *	  Feature: keeps small what the kernel has yet to write for this cluster.
+ *	  The feature: limits the data that the kernel must still write for this cluster.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

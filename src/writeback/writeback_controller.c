@@ -1,27 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * writeback_controller.c
- *	  How much to ask the kernel to write now, and whether to ask at all.
+ *	  Decides how much to ask the kernel to write now, and whether to ask at all.
  *
- * What waits in the kernel is left alone up to half the cap, so that
- * neighbouring pages can join and be written at once; what exceeds that is asked
- * for.  The other half is room for what is under way, and half of that for
- * stretches of files whose pages are written again soon.
+ * Up to half the cap, waiting data is left alone, so that neighbouring pages can join
+ * and be written at once; the excess is requested.  The other half of the cap is room
+ * for data in flight, and half of that for stretches whose pages are written again
+ * soon.
  *
- * The window.  A queue at the disk helps nobody who waits for it, least of all
- * the WAL's fsync that has to queue behind it.  So what is in flight is limited:
- * while pieces reach the disk soon, the limit grows; if they take long, or if
- * reads take much longer than they do while nothing is asked for, it shrinks.
- * It never shrinks to nothing, for what is not written now is written by a
- * checkpoint's fsync, all at once.  A kernel that does not tell when a piece is on
- * disk gets no such limit; it makes the asker wait when the disk's own queue is
- * full.
+ * The window.  A queue at the disk delays everything that waits for the disk, first of
+ * all the WAL's fsync behind it.  So data in flight is limited: the limit grows while
+ * pieces reach the disk soon, and shrinks if they take long, or if reads take much
+ * longer than without requests.  It never shrinks to nothing, because a checkpoint's
+ * fsync would write the rest, all at once.  With a kernel that does not report when a
+ * piece is on disk there is no such limit; that kernel makes the worker wait when the
+ * disk's own queue is full.
  *
  * Standing down.  Where shared buffers are smaller than the working set, and the
- * kernel's cache is not, the kernel absorbs what is written to the same page
- * again, and any cap takes that away: with a share r of rewrites, writing each
- * page at once makes 1 / (1 - r) times the writes.  That share is measured all
- * the time, whatever the cap does, so coming back takes no trial.
+ * kernel's cache is not, the kernel absorbs rewrites of the same page, and any cap
+ * takes that away: with a fraction r of rewrites, writing each page at once makes 1 /
+ * (1 - r) times the writes.  That fraction is measured all the time, with any cap, so
+ * resuming needs no trial.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * writeback_controller.h
- *	  How much to ask the kernel to write now.
+ *	  Decides how much to ask the kernel to write now.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * writeback_stats.c
- *	  What the writeback worker tells others, and the view that shows it.
+ *	  Statistics of the writeback worker, and the view that shows them.
  *
- * Counts only ever grow; a reset keeps what they were at that time, under a
- * lock that the worker takes when it starts, and never again.
+ * Counts only grow.  A reset stores their values under a lock that the worker takes
+ * when it starts, and never again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

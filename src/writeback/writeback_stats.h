@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * writeback_stats.h
- *	  What the writeback worker tells others.
+ *	  Statistics of the writeback worker.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,12 +3,12 @@
  * activity.c
  *	  Average active sessions over time, by class of wait event.
  *
- * Seconds that the timeline has are its: it is finer than the archive's minutes, and than
- * the history, which has a look a second.  But what a server did that the archive calls
- * by another name is the archive's, as for all that reads the past.  All else is
- * the archive's and the history's.
+ * Seconds that the timeline has come from the timeline: it is finer than the archive's
+ * minutes and than the history, which has one sample a second.  There is one exception:
+ * if the archive has the time under another node, the archive is used, as in all
+ * functions that read the past.  All other time comes from the archive and the history.
  *
- * A row of the archive is spread evenly over its time, and so is what is known of it.
+ * A row of the archive is spread evenly over its time, and so is its known part.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

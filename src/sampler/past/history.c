@@ -1,26 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * history.c
- *	  The latest samples one by one, in a ring in shared memory.
+ *	  The latest single samples, in a ring in shared memory.
  *
- * A tick of the sampler is a look for the history once a period of its own: a look each
- * second keeps a hundred times as much time in the same memory as one each 10 ms, and
- * is still a hundred looks at what lasts for two minutes.  What a sample says is what
- * that look saw.  It stands for the time since the look before; if that was long ago, as
- * after a time without a sampler, for a period.
+ * One tick in each history period stores samples.  One tick a second keeps a hundred
+ * times as much time in the same memory as one each 10 ms, and still takes a hundred
+ * samples of a wait of two minutes.  A sample holds the state at its tick.  It
+ * represents the time since the previous stored tick, or one period if that tick was
+ * long ago, as after a time without a sampler.
  *
- * Idle processes have no samples, so samples do not tell whether there were looks at
- * all.  Spans of time do: each look makes the last one longer, or begins another one if
- * it does not follow the look before, by the wall clock.  So a clock that was set begins
- * one, too, and samples are in the order in which they were taken, which need not be
- * that of their times.  Hence whoever looks for a time goes through all of them; at a
- * gigabyte a second that takes less than what is made of those that are found.
+ * Idle processes have no samples, so the samples do not show whether there were ticks
+ * at all.  Spans of time do: each stored tick extends the last span, or begins a new
+ * one if it does not follow the previous tick by the wall clock.  So a changed clock
+ * begins a span, too.  Samples are in the order in which they were taken, which may
+ * differ from the order of their times.  So a search for a time goes through all of
+ * them; at a gigabyte a second that takes less time than processing the matches.
  *
- * Locking: the sampler alone writes, and nothing is retried: a reader's work is bounded
+ * Locking: only the sampler writes, and nothing is retried: a reader's work is bounded
  * however fast the sampler is (base/ring.h).  A reader copies a few samples at a time
- * and drops what may have been overwritten meanwhile.  The spans are under a count of
- * changes, and a reset is one of another count, so that samples and spans of one read
- * are of one piece: who reads the spans first finds all samples of them.
+ * and drops those that may have been overwritten meanwhile.  The spans have a change
+ * count.  A reset has a count of its own, so that samples and spans of one read belong
+ * together: a reader that reads the spans first finds all samples of them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * history.h
- *	  The latest single samples, and when there were looks for them, as they lie in
- *	  shared memory.
+ *	  The latest single samples and the times of their ticks, as they are in shared
+ *	  memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,13 +3,13 @@
  * history_file.c
  *	  Keeps the history over a restart of the server.
  *
- * The file (restart_file.c) is a header, the types of background workers and the
- * applications that samples are of, the spans, the newest samples as they lie in memory,
- * and a CRC of all that.  Times are of the wall clock, so they are as true as before; the
- * time without a server is no part of any span.  One that another major version, another
- * build or another format wrote, or that is damaged, is left out.  A checksum is no proof
- * of who wrote it, so each field is checked besides: whatever the file says, what is taken
- * from it is a history.
+ * The file (restart_file.c) has a header, the types of background workers and the
+ * applications of the samples, the spans, the newest samples as they are in memory, and
+ * a CRC of all that.  Times are of the wall clock, so they stay true; the time without
+ * a server is not in any span.  A file of another major version, another build or
+ * another format, or a damaged file, is ignored.  A checksum does not prove who wrote
+ * the file, so each field is checked as well: whatever the file contains, the result is
+ * a valid history.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

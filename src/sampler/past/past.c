@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * past.c
- *	  What was waited for, from the archive and from memory.
+ *	  The waits of a period, from the archive and from memory.
  *
- * The archive is read first, with one snapshot, and then memory for the times that it
- * does not have.  A row that is written meanwhile is not in the snapshot, so its time is
- * memory's: nothing counts twice, and nothing is missing.
+ * The archive is read first, with one snapshot, and then memory for the times that the
+ * archive does not have.  A row that is written meanwhile is not in the snapshot, so
+ * its time comes from memory: nothing counts twice, and nothing is missing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * past.h
- *	  What was waited for, from the history in memory and from the archive.
+ *	  The waits of a period, from the archive and from memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

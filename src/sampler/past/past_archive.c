@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * past_archive.c
- *	  The archive's rows as time that was waited, and which time they know.
+ *	  The archive's rows as time waited, and the known times.
  *
  * All rows are read once, with the snapshot of the caller's query, a few at a time: so
- * the memory for them is small, and no file is written for them.  A row that lies in the
- * period in part counts by its part; of one that was observed in part, the time that was
- * observed is known.  A row that observed nothing is none.
+ * little memory is needed, and no file is written.  A row that is partly in the period
+ * counts by that part.  Of a row that was observed in part, the observed time is
+ * known.  A row that observed nothing is ignored.
  *
- * A copy of the archive of another server, on a standby, is not read at all: see
- * pgscale_internal.past_archive(), which also says who may.
+ * A standby's copy of another server's archive is not read: see
+ * pgscale_internal.past_archive(), which also checks privileges.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * past_memory.c
- *	  The history's samples as time that was waited, added up; and which time it knows.
+ *	  The history's samples as time waited, added up, and the known times.
  *
- * A sample stands for the time that ends with its look.  Of that the parts count that
- * lie in the ranges asked for, and in each bucket of time of the size asked for.  All
- * that differs in nothing but the process is one sum, since texts cost a hundred times
- * as much as the samples: an hour of a ring takes a few milliseconds.
+ * A sample represents the time that ends at its tick.  The parts within the requested
+ * ranges count, in each bucket of the requested size.  Samples that differ only in
+ * their process are one sum, because texts cost a hundred times as much as samples: an
+ * hour of a ring takes a few milliseconds.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

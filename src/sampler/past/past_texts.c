@@ -3,8 +3,8 @@
  * past_texts.c
  *	  Texts as numbers.
  *
- * A day of the archive repeats a few hundred texts a million times.  As numbers they
- * are found, hashed and compared at no cost.
+ * A day of the archive repeats a few hundred texts a million times.  Numbers are found,
+ * hashed and compared at no cost.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

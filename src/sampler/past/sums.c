@@ -3,10 +3,10 @@
  * sums.c
  *	  A period, read once and added up.
  *
- * top_waits() and its like ask for a period by one thing, a report asks for the same
- * period by many.  What is added up tells apart all that they ask for, so one reading
- * does: past_keep() has it kept.  It is of the moment of that reading, and goes with
- * the transaction, or subtransaction, that has kept it.
+ * top_waits() and similar functions group a period by one column; a report groups the
+ * same period by many.  The sums keep all these columns apart, so one reading is
+ * enough: past_keep() keeps it.  The sums are as of that reading.  They last until the
+ * end of the transaction, or subtransaction, that has kept them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,15 +3,14 @@
  * timeline.c
  *	  Average active sessions second by second, by wait class.
  *
- * The history has a look each second, for some minutes on a busy server.  This ring has
- * each second of the last hour, as all ticks saw it, in less space, since all it keeps of
- * a second is how much time the server's sessions spent in each class of wait event, or
- * idle in a transaction.  Divided by the time that was observed, that is the average
- * number of active sessions.  activity() reads it (past/activity.c).
+ * The history has one tick a second, and covers only minutes on a busy server.  This
+ * ring has each second of the last hour, from all ticks, in less space: of a second it
+ * keeps only the sessions' time in each class of wait event, and idle in a
+ * transaction.  Divided by the observed time, that is the average number of active
+ * sessions. activity() reads it (past/activity.c).
  *
- * A second lies at its Unix time modulo the ring's size, and is cleared when
- * its place is used for another one.  The sampler alone writes; each second
- * has a count of its changes for the readers.
+ * A second is at its Unix time modulo the ring's size, and is cleared when its place is
+ * used again.  Only the sampler writes; each second has a change count for the readers.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,51 +1,49 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_split.c
- *	  Which part of the sessions' time on CPU they ran, and which they queued; and
- *	  of io workers' time.
+ *	  Splits the time on CPU of sessions and io workers into running and queued.
  *
- * Shared memory tells that a session waits for nothing.  It cannot tell whether
- * the session runs or is ready to run and queues for a CPU.  Nor can it tell that
- * a session which shows a wait event was woken long ago and has not had a CPU
- * since: on a saturated machine that is most of what ClientRead shows, and, of an
- * io worker, IoWorkerMain.  The
- * kernel counts both exactly, in /proc/PID/schedstat, which the server's own
- * user may read.
+ * Shared memory shows that a session does not wait.  It cannot show whether the session
+ * runs or is ready to run and queues for a CPU.  Nor can it show that a session with a
+ * wait event was woken long ago and has not had a CPU since: on a saturated machine
+ * that is most of the time in ClientRead, and of an io worker most of IoWorkerMain.
+ * The kernel counts both exactly, in /proc/PID/schedstat, which the server's own user
+ * may read.
  *
- * Samples without a wait event are first counted in an entry with the event
- * CPU.  Once a second, for each session that did anything, the kernel's counts
- * are read, and what was sampled since the last reading is moved:
+ * Samples without a wait event are first counted in an entry with the event CPU.  Once
+ * a second the kernel's counts of each active session are read, and its samples since
+ * the last reading are moved:
  *
- *		Running			no wait event, on a CPU
- *		Queued			no wait event, ready to run
- *		RunningInWait	on a CPU while a wait event was shown: the kernel's work
- *						for a system call, such as copying from its page cache
- *		QueuedInWait	woken, and ready to run, while a wait event was shown
- *		Blocked			no wait event, and neither running nor ready: in the
- *						kernel, for a page of memory, say
+ *	Running			no wait event, on a CPU
+ *	Queued			no wait event, ready to run
+ *	RunningInWait	on a CPU while a wait event was shown: the kernel's work
+ *					for a system call, such as copying from its page cache
+ *	QueuedInWait	woken, and ready to run, while a wait event was shown
+ *	Blocked			no wait event, and neither running nor ready: in the
+ *					kernel, for a page of memory, say
  *
- * The two of them "in wait" are taken from the waits that were sampled in the same
- * second.  Only their sum is known: of what the kernel counted beyond the
- * samples without a wait event, as much as possible is taken for queueing, since
- * a woken process does nothing but that before it clears its wait event; the
- * rest ran.  What ran is taken from I/O first, since that is where the kernel
- * works for a process; else each wait gives in proportion to its time.
+ * The two "InWait" events are subtracted from the waits that were sampled in the same
+ * second.  Only their sum is known.  Of the kernel's time beyond the samples without a
+ * wait event, as much as possible counts as queueing, because a woken process only
+ * queues before it clears its wait event.  The rest ran.  Running time is subtracted
+ * from I/O first, because that is where the kernel works for a process; otherwise each
+ * wait gives in proportion to its time.
  *
- * Noise: of a second there are as many samples as ticks, and these miss the
- * kernel's counts by chance, in both directions.  What exceeds them within three
- * standard deviations is kept as a debt, which later seconds pay; beyond that
- * it is Blocked.  So sums follow the kernel's without a bias.
+ * Noise: a second has as many samples as ticks, and these miss the kernel's counts by
+ * chance, in both directions.  An excess within three standard deviations is kept as a
+ * debt, which later seconds pay; an excess beyond that is Blocked.  So sums follow the
+ * kernel's without a bias.
  *
- * A session that ended is split as it was in its last second; of one that
- * did not last for a second, time stays at the event CPU.  So does all where
- * the kernel's counts cannot be read (hidepid, a container, another kernel).
+ * The last time of an ended session is split like its last second.  The time of a
+ * session that lasted less than a second stays at the event CPU.  So does all time
+ * where the kernel's counts cannot be read (hidepid, a container, another kernel).
  *
- * What was sampled of a session counts in the totals (wait_totals.c), which must not
- * fall, only here: once it is split, or will not be.
+ * Samples of a session count in the totals (wait_totals.c), which must not fall, only
+ * here: when they are split, or when they can no longer be.
  *
- * Cost: one pread() a second for each session that did anything; an idle one is
- * not read.  Descriptors are kept as long as fd.c allows; beyond that the file is
- * opened each time.
+ * Cost: one pread() a second for each active session; an idle one is not read.
+ * Descriptors are kept as long as fd.c allows; beyond that the file is opened each
+ * time.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

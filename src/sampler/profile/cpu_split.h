@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_split.h
- *	  Which part of the sessions' time on CPU they ran, and which they queued.
+ *	  Splits the time on CPU of sessions into running and queued.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

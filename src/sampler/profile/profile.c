@@ -3,29 +3,27 @@
  * profile.c
  *	  The accumulated wait profile, in shared memory of fixed size.
  *
- * One process, the sampler, writes; any number of others read, and neither
- * side ever waits for the other: a lock here would let a slow reader stop the
- * sampler, or the sampler's ticks stop a dashboard.
+ * One process, the sampler, writes; any number of others read, and neither side waits
+ * for the other.  With a lock, a slow reader would stop the sampler, or its ticks would
+ * stop a dashboard.
  *
- * The entries are a dense array.  Only the writer needs to find a key, so the
- * hash table over the array is in the writer's own memory; it is rebuilt from
- * the array when a new writer attaches.
+ * The entries are a dense array.  Only the writer needs to find a key, so the hash
+ * table over the array is in the writer's own memory; a new writer rebuilds it from the
+ * array.
  *
- * Readers: all of it has one count of changes, and each chunk of entries
- * remembers the number of its last change.  A reader copies all chunks, then
- * those that changed since it began, and so on, until nothing changed during a
- * pass.  A large profile is too long to be copied between two ticks of 1 ms;
- * here the last pass has only the few chunks of one tick to copy, so it
- * converges, and what it ends with is the profile as of the end of one tick,
- * with sums that agree with the totals to the nanosecond.
+ * Readers: the profile has one change count, and each chunk of entries remembers the
+ * number of its last change.  A reader copies all chunks, then the chunks that changed
+ * since it began, and so on, until a pass finds no change.  A large profile takes
+ * longer to copy than the time between two ticks of 1 ms.  But the last passes copy
+ * only the few chunks of one tick, so the copy converges: it is the profile as of the
+ * end of one tick, and its sums agree with the totals to the nanosecond.
  *
- * Eviction: when all entries are in use, the one with the least time among a
- * few at a rotating hand is folded into a row that keeps only its wait event,
- * and counted.  What weighs much stays, whatever its age; totals never change.
- * Those rows have a space of their own, with a last one for all events beyond
- * it, so that folding cannot fail.
+ * Eviction: when all entries are in use, the one with the least time among a few at a
+ * rotating hand is evicted into a row that keeps only its wait event, and counted.
+ * Large entries stay, whatever their age; totals never change.  Those rows have their
+ * own space, with a last row for all further events, so that an eviction cannot fail.
  *
- * A writer that ends within a change has at worst counted one tick in part.
+ * A writer that ends within a change has counted at most one tick in part.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * profile.h
- *	  The accumulated wait profile: how long which waits lasted, for whom.
+ *	  The accumulated wait profile: time by wait, process type, query, user and
+ *	  database.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

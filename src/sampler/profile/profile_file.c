@@ -3,11 +3,11 @@
  * profile_file.c
  *	  Keeps the wait profile over a restart of the server.
  *
- * The file (restart_file.c) is a header, the types of background workers that entries are
- * of, the entries as they lie in memory, and a CRC of all that.  One that another major
- * version, another build or another format wrote, or that is damaged, is left out.  A
- * checksum is no proof of who wrote it, so each field is checked besides: whatever the
- * file says, what is taken from it is a profile.
+ * The file (restart_file.c) has a header, the types of background workers of the
+ * entries, the entries as they are in memory, and a CRC of all that.  A file of another
+ * major version, another build or another format, or a damaged file, is ignored.  A
+ * checksum does not prove who wrote the file, so each field is checked as well:
+ * whatever the file contains, the result is a valid profile.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * query_waits.c
- *	  Whether the wait profile can be told by query.
+ *	  Checks whether waits can be attributed to queries.
  *
- * The view pgscale.query_waits is all SQL; what it needs of the server is
- * checked here, for itself and for pgscale.health.  There is no setting of its own:
- * pg_stat_statements and query identifiers ask for it, and a server without them
- * lacks nothing.
+ * The view pgscale.query_waits is SQL; its requirements on the server are checked here,
+ * for the view and for pgscale.health.  It has no setting of its own:
+ * pg_stat_statements and query identifiers enable it, and a server without them lacks
+ * nothing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * query_waits.h
- *	  Whether the wait profile can be told by query.
+ *	  Checks whether waits can be attributed to queries.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

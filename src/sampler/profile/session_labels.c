@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * session_labels.c
- *	  By what else the wait profile is told: the application, the client's address, the
- *	  identifier of the plan.
+ *	  Extra columns of the wait profile: the application, the client's address, the
+ *	  plan.
  *
- * The last one is a number, a part of the profile's key, and all that is here of it is
- * whether it is wanted.  The others are texts, and samples have room for a number.  So
- * each pair of them gets a number when it is first seen, and keeps it until the profile
- * is emptied.  Pairs have a space of fixed size: once it is full, further ones have one
- * number together, whose application is "other".  Any client can set any name, so that
- * is what limits it.
+ * The plan identifier is a number and a part of the profile's key; this file only knows
+ * whether it is wanted.  Application and address are texts, and samples have room for a
+ * number.  So each pair of them gets a number when it is first seen, and keeps it until
+ * the profile is reset.  Pairs have a space of fixed size.  When it is full, all
+ * further pairs share one number, whose application is "other".  Any client can set any
+ * name, so this is the limit.
  *
- * The sampler alone adds pairs, and takes them away only with all of the profile; one
- * is complete before the count says that it is there.  Whoever wants to know what
- * the numbers of a copy of the profile stand for copies the texts after it, and both
- * again if there was a reset in the meantime.
+ * Only the sampler adds pairs.  It removes them only with the whole profile.  A pair is
+ * complete before the count includes it.  A reader that needs the texts of a copy of
+ * the profile copies the texts after the profile, and copies both again if there was a
+ * reset meanwhile.
  *
- * Nothing of this costs anything unless pgscale.sampler_dimensions asks for it.  Then a
+ * All of this costs nothing unless pgscale.sampler_dimensions asks for it.  Then a
  * session's texts are read when its status has changed, and their hash, of 64 bits, is
- * compared with the one that it had.
+ * compared with the previous one.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

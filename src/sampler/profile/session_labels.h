@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_labels.h
- *	  By what else the profile is told: texts, as a number, and the plan.
+ *	  Extra columns of the wait profile: texts, as a number, and the plan.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -3,21 +3,21 @@
  * wait_totals.c
  *	  Time in each wait event, by type of process: counters that never fall.
  *
- * Entries of the profile fall: what is evicted moves to a row of its event, and
- * what the kernel's counts prove to be time on CPU moves there from the event
- * that was sampled.  A monitoring system takes a falling counter for a restart of
- * the server, and would count all of it again.  So here are totals by process type
- * and event alone, few enough for all to stay, and each time is added once, when it
- * is known what it was: a session's second or so after it was sampled (cpu_split.c),
- * other processes' at once.  Time of idling is not counted.
+ * Entries of the profile fall: evicted entries move to a row of their event, and time
+ * that the kernel's counts prove to be time on CPU moves there from the sampled event.
+ * A monitoring system takes a falling counter for a restart of the server, and would
+ * count everything again.  So there are totals by process type and event only, few
+ * enough to keep all of them.  Each time is added once, when its event is final: for a
+ * session about a second after the sample (cpu_split.c), for other processes at once.
+ * Idle time is not counted.
  *
  * There are more pairs of type and event than rows.  When most rows are taken, further
  * pairs share a row for their type and class of event, and when those are taken, one
- * row for all.  No row is ever given away, so nothing that was added moves.
+ * row for all.  No row is ever reused, so no added time moves.
  *
- * The sampler alone writes.  A row is complete before the count says that it is there,
- * and then only its time changes, which is one atomic word: so readers need
- * neither a lock nor a second look.  A reset sets the times to zero, and keeps the rows.
+ * Only the sampler writes.  A row is complete before the count includes it, and then
+ * only its time changes, which is one atomic word: so readers need neither a lock nor a
+ * second read.  A reset sets the times to zero, and keeps the rows.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

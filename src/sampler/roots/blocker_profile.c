@@ -1,26 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * blocker_profile.c
- *	  For whom the waits for locks were: time by root, in shared memory of fixed size.
+ *	  The time of lock waits by root blocker, in shared memory of fixed size.
  *
- * The root is who is in the way of all others and does not wait himself (long_waits.c).
- * An entry is a process under one application name, or a prepared transaction.  The
- * time when it started tells a process from a later one with the same pid.  A pooler
- * runs the transactions of many applications in one process, each under its own name.
- * An entry keeps what was seen of it last, so it still says who it was when the process
- * has gone.
+ * The root is at the head of the chain of blockers and does not wait itself
+ * (long_waits.c).  An entry is a process under one application name, or a prepared
+ * transaction.  The start time separates a process from a later one with the same pid.
+ * A pooler runs the transactions of many applications in one process, each under its
+ * own name.  An entry keeps the latest known state of its root, so it is complete even
+ * after the process has ended.
  *
- * Two more entries make the sums whole: what was waited without a root that is known,
- * and what was folded.  All samples of waits for locks come to the first of these
- * or to a root; when a look finds the root of a wait, what this wait has taken so
- * far is moved to it.  When there is no entry left for a new root, the one with the
- * least time is folded.
+ * Two more entries make the sums complete: waits without a known root, and evicted
+ * entries.  Every sample of a lock wait goes to the first of these or to a root.  When
+ * the root of a wait is found, the time of that wait so far moves to it.  If no entry
+ * is free for a new root, the entry with the least time is evicted.
  *
- * The sampler alone writes; readers copy all of it by its count of changes.  A tick in
- * which nobody waits for a lock changes nothing.
+ * Only the sampler writes; readers copy everything by its change count.  A tick without
+ * a lock wait changes nothing.
  *
- * A root's state is read once a tick at most, while somebody waits for it, and that
- * costs two cache lines unless the state has changed.
+ * A root's state is read at most once a tick, while a process waits for it.  That costs
+ * two cache lines unless the state has changed.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * blocker_profile.h
- *	  For whom the waits for locks were: time by root.
+ *	  The time of lock waits by root blocker.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,23 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * long_waits.c
- *	  Who is in the way of those that have waited long for a lock, for the history and
- *	  the profile of blockers.
+ *	  The blockers of long lock waits, for the history and the profile of blockers.
  *
- * A tick sees a process wait for a lock, and since when; who holds it only the lock
- * manager knows.  So once a second at most, and only while a process has waited longer
- * than the server's deadlock_timeout, after which the server looks there itself, all
- * that is waited for is copied (base/lock_waits.c), between two ticks.  The samples of
- * each wait that was seen there carry what was seen, until the next look.  For the
- * profile, that root counts for the wait from its beginning: what was sampled before is
- * kept until a look has seen the wait.
+ * A tick sees that a process waits for a lock, and since when.  Only the lock manager
+ * knows the holder.  So all awaited locks are copied (base/lock_waits.c), between two
+ * ticks, at most once a second, and only while a process has waited longer than the
+ * server's deadlock_timeout, after which the server itself reads the lock manager.  The
+ * samples of each wait in that copy carry its blockers until the next copy.  In the
+ * profile, the root counts for the wait from its beginning: earlier samples are kept
+ * until a copy contains the wait.
  *
- * The beginning of a wait, as its process shows it, is what tells one wait of a process
- * from the next; how long it lasts is measured by the clock that nobody sets.
+ * The beginning of a wait, as its process shows it, separates two waits of one
+ * process.  Its length is measured by the monotonic clock.
  *
  * Locking: that of base/lock_waits.c.  All memory is the sampler's own and is allocated
- * when it starts.  Holders beyond that are not looked at; then it may be unknown who is
- * in the way of some.
+ * when it starts.  Holders beyond that memory are not read; then the root of some waits
+ * may be unknown.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

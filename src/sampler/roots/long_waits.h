@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * long_waits.h
- *	  Who is in the way of those that have waited long for a lock.
+ *	  The blockers of long lock waits.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * clock.c
- *	  The clock: as StrategyGetBuffer() does it, the hand takes a page's usage
- *	  down by one each time it passes, and one that is found at zero may leave.
+ *	  The clock: as in StrategyGetBuffer(), the hand decrements a page's usage at each
+ *	  pass, and a page that is found at zero may leave.
  *
- * Neighbours leave earlier than the hand would have it: one whose usage is 2
- * or less would leave within two more passes, and by then would mostly be
- * dirty again.  In bench/sweeper/model, with uniform keys and 1.7 times the data
- * that fits: 4.4 transactions a disk write instead of 3.0, with the same misses.
+ * Neighbours leave earlier than with the hand only: a neighbour with usage 2 or less
+ * would leave within two more passes, and would mostly be dirty again by then.  In
+ * bench/sweeper/model, with uniform keys and 1.7 times the data that fits: 4.4
+ * transactions a disk write instead of 3.0, with the same misses.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * policy.h
- *	  What leaves the cache: the choice of victims, and nothing else.
+ *	  The choice of pages that leave the cache, and nothing else.
  *
- * Pure: a policy calls nothing of the server and changes no buffer; it is
- * told what the sweeper sees and answers what should be.  A page's usage is a
- * number from 0 to PGSCALE_MAX_USAGE, at 0 it may leave.
+ * Pure: a policy calls no function of the server and changes no buffer.  It gets what
+ * the sweeper sees, and returns its decision.  A page's usage is a number from 0 to
+ * PGSCALE_MAX_USAGE; at 0 the page may leave.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

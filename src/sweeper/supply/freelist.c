@@ -1,20 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * freelist.c
- *	  Supply through the server's freelist, which there is up to PostgreSQL 18.
+ *	  Supply through the server's freelist, which exists up to PostgreSQL 18.
  *
- * The server's hand stands still while the list has something to offer.  The
- * list is last in, first out, and so is our stack of what we put there, which
- * therefore tells without a search what was taken: its last entries, as far as
- * they are no longer on the list.  Entries that were used while they waited stay
- * on the list until a backend finds and drops them; a sample tells how many of
- * the stack they are.
+ * The server's hand stands still while the list is not empty.  The list is last in,
+ * first out, and so is our stack of the buffers that we put there.  So the stack shows
+ * without a search which ones were taken: its last entries that are no longer on the
+ * list.  Buffers that were used while they waited stay on the list until a backend
+ * finds and drops them; a sample shows how many of the stack they are.
  *
- * A usage count is the server's own, but for a dirty page's.  That stays at one
- * at least, or bgwriter, and backends that find the list empty, would write the
- * page alone; that the page is at zero is remembered instead, "aged".  Only the
- * server's hand brings dirty pages below one, so what it has passed is all there
- * is to look at.
+ * A usage count is the server's own, except that of a dirty page.  That count stays at
+ * one or more, or bgwriter, and backends that find the list empty, would write the page
+ * singly; the mark "aged" remembers that the page is at zero.  Only the server's hand
+ * brings dirty pages below one, so only the buffers that it has passed need a look.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

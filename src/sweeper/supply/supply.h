@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * supply.h
- *	  How buffers that may leave reach the backends, and what is known of the
- *	  others.
+ *	  How buffers that may leave reach the backends, and what is known of the others.
  *
- * Two ways, one at a time: freelist.c and window.c.  Each keeps what it must know
- * of every buffer of its sweep's share in the memory of that process.
+ * There are two ways, one at a time: freelist.c and window.c.  Each keeps its knowledge
+ * of the buffers of its share in the memory of that process.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,48 +1,48 @@
 /*-------------------------------------------------------------------------
  *
  * window.c
- *	  Supply through the usage counts, for which no freelist is needed.
+ *	  Supply through the usage counts, without a freelist.
  *
- * The server's hand takes a buffer whose count is zero, and takes one from each
- * other count that it passes.  So a count in the header is made a signal to the
- * hand alone: zero for a page that is on offer, one to three for any other, which
- * the hand passes.  How often a page was really used, 0 .. 5, is kept here.
+ * The server's hand takes a buffer whose count is zero, and decrements each other count
+ * that it passes.  So a count in the header becomes a signal to the hand only: zero for
+ * a page on offer, one to three for any other page, which the hand passes.  The real
+ * usage of a page, 0 .. 5, is kept here.
  *
- * That needs no look at a page when it is used.  The hand alone lowers a count, by
- * one each time it passes; so when the sweep comes behind the hand, what the
- * header has more than was left there, less one, are the uses since.  Then the
- * count goes up again, for the hand's next round.  The work is in proportion to
- * the hand's way, and the hand may go round ten times as fast as on a stock
- * server without any page becoming older by that: only the policy ages pages.
+ * No look at a page is needed when it is used.  Only the hand lowers a count, by one at
+ * each pass.  So when the sweep follows the hand, the header's count, minus the one
+ * that was left there, plus one for the pass, is the number of uses since.  Then the
+ * count is raised again, for the hand's next round.  The work is in proportion to the
+ * hand's movement.  The hand may go round ten times as fast as on a stock server
+ * without ageing any page: only the policy ages pages.
  *
  *	header found behind the hand			what happened
  *	another page							taken, if it was on offer, or replaced
- *	on offer, the same page					used: no more on offer
- *	not on offer							used so many times
+ *	on offer, the same page					used: no longer on offer
+ *	not on offer							used that many times
  *
- * A page on offer that is used comes off it, for the hand passes it then; and one
- * that becomes dirty was used.  So bgwriter, which writes what is dirty at zero,
- * finds nothing but what is yielded.
+ * A used page is no longer on offer, because the hand passes it then; and a page that
+ * becomes dirty was used.  So bgwriter, which writes dirty pages at zero, finds only
+ * the yielded ones.
  *
- * Backends must find something within a short way: a hand that finds nothing goes
- * round until it has taken all counts down to zero.  So the guard looks at what is
- * on offer or empty in the piece ahead of the hand.  Where that is less than backends
- * may take in the next tick, it yields what was used least there: clean pages before
- * dirty ones that were used once less.  If the hand runs past that piece meanwhile,
- * the guard goes on ahead of it.
+ * Backends must find a buffer within a short way: a hand that finds nothing goes round
+ * until it has taken all counts down to zero.  So the guard examines the buffers on
+ * offer or empty in the piece ahead of the hand.  Where those are fewer than backends
+ * may take in the next tick, it yields the least used ones there: clean pages before
+ * dirty ones that were used once less.  If the hand runs past that piece meanwhile, the
+ * guard continues ahead of it.
  *
- * The hand may go faster than ticks can follow.  A sweep that falls behind by a lap
- * skips what is older and goes on just ahead of the hand, where counts are needed
- * first.  A page that was skipped keeps its usage.  Uses of it may be missed, and the
- * hand may find it at zero and take it, as on a stock server.
+ * The hand may be faster than ticks can follow.  A sweep that falls behind by a lap
+ * skips the older part and continues just ahead of the hand, where counts are needed
+ * first.  A skipped page keeps its usage.  Its uses may be missed, and the hand may
+ * find it at zero and take it, as on a stock server.
  *
- * Entering takes one round of the sweep over its share, in pieces; leaving, too,
- * and gives the real counts back to the headers.  A sweep that ends without that
- * leaves counts as a server has them.  Nothing is locked: each change is one CAS
- * from the state that was seen, as the server's own are, and one that fails is
- * seen to at the hand's next round.
+ * Entering takes one round of the sweep over its share, in pieces.  Leaving takes one,
+ * too, and returns the real counts to the headers.  A sweep that ends without that
+ * leaves counts that a stock server could have.  Nothing is locked: each change is one
+ * CAS from the observed state, as in the server itself, and a failed one is repeated at
+ * the hand's next round.
  *
- * Four bytes a buffer of the share, in the memory of the sweep.
+ * The memory is four bytes for each buffer of the share, in the sweep's process.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

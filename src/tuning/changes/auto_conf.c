@@ -3,24 +3,23 @@
  * auto_conf.c
  *	  The lines of postgresql.auto.conf, and how one of them is changed.
  *
- * The file is read by the server's own parser and written by its own ALTER
- * SYSTEM, which checks the value and the user's privilege, writes a new file,
- * and puts it in the old one's place.  If it fails before that, the old one is as
- * it was; but what it does then, to have the new one survive a crash, can fail,
- * too.  So after an error the file is read again.
+ * The file is read by the server's own parser and written by its own ALTER SYSTEM,
+ * which checks the value and the user's privilege, writes a new file, and renames it
+ * over the old one.  If it fails before that, the old file is unchanged.  The steps
+ * after it, which make the new file survive a crash, can fail, too.  So after an error
+ * the file is read again.
  *
- * A value is passed to it as a numeric constant, which the grammar leaves as the
- * text that it was: such a constant is the one kind that is copied to the file as
- * it is.  A string would be quoted as one name where a setting is a list of names
- * (GUC_LIST_QUOTE), and split and quoted anew it might not be what it was: by
- * hand somebody may have written "search_path = 'Public, pg_temp'", of which the
- * first is "public".
+ * A value is passed as a numeric constant, which the grammar keeps as text: it is the
+ * only kind of constant that is copied to the file unchanged.  A string would be quoted
+ * as one name where a setting is a list of names (GUC_LIST_QUOTE).  Split and quoted
+ * again, it might differ from the old line: a person may have written "search_path =
+ * 'Public, pg_temp'", of which the first name is "public".
  *
- * That nobody else has changed the line meanwhile is known only while AutoFileLock
- * is held, which ALTER SYSTEM takes itself.  But between reading and writing the
- * file it calls the object access hook.  There the file is read once more, and an
- * error raised if the line is another one.  Only an editor that does not take the
- * lock can still come in between.
+ * Only under AutoFileLock, which ALTER SYSTEM takes itself, is it certain that no other
+ * session changes the line meanwhile.  Between reading and writing the file, ALTER
+ * SYSTEM calls the object access hook.  There the file is read once more, and an error
+ * is raised if the line has changed.  Only an editor, which does not take the lock, can
+ * still come in between.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * changes.h
- *	  What the procedures that change settings have in common.
+ *	  Common parts of the procedures that change settings.
  *
- * Each is: begin, check the arguments, lock, remember, check what is only known
- * then, and the rest is pgscale_tuning_change_one().
+ * Each one begins, checks its arguments, locks, remembers the old line and checks
+ * again; then pgscale_tuning_change_one() does the rest.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,26 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * journal.c
- *	  The journal of changes of settings: what was there before each, committed
- *	  before it is made.
+ *	  The journal of changes of settings: each old line is committed before the change
+ *	  is made.
  *
- * A change is a row of pgscale_internal.tuning_change.  It is committed, with the line that
- * the setting had, before the file is touched; and how that went after.  What
- * ends between the two leaves the row as begun, and whoever holds the lock on
- * changes next looks into the file: has it the new line, the change was made; has
- * it the old one, it was not.
+ * A change is a row of pgscale_internal.tuning_change.  The row, with the old line of
+ * the setting, is committed before the file is touched; the result is committed after.
+ * If the session ends between the two, the row stays "begun".  The next holder of the
+ * lock on changes then reads the file.  If the file has the new line, the change was
+ * made.  If it has the old line, it was not.
  *
- * Settings are the cluster's and the journal is the database's.  What another
- * database's journal changed is here as if it was done by hand, and is treated
- * so.  A copy of the row in another database or server does nothing: base/extension_table.h.
+ * Settings belong to the cluster, and the journal belongs to a database.  A change by
+ * another database's journal counts here as a change by hand.  A copy of a row in
+ * another database or server has no effect: base/extension_table.h.
  *
- * The journal is replicated and postgresql.auto.conf is not.  So each row has the
- * node that made the change, which is a host's name and a data directory, and the
- * timeline.  If the file has not got the line, and either is another one now, it
- * is not that somebody has changed the line by hand: it never was here, or went
- * when this node's files were replaced.  That cannot be told of two nodes with the
- * same host name and data directory before one is promoted, as of containers that
- * are all named alike, nor what a hand does after a promotion.
+ * The journal is replicated, and postgresql.auto.conf is not.  So each row has the node
+ * that made the change, which is a host name and a data directory, and the timeline.
+ * If the file does not have the line, and node or timeline differ from the present
+ * ones, the line was not changed by hand: it never was here, or it disappeared when
+ * this node's files were replaced.  Two cases cannot be recognized: two nodes with the
+ * same host name and data directory before one is promoted, such as containers with
+ * equal names, and changes by hand after a promotion.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * journal.h
- *	  The journal of changes of settings: what was there before each, committed
- *	  before it is made.
+ *	  The journal of changes of settings: each old line is committed before the change
+ *	  is made.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * journal_drop_notice.c
- *	  Tells what goes with the journal of changes when the extension is dropped.
+ *	  A notice before the extension is dropped: the journal of changes goes with it.
  *
- * The settings stay as they are and the way back is lost, so a notice says so
- * before.
+ * The settings keep their values, and the journal that could revert them is lost.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

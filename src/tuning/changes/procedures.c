@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * procedures.c
- *	  The procedures that change settings; the way back is revert.c.
+ *	  The procedures that change settings; revert.c reverts a change.
  *
- * ALTER SYSTEM is no part of a transaction: so the journal's row, with the line
- * that the setting has, is committed and on disk before the file is touched, and
- * how that went is committed after.  Hence procedures, which end transactions, and
+ * ALTER SYSTEM is not part of a transaction.  So the row of the journal, with the
+ * present line of the setting, is committed and on disk before the file is touched, and
+ * the result is committed after.  That needs procedures: they end transactions, and
  * cannot be called within one.
  *
- * Changes of all databases follow each other, under a session's lock on an object
- * that there is in none.  It is released in the end, and by the abort of any
- * transaction that an error ends.  What is waited for, that lock and the journal's
- * row, is waited for before the file is touched, and can be cancelled; from then
- * until the row is committed nothing is waited for, and a cancel has to wait.  So
- * only a crash, or SIGKILL, can part the two: journal.c.
+ * Changes of all databases are serialized by a session lock on an object that exists in
+ * none.  It is released at the end, and by the abort of any transaction that an error
+ * ends.  All waiting, for that lock and for the row of the journal, happens before the
+ * file is touched, and can be cancelled.  From then until the row is committed nothing
+ * is waited for, and a cancel must wait.  So only a crash, or SIGKILL, can separate the
+ * two: journal.c.
  *
- * Statements on the journal run as its owner, and ALTER SYSTEM and the reload as
- * the caller, with the caller's privileges.
+ * Statements on the journal run as its owner.  ALTER SYSTEM and the reload run with the
+ * caller's privileges.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * revert.c
- *	  The way back from a change of a setting.
+ *	  Reverts a change of a setting.
  *
- * The line is put back that was there before, if it is what the change made it:
- * what somebody else has done since is not undone unasked.  Nor is a change below
- * another one of the same setting, as that one's pre-image would come to be void;
- * by force both are.
+ * The previous line is restored if the present line is the one that the change made:
+ * later changes by hand are not undone without force.  Nor is a change below a later
+ * one of the same setting, because the old value of the later one would become wrong;
+ * with force both are reverted.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

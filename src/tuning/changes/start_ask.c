@@ -5,18 +5,19 @@
  *	  would take.
  *
  * "postgres -C shared_memory_size" reads the configuration, refuses settings that do
- * not fit each other, loads the files of TLS, adds up the sizes and ends.  It allocates
- * none of it, opens no socket and starts no process.  But it takes the lock file of its
- * data directory, which the running server holds: so it gets a directory of its own,
- * with a copy of pg_control, and with postgresql.auto.conf as it would be.  That is a
- * temporary file of the server, which goes at the next start if not before.
+ * not fit each other, loads the TLS files, adds up the sizes and ends.  It allocates
+ * none of that memory, opens no socket and starts no process.  But it takes the lock
+ * file of its data directory, which the running server holds.  So it gets a directory
+ * of its own, with a copy of pg_control and the future postgresql.auto.conf.  That
+ * directory is a temporary file of the server, which the next start removes at the
+ * latest.
  *
- * It loads one library, pgscale's, from the file that is loaded here.  If it loaded all,
- * a role that may change one setting could run code at once.  So the size lacks the
- * parts of other libraries.
+ * It loads one library, pgscale's, from the file that is loaded here.  If it loaded
+ * all, a role that may change one setting could run code at once.  So the size lacks
+ * the parts of other libraries.
  *
- * It runs as the server's user, in some 20 ms.  Waiting for it can be cancelled and has a
- * limit; it is killed then.
+ * It runs as the server's user, in some 20 ms.  Waiting for it can be cancelled and has
+ * a limit, after which it is killed.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * start_check.c
- *	  Would the server start with a setting changed?
+ *	  Checks whether the server would start with a setting changed.
  *
- * ALTER SYSTEM looks at a value alone.  What keeps a server from starting is
- * mostly that it does not fit others, or the machine; and that is found out at
- * night.  What the server finds out before it allocates anything, it is asked itself
- * (start_ask.c).  What it would find out later is made out here, from the values that it
- * would have by its files: whether there is memory for its size, room for what it kept,
- * a library, a socket, a log file, a queue of io_uring.
+ * ALTER SYSTEM checks a value by itself.  A server mostly fails to start because the
+ * value does not fit other settings, or the machine, and that is noticed at night.
+ * Whatever the server checks before it allocates anything, it is asked itself
+ * (start_ask.c).  Its later steps are checked here, from the values in its files:
+ * whether there is memory for its size, room for what it kept, a library, a socket, a
+ * log file, a queue of io_uring.
  *
- * The size that the server computes is compared with the machine's memory or the
- * cgroup's.  More can be had where the kernel overcommits, and then the server is killed
- * once it has used it.
+ * The size that the server computes is compared with the memory of the machine or the
+ * cgroup.  A kernel that overcommits grants more, and kills the server when it uses
+ * that memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  Was a change for the better?
+ *	  Verifies whether a change was an improvement.
  *
- * Each setting has metrics, figures that are the better the less, or the more,
- * they are.  What they are made of before the change was written down with it, record
- * by record of evidence, as a restart forgets the evidence; those since it took
- * effect are read.  The windows are of the same length, and the nearest: the last
- * before the change, and the last until now, or until the next change of the
- * setting.  The difference of the means is told with its confidence interval
- * (verify_stats.c); if zero is within, one cannot tell.
+ * Each setting has metrics, figures that should be low or high.  Their values before
+ * the change were stored with it, for each record of evidence, because a restart
+ * empties the evidence.  Their values since it took effect are read.  The two windows
+ * have the same length and are the nearest ones: the last before the change, and the
+ * last until now, or until the next change of the setting.  The result is the
+ * difference of the means with its confidence interval (verify_stats.c); if the
+ * interval contains zero, the verdict is "cannot tell".
  *
- * What else changed meanwhile, such as the load, is not known, but for other
- * changes of settings, which are told.
+ * Other changes meanwhile, such as the load, are not known, except changes of settings,
+ * which are listed.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,27 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * verify_stats.c
- *	  The ratio of two series whose values depend on each other, and the difference
- *	  of two such ratios; pure.
+ *	  The ratio of two series whose values depend on each other, and the difference of
+ *	  two such ratios; pure.
  *
- * The ratio of the sums is what a window's transaction took, say, however unequal
- * its parts; the mean of the parts' ratios is not, and knows nothing of a stall in
- * which there was no transaction at all.  How sure the ratio is, its residuals
- * tell, of - ratio * per, divided by the mean of per (W. G. Cochran, Sampling
+ * The ratio of the sums is, for example, the time of a transaction over the whole
+ * window, however unequal its parts are.  The mean of the parts' ratios is not, and
+ * ignores a stall without any transaction.  The precision of the ratio follows from its
+ * residuals, of - ratio * per, divided by the mean of per (W. G. Cochran, Sampling
  * Techniques, 1977, ch. 6): below, these are the values.
  *
- * What a server does within five seconds is much like what it did within the five
- * before: the usual standard error takes each value for news, and would find a
- * difference where there is none.  So the series is cut into batches of the square
- * root of its length, whose means depend on each other much less (batch means;
- * Law, Simulation Modeling and Analysis, ch. 9.5.3).  What dependence the means
- * still have is estimated by their correlation with the next one, r, as in a
- * first-order autoregression: k of them tell as much as k (1 - r) / (1 + r) that
- * are independent.
+ * Five seconds of a server are much like the five before.  The usual standard error
+ * treats each value as independent, and would find a difference where there is none.
+ * So the series is cut into batches of the square root of its length, whose means
+ * depend on each other much less (batch means; Law, Simulation Modeling and Analysis,
+ * ch. 9.5.3).  The remaining dependence of the means is estimated by their correlation
+ * with the next one, r, as in a first-order autoregression: k of them are worth k (1 -
+ * r) / (1 + r) independent ones.
  *
- * Both means have variances of their own, hence Welch's interval (Biometrika 34,
- * 1947) with Satterthwaite's degrees of freedom.  Student's quantile is G. W.
- * Hill's algorithm 396 (CACM 13, 1970), exact to six digits.
+ * Both means have variances of their own, hence Welch's interval (Biometrika 34, 1947)
+ * with Satterthwaite's degrees of freedom.  Student's quantile is G. W. Hill's
+ * algorithm 396 (CACM 13, 1970), exact to six digits.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

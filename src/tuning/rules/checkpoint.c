@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * checkpoint.c
- *	  Rules about checkpoints: how often, how evenly, and what their page images
- *	  cost; and about having the kernel write early.
+ *	  Rules about checkpoints: how often, how evenly, and the cost of their page
+ *	  images; and about early writes by the kernel.
  *
- * Stalls.  What a checkpoint leaves to the kernel comes to the disk at once when
- * it is synced, and then all wait.  The evidence shows that as records in which
- * a transaction takes much more of the sessions' time than elsewhere.
- * The time beyond that is what even writing would win.
+ * Stalls.  Data that a checkpoint leaves to the kernel goes to the disk at once when it
+ * is synced, and then all sessions wait.  In the evidence, a transaction then takes
+ * much more of the sessions' time than in other records.  Even writing would save that
+ * extra time.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * memory.c
- *	  Rules about memory and the kernel: huge pages, NUMA, and settings of the
- *	  kernel that the server cannot set, which are told as text.
+ *	  Rules about memory and the kernel: huge pages, NUMA, and settings of the kernel.
+ *	  The server cannot set those, so they are recommended as text.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

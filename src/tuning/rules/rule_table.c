@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * rule_table.c
- *	  The one table of rules, and how a rule is asked.
+ *	  The one table of rules, and how a rule is evaluated.
  *
- * A rule is a small function of the evidence of a window.  It is not asked if
- * the window is too short, or begins before a setting that it is about got its
- * value: then that part of the window is left out first.  It advises only for a
- * share of the sessions' time, or for a rate that hurts, never for a mere count:
- * so an idle server, and one that does well, get no advice.
+ * A rule is a small function of the evidence of a window.  It is not evaluated if the
+ * window is too short after the last change of a setting that it is about; time before
+ * that change is left out.  A rule advises only for a fraction of the sessions' time,
+ * or for a harmful rate, never for a mere count: so an idle or a well-tuned server gets
+ * no advice.
  *
- * Ranking: each finding estimates which share of the sessions' time it would
- * save.  Where one fault causes another's symptoms, the rule of the latter is
+ * Ranking: each finding estimates the fraction of the sessions' time that it would
+ * save.  Where one fault causes the symptoms of another one, the rule of the latter is
  * silent and names the former.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rule_table.h
- *	  What the evidence says about a setting, and what tells whether a change of
- *	  it was for the better.
+ *	  Rules about settings, and the metrics that verify a change of them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

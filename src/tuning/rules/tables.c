@@ -3,8 +3,8 @@
  * tables.c
  *	  Rules about tablespaces, tables, and sessions that load them.
  *
- * Those about tables look at the database that the caller is connected to: no
- * process can look at the others.
+ * Rules about tables read the database of the caller's session: no process can read
+ * another one.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
