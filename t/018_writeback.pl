@@ -281,7 +281,7 @@ is($db->sql(q{SET backend_flush_after = 0; SELECT action ~ 'set backend_flush_af
     'whatever the asking session has set it to');
 $db->sql('RESET backend_flush_after');
 $db->set('backend_flush_after');
-is($db->sql(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and minds'}),
+is($db->sql(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and claims'}),
     'backend_flush_after checkpoint_flush_after vm.dirty_background_bytes', 'and no rule advises that');
 my $requests = seen('requests');
 my $written = seen('written_bytes');

@@ -80,7 +80,7 @@ for my $ms (1, 20, 100, 250)
 ### A setting that a feature claims
 
 my $health = q{SELECT state, action FROM pgscale.health WHERE feature = 'sweeper'};
-my $verdicts = q{SELECT rule, verdict, reason ~ '^pgscale.sweeper is on and minds' FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'};
+my $verdicts = q{SELECT rule, verdict, reason ~ '^pgscale.sweeper is on and claims' FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'};
 my $silent = 'bgwriter_lru_maxpages|silent|t';
 $db->set('pgscale.sweeper' => 'on');
 if (has_freelist())
@@ -92,7 +92,7 @@ if (has_freelist())
     $db->poll_ok($health, 'with it, there is nothing to do', 'working|');
     is($db->sql($verdicts), $silent, 'and the rule does not take it back');
     is($db->sql(q{SELECT reason FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'}),
-        'pgscale.sweeper is on and minds bgwriter_lru_maxpages, which is to be 0: bgwriter writes single pages that could be combined; '
+        'pgscale.sweeper is on and claims bgwriter_lru_maxpages, which is to be 0: bgwriter writes single pages that could be combined; '
           . 'now pgscale.sweeper_adaptive is off (pgscale.health)', 'but says why');
     is(($db->try(q{CALL pgscale.apply('bgwriter_lru_maxpages')}))[0], 'P0002', 'there is no advice to apply');
     $db->sql('CALL pgscale.apply_all(dry_run => false)');
@@ -101,7 +101,7 @@ if (has_freelist())
 else
 {
     $db->poll_ok($health, 'the sweeper works, and health asks for nothing', 'working|');
-    unlike($db->sql($verdicts), qr/\|t$/, 'and minds nothing');
+    unlike($db->sql($verdicts), qr/\|t$/, 'and claims nothing');
 }
 $db->set('pgscale.sweeper' => 'off');
 $db->poll_ok($health, 'off, it asks for nothing', 'off|set pgscale.sweeper to on and reload');
@@ -110,7 +110,7 @@ unlike($db->sql($verdicts), qr/\|t$/, 'nor minds anything');
 # While the writeback worker learns, or has nothing to do
 $db->set(fsync => 'on');
 $db->set('pgscale.writeback' => 'on');
-$db->poll_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and minds'},
+$db->poll_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and claims'},
     'what the writeback worker does in their place', 'backend_flush_after vm.dirty_background_bytes');
 $db->set('pgscale.writeback' => 'off');
 $db->set('fsync');

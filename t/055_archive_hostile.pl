@@ -210,7 +210,7 @@ $locker->sql(q{CREATE FUNCTION public.audited() RETURNS event_trigger LANGUAGE p
 $locker->sql("SELECT pgscale_internal.archive_drop('archive_minute_$next')");
 $locker->sql('CREATE EVENT TRIGGER audited ON ddl_command_start EXECUTE FUNCTION public.audited()');
 broken_ok('relation "public.nowhere" does not exist', 'an event trigger that fails',
-    'in database "a": mend the function public.audited\(\), which is not a part of pgscale, or ALTER EVENT TRIGGER');
+    'in database "a": fix the function public.audited\(\), which is not a part of pgscale, or disable the event trigger');
 
 # Whatever the error says, it is text here, and in a database of another encoding: a character is not cut
 $locker->sql(q{BEGIN; DROP EVENT TRIGGER audited;
@@ -248,7 +248,7 @@ my $columns = $locker->sql(q{SELECT string_agg(attname, ', ') FROM pg_attribute
 $locker->sql(qq{INSERT INTO pgscale_internal.archive_minute (at, period_s, $columns)
     SELECT clock_timestamp() + n * interval '1 s', 3600, $columns FROM generate_series(-1, 0) n,
            (SELECT * FROM pgscale_internal.archive_minute ORDER BY at DESC LIMIT 1) m});
-broken_ok($says, 'the clock was set back', 'nothing: it goes on by itself');
+broken_ok($says, 'the clock was set back', 'nothing: the archive resumes by itself');
 is(logged($says) - $before, 1, 'a line in the log');
 $locker->sql('DELETE FROM pgscale_internal.archive_minute WHERE period_s = 3600');
 works_ok('no such rows');

@@ -73,14 +73,14 @@ action_about(const PgscaleArchiveError *error)
 	switch (error->sqlstate)
 	{
 		case ERRCODE_DISK_FULL:
-			return "free disk space, or lower pgscale.archive_retention; the archive goes on by itself";
+			return "free disk space, or lower pgscale.archive_retention; the archive then resumes by itself";
 		case ERRCODE_ADMIN_SHUTDOWN:
 		case ERRCODE_QUERY_CANCELED:
 			return "nothing, unless it lasts; then see the server log";
 	}
 	if (error->function[0] != '\0')
-		return psprintf("in database \"%s\": mend the function %s, which is not a part of pgscale, or ALTER EVENT TRIGGER ... DISABLE if"
-						" it is called by one; the archive goes on by itself when that is cured",
+		return psprintf("in database \"%s\": fix the function %s, which is not a part of pgscale, or disable the event"
+						" trigger that calls it (ALTER EVENT TRIGGER ... DISABLE); the archive then resumes by itself",
 						pgscale_archive_database, error_text(error, error->function));
 	switch (error->sqlstate)
 	{
@@ -98,12 +98,12 @@ action_about(const PgscaleArchiveError *error)
 			return psprintf("in database \"%s\": CREATE EXTENSION pgscale; if it is there, ALTER EXTENSION pgscale UPDATE, or undo what has"
 							" changed its tables and functions", pgscale_archive_database);
 		case ERRCODE_UNIQUE_VIOLATION:
-			return "nothing: it goes on by itself when the clock has passed these rows; check the clock";
+			return "nothing: the archive resumes by itself when the clock has passed these rows; check the clock";
 		case ERRCODE_LOCK_NOT_AVAILABLE:
 			return "end the session that has locked pgscale_internal.archive_minute or one of its partitions, or has read "
 				"them in a transaction that is still open";
 		default:
-			return "see the server log; the archive goes on by itself when that is cured";
+			return "see the server log; the archive resumes by itself when the cause is gone";
 	}
 }
 
@@ -147,7 +147,7 @@ archive_health(PgscaleHealth *health)
 	if (pgscale_archive_database[0] == '\0')
 	{
 		health->state = PGSCALE_HEALTH_OFF;
-		health->reason = "no database is named to keep it in";
+		health->reason = "no database is named for it";
 		health->action = "set pgscale.archive_database to one that has the extension, and reload";
 		return;
 	}

@@ -249,7 +249,7 @@ BEGIN
         RAISE EXCEPTION 'the archive already has rows of this time'
             USING ERRCODE = 'unique_violation',
                   DETAIL = 'The clock was set back, or another server''s archive was copied here.',
-                  HINT = 'No time is archived twice. The archive goes on by itself when the clock has passed these rows.';
+                  HINT = 'No time is archived twice. The archive resumes by itself when the clock has passed these rows.';
     END IF;
     INSERT INTO pgscale_internal.archive_minute VALUES (minute.*);
     PERFORM pgscale_internal.archive_texts(minute.queryids, until);

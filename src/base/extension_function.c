@@ -69,7 +69,7 @@ pgscale_extension_required(const char *extension, const char *option)
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s takes the extension \"%s\", which is not installed here", option, extension),
+				 errmsg("%s needs the extension \"%s\", which is not installed here", option, extension),
 				 errhint("CREATE EXTENSION %s.", extension)));
 	return oid;
 }
@@ -83,7 +83,7 @@ pgscale_extension_function(const char *extension, const char *function, int narg
 	if (!OidIsValid(found))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s takes a newer version of the extension \"%s\" than is installed here", option, extension),
+				 errmsg("%s needs a newer version of the extension \"%s\" than is installed here", option, extension),
 				 errhint("ALTER EXTENSION %s UPDATE.", extension)));
 	return found;
 }

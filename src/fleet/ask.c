@@ -601,7 +601,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 	if (number == lengthof(questions))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("nodes cannot be asked for \"%s\"", question),
+				 errmsg("nodes do not answer \"%s\"", question),
 				 errhint("Ask for node_state, node_advice, health or top_waits.")));
 
 	initStringInfo(&statement);

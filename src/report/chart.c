@@ -165,7 +165,7 @@ read_buckets(FunctionCallInfo fcinfo, Chart *chart)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the arrays of a report's chart differ in length"),
-				 errhint("Give them as pgscale.activity() has its columns.")));
+				 errhint("Pass the columns of pgscale.activity().")));
 	for (int i = 0; i < n; i++)
 	{
 		double		value = session_nulls[i] ? 0 : DatumGetFloat8(sessions[i]);
@@ -589,7 +589,7 @@ pgscale_report_chart(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a report's chart has room for %d buckets", MOST_BUCKETS),
-				 errhint("Choose longer ones.")));
+				 errhint("Choose a longer bucket.")));
 	chart.nbuckets = Max((int) ceil(chart.length / chart.bucket - 1e-6), 1);
 	chart.buckets = palloc0(chart.nbuckets * sizeof(ChartBucket));
 

@@ -102,7 +102,7 @@ cell_kind_of(const char *name)
 			return i;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no kind \"%s\" of a report's column", name),
+			 errmsg("unknown kind of column \"%s\"", name),
 			 errhint("Kinds are name, prose, statement, query, count, number, change, share, ms and bytes.")));
 }
 
@@ -224,7 +224,7 @@ read_table(FunctionCallInfo fcinfo, bool html, ReportTable *table)
 	if (ntitles < 1 || ntitles > MOST_COLUMNS || nkinds != ntitles || ncells % ntitles != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("titles, kinds and cells of a report's table do not fit together"),
+				 errmsg("titles, kinds and cells of a table differ in number"),
 				 errhint("Each column has a title and a kind, at most %d have room, and each row has a cell for each.",
 						 MOST_COLUMNS)));
 	table->ncolumns = ntitles;

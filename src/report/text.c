@@ -102,7 +102,7 @@ pgscale_report_text_is_html(FunctionCallInfo fcinfo, int argument)
 	if (strcmp(format, "text") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("there is no format \"%s\" of a report", pgscale_text_read(format, strlen(format), GetDatabaseEncoding(), 40, false)),
+				 errmsg("unknown report format \"%s\"", pgscale_text_read(format, strlen(format), GetDatabaseEncoding(), 40, false)),
 				 errhint("It is text or html.")));
 	return false;
 }

@@ -178,7 +178,7 @@ too_short(const PgscaleTuningRule *rule, const PgscaleTuningEvidence *sum, Times
 	return pgscale_tuning_finding(PGSCALE_SILENT, "%.0f s of evidence: %.0f s are needed", have, need);
 }
 
-/* NULL unless a feature minds it; then what to say instead of advice. */
+/* NULL unless a feature claims the setting; otherwise a finding in place of advice. */
 static PgscaleTuningFinding *
 left_to_feature(const char *about)
 {
@@ -188,7 +188,7 @@ left_to_feature(const char *about)
 
 	if (!module)
 		return NULL;
-	return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.%s is on and minds %s%s%s: %s; now %s (pgscale.health)", module->name,
+	return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.%s is on and claims %s%s%s: %s; now %s (pgscale.health)", module->name,
 								  about, claim.wanted ? ", which is to be " : "", claim.wanted ? claim.wanted : "", claim.why,
 								  health.reason);
 }
@@ -244,7 +244,7 @@ rule_judge(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
 	about = f->setting ? f->setting : f->object;
 	instead = left_to_feature(about);
 	if (!instead && !rule->no_gain && f->gain < PGSCALE_LEAST_GAIN)
-		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but to change that would save %.1f %% of the "
+		instead = pgscale_tuning_finding(PGSCALE_SATISFIED, "%s: %s; but a change would save %.1f %% of the "
 										 "sessions' time",
 										 about, f->reason, 100 * f->gain);
 	if (!instead)
