@@ -1,8 +1,8 @@
 -- What the archive's tables, views and functions make of rows; who writes them and when takes a server of its own: see t/054_archive.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 SELECT enabled, state FROM pgscale.health WHERE feature = 'archive';
 SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.archive%' ORDER BY 1;
-\pset format unaligned
 \pset null '-'
 \set SHOW_CONTEXT never
 SET TimeZone = 'Asia/Kathmandu';

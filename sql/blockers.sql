@@ -1,5 +1,6 @@
 -- The shape of what it tells; who waits for whom takes several sessions: see t/047_blockers.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- nobody waits
 SELECT * FROM pgscale.blockers;

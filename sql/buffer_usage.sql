@@ -1,5 +1,6 @@
 -- What shared buffers hold: the views, who may use them, and what they answer to wrong input.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 SELECT * FROM pgscale.health WHERE feature = 'buffer_usage';
 

@@ -1,5 +1,6 @@
 -- The shape of what it tells; other nodes take other servers: see t/061_fleet.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- this server
 SELECT node = concat(nullif(concat(current_setting('cluster_name'), '@'), '@'), substring(node FROM '[^@:]+:\d+$')) AS named,

@@ -1,5 +1,6 @@
 -- What can be asked without anybody who waits; what is waited for is in t/048_lwlocks.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- counts are of one moment and begin anew
 SELECT pgscale.reset('lwlocks');

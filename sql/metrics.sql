@@ -1,5 +1,6 @@
 -- What monitoring systems scrape: its shape, and that it says what the views say. That no counter falls: t/059_metrics.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- Waits until a condition holds, for at most half a minute.
 CREATE FUNCTION wait_until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$

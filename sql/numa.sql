@@ -1,5 +1,6 @@
 -- NUMA: nodes, and where shared buffers lie. Of machines with more nodes than one, see bench/numa.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 -- Without libnuma, and where the kernel forbids to ask, there is another expected output.
 SELECT state IN ('idle', 'working') AS looks FROM pgscale.health WHERE feature = 'numa' \gset
 \if :looks

@@ -1,6 +1,7 @@
 -- What it tells of each kind of relation, and what it answers to wrong input. Here fsync is off, so that nothing is asked to
 -- reach the disk, and an older kernel does not tell what is dirty: for that see t/017_os_cache.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 SELECT enabled, state, reason ~ '^asks the kernel by (cachestat|mincore)' AS reason FROM pgscale.health WHERE feature = 'os_cache';
 
 -- one row a fork, in bytes; what was just written is in memory twice

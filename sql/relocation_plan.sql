@@ -1,5 +1,6 @@
 -- What it answers to wrong input, and to whom. What it measures and plans: t/021_relocation_plan.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 CREATE FUNCTION try(call text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,6 @@
 -- What the sampler sees of a session, and what it answers to wrong input.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- Waits until a condition holds, for at most half a minute.
 CREATE FUNCTION wait_until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$

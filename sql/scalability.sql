@@ -1,5 +1,6 @@
 -- The Universal Scalability Law of given figures. What the server measures of itself is in t/024_scalability.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 \pset null -
 CREATE FUNCTION short(pgscale.usl) RETURNS TABLE (status text, lambda numeric, sigma numeric, kappa numeric, r2 numeric,
     peak numeric, low numeric, high numeric, throughput numeric, points integer, range text)

@@ -1,5 +1,6 @@
 -- The sweeper's surface: its settings, its view, who may use them, and what they answer to wrong input.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- settings, each with a description and a default within its bounds
 SELECT name, vartype, regexp_replace(boot_val, '^(freelist|window)$', 'by the major') AS boot_val, unit, context, min_val, max_val

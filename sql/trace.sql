@@ -1,5 +1,6 @@
 -- What a trace answers to wrong input, and that its rows are all of its time. Whether what it sees is true: t/046_trace.pl.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- an auxiliary process, which sleeps nearly all the time
 SELECT pid AS checkpointer FROM pg_stat_activity WHERE backend_type = 'checkpointer' \gset

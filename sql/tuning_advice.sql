@@ -1,5 +1,6 @@
 -- Advice, contention and the WAL's efficiency: the views, who may use them, what they say without evidence, and to wrong input.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- the sampler needs a moment after the server's start
 DO $$

@@ -1,5 +1,6 @@
 -- The surface of kernel writeback: its settings, its view, who may use them, and what they answer to wrong input.
 CREATE EXTENSION pgscale;
+\pset format unaligned \pset footer off
 
 -- settings, each with a description and a default within its bounds
 SELECT name, vartype, boot_val, unit, context, min_val, max_val

@@ -4,10 +4,13 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "fmgr.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+
+#include "steps.h"
 
 PG_MODULE_MAGIC;
 
@@ -18,17 +21,6 @@ PG_FUNCTION_INFO_V1(window_steps);
 
 #include "sweeper/policies/clock.c"
 #include "sweeper/supply/window.c"
-
-static StringInfoData lines;
-
-static void
-is(int64 got, int64 want, const char *name)
-{
-	appendStringInfo(&lines, "%s %s", got == want ? "ok" : "not ok", name);
-	if (got != want)
-		appendStringInfo(&lines, ": " INT64_FORMAT " instead of " INT64_FORMAT, got, want);
-	appendStringInfoChar(&lines, '\n');
-}
 
 /* The cache: a page of its own in each buffer, or none. */
 
