@@ -4,7 +4,7 @@
 CREATE SCHEMA pgscale;
 COMMENT ON SCHEMA pgscale IS 'objects of the extension pgscale';
 GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
--- What the functions and views of pgscale are made of. Who may call one of those needs USAGE on both schemas.
+-- Parts of the functions and views of pgscale. A role that calls one of those needs USAGE on both schemas.
 CREATE SCHEMA pgscale_internal;
 COMMENT ON SCHEMA pgscale_internal IS 'tables and functions that the extension pgscale uses itself';
 GRANT USAGE ON SCHEMA pgscale_internal TO pg_monitor;

@@ -1,14 +1,13 @@
--- Reading is for pg_monitor: its GRANT stands beside each object. Acting is for superusers and the roles to which they grant it.
--- PUBLIC has only what is granted here: these lines would revoke a GRANT to PUBLIC that an earlier part makes.
+-- pg_monitor reads: its GRANT is beside each object. Superusers act, and roles to which they grant that.
+-- PUBLIC has only the privileges that are granted here: these lines would revoke a GRANT to PUBLIC that an earlier part makes.
 REVOKE ALL ON SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 
--- These functions read nothing but their arguments, and most views call them: a role to which a view is granted needs no further
--- grant.
+-- These functions read only their arguments, and most views call them: a role with a privilege on a view needs no further one.
 GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_internal.foreign_name(name),
     pgscale_internal.foreign_text(text, integer), pgscale_internal.major() TO PUBLIC;
--- says which privilege relocation_plan() takes
+-- reports the privilege that relocation_plan() needs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;

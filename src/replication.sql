@@ -19,7 +19,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION pgscale_internal.keep_local() IS 'marks the tables of pgscale so that logical decoding skips their rows';
 
--- Any role that may call health() calls this one, too. So it calls no function of pgscale, which may not be granted to that role.
+-- Every role that may call health() calls this, too. So it calls no other function of pgscale: that role may lack EXECUTE on it.
 CREATE FUNCTION pgscale_internal.published()
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE

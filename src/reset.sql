@@ -1,4 +1,4 @@
--- What a feature has counted, from now on.
+-- Resets of statistics, by feature.
 
 CREATE FUNCTION pgscale.reset(feature text DEFAULT NULL)
 RETURNS void

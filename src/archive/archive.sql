@@ -1,8 +1,8 @@
 -- The tables of the archive, and the views that show them; archive_minutes is in counters.sql.
 
--- A row a minute (later: an hour), with its waits in arrays of the same length: compressed they take a tenth of what a row
--- for each would.  The worker makes a partition for each day (UTC), as a
--- member of the extension: so pg_dump leaves them out.  counters.sql adds a column for each counter.
+-- A row for each minute (later: each hour), with its waits in arrays of equal length: compressed, they take a tenth of the space
+-- of one row for each wait. The worker creates a partition for each day (UTC), as a member of the extension, so pg_dump leaves it
+-- out. counters.sql adds a column for each counter.
 CREATE TABLE pgscale_internal.archive_minute (
     at timestamptz NOT NULL,
     period_s double precision NOT NULL,
@@ -44,7 +44,7 @@ CREATE TABLE pgscale_internal.archive_change (
     PRIMARY KEY (at, setting));
 COMMENT ON TABLE pgscale_internal.archive_change IS 'settings that were found changed; see archive_changes';
 
--- What the settings were when they were last looked at; of those that are hidden a hash.
+-- The settings at the latest check; of hidden ones a hash.
 CREATE TABLE pgscale_internal.archive_setting (
     setting text PRIMARY KEY,
     value text);

@@ -103,8 +103,8 @@ COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_sessions IS
 COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS 'time that the sampler observed, in milliseconds; 0 if it was off';
 COMMENT ON COLUMN pgscale.archive_minutes.origin IS 'another server or another database, if the row came with a copy; NULL if it was written here';
 
--- Pages, since from 18 on the server counts operations, which may have several, and their bytes; without WAL, except where that is
--- named.  16 has the view first.
+-- Pages, because from 18 on the server counts operations, which may have several pages, and their bytes; without WAL, except where
+-- WAL is named.  16 has the view first.
 CREATE FUNCTION pgscale_internal.archive_io()
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -188,7 +188,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_sources() IS
 'the server''s counts by source and key, as archive_counter names them, with the time of each reset; for the archive''s worker';
 
--- A marker is a hash of what it was counted since; NULL: a value of the moment.
+-- A marker is a hash of the start of the count; NULL: a gauge.
 CREATE FUNCTION pgscale_internal.archive_counters(OUT name text, OUT source text, OUT value double precision, OUT marker bigint)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE

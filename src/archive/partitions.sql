@@ -1,6 +1,6 @@
--- The partitions of the archive: a day each, later rolled up to hours, at last dropped.
+-- The partitions of the archive: one for each day, later rolled up to hours, finally dropped.
 
--- A table like another one, where that one is; of the extension, and without the owner's default privileges.
+-- A table like another one, in the same tablespace; it belongs to the extension and has no default privileges of the owner.
 CREATE FUNCTION pgscale_internal.archive_create(partition text, model text, meaning text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -65,7 +65,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_partition(text, date) IS
 'creates the partition of a day if it is missing; raises an error if it has a trigger or a rule that is not pgscale''s, or an owner that is not a superuser; for the archive''s worker';
 
--- The rows of a partition of minutes, with the number of the stretch that each is in: one without a gap, within an hour.
+-- The rows of a partition of minutes, each with the number of its stretch: rows without a gap, within an hour.
 CREATE FUNCTION pgscale_internal.archive_stretches(minutes text, OUT stretch bigint, OUT minute pgscale_internal.archive_minute)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -119,7 +119,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_hour_waits(text, integer) IS
 'the longest waits of each stretch of minutes, and the rest, as a row has them; for the archive''s worker';
 
--- Minutes become hours.
+-- Rolls minutes up to hours.
 CREATE FUNCTION pgscale_internal.archive_roll_up(minutes text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -178,8 +178,8 @@ END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_drop(text) IS 'drops a partition, whether or not it belongs to the extension; for the archive''s worker';
 
--- One partition at a time, because it takes the strongest lock of its parent for a moment. While others have a lock of either, it
--- does not queue for that, because all who read the archive then would queue behind it.
+-- One partition at a time, because that takes the strongest lock on the parent for a moment. While other sessions have a lock on
+-- either, it does not queue, because all readers of the archive would queue behind it.
 CREATE FUNCTION pgscale_internal.archive_upkeep(detail integer, retention integer)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

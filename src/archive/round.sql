@@ -1,6 +1,6 @@
 -- A round of the archive's worker: one new row.
 
--- Only a round's process may call it.
+-- Only the process of a round may call it.
 CREATE FUNCTION pgscale_internal.archive_wait_growth(keys bigint[], ms double precision[])
 RETURNS double precision[]
 AS 'MODULE_PATHNAME', 'pgscale_archive_wait_growth'
@@ -8,8 +8,8 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.archive_wait_growth(bigint[], double precision[]) IS
 'increase of waits since the latest row of the archive; for its worker';
 
--- Texts of queries that have none for this day yet.  Without pg_stat_statements, and where it has a text that cannot be
--- converted to this database's encoding, those that sessions have just executed are taken.
+-- Texts of queries that have none for this day yet. If pg_stat_statements is missing, or its text cannot be converted to this
+-- database's encoding, the text of the latest statement of a session is used.
 CREATE FUNCTION pgscale_internal.archive_texts(wanted bigint[], seen_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -107,7 +107,7 @@ END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_settings(timestamptz) IS 'archives changes of settings; for the archive''s worker';
 
--- By how much each wait has grown, without those that have not.  lock_key is whose wait for which lock it is; NULL for other waits.
+-- The delta of each wait, if it is not zero. lock_key identifies the owner and the lock of a lock wait; NULL for other waits.
 CREATE FUNCTION pgscale_internal.archive_wait_deltas(
     reset_at timestamptz,
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT application_name text, OUT queryid bigint, OUT event_type text,
@@ -142,7 +142,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_wait_deltas(timestamptz) IS 'increase of each wait since the latest row of the archive; for its worker';
 
--- With names, and with the root blockers of a lock wait, by its samples since then.
+-- With names, and with the root blockers of lock waits, from the samples since then.
 CREATE FUNCTION pgscale_internal.archive_named_waits(
     since timestamptz, reset_at timestamptz,
     OUT backend_type text, OUT datid oid, OUT datname text, OUT usename text, OUT application_name text, OUT queryid bigint,
@@ -173,7 +173,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_named_waits(timestamptz, timestamptz) IS
 'increase of each wait since the latest row of the archive, with names and root blockers; for its worker';
 
--- The longest, and the rest as one.
+-- The longest waits, and the rest as one.
 CREATE FUNCTION pgscale_internal.archive_wait_arrays(
     since timestamptz, reset_at timestamptz, top integer,
     OUT backend_types text[], OUT datids oid[], OUT datnames text[], OUT usenames text[], OUT application_names text[],
@@ -199,7 +199,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_wait_arrays(timestamptz, timestamptz, integer) IS
 'the longest waits since the latest row of the archive, and the rest, as a row has them; for its worker';
 
--- A round: 'first' where there is nothing to compare with yet, else 'written'.
+-- A round: returns 'first' if there is nothing to compare with yet, otherwise 'written'.
 CREATE FUNCTION pgscale_internal.archive_write(since timestamptz, period interval)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

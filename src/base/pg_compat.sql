@@ -1,4 +1,4 @@
--- Whatever depends on the server's version asks this function.
+-- All SQL that depends on the server's version calls this function.
 CREATE FUNCTION pgscale_internal.major()
 RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE

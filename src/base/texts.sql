@@ -1,7 +1,7 @@
 -- Texts and names of other databases and sessions.
 
--- Sessions' statements and names are bytes as their database, or the one that made the name, has them. Whatever shows them makes
--- text of them first.
+-- Statements and names of other sessions are bytes in the encoding of their database, or of the database where the name was
+-- created. They must be converted to text before they are shown.
 CREATE FUNCTION pgscale_internal.foreign_text(value text, encoding integer)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_foreign_text'
@@ -48,7 +48,7 @@ COMMENT ON FUNCTION pgscale_internal.is_secret(text, text) IS
 'whether a setting is for superusers only, or its name or this value of it (NULL: any) seems to have a password, a key, a command or a connection';
 GRANT EXECUTE ON FUNCTION pgscale_internal.is_secret(text, text) TO pg_monitor;
 
--- Only a number above zero has a unit: 0 needs none, and -1 stands for something else.
+-- Only a number above zero has a unit: 0 needs none, and -1 has a special meaning.
 CREATE FUNCTION pgscale_internal.setting_text(value text, unit text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

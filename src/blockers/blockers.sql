@@ -11,7 +11,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
 COMMENT ON FUNCTION pgscale_internal.lock_waits() IS 'the graph that blockers shows, without names and texts: present lock waits and their blockers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.lock_waits() TO pg_monitor;
 
--- Each transaction beside what pg_stat_activity tells of it, by the rules that this has for other users' texts.
+-- Each transaction with its row of pg_stat_activity, which hides other users' texts by its own rules.
 CREATE FUNCTION pgscale.blockers(
     OUT pid integer, OUT gid text, OUT depth integer, OUT waiters integer, OUT waited_ms double precision,
     OUT waits_for text, OUT state text, OUT datname name, OUT usename name, OUT application_name text,

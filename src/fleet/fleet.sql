@@ -1,4 +1,4 @@
--- This server among others, and questions to all of them.
+-- The identity of this server, and queries to all nodes.
 
 CREATE FUNCTION pgscale.node_identity(
     OUT node text, OUT system_identifier bigint, OUT role text, OUT lag_s double precision)
@@ -25,7 +25,7 @@ AS $$
                                                THEN '(hidden) ' || left(encode(sha256(textsend(setting)), 'hex'), 8)
                                                ELSE current_setting(name) END) FROM pg_settings
              WHERE category NOT IN ('Preset Options', 'Customized Options', 'File Locations') AND name NOT IN
-                   -- what is of one server
+                   -- settings of one server
                    ('cluster_name', 'port', 'listen_addresses', 'unix_socket_directories', 'external_pid_file',
                     'primary_conninfo', 'primary_slot_name', 'hot_standby', 'synchronous_standby_names', 'in_hot_standby',
                     'recovery_target_timeline', 'restore_command', 'archive_cleanup_command', 'recovery_end_command',

@@ -1,5 +1,5 @@
--- What monitoring systems scrape. Each row is computed of what a feature shows anyway; nothing here looks at a disk, at all
--- buffers or at each relation, and no label has values without a bound.
+-- Metrics for monitoring systems. Each row is computed from figures that a feature shows anyway. Nothing here reads a disk, all
+-- buffers or each relation, and the number of values of each label is bounded.
 
 CREATE TYPE pgscale_internal.metric AS (name text, type text, help text, labels jsonb, value double precision);
 COMMENT ON TYPE pgscale_internal.metric IS 'row of metrics';

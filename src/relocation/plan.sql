@@ -1,4 +1,4 @@
--- The plan of what to relocate, and the measurements that it rests on.
+-- The plan of relocations, and its measurements.
 
 CREATE FUNCTION pgscale.tablespace_latency(
     tablespace name DEFAULT NULL,
@@ -20,8 +20,8 @@ COMMENT ON FUNCTION pgscale_internal.relocation_clock(double precision) IS
 'internal, for relocation_plan: waits for that time, a second at most, and returns the milliseconds of a clock that cannot be set';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_clock(double precision) TO pg_monitor;
 
--- A look at what the server has counted up to now: for each relation the blocks that were not in shared buffers, by its file,
--- and for all of them the time that reads took.
+-- The server's counts up to now: for each relation, by its file, the blocks that were not in shared buffers, and for all of them
+-- the time of reads.
 CREATE FUNCTION pgscale_internal.relocation_reads(
     OUT at_ms double precision, OUT relations oid[], OUT filenodes oid[], OUT reads bigint[],
     OUT read_ms double precision, OUT stats_reset timestamptz)
@@ -40,7 +40,7 @@ COMMENT ON FUNCTION pgscale_internal.relocation_reads() IS
 'internal, for relocation_plan: the server''s counts of reads of each relation of this database so far';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads() TO pg_monitor;
 
--- Two of these, that long apart: for each relation the blocks that were read in between, and whether it was built or rewritten.
+-- The difference of two such readings over that window: for each relation the blocks read, and whether it was built or rewritten.
 CREATE FUNCTION pgscale_internal.relocation_window(
     duration_ms double precision,
     OUT seconds double precision, OUT timed_ms double precision, OUT relations oid[], OUT reads double precision[], OUT built boolean[])
@@ -86,7 +86,7 @@ COMMENT ON FUNCTION pgscale_internal.relocation_window(double precision) IS
 'internal, for relocation_plan: reads of each relation within that many milliseconds, and the time of all of them';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_window(double precision) TO pg_monitor;
 
--- Each of these relations that is still there, and the one that it is moved with, because TOAST moves with its table.
+-- Each of these relations that still exists, and the relation with which it moves, because TOAST moves with its table.
 CREATE FUNCTION pgscale_internal.relocation_parts(
     relations oid[], reads double precision[], built boolean[],
     OUT part oid, OUT relation oid, OUT tablespace oid, OUT reads double precision, OUT built boolean,
@@ -162,8 +162,8 @@ COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precisio
 'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) TO pg_monitor;
 
--- What the relations that can be moved to that tablespace were read for in the window: here_ms by all of their reads, of which the
--- device saw physical.  timed: the server measured the time, so that the kernel's cache need not be asked.
+-- The cost of reads in the window, for the relations that can be moved to that tablespace: here_ms for all of their reads, of which
+-- the device saw physical. timed: the server measured the time, so the kernel's cache need not be asked.
 CREATE FUNCTION pgscale_internal.relocation_costs(
     target oid, target_read_ms double precision, timed_ms double precision,
     relations oid[], reads double precision[], built boolean[],
@@ -212,7 +212,7 @@ COMMENT ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, dou
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, oid[], double precision[], boolean[])
     TO pg_monitor;
 
--- Down the ranks, taking what still fits.
+-- Goes down the ranks and takes whatever still fits.
 CREATE FUNCTION pgscale_internal.relocation_fit(sizes bigint[], budget_bytes bigint, OUT rank bigint, OUT chosen boolean)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -261,33 +261,33 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) IS
 'internal, for relocation_plan: raises an error if its arguments are wrong, or the caller is not a member of pg_monitor';
 
--- What to move: which indexes and tables would gain how much in another tablespace, and which of them to take there when it has
--- only so much room.
+-- The gain of each index and table in another tablespace, and which of them to move there within the given room.
 --
--- The server counts, for each relation, the blocks that were not in shared buffers. Two looks at these counts, a window apart,
--- tell what is read now. Some of it the kernel's cache answers; how much the counts do not tell, but time does, if the server
--- measures it (track_io_timing): let f be the time that all reads of this database took in the window, divided by what they would
--- have taken had each gone to its device, which a probe times. Then
+-- The server counts, for each relation, the blocks that were not in shared buffers. Two readings of these counts, a window apart,
+-- show the present reads. The kernel's cache answers some of them. The counts do not show how many, but the time does, if the server
+-- measures it (track_io_timing). A probe times the devices. Let f be the time of all reads of this database in the window, divided by
+-- the time that they would have taken if each had gone to its device. Then
 --
 --     time of a relation's reads here  = reads * latency here * f
 --     how many of them the device sees = reads * least(1, f)
 --     time of them there               = those * latency there
 --
--- f may be larger than 1: requests queue when many sessions read at a time, and the probe, which has one under way, knows nothing
--- of that. With all that is read in one tablespace, the first line is reads * the mean time of a read, and the probe only says how
--- many reads the device saw. Reads that the kernel answers cost the same here and there.
+-- f may be larger than 1: requests queue when many sessions read at a time, and the probe has only one request at a time. If all reads
+-- are in one tablespace, the first line is reads * the mean time of a read, and the probe only determines how many reads the device
+-- saw. Reads that the kernel answers cost the same here and there.
 --
--- Without measured times, the share of a relation that the kernel has in its cache stands for the share of reads that it answers,
--- which is a guess: the reason says so.
+-- Without measured times, the cached fraction of a relation is used as the fraction of reads that the kernel answers. That is a guess,
+-- and the reason says so.
 --
--- What is built or rewritten in the window is read by that and not by queries, or has counts that are not its own: such rows are
--- shown, and not chosen.
+-- A relation that is built or rewritten in the window is read by that and not by queries, or has the counts of another one: such rows
+-- are shown, but not chosen.
 --
--- Locking. No relation's: sizes are those that relation_os_cache() finds, past smgr, since pg_relation_size() would wait for
--- whoever locks a relation. A relation that is dropped during the window has no row. Like any long query, this one holds back
+-- Locking. No lock on a relation: sizes come from relation_os_cache(), past smgr, because pg_relation_size() would wait for a session
+-- that has locked the relation. A relation that is dropped during the window has no row. Like any long query, this one holds back
 -- the horizon of VACUUM while it waits.
 --
--- Privileges. All is done as the caller, who needs pg_monitor's to see what others build, and EXECUTE on tablespace_latency().
+-- Privileges. Everything runs as the caller, who needs those of pg_monitor to see builds of other roles, and EXECUTE on
+-- tablespace_latency().
 CREATE FUNCTION pgscale.relocation_plan(
     tablespace name, budget_bytes bigint, duration interval DEFAULT '30 seconds',
     OUT kind text, OUT relation regclass, OUT source name,

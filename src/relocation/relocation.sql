@@ -1,6 +1,6 @@
 -- Requests for relocation, and their jobs.
 
--- Written and read by the library alone; what users see is relocation_jobs.
+-- Only the library reads and writes it; users see relocation_jobs.
 CREATE TABLE pgscale_internal.relocation_job (
     job bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     cluster bigint NOT NULL,
@@ -146,8 +146,8 @@ LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 'waits until a relocation job has ended, or for that time, and shows its state';
 
--- Called by workers, as superusers: why a job on this table should wait with its beginning. REINDEX CONCURRENTLY waits for the
--- transactions that it looks for; a limit of -1 is none.
+-- Workers call it, as superusers: the reason why a job on this table should not begin yet. It looks for the transactions that REINDEX
+-- CONCURRENTLY would wait for. A limit of -1 means no limit.
 CREATE FUNCTION pgscale_internal.relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
@@ -186,8 +186,8 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, integer, integer) IS
 'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a table should wait for';
 
--- Called by workers before a move, as who asked for it, and after it: all that makes an index what it is, but where it lies. The
--- text is the same on both sides whatever a major has in it.
+-- Workers call it before and after a move, as the requesting role: the complete definition of an index, without its tablespace. On any
+-- major the text is the same before and after.
 CREATE FUNCTION pgscale_internal.relocation_describe_index(index oid)
 RETURNS text
 LANGUAGE sql STRICT STABLE PARALLEL UNSAFE

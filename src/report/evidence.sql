@@ -1,6 +1,6 @@
--- What several sections of a report say.
+-- Facts that several sections of a report use.
 
--- What happened in the period that may explain a change in it. What cannot be asked here is left out.
+-- Events that may explain a change within the period. Sources that are not available are left out.
 CREATE FUNCTION pgscale_internal.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
@@ -60,7 +60,7 @@ COMMENT ON FUNCTION pgscale_internal.report_bucket(interval, integer) IS
 'part of report: the shortest round bucket of which a period has at most that number, in seconds';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_bucket(interval, integer) TO pg_monitor;
 
--- How much of a period is known, 100 % only if that is all of it, and the longest gaps of a second or more.
+-- The known fraction of a period, 100 % only if all of it is known, and its longest gaps of a second or more.
 CREATE FUNCTION pgscale_internal.report_known(since timestamptz, until timestamptz)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -89,7 +89,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) IS 'part of report: how much of a period is known, and its gaps';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) TO pg_monitor;
 
--- What a session waits for, in a few words.
+-- The awaited thing, in a few words.
 CREATE FUNCTION pgscale_internal.report_what(event_type text, event text)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
@@ -101,8 +101,8 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.report_what(text, text) IS 'part of report: what a session waits for in this wait event';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_what(text, text) TO pg_monitor;
 
--- Who was in the way in a period, as top_waits() has them, with what blocker_profile() knows of each. That is of more than the
--- period, so of its idle time the part is taken.
+-- The root blockers of a period, as in top_waits(), with the details of blocker_profile(). Those cover more than the period, so
+-- their idle time counts in proportion.
 CREATE FUNCTION pgscale_internal.report_roots(since timestamptz, until timestamptz)
 RETURNS TABLE (rank integer, item text, active_sessions double precision, fraction double precision, wait_ms double precision,
     idle_fraction double precision, usename text, application_name text, state text, first_seen timestamptz, last_seen timestamptz,
@@ -138,8 +138,8 @@ COMMENT ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) IS
 'part of report: the root blockers of lock waits in a period, and their states';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) TO pg_monitor;
 
--- Whether waits for locks were a real share of a period, and one root or idle transactions the cause of them: then the root is to
--- blame, and not the statements that waited.
+-- Did lock waits take a relevant fraction of the period, caused by one root or by idle transactions? Then the root is to blame,
+-- and not the statements that waited.
 CREATE FUNCTION pgscale_internal.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -177,8 +177,8 @@ COMMENT ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) IS
 'part of report: a sentence on the root blocker that caused much of the lock waits, and whether it was idle in its transaction; NULL if none did';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) TO pg_monitor;
 
--- The chart of a period. Its buckets begin where those of activity() do, so the period may have only a part of the first one and
--- of the last: they count by that part in the chart's averages.
+-- The chart of a period. Its buckets are those of activity(), so the first and the last one may be only partly in the period: they
+-- count by that part in the chart's averages.
 CREATE FUNCTION pgscale_internal.report_activity(since timestamptz, until timestamptz, most double precision, format text)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,4 @@
--- How a report looks is C: each of these has a text for psql and one for a browser.
+-- The layout of a report is C: each function returns a text for psql or one for a browser.
 CREATE FUNCTION pgscale_internal.report_paragraph(format text, value text, style text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_paragraph'

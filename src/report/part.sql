@@ -1,5 +1,5 @@
--- The parts of a report: each is a function of its own. What it cannot have raises an error, which report_section() makes a
--- sentence. Those of two periods take both.
+-- The parts of a report: a function for each. If data is not available, the function raises an error, which report_section()
+-- turns into a sentence. Parts about two periods take both.
 
 CREATE FUNCTION pgscale_internal.report_part_period(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
@@ -33,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text) IS
-'part of report: what server, which period, and what is known of it';
+'part of report: the server, the period, and its known part';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_summary(since timestamptz, until timestamptz, format text)
@@ -132,7 +132,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
-'part of report: two periods, and what is known of them';
+'part of report: two periods, and their known parts';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_activities(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
@@ -185,7 +185,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
-'part of report: what differs between two periods';
+'part of report: differences between two periods';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_changes(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)

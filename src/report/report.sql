@@ -1,6 +1,6 @@
 -- A report and a difference of two periods, section by section.
 
--- A part, or a sentence that says why there is none. A cancel is not for it: WHEN OTHERS leaves that alone.
+-- A part, or a sentence with the reason why it is missing. WHEN OTHERS does not catch a cancel.
 CREATE FUNCTION pgscale_internal.report_section(
     part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
 RETURNS text
@@ -35,7 +35,7 @@ COMMENT ON FUNCTION pgscale_internal.report_section(text, text, text, timestampt
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
     text) TO pg_monitor;
 
--- What this server is called.
+-- The name of this server.
 CREATE FUNCTION pgscale_internal.report_node()
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -51,7 +51,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.report_node() IS 'part of report: name of this server';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_node() TO pg_monitor;
 
--- Nothing is known of the future, nor of what was before all that is known.
+-- The period ends now at the latest, and begins with the oldest data at the earliest.
 CREATE FUNCTION pgscale_internal.report_period(INOUT since timestamptz, INOUT until timestamptz)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

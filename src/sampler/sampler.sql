@@ -1,4 +1,4 @@
--- What the server's processes wait for now, and how the sampler fares.
+-- Current waits of the server's processes, and statistics of the sampler.
 
 CREATE FUNCTION pgscale.wait_current(
     pid integer DEFAULT NULL,

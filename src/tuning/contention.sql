@@ -27,8 +27,8 @@ COMMENT ON FUNCTION pgscale_internal.tuning_waits(interval) IS
 'fraction of the sessions'' time that each kind of wait took in the evidence of the duration, and the average number of sessions in it';
 GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_waits(interval) TO pg_monitor;
 
--- Written from the sources of the majors and from their release notes; a cure names the commit. "what" completes "it waits
--- for", in at most 36 characters.
+-- From the sources of the majors and their release notes; a cure names the commit. "what" completes "it waits for", in at most 36
+-- characters.
 CREATE VIEW pgscale.wait_meanings AS
     SELECT kind, event_type, event, what, cured_in, meaning, remedy, cure, cured_meaning
       FROM (VALUES

@@ -1,4 +1,4 @@
--- What was waited for, sample by sample and second by second.
+-- Waits, sample by sample and second by second.
 
 CREATE FUNCTION pgscale.wait_history(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,

@@ -1,9 +1,9 @@
--- The past, from the history in memory and from the archive alike. Waiting is time in milliseconds, and what it is divided by is
--- the time that is known, so that a gap does not look like rest.
+-- The past, from the history in memory and from the archive. Waits are times in milliseconds. They are divided by the known time,
+-- so that a gap does not look like an idle server.
 --
--- A standby's archive is a copy of its primary's, so there the history alone counts: what this server did.
+-- A standby's archive is a copy of its primary's. So a standby uses only its history: what this server did.
 
--- Which tables of the archive there are to read here.
+-- The tables of the archive that may be read here.
 CREATE FUNCTION pgscale_internal.past_archive(OUT minutes regclass, OUT queries regclass)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
@@ -64,7 +64,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) IS
 'part of report: makes later calls for exactly this period read it only once, until the transaction ends; NULL: discards what is kept';
 
--- With pg_stat_statements' own rules for other users' texts.
+-- pg_stat_statements hides other users' texts by its own rules.
 CREATE FUNCTION pgscale_internal.past_queries(queryids bigint[])
 RETURNS TABLE (queryid bigint, query text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10

@@ -1,4 +1,4 @@
--- What was waited for, summed up.
+-- Waits, added up.
 
 CREATE FUNCTION pgscale.wait_profile(
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,

@@ -1,6 +1,6 @@
 -- The sampler's profile with the texts and counts of pg_stat_statements.
 
--- By what belongs to the extension, because any role could have planted the name.
+-- Finds the members of the extension, because any role could have created an object of that name.
 CREATE FUNCTION pgscale_internal.query_waits_statements(needed boolean)
 RETURNS regclass
 AS 'MODULE_PATHNAME', 'pgscale_query_waits_statements'
@@ -9,7 +9,7 @@ COMMENT ON FUNCTION pgscale_internal.query_waits_statements(boolean) IS
 'the view pg_stat_statements; if it cannot be read, an error with a hint, or NULL where it is not needed';
 GRANT EXECUTE ON FUNCTION pgscale_internal.query_waits_statements(boolean) TO pg_monitor;
 
--- Dynamic, since pg_stat_statements may be in any schema, or not there at all.
+-- Dynamic SQL, because pg_stat_statements may be in any schema, or missing.
 CREATE FUNCTION pgscale.query_waits(
     OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT samples bigint,

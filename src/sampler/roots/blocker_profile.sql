@@ -1,4 +1,4 @@
--- For whom the waits for locks were.
+-- The time of lock waits by root blocker.
 
 CREATE FUNCTION pgscale_internal.blocker_profile(
     OUT root_pid integer, OUT backend_start timestamptz, OUT prepared_xid xid, OUT datid oid, OUT userid oid,

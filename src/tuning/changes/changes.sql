@@ -1,6 +1,6 @@
 -- Changes of settings, and their journal.
 
--- Written and read by the library alone; what users see is tuning_journal.
+-- Only the library reads and writes it; users see tuning_journal.
 CREATE TABLE pgscale_internal.tuning_change (
     change bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     cluster bigint NOT NULL,
