@@ -90,7 +90,7 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 	if (pgscale_preload_done())
 		return true;
 
-	/* What nobody has defined is a text like any other. */
+	/* An undefined setting is a text. */
 	value = setting ? GetConfigOption(setting, true, false) : NULL;
 	if (value && !parse_bool(value, &enabled))
 		enabled = atoi(value) > 0;	/* a number of workers */

@@ -21,7 +21,7 @@
  */
 typedef enum PgscaleHealthState
 {
-	PGSCALE_HEALTH_OFF,			/* nobody asks for it */
+	PGSCALE_HEALTH_OFF,			/* not requested */
 	PGSCALE_HEALTH_STARTING,	/* asked for a moment ago */
 	PGSCALE_HEALTH_IDLE,		/* nothing to do now */
 	PGSCALE_HEALTH_WORKING,
@@ -43,9 +43,8 @@ typedef struct PgscaleClaim
 } PgscaleClaim;
 
 /*
- * One row of pgscale.health.  The texts are constants or palloc'd, and for people
- * alone: code reads the other members.  action is NULL where nothing is to be
- * done.
+ * One row of pgscale.health.  The texts are constants or palloc'd, and only for people:
+ * code reads the other members. action is NULL if there is nothing to do.
  */
 typedef struct PgscaleHealth
 {
@@ -60,8 +59,8 @@ typedef struct PgscaleHealth
 } PgscaleHealth;
 
 /*
- * What the sampler has seen of the sessions since its last observation, about a
- * second ago.  Time is CLOCK_MONOTONIC's, but for at.
+ * The sampler's view of the sessions since its last observation, about a second ago.
+ * Time is CLOCK_MONOTONIC's, except in at.
  */
 typedef struct PgscaleObservation
 {
@@ -144,15 +143,15 @@ extern const PgscaleModule *const pgscale_modules[];
 
 /*
  * If the library was not preloaded, says so in a row of pgscale.health and returns
- * false.  The feature's setting, or else what it would be, tells whether it is asked for.
+ * false.  The feature's setting, or else its default, decides whether it is requested.
  */
 extern bool pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default);
 
 /*
- * If something keeps a feature's worker, which is wanted, from working, says so and
- * returns false.  The worker shows its process id (0: none), how often it was started,
- * and when it last was seen at work, which must be less than so long ago: by
- * pgscale_timer_clock(), which no change of the system's time moves.
+ * If something keeps a wanted worker of a feature from working, says so and returns
+ * false.  The worker passes its process id (0: none), the number of its starts, and
+ * when it was last seen at work, which must be less than that long ago: by
+ * pgscale_timer_clock(), which changes of the system's time do not move.
  */
 extern bool pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pid, uint64 starts,
 								  int64 last_ns, int64 stalled_ms);
@@ -196,8 +195,8 @@ extern PgscaleWorkerStart pgscale_workers_start_of(const PgscaleModule *module);
 extern bool pgscale_health_observed(PgscaleHealth *health, int64 last_ns, int64 stalled_ms);
 
 /*
- * How a feature is, with what it asks of settings in action; and who it is that
- * minds a setting now, or NULL.
+ * The state of a feature, with its wishes about settings in action; and the feature
+ * that claims a setting now, or NULL.
  */
 extern void pgscale_health_of(const PgscaleModule *module, PgscaleHealth *health);
 extern const PgscaleModule *pgscale_claimant(const char *setting, PgscaleHealth *health, PgscaleClaim *claim);

@@ -25,7 +25,7 @@
 #include "archive/round_launcher.h"
 #include "base/texts.h"
 
-/* Without a look of the launcher for so long, something is wrong. */
+/* If the launcher has not looked for that long, something is wrong. */
 #define STALLED_MS	30000
 
 char	   *pgscale_archive_database;

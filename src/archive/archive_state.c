@@ -44,7 +44,7 @@ typedef struct ArchiveShared
 								 * none */
 	bool		may_age;
 	int			round_pid;		/* 0: none */
-	bool		said;			/* the round has told how it went */
+	bool		said;			/* the round has reported its result */
 	TimestampTz hindered_at;	/* since when upkeep is, 0: it is not */
 	PgscaleArchiveClock clock;
 } ArchiveShared;

@@ -100,7 +100,7 @@ extern bool pgscale_archive_note(bool upkeep, const PgscaleArchiveError *error);
 typedef struct PgscaleArchiveWait
 {
 	int64		key;			/* a hash of whose it is and of what */
-	int64		event;			/* a hash of the wait event alone */
+	int64		event;			/* a hash of the wait event only */
 	double		ms;
 } PgscaleArchiveWait;
 

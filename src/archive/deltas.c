@@ -43,7 +43,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 
-/* A row may be so many periods long, where rounds have failed; beyond that is a gap. */
+/* A row may cover that many periods if rounds have failed; longer times are gaps. */
 #define MAX_PERIODS	5.5
 
 /* To so much the clock and CLOCK_MONOTONIC must agree on how long ago it was. */
@@ -216,9 +216,10 @@ wait_growth(Grown *grown)
 }
 
 /*
- * pgscale_internal.archive_wait_growth(keys, ms): by how much each wait has grown; of the archive's worker
- * alone.  keys has the keys of all, then hashes of their events, then of their owners, then 1 for
- * those that are folded, and at last when the profile was reset.
+ * pgscale_internal.archive_wait_growth(keys, ms): the delta of each wait; only the
+ * archive's worker may call it. keys has the keys of all waits, then hashes of their
+ * events, then of their owners, then 1 for evicted ones, and finally the time of the
+ * profile's reset.
  */
 Datum
 pgscale_archive_wait_growth(PG_FUNCTION_ARGS)
@@ -272,8 +273,8 @@ counter_growth(const PgscaleArchiveCounter *now, const PgscaleArchiveCounter *be
 }
 
 /*
- * pgscale_internal.archive_counter_growth(values, markers): by how much each counter has grown, NULL if that
- * is unknown; of the archive's worker alone.
+ * pgscale_internal.archive_counter_growth(values, markers): the delta of each counter,
+ * NULL if unknown; only the archive's worker may call it.
  */
 Datum
 pgscale_archive_counter_growth(PG_FUNCTION_ARGS)

@@ -15,8 +15,8 @@
 #include "datatype/timestamp.h"
 
 /*
- * First thing in a round: since when the counts have grown, by the present clock; until if
- * there is no baseline that is of use.
+ * Call it first in a round.  Returns the start of the deltas, by the present clock;
+ * until, if there is no usable baseline.
  */
 extern void pgscale_archive_deltas_begin(TimestampTz *since, TimestampTz *until);
 

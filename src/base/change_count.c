@@ -24,7 +24,7 @@
 uint64
 pgscale_change_wait(PgscaleChangeCount *count)
 {
-	int64		give_up = 0;	/* on the clock that nobody sets */
+	int64		give_up = 0;	/* on the monotonic clock */
 
 	for (;;)
 	{

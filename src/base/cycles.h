@@ -23,8 +23,8 @@
 extern bool pgscale_cycles_counter;
 
 /*
- * The time, in a unit that pgscale_cycles_per_ns() tells.  Between two CPUs it may
- * go back a little.
+ * The time, in a unit for which pgscale_cycles_per_ns() returns the rate.  From one CPU
+ * to another it may go back a little.
  */
 static inline uint64
 pgscale_cycles_now(void)
@@ -43,7 +43,7 @@ typedef struct PgscaleCyclesMoment
 	int64		ns;				/* by pgscale_timer_clock() */
 } PgscaleCyclesMoment;
 
-/* Is the counter used?  If not, *why tells. */
+/* Is the counter used?  If not, *why is set to the reason. */
 extern bool pgscale_cycles_usable(const char **why);
 
 extern void pgscale_cycles_moment(PgscaleCyclesMoment *moment);

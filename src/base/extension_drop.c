@@ -62,7 +62,10 @@ static void
 tell_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree, ProcessUtilityContext context,
 					ParamListInfo params, QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	/* Others than superusers cannot drop it; them the server will tell so. */
+	/*
+	 * Only superusers can drop it; the server raises the error for other
+	 * roles.
+	 */
 	if (IsA(pstmt->utilityStmt, DropStmt) && drops_extension((DropStmt *) pstmt->utilityStmt) && superuser())
 		tell_all();
 	if (prev_ProcessUtility)

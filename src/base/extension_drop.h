@@ -13,8 +13,8 @@
 #include "postgres.h"
 
 /*
- * Calls tell() before a superuser's DROP EXTENSION pgscale, as a subtransaction; an
- * error of it is no obstacle.  To be called in the postmaster, when the library is
+ * Calls tell() before a superuser's DROP EXTENSION pgscale, as a subtransaction; its
+ * errors do not stop the DROP.  Call this in the postmaster, when the library is
  * preloaded.
  */
 extern void pgscale_extension_drop_tell(void (*tell) (void));

@@ -69,9 +69,9 @@ extern void pgscale_table_refuse_renamed(void);
 extern void pgscale_table_keep_local(Oid relation);
 
 /*
- * Executes a statement as the table's owner, of which SPI_tuptable keeps the
- * rows until SPI_finish(), which is the caller's to call.  latest: as of now, not
- * of this transaction's snapshot.  Raises an error where there is no such table.
+ * Executes a statement as the table's owner.  SPI_tuptable keeps the rows until the
+ * caller calls SPI_finish(). latest: with a new snapshot instead of the transaction's.
+ * Raises an error if there is no such table.
  */
 extern uint64 pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement,
 									PgscaleParameters *parameters, bool latest);

@@ -70,8 +70,8 @@ cachestat_call(int fd, CachestatRange *range, Cachestat *stat)
 }
 
 /*
- * Asked once a process, about no file: whoever has the call finds fault with
- * that first.
+ * Tried once in each process, with an invalid file: a kernel that has the call rejects
+ * the file first.
  */
 bool
 pgscale_kernel_tells_dirty(const char **why)
@@ -389,10 +389,7 @@ pgscale_kernel_read_schedule(int fd, PgscaleKernelSchedule *counts)
 	counts->run_ns = strtoll(line, &rest, 10);
 	counts->queue_ns = strtoll(rest, NULL, 10);
 
-	/*
-	 * A kernel without these counts shows zeroes; whoever is asked about has
-	 * run.
-	 */
+	/* A kernel without these counts shows zeroes, but the process has run. */
 	return counts->run_ns > 0;
 }
 

@@ -28,13 +28,13 @@ typedef struct PgscaleCached
 	int64		writeback;
 } PgscaleCached;
 
-/* Does the kernel tell what is dirty?  If not, *why says why. */
+/* Does the kernel report dirty pages?  If not, *why is set to the reason. */
 extern bool pgscale_kernel_tells_dirty(const char **why);
 
 /*
- * What is cached of the range; of whole pages of the kernel, so a range should
- * begin and end with one.  length 0: to the end of the file.  False, with
- * errno, if it cannot be told of this file.
+ * The cached part of the range, in whole pages of the kernel, so a range should begin
+ * and end with one. length 0: to the end of the file.  Returns false, with errno, if it
+ * is unknown for this file.
  */
 extern bool pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached);
 
@@ -74,13 +74,13 @@ typedef struct PgscaleDisk
 	int64		busy_ms;		/* time with a request under way */
 } PgscaleDisk;
 
-/* False if there is no such device, as below tmpfs or overlay. */
+/* Returns false if there is no such device, as below tmpfs or overlay. */
 extern bool pgscale_kernel_disk(dev_t device, PgscaleDisk *disk);
 
 /*
- * The name of the disk below a path; of a file system without one, its number.
- * Partitions, logical volumes and encrypted ones have that of the disk that they
- * lie on, if that is one.  False if there is no such path.
+ * The name of the disk below a path, or the number of a file system without a disk.
+ * Partitions, logical volumes and encrypted ones have the name of their disk, if it is
+ * one disk.  Returns false if there is no such path.
  */
 extern bool pgscale_kernel_device(const char *path, char *name, Size size);
 

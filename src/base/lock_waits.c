@@ -88,7 +88,7 @@ find_waiting(PgscaleLockWaits *waits)
 	}
 }
 
-/* Before it is known who else waits for the same lock. */
+/* Before other waiters for the same lock are known. */
 static void
 add_pending(PgscaleLockWaits *waits, PGPROC *proc)
 {
@@ -138,10 +138,11 @@ node_of_proc(PgscaleLockWaits *waits, PGPROC *proc)
 }
 
 /*
- * Who updates or locks a row takes the row's own lock first, as a place in the queue,
- * and then waits for the transaction that has changed it.  So it is among the latest ones
- * of its partition, however many locks the process has; behind it come that transaction's
- * at most, and a relation's that another process moved there from the fast path.
+ * A process that updates or locks a row takes the row's own lock first, as a place in
+ * the queue, and then waits for the transaction that has changed the row.  So that lock
+ * is among the latest ones of its partition, however many locks the process has.
+ * Behind it come at most the transaction's lock and a relation's that another process
+ * moved there from the fast path.
  */
 static bool
 find_row(PGPROC *proc, LOCKTAG *row)

@@ -49,7 +49,7 @@ typedef struct PgscaleAwaitedLock
 	const LOCKMASK *conflicts;	/* by mode */
 	int			first_waiter;	/* they follow each other as in the queue */
 	int			nwaiters;
-	int			first_holder;	/* those that are in somebody's way */
+	int			first_holder;	/* those that block others */
 	int			nholders;
 } PgscaleAwaitedLock;
 
@@ -57,12 +57,12 @@ typedef struct PgscaleLockNode
 {
 	int			slot;			/* of its process; of a group its leader's, or
 								 * a member's if the leader has left */
-	int			pid;			/* likewise; 0: a prepared transaction */
+	int			pid;			/* or 0: a prepared transaction */
 	TransactionId xid;			/* of a prepared transaction */
 	int			waiter;			/* one of its processes that wait, or -1 */
 	int			holder;			/* one of the locks that it holds, or -1 */
-	uint32		other_wait;		/* the event, if it waits for what is no lock,
-								 * and whose holders nobody knows; or 0 */
+	uint32		other_wait;		/* the event, if it waits for something other
+								 * than a lock, with unknown holders; or 0 */
 
 	/* Since pgscale_lock_waits_find_roots(). */
 	int			blocker;		/* the first in its way, or -1 */
@@ -90,30 +90,31 @@ typedef struct PgscaleLockWaits
 	int		   *pending;		/* slots that wait, or seem to; each twice at
 								 * most */
 	int			npending;
-	int		   *others;			/* slots that wait for what is no lock */
+	int		   *others;			/* slots that wait for something other than a
+								 * lock */
 	int			nothers;
 } PgscaleLockWaits;
 
 /*
- * Room for all processes, and for so many holders of the locks that are waited for.  rows:
- * waiters' rows are to be found, which takes most of the time for which the partitions are
- * held where many wait for transactions.
+ * Makes room for all processes, and for that many holders of awaited locks. rows: find
+ * the rows of waiters, too, which takes most of the time for which the partitions are
+ * held if many wait for transactions.
  */
 extern PgscaleLockWaits *pgscale_lock_waits_create(int max_holders, bool rows);
 
 /*
- * Reads it all anew, as of one moment.  If nobody waits, no lock is taken, else once
- * all partitions of the lock manager in shared mode, for as long as it takes to copy
- * the locks that are waited for.  Returns false if not all holders fitted.  Needs no
+ * Reads the graph again, as of one moment.  If no process waits, no lock is taken.
+ * Otherwise all partitions of the lock manager are taken once, in shared mode, while
+ * the awaited locks are copied.  Returns false if not all holders fitted.  Needs no
  * transaction and allocates nothing.
  */
 extern bool pgscale_lock_waits_read(PgscaleLockWaits *waits);
 
 /*
- * Who is in the way of a node: as pg_blocking_pids() has it, so those who hold a
- * conflicting lock, and those who wait for one and are ahead in the queue.  Puts at
- * most so many nodes into an array, each once and holders first; marks are as many as
- * nodes, and differ from mark.  Returns how many there are.
+ * The blockers of a node, as in pg_blocking_pids(): holders of a conflicting lock, and
+ * waiters for one that are ahead in the queue.  Stores at most that many nodes into an
+ * array, each once and holders first; marks has room for all nodes, with values other
+ * than mark.  Returns their number.
  */
 extern int	pgscale_lock_waits_blockers(const PgscaleLockWaits *waits, int node, int *blockers, int most,
 										int *marks, int mark);
@@ -122,8 +123,8 @@ extern int	pgscale_lock_waits_blockers(const PgscaleLockWaits *waits, int node, 
 extern TimestampTz pgscale_lock_waits_since(const PgscaleLockWaits *waits, int node);
 
 /*
- * Gives each node one parent, so that the graph is a forest.  Of a cycle, which has no
- * root, the one who has waited longest becomes it.
+ * Gives each node one parent, so that the graph is a forest.  In a cycle, which has no
+ * root, the node that has waited longest becomes the root.
  */
 extern void pgscale_lock_waits_find_roots(PgscaleLockWaits *waits);
 

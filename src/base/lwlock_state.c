@@ -86,7 +86,7 @@ lwlocks_own_tranche(int number)
 	return number < PREDICATELOCK_MANAGER_LWLOCK_OFFSET ? LWTRANCHE_LOCK_MANAGER : LWTRANCHE_PREDICATE_LOCK_MANAGER;
 }
 
-/* The server does not tell how many libraries asked for. */
+/* The server does not show how many locks libraries requested. */
 int
 pgscale_lwlocks_count(int max)
 {

@@ -18,9 +18,9 @@
 typedef struct PgscaleLwlock
 {
 	bool		exclusive;		/* a process holds it so */
-	bool		share_exclusive;	/* likewise, of a buffer's content from 19
-									 * on: beside those that share it */
-	uint32		shared;			/* and so many hold it so */
+	bool		share_exclusive;	/* or, of a buffer's content from 19 on:
+									 * beside those that share it */
+	uint32		shared;			/* and that many hold it so */
 	bool		waited;			/* a process is in its queue */
 } PgscaleLwlock;
 

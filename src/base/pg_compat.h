@@ -109,8 +109,8 @@ extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLO
 #endif
 
 /*
- * Waits for a buffer.  19 has a class for those of its content lock, which is
- * no LWLock there, and of its pin.  17 named the class of the pin anew.
+ * Waits for a buffer. 19 has a class for those for its content lock, which is not an
+ * LWLock there, and for its pin. 17 renamed the class of the pin.
  */
 #if PG_VERSION_NUM >= 190000
 #define PGSCALE_BUFFER_WAITS	"Buffer"
@@ -261,7 +261,7 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 	(object_aclcheck(ForeignServerRelationId, server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #endif
 
-/* 16 (commit b0a55e432) renamed relfilenodes and how buffer tags tell them. */
+/* 16 (commit b0a55e432) renamed relfilenodes and changed how buffer tags store them. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
 #else
@@ -283,7 +283,7 @@ typedef Oid RelFileNumber;
 #define BufTagGetForkNum(tag)		((tag)->forkNum)
 #endif
 
-/* 16 (commit 0c679464a) tells how many kinds of process there are. */
+/* 16 (commit 0c679464a) defines the number of kinds of process. */
 #if PG_VERSION_NUM < 160000
 #define BACKEND_NUM_TYPES	(B_LOGGER + 1)
 #endif
@@ -387,8 +387,8 @@ extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStat
 #endif
 
 /*
- * How many times the dead rows a table has at which autovacuum is due, for a FROM: relid and
- * overdue.  19 tells; before, there is no row.
+ * The number of dead rows of a table, as a multiple of the threshold of autovacuum, for
+ * a FROM: relid and overdue.  Only 19 has it; before, there is no row.
  */
 #if PG_VERSION_NUM >= 190000
 #define PGSCALE_OVERDUE_VACUUM \
@@ -419,15 +419,15 @@ extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStat
 extern void pgscale_compat_refresh_backend_writes(void);
 
 /*
- * 17 (commit 21d9c3ee4) tells closing smgr handles from freeing them, and
- * names the latter smgrdestroyall().
+ * 17 (commit 21d9c3ee4) separates closing smgr handles from freeing them, and names the
+ * latter smgrdestroyall().
  */
 extern void pgscale_compat_smgr_release_all(void);
 
 /*
- * Which file of a relation a name within its folder stands for, if any; not
- * those of temporary relations.  Before 17 the server tells where the number
- * ends, and nothing of the segment.
+ * The file of a relation for which a name within its folder stands, if any; not of
+ * temporary relations.  Before 17 the server returns the end of the number, and nothing
+ * about the segment.
  */
 extern bool pgscale_compat_parse_relfile(const char *name, RelFileLocator *locator, ForkNumber *fork,
 										 uint32 *segment);
@@ -469,14 +469,14 @@ extern bool pgscale_compat_setting_knows(const char *name, const char *value);
 #endif
 
 /*
- * The bits of an LWLock's state, which are private to lwlock.c: somebody queues, it is
- * held exclusive, and how many hold it shared.  19 sets none of them in a lock that nobody has, where
- * the bit below the queue's was set before.  18 made the latter as wide as
- * MAX_BACKENDS is, and moved the queue's bit to the top.
+ * The bits of an LWLock's state, which are private to lwlock.c: there is a queue, it is
+ * held exclusive, and the number of sharers. 19 sets none of them in a free lock, where
+ * earlier majors set the bit below the queue's. 18 made the number as wide as
+ * MAX_BACKENDS, and moved the queue's bit to the top.
  */
 typedef struct PgscaleLwlockLayout
 {
-	uint32		unused;			/* all of it, of a lock that nobody has */
+	uint32		unused;			/* the whole state, of a free lock */
 	uint32		waited;
 	uint32		exclusive;
 	uint32		shared;

@@ -19,18 +19,18 @@
 #include "storage/proc.h"
 
 /*
- * What a process is: the server's BackendType, with parallel workers told
- * from other background workers.  Stable within a major version.
+ * The kind of a process: the server's BackendType, with parallel workers separate from
+ * other background workers.  Stable within a major version.
  */
 typedef uint8 PgscaleProcKind;
 
 #define PGSCALE_PROC_PARALLEL	((PgscaleProcKind) 0xFE)
 
-/* Where background workers are told by their type, each type is a kind from here on. */
+/* Where background workers are separated by their type, each type is a kind from here on. */
 #define PGSCALE_PROC_FIRST_TYPE ((PgscaleProcKind) 0x40)
 #define PGSCALE_PROC_TYPES		128
 
-/* A background worker of any type, but for parallel ones? */
+/* Is it a background worker of any type, except a parallel worker? */
 extern bool pgscale_proc_is_worker(PgscaleProcKind kind);
 
 /* A client backend, or its parallel worker? */
@@ -52,7 +52,7 @@ typedef struct PgscaleProc
 	bool		in_transaction; /* idle within one */
 	uint8		state;			/* BackendState */
 	int			leader_pid;		/* of a parallel worker, else 0 */
-	int			leader_slot;	/* likewise, else -1 */
+	int			leader_slot;	/* or -1 */
 	Oid			datid;			/* InvalidOid if none */
 	Oid			userid;			/* InvalidOid if none */
 	int64		queryid;		/* of the top-level statement that is running
@@ -71,7 +71,7 @@ pgscale_proc_running_queryid(const PgscaleProc *proc)
 	return proc->running ? proc->queryid : 0;
 }
 
-/* Of its plan, likewise. */
+/* The same for its plan. */
 static inline int64
 pgscale_proc_running_plan_id(const PgscaleProc *proc)
 {
@@ -98,20 +98,20 @@ pgscale_procs_prefetch(int slot)
 extern void pgscale_procs_prefetch_status(int slot);
 
 /*
- * Reads a slot.  Returns false if no process is there.  *changed tells whether
- * anything but the wait event differs from what *proc held; *retries is
+ * Reads a slot.  Returns false if there is no process in it. *changed is set to whether
+ * anything but the wait event differs from the contents of *proc; *retries is
  * incremented for every torn read.
  */
 extern bool pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries);
 
-/* Who is at the other end of a session. */
+/* The client of a session. */
 typedef struct PgscaleProcClient
 {
 	char		application_name[NAMEDATALEN];
 	char		address[INET6_ADDRSTRLEN];	/* empty: none, or a Unix socket */
 } PgscaleProcClient;
 
-/* Returns false if that cannot be told at this moment. */
+/* Returns false if it is unknown at this moment. */
 extern bool pgscale_procs_read_client(int slot, PgscaleProcClient *client);
 
 /*

@@ -28,17 +28,14 @@ extern void pgscale_relation_file_path(char *path, RelFileLocator locator, ProcN
 
 /*
  * Calls each(arg, ...) with every permanent or unlogged relation of this database that
- * has files, and where they lie.  Locks pg_class alone.
+ * has files, and with their place.  Locks only pg_class.
  */
 extern void pgscale_relation_files_each(void (*each) (void *arg, Form_pg_class class, RelFileLocator locator), void *arg);
 
 /* A transient descriptor to read, or -1 with errno, ENOENT when it is gone. */
 extern int	pgscale_relation_file_open(const char *path);
 
-/*
- * The folder that the databases' folders of a tablespace lie in, likewise; other
- * than pg_global.
- */
+/* The folder of a tablespace that contains the databases' folders; not for pg_global. */
 extern void pgscale_relation_files_folder(char *path, Oid tablespace);
 
 #endif							/* PGSCALE_BASE_RELATION_FILES_H */

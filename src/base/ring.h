@@ -45,7 +45,7 @@ pgscale_ring_init(PgscaleRing *ring)
 	pg_atomic_init_u64(&ring->reserved, 0);
 }
 
-/* Before at most so many records are written; returns the first one's number. */
+/* Call it before at most that many records are written; returns the number of the first. */
 static inline uint64
 pgscale_ring_begin_write(PgscaleRing *ring, int most)
 {

@@ -29,9 +29,9 @@
 #define NCOUNTERS	(sizeof(PgscaleCounters) / sizeof(int64))
 
 /*
- * Statistics as of now, of what is asked for alone: to copy those of all the
- * server's tables, which stats_fetch_consistency may ask for, takes too long.
- * Returns what to hand to end_reading().
+ * Statistics as of now, only of the requested objects: copying those of all the
+ * server's tables, which stats_fetch_consistency may request, takes too long.  Returns
+ * the argument for end_reading().
  */
 static int
 begin_reading(void)
@@ -84,9 +84,9 @@ count_difference(const PgscaleDatabaseStats *before, const PgscaleDatabaseStats 
 }
 
 /*
- * A database's past is none of what happens now, and one that is dropped takes
- * none of that back: where databases come and go all the time, a plain sum of
- * their counts would tell nothing.
+ * The past of a new database must not count as now, and a dropped one must not subtract
+ * anything: where databases come and go all the time, a plain sum of their counts would
+ * be meaningless.
  */
 static void
 count_databases(const Oid *databases, int ndatabases)

@@ -15,7 +15,7 @@
 #include "datatype/timestamp.h"
 #include "storage/lwlock.h"
 
-/* So many databases are counted at most. */
+/* At most that many databases are counted. */
 #define PGSCALE_DATABASES	256
 
 /* The types of heavyweight locks whose waits are counted apart. */
@@ -104,7 +104,7 @@ extern bool pgscale_counters_between(const PgscaleCounters *before, const Pgscal
 									 PgscaleCounters *difference);
 extern void pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *counters);
 
-/* Commits and rollbacks of these databases alone; cheaper.  Falls by a reset. */
+/* Commits and rollbacks of these databases only; cheaper.  A reset makes it fall. */
 extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
 
 /*

@@ -325,8 +325,8 @@ pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 }
 
 /*
- * Has WAL come that far, if not to disk?  A position that it once came to is
- * remembered, since asking takes a lock that all who write WAL want.
+ * Has WAL reached that position, if not on disk?  A position that it has reached is
+ * remembered, because asking takes a lock that all writers of WAL need.
  */
 static bool
 wal_has(XLogRecPtr lsn)
@@ -355,8 +355,8 @@ lock_to_write(BufferDesc *desc)
 }
 
 /*
- * Pins the buffer if it holds that page, without counting as a use of it.  A use of
- * others at this very moment may be taken back instead of ours: they are alike.
+ * Pins the buffer if it holds that page, without counting as a use of it.  A concurrent
+ * use by another process may be subtracted instead of ours: both count one.
  */
 static bool
 pin_to_write(BufferDesc *desc, const PgscalePage *page)
@@ -406,7 +406,7 @@ pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 	{
 		*lsn = BufferGetLSNAtomic(buffer);
 
-		/* Pages that are not logged may bear a number that is no LSN. */
+		/* Unlogged pages may contain a number that is not an LSN. */
 		if ((state & BM_PERMANENT) && XLogNeedsFlush(*lsn))
 			result = wal_has(*lsn) ? PGSCALE_WRITE_NEEDS_WAL : PGSCALE_WRITE_BEYOND_WAL;
 		else
@@ -421,8 +421,8 @@ pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 }
 
 /*
- * As the server's own hints: pages whose relation is gone by now, or whose
- * segment we have not open, are no matter; an error is raised as fd.c would.
+ * As for the server's own hints: pages whose relation is gone, or whose segment is not
+ * open here, are ignored; errors are raised as in fd.c.
  */
 void
 pgscale_buffer_pages_writeback(const PgscalePage *first, int count)

@@ -60,7 +60,7 @@ extern void pgscale_buffer_page(int buf, PgscalePage *page);
  */
 extern bool pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page);
 
-/* How the lock of its content is held, and whether somebody waits for it. */
+/* How its content lock is held, and whether there is a queue. */
 extern PgscaleLwlock pgscale_buffer_content_look(int buf);
 
 /*
@@ -69,10 +69,7 @@ extern PgscaleLwlock pgscale_buffer_content_look(int buf);
  */
 extern bool pgscale_buffer_page_copy(int buf, const PgscalePage *page, char *copy);
 
-/*
- * Many headers at once, by their states alone: tally them, as many times as
- * need be, then sum up.
- */
+/* Many headers at once, by their states only: tally them, as many times as needed, then sum up. */
 #define PGSCALE_MAX_USAGE	5	/* the highest usage count */
 #define PGSCALE_NO_PAGE		(PGSCALE_MAX_USAGE + 1)
 
@@ -109,8 +106,8 @@ extern int	pgscale_buffer_find(const PgscalePage *page);
 extern bool pgscale_buffer_listed(int buf);
 
 /*
- * Does it hold a dirty page?  Just as cheap.  *tagged: any page at all;
- * *checkpoint: one that a checkpoint under way has yet to write.
+ * Does it hold a dirty page?  Equally cheap. *tagged: any page at all; *checkpoint: one
+ * that a running checkpoint must still write.
  */
 extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
 
@@ -118,9 +115,8 @@ extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
 extern bool pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
 
 /*
- * Puts a buffer on the freelist, its page still in it, if nobody needs it:
- * of that page still, clean, unpinned and used no more than max_usage.  Returns
- * whether it did.
+ * Puts a buffer on the freelist, with its page, if no process needs it: still of that
+ * page, clean, unpinned and used no more than max_usage.  Returns whether it did.
  */
 extern bool pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage);
 
@@ -135,15 +131,14 @@ typedef enum PgscaleWriteResult
 } PgscaleWriteResult;
 
 /*
- * Writes a buffer if it holds that page, is dirty, and nobody has to wait for
- * that nor it for anybody.  Needs a resource owner.  Raises what the write
- * raises.
+ * Writes a buffer if it holds that page, is dirty, and neither the caller nor another
+ * process has to wait.  Needs a resource owner.  Raises the errors of the write.
  */
 extern PgscaleWriteResult pgscale_buffer_write(int buf, const PgscalePage *page, XLogRecPtr *lsn);
 
 /*
- * Asks the kernel to begin writing so many pages to disk.  Not for data that
- * goes past its cache, see pgscale_compat_direct_data().
+ * Asks the kernel to begin writing that many pages to disk.  Not for data that bypasses
+ * its cache, see pgscale_compat_direct_data().
  */
 extern void pgscale_buffer_pages_writeback(const PgscalePage *first, int count);
 

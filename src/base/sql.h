@@ -18,7 +18,7 @@ typedef struct PgscaleRows
 	int			nrows;
 	int			ncolumns;
 	char	  **values;			/* row after row; NULL is null */
-	const char *error;			/* why there is no result, or NULL */
+	const char *error;			/* the reason why there is no result, or NULL */
 } PgscaleRows;
 
 static inline const char *

@@ -19,9 +19,9 @@
 extern ErrorData *pgscale_subtransaction_run(void (*function) (void *arg), void *arg);
 
 /*
- * Is it an error that nobody should make a result of?  A cancel, the server's
- * shutdown or want of memory, a file or memory that is damaged: to be raised again
- * by ReThrowError().
+ * Must the caller raise this error again with ReThrowError(), instead of turning it
+ * into a result?  A cancel, a shutdown of the server, lack of memory, a damaged file or
+ * damaged memory.
  */
 extern bool pgscale_subtransaction_is_grave(const ErrorData *error);
 

@@ -602,8 +602,8 @@ pgscale_clean_statement(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale_internal.is_secret(setting, value): is it what the server shows to superusers alone, or may
- * it hold a password?
+ * pgscale_internal.is_secret(setting, value): does the server show it only to
+ * superusers, or may it contain a password?
  */
 Datum
 pgscale_is_secret(PG_FUNCTION_ARGS)

@@ -17,20 +17,21 @@
 
 #include "lib/stringinfo.h"
 
-/* A statement that is kept, or is on a page, has at most so many characters. */
+/* A statement that is kept or printed has at most that many characters. */
 #define PGSCALE_STATEMENT_LENGTH	2000
 
 /*
- * At most so many characters of a text in this encoding, and ... if there are more, as valid UTF-8 without
- * control characters.  lines: keep its white space, and its lines apart, by \n; else it is one line, in which
- * white space is a single space, without any at its ends.
+ * At most that many characters of a text in this encoding, and ... if there are more,
+ * as valid UTF-8 without control characters. lines: keep its white space and its lines;
+ * otherwise it becomes one line, in which white space is a single space, without any at
+ * its ends.
  */
 extern char *pgscale_text_read(const char *value, int len, int encoding, int most, bool lines);
 
 /* Such a line in the database's encoding. */
 extern char *pgscale_text_line(const char *value, int encoding, int most);
 
-/* Puts so many bytes of what was read into text in the database's encoding. */
+/* Converts that many bytes of UTF-8 to text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */

@@ -19,8 +19,8 @@ extern int64 pgscale_timer_clock(void);
 extern int64 pgscale_timer_cpu_time(void);
 
 /*
- * How long a period that is usually so long is: in tests, which cannot wait,
- * what pgscale.sampler_debug_period says; all of them then are that long.
+ * The length of a period that is usually that long.  In tests, which cannot wait,
+ * pgscale.sampler_debug_period is the length of all of them.
  */
 extern int	pgscale_timer_debug_ms; /* 0: none */
 extern int	pgscale_timer_period_ms(int usual_ms);
@@ -49,10 +49,7 @@ extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 /* What waits of this process are shown as from now on. */
 extern void pgscale_timer_wait_event(uint32 event);
 
-/*
- * Wait for the latch, for at most so many milliseconds if that is not -1; it stays
- * set.
- */
+/* Wait for the latch, for at most that many milliseconds unless that is -1; it stays set. */
 extern void pgscale_timer_wait_latch(long timeout_ms);
 
 #endif							/* PGSCALE_BASE_TIMER_H */

@@ -67,7 +67,7 @@ pgscale_wait_of(const PgscaleProc *proc, uint32 *wait_event)
 	return true;
 }
 
-/* A pause of a length that a setting gives, or because there is no work. */
+/* A pause whose length is a setting, or because there is no work. */
 static bool
 is_pause(uint32 wait_event)
 {

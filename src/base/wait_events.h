@@ -20,9 +20,9 @@
 #define PGSCALE_WAIT_CLASS	((uint32) 0xFF000000)
 
 /*
- * Wait events as pgscale counts them: the server's numbers, 0 for a session
- * that waits for nothing, a few more that the server does not tell apart, and
- * one for what has no row of its own.
+ * Wait events as pgscale counts them: the server's numbers, 0 for a session that does
+ * not wait, a few more that the server does not separate, and one for events without a
+ * row of their own.
  */
 #define PGSCALE_WAIT_CPU	((uint32) 0)
 #define PGSCALE_WAIT_RUNNING	((uint32) 1)
@@ -31,7 +31,7 @@
 #define PGSCALE_WAIT_QUEUED_IN_WAIT	((uint32) 4)
 #define PGSCALE_WAIT_BLOCKED	((uint32) 5)
 #define PGSCALE_WAIT_IDLE_IN_TRANSACTION	(PG_WAIT_CLIENT | (uint32) 0xFFFF)
-/* of that the name, and the class of those that are not active, where classes are told apart */
+/* the name, and the class of sessions that are not active, where classes are separate */
 #define PGSCALE_WAIT_IDLE_NAME	"IdleInTransaction"
 #define PGSCALE_WAIT_OTHER	((uint32) 0xFFFFFFFF)
 /* an LWLock of a library, from before a restart */

@@ -35,13 +35,13 @@ extern void pgscale_worker_start(const char *wait_event_name);
 extern bool pgscale_worker_interrupts(void);
 
 /*
- * Calls round for ever, within a resource owner that is no transaction's.  An
- * error in one is logged and cleaned up after; then failed is called, and a
- * second later the next round.
+ * Calls round for ever, within a resource owner without a transaction.  After an error
+ * it logs the error, cleans up and calls failed; a second later it calls the next
+ * round.
  */
 extern void pgscale_worker_rounds(void (*round) (void), void (*failed) (void));
 
-/* Does somebody want this database for himself?  So sessions must wait to connect. */
+/* Does a command need this database exclusively?  Then sessions must wait to connect. */
 extern bool pgscale_worker_database_locked(Oid database);
 
 typedef struct PgscaleWorkerSetting
@@ -57,7 +57,7 @@ typedef struct PgscaleWorkerSetting
  */
 extern void pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n);
 
-/* Wait for a request to serve, or for so many milliseconds. */
+/* Wait for a request to serve, or for that many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);
 
 #endif							/* PGSCALE_BASE_WORKER_H */

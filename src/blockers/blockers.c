@@ -31,7 +31,7 @@
 #include "base/wait_events.h"
 #include "blockers/blockers.h"
 
-/* Room for so many holders at first; more is made if need be. */
+/* Initial room for holders; it grows on demand. */
 #define FIRST_HOLDERS	1000
 
 /* Of a long queue, the last one has as many in its way as there are. */
@@ -212,7 +212,7 @@ put_wait(Forest *forest, const PgscaleLockWaiter *waiter, Datum *values, bool *n
 	TimestampTz since = waiter->since;
 
 	values[0] = Int32GetDatum(waiter->pid);
-	/* It is told a moment after the wait has begun. */
+	/* It is reported a moment after the wait has begun. */
 	values[1] = TimestampTzGetDatum(since);
 	nulls[1] = since == 0;
 	values[2] = Float8GetDatum(since != 0 && since < forest->now ? (forest->now - since) / 1000.0 : 0);
@@ -267,7 +267,7 @@ put_node(ReturnSetInfo *rsinfo, Forest *forest, int number, int depth)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Does anybody wait here, or for it? */
+/* Does any process wait here, or for it? */
 static bool
 is_shown(const Forest *forest, int number)
 {

@@ -32,7 +32,7 @@
 /* Headers between two looks for an interrupt: 1 MB of them. */
 #define HEADERS_AT_ONCE	16384
 
-/* Likewise, of a sample. */
+/* As above, from a sample. */
 #define SAMPLE_AT_ONCE	1024
 
 PG_FUNCTION_INFO_V1(pgscale_buffer_usage);

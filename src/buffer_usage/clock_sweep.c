@@ -40,19 +40,19 @@
 /* Fewer allocations say little about what one costs. */
 #define ENOUGH_ALLOCATIONS	100
 
-/* So many buffers without a page are no mere leftovers of dropped relations. */
+/* More buffers than that without a page are not leftovers of dropped relations. */
 #define MANY_UNUSED		0.01
 
 /* A victim of the sweep takes a tick at least: most came without it. */
 #define NO_SEARCH		0.5
 
 /*
- * A tick is a cache line of another processor's and a compare-and-swap, some
- * 50 ns: so many cost about as much as copying a page from the kernel's cache.
+ * A tick is a cache line of another processor and a compare-and-swap, some 50 ns: that
+ * many ticks cost about as much as copying a page from the kernel's cache.
  */
 #define LONG_SEARCH		100
 
-/* Counts that end at the same value tell nothing about each other. */
+/* Counts that end at the same value show nothing about each other. */
 #define MOST_AT_MAXIMUM	0.5
 
 /* Nearly all at zero or one: none was found again before the hand came by. */
@@ -87,7 +87,7 @@ typedef struct Sweep
 	double		zero;
 	double		one;
 	double		maximum;
-	double		expected;		/* ticks; 0 if there is no victim at all */
+	double		expected;		/* ticks; 0 without any victim */
 } Sweep;
 
 static Shared *shared = NULL;

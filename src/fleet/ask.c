@@ -51,7 +51,7 @@
 
 PG_FUNCTION_INFO_V1(pgscale_fleet_ask);
 
-/* A node may say so many bytes, and so many characters of an error are shown. */
+/* A node may send that many bytes, and that many characters of an error are shown. */
 #define MOST_BYTES		(16 * PGSCALE_MB)
 #define MOST_ERROR		500
 

@@ -42,11 +42,10 @@ PG_FUNCTION_INFO_V1(pgscale_node_manager);
 int			pgscale_fleet_timeout = 5000;
 
 /*
- * How far a standby is behind, in seconds; false if nothing tells.  While it
- * streams and has replayed all that it received, it is not behind, however long
- * ago the last transaction was.  While it does not stream, nothing tells how much
- * it lacks, so the age of what was replayed last is taken, which is the most that
- * it can be.
+ * How far a standby is behind, in seconds; false if unknown.  While it streams and has
+ * replayed everything that it received, it is not behind, however old the last
+ * transaction is.  While it does not stream, its lag is unknown, so the age of the last
+ * replayed transaction is used, which is the upper bound.
  */
 static bool
 standby_lag(double *lag_s)
@@ -89,9 +88,10 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale_internal.node_manager(): who sets the settings of this server in the place of ALTER
- * SYSTEM, or NULL.  Patroni leaves its file where it is when it is given up, but only
- * Patroni gives a server that file and cluster_name on its command line.
+ * pgscale_internal.node_manager(): the software that sets the settings of this server
+ * in place of ALTER SYSTEM, or NULL.  Patroni leaves its file behind when it is
+ * removed, but only Patroni starts a server with that file and cluster_name on its
+ * command line.
  */
 Datum
 pgscale_node_manager(PG_FUNCTION_ARGS)

@@ -28,8 +28,8 @@ typedef struct PgscaleFleetNode
 	const char *trouble;		/* why the user cannot connect to it, or NULL */
 	const char **keywords;		/* as PQconnectStartParams() takes them */
 	const char **values;
-	bool		needs_password; /* no other proof of who it is will do */
-	int			connect_ms;		/* for connecting alone; 0: no limit */
+	bool		needs_password; /* other proofs of its identity do not count */
+	int			connect_ms;		/* for connecting only; 0: no limit */
 } PgscaleFleetNode;
 
 /* All of them by name, or the one of that name, which it is an error not to find. */

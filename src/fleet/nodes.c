@@ -47,7 +47,7 @@ PG_FUNCTION_INFO_V1(pgscale_fleet_validate);
 
 #define WRAPPER		"pgscale_fleet"
 
-/* Those of libpq that say where a node is and how to talk to it, and tell no secret. */
+/* Options of libpq that locate a node and say how to connect, without secrets. */
 static const char *const server_options[] = {
 	"host", "hostaddr", "port", "dbname", "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval",
 	"keepalives_count", "tcp_user_timeout", "sslmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni",
@@ -273,7 +273,7 @@ read_conninfo(const PgscaleFleetOption *options, const char *name, StringInfo se
 		append_option(server, n++, "dbname", get_database_name(MyDatabaseId));
 }
 
-/* pgscale.fleet_add(node, conninfo): a server, and a mapping for who asks. */
+/* pgscale.fleet_add(node, conninfo): a server, and a mapping for the caller. */
 Datum
 pgscale_fleet_add(PG_FUNCTION_ARGS)
 {

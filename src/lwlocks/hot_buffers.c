@@ -45,7 +45,7 @@ typedef struct HotBuffer
 	PgscalePage page;
 	PgscaleLwlock lock;
 	Oid			relation;		/* if it is known */
-	const char *kind;			/* likewise, of its page */
+	const char *kind;			/* or, of its page */
 } HotBuffer;
 
 typedef struct HotBuffers
@@ -93,7 +93,7 @@ hot_buffers_find(HotBuffers *buffers)
 	}
 }
 
-/* NULL if that is no page of a B-tree, or one that is being changed. */
+/* NULL if it is not a page of a B-tree, or is being changed. */
 static const char *
 btree_page_kind(const HotBuffer *hot)
 {

@@ -44,7 +44,7 @@
 
 #define LOCK_TRANCHE	"pgscale lwlocks"
 
-/* The server's own, and so many that libraries asked for. */
+/* The server's own, and those that libraries requested. */
 #define MAX_LOCKS		(NUM_FIXED_LWLOCKS + 512)
 
 /* Queues seen for each lock of a tranche, below which its skew is not shown. */
@@ -66,7 +66,7 @@ typedef struct TrancheCounts
 typedef struct LockCounts
 {
 	uint64		waited;			/* ticks of the tranche with a queue here */
-	uint64		exclusive;		/* likewise, held so */
+	uint64		exclusive;		/* or, held so */
 	uint64		shared;
 	uint64		wait_ns;		/* its share of the tranche's */
 	uint64		looked_exclusive;	/* of the looks at all of them, held so */

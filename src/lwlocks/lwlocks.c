@@ -16,7 +16,7 @@
 #include "base/lwlock_state.h"
 #include "lwlocks/lwlocks.h"
 
-/* Without a tick for so long something is wrong. */
+/* If there was no tick for that long, something is wrong. */
 #define STALLED_MS		5000
 
 static void

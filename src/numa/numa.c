@@ -46,7 +46,7 @@
 #define SAMPLE			4096
 #define SAMPLE_AT_ONCE	256
 
-/* One page takes as long as so many of those side by side. */
+/* One page takes as long as that many neighbouring ones. */
 #define SAMPLE_COST		24
 
 /* No page's place; the others are nodes. */
@@ -317,7 +317,7 @@ numa_health(PgscaleHealth *health)
 	int			nodes[PGSCALE_NUMA_NODES];
 	int			n;
 
-	/* A machine that cannot is no fault until it is asked to. */
+	/* A machine without it is not a fault until the feature is requested. */
 	health->state = interleave ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_numa_lib_trouble(&health->action);
 	if (!health->reason && interleave && interleave_error != 0)

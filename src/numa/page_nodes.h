@@ -26,7 +26,7 @@ typedef struct PgscaleNumaMapping
 	bool		huge;			/* of the kernel's pool of huge pages */
 } PgscaleNumaMapping;
 
-/* The one that an address lies in; false if the kernel does not tell. */
+/* The mapping that contains an address; false if the kernel does not show it. */
 extern bool pgscale_numa_mapping(const void *address, PgscaleNumaMapping *mapping);
 
 /*

@@ -70,7 +70,7 @@ typedef struct Fork
 	int64		buffers;
 	int64		both;
 	PgscaleCached kernel;
-	bool		known;			/* could the kernel tell? */
+	bool		known;			/* did the kernel report it? */
 } Fork;
 
 /* Of a temporary relation of another session only that one knows the pages. */
@@ -166,8 +166,8 @@ all_storage(Storage **all)
 }
 
 /*
- * Opens a segment and tells its size.  -1 if there is none, which is also so
- * beyond one that is not full: such a file was truncated, and waits to be
+ * Opens a segment and returns its size in *size.  Returns -1 if there is none, also
+ * beyond a segment that is not full: such a file was truncated, and waits to be
  * removed.
  */
 static int
@@ -192,8 +192,8 @@ open_segment(const Storage *storage, ForkNumber fork, uint32 segment, int64 prev
 }
 
 /*
- * How much of the given blocks of a file the kernel has, -1 if it cannot tell.
- * Blocks count from the file's begin.
+ * The number of the given blocks of a file that the kernel caches, -1 if unknown.
+ * Blocks count from the file's beginning.
  */
 static int64
 cached_of_blocks(int fd, const BlockNumber *blocks, uint32 n, BlockNumber base)
@@ -395,10 +395,7 @@ pgscale_os_cache_flush(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(written);
 }
 
-/*
- * Adds to *evicted how many bytes of a fork left the kernel's cache.  False if
- * it cannot tell.
- */
+/* Adds to *evicted how many bytes of a fork left the kernel's cache.  Returns false if unknown. */
 static bool
 evict_fork(const Storage *storage, ForkNumber number, int64 *evicted)
 {
@@ -423,8 +420,8 @@ evict_fork(const Storage *storage, ForkNumber number, int64 *evicted)
 }
 
 /*
- * pgscale.os_cache_evict(relation): the bytes by which the kernel's cache holds less
- * of it, NULL if the kernel cannot tell.
+ * pgscale.os_cache_evict(relation): the bytes by which the kernel's cache has shrunk,
+ * NULL if unknown.
  */
 Datum
 pgscale_os_cache_evict(PG_FUNCTION_ARGS)

@@ -99,7 +99,7 @@ pgscale_relocation_check_target(Oid tablespace)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("only shared relations can be placed in tablespace \"%s\"", name),
 				 errhint("Name one of the others in pg_tablespace.")));
-	/* nobody needs a privilege for the database's own */
+	/* the database's own one needs no privilege */
 	if (tablespace != MyDatabaseTableSpace && !pgscale_may_create_in(tablespace))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -265,7 +265,7 @@ pgscale_relocation_check_table(Oid table, Oid target, int elevel)
 	return fit;
 }
 
-/* -1 if it cannot be told. */
+/* -1 if unknown. */
 static int64
 free_bytes(const char *folder, dev_t *device)
 {

@@ -37,7 +37,7 @@ extern void pgscale_relocation_check_is_table(Oid relation);
 extern bool pgscale_relocation_check_index(Oid index, Oid target, int elevel);
 extern bool pgscale_relocation_check_table(Oid table, Oid target, int elevel);
 
-/* Raises an error if there is no room for relations of so many bytes. */
+/* Raises an error if there is no room for relations of that many bytes. */
 extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
 
 /*

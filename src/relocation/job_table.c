@@ -309,7 +309,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 		put_back_orphans();
 		PopActiveSnapshot();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		/* what is cancelled at the same time is left alone */
+		/* a job that is cancelled at the same time is left to the cancel */
 		pgscale_table_add_here(&parameters);
 		found = job_table_execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
 								  " ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
@@ -317,7 +317,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 		{
 			read_job(job, context);
 			SPI_finish();
-			/* before the row says so, so that nobody takes it for an orphan */
+			/* before the row says so, so that it never looks like an orphan */
 			pgscale_relocation_at_work(job->id);
 			parameters.n = 0;
 			pgscale_table_add_bigint(&parameters, job->id);
@@ -368,10 +368,10 @@ pgscale_relocation_jobs_next(bool *open)
 	}
 
 	/*
-	 * That there is none will be on disk (open_jobs.c), and what was seen may
-	 * not be: with synchronous_commit = off a crash would take back the jobs'
-	 * ends, and nobody would look for them.  An empty commit on disk has all
-	 * of them there.
+	 * The absence of jobs will be on disk (open_jobs.c), but their ends may
+	 * not be: with synchronous_commit = off a crash would undo them, and the
+	 * jobs would be forgotten.  An empty commit on disk has all of them
+	 * there.
 	 */
 	if (!*open)
 	{

@@ -30,7 +30,7 @@ typedef struct PgscaleRelocationJob
 	Oid			heap;			/* its table; itself if it is one */
 	Oid			source;			/* tablespaces, never InvalidOid */
 	Oid			target;
-	Oid			role;			/* who asked for it */
+	Oid			role;			/* the requesting role */
 	bool		amcheck;
 	bool		prewarm;
 	int			lock_timeout_ms;
@@ -54,7 +54,7 @@ typedef struct PgscaleRelocationJobWord
 {
 	int			sqlstate;
 	const char *message;
-	const char *detail;			/* all that is known, for those who may read
+	const char *detail;			/* all that is known, for roles that may read
 								 * the table; NULL: the message is */
 } PgscaleRelocationJobWord;
 
@@ -99,7 +99,7 @@ extern TimestampTz pgscale_relocation_jobs_next(bool *open);
 extern void pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job);
 extern void pgscale_relocation_job_verifying(const PgscaleRelocationJob *job);
 
-/* To be tried again after so long. */
+/* To be tried again after that time. */
 extern void pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
 											const PgscaleRelocationJobWord *why);
 

@@ -62,12 +62,12 @@
 #define AGAIN_MS	5000
 #define WANTED_MS	1000
 
-/* ... where nobody may connect to. */
+/* ... which accepts no connections. */
 #define CLOSED_MS	60000
 
 /*
- * Between two looks at who wants a database for himself, who waits 5 s; and how
- * long a worker there may clean up.
+ * Time between two checks for commands that need a database exclusively, which wait 5
+ * s; and how long a worker there may clean up.
  */
 #define WAY_MS		250
 #define CLEAN_UP_MS 2000
@@ -90,7 +90,7 @@ is_connectable(HeapTuple tuple)
 	return database->datallowconn && database->datconnlimit >= -1;
 }
 
-/* In the memory context of whoever calls. */
+/* In the caller's memory context. */
 static List *
 every_database(void)
 {
@@ -163,7 +163,7 @@ can_connect(Oid database)
 	return can;
 }
 
-/* Has workers leave whose database somebody wants for himself. */
+/* Makes workers leave databases that a command needs exclusively. */
 static void
 make_way(void)
 {

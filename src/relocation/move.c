@@ -161,7 +161,7 @@ pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context)
 						 name, quote_identifier(tablespace));
 	if (!job->is_table)
 	{
-		/* under the lock, so that nobody changes it until it has moved */
+		/* under the lock, so that it does not change until it has moved */
 		PushActiveSnapshot(GetTransactionSnapshot());
 		job->before = MemoryContextStrdup(context, pgscale_relocation_describe_index(job->relation));
 		PopActiveSnapshot();

@@ -187,7 +187,7 @@ pgscale_relocation_open_startup(void)
 		shared->databases[i].database = file.databases[i];
 }
 
-/* If it cannot, it tells the server log why. The lock must be held. */
+/* If it cannot, the server log has the reason.  The lock must be held. */
 static bool
 write_file(void)
 {
@@ -228,7 +228,7 @@ open_jobs_find(Oid database)
 	return NULL;
 }
 
-/* NULL if there is no room. The lock must be held. */
+/* Returns NULL if there is no room.  The lock must be held. */
 static OpenDatabase *
 open_jobs_add(Oid database)
 {

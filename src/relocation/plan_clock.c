@@ -26,7 +26,7 @@
 
 PG_FUNCTION_INFO_V1(pgscale_relocation_clock);
 
-/* pgscale_internal.relocation_clock(pause_ms): waits for so long, or less, and returns the clock's milliseconds. */
+/* pgscale_internal.relocation_clock(pause_ms): waits for that long, or less, and returns the clock's milliseconds. */
 Datum
 pgscale_relocation_clock(PG_FUNCTION_ARGS)
 {

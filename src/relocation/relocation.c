@@ -30,7 +30,7 @@
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
-/* Without a round of the launcher for so long, something is wrong. */
+/* If there was no round of the launcher for that long, something is wrong. */
 #define STALLED_MS	30000
 
 int			pgscale_relocation_workers;

@@ -22,7 +22,7 @@ extern const PgscaleModule pgscale_relocation_module;
 /* settings */
 extern int	pgscale_relocation_workers; /* 0: switched off */
 extern int	pgscale_relocation_max_lag; /* MB; -1: whatever it is */
-extern int	pgscale_relocation_max_transaction_age; /* s; -1: likewise */
+extern int	pgscale_relocation_max_transaction_age; /* s; -1: none */
 
 /*
  * open_jobs.c: in which databases there are relocation jobs that have not ended.

@@ -45,7 +45,8 @@ typedef struct Slot
 	int64		job;			/* 0: none */
 	RelFileLocator grows;		/* relNumber 0: nothing */
 	bool		cancelled;
-	bool		in_the_way;		/* of who wants the database for himself */
+	bool		in_the_way;		/* of a command that needs the database
+								 * exclusively */
 	bool		left;			/* in order */
 } Slot;
 
@@ -111,7 +112,7 @@ pgscale_relocation_launcher_started(void)
 	shared->launcher_pid = MyProcPid;
 	shared->starts++;
 	shared->all = true;
-	/* who was to have them was never started */
+	/* the worker that was to have them was never started */
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 		if (shared->slots[i].pid == 0)
 			shared->slots[i].database = InvalidOid;

@@ -42,8 +42,8 @@ extern bool pgscale_relocation_is_any_slot_taken(void);
 extern int	pgscale_relocation_workers_now(int *jobs);
 
 /*
- * There will be something to do in this database in so many milliseconds.  In a
- * backend's transaction call it when that has committed: it raises no error.
+ * Announces work in this database in that many milliseconds.  In a transaction of a
+ * backend, call it after the commit: it raises no error.
  */
 extern void pgscale_relocation_due(Oid database, int64 ms);
 
@@ -61,12 +61,12 @@ extern int	pgscale_relocation_slot_take(Oid database);
 extern bool pgscale_relocation_slot_abandon(int slot);
 
 /*
- * In a worker, first of all: the database to connect to; InvalidOid if nobody
- * wants it any more.  The slot is free when the worker ends.
+ * Call it first in a worker: returns the database to connect to, or InvalidOid if it is
+ * no longer wanted.  The slot is free when the worker ends.
  */
 extern Oid	pgscale_relocation_slot_attach(int slot);
 
-/* In a worker: the job that it is at; 0 if none. Forgets who wanted to end the last one. */
+/* In a worker: sets its job; 0 if none.  Forgets a request to end the last one. */
 extern void pgscale_relocation_at_work(int64 job);
 
 /* In a worker: it is about to write these files, until its job ends. */
@@ -75,7 +75,7 @@ extern void pgscale_relocation_grows(RelFileLocator locator);
 /* What the worker of that slot writes; false if nothing. */
 extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
 
-/* In a worker: does somebody want this job to end? */
+/* In a worker: is this job to be ended? */
 extern bool pgscale_relocation_cancelled(void);
 
 /*
@@ -86,7 +86,7 @@ extern bool pgscale_relocation_cancelled(void);
 extern Oid	pgscale_relocation_worker_in(int slot);
 extern void pgscale_relocation_ask_way(int slot, bool at_once);
 
-/* In a worker: does somebody want the database for himself? */
+/* In a worker: does a command need the database exclusively? */
 extern bool pgscale_relocation_in_the_way(void);
 
 /* In a worker: it ends, and all is said. */

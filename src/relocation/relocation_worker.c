@@ -83,7 +83,7 @@
 /* Between two tries to say a job's last word. */
 #define WORD_MS			1000
 
-/* Where somebody wants the database for himself. */
+/* A command needs the database exclusively. */
 #define WAY_MS			1000
 
 /* Attempts that a deadlock or a missing lock may end: what such a job waits for has then been there for 15 s and more. */
@@ -146,8 +146,8 @@ told_to_end(void)
 }
 
 /*
- * Errors that tell of the system and of names, not of what is in a table.  Any
- * error of an index' function may tell that, and then has another class.
+ * Errors about the system and about names, not about contents of a table.  An error of
+ * an index' function may show contents, and has another class.
  */
 static bool
 tells_no_rows(int sqlstate)
@@ -160,7 +160,7 @@ tells_no_rows(int sqlstate)
 		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* resources */
 		case MAKE_SQLSTATE('5', '4', '0', '0', '0'):	/* limits */
 		case MAKE_SQLSTATE('5', '5', '0', '0', '0'):	/* not now */
-		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* ended by somebody */
+		case MAKE_SQLSTATE('5', '7', '0', '0', '0'):	/* ended by a request */
 		case MAKE_SQLSTATE('5', '8', '0', '0', '0'):	/* the system's */
 			return true;
 	}
@@ -291,9 +291,9 @@ attempt_try(void (*action) (Attempt *attempt), Attempt *attempt, PgscaleRelocati
 }
 
 /*
- * The last word of an attempt.  Somebody may have locked the table of jobs, and
- * then it waits; but not longer than that by much when it is told to end.  The job
- * then is an orphan, which the next worker puts back.
+ * The last statement of an attempt.  It waits if another session has locked the table
+ * of jobs, but not much longer than that after a request to end.  The job then is an
+ * orphan, which the next worker queues again.
  */
 static void
 say_last_word(Attempt *attempt)
@@ -304,7 +304,7 @@ say_last_word(Attempt *attempt)
 	{
 		bool		last = ShutdownRequestPending;
 
-		QueryCancelPending = false; /* whoever wanted to end it came too late */
+		QueryCancelPending = false; /* a request to end it came too late */
 		if (attempt_try(attempt_write_down, attempt, &error))
 			break;
 		if (last || (error.sqlstate != ERRCODE_LOCK_NOT_AVAILABLE && error.sqlstate != ERRCODE_QUERY_CANCELED &&
@@ -536,7 +536,7 @@ retry_delay(const PgscaleRelocationJob *job)
 	return Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS);
 }
 
-/* How it ends: follows from what is passed alone. */
+/* Its end follows from the arguments only. */
 static AttemptEnd
 attempt_end(const Attempt *attempt)
 {
@@ -583,10 +583,10 @@ work_at(PgscaleRelocationJob *job)
 		attempt.step = step;
 		attempt.ok = attempt_try(attempt_steps[step].action, &attempt, &attempt.error);
 		attempt.to_end = told_to_end();
-		/* whoever wants it to end wants that of the next worker, too */
+		/* a request to end it is also one for the next worker */
 		if (pgscale_relocation_cancelled() || (!attempt.ok && attempt.error.sqlstate == ERRCODE_QUERY_CANCELED))
 			job->cancel = true;
-		/* where it has moved, what the move has raised is no matter */
+		/* if it has moved, an error of the move does not matter */
 		if (attempt.ok && attempt.moved)
 			memset(&attempt.error, 0, sizeof(attempt.error));
 	}
@@ -613,7 +613,7 @@ next_job(PgscaleRelocationJob *job)
 	if (told_to_end() || pgscale_relocation_workers == 0)
 		return false;
 
-	/* Whoever wanted to end the last one came too late. */
+	/* A request to end the last one came too late. */
 	QueryCancelPending = false;
 
 	claimed = pgscale_relocation_job_claim(job, &more);
@@ -640,7 +640,7 @@ see_what_is_next(void)
 	QueryCancelPending = false;
 	looked = pgscale_relocation_open_look();
 	next = pgscale_relocation_jobs_next(&open);
-	/* what could have been taken and was not is locked: by who cancels it */
+	/* a job that was due and not taken is locked: by a cancel */
 	if (next != DT_NOEND)
 		pgscale_relocation_due(MyDatabaseId, Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next) + 1, LOCKED_MS));
 	if (!open)

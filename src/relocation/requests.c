@@ -91,10 +91,7 @@ at_transaction_end(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 
-			/*
-			 * whoever commits it would not know that there is something to
-			 * tell
-			 */
+			/* COMMIT PREPARED could not notify the launcher */
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot PREPARE a transaction that has changed relocation jobs"),
@@ -395,7 +392,7 @@ copy_rate(Oid source, Oid target)
 	return 1 / (1 / probe.sequential_bytes_per_s + 1 / write_rate);
 }
 
-/* Tells the user beforehand how long all use of the table is going to wait. */
+/* Warns the user how long all use of the table is going to wait. */
 static void
 request_announce(PgscaleRelocationJob *job, double rate)
 {

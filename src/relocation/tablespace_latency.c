@@ -90,7 +90,7 @@
 #define TEMPORARY_BYTES			(64 * PGSCALE_MB)
 #define MAX_TEMPORARY_S			3
 
-/* Nobody else's write shall fail for ours: so much more must be free. */
+/* A write of another process must not fail because of ours: that much more must be free. */
 #define SPARE_FACTOR			4
 
 #define RATE_BYTES				(32 * PGSCALE_MB)

@@ -100,7 +100,7 @@ pgscale_relocation_prewarm_function(void)
 	return pgscale_extension_function("pg_prewarm", "pg_prewarm", lengthof(types), types, "prewarm");
 }
 
-/* Every row of its table is looked up in a B-tree, too.  Returns why there is no check, or NULL. */
+/* In a B-tree, every row of its table is looked up, too.  Returns the reason why there is no check, or NULL. */
 static char *
 verify_amcheck(Oid index)
 {
@@ -162,7 +162,7 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 	return unverified;
 }
 
-/* Has somebody set it for this tablespace? */
+/* Was it set for this tablespace? */
 static bool
 has_random_page_cost(Oid tablespace)
 {

@@ -366,7 +366,7 @@ put_class(StringInfo out, const Chart *chart, int class)
 	appendStringInfoString(out, "\"/>\n");
 }
 
-/* What a bucket shows to whoever points at it. */
+/* The text of a bucket under the pointer. */
 static void
 put_bucket_title(StringInfo out, const Chart *chart, int i)
 {

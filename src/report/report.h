@@ -22,7 +22,7 @@ extern const PgscaleModule pgscale_report_module;
 /* A page for psql is as wide as this. */
 #define PGSCALE_REPORT_WIDTH	120
 
-/* At most so many characters of an argument, as base/texts.h reads them: valid UTF-8; lines: keep its lines apart. */
+/* At most that many characters of an argument, as base/texts.h reads them: valid UTF-8; lines: keep its lines. */
 extern char *pgscale_report_text_of(const text *value, int most, bool lines);
 
 /* Puts it into a page of HTML, as ASCII. */
@@ -31,7 +31,7 @@ extern void pgscale_report_text_put_html(StringInfo out, const char *utf8);
 /* Columns on a terminal. */
 extern int	pgscale_report_text_width(const char *utf8, int len);
 
-/* How many bytes of it fit into so many columns, to be cut between words if need be. */
+/* The number of bytes of it that fit into that many columns, cut between words if possible. */
 extern int	pgscale_report_text_fit(const char *utf8, int width, bool words);
 
 /* The format that an argument names: true for HTML. */

@@ -72,7 +72,7 @@ pgscale_report_text_width(const char *utf8, int len)
 	return width;
 }
 
-/* At least one character fits, so whoever calls it again and again gets to the end. */
+/* At least one character fits, so a loop over it reaches the end. */
 int
 pgscale_report_text_fit(const char *utf8, int width, bool words)
 {

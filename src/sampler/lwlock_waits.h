@@ -15,7 +15,7 @@
 /* What a process waits for at this tick, if that is an LWLock. */
 extern void pgscale_sampler_lwlock_add(uint32 wait_event);
 
-/* The end of the tick: tells the others. */
+/* The end of the tick: notifies the others. */
 extern void pgscale_sampler_lwlock_tell(int64 ns);
 
 #endif							/* PGSCALE_SAMPLER_LWLOCK_WAITS_H */

@@ -25,7 +25,7 @@
 #include "base/pg_compat.h"
 #include "sampler/nested_queries.h"
 
-/* Of one process, which alone writes it; in cache lines of its own. */
+/* Of one process, which is its only writer; in cache lines of its own. */
 typedef union NestedSlot
 {
 	struct
@@ -93,7 +93,9 @@ nested_enter(int64 queryid)
 		pg_atomic_write_u64(&slot->queryid, (uint64) queryid);
 		if (slot->pid != MyProcPid)
 		{
-			/* Who sees that it is ours must not see what was there before. */
+			/*
+			 * A reader that sees our pid must not see the previous contents.
+			 */
 			pg_write_barrier();
 			slot->pid = MyProcPid;
 		}

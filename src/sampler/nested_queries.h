@@ -20,7 +20,7 @@ extern void pgscale_sampler_nested_startup(void);
 /* Puts the hooks in; without this they do not exist. */
 extern void pgscale_sampler_nested_install(void);
 
-/* The statement's identifier, or 0 if it is not in a nested one, or there are no hooks. */
+/* The statement's identifier, or 0 outside a nested one, or without hooks. */
 extern int64 pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc);
 
 #endif							/* PGSCALE_SAMPLER_NESTED_QUERIES_H */

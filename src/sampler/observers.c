@@ -66,8 +66,8 @@ typedef struct WaitSum
 typedef struct Observer
 {
 	int64		pause_ns;		/* after its last error; 0: there was none */
-	int64		resume_ns;		/* on the clock that nobody sets */
-	bool		missed;			/* was not told of something */
+	int64		resume_ns;		/* on the monotonic clock */
+	bool		missed;			/* has missed an observation */
 } Observer;
 
 static wait_sums_hash *sums = NULL;
@@ -108,8 +108,8 @@ pgscale_sampler_observe_begin(void)
 }
 
 /*
- * One more than there is room for takes the place of the one that nobody was in
- * for the longest time, such as one that was dropped.
+ * If there is no more room, it takes the place of the database that was unused for the
+ * longest time, such as a dropped one.
  */
 static void
 remember_database(Oid database)
@@ -147,7 +147,7 @@ pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample)
 	WaitSum    *sum;
 
 	remember_database(proc->datid);
-	/* To hold others up is no work that advice could spare. */
+	/* Blocking others is not work that advice could save. */
 	if (sample->idle || proc->in_transaction)
 		return;
 	sum = wait_sums_insert(sums, proc->wait_event, &found);

@@ -22,7 +22,7 @@ extern void pgscale_sampler_observe_begin(void);
 /* A sample of a session; a quiet one's need not be shown again. */
 extern void pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample);
 
-/* The end of a tick that stands for so long: tells the others when a second is over. */
+/* The end of a tick of that length: notifies the others when a second is over. */
 extern void pgscale_sampler_observe_tick(TimestampTz wall, int64 ns);
 
 #endif							/* PGSCALE_SAMPLER_OBSERVERS_H */

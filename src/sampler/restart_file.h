@@ -15,7 +15,7 @@
 #include "base/processes.h"
 #include "sampler/worker_types.h"
 
-/* Some of a kind; false on failure.  None are no failure. */
+/* Some of a kind; false on failure.  None is not a failure. */
 extern bool pgscale_sampler_restart_file_put(FILE *file, const void *items, Size size, Size count);
 extern bool pgscale_sampler_restart_file_get(FILE *file, void *items, Size size, Size count);
 

@@ -61,10 +61,10 @@
 #define RESET_LIMIT_MS	5000
 #define RESET_CHECK_MS	100
 
-/* Without a tick for so long, and several periods, something is wrong. */
+/* If there was no tick for that long, and for several periods, something is wrong. */
 #define STALLED_MS		5000
 
-/* After so many failures in a row the kernel's counts are not to be had. */
+/* After that many failures in a row the kernel's counts are not available. */
 #define UNREADABLE		5
 
 /* Settings. */

@@ -44,7 +44,7 @@ typedef struct PgscaleSamplerStats
 	int64		cpu_ns;			/* CPU time of the process */
 	uint64		retries;		/* torn reads that were repeated */
 	uint64		readings;		/* of the kernel's counts of a session */
-	uint64		blocker_looks;	/* at the lock manager, for who is in the way */
+	uint64		blocker_looks;	/* of the lock manager, for blockers */
 } PgscaleSamplerStats;
 
 extern Size pgscale_sampler_stats_size(void);

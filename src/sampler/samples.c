@@ -172,8 +172,8 @@ sampler_kind_of(SlotState *state)
 }
 
 /*
- * What the process waits for, and all that the profile tells it by.  Returns false if it
- * is not to be counted.  *key is zeroes before.
+ * The wait of the process, and all columns of the profile.  Returns false if it is not
+ * to be counted. *key must be zeroes.
  */
 static bool
 key_of_slot(int slot, SlotState *state, bool changed, PgscaleSamplerWaitKey *key)
@@ -272,7 +272,7 @@ sample_slot(int slot, PgscaleSamplerTick *tick)
 		return false;
 	}
 
-	/* An idle session still tells the identifier of its last statement. */
+	/* An idle session still shows the identifier of its last statement. */
 	if (state->nparked > 0 && changed && proc->queryid != 0)
 		sampler_unpark(slot, state);
 	/* A statement that has ended without one gets none. */

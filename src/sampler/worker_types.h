@@ -28,8 +28,8 @@ extern void pgscale_sampler_types_startup(void);
 extern PgscaleProcKind pgscale_sampler_type_kind(const char *name);
 
 /*
- * The kind of a running background worker, by its pid.  Returns false if that
- * cannot be told at this moment.  In the sampler.
+ * The kind of a running background worker, by its pid.  Returns false if it is unknown
+ * at this moment.  Call it in the sampler.
  */
 extern bool pgscale_sampler_type_of_worker(int pid, PgscaleProcKind *kind);
 

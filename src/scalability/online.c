@@ -75,7 +75,7 @@
  */
 #define MIX_NS			(60 * SECOND_NS)
 
-/* The view says that it does not work if nothing was told for so long. */
+/* The view says that it does not work if there was no observation for that long. */
 #define SILENT_MS		10000
 
 #define COLUMNS			(PGSCALE_USL_COLUMNS + 6)

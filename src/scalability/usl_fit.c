@@ -53,10 +53,7 @@
 /* The data must reach this share of the peak's concurrency. */
 #define MIN_REACH		0.5
 
-/*
- * Where a peak was passed by this factor, it is not for want of range that it cannot
- * be told.
- */
+/* If the points exceed the peak by this factor, a missing peak is not for want of range. */
 #define MIN_PAST		1.5
 
 /*
@@ -80,10 +77,10 @@
 #define MAX_WIDTH		0.5
 #define MAX_WIDTH_MEASURED	1.0
 
-/* From here on the residuals tell the size of the error well enough. */
+/* From here on the residuals show the size of the error well enough. */
 #define MANY_DEGREES	100
 
-/* Columns this close to a combination of others tell nothing by themselves. */
+/* Columns this close to a combination of others add nothing. */
 #define MIN_PIVOT		1e-12
 
 /* A better fit by less than this is rounding. */
@@ -97,7 +94,7 @@ typedef struct Sums
 	double		weight;
 } Sums;
 
-/* c is all 0 if there is no solution. */
+/* c is all 0 without a solution. */
 typedef struct Solution
 {
 	double		c[3];
@@ -121,9 +118,9 @@ usl_add(Sums *sums, double n, double x, double weight, double max_n)
 }
 
 /*
- * Least squares with these coefficients alone, by Cholesky's decomposition of
- * the normal equations, scaled to a diagonal of 1.  Returns false if there is
- * no solution, or none with all of them above 0.
+ * Least squares with these coefficients only, by Cholesky's decomposition of the normal
+ * equations, scaled to a diagonal of 1.  Returns false if there is no solution, or none
+ * with all of them above 0.
  */
 static bool
 usl_solve(const Sums *sums, const int *use, int nuse, Solution *solution)
@@ -223,8 +220,8 @@ usl_peak(double sigma, double kappa)
 }
 
 /*
- * Parameters of a solution, back in the units of the data.  lambda is infinite
- * if the data do not tell it.
+ * Parameters of a solution, back in the units of the data. lambda is infinite if the
+ * data do not determine it.
  */
 static void
 usl_parameters(const Solution *solution, double max_n, double max_x,
@@ -376,8 +373,8 @@ usl_figure(char *buffer, double number)
 }
 
 /*
- * Do the points lie so that the law says next to nothing of them?  Of throughputs
- * that are all about the same, r2 tells nothing.
+ * Do the points say next to nothing about the law?  If throughputs are all about equal,
+ * r2 is meaningless.
  */
 static bool
 is_scattered(const PgscaleScalabilityUsl *usl)
@@ -437,7 +434,7 @@ usl_judge(PgscaleScalabilityUsl *usl)
 		strlcpy(usl->status, "ok", sizeof(usl->status));
 	}
 
-	/* What more range would not tell. */
+	/* Cases in which more range would not help. */
 	if (is_scattered(usl) || (unsure && usl->max_n >= MIN_PAST * usl->peak_n))
 	{
 		usl->peaked = false;

@@ -208,7 +208,7 @@ pgscale_usl_fit(PG_FUNCTION_ARGS)
 	return usl_fit_points(fcinfo, points);
 }
 
-/* usl_predict(usl, concurrency): the fitted throughput; NULL if there is no fit. */
+/* usl_predict(usl, concurrency): the fitted throughput; NULL without a fit. */
 Datum
 pgscale_usl_predict(PG_FUNCTION_ARGS)
 {

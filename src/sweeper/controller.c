@@ -31,10 +31,10 @@
 #define REST_MIN_NS		(20 * NS_PER_S)
 #define REST_MAX_NS		(1200 * NS_PER_S)
 
-/* Having worked for so long was of use. */
+/* Working for that long was useful. */
 #define USEFUL_NS		(60 * NS_PER_S)
 
-/* Fewer sessions than that, in the mean, are no reason to work. */
+/* Fewer sessions than that, on average, are not a reason to work. */
 #define MIN_WAITING		0.2
 
 /* Less than this share of victims dirty: nothing to write. */
@@ -47,13 +47,13 @@
 #define MIN_RUN_PAGES	1.25
 
 /*
- * In so large a part of a second's ticks the writers must be pressed before there
- * are more of them; after so many seconds without, there is one less.
+ * In that fraction of a second's ticks the writers must be pressed before one is added;
+ * after that many seconds without, one is removed.
  */
 #define PRESSED_MORE	0.1
 #define RELAXED_S		30
 
-/* That a slot is missing is said after so many seconds. */
+/* A missing slot is reported after that many seconds. */
 #define SHORT_S			10
 
 /* Below these, means mean nothing. */

@@ -67,10 +67,10 @@
 #define PASS_TIMES		4
 #define PASS_LAPS		2
 
-/* The share of dirty ones among victims, as a mean of the last so many. */
+/* The fraction of dirty victims, as a mean of the last ones. */
 #define DIRTY_MEMORY	1000
 
-/* Writers that in so long have done nothing of what is queued are stuck. */
+/* Writers that have not worked on the queue for that long are stuck. */
 #define STUCK_NS		(2000 * NS_PER_MS)
 
 static const PgscaleSweeperSupply *const supplies[] = {
@@ -182,7 +182,7 @@ writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
 	return now - progress_ns >= STUCK_NS;
 }
 
-/* Queues them, until there is no more room. */
+/* Queues them, while there is room. */
 static void
 hand_to_writers(PgscaleSweeperShare *share, int nruns)
 {
@@ -191,7 +191,7 @@ hand_to_writers(PgscaleSweeperShare *share, int nruns)
 			break;
 }
 
-/* Has so many pages of the standing set written. Returns how many. */
+/* Has that many pages of the standing set written.  Returns their number. */
 static int
 sweeper_write(PgscaleSweeperShare *share, int pages)
 {
@@ -242,8 +242,8 @@ sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
 }
 
 /*
- * Visits buffers until so many clean ones are supplied, and the standing set is full.
- * Returns how many are still lacking.
+ * Visits buffers until that many clean ones are supplied, and the standing set is
+ * full.  Returns the number still missing.
  */
 static int
 sweeper_sweep(PgscaleSweeperShare *share, int lacking)
@@ -281,8 +281,8 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 }
 
 /*
- * Makes so many buffers ready, or has them written: dirty ones in the part that
- * they have of the victims, for clean ones are worth no less as cache.
+ * Makes that many buffers ready, or has them written: dirty ones in their proportion of
+ * the victims, because clean ones are worth as much as cache.
  */
 static void
 sweeper_refill(PgscaleSweeperShare *share, int lacking)

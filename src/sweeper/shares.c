@@ -34,7 +34,7 @@
 
 #define LOCK_TRANCHE	"pgscale sweeper"
 
-/* Of so many buffers one may be a writer's. */
+/* One in that many buffers may belong to a writer. */
 #define BUFFERS_A_WRITER	16
 
 typedef struct SweeperShared
@@ -86,7 +86,7 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 	uint32		taken = pg_atomic_read_u32(&share->runs_taken);
 	uint32		next;
 
-	/* What was copied is valid if nobody else has taken it meanwhile. */
+	/* The copy is valid if no other process has taken it meanwhile. */
 	do
 	{
 		uint32		put;
@@ -196,7 +196,7 @@ pgscale_sweeper_write_counts(const PgscaleSweeperShare *share)
 	return sum;
 }
 
-/* The n-th of so many contiguous shares begins here. */
+/* The n-th of that many contiguous shares begins here. */
 static int
 share_begin(int n, int workers)
 {

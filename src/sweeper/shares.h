@@ -27,7 +27,7 @@
 /* Of shared_buffers: more than that ready would be cache lost. */
 #define PGSCALE_SWEEPER_MAX_WATERMARK 0.25
 
-/* Buffers, of each worker: so many ready last the fastest server for seconds. */
+/* Buffers, of each worker: that many ready ones last the fastest server for seconds. */
 #define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
 
 /* Runs that may wait for a writer. */
@@ -119,11 +119,11 @@ typedef struct PgscaleSweeperSupplied
 	uint32		page_hash;
 } PgscaleSweeperSupplied;
 
-/* A writer's slot.  Each field belongs to who has claimed it, but for taken. */
+/* A writer's slot.  Each field belongs to the claimant, except taken. */
 typedef struct PgscaleSweeperWriter
 {
-	pg_atomic_uint32 pid;		/* whose it is, 0 if nobody's */
-	Latch	   *volatile latch; /* likewise NULL */
+	pg_atomic_uint32 pid;		/* its owner, 0 if there is none */
+	Latch	   *volatile latch; /* or NULL */
 	volatile int writing;		/* pages of the run it is at */
 	PgscaleSweeperWriteCounts counts;
 
@@ -145,7 +145,7 @@ typedef struct PgscaleSweeperShare
 	int			buffers;
 	int			stack_size;		/* most buffers that may be ready */
 	int			most_writers;	/* whatever the setting says */
-	volatile int writers_now;	/* so many for now, see settle_writers() */
+	volatile int writers_now;	/* present number, see settle_writers() */
 
 	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
 	volatile uint64 starts;
@@ -184,13 +184,13 @@ typedef struct PgscaleSweeperShare
 } PgscaleSweeperShare;
 
 /*
- * Several processes may be started for one part, late or twice, by a postmaster
- * that was held up: whoever claims it has it, the others must end.
+ * Several processes may be started for one part, late or twice, by a delayed
+ * postmaster: the first to claim it has it, the others must end.
  */
 extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);
 extern void pgscale_sweeper_release(pg_atomic_uint32 *owner);
 
-/* Queue a run.  Returns false if there is no room. */
+/* Queues a run.  Returns false if there is no room. */
 extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run);
 
 /*
@@ -212,7 +212,7 @@ extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
 /* Pages that are queued or being written. */
 extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);
 
-/* Give back a page that is clean.  It is forgotten if there is no room. */
+/* Returns a clean page.  It is forgotten if there is no room. */
 extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept);
 
 /* Take one back.  Returns false if there is none. */
@@ -250,7 +250,7 @@ extern int64 pgscale_sweeper_backend_writes(bool anew);
 extern void pgscale_sweeper_base(PgscaleSweeperBase *base);
 extern void pgscale_sweeper_rebase(void);
 
-/* Likewise, if there was no reset since the server started. */
+/* As above, but without a reset since the server started. */
 extern void pgscale_sweeper_base_init(void);
 
 #endif							/* PGSCALE_SWEEPER_SHARES_H */

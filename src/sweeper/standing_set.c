@@ -256,9 +256,9 @@ set_compact(int *counts)
 }
 
 /*
- * Puts into chosen the candidates of the longest runs, which have at least so
- * many pages, the longest first and of equal ones the oldest.  Where those of a
- * length end is in ends, by length.
+ * Puts the candidates of the longest runs into chosen, which have at least that many
+ * pages, the longest first and among equal ones the oldest. ends has the end of those
+ * of each length.
  */
 static int
 set_longest(int pages, int *ends)

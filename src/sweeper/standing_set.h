@@ -18,7 +18,7 @@
 /* Is the page unused that the buffer was just seen with? */
 typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const PgscalePage *page);
 
-/* For the buffers from first on; room for so many candidates. Once in a process. */
+/* For the buffers from first on; room for that many candidates.  Call it once in a process. */
 extern void pgscale_sweeper_set_init(int first, int buffers, int room);
 
 /* Has it less than that part of what it has room for? */
@@ -40,14 +40,14 @@ extern bool pgscale_sweeper_set_skip(int buf);
 extern void pgscale_sweeper_set_forget(int buf);
 
 /*
- * Takes the longest runs out that together have so many pages, at most "most"
- * runs of at most limit pages each, in the order of files and blocks; fewer if
- * finding them takes longer than that CPU time.  Drops what is unused no
- * more, or no longer there.  Returns how many runs.
+ * Takes out the longest runs that together have that many pages, at most "most" runs of
+ * at most limit pages each, in the order of files and blocks; fewer if finding them
+ * takes longer than that CPU time.  Drops candidates that are used or gone.  Returns
+ * the number of runs.
  */
 extern int	pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most);
 
-/* Looks anew at the runs of the next so many candidates, or fewer, as above. */
+/* Measures the runs of the next candidates again, that many or fewer, as above. */
 extern void pgscale_sweeper_set_refresh(int n, PgscaleSweeperUnused unused, int limit, int64 cpu_ns);
 
 #endif							/* PGSCALE_SWEEPER_STANDING_SET_H */

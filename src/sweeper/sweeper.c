@@ -58,19 +58,19 @@
 #define IDLE_PERIOD_NS	(50 * NS_PER_MS)
 #define WATCH_PERIOD_NS (100 * NS_PER_MS)
 
-/* After so many ticks without demand, the second of them will do. */
+/* After that many ticks without demand, only every second tick is made. */
 #define IDLE_TICKS		250
 
-/* So long after the freelist first was empty autoprewarm has seen it. */
+/* That long after the freelist first was empty, autoprewarm has noticed it. */
 #define WARM_TICKS		10
 
-/* Without a tick for so long, something is wrong. */
+/* If there was no tick for that long, something is wrong. */
 #define STALLED_MS		5000
 
 /* The low watermark, as a part of the high one: as bench/sweeper measured them, 0.02 and 0.05 of the buffers. */
 #define LOW_OF_HIGH		0.4
 
-/* Buffers ready last so many seconds, but are no fewer than that. */
+/* Ready buffers last that many seconds, but are no fewer than that. */
 #define STOCK_S			10
 #define STOCK_LEAST		16384
 #define STOCK_DECAY		0.98	/* by the second, when less would do */
@@ -372,9 +372,9 @@ sweeper_reconsider(int64 now)
 }
 
 /*
- * Asks for a writer, once a second until it runs.  A request that the postmaster
- * has not come to yet still counts; if it has, the writer has yet to claim its
- * place, or is ending.
+ * Asks for a writer, once a second until it runs.  A request that the postmaster has
+ * not handled yet still counts; after that, the writer must still claim its place, or
+ * is ending.
  */
 static void
 launch_writer(int i, int64 now)
@@ -590,9 +590,9 @@ sweeper_state_of(const PgscaleSweeperShare *s)
 }
 
 /*
- * bgwriter is to be off while the sweeper works through the freelist.  That is asked
- * for then, and left alone as long as the sweeper is on: it may work again any minute.
- * In a window bgwriter finds nothing.
+ * bgwriter should be off while the sweeper works through the freelist.  That is
+ * requested then, and stays so while the sweeper is on, because it may work again any
+ * minute.  In mode window bgwriter finds nothing.
  */
 #define SWEEPER_WHY	"bgwriter writes single pages that could be combined"
 

@@ -49,13 +49,13 @@
 /* How long to wait for a run at most; the sweep sets the latch. */
 #define WAIT_MS			1000
 
-/* From so many pages on, 128 kB, the kernel is asked to begin with a run. */
+/* For runs of that many pages, 128 kB, the kernel is asked to begin writing. */
 #define WRITEBACK_PAGES	16
 
-/* Without work for so long, end. */
+/* Without work for that long, end. */
 #define LINGER_NS		(10 * NS_PER_S)
 
-/* So many pages waiting for their WAL are worth a flush of it. */
+/* That many pages waiting for their WAL are worth a flush of it. */
 #define WAL_PAGES		64
 
 static PgscaleSweeperShare *share = NULL;

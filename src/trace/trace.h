@@ -94,22 +94,22 @@ typedef struct PgscaleTrace
 } PgscaleTrace;
 
 /*
- * Who looks again after this time has missed next to nothing: the shortest waits, of
- * a page that the kernel has in its cache, take about that long.
+ * A watcher that looks again within this time misses next to nothing: the shortest
+ * waits, for a page in the kernel's cache, take about that long.
  */
 #define PGSCALE_TRACE_GAP_NS	500
 
 /*
- * How many may be under way, each of which takes a CPU; 0 if there is one CPU.  Who has
- * a place holds an advisory lock of this class.
+ * The number of concurrent traces, each of which takes a CPU; 0 if there is one CPU.  A
+ * trace holds an advisory lock of this class.
  */
 extern int	pgscale_trace_places(void);
 
 #define PGSCALE_TRACE_LOCK_CLASS	0x74726163
 
 /*
- * Returns false if as many are under way already.  Needs a resource owner, no
- * transaction.  Errors: those of interrupts alone.
+ * Returns false if that many are running already.  Needs a resource owner, no
+ * transaction.  Errors: only those of interrupts.
  */
 extern bool pgscale_trace_watch(PgscaleTrace *trace);
 

@@ -31,7 +31,7 @@
 #define TRACES			64
 #define EVENTS			16
 
-/* Quantiles cannot be told of the rest. */
+/* The rest has no quantiles. */
 #define UNKNOWN			(-1.0)
 
 typedef struct HistoryEvent

@@ -49,7 +49,7 @@
 /* How far beyond: more than this many deviations from the median, and ... */
 #define DEVIATIONS		4
 
-/* ... beyond all but this fraction of the seconds, by so many sessions. */
+/* ... above all but this fraction of the seconds, by that many sessions. */
 #define QUANTILE		0.95
 #define MARGIN			2
 
@@ -65,14 +65,14 @@
 
 StaticAssertDecl(RUNS > HOUR_NS / REST_NS + 1, "a run's place must not be used again within an hour");
 
-/* health says that it does not work if nothing was told for so long. */
+/* health says that it does not work if there was no observation for that long. */
 #define SILENT_MS		10000
 
 typedef struct TriggerShared
 {
 	pg_atomic_uint64 observed_ns;	/* by pgscale_timer_clock(); 0: never */
 	pg_atomic_uint32 known;		/* seconds */
-	pg_atomic_uint32 worker_pid;	/* who traces; 0: nobody */
+	pg_atomic_uint32 worker_pid;	/* the tracing process; 0: none */
 	pg_atomic_uint32 latest;	/* PgscaleTraceOutcome */
 	pg_atomic_uint64 counts[PGSCALE_TRACE_OUTCOMES];
 	pg_atomic_uint64 number;	/* of the latest run; 0: there was none */
@@ -247,7 +247,7 @@ pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome outcome, int
 	trigger_note(outcome);
 }
 
-/* An alarm that nothing comes of is a run, too: so it is told once. */
+/* An alarm without a trace is a run, too: so it is reported once. */
 static void
 trigger_begin(const PgscaleTraceAlarm *alarm, int64 now)
 {

@@ -30,13 +30,13 @@
 #include "base/worker.h"
 #include "trace/trigger.h"
 
-/* Waits for LWLocks are short: how long to look for somebody who waits, and how often. */
+/* Waits for LWLocks are short: how long to look for a waiting process, and how often. */
 #define FIND_NS			NS_PER_S
 #define FIND_AGAIN_MS	10
 
 PGDLLEXPORT void pgscale_trace_trigger_main(Datum arg);
 
-/* Could a trace of this process tell why the figure is what it is? */
+/* Could a trace of this process explain the figure? */
 static bool
 worker_is_candidate(const PgscaleProc *proc, PgscaleTraceFigure figure)
 {

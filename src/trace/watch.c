@@ -49,7 +49,7 @@
 #include "base/wait_events.h"
 #include "trace/trace.h"
 
-/* One trace for so many CPUs, at least one and at most so many. */
+/* One trace for that many CPUs, at least one and at most MAX_PLACES. */
 #define CPUS_PER_PLACE	4
 #define MAX_PLACES		8
 
@@ -144,7 +144,7 @@ watch_poll(Watch *watch, uint64 deadline)
 			gap = true;
 
 			/*
-			 * A signal tells that it has ended, and takes long enough for a
+			 * A signal shows that it has ended, and takes long enough for a
 			 * gap.
 			 */
 			if (unlikely(!PostmasterIsAlive()))
@@ -152,7 +152,10 @@ watch_poll(Watch *watch, uint64 deadline)
 		}
 		last = now;
 
-		/* The event first: who ends a wait may change its status next. */
+		/*
+		 * The event first: a process that ends a wait may change its status
+		 * next.
+		 */
 		pg_read_barrier();
 		count = *changecount_at;
 		if (unlikely(event_now != event || count != changecount || now >= deadline))
@@ -225,8 +228,8 @@ watch_end_stretch(Watch *watch, bool same)
 }
 
 /*
- * Looks once more, where the status tells that a statement has begun: what the target
- * was seen to wait for may have been before that.
+ * Looks once more, after the status has shown that a statement has begun: the wait that
+ * was seen may be older than that.
  */
 static void
 watch_look_again(Watch *watch)
@@ -268,8 +271,8 @@ watch_for_statement(Watch *watch, uint64 deadline)
 }
 
 /*
- * Has the target ended its statement and begun another one while nobody looked?  It is
- * not known of two with the same identifier.
+ * Has the target ended its statement and begun another one between two looks?  That is
+ * unknown for two statements with the same identifier.
  */
 static bool
 watch_missed_end(Watch *watch)

@@ -57,8 +57,8 @@ put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleT
 }
 
 /*
- * pgscale.tuning_findings(duration, probe): what each rule finds, in evidence of
- * the last so long; with probe, rules may time the disks.
+ * pgscale.tuning_findings(duration, probe): the findings of each rule, in evidence of
+ * that length; with probe, rules may time the disks.
  */
 Datum
 pgscale_tuning_findings(PG_FUNCTION_ARGS)

@@ -45,16 +45,13 @@
 #include "tuning/evidence.h"
 #include "tuning/wait_kinds.h"
 
-/*
- * So long before a record's end the server is asked to sum up what its backends
- * have written.
- */
+/* That long before a record's end the server is asked to sum up what its backends have written. */
 #define REFRESH_MS		2000
 
 /* The observed time may be so much less than the clock's before it is a gap. */
 #define MAX_GAP_US		(2 * USECS_PER_SEC)
 
-/* Of so many settings it is known when they got their values. */
+/* For that many settings the time of the last change is known. */
 #define MAX_SETTINGS	1024
 
 /* A setting's value, as the sampler has it, and since when. */
@@ -210,7 +207,7 @@ pgscale_tuning_evidence_set_at(const char *name)
 	if (!setting)
 		return pg_atomic_read_u32(&shared->nsettings) == MAX_SETTINGS && PgReloadTime <= now ? PgReloadTime : 0;
 	at = (TimestampTz) pg_atomic_read_u64(&setting->set_at);
-	/* What is yet to come was told by a clock that was set back since. */
+	/* A future time is from a clock that was set back since. */
 	return at <= now ? at : now - (pgscale_timer_clock() - (int64) pg_atomic_read_u64(&setting->set_ns)) / 1000;
 }
 
@@ -318,7 +315,7 @@ evidence_difference(int64 from, int64 to)
 	return from < 0 || to < from ? -1 : to - from;
 }
 
-/* What lies between two looks; false if that cannot be told. */
+/* The difference between two looks; returns false if it is unknown. */
 static bool
 evidence_compare(const Base *from, const Base *to, PgscaleTuningEvidence *record)
 {

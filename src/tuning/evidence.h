@@ -17,21 +17,21 @@
 #include "base/server_counters.h"
 #include "pgscale.h"
 
-/* A record every so often, and so many are kept. */
+/* The period of records, and the number that are kept. */
 #define PGSCALE_EVIDENCE_MS		5000
 #define PGSCALE_EVIDENCE_MAX	720
 
 /*
- * The time of a record, which is another one in tests.  What takes so many seconds of
- * evidence then takes as many records as ever.
+ * The length of a record, which differs in tests.  A rule that needs that many seconds
+ * of evidence then needs the usual number of records.
  */
 extern int	pgscale_tuning_evidence_ms(void);
 #define PGSCALE_EVIDENCE_S(seconds) \
 	((double) (seconds) * pgscale_tuning_evidence_ms() / PGSCALE_EVIDENCE_MS)
 
 /*
- * What sessions spend their time with, as rules need it told apart: kinds of waits, whose events are in wait_kinds.c.  Waits for work,
- * and pg_sleep(), are none of it.
+ * The sessions' time by kind of wait, as rules need it; wait_kinds.c has the events of
+ * each kind.  Waits for work, and pg_sleep(), are not included.
  */
 typedef enum PgscaleTuningEvidenceWait
 {
@@ -130,8 +130,8 @@ extern int	pgscale_tuning_evidence_read(TimestampTz since, TimestampTz until,
 extern void pgscale_tuning_evidence_add(PgscaleTuningEvidence *sum, const PgscaleTuningEvidence *record);
 
 /*
- * When a setting got the value that it has: evidence of before does not tell of
- * it.  0 if it has had it since the server's start, as all evidence.
+ * The time when a setting got its present value: earlier evidence does not apply to it.
+ * 0 if it has had the value since the server's start, as all evidence.
  */
 extern TimestampTz pgscale_tuning_evidence_set_at(const char *setting);
 

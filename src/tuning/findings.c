@@ -24,13 +24,13 @@
 #include "tuning/findings.h"
 #include "tuning/json.h"
 
-/* So many pages a second of the background writer are next to nothing. */
+/* That many pages a second of the background writer are next to nothing. */
 #define STALLED_BYTES_PER_S		(1024.0 * 1024.0)
 
-/* And so many that are swapped in or out are a lot. */
+/* And that many swapped pages are a lot. */
 #define SWAPPING_PAGES_PER_S	100.0
 
-/* A record of WAL, without images: those of an update of a small row are so long. */
+/* The length of a WAL record, without images: that of an update of a small row. */
 #define RECORD_BYTES			80.0
 
 double
@@ -145,9 +145,9 @@ pgscale_tuning_page_images(const PgscaleTuningEvidence *e)
 }
 
 /*
- * The server's own measurement, if it makes one.  Else the sessions' waits: at
- * any time one process flushes, so their sum is the time of the flushes, but for
- * those of the WAL writer.
+ * The server's own measurement, if it makes one.  Otherwise the sessions' waits: at any
+ * time one process flushes, so their sum is the time of the flushes, except those of
+ * the WAL writer.
  */
 double
 pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e)
@@ -189,9 +189,8 @@ pgscale_tuning_swaps(const PgscaleTuningEvidence *e)
 }
 
 /*
- * The waits for these writes, and the CPU's time.  A page may not be written
- * before its WAL is flushed; where commits do not wait for that, whoever does
- * waits for a page's sake.
+ * The waits for these writes, and the CPU's time.  A page must not be written before
+ * its WAL is flushed; if commits do not wait for that, the writer of the page does.
  */
 double
 pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e)
@@ -217,9 +216,9 @@ pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e)
 }
 
 /*
- * A checkpoint is due when WAL of max_wal_size / (1 + completion target) was
- * written since the last one (CalculateCheckpointSegments() in xlog.c).  Ones
- * that somebody else asked for, as by CHECKPOINT or a backup, come without.
+ * A checkpoint is due when WAL of max_wal_size / (1 + completion target) was written
+ * since the last one (CalculateCheckpointSegments() in xlog.c).  Checkpoints by
+ * request, such as CHECKPOINT or a backup, are not counted.
  */
 bool
 pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)

@@ -32,7 +32,7 @@ extern double pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTun
 /* The same of all that has to do with writing WAL. */
 extern double pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e);
 
-/* Likewise, with reading, writing and syncing data. */
+/* As above, with reading, writing and syncing data. */
 extern double pgscale_tuning_data_fraction(const PgscaleTuningEvidence *e);
 
 /* How many sessions were in it at a time, on average. */
@@ -64,8 +64,8 @@ extern double pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e);
 extern double pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence *e);
 
 /*
- * Was the background writer set so that it can do next to nothing?  Then other
- * evidence about shared buffers tells of that.  Not if a feature does its work.
+ * Was the background writer set so that it can do next to nothing?  Then that explains
+ * other evidence about shared buffers.  Not if a feature does its work.
  */
 extern bool pgscale_tuning_bgwriter_stalled(void);
 
@@ -119,7 +119,7 @@ extern bool pgscale_tuning_rewrites(const PgscaleTuningEvidence *e);
  */
 extern double pgscale_tuning_setting(const char *name);
 
-/* As SHOW has it; NULL likewise. */
+/* As SHOW prints it; NULL as above. */
 extern const char *pgscale_tuning_setting_text(const char *name);
 
 /* Bytes as ALTER SYSTEM takes them, rounded up to what is easy to read. */
@@ -131,7 +131,7 @@ typedef struct PgscaleTuningNumber
 	double		value;
 } PgscaleTuningNumber;
 
-/* A finding that is no advice: a verdict and a sentence. */
+/* A finding without advice: a verdict and a sentence. */
 extern PgscaleTuningFinding *pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)
 			pg_attribute_printf(2, 3);
 

@@ -24,7 +24,7 @@
 #include "tuning/evidence.h"
 #include "tuning/tuning.h"
 
-/* Without an observation for so long the sampler is not at work. */
+/* If there was no observation for that long, the sampler is not at work. */
 #define STALLED_MS		5000
 
 int64

@@ -14,7 +14,7 @@
 
 #include "tuning/evidence.h"
 
-/* Of an event by its type and name; -1 for what is no wait of a session at work. */
+/* The kind of an event by its type and name; -1 if it is not a wait of a session at work. */
 extern int	pgscale_tuning_wait_kind(const char *type, const char *name);
 
 /* The key of pgscale.wait_meanings. */

@@ -96,7 +96,7 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 	w->full = pgscale_tuning_rate(e, c->wal_buffers_full);
 }
 
-/* The most important thing that it tells, in one sentence. */
+/* The most important finding, in one sentence. */
 static const char *
 wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 {

@@ -54,18 +54,18 @@
 /* Headers to read in a round in any case: 0.3 ms. */
 #define ROUND_BUFFERS	131072
 
-/* All of them in so much time, but with no more than one part in so many of it. */
+/* All buffers within that time, but with no more than one part in that many of it. */
 #define PASS_NS			NS_PER_S
 #define ROUND_NS		(NS_PER_S / 20)
 #define BUSY_PARTS		10
 #define IDLE_PARTS		50
 
-/* So many between two looks at the clock, and made ready at once. */
+/* That many between two looks at the clock, and initialized at once. */
 #define CHUNK_BUFFERS	8192
 
 /*
- * About the hand: so many behind where it was and ahead of where it is, and no
- * more than that in all.
+ * Near the hand: that many behind its old place and ahead of its new one, and no more
+ * than that in all.
  */
 #define HAND_BUFFERS	8192
 #define HAND_MAX		131072
@@ -76,7 +76,7 @@
 /* How many to try to find one that is free. */
 #define FREE_TRIES		64
 
-/* One page of so many is sampled; the latest ones are remembered, four a row. */
+/* One page in that many is sampled; the latest ones are remembered, four a row. */
 #define SAMPLE_PAGES	8
 #define MEMORY_ROWS		65536
 #define MEMORY_WAYS		4
@@ -85,7 +85,7 @@
 #define ENOUGH_SAMPLES	100
 #define ENOUGH_OF_STRETCH	8
 
-/* When a stretch has so many, they count half. */
+/* At that many pages of a stretch, the counts are halved. */
 #define STRETCH_SAMPLES 64
 
 /* What a buffer held when it was last looked at. */

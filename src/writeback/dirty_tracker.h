@@ -31,7 +31,7 @@
 StaticAssertDecl(RELSEG_SIZE % PGSCALE_STRETCH_BLOCKS == 0,
 				 "files must consist of whole stretches");
 
-/* As long as the kernel by default leaves dirty pages alone, seconds. */
+/* The age at which the kernel by default writes dirty pages, seconds. */
 #define PGSCALE_REWRITE_WINDOW_S 30
 
 typedef struct PgscaleWritebackStretchKey
@@ -46,8 +46,8 @@ typedef struct PgscaleWritebackStretch
 {
 	PgscaleWritebackStretchKey key;
 	uint16		pieces;			/* a bit each: has pages that wait */
-	uint16		sampled;		/* of its latest writes, so many were sampled */
-	uint16		rewritten;		/* and so many of those hit a page again */
+	uint16		sampled;		/* of its latest writes, that many were sampled */
+	uint16		rewritten;		/* and that many of those were rewrites */
 	uint32		waiting;		/* pages written, not asked for */
 	uint32		flying;			/* pages asked for, maybe not on disk yet */
 	uint32		dirty;			/* buffers that hold a dirty page of it */
@@ -84,12 +84,12 @@ extern void pgscale_writeback_watch_stop(void);
  */
 extern bool pgscale_writeback_watch_round(int64 now_ns, int64 period_ns);
 
-/* Do the buffers tell of a stretch, now? */
+/* Do the buffers show the writes of a stretch, now? */
 extern bool pgscale_writeback_watch_knows(const PgscaleWritebackStretchKey *key);
 
 /*
- * Notes that so many pages in these pieces of a stretch, written past the
- * buffers, are in the kernel.  Returns how many are new.
+ * Notes a number of pages in these pieces of a stretch that were written past the buffers
+ * and are in the kernel.  Returns the number of new ones.
  */
 extern int	pgscale_writeback_watch_found(const PgscaleWritebackStretchKey *key, uint16 pieces, int pages, int64 now_ns);
 
@@ -100,15 +100,15 @@ extern double pgscale_writeback_watch_rewritten(void);
 extern double pgscale_writeback_stretch_rewritten(const PgscaleWritebackStretch *stretch);
 
 /*
- * Takes the pages of one piece from those that wait to those in flight, of which
- * there cannot be more than so many.  Returns how many were taken.
+ * Moves the pages of one piece from waiting to in flight; there cannot be more than
+ * that many.  Returns the number moved.
  */
 extern int	pgscale_writeback_stretch_take(PgscaleWritebackStretch *stretch, int piece, int most);
 
 /* Those are on disk. */
 extern void pgscale_writeback_stretch_landed(PgscaleWritebackStretch *stretch, int pages);
 
-/* At most so many of its pages wait.  Returns how many fewer that are. */
+/* Limits its waiting pages.  Returns by how many there are fewer. */
 extern int	pgscale_writeback_stretch_limit(PgscaleWritebackStretch *stretch, int pages);
 
 #endif							/* PGSCALE_WRITEBACK_DIRTY_TRACKER_H */

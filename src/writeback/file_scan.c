@@ -126,8 +126,8 @@ begin_walk(int64 now_ns)
 	folder = 0;
 
 	/*
-	 * Files have the time of a clock that may have been set meanwhile, so it
-	 * is reckoned back on the one that nobody sets.
+	 * Times of files come from a clock that may have been set meanwhile, so
+	 * they are converted to the monotonic clock.
 	 */
 	changed_since = time(NULL) - 1 - (begun_ns > 0 ? (now_ns - begun_ns) / NS_PER_S : PGSCALE_REWRITE_WINDOW_S);
 	begun_ns = now_ns;
@@ -148,7 +148,7 @@ begin_walk(int64 now_ns)
 	MemoryContextSwitchTo(old);
 }
 
-/* Do the buffers tell of all of a file? */
+/* Do the buffers show all writes of a file? */
 static bool
 is_known(PgscaleWritebackStretchKey key, off_t size)
 {
@@ -175,7 +175,7 @@ find_in_stretch(int fd, off_t at, const PgscaleWritebackStretchKey *key, int64 n
 	return pages > 0 ? pgscale_writeback_watch_found(key, pieces, pages, now_ns) : 0;
 }
 
-/* Notes what it has dirty of an open file, but for what the buffers tell of. */
+/* Notes the dirty pages of an open file, except those that the buffers show. */
 static int64
 find_in_file(int fd, off_t size, PgscaleWritebackStretchKey key, int64 now_ns)
 {

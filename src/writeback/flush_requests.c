@@ -42,8 +42,8 @@
 
 
 /*
- * Pieces in flight, and how long to look at them in a round; that takes a look
- * at the clock after every so many.
+ * Pieces in flight, and how long to look at them in a round; the clock is read after
+ * every so many pieces.
  */
 #define MAX_FLIGHTS		2048
 #define LOOK_NS			(2 * NS_PER_MS)
@@ -64,10 +64,10 @@
 /* Stretches to ask for in a round. */
 #define MAX_CHOSEN		256
 
-/* What has waited for so long comes first. */
+/* Pages that have waited for that long come first. */
 #define OLD_NS			(10 * NS_PER_S)
 
-/* If the kernel does not tell, and if it tells the same for ever. */
+/* If the kernel does not report it, and if it reports the same for ever. */
 #define FLIGHT_NS		(250 * NS_PER_MS)
 #define MAX_FLIGHT_NS	(10 * NS_PER_S)
 
@@ -141,7 +141,7 @@ typedef enum Landing
 {
 	FLYING,
 	LANDED,
-	ASSUMED,					/* the kernel does not tell */
+	ASSUMED,					/* the kernel does not report it */
 	GONE						/* with its file */
 } Landing;
 
@@ -276,7 +276,7 @@ pgscale_writeback_ask_skipped(double redirty_limit, int64 now_ns)
 	return skipped;
 }
 
-/* 0 if nothing waits.  What is better left alone comes last. */
+/* 0 if nothing waits.  Pages that are better left alone come last. */
 static int
 flush_priority(const PgscaleWritebackStretch *s, double redirty_limit, int64 now_ns)
 {
@@ -307,7 +307,7 @@ compare_stretches(const void *a, const void *b)
 	return pgscale_buffer_page_compare(&x, &y);
 }
 
-/* Chooses stretches with so many pages between them, in the files' order. */
+/* Chooses stretches with that many pages in total, in the files' order. */
 static int
 flush_choose(uint32 *chosen, int64 pages, double redirty_limit, int64 now_ns)
 {
@@ -362,7 +362,7 @@ must_stop(int64 since_ns)
 	return pgscale_timer_clock() - since_ns > ASK_NS || ShutdownRequestPending || ProcSignalBarrierPending;
 }
 
-/* Asks for the pieces of a stretch, for about so many pages. */
+/* Requests pieces of a stretch, with about that many pages. */
 static void
 ask_for_stretch(PgscaleWritebackAsked *asked, uint32 n, int64 pages, int64 since_ns)
 {

@@ -17,11 +17,11 @@ typedef struct PgscaleWritebackAsked
 {
 	int			requests;
 	int			asked;
-	int64		skipped;		/* that wait, and are left alone for now */
+	int64		skipped;		/* waiting, and left alone for now */
 	int			landed;			/* reached the disk since the last round */
-	bool		tells;			/* does the kernel tell? */
+	bool		tells;			/* does the kernel report it? */
 	double		landing_ms;		/* and how long that took, mean, or -1 */
-	int			found;			/* wait, and no buffer told of them */
+	int			found;			/* waiting, and not shown by the buffers */
 	int			taken;			/* were on disk before they were asked for */
 } PgscaleWritebackAsked;
 
@@ -32,14 +32,14 @@ extern void pgscale_writeback_ask_start(void);
 extern void pgscale_writeback_ask_look(PgscaleWritebackAsked *asked, int64 now_ns);
 
 /*
- * How many pages that wait are better left alone: of stretches of which more
- * than that share of the writes hits a page again.
+ * The number of waiting pages that are better left alone: of stretches with more than
+ * that fraction of rewrites.
  */
 extern int64 pgscale_writeback_ask_skipped(double redirty_limit, int64 now_ns);
 
 /*
- * Asks for so many pages, those first that lie closest together.  Raises what
- * the server raises if the kernel has lost data.
+ * Requests that many pages, the densest first.  Raises the server's error if the kernel
+ * has lost data.
  */
 extern void pgscale_writeback_ask(PgscaleWritebackAsked *asked, int64 pages, double redirty_limit, int64 now_ns);
 

@@ -21,7 +21,7 @@
 
 #define MAX_DISKS		16
 
-/* Fewer reads in a second tell nothing of how long they take. */
+/* With fewer reads in a second their time is meaningless. */
 #define ENOUGH_READS	20
 
 typedef struct Disk

@@ -56,7 +56,7 @@
 /* A fraction of rewrites from which on the worker stands down: writing each page at once makes 1.4 times the writes. */
 #define REDIRTY_LIMIT	0.3
 
-/* Without a round for so long, something is wrong. */
+/* If there was no round for that long, something is wrong. */
 #define STALLED_MS		5000
 
 

@@ -188,7 +188,9 @@ pgscale_writeback_decide(PgscaleWriteback *w, const PgscaleWritebackEvidence *e,
 	if (!may_ask(w, e, now_ns))
 		return 0;
 
-	/* What is better left alone may fill the room for what is under way. */
+	/*
+	 * Pages that are better left alone may fill the room for those in flight.
+	 */
 	excess = Max(e->waiting - e->skipped - w->cap / 2, e->waiting - w->cap / 4 * 3);
 	room = e->tells ? w->window - e->flying : WINDOW_MAX;
 	w->was_limited = excess > room;

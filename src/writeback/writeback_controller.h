@@ -46,7 +46,8 @@ typedef struct PgscaleWritebackEvidence
 	int64		waiting;		/* bytes in the kernel, not asked for */
 	int64		skipped;		/* of them, better left alone */
 	int64		flying;			/* bytes asked for, not on disk yet */
-	bool		tells;			/* does the kernel tell what reached the disk? */
+	bool		tells;			/* does the kernel report what reached the
+								 * disk? */
 	int64		landed;			/* bytes that did since the last round */
 	double		landing_ms;		/* and how long that took, mean */
 	double		rewritten;		/* share of the writes that hit a page again */

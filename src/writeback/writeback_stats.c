@@ -117,7 +117,7 @@ add_float(Row *row, double number)
 	writeback_add(row, number >= 0, Float8GetDatum(number));
 }
 
-/* What the worker tells, all of it NULL without one. */
+/* The worker's figures, all NULL without a worker. */
 static void
 add_ours(Row *row, bool preloaded)
 {
@@ -174,7 +174,7 @@ add_ours(Row *row, bool preloaded)
 	writeback_add(row, reset_at != 0, TimestampTzGetDatum(reset_at));
 }
 
-/* pgscale_internal.writeback_stats(): without preload, what the kernel tells. */
+/* pgscale_internal.writeback_stats(): without preload, only the kernel's figures. */
 Datum
 pgscale_writeback_stats(PG_FUNCTION_ARGS)
 {

@@ -34,7 +34,7 @@ typedef struct PgscaleWritebackCounts
 	uint64		cpu_ns;
 } PgscaleWritebackCounts;
 
-/* Written by the worker alone, read by anyone without a lock. */
+/* Only the worker writes it; others read it without a lock. */
 typedef struct PgscaleWritebackShare
 {
 	volatile int pid;			/* 0 if it is not running */

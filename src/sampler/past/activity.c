@@ -31,7 +31,7 @@
 #define BUCKETS_MAX		100000
 #define BUCKET_MAX_DAYS 36500
 
-/* At most so many buckets and one, if it is not said how long they are. */
+/* At most that many buckets and one, if their length is not given. */
 #define BUCKETS_ASKED	60
 
 PG_FUNCTION_INFO_V1(pgscale_activity);

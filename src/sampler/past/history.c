@@ -67,12 +67,12 @@ typedef struct History
 
 static History *history = NULL;
 
-/* The sampler's own, on the clock that nobody sets. */
+/* The sampler's own, on the monotonic clock. */
 static int64 last_look;
 static int64 next_look;
 static TimestampTz last_at;		/* the same by the wall clock, or DT_NOBEGIN */
 
-/* Of the present tick; most find everybody idle and write nothing here. */
+/* Of the present tick; most ticks find only idle processes and write nothing here. */
 static bool looking;
 static TimestampTz look_at;
 static uint32 look_us;			/* the time that it stands for */
@@ -322,9 +322,9 @@ visit_same_look(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 }
 
 /*
- * The spans of the newest samples, at most so many.  Where samples before them were
- * overwritten, or are left out, the oldest look may lack some: what is known begins with
- * its end.
+ * The spans of the newest samples, at most that many.  If earlier samples were
+ * overwritten, or are left out, the oldest tick may lack some: the known time begins
+ * with its end.
  */
 static void
 spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
@@ -352,7 +352,7 @@ spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 	if (oldest <= *first)
 		return;
 
-	/* Those that ended with a sample that is gone, but for the last. */
+	/* Those that ended with a lost sample, except the last. */
 	while (gone + 1 < spans->n && spans->spans[gone + 1].first <= oldest)
 		gone++;
 	spans->n -= gone;

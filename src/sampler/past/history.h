@@ -43,7 +43,7 @@ typedef struct PgscaleSamplerSample
 								 * zeroes: not known */
 } PgscaleSamplerSample;
 
-/* A time without a gap between looks.  Also where nobody was active there were looks. */
+/* A time without a gap between stored ticks.  Ticks without any active process count, too. */
 typedef struct PgscaleSamplerSpan
 {
 	TimestampTz begin;
@@ -70,9 +70,9 @@ extern Size pgscale_sampler_history_size(int capacity);
 extern void pgscale_sampler_history_startup(int capacity);
 
 /*
- * The writer's side: one process only.  Start says since when there are ticks.  The samples
- * of a tick lie between begin, which tells whether this one is a look, and end; max_samples
- * bounds how many they will be.
+ * The writer's side: one process only.  Start sets the time of the first tick.  The
+ * samples of a tick are between begin, which returns whether this tick is stored, and
+ * end; max_samples is the upper bound of their number.
  */
 extern void pgscale_sampler_history_attach(void);
 extern void pgscale_sampler_history_start(int64 now);
@@ -107,7 +107,7 @@ typedef void (*PgscaleSamplerVisit) (uint64 number, const PgscaleSamplerSample *
 extern bool pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visit, void *arg);
 
 /*
- * While there is no other process: the newest samples, at most so many, in two parts,
+ * While there is no other process: the newest samples, at most that many, in two parts,
  * either of which may be empty, with the spans numbered from 0, without a wait and
  * without an error (false if the sampler ended within a change); and the same from an
  * earlier server.

@@ -39,7 +39,7 @@
 /* More would make a shutdown long: 56 MB. */
 #define MAX_SAMPLES		1000000
 
-/* There are no more numbers. */
+/* All numbers are used. */
 #define MAX_NAMES		1000
 
 /* The states of a backend that there are, and one more in 18. */

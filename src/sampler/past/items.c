@@ -39,7 +39,7 @@ typedef enum ItemBy
 
 static const char *const bys[] = {"event", "class", "query", "database", "user", "application", "backend_type", "blocker"};
 
-/* A role may be called "other": so a name, no name, and all that was not told apart are no texts. */
+/* A role may have the name "other": so a name, a missing name, and all that is not separate have no texts. */
 typedef enum ItemKind
 {
 	ITEM_NAMED,
@@ -114,7 +114,7 @@ typedef struct Question
 {
 	const PgscaleSamplerPast *past;
 	ItemBy		by;
-	bool		of_query;		/* of this one alone */
+	bool		of_query;		/* of this one only */
 	int64		queryid;
 	PgscaleSamplerPastText other;
 	PgscaleSamplerPastText idle;
@@ -181,7 +181,10 @@ item_of(const Question *question, const PgscaleSamplerPastSum *sum)
 			key.text = from->blocker;
 			break;
 	}
-	/* what the archive has not told apart has a class and a type of that name */
+	/*
+	 * events that the archive does not separate have a class and a type of
+	 * that name
+	 */
 	if (question->by == BY_EVENT || question->by == BY_CLASS || question->by == BY_BACKEND_TYPE)
 		key.kind = key.text == question->other ? ITEM_OTHER : ITEM_NAMED;
 	else
@@ -330,8 +333,8 @@ find_longest(const Question *question, items_hash *hash, int n, Part *events, Pa
 }
 
 /*
- * pgscale_internal.past_items(since, until, by, top, queryid): a row an item, longest first, and all
- * beyond top, or not told apart, as one.
+ * pgscale_internal.past_items(since, until, by, top, queryid): one row for each item,
+ * longest first; all beyond top, or not separate, are one row.
  */
 Datum
 pgscale_past_items(PG_FUNCTION_ARGS)

@@ -26,11 +26,11 @@
 #include "base/preload.h"
 #include "sampler/past/past.h"
 
-/* Buckets may be so long, and no shorter unless each look is to be a row of its own. */
+/* Buckets may be that long, and no shorter unless each tick is to be a row. */
 #define RESOLUTION_MIN_S	1.0
 #define RESOLUTION_MAX_S	1e9
 
-/* There is no history from before this time. */
+/* The history does not begin before this time. */
 #define EARLIEST	((TimestampTz) (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 
 PG_FUNCTION_INFO_V1(pgscale_past_waits);
@@ -242,8 +242,8 @@ put_waited(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *ke
 }
 
 /*
- * pgscale.past_waits(since, until, resolution_s): waits as the archive has them, and as the
- * history has them in buckets of so many seconds since 2000; 0: each look is a bucket.
+ * pgscale.past_waits(since, until, resolution_s): waits in the rows of the archive, and
+ * of the history in buckets of that many seconds since 2000; 0: each tick is a bucket.
  * Idle waits are left out.
  */
 Datum

@@ -33,7 +33,7 @@ extern PgscaleSamplerPastText pgscale_sampler_past_number(PgscaleSamplerPastText
 extern PgscaleSamplerPastText pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len);
 extern const char *pgscale_sampler_past_text(const PgscaleSamplerPastTexts *texts, PgscaleSamplerPastText number);
 
-/* All that waits are told apart by.  Hashed and compared as bytes. */
+/* All columns that separate waits.  Hashed and compared as bytes. */
 typedef struct PgscaleSamplerPastKey
 {
 	int64		queryid;		/* or 0 */
@@ -47,7 +47,7 @@ typedef struct PgscaleSamplerPastKey
 	PgscaleSamplerPastText blocker;
 } PgscaleSamplerPastKey;
 
-/* Client backends, their parallel workers, and what was not told apart, most of which is theirs. */
+/* Client backends, their parallel workers, and waits that are not separate, most of which are theirs. */
 extern bool pgscale_sampler_past_is_session(const char *backend_type);
 
 typedef struct PgscaleSamplerPastReader
@@ -62,7 +62,7 @@ typedef struct PgscaleSamplerPastReader
 	void		(*visit_span) (const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg);
 	/* time that was waited in it */
 	void		(*visit_wait) (const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg);
-	/* or NULL.  Of that, what sessions waited, by class of the event alone */
+	/* or NULL.  Of that, the sessions' time by class of the event only */
 	void		(*visit_class) (const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg);
 } PgscaleSamplerPastReader;
 

@@ -33,7 +33,7 @@
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
 
-/* So many rows are in memory at once. */
+/* That many rows are in memory at once. */
 #define ROWS_AT_ONCE	64
 
 /* No row is longer. */

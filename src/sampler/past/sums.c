@@ -44,7 +44,7 @@ typedef struct Kept
 {
 	struct Kept *next;
 	PgscaleSamplerPastRange period;
-	Oid			userid;			/* who may see what is in it */
+	Oid			userid;			/* the role that may see it */
 	MemoryContext context;
 	PgscaleSamplerPast *past;
 } Kept;

@@ -18,8 +18,8 @@ extern Size pgscale_sampler_timeline_size(void);
 extern void pgscale_sampler_timeline_startup(void);
 
 /*
- * The writer's side: one process only.  A tick's waits lie between begin,
- * which tells the time the tick stands for, and end.
+ * The writer's side: one process only.  A tick's waits are between begin, which sets
+ * the time that the tick represents, and end.
  */
 extern void pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns);
 extern void pgscale_sampler_timeline_add(uint32 wait_event);

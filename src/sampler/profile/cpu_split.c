@@ -204,10 +204,7 @@ cpu_read(CpuAccount *account, PgscaleKernelSchedule *change)
 			close(fd);
 	}
 
-	/*
-	 * Of one that has just ended there is nothing to read: that is no
-	 * failure.
-	 */
+	/* A process that has just ended cannot be read: that is not a failure. */
 	if (!ok)
 	{
 		stats->unreadable++;
@@ -493,7 +490,7 @@ cpu_is_due(int slot, int64 now)
 		(ns >= SETTLE_NS && !pgscale_sampler_samples_parked(slot));
 }
 
-/* Splits at most so many that are due; returns how many were. */
+/* Splits at most that many due accounts; returns their number. */
 static int
 cpu_settle_some(int64 now, int most)
 {

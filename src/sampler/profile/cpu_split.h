@@ -16,9 +16,9 @@
 #include "sampler/samples.h"
 
 /*
- * All is the sampler's own memory.  Accounts are numbered as processes' slots.
- * What becomes of the readings is counted in stats.  after_ticks: so many ticks
- * from now on, whoever is seen first has just started.
+ * All of it is the sampler's own memory.  Accounts are numbered like processes' slots.
+ * stats counts the results of the readings. after_ticks: that many ticks from now on, a
+ * new process has just started.
  */
 extern void pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSamplerStats *stats);
 
@@ -44,8 +44,8 @@ typedef struct PgscaleSamplerFound
 } PgscaleSamplerFound;
 
 /*
- * At the end of a tick that stands for so long, outside of a change of the profile:
- * splits what is due by the kernel's counts.
+ * Call it at the end of a tick of that length, outside of a change of the profile:
+ * splits the due accounts by the kernel's counts.
  */
 extern void pgscale_sampler_cpu_settle(int64 now, int64 ns, PgscaleSamplerFound *found);
 

@@ -369,8 +369,8 @@ pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
 }
 
 /*
- * The entries in use of a profile with these totals, without the gaps.  False if there is
- * no memory for them and flags say that this is no error.
+ * The entries in use of a profile with these totals, without the gaps.  Returns false
+ * if there is no memory for them and flags say that this is not an error.
  */
 static bool
 pack_entries(Chunk *chunks, PgscaleSamplerProfileSnapshot *snapshot, int flags)
@@ -491,7 +491,10 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	PgscaleSamplerProfileSnapshot snapshot;
 	PgscaleSamplerLabels *labels;
 
-	/* Others' applications and addresses are for who may read all statistics. */
+	/*
+	 * Other users' applications and addresses are only for roles that may
+	 * read all statistics.
+	 */
 	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	pgscale_preload_require();

@@ -34,7 +34,7 @@ typedef struct PgscaleSamplerWaitKey
 	PgscaleProcKind kind;
 	uint8		unused;
 	uint16		label;			/* see session_labels.c */
-	int64		plan_id;		/* likewise; 0: none */
+	int64		plan_id;		/* or 0: none */
 } PgscaleSamplerWaitKey;
 
 typedef struct PgscaleSamplerProfileEntry
@@ -91,7 +91,7 @@ extern int	pgscale_sampler_profile_add(const PgscaleSamplerWaitKey *key, int hin
 extern void pgscale_sampler_profile_add_again(int entry, uint64 samples, uint64 ns);
 extern uint32 pgscale_sampler_profile_generation(void);
 
-/* What tells an entry from those that are in its place before and after it. */
+/* Separates an entry from earlier and later ones in the same place. */
 extern uint64 pgscale_sampler_profile_born(int entry);
 
 /* The key of an entry.  Returns false if the entry was evicted meanwhile. */
@@ -106,8 +106,8 @@ extern void pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snap
 extern void pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals);
 
 /*
- * The same when there is no writer any more, without a wait and without an error: false
- * if the last one ended within a change, or there is no memory.
+ * The same when there is no writer any more, without a wait and without an error:
+ * returns false if the last one ended within a change, or there is no memory.
  */
 extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot);
 

@@ -113,7 +113,7 @@ entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 	if (!(key->kind == PGSCALE_PROC_OTHER || pgscale_sampler_restart_file_knows_kind(key->kind, ntypes)) ||
 		!pgscale_sampler_restart_file_knows_event(key->wait_event) || key->unused != 0)
 		return false;
-	/* What was evicted is of nobody. */
+	/* Evicted time has no owner. */
 	return key->kind != PGSCALE_PROC_OTHER ||
 		(key->datid == InvalidOid && key->userid == InvalidOid && key->queryid == 0 && key->plan_id == 0);
 }

@@ -60,7 +60,7 @@ struct PgscaleSamplerLabels
 	PgscaleProcClient values[FLEXIBLE_ARRAY_MEMBER];
 };
 
-/* What the profile may be told by. */
+/* Possible extra columns of the profile. */
 typedef struct Wanted
 {
 	bool		application;
@@ -102,8 +102,8 @@ labels_parse(const char *text, Wanted *wanted)
 }
 
 /*
- * The plan is taken on every major, so that one configuration does for all: health says
- * where the server cannot tell it.
+ * The plan is accepted on every major, so that one configuration works on all: health
+ * says where the server has no plan identifiers.
  */
 static bool
 labels_check(char **newval, void **extra, GucSource source)

@@ -18,7 +18,7 @@ extern void pgscale_sampler_labels_define_guc(void);
 extern Size pgscale_sampler_labels_size(void);
 extern void pgscale_sampler_labels_startup(void);
 
-/* Is the plan one of them, and can this server tell it? */
+/* Is the plan one of them, and does this server have plan identifiers? */
 extern bool pgscale_sampler_by_plan_id(void);
 extern bool pgscale_sampler_plan_id_unknown(void);
 
@@ -55,9 +55,9 @@ extern void pgscale_sampler_label(const PgscaleSamplerLabels *labels, uint16 num
 								  const char **application_name, const char **address);
 
 /*
- * For the file, while there is no other process: copies the applications, the first of
- * number 1, and returns how many; whether a number stands for all further ones; and the
- * number of an application in this server, made if need be.
+ * For the file, while there is no other process: copies the applications, beginning
+ * with number 1, and returns their number; whether a number stands for all further
+ * ones; and the number of an application in this server, made if necessary.
  */
 typedef char PgscaleSamplerName[NAMEDATALEN];
 

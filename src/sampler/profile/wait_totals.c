@@ -141,7 +141,7 @@ pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns)
 		Assert(row);
 		*hint = row - totals->rows;
 	}
-	/* Nobody else writes. */
+	/* There is no other writer. */
 	pg_atomic_write_u64(&row->ns, pg_atomic_read_u64(&row->ns) + ns);
 }
 

@@ -71,7 +71,7 @@ typedef struct BlockerEntry
 	PgscaleProcKind kind;
 	uint8		state;
 
-	/* Of those who waited. */
+	/* Of the waiters. */
 	uint64		ns;
 	uint64		idle_ns;		/* of that, while the root idled */
 	uint64		kind_ns[LOCK_KINDS];	/* of that, by kind of lock */
@@ -264,7 +264,7 @@ make_entry(const PgscaleLockNode *node, TimestampTz proc_start, const PgscalePro
 	{
 		volatile PGPROC *proc = &ProcGlobal->allProcs[node->slot];
 
-		/* If it has ended since then, nobody knows whose it was. */
+		/* If it has ended since then, its owner is unknown. */
 		entry->datid = proc->databaseId;
 		entry->userid = proc->roleId;
 		pg_read_barrier();

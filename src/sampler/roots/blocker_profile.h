@@ -35,10 +35,10 @@ typedef struct PgscaleSamplerRoot
 	uint32		born;
 } PgscaleSamplerRoot;
 
-/* The entry of a root, made if need be.  Returns false if that cannot be told who it is. */
+/* The entry of a root, made if necessary.  Returns false if its identity is unknown. */
 extern bool pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *root);
 
-/* Adds the sample of somebody who waits because of it.  Returns false if the entry has gone. */
+/* Adds the sample of a process that waits for it.  Returns false if the entry was evicted. */
 extern bool pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns);
 
 /* The same of one whose root is not known; and what of that was because of a root, as it is known now. */

@@ -38,7 +38,7 @@
 /* Between two looks. */
 #define LOOK_NS			NS_PER_S
 
-/* Room for so many holders of the locks that are waited for, for each process. */
+/* Room for that many holders of awaited locks, for each process. */
 #define HOLDERS_EACH	4
 
 /* What is known of the wait of a process. */
@@ -150,14 +150,17 @@ pgscale_sampler_long_waits_look(int64 now, TimestampTz wall)
 
 		if (node->blocker < 0)
 			continue;
-		/* A root that waits is one of a cycle, or waits for who is not known. */
+		/*
+		 * A root that waits is part of a cycle, or waits for an unknown
+		 * blocker.
+		 */
 		if (!all_known && graph->nodes[node->root].waiter >= 0)
 			continue;
 		wait->found = (uint64) waiter->since;
 		wait->by.blocker = graph->nodes[node->blocker].pid;
 		wait->by.root = graph->nodes[node->root].pid;
 
-		/* Most of those who wait for the same lock have the same root. */
+		/* Most waiters for the same lock have the same root. */
 		if (node->root != root_node && !pgscale_sampler_blockers_find(&graph->nodes[node->root], &root))
 			memset(&root, 0, sizeof(root));
 		root_node = node->root;

@@ -30,8 +30,8 @@ extern void pgscale_sampler_long_waits_attach(void);
 
 /*
  * In a tick: adds the sample of a process that waits for a lock to the profile of
- * blockers.  Returns who is in its way, as of the last look, or NULL if it has waited
- * for less than deadlock_timeout, or that is not known.
+ * blockers.  Returns its blocker, as of the last copy, or NULL if it has waited for
+ * less than deadlock_timeout, or the blocker is unknown.
  */
 extern const PgscaleSamplerBlocked *pgscale_sampler_long_waits_add(const PgscaleSamplerTickSample *sample, int64 now);
 

@@ -33,7 +33,7 @@
 /* Dirty buffers have this usage count at least. */
 #define DIRTY_FLOOR		1
 
-/* How many ready buffers to look at to tell how many were used meanwhile. */
+/* The number of ready buffers in the sample of those used meanwhile. */
 #define STALE_SAMPLE	64
 
 static uint8 *aged = NULL;		/* by buffer of the share: 0, or mark_of() its
@@ -48,7 +48,7 @@ freelist_init(const PgscaleSweeperShare *share)
 		aged = MemoryContextAllocExtended(TopMemoryContext, share->buffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 }
 
-/* Not of a page that came since, but for one of 128. */
+/* Not of a newer page, except one in 128. */
 static uint8
 mark_of(const PgscalePage *page)
 {

@@ -61,12 +61,12 @@
 #include "sweeper/sweeper.h"
 
 /*
- * A backend moves the hand first, and then takes the count down.  The last so many
- * buffers wait for the next tick.
+ * A backend moves the hand first, and then takes the count down.  The last buffers
+ * before the hand wait for the next tick.
  */
 #define HAND_LAG		64
 
-/* The guard looks that far ahead of the hand, and yields within the first so many for each that is needed. */
+/* The guard looks that far ahead of the hand, and yields within the first ones, that many for each needed one. */
 #define GUARD_AHEAD		8192
 #define YIELD_LEAST		512
 #define YIELD_TIMES		64
@@ -75,8 +75,8 @@
 #define GUARD_TRIES		4
 
 /*
- * On offer there is a part of what backends may take in the next tick: so many
- * times what they took in the one before, and some more.
+ * A part of the demand of the next tick is on offer: that many times the demand of the
+ * previous tick, and some more.
  */
 #define TAKEN_TIMES		1.5
 #define TAKEN_MORE		2
@@ -102,8 +102,8 @@ typedef struct WindowEntry
 #define HASH_MASK		0x7FFFFF
 
 static WindowEntry *entries = NULL; /* by buffer of the share */
-static int	offered = 0;		/* on offer, but for those used since they
-								 * were last seen */
+static int	offered = 0;		/* on offer, except those used since they were
+								 * last seen */
 static bool entered = false;	/* is the sweep at work here? */
 static int	enter_from = 0;		/* in the share */
 static int	entered_to = 0;		/* buffers from there on */
@@ -153,7 +153,7 @@ take_off_offer(WindowEntry *e)
 	Assert(offered >= 0);
 }
 
-/* The page that the entry tells of has gone, or has been taken. */
+/* The page of the entry has gone, or was taken. */
 static void
 page_gone(PgscaleSweeperShare *share, int buf, WindowEntry *e)
 {
@@ -164,9 +164,9 @@ page_gone(PgscaleSweeperShare *share, int buf, WindowEntry *e)
 }
 
 /*
- * Brings the entry up to date with what was just seen.  "passed": so many passes of
- * the hand are noted only now.  A count that is lower than expected shows a pass
- * before the hand is followed there; that is noted, or it would be expected again.
+ * Updates the entry from the header just seen. "passed": that many passes of the hand
+ * are noted only now.  A count that is lower than expected shows a pass before the hand
+ * is followed there; it is noted, or it would be expected again.
  */
 static WindowEntry *
 catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
@@ -240,7 +240,7 @@ pass_by(PgscaleSweeperShare *share, int buf)
 		 * nothing.
 		 */
 		(void) catch_up(share, buf, &look, &page, !e->passed && !look.pinned);
-		/* but for a dirty one, which its backend writes before */
+		/* except a dirty one, which its backend writes before */
 		taken += look.pinned && look.usage == 0;
 		e->passed = false;
 		if (!e->offered)
@@ -420,8 +420,8 @@ lies_at_zero(const WindowEntry *e, int buf)
 }
 
 /*
- * Yields so many buffers from one position of the hand up to another, or within as
- * much of that as there is time for.  Returns the position behind them.
+ * Yields that many buffers from one position of the hand up to another, or within the
+ * part for which there is time.  Returns the position behind them.
  */
 static int64
 yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *looked)
@@ -491,7 +491,7 @@ still_on_offer(PgscaleSweeperShare *share, int buf)
 }
 
 /*
- * Sees to it that a hand at that position finds so many buffers ahead.  Where it must
+ * Makes sure that a hand at that position finds that many buffers ahead.  If it must
  * yield some, returns the position behind them.
  */
 static int64

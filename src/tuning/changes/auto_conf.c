@@ -69,7 +69,7 @@ pgscale_tuning_line_visible(const char *setting)
 {
 	struct config_generic *record = pgscale_compat_find_setting(setting);
 
-	/* what nobody knows might be a secret */
+	/* an unknown setting might be a secret */
 	return (record && !(record->flags & GUC_SUPERUSER_ONLY)) ||
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_SETTINGS);
 }
@@ -241,7 +241,7 @@ pgscale_tuning_line_check(const char *setting, const char *value)
 				 errhint("pg_settings lists them, those of a library once it is loaded (LOAD).")));
 
 	/*
-	 * a line of what nobody knows any more can still be removed: then the act
+	 * the line of an unknown setting can still be removed: then the action
 	 * decides
 	 */
 	if (!superuser() &&
@@ -309,7 +309,7 @@ fate_of(const char *setting, const char *expected, const char *value)
 		? PGSCALE_LINE_CHANGED : PGSCALE_LINE_KEPT;
 }
 
-/* Why the line was not changed, or not as it should be, as far as the error itself does not tell. */
+/* The reason why the line was not changed, or not properly, as far as the error itself does not show it. */
 static void
 auto_conf_explain(ErrorData *error, PgscaleTuningLineFate fate)
 {

@@ -22,8 +22,8 @@ typedef struct PgscaleTuningLines
 } PgscaleTuningLines;
 
 /*
- * Reads the file.  One that cannot be understood, or that ALTER SYSTEM would
- * break, is an error; for who only looks, not known.
+ * Reads the file.  If it cannot be parsed, or ALTER SYSTEM would break it, that is an
+ * error; for a reader, it is unknown.
  */
 extern void pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look);
 

@@ -30,7 +30,7 @@ extern void pgscale_tuning_change_null(const char *parameter, const char *hint);
  */
 extern void pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload);
 
-/* From now on there are no other changes, in whatever database. */
+/* From now on there are no other changes, in any database. */
 extern void pgscale_tuning_change_lock(void);
 
 /* Reads the line that the setting has, and what it is judged by. */
@@ -78,9 +78,7 @@ extern void pgscale_tuning_start_ask(const char *setting, const char *value, Lis
  */
 extern void pgscale_tuning_verify_remember(PgscaleTuningChange *change);
 
-/*
- * journal_drop_notice.c: tells what goes with the journal of changes when the extension is dropped.
- */
+/* journal_drop_notice.c: a notice about the journal of changes before the extension is dropped. */
 
 /* In the postmaster, when the library is preloaded. */
 extern void pgscale_tuning_drop_notice_install(void);

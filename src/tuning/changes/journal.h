@@ -36,7 +36,7 @@ typedef struct PgscaleTuningChange
 	bool		elsewhere;		/* on another node, or before the last
 								 * promotion: this one's file need not have it */
 	bool		other_node;		/* the former */
-	int64		revert_of;		/* a change; 0: it is no revert */
+	int64		revert_of;		/* a change; 0: it is not a revert */
 	int64		reverted_by;	/* likewise */
 	const char *reason;			/* or NULL */
 	const Jsonb *evidence;		/* or NULL; not read back */

@@ -68,9 +68,9 @@ PG_FUNCTION_INFO_V1(pgscale_tuning_apply_all);
 #define EVIDENCE_MS		(10 * 60 * 1000)
 
 /*
- * The file is this server's alone, so that the journal waits for no standby, which
- * may not be there: a cancel of such a wait ends only that, and the change would
- * be made all the same.
+ * The file belongs to this server only, so the journal does not wait for a standby,
+ * which may be missing: a cancel of that wait ends only the wait, and the change would
+ * still be made.
  */
 static void
 wait_for_no_standby(void)
@@ -142,7 +142,7 @@ pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool
 		check_reload();
 }
 
-/* From now on there are no other changes, in whatever database. */
+/* From now on there are no other changes, in any database. */
 void
 pgscale_tuning_change_lock(void)
 {
@@ -210,9 +210,9 @@ change_act(const PgscaleTuningChange *change, volatile PgscaleTuningLineFate *fa
 }
 
 /*
- * Makes the change, and writes it down before and after.  Returns NULL, or the
- * error; *made tells whether the file has it, as it may after an error.  The lock
- * on changes must be held, and nothing be left to do in this transaction.
+ * Makes the change, and records it before and after.  Returns NULL, or the error; *made
+ * is set to whether the file has the change, as it may after an error.  The lock on
+ * changes must be held, and nothing else may be left to do in this transaction.
  */
 static ErrorData *
 make_change(PgscaleTuningChange *change, bool *made)
@@ -257,7 +257,7 @@ make_change(PgscaleTuningChange *change, bool *made)
 
 static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
 
-/* Tells why the server will not have the value even then. */
+/* Explains why the server will not have the value even then. */
 static void
 tell_overridden(const PgscaleTuningChange *change)
 {
@@ -283,8 +283,8 @@ tell_overridden(const PgscaleTuningChange *change)
 }
 
 /*
- * Will the server take the setting from its files when it reads them?  If one of
- * them is broken it takes nothing, and whoever has it reload is not told.
+ * Will the server take the setting from its files when it reads them?  If one of them
+ * is broken it takes nothing, and the caller of the reload gets no message.
  */
 static bool
 files_are_taken(const PgscaleTuningChange *change)
@@ -628,10 +628,7 @@ follow_advice(void *arg)
 	check_start(advice->change);
 }
 
-/*
- * Follows one advice within apply_all(): what is refused is told, and all else is
- * raised.
- */
+/* Follows one advice within apply_all(): refusals are reported, and all other errors are raised. */
 static bool
 follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {

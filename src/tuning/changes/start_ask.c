@@ -53,7 +53,7 @@
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 
-/* So long it may take, and so much say. */
+/* Limits of its time and of its output. */
 #define LIMIT_MS	10000
 #define ANSWER_MAX	2000
 

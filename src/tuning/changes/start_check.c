@@ -571,7 +571,7 @@ running_of(const Change *change, const char *name)
 	return start_running(name);
 }
 
-/* Sets up so many queues, and gives them back: 0, or the error's number. */
+/* Sets up that many queues, and removes them: returns 0, or the error's number. */
 static int
 try_queues(int64 n, unsigned int entries)
 {

@@ -236,7 +236,9 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	PgscaleTuningLines lines;
 	TimestampTz set_at = pgscale_tuning_evidence_set_at(change->setting);
 
-	/* what somebody has changed by hand since is not that change any more */
+	/*
+	 * a line that was changed by hand since no longer belongs to that change
+	 */
 	pgscale_tuning_lines_read(&lines, true);
 	if (lines.known && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change->setting), change->new_value) &&
 		effective_at != 0 && set_at > effective_at)
@@ -286,7 +288,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 		return;
 	}
 
-	/* the last so many of each */
+	/* the last ones of each */
 	windows->before_from = Max(0, before->n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
 	first = Max(0, windows->after_n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
 	windows->after += first;
@@ -307,7 +309,7 @@ typedef struct Comparison
 } Comparison;
 
 /*
- * How much longer would tell, if all goes on like this?  The interval shrinks as
+ * How much more time would decide, if all goes on like this?  The interval shrinks as
  * the square root of the time.
  */
 static const char *
@@ -487,7 +489,7 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 		values[11] = CStringGetTextDatum(c->reason);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
-	/* where the journal cannot be written it is only told */
+	/* if the journal cannot be written it is only reported */
 	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
 		pgscale_tuning_journal_outcome(change.id,
 									   verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));

@@ -140,7 +140,7 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 								 "the kernel makes them wait (documentation of backend_flush_after)", 100 * pgscale_tuning_backend_write_fraction(e), write_ms);
 }
 
-/* Is what page images cost told well enough by this evidence? */
+/* Is this evidence enough to know the cost of page images? */
 static bool
 whole_cycles(const PgscaleTuningEvidence *e)
 {

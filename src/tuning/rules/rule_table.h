@@ -76,15 +76,14 @@ typedef struct PgscaleTuningRule
 	const char *name;			/* the setting that it is about, unless there
 								 * is an object */
 	const char *object;			/* as in a finding */
-	int			min_s;			/* evidence of less than so long is too short;
-								 * 0: it needs none */
-	const char *settings[8];	/* NULL-terminated: evidence of before one of
-								 * them changed does not count; the metrics
-								 * tell of them */
-	const PgscaleTuningMetric *metrics[4];	/* NULL-terminated, the first that
-											 * can tell decides; or none */
-	bool		no_gain;		/* none to tell: without it pgscale does not
-								 * work */
+	int			min_s;			/* evidence shorter than that is too short; 0:
+								 * it needs none */
+	const char *settings[8];	/* NULL-terminated: evidence from before a
+								 * change of one of them does not count; the
+								 * metrics verify them */
+	const PgscaleTuningMetric *metrics[4];	/* NULL-terminated, the first with
+											 * a result decides; or none */
+	bool		no_gain;		/* no metric: without it pgscale does not work */
 	const char *needs;			/* as in a finding, the next two, too */
 	const char *confidence;
 	const char *risk;
@@ -94,18 +93,15 @@ typedef struct PgscaleTuningRule
 /* The rules, from number 0 on; NULL after the last. */
 extern const PgscaleTuningRule *pgscale_tuning_rule(int number);
 
-/*
- * Asks one rule, of evidence no older than so long.  All in the current memory
- * context.
- */
+/* Evaluates one rule, with evidence no older than that.  All in the current memory context. */
 extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe);
 
-/* The sum of the evidence no older than so long. */
+/* The sum of the evidence no older than that. */
 extern void pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum);
 
 /*
- * The metrics that tell of a setting: those of the rule that recommends it, else of the first
- * that it matters to, else those that tell of anything.
+ * The metrics of a setting: those of the rule that recommends it, otherwise of the
+ * first rule about it, otherwise the general ones.
  */
 extern const PgscaleTuningMetric *const *pgscale_tuning_metrics(const char *setting);
 

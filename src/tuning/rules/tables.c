@@ -20,7 +20,7 @@
 #include "tuning/findings.h"
 #include "tuning/rule_query.h"
 
-/* So many times the dead rows at which autovacuum is due show that it does not keep up. */
+/* That many times the dead rows at which autovacuum is due show that it does not keep up. */
 #define OVERDUE			2.0
 
 /* Beyond this a read is a disk's and not the kernel's cache's. */
@@ -35,9 +35,8 @@ not_probed(void)
 }
 
 /*
- * Whatever the probe tells of each tablespace, and what is set for it.  Asked
- * once a rule, since it takes seconds; without catching what it raises, since
- * the caller asked for it.
+ * The probe's result for each tablespace, and its settings.  Asked once for each rule,
+ * because it takes seconds; its errors are not caught, because the caller asked for it.
  */
 static const char *const probe_query =
 "SELECT l.tablespace, l.read_ms, l.random_page_cost, l.reason,"
