@@ -21,8 +21,8 @@ typedef struct PgscaleRelocationProbe
 	int			reads;			/* random ones, of a page each */
 	double		read_ms;		/* their mean */
 	double		max_ms;
-	double		spread;			/* the mean of the slowest round by that of the
-								 * fastest; 1 if all are equal */
+	double		spread;			/* the mean of the slowest round by that of
+								 * the fastest; 1 if all are equal */
 	double		sequential_bytes_per_s; /* 0 if unknown */
 	double		random_page_cost;	/* 0 if unknown, or the rounds disagree */
 	const char *reason;			/* what was read, or why nothing could be;

@@ -46,7 +46,8 @@ typedef struct PgscaleWritebackStretch
 {
 	PgscaleWritebackStretchKey key;
 	uint16		pieces;			/* a bit each: has pages that wait */
-	uint16		sampled;		/* of its latest writes, that many were sampled */
+	uint16		sampled;		/* of its latest writes, that many were
+								 * sampled */
 	uint16		rewritten;		/* and that many of those were rewrites */
 	uint32		waiting;		/* pages written, not asked for */
 	uint32		flying;			/* pages asked for, maybe not on disk yet */

@@ -181,6 +181,7 @@ item_of(const Question *question, const PgscaleSamplerPastSum *sum)
 			key.text = from->blocker;
 			break;
 	}
+
 	/*
 	 * events that the archive does not separate have a class and a type of
 	 * that name

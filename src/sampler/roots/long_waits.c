@@ -150,6 +150,7 @@ pgscale_sampler_long_waits_look(int64 now, TimestampTz wall)
 
 		if (node->blocker < 0)
 			continue;
+
 		/*
 		 * A root that waits is part of a cycle, or waits for an unknown
 		 * blocker.
