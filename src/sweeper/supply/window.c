@@ -66,7 +66,10 @@
  */
 #define HAND_LAG		64
 
-/* The guard looks that far ahead of the hand, and yields within the first ones, that many for each needed one. */
+/*
+ * The guard looks GUARD_AHEAD buffers ahead of the hand.  It yields within the first
+ * YIELD_TIMES for each needed one, at least YIELD_LEAST.
+ */
 #define GUARD_AHEAD		8192
 #define YIELD_LEAST		512
 #define YIELD_TIMES		64
