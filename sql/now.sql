@@ -13,7 +13,7 @@ SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
 SELECT rule FROM pgscale_internal.now_rules() rule;
 
 -- What rules find. Members of "more" replace those of a server at work, of which eight sessions are active.
-CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT NULL)
+CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{}')
 RETURNS TABLE (rank integer, rule text, certainty text, pid integer, sentence text, cure text) LANGUAGE sql AS $$
     SELECT f.rank, f.rule, f.certainty, f.pid, f.sentence, f.cure
       FROM pgscale_internal.now_findings('{"used": 20, "idle": 10, "max_connections": 100, "reserved": 3, "cpus": 4, "queued_fraction": 0,
@@ -51,7 +51,7 @@ SELECT * FROM finds(root('{"pid": 99, "backend_type": "autovacuum worker", "rows
 SELECT rule, pid FROM finds(root('{"state": "active", "query": "-- (to prevent wraparound)"}'));
 
 -- hot_row
-SELECT * FROM finds('{}', '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.2}}');
+SELECT * FROM finds('{}', '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.1}}');
 SELECT * FROM finds(root('{"transaction_s": 0.1, "longest_s": 0.1}'), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.3}}');
 SELECT * FROM finds('{}', '{"active": 5, "kinds": {"lock_tuple": 2.9}}');
 SELECT * FROM finds('{}', '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3.1}}');
@@ -157,7 +157,7 @@ SELECT count(*) FROM pgscale_internal.now_findings(NULL);
 
 -- the screen: long texts are cut, statements are not; four findings at most
 SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()
-    || '{"used": 95, "idle": 90, "max_connections": 100, "reserved": 3, "application_sessions": 80, "application_idle": 79}'
+    || '{"used": 95, "idle": 90, "max_connections": 100, "reserved": 3, "new": 2, "application_sessions": 80, "application_idle": 79}'
     || jsonb_build_object('application', repeat('w', 63))) l LIMIT 4;
 SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER (WHERE l ~ '^also: ') AS also
   FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || (SELECT jsonb_build_object('roots', jsonb_agg(root('{}')->'roots'->0

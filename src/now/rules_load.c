@@ -136,7 +136,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.6 * usable)))
 		return;
 	f = pgscale_now_add(found, (flood || idle) && !sessions_pile_up(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, e->used,
-						"%.0f of %.0f connections are used (%.0f idle), %.0f of them since the last 10 s%s%s", e->used, usable, e->idle,
+						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
 	if (application && e->application_idle >= 1)
 		pgscale_now_cure(f, "its clients must connect again; a pooler with fewer connections helps for good",

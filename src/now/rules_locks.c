@@ -163,7 +163,10 @@ find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	pgscale_now_text(f, "relation", relation);
 }
 
-/* Sessions that wait for a kind of LWLock; medium, if they are few of the active ones. */
+/*
+ * Sessions that wait for a kind of LWLock.  High: on a load that does not contend for it hardly
+ * any does, and the queue for CPUs that comes with it is its consequence.
+ */
 static PgscaleNowFinding *
 add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, PgscaleNowKind kind, const char *what)
 {
@@ -173,8 +176,7 @@ add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, Pgsca
 
 	if (!pgscale_now_unusual(e, now, usual, 2, 0.1, 2))
 		return NULL;
-	f = pgscale_now_add(found, now >= 0.2 * e->now.active ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, now,
-						"%.0f sessions wait for %s", now, what);
+	f = pgscale_now_add(found, PGSCALE_NOW_HIGH, now, "%.0f sessions wait for %s", now, what);
 	pgscale_now_number(f, "waiting_sessions", now);
 	pgscale_now_number(f, "active_sessions", e->now.active);
 	if (e->usual.s > 0)
