@@ -65,11 +65,10 @@ AS $$
                                 WHEN p.wal_syncs = 0 AND k.sync >= 0.9 THEN p.s * 1e3 END,
                'flush_measured', coalesce(p.wal_syncs > 0 AND p.wal_sync_us > 0, false), 'flushes', p.wal_syncs,
                'read_ms', CASE WHEN p.reads > 0 THEN k.read * p.s * 1e3 / p.reads WHEN p.reads = 0 AND k.read >= 0.9 THEN p.s * 1e3 END,
-               'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0),
-               'requested_per_min', p.checkpoints_requested * 60 / nullif(p.s, 0))
+               'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0))
       FROM kinds k CROSS JOIN classes c
       CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
-                                           temp_bytes double precision, checkpoints_requested double precision)
+                                           temp_bytes double precision)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
 'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';

@@ -4,10 +4,10 @@
  *	  What the sampler has seen in the last seconds, and in the hour before.
  *
  * Two rings of snapshots in shared memory, one of every two seconds and one of every
- * twenty.  A snapshot has the time that sessions spent in each wait event, and some of the
+ * ten.  A snapshot has the time that sessions spent in each wait event, and some of the
  * server's counters, both as sums that only grow.  So the difference of any two of them is
  * a period: the last seconds, the last minute, and what is usual, the hour before the
- * last minute.
+ * last half minute.
  *
  * The evidence of tuning has five seconds and kinds of waits; a fault must be named within
  * ten seconds of its beginning, and by event.
@@ -41,18 +41,18 @@
 #include "now/now.h"
 
 #define FINE_NS			(2 * NS_PER_S)
-#define COARSE_NS		(20 * NS_PER_S)
+#define COARSE_NS		(10 * NS_PER_S)
 #define NFINE			16
-#define NCOARSE			192
-#define MAX_EVENTS		96
+#define NCOARSE			366
+#define MAX_EVENTS		64
 
 /* The last seconds: at least so many, which smooths what a single sample is. */
 #define RECENT_NS		(5 * NS_PER_S)
 #define MINUTE_NS		(60 * NS_PER_S)
 
-/* What is usual ended a minute ago, and is known from a minute on. */
-#define USUAL_AGO_NS	(60 * NS_PER_S)
-#define USUAL_LEAST_NS	(60 * NS_PER_S)
+/* What is usual ended half a minute ago, so that what has just begun is no part of it, and is known from 15 s on. */
+#define USUAL_AGO_NS	(30 * NS_PER_S)
+#define USUAL_LEAST_NS	(15 * NS_PER_S)
 
 /* Without a snapshot for so long the sampler is not at work. */
 #define STALLED_NS		(10 * NS_PER_S)
@@ -286,7 +286,7 @@ put_period(StringInfo out, const char *name, const Snapshot *from, const Snapsho
 
 /*
  * pgscale_internal.now_counts(): what happened in the last seconds ("recent"), the last
- * minute ("minute"), and the hour before the last minute ("usual"), as far as each is known;
+ * minute ("minute"), and the hour before the last half minute ("usual"), as far as each is known;
  * NULL if the sampler is off or the library is not preloaded.
  */
 Datum

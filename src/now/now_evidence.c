@@ -47,7 +47,6 @@ static const Member period_members[] = {
 	PERIOD_MEMBER(MEMBER_NUMBER, read_ms),
 	PERIOD_MEMBER(MEMBER_NUMBER, reads_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, temp_bytes_per_s),
-	PERIOD_MEMBER(MEMBER_NUMBER, requested_per_min),
 	{NULL}
 };
 
@@ -63,6 +62,8 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_NUMBER, transaction_s),
 	SESSION_MEMBER(MEMBER_NUMBER, state_s),
 	SESSION_MEMBER(MEMBER_NUMBER, cpus),
+	SESSION_MEMBER(MEMBER_NUMBER, demand),
+	SESSION_MEMBER(MEMBER_NUMBER, cpu_s),
 	SESSION_MEMBER(MEMBER_COUNT, workers),
 	SESSION_MEMBER(MEMBER_COUNT, waiters),
 	SESSION_MEMBER(MEMBER_COUNT, rows),

@@ -48,7 +48,6 @@ typedef struct PgscaleNowPeriod
 	double		read_ms;		/* of a read of data */
 	double		reads_per_s;
 	double		temp_bytes_per_s;
-	double		requested_per_min;	/* checkpoints, by WAL or by command */
 } PgscaleNowPeriod;
 
 /* A session, or a prepared transaction.  Texts are NULL where they are not known. */
@@ -66,6 +65,8 @@ typedef struct PgscaleNowSession
 	double		transaction_s;
 	double		state_s;		/* since it is in that state */
 	double		cpus;			/* that it uses, with its parallel workers */
+	double		demand;			/* the same, if it did not queue for them */
+	double		cpu_s;			/* that these ran or queued since they began */
 	double		workers;
 
 	/* of a root blocker */

@@ -52,7 +52,7 @@ AS $$
                     FROM class c WHERE c.class <> 'CPU'
         UNION ALL SELECT 100, 'idle in a transaction', (seen->>'idle_in_transaction')::float8, NULL)
     SELECT format('%s     now   usual  factor   now: %s; usual: %s', rpad('load', 29), CASE WHEN p.s > 0 THEN format('last %s s', round(p.s::numeric)) ELSE 'this moment' END,
-                  CASE WHEN p.usual_s > 0 THEN format('the %s min until a minute ago', ceil(p.usual_s / 60)) ELSE 'not known' END)
+                  CASE WHEN p.usual_s >= 120 THEN format('the %s min before', round(p.usual_s / 60)) WHEN p.usual_s > 0 THEN format('the %s s before', round(p.usual_s)) ELSE 'not known' END)
       FROM span p
     UNION ALL
     (SELECT '  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)

@@ -61,6 +61,7 @@ typedef struct Watched
 	bool		on_cpu;			/* it showed no wait event */
 	int			fd;				/* -1: the kernel does not tell */
 	PgscaleKernelSchedule before;
+	double		life_s;			/* ran and queued since the process began */
 	double		run;			/* of the time watched, 0 .. 1; -1: unknown */
 	double		queue;
 } Watched;
@@ -294,6 +295,7 @@ look_end(Watched *w, double ns)
 		const double run = after.run_ns - w->before.run_ns;
 		const double queue = after.queue_ns - w->before.queue_ns;
 
+		w->life_s = (after.run_ns + after.queue_ns) / (double) NS_PER_S;
 		w->run = Min(Max(run / ns, 0), 1);
 		w->queue = w->on_cpu && run <= 0 && queue <= 0 ? 1 : Min(Max(queue / ns, 0), 1);
 	}
@@ -345,18 +347,27 @@ put_name(StringInfo out, const char *name, const char *value)
 		appendStringInfoString(out, "null");
 }
 
-/* CPUs that a session uses with its parallel workers; -1: unknown. */
+/*
+ * CPUs that a session uses with its parallel workers, -1: unknown; those that it would use if it
+ * did not queue; and the time that these processes ran or queued since they began.
+ */
 static double
-cpus_of(const NowScan *scan, int pid)
+cpus_of(const NowScan *scan, int pid, double *demand, double *life_s)
 {
 	double		sum = -1;
+
+	*demand = *life_s = 0;
 
 	for (int i = 0; i < scan->nwatched; i++)
 	{
 		const Watched *w = &scan->watched[i];
 
 		if ((w->pid == pid || w->leader_pid == pid) && w->run >= 0)
+		{
 			sum = Max(sum, 0) + w->run;
+			*demand += Min(w->run + w->queue, 1);
+			*life_s += w->life_s;
+		}
 	}
 	return sum;
 }
@@ -368,7 +379,9 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 	for (int c = 0; c < n; c++)
 	{
 		const PgscaleProc *proc = &scan->sessions[chosen[c]];
-		const double cpus = cpus_of(scan, proc->pid);
+		double		demand;
+		double		life_s;
+		const double cpus = cpus_of(scan, proc->pid, &demand, &life_s);
 		int			workers = 0;
 		uint32		wait_event;
 
@@ -379,7 +392,7 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 		appendStringInfo(out, "%s{\"pid\": %d, \"age_s\": %.3f, \"running\": %s, \"workers\": %d", c > 0 ? ", " : "",
 						 proc->pid, age_of(scan, proc), proc->running ? "true" : "false", workers);
 		if (cpus >= 0)
-			appendStringInfo(out, ", \"cpus\": %.3f", cpus);
+			appendStringInfo(out, ", \"cpus\": %.3f, \"demand\": %.3f, \"cpu_s\": %.3f", cpus, demand, life_s);
 		put_name(out, "state", pgscale_proc_state_name(proc->state));
 		put_name(out, "event_type", pgscale_wait_event_type(wait_event));
 		put_name(out, "event", pgscale_wait_event_name(wait_event));
@@ -440,7 +453,8 @@ count_long(const NowScan *scan, double s)
 	int			n = 0;
 
 	for (int i = 0; i < scan->nsessions; i++)
-		n += scan->sessions[i].running && scan->sessions[i].wait_event == PGSCALE_WAIT_CPU && age_of(scan, &scan->sessions[i]) >= s;
+		n += scan->sessions[i].running && scan->sessions[i].leader_pid == 0 && scan->sessions[i].wait_event == PGSCALE_WAIT_CPU &&
+			age_of(scan, &scan->sessions[i]) >= s;
 	return n;
 }
 

@@ -31,10 +31,7 @@ checkpoint_waits(const PgscaleNowPeriod *period)
 static bool
 checkpoints_are_close(const PgscaleNowEvidence *e)
 {
-	const double per_min = e->minute_s > 0 ? e->checkpoints_requested * SECS_PER_MINUTE / e->minute_s : 0;
-
-	return !e->standby && e->checkpoints_requested >= CLOSE_CHECKPOINTS &&
-		(isnan(e->usual.requested_per_min) || per_min >= 2 * e->usual.requested_per_min);
+	return !e->standby && e->checkpoints_requested >= CLOSE_CHECKPOINTS;
 }
 
 static bool
@@ -66,12 +63,12 @@ cure_checkpoints(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 }
 
 /*
- * checkpoint_storm: two checkpoints or more in the last minute that no timer asked for, twice
- * as many as usual.  WAL asked for them if there was enough of it: then max_wal_size is too
- * small for the load, whichever session writes it.
+ * checkpoint_storm: two checkpoints or more in the last minute that no timer asked for, while a
+ * session and a fifth of the active ones wait for WAL or for writes, twice as many as usual.  WAL
+ * asked for them if there was enough of it: then max_wal_size is too small for the load, whichever
+ * session writes it.  High; medium, if commands asked for them.
  *
- * Certainty: high, if a session and a fifth of the active ones wait for WAL or for writes;
- * else low, since it costs no more than full-page images.
+ * Without such waits they cost no more than full-page images, which pgscale.advice minds.
  */
 static void
 find_checkpoint_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -79,9 +76,9 @@ find_checkpoint_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const double waits = checkpoint_waits(&e->now);
 	PgscaleNowFinding *f;
 
-	if (!checkpoints_are_close(e))
+	if (!checkpoints_are_close(e) || !pgscale_now_unusual(e, waits, checkpoint_waits(&e->usual), 1, 0.2, 2))
 		return;
-	f = pgscale_now_add(found, waits >= 1 && waits >= 0.2 * e->now.active ? PGSCALE_NOW_HIGH : PGSCALE_NOW_LOW, waits,
+	f = pgscale_now_add(found, caused_by_wal(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
 						caused_by_wal(e) ? "%.0f checkpoints in %s: max_wal_size (%s) is too small for the WAL written; %.0f %s" :
 						"%.0f checkpoints in %s were asked for by commands (max_wal_size: %s); %.0f %s",
 						e->checkpoints_requested, pgscale_now_duration(e->minute_s),

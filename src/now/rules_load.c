@@ -25,12 +25,12 @@ queued_sessions(const PgscaleNowEvidence *e)
 	return Max(counted, Max(at_cpus - e->cpus, 0));
 }
 
-/* Commands that take long by nature, and whose end another rule may want less than their cause. */
+/* Commands that take long by nature. */
 static bool
-is_bulk_command(const PgscaleNowSession *session)
+is_maintenance(const PgscaleNowSession *session)
 {
 	static const char *const commands[] = {
-		"COPY", "INSERT", "CREATE", "REINDEX", "VACUUM", "ANALYZE", "CLUSTER", "REFRESH", "ALTER", "CALL", "REPACK"
+		"COPY", "CREATE", "REINDEX", "VACUUM", "ANALYZE", "CLUSTER", "REFRESH", "ALTER", "REPACK"
 	};
 
 	for (int i = 0; session->query && i < lengthof(commands); i++)
@@ -41,12 +41,14 @@ is_bulk_command(const PgscaleNowSession *session)
 
 /*
  * cpu_runaway: a statement that has lasted for 5 s uses half a CPU or more by the kernel's
- * counts, while the others are short (no more than a third of the active sessions are so long
+ * counts, or queues for one, while the others are short (no more than a third of the active sessions are so long
  * at theirs), and it matters: it takes two fifths of the server's CPUs, or sessions queue
- * for a CPU.  One that has the server for itself is named after a minute.
+ * for a CPU.  In its life the process must have had half a CPU for as long as the statement lasts,
+ * since 15 ms alone show little.  One that has the server for itself is named after a minute.
+ * Commands that are long by nature, such as COPY or CREATE INDEX, are never named.
  *
- * Certainty: high, if sessions queue; else medium.  A step less for commands that are long by
- * nature, such as COPY or CREATE INDEX.
+ * Certainty: high, if sessions queue; else medium.  A step less while temporary files are written
+ * or read, which may be its own: then the disk counts for more than the CPU.
  */
 static void
 find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -60,13 +62,15 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	{
 		const PgscaleNowSession *s = &e->computing[i];
 		const double cpus = isnan(s->cpus) ? 1 + s->workers : s->cpus;
+		const double demand = isnan(s->demand) ? cpus : s->demand;
 		const bool	queue = queued >= 0.5;
 		PgscaleNowCertainty certainty = queue ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM;
 		PgscaleNowFinding *f;
 
-		if (s->age_s < 5 || cpus < 0.5 || !(queue || cpus >= 0.4 * e->cpus) || (others < 0.1 && s->age_s < 60))
+		if (s->age_s < 5 || demand < 0.5 || s->cpu_s < 0.5 * s->age_s || is_maintenance(s) ||
+			!(queue || demand >= 0.4 * e->cpus) || (others < 0.1 && s->age_s < 60))
 			continue;
-		if (is_bulk_command(s))
+		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
 			certainty--;
 		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %.0f CPUs for %s with one statement: %s",
 							pgscale_now_who(s), cpus, e->cpus, pgscale_now_duration(s->age_s),
@@ -119,7 +123,7 @@ sessions_pile_up(const PgscaleNowEvidence *e)
 
 /*
  * connection_storm: nine tenths of the connections that are not reserved are used; or three
- * fifths, and a fifth of max_connections (20 at least) began in the last 10 s.
+ * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
  *
  * Certainty: high; medium, if a blocker holds up a quarter of the sessions, or if connections
  * are many, but neither new nor idle: then clients wait for something else.
@@ -133,7 +137,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const char *application = e->application && e->application[0] != '\0' ? pgscale_now_beginning(e->application, 24) : NULL;
 	PgscaleNowFinding *f;
 
-	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.6 * usable)))
+	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
 		return;
 	f = pgscale_now_add(found, (flood || idle) && !sessions_pile_up(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, e->used,
 						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
@@ -154,7 +158,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 /*
  * temp_files: one session and a fifth of the active ones read or write temporary files, twice
- * as many as usual; or 50 MB of them are written a second, three times as much as usual.
+ * as many as usual.  Files that nobody waits for stay in the kernel's cache, and harm none.
  */
 static void
 find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -164,8 +168,7 @@ find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const PgscaleNowSession *s = pgscale_now_session_in(e, "BufFileWrite");
 	PgscaleNowFinding *f;
 
-	if (!pgscale_now_unusual(e, now, e->usual.kinds[PGSCALE_NOW_TEMP_FILE], 1, 0.2, 2) &&
-		!(bytes >= 50e6 && (isnan(e->usual.temp_bytes_per_s) || bytes >= 3 * e->usual.temp_bytes_per_s)))
+	if (!pgscale_now_unusual(e, now, e->usual.kinds[PGSCALE_NOW_TEMP_FILE], 1, 0.2, 2))
 		return;
 	if (!s)
 		s = pgscale_now_session_in(e, "BufFileRead");

@@ -25,14 +25,16 @@ pgscale_now_prevents_wraparound(const PgscaleNowSession *session)
 /*
  * A transaction of two seconds, and either two sessions that have waited for it for a second or
  * one that has waited for five: more than a busy row's transactions take, which follow each
- * other in milliseconds.
+ * other in milliseconds.  A session that is idle, and in no transaction, has an advisory lock for
+ * as long as it likes, as the leader of several that wait for that office: nothing is wrong.
  */
 bool
 pgscale_now_blocks(const PgscaleNowSession *root)
 {
 	const double held_s = isnan(root->transaction_s) ? root->longest_s : root->transaction_s;
+	const bool	elected = root->state && strcmp(root->state, "idle") == 0;
 
-	return !root->waits && held_s >= 2 &&
+	return !root->waits && !elected && held_s >= 2 &&
 		((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1));
 }
 
@@ -174,7 +176,7 @@ add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, Pgsca
 	const double usual = e->usual.kinds[kind];
 	PgscaleNowFinding *f;
 
-	if (!pgscale_now_unusual(e, now, usual, 2, 0.1, 2))
+	if (!pgscale_now_unusual(e, now, usual, 2, 0.05, 2))
 		return NULL;
 	f = pgscale_now_add(found, PGSCALE_NOW_HIGH, now, "%.0f sessions wait for %s", now, what);
 	pgscale_now_number(f, "waiting_sessions", now);
@@ -185,7 +187,7 @@ add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, Pgsca
 }
 
 /*
- * lock_manager: two sessions and a tenth of the active ones wait for the lock table's own
+ * lock_manager: two sessions and a twentieth of the active ones wait for the lock table's own
  * locks, twice as many as usual: statements lock more relations than a session has fast-path
  * slots for, or take strong locks.
  */
