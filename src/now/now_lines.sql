@@ -14,7 +14,7 @@ BEGIN
             RETURN NEXT 'also: ' || f.sentence;
         ELSE
             RETURN NEXT f.sentence;
-            IF length(f.cure || f.risk) <= 112 THEN
+            IF length(f.cure || f.risk) <= 110 THEN
                 RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
             ELSE
                 -- a statement that is cut is none
@@ -79,7 +79,7 @@ AS $$
                                                 waiters integer, longest_s float8, query text)
       ORDER BY r.waiters DESC)
     UNION ALL
-    SELECT rpad('oldest', 9) || rpad('  application', 20) || rpad('waits for', 32) || lpad('seconds', 9) || '  statement'
+    SELECT rpad('oldest', 11) || rpad('application', 18) || rpad('waits for', 32) || lpad('seconds', 9) || '  statement'
      WHERE jsonb_array_length(seen->'sessions') > 0
     UNION ALL
     (SELECT '  ' || rpad(s.pid::text, 8) || ' ' || rpad(left(coalesce(s.application, ''), 17), 18)
