@@ -10,7 +10,7 @@ SELECT count(*) FROM pgscale.diagnosis();
 SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
  WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'checkpoints_requested', 'missing', 'flush_measured')
  ORDER BY 1;
-SELECT rule FROM pgscale_internal.now_rules() rule;
+SELECT unnest(pgscale_internal.now_rules()) AS rule;
 
 -- What rules find. Members of "more" replace those of a server at work, of which eight sessions are active.
 CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{}')
@@ -85,7 +85,7 @@ SELECT rule FROM finds(computing('{"cpu_s": 2.4}') || '{"queued_fraction": 0.4}'
 -- where nothing else runs, after a minute; where all statements are long, none is a runaway
 SELECT rule FROM finds(computing('{"age_s": 59}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
 SELECT rule FROM finds(computing('{"age_s": 60}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
-SELECT rule FROM finds(computing('{}') || '{"cpus": 2, "long_computing": 3}', '{"active": 8, "kinds": {"cpu": 4}}');
+SELECT rule FROM finds(computing('{}') || '{"cpus": 2, "long_computing": 3}', '{"active": 8, "kinds": {"cpu": 3}}');
 
 -- cpu_saturation
 SELECT * FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 4}}');

@@ -184,7 +184,7 @@ like($there->sql($first), qr/^Nothing unusual/, 'a standby');
 my $old = session($standby);
 $old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
 $db->sql('DELETE FROM t; VACUUM t');
-cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries of this standby \(RecoveryConflictSnapshot\), the oldest of which is that of pid '
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest is that of pid '
       . $old->pid . ', old_report', 'a conflict with recovery');
 $old->sql('COMMIT');
 $standby->stop;

@@ -88,7 +88,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET 
 AS $$
 SELECT 'pgscale_diagnosis', 'gauge', 'Whether this rule of diagnosis has found a cause: 1 if it has, 0 otherwise.',
        jsonb_build_object('rule', r.rule), (count(d.rule) > 0)::integer::float8
-  FROM pgscale_internal.now_rules() WITH ORDINALITY r(rule, place)
+  FROM unnest((SELECT pgscale_internal.now_rules())) WITH ORDINALITY r(rule, place)
   LEFT JOIN pgscale.diagnosis() d ON d.rule = r.rule
  GROUP BY r.rule, r.place ORDER BY r.place
 $$;

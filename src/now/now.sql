@@ -35,10 +35,10 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 2;
 COMMENT ON FUNCTION pgscale_internal.now_findings(jsonb) IS 'what the rules of diagnosis find in evidence; see diagnosis()';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_findings(jsonb) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.now_rules(OUT rule text)
-RETURNS SETOF text
+CREATE FUNCTION pgscale_internal.now_rules()
+RETURNS text[]
 AS 'MODULE_PATHNAME', 'pgscale_now_rules'
-LANGUAGE C STRICT STABLE PARALLEL RESTRICTED ROWS 14;
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale_internal.now_rules() IS 'names of the rules of diagnosis';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_rules() TO pg_monitor;
 

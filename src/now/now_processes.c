@@ -465,7 +465,7 @@ count_long(const NowScan *scan, double s)
 Datum
 pgscale_now_processes(PG_FUNCTION_ARGS)
 {
-	NowScan	   *scan = palloc0(sizeof(NowScan));
+	NowScan    *scan = palloc0(sizeof(NowScan));
 	int			oldest[OLDEST];
 	int			computing[OLDEST];
 	int			noldest;

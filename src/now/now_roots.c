@@ -110,7 +110,11 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		if (tag->locktag_type == LOCKTAG_TRANSACTION || tag->locktag_type == LOCKTAG_TUPLE)
 			sum->rows++;
 		sum->since = Min(sum->since, pgscale_lock_waits_since(waits, node));
-		/* Of a queue for a row all but the first wait for the tuple, which says of which table. */
+
+		/*
+		 * Of a queue for a row all but the first wait for the tuple, which
+		 * says of which table.
+		 */
 		if (!sum->tag || (!relation_of_lock(sum->tag, &oid, &oid) && tag->locktag_type == LOCKTAG_TUPLE))
 			sum->tag = tag;
 	}

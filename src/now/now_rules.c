@@ -18,10 +18,12 @@
 
 #include <math.h>
 
+#include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
@@ -69,6 +71,7 @@ pgscale_now_add(PgscaleNowFindings *found, PgscaleNowCertainty certainty, double
 		enlargeStringInfo(&text, needed);
 	}
 	f->sentence = text.data;
+
 	return f;
 }
 
@@ -91,6 +94,7 @@ pgscale_now_cure(PgscaleNowFinding *f, const char *risk, const char *cure,...)
 		enlargeStringInfo(&text, needed);
 	}
 	f->cure = text.data;
+
 	f->risk = risk;
 }
 
@@ -155,6 +159,7 @@ pgscale_now_beginning(const char *text, int bytes)
 
 	if (len <= bytes)
 		return text;
+
 	return psprintf("%.*s...", pg_mbcliplen(text, len, Max(bytes - 3, 0)), text);
 }
 
@@ -242,16 +247,10 @@ pgscale_now_findings(PG_FUNCTION_ARGS)
 Datum
 pgscale_now_rules(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ArrayBuildState *names = NULL;
 
-	InitMaterializedSRF(fcinfo, 0);
 	for (int list = 0; list < lengthof(rule_lists); list++)
 		for (const PgscaleNowRule *rule = rule_lists[list]; rule->name; rule++)
-		{
-			Datum		value = CStringGetTextDatum(rule->name);
-			bool		null = false;
-
-			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &null);
-		}
-	return (Datum) 0;
+			names = accumArrayResult(names, CStringGetTextDatum(rule->name), false, TEXTOID, CurrentMemoryContext);
+	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }

@@ -44,6 +44,12 @@ is_idle_in_transaction(const PgscaleNowSession *session)
 	return session->state && strncmp(session->state, "idle in transaction", strlen("idle in transaction")) == 0;
 }
 
+static bool
+is_replay(const PgscaleNowSession *session)
+{
+	return session->backend_type && strcmp(session->backend_type, "startup") == 0;
+}
+
 /* Does it wait for what another rule may name as the cause? */
 static bool
 waits_for_server(const PgscaleNowSession *session)
@@ -72,7 +78,7 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 	if (root->pid == 0)
 		pgscale_now_cure(f, "undoes the transaction; COMMIT PREPARED keeps it: ask its transaction manager",
 						 "ROLLBACK PREPARED %s", root->gid ? root->gid : "'...'");
-	else if (root->backend_type && strcmp(root->backend_type, "startup") == 0)
+	else if (is_replay(root))
 		pgscale_now_cure(f, "reads only; the lock is a transaction's of the primary, and ends with that",
 						 "SELECT * FROM pgscale.blockers");
 	else if (is_idle_in_transaction(root))
@@ -104,6 +110,8 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			continue;
 		if (root->pid == 0)
 			doing = psprintf("prepared %s ago", pgscale_now_duration(root->transaction_s));
+		else if (is_replay(root))
+			doing = "which replays WAL of the primary";
 		else if (is_idle_in_transaction(root))
 		{
 			doing = psprintf("idle in transaction for %s",
@@ -122,7 +130,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 		f = pgscale_now_add(found, certainty, root->waiters, "%.0f %s for %s held by %s, %s", root->waiters,
 							PGSCALE_NOW_WAIT(root->waiters), awaited_of(root), pgscale_now_who(root), doing);
-		f->pid = root->pid;
+		f->pid = is_replay(root) ? 0 : root->pid;
 		cure_blocker(f, root);
 		pgscale_now_number(f, "waiters", root->waiters);
 		pgscale_now_number(f, "longest_wait_s", root->longest_s);

@@ -94,8 +94,8 @@ find_recovery_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if ((!s->event_type || strcmp(s->event_type, "Lock") != 0) && (!oldest || s->transaction_s > oldest->transaction_s))
 			oldest = s;
 	}
-	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for queries of this standby (%s)%s%s", e->startup_event,
-						oldest ? ", the oldest of which is that of " : "", oldest ? pgscale_now_who(oldest) : "");
+	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for queries (%s)%s%s", e->startup_event,
+						oldest ? ", the oldest is that of " : "", oldest ? pgscale_now_who(oldest) : "");
 	if (oldest)
 	{
 		f->pid = oldest->pid;
