@@ -29,8 +29,10 @@ now_shmem_request(void)
 	RequestAddinShmemSpace(pgscale_now_counts_size());
 }
 
+/* The evidence, and the cures. */
 static const char *const asks[] = {
-	"pgscale.health", "pgscale.wait_kind", NULL
+	"pgscale.blockers", "pgscale.health", "pgscale.set", "pgscale.tablespace_latency", "pgscale.top_waits",
+	"pgscale.wait_kind", NULL
 };
 
 const PgscaleModule pgscale_now_module = {

@@ -49,7 +49,7 @@ LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH waits AS MATERIALIZED (
-        SELECT e.type, pgscale.wait_kind(e.type, e.event) AS kind, e.sessions
+        SELECT e.type, (SELECT pgscale.wait_kind(e.type, e.event)) AS kind, e.sessions
           FROM jsonb_to_recordset(counts->'events') e(type text, event text, sessions double precision)),
     kinds AS (
         SELECT coalesce(jsonb_object_agg(k.kind, k.sessions), '{}') AS kinds, coalesce(sum(k.sessions), 0) AS active,

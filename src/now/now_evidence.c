@@ -196,7 +196,7 @@ read_members(JsonbContainer *object, const Member *members, void *into)
 }
 
 static void
-read_period(JsonbContainer *object, PgscaleNowPeriod *period)
+read_now_period(JsonbContainer *object, PgscaleNowPeriod *period)
 {
 	JsonbContainer *kinds = find_container(object, "kinds");
 
@@ -231,8 +231,8 @@ pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e)
 
 	memset(e, 0, sizeof(*e));
 	read_members(root, evidence_members, e);
-	read_period(find_container(root, "now"), &e->now);
-	read_period(find_container(root, "usual"), &e->usual);
+	read_now_period(find_container(root, "now"), &e->now);
+	read_now_period(find_container(root, "usual"), &e->usual);
 	e->nroots = read_sessions(find_container(root, "roots"), e->roots);
 	e->ncomputing = read_sessions(find_container(root, "computing"), e->computing);
 	e->nsessions = read_sessions(find_container(root, "sessions"), e->sessions);

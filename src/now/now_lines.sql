@@ -55,8 +55,8 @@ AS $$
                   CASE WHEN p.usual_s >= 120 THEN format('the %s min before', round(p.usual_s / 60)) WHEN p.usual_s > 0 THEN format('the %s s before', round(p.usual_s)) ELSE 'not known' END)
       FROM span p
     UNION ALL
-    (SELECT '  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)
-                || lpad(coalesce(CASE WHEN round(l.usual::numeric, 1) > 0 THEN round((l.sessions / l.usual)::numeric, 1)::text END, ''), 8)
+    (SELECT rtrim('  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)
+                || lpad(coalesce(CASE WHEN round(l.usual::numeric, 1) > 0 THEN round((l.sessions / l.usual)::numeric, 1)::text END, ''), 8))
        FROM line l WHERE l.n NOT BETWEEN 7 AND 99 ORDER BY l.n)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_load(jsonb) IS 'part of the view now: load now, and what is usual';
@@ -96,23 +96,21 @@ RETURNS SETOF text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH disk (what, ms, usual, how) AS (
-        VALUES ('WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric,
-                CASE WHEN (seen->>'flush_measured')::boolean THEN 'measured' ELSE 'computed' END),
-               ('read', (seen->'now'->>'read_ms')::numeric, (seen->'usual'->>'read_ms')::numeric, 'computed'))
-    SELECT 'disk: ' || string_agg(CASE WHEN t.ms IS NULL THEN t.what || ' unknown'
-                                       ELSE format('%s %s ms (%s, usually %s)', t.what, round(t.ms, 2), t.how, coalesce(round(t.usual, 2)::text, 'unknown')) END,
-                                  ', ' ORDER BY t.what DESC)
-               || CASE WHEN (seen->>'checkpoint')::boolean THEN coalesce('; checkpoint under way: ' || (seen->>'checkpointer_event'), '; checkpoint under way')
-                       ELSE format('; last checkpoint began %s s ago',
+    WITH disk (n, what, ms, usual) AS (
+        VALUES (1, 'WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric),
+               (2, 'read', (seen->'now'->>'read_ms')::numeric, (seen->'usual'->>'read_ms')::numeric))
+    SELECT 'disk: ' || string_agg(CASE WHEN d.ms IS NULL THEN d.what || ' unknown'
+                                       ELSE format('%s %s ms%s', d.what, round(d.ms, 2), ' (usually ' || round(d.usual, 2) || ')') END, ', ' ORDER BY d.n)
+               || CASE WHEN (seen->>'flush_measured')::boolean THEN '; flush measured, read computed' ELSE '; computed' END
+               || CASE WHEN (seen->>'checkpoint')::boolean THEN concat('; checkpoint under way', ' in ' || (seen->>'checkpointer_event'))
+                       ELSE format('; checkpoint %s s ago',
                                    round(greatest(extract(epoch FROM clock_timestamp() - (SELECT c.checkpoint_time FROM pg_control_checkpoint() c)), 0))) END
-      FROM disk t
+      FROM disk d
     UNION ALL
     SELECT format('CPUs: %s', seen->>'cpus')
-               || coalesce(format(', of which sessions use %s', round(((seen->'now'->'classes'->>'CPU')::float8
-                                                                        * (1 - (seen->>'queued_fraction')::float8))::numeric, 1)), '')
-               || format('; checkpoints that no timer asked for: %s', coalesce(format('%s in the last %s s', seen->>'checkpoints_requested',
-                                                                        round((seen->>'minute_s')::numeric)), 'unknown'))
+               || coalesce(', of which sessions use ' || round(((seen->'now'->'classes'->>'CPU')::float8 * (1 - (seen->>'queued_fraction')::float8))::numeric, 1), '')
+               || coalesce('; checkpoints that no timer asked for: ' || (seen->>'checkpoints_requested')
+                           || ' in the last ' || round((seen->>'minute_s')::numeric) || ' s', '')
     UNION ALL
     SELECT 'missing: waits of the last seconds, and what is usual: ' || (seen->>'missing') WHERE seen->>'missing' IS NOT NULL
 $$;
