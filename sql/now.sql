@@ -53,11 +53,15 @@ SELECT * FROM finds(root('{"pid": 99, "backend_type": "autovacuum worker", "rows
 SELECT rule, pid FROM finds(root('{"state": "active", "query": "-- (to prevent wraparound)"}'));
 
 -- hot_row
-SELECT * FROM finds('{}', '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.1}}');
-SELECT * FROM finds(root('{"transaction_s": 0.1, "longest_s": 0.1}'), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.3}}');
-SELECT * FROM finds('{}', '{"active": 5, "kinds": {"lock_tuple": 2.9}}');
-SELECT * FROM finds('{}', '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3.1}}');
-SELECT rule FROM finds('{}', '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3}}');
+CREATE FUNCTION row_root(rows integer) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT root(jsonb_build_object('transaction_s', 0.1, 'longest_s', 0.1, 'rows', rows)) $$;
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.1}}');
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.3}}');
+SELECT * FROM finds(row_root(8), '{"active": 5, "kinds": {"lock_tuple": 2.9}}');
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3.1}}');
+SELECT rule FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3}}');
+SELECT rule FROM finds(row_root(2), '{"kinds": {"lock_tuple": 6}}');
+SELECT rule FROM finds(row_root(1), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(root('{}'), '{"kinds": {"lock_tuple": 6}}');
 
 -- lock_manager, buffer_mapping
@@ -65,6 +69,7 @@ SELECT * FROM finds('{"sessions": [{"pid": 5, "event": "LockManager", "query": "
 SELECT rule, certainty FROM finds('{}', '{"active": 40, "kinds": {"lock_manager": 2}}');
 SELECT rule FROM finds('{}', '{"active": 41, "kinds": {"lock_manager": 2}}');
 SELECT rule FROM finds('{}', '{"kinds": {"lock_manager": 1.9}}');
+SELECT rule, certainty FROM finds(row_root(2), '{"kinds": {"lock_manager": 3, "lock_tuple": 3.3}}');
 SELECT rule FROM finds('{}', '{"kinds": {"lock_manager": 4}}', '{"kinds": {"lock_manager": 2.1}}');
 SELECT * FROM finds('{}', '{"kinds": {"buffer_mapping": 3}}');
 
@@ -92,8 +97,8 @@ SELECT * FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu
 SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 7.9}}', '{"kinds": {"cpu": 2}}');
 SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 4.1}}');
 SELECT rule FROM finds('{"queued_fraction": 0.5}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 2}}');
-SELECT rule FROM finds('{}', '{"active": 20, "kinds": {"cpu": 19}}', '{"s": 0}');
-SELECT * FROM finds('{}', '{"active": 20, "kinds": {"cpu": 20}}', '{"s": 0}');
+SELECT rule FROM finds('{}', '{"active": 20, "kinds": {"cpu": 11}}', '{"s": 0}');
+SELECT * FROM finds('{}', '{"active": 20, "kinds": {"cpu": 12}}', '{"s": 0}');
 
 -- connection_storm
 SELECT * FROM finds('{"used": 88, "idle": 80, "new": 2, "application": "it''s web", "application_sessions": 80, "application_idle": 79}');
@@ -181,5 +186,5 @@ SELECT count(*) > 0 AS some FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 RESET ROLE;
 DROP ROLE regress_now;
-DROP FUNCTION finds, root, computing;
+DROP FUNCTION finds, row_root, root, computing;
 DROP EXTENSION pgscale;

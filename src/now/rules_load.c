@@ -88,8 +88,8 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 /*
  * cpu_saturation: as many sessions queue for a CPU as there are CPUs, and two at least; and
- * twice as many as usual are at the CPUs.  Where it is not known what is usual, four times as
- * many as there are CPUs: a benchmark may well run so.  Medium: it is the load, and no fault.
+ * twice as many as usual are at the CPUs.  Where it is not known what is usual, twice as
+ * many as there are CPUs.  Medium: it is the load, and no fault.
  */
 static void
 find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -99,7 +99,7 @@ find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const double queued = queued_sessions(e);
 	PgscaleNowFinding *f;
 
-	if (e->cpus < 1 || queued < Max(2, (e->usual.s > 0 ? 1 : 4) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
+	if (e->cpus < 1 || queued < Max(2, (e->usual.s > 0 ? 1 : 2) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
 		return;
 	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.9 * queued, "%.0f sessions queue for %.0f CPUs%s", queued, e->cpus,
 						e->usual.s > 0 ? psprintf(" (%.0f run or queue, usually %.1f)", at_cpus, usual) : "");
