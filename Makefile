@@ -19,7 +19,7 @@ SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
 OBJS = $(SOURCES:.c=.o)
 
 # numa needs buffers that nobody has used yet.
-REGRESS = health numa privileges sampler lwlocks blockers trace archive sweeper buffer_usage os_cache writeback relocation relocation_plan tuning tuning_advice fleet scalability metrics report
+REGRESS = health numa privileges sampler lwlocks blockers trace archive sweeper buffer_usage os_cache writeback relocation relocation_plan tuning tuning_advice now fleet scalability metrics report
 TAP = $(wildcard t/*.pl)
 ifneq ($(FEATURE),)
 REGRESS := $(filter $(FEATURE) $(FEATURE)_%,$(REGRESS))

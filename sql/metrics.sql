@@ -53,7 +53,7 @@ SELECT h.name, bool_and(h.value >= h.before) AS cumulative, count(*) > 5 AS buck
 SELECT count(*) = (SELECT count(*) FROM pgscale.health) AS features, bool_and(states = 1 AND rows = 6) AS one_state
   FROM (SELECT sum(value) AS states, count(*) AS rows FROM metric WHERE name = 'pgscale_health' GROUP BY labels ->> 'feature') h;
 SELECT count(*) FROM (SELECT DISTINCT name FROM metric
-    EXCEPT SELECT name FROM unnest('{health,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
+    EXCEPT SELECT name FROM unnest('{health,now,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
       CROSS JOIN LATERAL pgscale.metrics(f)) missing;
 SELECT DISTINCT name ~ '^pgscale_(sampler|wait)_' AS of_the_sampler FROM pgscale.metrics('sampler');
 
@@ -89,6 +89,7 @@ CALL stand_in('health', '{"feature": "a", "state": "working"}', '{"feature": "b"
 CALL stand_in('node_identity', '{"node": "quoted \" \\ name", "system_identifier": 7000000000000000001, "role": "standby", "lag_s": 2.5}');
 CALL stand_in('wait_totals', '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 1000}',
     '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 250}', '{"backend_type": "z", "event_type": "LWLock", "event": "y", "wait_ms": 20}');
+CALL stand_in('diagnosis', '{"rule": "blocker"}', '{"rule": "slow_reads"}', '{"rule": "blocker"}');
 CALL stand_in('sampler_stats', numbered('sampler_stats', 1));
 CALL stand_in('lock_waits', '{"pid": 1, "depth": 0, "waiters": 3}', '{"pid": 2, "waiting_pid": 2, "depth": 1, "waiters": 2, "waited_ms": 4000}',
     '{"pid": 3, "waiting_pid": 3, "depth": 2, "waiters": 0, "waited_ms": 7500}', '{"pid": 3, "waiting_pid": 4, "depth": 2, "waiters": 0, "waited_ms": 100}',

@@ -21,6 +21,7 @@
 #include "fleet/fleet.h"
 #include "lwlocks/lwlocks.h"
 #include "metrics/metrics.h"
+#include "now/now.h"
 #include "numa/numa.h"
 #include "os_cache/os_cache.h"
 #include "pgscale.h"
@@ -47,6 +48,7 @@ const PgscaleModule *const pgscale_modules[] = {
 	&pgscale_writeback_module,
 	&pgscale_relocation_module,
 	&pgscale_tuning_module,
+	&pgscale_now_module,
 	&pgscale_fleet_module,
 	&pgscale_scalability_module,
 	&pgscale_report_module,

@@ -34,13 +34,13 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
  WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
-   AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'buffer_usage', 'buffer_usage_sample',
+   AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
                        'discard_replicated', 'keep_local', 'published')
-   AND proname !~ '^(archive_|fleet|metrics_|usl_|report|relocation_(plan|window|parts|btree_bytes|costs|fit)|trace_(waits|summary))'
+   AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|parts|btree_bytes|costs|fit)|trace_(waits|summary))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');

@@ -45,7 +45,7 @@ my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WH
 my %call = map { split /\|/ } split /\n/, $db->sql(q{
     SELECT oid::regprocedure, format('SELECT * FROM %s(%s)', oid::regproc,
            (SELECT string_agg(format('%s::%s', coalesce(CASE WHEN proname ~ '^trace_' AND t = 'interval'::regtype THEN '''1 s''' END, '{"oid": "1", "regclass": "''pg_class''", "boolean": "false", "integer": "1", "bigint": "0", "bigint[]": "''{1}''", "name": "''pg_default''", "text": "''lock''", "double precision": "1",
-                        "double precision[]": "''{1}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
+                        "double precision[]": "''{1}''", "jsonb": "''{}''", "pgscale.usl": "''(,,,,,,,,,,,,,)''"}'::jsonb
                        ->> format_type(t, NULL), 'NULL'), format_type(t, NULL)), ', ' ORDER BY n)
               FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
       FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'

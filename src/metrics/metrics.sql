@@ -83,6 +83,18 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_blockers() IS 'part of metrics: lock waits now';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_blockers() TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.metrics_now() RETURNS SETOF pgscale_internal.metric
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+SELECT 'pgscale_diagnosis', 'gauge', 'Whether this rule of diagnosis has found a cause: 1 if it has, 0 otherwise.',
+       jsonb_build_object('rule', r.rule), (count(d.rule) > 0)::integer::float8
+  FROM unnest((SELECT pgscale_internal.now_rules())) WITH ORDINALITY r(rule, place)
+  LEFT JOIN pgscale.diagnosis() d ON d.rule = r.rule
+ GROUP BY r.rule, r.place ORDER BY r.place
+$$;
+COMMENT ON FUNCTION pgscale_internal.metrics_now() IS 'part of metrics: which rules of diagnosis have found a cause';
+GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_now() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.metrics_archive() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
@@ -265,7 +277,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 250
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    features CONSTANT text[] := '{health,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
+    features CONSTANT text[] := '{health,now,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
     one text;
 BEGIN
     IF metrics.feature <> ALL (features) THEN

@@ -60,6 +60,8 @@ BEGIN
          WHERE i.kind = 'named' AND i.active_sessions > 0
          ORDER BY 2 DESC, 1 LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ',
+               CASE WHEN until > clock_timestamp() - interval '1 minute'
+                    THEN (SELECT format('Now: %s.', d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
                format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),

@@ -1,0 +1,190 @@
+-- What is wrong now: its shape, who may read it, and each rule on evidence that is made up, on both sides of its thresholds. That the
+-- evidence is right takes several sessions: see t/079_now.pl.
+CREATE EXTENSION pgscale;
+\pset format unaligned
+
+-- an idle server: the shape of the screen
+SELECT split_part(now, '.', 1) AS first_line FROM pgscale.now LIMIT 1;
+SELECT count(*) BETWEEN 8 AND 36 AS lines, max(length(now)) <= 118 AS width, bool_and(now !~ '[[:cntrl:]]') AS plain FROM pgscale.now;
+SELECT count(*) FROM pgscale.diagnosis();
+SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
+ WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'checkpoints_requested', 'missing', 'flush_measured')
+ ORDER BY 1;
+SELECT unnest(pgscale_internal.now_rules()) AS rule;
+
+-- What rules find. Members of "more" replace those of a server at work, of which eight sessions are active.
+CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{}')
+RETURNS TABLE (rank integer, rule text, certainty text, pid integer, sentence text, cure text) LANGUAGE sql AS $$
+    SELECT f.rank, f.rule, f.certainty, f.pid, f.sentence, f.cure
+      FROM pgscale_internal.now_findings('{"used": 20, "idle": 10, "max_connections": 100, "reserved": 3, "cpus": 4, "queued_fraction": 0,
+               "max_wal_size_bytes": 1073741824, "walsenders": 0, "look_s": 0.015}'::jsonb || more
+           || jsonb_build_object('now', '{"s": 6, "active": 8}'::jsonb || now,
+                                 'usual', '{"s": 3000, "active": 4, "kinds": {}, "flush_ms": 1, "read_ms": 0.5}'::jsonb || usual)) f
+     ORDER BY f.rank
+$$;
+SELECT * FROM finds('{}');
+SELECT * FROM finds('{}', '{"kinds": {"cpu": 4, "wal_sync": 2, "data_read": 1, "lock_transaction": 1}}');
+
+-- blocker
+CREATE FUNCTION root(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('roots', jsonb_build_array('{"pid": 4711, "application": "nightly_report", "backend_type": "client backend", "waiters": 8, "rows": 8,
+        "longest_s": 230, "state": "idle in transaction", "state_s": 245, "transaction_s": 300, "locktype": "tuple", "relation": "public.t",
+        "query": "UPDATE t SET v = 1", "event_type": "Client", "event": "ClientRead", "age_s": 250}'::jsonb || more))
+$$;
+SELECT * FROM finds(root('{}'));
+SELECT risk, evidence FROM pgscale_internal.now_findings(root('{}'));
+SELECT * FROM finds(root('{"waiters": 1, "longest_s": 4.9}'));
+SELECT * FROM finds(root('{"waiters": 1, "longest_s": 5, "rows": 1}'));
+SELECT * FROM finds(root('{"waiters": 2, "longest_s": 0.9}'));
+SELECT * FROM finds(root('{"waiters": 2, "longest_s": 1, "state_s": 0.9}'));
+SELECT * FROM finds(root('{"transaction_s": 1.9}'));
+SELECT * FROM finds(root('{"rows": 0, "locktype": "relation", "state": "active", "event_type": null, "event": null}'));
+SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "active", "application": "", "query": "<insufficient privilege>"}'));
+SELECT * FROM finds(root('{"state": "active", "event_type": "IO", "event": "WALSync"}'));
+SELECT * FROM finds(root('{"state": "active", "event_type": "IPC", "event": "SyncRep"}'));
+SELECT * FROM finds(root('{"pid": null, "gid": "''it''''s''", "state": "prepared", "state_s": null}'));
+SELECT * FROM finds(root('{"pid": 77, "backend_type": "startup", "state": "startup", "application": "", "transaction_s": null, "query": null}'));
+-- an idle session with an advisory lock is a leader
+SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "idle", "transaction_s": null}'));
+-- one that waits itself is no cause, and an autovacuum that prevents wraparound is none to end
+SELECT * FROM finds(root('{"waits": true}'));
+SELECT * FROM finds(root('{"pid": 99, "backend_type": "autovacuum worker", "rows": 0, "state": "active", "query": "autovacuum: VACUUM public.t (to prevent wraparound)"}'));
+-- a client that calls itself so is no autovacuum
+SELECT rule, pid FROM finds(root('{"state": "active", "query": "-- (to prevent wraparound)"}'));
+
+-- hot_row
+CREATE FUNCTION row_root(rows integer) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT root(jsonb_build_object('transaction_s', 0.1, 'longest_s', 0.1, 'rows', rows)) $$;
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.1}}');
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_transaction": 1, "lock_tuple": 2.3}}');
+SELECT * FROM finds(row_root(8), '{"active": 5, "kinds": {"lock_tuple": 2.9}}');
+SELECT * FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3.1}}');
+SELECT rule FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3}}');
+SELECT rule FROM finds(row_root(2), '{"kinds": {"lock_tuple": 6}}');
+SELECT rule FROM finds(row_root(1), '{"kinds": {"lock_tuple": 6}}');
+SELECT rule FROM finds(root('{}'), '{"kinds": {"lock_tuple": 6}}');
+
+-- lock_manager, buffer_mapping
+SELECT * FROM finds('{"sessions": [{"pid": 5, "event": "LockManager", "query": "SELECT FROM parted"}]}', '{"kinds": {"lock_manager": 2}}');
+SELECT rule, certainty FROM finds('{}', '{"active": 40, "kinds": {"lock_manager": 2}}');
+SELECT rule FROM finds('{}', '{"active": 41, "kinds": {"lock_manager": 2}}');
+SELECT rule FROM finds('{}', '{"kinds": {"lock_manager": 1.9}}');
+SELECT rule, certainty FROM finds(row_root(2), '{"kinds": {"lock_manager": 3, "lock_tuple": 3.3}}');
+SELECT rule FROM finds('{}', '{"kinds": {"lock_manager": 4}}', '{"kinds": {"lock_manager": 2.1}}');
+SELECT * FROM finds('{}', '{"kinds": {"buffer_mapping": 3}}');
+
+-- cpu_runaway
+CREATE FUNCTION computing(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('long_computing', 1, 'computing', jsonb_build_array('{"pid": 4712, "application": "psql", "age_s": 5, "cpus": 1, "workers": 0, "running": true,
+        "query": "SELECT count(*) FROM a, b, c", "event": "CPU", "event_type": "CPU"}'::jsonb || more))
+$$;
+SELECT * FROM finds(computing('{}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{}'), '{"kinds": {"cpu": 1.5}}');
+SELECT rule, certainty FROM finds(computing('{}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"age_s": 4.9}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.4}') || '{"cpus": 2, "queued_fraction": 0.5}', '{"kinds": {"cpu": 1.5}}');
+SELECT * FROM finds(computing('{"cpus": 2.9, "workers": 2}'), '{"kinds": {"cpu": 3}}');
+SELECT rule FROM finds(computing('{"query": "copy t FROM STDIN"}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule, certainty FROM finds(computing('{"cpu_s": 2.5}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5, "temp_file": 1}}');
+SELECT rule FROM finds(computing('{"cpu_s": 2.4}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
+-- where nothing else runs, after a minute; where all statements are long, none is a runaway
+SELECT rule FROM finds(computing('{"age_s": 59}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
+SELECT rule FROM finds(computing('{"age_s": 60}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
+SELECT rule FROM finds(computing('{}') || '{"cpus": 2, "long_computing": 3}', '{"active": 8, "kinds": {"cpu": 3}}');
+
+-- cpu_saturation
+SELECT * FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 4}}');
+SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 7.9}}', '{"kinds": {"cpu": 2}}');
+SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 4.1}}');
+SELECT rule FROM finds('{"queued_fraction": 0.5}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 2}}');
+SELECT rule FROM finds('{}', '{"active": 20, "kinds": {"cpu": 11}}', '{"s": 0}');
+SELECT * FROM finds('{}', '{"active": 20, "kinds": {"cpu": 12}}', '{"s": 0}');
+
+-- connection_storm
+SELECT * FROM finds('{"used": 88, "idle": 80, "new": 2, "application": "it''s web", "application_sessions": 80, "application_idle": 79}');
+SELECT rule FROM finds('{"used": 87, "idle": 80, "new": 2}');
+SELECT rule, certainty, cure FROM finds('{"used": 73, "idle": 9, "new": 20}');
+SELECT rule FROM finds('{"used": 73, "idle": 9, "new": 19}');
+SELECT rule FROM finds('{"used": 72, "idle": 9, "new": 20}');
+SELECT rule, certainty FROM finds('{"used": 88, "idle": 10, "new": 2}');
+SELECT rule, certainty FROM finds(root('{"waiters": 70}') || '{"used": 88, "idle": 10, "new": 60}');
+
+-- temp_files
+SELECT * FROM finds('{"sessions": [{"pid": 6, "application": "a", "event": "BufFileWrite"}]}', '{"active": 5, "kinds": {"temp_file": 1}, "temp_bytes_per_s": 2e8}');
+SELECT rule FROM finds('{}', '{"active": 6, "kinds": {"temp_file": 1.1}, "temp_bytes_per_s": 2e7}');
+SELECT rule, cure FROM finds('{}', '{"active": 6, "kinds": {"temp_file": 3}}', '{"kinds": {"temp_file": 1.5}}');
+SELECT rule FROM finds('{}', '{"active": 6, "kinds": {"temp_file": 3}}', '{"kinds": {"temp_file": 1.6}}');
+
+-- checkpoint_storm
+SELECT * FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 1, "data_extend": 1}}');
+SELECT rule FROM finds('{"checkpoints_requested": 2, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"active": 2, "kinds": {"wal_sync": 0.9}}');
+SELECT * FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 1e9}', '{"kinds": {"wal_sync": 2}}');
+SELECT rule FROM finds('{"checkpoints_requested": 1, "minute_s": 20, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}');
+SELECT rule FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}', '{"kinds": {"data_write": 1.1}}');
+SELECT rule FROM finds('{"standby": true, "checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}');
+
+-- slow_flush
+SELECT * FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}');
+SELECT rule, sentence FROM finds('{"flush_measured": true}', '{"flush_ms": 20, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}', '{"flush_ms": null}');
+SELECT rule FROM finds('{}', '{"flush_ms": 19, "kinds": {"wal_sync": 2}}', '{"flush_ms": null}');
+SELECT rule FROM finds('{}', '{"flush_ms": 4.9, "kinds": {"wal_sync": 2}}');
+SELECT rule FROM finds('{}', '{"flush_ms": 29, "kinds": {"wal_sync": 2}}', '{"flush_ms": 10}');
+SELECT rule FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 1.9}}');
+SELECT rule FROM finds('{}', '{"flush_ms": 200, "active": 1, "kinds": {"wal_sync": 0.9}}');
+SELECT rule, certainty FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"flush_ms": 200, "kinds": {"wal_sync": 7}}');
+SELECT rule, certainty, sentence FROM finds('{"stuck_flushes": 1}', '{"s": 0, "kinds": {"wal_sync": 1, "wal_write_lock": 3}}', '{"s": 0, "flush_ms": null}');
+SELECT rule FROM finds('{"stuck_flushes": 0}', '{"s": 0, "kinds": {"wal_sync": 1, "wal_write_lock": 3}}', '{"s": 0, "flush_ms": null}');
+
+-- slow_reads
+SELECT * FROM finds('{}', '{"read_ms": 30, "reads_per_s": 200, "kinds": {"data_read": 6}}');
+SELECT rule FROM finds('{}', '{"read_ms": 4.9, "kinds": {"data_read": 6}}');
+SELECT rule FROM finds('{}', '{"read_ms": 30, "kinds": {"data_read": 1.9}}');
+
+-- replication_wait
+SELECT * FROM finds('{}', '{"kinds": {"sync_rep": 7}}');
+SELECT rule, certainty FROM finds('{"walsenders": 1}', '{"kinds": {"sync_rep": 7}}');
+SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep": 4}}');
+
+-- wraparound_vacuum, by age; recovery_conflict
+SELECT * FROM finds('{"oldest_xid_age": 1600000000, "oldest_xid_database": "app"}');
+SELECT rule, certainty FROM finds('{"oldest_xid_age": 1900000000, "oldest_xid_database": "app"}');
+SELECT rule FROM finds('{"oldest_xid_age": 1499999999, "oldest_xid_database": "app"}');
+SELECT * FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "sessions": [{"pid": 7, "event_type": "Lock", "transaction_s": 99},
+    {"pid": 8, "application": "report", "transaction_s": 50}, {"pid": 9, "transaction_s": 40}]}');
+SELECT rule FROM finds('{"startup_event": "RecoveryConflictSnapshot"}');
+SELECT rule FROM finds('{"standby": true, "startup_event": "RecoveryWalStream"}');
+
+-- the most certain first, and of those the most costly
+SELECT rank, rule, certainty FROM finds(root('{"waiters": 3}') || '{"oldest_xid_age": 1600000000}',
+    '{"flush_ms": 200, "kinds": {"wal_sync": 4, "lock_manager": 2}}');
+
+-- evidence of any kind is no error
+SELECT count(*) FROM pgscale_internal.now_findings('{}');
+SELECT count(*) FROM pgscale_internal.now_findings('[1, {"a": 2}]');
+SELECT count(*) FROM pgscale_internal.now_findings('"x"');
+SELECT count(*) FROM pgscale_internal.now_findings('{"roots": {"pid": 1}, "now": 3, "sessions": [null, 1, {"pid": 1e300}], "used": "many", "cpus": null}');
+SELECT count(*) FROM pgscale_internal.now_findings(NULL);
+
+-- the screen: long texts are cut, statements are not; four findings at most
+SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()
+    || '{"used": 95, "idle": 90, "max_connections": 100, "reserved": 3, "new": 2, "application_sessions": 80, "application_idle": 79}'
+    || jsonb_build_object('application', repeat('w', 63))) l LIMIT 4;
+SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER (WHERE l ~ '^also: ') AS also
+  FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || (SELECT jsonb_build_object('roots', jsonb_agg(root('{}')->'roots'->0
+           || jsonb_build_object('pid', i, 'query', repeat('x', 100))), 'sessions', jsonb_agg(jsonb_build_object('pid', i, 'age_s', i, 'query', repeat('y', 100))))
+         FROM generate_series(1, 5) i)) l;
+
+-- who may
+CREATE ROLE regress_now;
+SET ROLE regress_now;
+SELECT * FROM pgscale.now;
+SELECT * FROM pgscale.diagnosis();
+RESET ROLE;
+GRANT pg_monitor TO regress_now;
+SET ROLE regress_now;
+SELECT count(*) > 0 AS some FROM pgscale.now;
+SELECT count(*) FROM pgscale.diagnosis();
+RESET ROLE;
+DROP ROLE regress_now;
+DROP FUNCTION finds, row_root, root, computing;
+DROP EXTENSION pgscale;

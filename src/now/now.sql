@@ -1,0 +1,175 @@
+-- What is wrong now: evidence, which C and SQL collect into one jsonb; rules in C, which read it; and one screen of it.
+
+CREATE FUNCTION pgscale_internal.now_processes()
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'pgscale_now_processes'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.now_processes() IS
+'part of the evidence of diagnosis: a scan of all processes, without texts; watches the CPUs for 15 ms; needs no preload';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_processes() TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_counts()
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'pgscale_now_counts'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.now_counts() IS
+'part of the evidence of diagnosis: waits and counters of the last seconds, the last minute, and the hour before; NULL without the sampler';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_counts() TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_roots(
+    OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
+    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT waiting integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_now_roots'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;
+COMMENT ON FUNCTION pgscale_internal.now_roots() IS 'part of the evidence of diagnosis: the five root blockers with the most waiters';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_roots() TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_findings(
+    seen jsonb,
+    OUT rank integer, OUT rule text, OUT certainty text, OUT sentence text, OUT cure text, OUT risk text, OUT pid integer,
+    OUT evidence jsonb)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_now_findings'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 2;
+COMMENT ON FUNCTION pgscale_internal.now_findings(jsonb) IS 'what the rules of diagnosis find in evidence; see diagnosis()';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_findings(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_rules()
+RETURNS text[]
+AS 'MODULE_PATHNAME', 'pgscale_now_rules'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.now_rules() IS 'names of the rules of diagnosis';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_rules() TO pg_monitor;
+
+-- Time in reads is divided by all reads, those of other processes too; so both times are lower bounds unless the server measures.
+CREATE FUNCTION pgscale_internal.now_period(counts jsonb)
+RETURNS jsonb
+LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH waits AS MATERIALIZED (
+        SELECT e.type, (SELECT pgscale.wait_kind(e.type, e.event)) AS kind, e.sessions
+          FROM jsonb_to_recordset(counts->'events') e(type text, event text, sessions double precision)),
+    kinds AS (
+        SELECT coalesce(jsonb_object_agg(k.kind, k.sessions), '{}') AS kinds, coalesce(sum(k.sessions), 0) AS active,
+               coalesce(sum(k.sessions) FILTER (WHERE k.kind = 'wal_sync'), 0) AS sync,
+               coalesce(sum(k.sessions) FILTER (WHERE k.kind = 'data_read'), 0) AS read
+          FROM (SELECT w.kind, sum(w.sessions) AS sessions FROM waits w WHERE w.kind IS NOT NULL GROUP BY 1) k),
+    classes AS (
+        SELECT coalesce(jsonb_object_agg(c.type, c.sessions), '{}') AS classes
+          FROM (SELECT w.type, sum(w.sessions) AS sessions FROM waits w WHERE w.kind IS NOT NULL GROUP BY 1) c)
+    SELECT jsonb_build_object('s', p.s, 'active', k.active, 'kinds', k.kinds, 'classes', c.classes,
+               'flush_ms', CASE WHEN p.wal_syncs > 0 AND p.wal_sync_us > 0 THEN p.wal_sync_us / 1e3 / p.wal_syncs
+                                WHEN p.wal_syncs > 0 THEN k.sync * p.s * 1e3 / p.wal_syncs
+                                WHEN p.wal_syncs = 0 AND k.sync >= 0.9 THEN p.s * 1e3 END,
+               'flush_measured', coalesce(p.wal_syncs > 0 AND p.wal_sync_us > 0, false), 'flushes', p.wal_syncs,
+               'read_ms', CASE WHEN p.reads > 0 THEN k.read * p.s * 1e3 / p.reads WHEN p.reads = 0 AND k.read >= 0.9 THEN p.s * 1e3 END,
+               'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0))
+      FROM kinds k CROSS JOIN classes c
+      CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
+                                           temp_bytes double precision)
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
+'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_period(jsonb) TO pg_monitor;
+
+-- A mean of few flushes or reads says nothing of what is usual.
+CREATE FUNCTION pgscale_internal.now_usual(counts jsonb)
+RETURNS jsonb
+LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p || CASE WHEN (p->>'flushes')::double precision >= 100 THEN '{}'::jsonb ELSE '{"flush_ms": null}' END
+             || CASE WHEN (p->>'reads')::double precision >= 100 THEN '{}'::jsonb ELSE '{"read_ms": null}' END
+      FROM pgscale_internal.now_period(counts) p
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_usual(jsonb) IS 'part of the evidence of diagnosis: what is usual';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_usual(jsonb) TO pg_monitor;
+
+-- By pg_stat_activity's rules for other users' texts. A session that has ended meanwhile is left out.
+CREATE FUNCTION pgscale_internal.now_sessions(sessions jsonb)
+RETURNS jsonb
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
+               'application', a.application_name, 'backend_type', a.backend_type,
+               'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
+               'transaction_s', greatest(extract(epoch FROM clock_timestamp() - a.xact_start)::double precision, 0),
+               'state_s', greatest(extract(epoch FROM clock_timestamp() - a.state_change)::double precision, 0)) ORDER BY s.ordinality), '[]')
+      FROM jsonb_array_elements(sessions) WITH ORDINALITY s
+      CROSS JOIN LATERAL pg_stat_get_activity((s.value->>'pid')::integer) a
+      LEFT JOIN pg_database d ON d.oid = a.datid
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_sessions(jsonb) IS 'part of the evidence of diagnosis: sessions with their texts';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_sessions(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_root_sessions()
+RETURNS jsonb
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
+               'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384 THEN r.relation::regclass::text
+                                ELSE 'relation ' || r.relation END,
+               'waits', r.waits, 'gid', quote_literal(p.gid), 'application', a.application_name, 'backend_type', a.backend_type,
+               'state', coalesce(a.state, a.backend_type, 'prepared'), 'event_type', a.wait_event_type, 'event', a.wait_event,
+               'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
+               'age_s', greatest(extract(epoch FROM clock_timestamp() - a.query_start)::double precision, 0),
+               'transaction_s', greatest(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared))::double precision, 0),
+               'state_s', greatest(extract(epoch FROM clock_timestamp() - a.state_change)::double precision, 0)) ORDER BY r.waiters DESC), '[]')
+      FROM pgscale_internal.now_roots() r
+      CROSS JOIN (SELECT b.oid FROM pg_database b WHERE b.datname = current_database()) here
+      LEFT JOIN LATERAL pg_stat_get_activity(r.pid) a ON r.pid IS NOT NULL
+      LEFT JOIN pg_database d ON d.oid = a.datid
+      LEFT JOIN LATERAL (SELECT x.prepared, pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0)) AS gid
+                           FROM pg_prepared_xact() x LEFT JOIN pg_database e ON e.oid = x.dbid
+                          WHERE x.transaction = r.prepared_xid) p ON r.pid IS NULL
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_root_sessions() IS 'part of the evidence of diagnosis: root blockers with their texts';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions() TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_evidence()
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    seen jsonb := pgscale_internal.now_processes();
+    counts jsonb := pgscale_internal.now_counts();
+    recent jsonb := coalesce(pgscale_internal.now_period(counts->'recent'),
+                             pgscale_internal.now_period(jsonb_build_object('s', 0, 'events', seen->'events')));
+BEGIN
+    RETURN (seen - 'events') || jsonb_build_object(
+        'standby', pg_is_in_recovery(),
+        'reserved', current_setting('superuser_reserved_connections')::integer
+                    + coalesce(current_setting('reserved_connections', true)::integer, 0),
+        'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
+        'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
+        'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
+        'roots', pgscale_internal.now_root_sessions(),
+        'sessions', pgscale_internal.now_sessions(seen->'sessions'),
+        'computing', pgscale_internal.now_sessions(seen->'computing'),
+        'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
+                                                   FROM pgscale.health() h WHERE h.feature = 'sampler') END)
+        || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.foreign_name(d.datname))
+              FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_evidence() IS 'the evidence of diagnosis: what is known of the server at this moment, and what is usual';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_evidence() TO pg_monitor;
+
+CREATE FUNCTION pgscale.diagnosis(
+    OUT rank integer, OUT rule text, OUT certainty text, OUT sentence text, OUT cure text, OUT risk text, OUT pid integer,
+    OUT evidence jsonb)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 2
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT * FROM pgscale_internal.now_findings(pgscale_internal.now_evidence())
+$$;
+COMMENT ON FUNCTION pgscale.diagnosis() IS
+'causes of what is unusual now, the most certain and most costly first, each with the statement that cures it and its risk; no row if nothing is unusual';
+GRANT EXECUTE ON FUNCTION pgscale.diagnosis() TO pg_monitor;

@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * now_evidence.c
+ *	  Reads the evidence of diagnosis from jsonb.
+ *
+ * Tables say which member of the object is which member of the struct.  So whoever adds
+ * one to the evidence adds a line here, and rules never search a text.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+
+#include "base/pg_compat.h"
+#include "now/now_evidence.h"
+
+typedef enum MemberType
+{
+	MEMBER_NUMBER,				/* double; NaN if unknown */
+	MEMBER_COUNT,				/* double; 0 if unknown */
+	MEMBER_TEXT,				/* NULL if unknown */
+	MEMBER_BOOL					/* false if unknown */
+} MemberType;
+
+typedef struct Member
+{
+	const char *name;			/* NULL ends a table */
+	MemberType	type;
+	size_t		offset;
+} Member;
+
+#define PERIOD_MEMBER(type, member)		{#member, type, offsetof(PgscaleNowPeriod, member)}
+#define SESSION_MEMBER(type, member)	{#member, type, offsetof(PgscaleNowSession, member)}
+#define EVIDENCE_MEMBER(type, member)	{#member, type, offsetof(PgscaleNowEvidence, member)}
+
+static const Member period_members[] = {
+	PERIOD_MEMBER(MEMBER_COUNT, s),
+	PERIOD_MEMBER(MEMBER_COUNT, active),
+	PERIOD_MEMBER(MEMBER_NUMBER, flush_ms),
+	PERIOD_MEMBER(MEMBER_NUMBER, read_ms),
+	PERIOD_MEMBER(MEMBER_NUMBER, reads_per_s),
+	PERIOD_MEMBER(MEMBER_NUMBER, temp_bytes_per_s),
+	{NULL}
+};
+
+static const Member session_members[] = {
+	SESSION_MEMBER(MEMBER_TEXT, gid),
+	SESSION_MEMBER(MEMBER_TEXT, application),
+	SESSION_MEMBER(MEMBER_TEXT, backend_type),
+	SESSION_MEMBER(MEMBER_TEXT, state),
+	SESSION_MEMBER(MEMBER_TEXT, event_type),
+	SESSION_MEMBER(MEMBER_TEXT, event),
+	SESSION_MEMBER(MEMBER_TEXT, query),
+	SESSION_MEMBER(MEMBER_COUNT, age_s),
+	SESSION_MEMBER(MEMBER_NUMBER, transaction_s),
+	SESSION_MEMBER(MEMBER_NUMBER, state_s),
+	SESSION_MEMBER(MEMBER_NUMBER, cpus),
+	SESSION_MEMBER(MEMBER_NUMBER, demand),
+	SESSION_MEMBER(MEMBER_NUMBER, cpu_s),
+	SESSION_MEMBER(MEMBER_COUNT, workers),
+	SESSION_MEMBER(MEMBER_COUNT, waiters),
+	SESSION_MEMBER(MEMBER_COUNT, rows),
+	SESSION_MEMBER(MEMBER_COUNT, longest_s),
+	SESSION_MEMBER(MEMBER_TEXT, locktype),
+	SESSION_MEMBER(MEMBER_TEXT, relation),
+	SESSION_MEMBER(MEMBER_BOOL, waits),
+	{NULL}
+};
+
+static const Member evidence_members[] = {
+	EVIDENCE_MEMBER(MEMBER_BOOL, standby),
+	EVIDENCE_MEMBER(MEMBER_COUNT, used),
+	EVIDENCE_MEMBER(MEMBER_COUNT, idle),
+	EVIDENCE_MEMBER(MEMBER_COUNT, idle_in_transaction),
+	EVIDENCE_MEMBER(MEMBER_COUNT, new),
+	EVIDENCE_MEMBER(MEMBER_COUNT, max_connections),
+	EVIDENCE_MEMBER(MEMBER_COUNT, reserved),
+	EVIDENCE_MEMBER(MEMBER_TEXT, application),
+	EVIDENCE_MEMBER(MEMBER_COUNT, application_sessions),
+	EVIDENCE_MEMBER(MEMBER_COUNT, application_idle),
+	EVIDENCE_MEMBER(MEMBER_COUNT, cpus),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, queued_fraction),
+	EVIDENCE_MEMBER(MEMBER_COUNT, long_computing),
+	EVIDENCE_MEMBER(MEMBER_BOOL, flush_measured),
+	EVIDENCE_MEMBER(MEMBER_COUNT, look_s),
+	EVIDENCE_MEMBER(MEMBER_COUNT, stuck_flushes),
+	EVIDENCE_MEMBER(MEMBER_BOOL, checkpoint),
+	EVIDENCE_MEMBER(MEMBER_TEXT, checkpointer_event),
+	EVIDENCE_MEMBER(MEMBER_COUNT, checkpoints_requested),
+	EVIDENCE_MEMBER(MEMBER_COUNT, minute_s),
+	EVIDENCE_MEMBER(MEMBER_COUNT, minute_wal_bytes),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, max_wal_size_bytes),
+	EVIDENCE_MEMBER(MEMBER_COUNT, walsenders),
+	EVIDENCE_MEMBER(MEMBER_TEXT, startup_event),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, oldest_xid_age),
+	EVIDENCE_MEMBER(MEMBER_TEXT, oldest_xid_database),
+	{NULL}
+};
+
+static const char *const kind_keys[] = {
+	[PGSCALE_NOW_CPU] = "cpu",
+	[PGSCALE_NOW_WAL_SYNC] = "wal_sync",
+	[PGSCALE_NOW_WAL_WRITE] = "wal_write",
+	[PGSCALE_NOW_WAL_WRITE_LOCK] = "wal_write_lock",
+	[PGSCALE_NOW_WAL_INSERT] = "wal_insert",
+	[PGSCALE_NOW_WAL_BUFFERS] = "wal_buffers",
+	[PGSCALE_NOW_WAL_INIT] = "wal_init",
+	[PGSCALE_NOW_DATA_READ] = "data_read",
+	[PGSCALE_NOW_DATA_WRITE] = "data_write",
+	[PGSCALE_NOW_DATA_EXTEND] = "data_extend",
+	[PGSCALE_NOW_DATA_SYNC] = "data_sync",
+	[PGSCALE_NOW_TEMP_FILE] = "temp_file",
+	[PGSCALE_NOW_BUFFER_MAPPING] = "buffer_mapping",
+	[PGSCALE_NOW_BUFFER_IO] = "buffer_io",
+	[PGSCALE_NOW_LOCK_MANAGER] = "lock_manager",
+	[PGSCALE_NOW_LOCK_TRANSACTION] = "lock_transaction",
+	[PGSCALE_NOW_LOCK_TUPLE] = "lock_tuple",
+	[PGSCALE_NOW_SYNC_REP] = "sync_rep",
+};
+
+StaticAssertDecl(lengthof(kind_keys) == PGSCALE_NOW_KINDS, "each kind has a key");
+
+static bool
+find_member(JsonbContainer *object, const char *name, JsonbValue *value)
+{
+	return object && JsonContainerIsObject(object) &&
+		getKeyJsonValueFromContainer(object, name, (int) strlen(name), value) != NULL;
+}
+
+/* A member that is an object or an array itself; NULL if there is none. */
+static JsonbContainer *
+find_container(JsonbContainer *object, const char *name)
+{
+	JsonbValue	value;
+
+	return find_member(object, name, &value) && value.type == jbvBinary ? value.val.binary.data : NULL;
+}
+
+static double
+number_member(JsonbContainer *object, const char *name, double unknown)
+{
+	JsonbValue	value;
+
+	if (!find_member(object, name, &value) || value.type != jbvNumeric)
+		return unknown;
+	return DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(value.val.numeric)));
+}
+
+static const char *
+text_member(JsonbContainer *object, const char *name)
+{
+	JsonbValue	value;
+
+	return find_member(object, name, &value) && value.type == jbvString ?
+		pnstrdup(value.val.string.val, value.val.string.len) : NULL;
+}
+
+static bool
+bool_member(JsonbContainer *object, const char *name)
+{
+	JsonbValue	value;
+
+	return find_member(object, name, &value) && value.type == jbvBool && value.val.boolean;
+}
+
+static void
+read_members(JsonbContainer *object, const Member *members, void *into)
+{
+	for (const Member *m = members; m->name; m++)
+	{
+		char	   *at = (char *) into + m->offset;
+
+		switch (m->type)
+		{
+			case MEMBER_NUMBER:
+				*(double *) at = number_member(object, m->name, NAN);
+				break;
+			case MEMBER_COUNT:
+				*(double *) at = number_member(object, m->name, 0);
+				break;
+			case MEMBER_TEXT:
+				*(const char **) at = text_member(object, m->name);
+				break;
+			case MEMBER_BOOL:
+				*(bool *) at = bool_member(object, m->name);
+				break;
+		}
+	}
+}
+
+static void
+read_now_period(JsonbContainer *object, PgscaleNowPeriod *period)
+{
+	JsonbContainer *kinds = find_container(object, "kinds");
+
+	read_members(object, period_members, period);
+	for (int i = 0; i < PGSCALE_NOW_KINDS; i++)
+		period->kinds[i] = number_member(kinds, kind_keys[i], 0);
+}
+
+static int
+read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
+{
+	int			n = 0;
+
+	if (!array || !JsonContainerIsArray(array))
+		return 0;
+	for (uint32 i = 0; i < JsonContainerSize(array) && n < PGSCALE_NOW_SESSIONS; i++)
+	{
+		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
+
+		if (!element || element->type != jbvBinary)
+			continue;
+		read_members(element->val.binary.data, session_members, &sessions[n]);
+		sessions[n++].pid = (int) Min(Max(number_member(element->val.binary.data, "pid", 0), 0), INT_MAX);
+	}
+	return n;
+}
+
+void
+pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e)
+{
+	JsonbContainer *root = &json->root;
+
+	memset(e, 0, sizeof(*e));
+	read_members(root, evidence_members, e);
+	read_now_period(find_container(root, "now"), &e->now);
+	read_now_period(find_container(root, "usual"), &e->usual);
+	e->nroots = read_sessions(find_container(root, "roots"), e->roots);
+	e->ncomputing = read_sessions(find_container(root, "computing"), e->computing);
+	e->nsessions = read_sessions(find_container(root, "sessions"), e->sessions);
+}

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * now_evidence.h
+ *	  What the rules of diagnosis look at.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_NOW_EVIDENCE_H
+#define PGSCALE_NOW_EVIDENCE_H
+
+#include "postgres.h"
+
+#include "utils/jsonb.h"
+
+/* Kinds of waits as in pgscale.wait_meanings, those that rules ask about. */
+typedef enum PgscaleNowKind
+{
+	PGSCALE_NOW_CPU,			/* running, or queued for a CPU */
+	PGSCALE_NOW_WAL_SYNC,
+	PGSCALE_NOW_WAL_WRITE,
+	PGSCALE_NOW_WAL_WRITE_LOCK,
+	PGSCALE_NOW_WAL_INSERT,
+	PGSCALE_NOW_WAL_BUFFERS,
+	PGSCALE_NOW_WAL_INIT,
+	PGSCALE_NOW_DATA_READ,
+	PGSCALE_NOW_DATA_WRITE,
+	PGSCALE_NOW_DATA_EXTEND,
+	PGSCALE_NOW_DATA_SYNC,
+	PGSCALE_NOW_TEMP_FILE,
+	PGSCALE_NOW_BUFFER_MAPPING,
+	PGSCALE_NOW_BUFFER_IO,
+	PGSCALE_NOW_LOCK_MANAGER,
+	PGSCALE_NOW_LOCK_TRANSACTION,
+	PGSCALE_NOW_LOCK_TUPLE,
+	PGSCALE_NOW_SYNC_REP,
+	PGSCALE_NOW_KINDS
+} PgscaleNowKind;
+
+/* Sessions in each kind of wait, on average, and the server's counts, of a period; NaN: unknown. */
+typedef struct PgscaleNowPeriod
+{
+	double		s;				/* its length; 0: a single moment */
+	double		active;			/* in all kinds */
+	double		kinds[PGSCALE_NOW_KINDS];	/* 0 if nobody was in it */
+	double		flush_ms;		/* mean time of a flush of WAL */
+	double		read_ms;		/* of a read of data */
+	double		reads_per_s;
+	double		temp_bytes_per_s;
+} PgscaleNowPeriod;
+
+/* A session, or a prepared transaction.  Texts are NULL where they are not known. */
+typedef struct PgscaleNowSession
+{
+	int			pid;			/* 0: a prepared transaction */
+	const char *gid;			/* of that, quoted as a literal */
+	const char *application;
+	const char *backend_type;
+	const char *state;
+	const char *event_type;
+	const char *event;
+	const char *query;			/* its beginning, on one line */
+	double		age_s;			/* of its statement */
+	double		transaction_s;
+	double		state_s;		/* since it is in that state */
+	double		cpus;			/* that it uses, with its parallel workers */
+	double		demand;			/* the same, if it did not queue for them */
+	double		cpu_s;			/* that these ran or queued since they began */
+	double		workers;
+
+	/* of a root blocker */
+	double		waiters;
+	double		rows;			/* of them, those that wait for a row */
+	double		longest_s;
+	const char *locktype;
+	const char *relation;
+	bool		waits;			/* for a lock itself: a cycle */
+} PgscaleNowSession;
+
+#define PGSCALE_NOW_SESSIONS	8
+
+typedef struct PgscaleNowEvidence
+{
+	PgscaleNowPeriod now;
+	PgscaleNowPeriod usual;		/* s: 0 if it is not known */
+	bool		standby;
+
+	double		used;			/* client backends */
+	double		idle;
+	double		idle_in_transaction;
+	double		new;			/* that started in the last 10 s */
+	double		max_connections;
+	double		reserved;
+	const char *application;	/* with the most of them */
+	double		application_sessions;
+	double		application_idle;
+
+	double		cpus;			/* that the server may use */
+	double		queued_fraction;	/* of the sessions' time at the CPUs */
+	double		long_computing; /* sessions that compute for 5 s or more */
+
+	bool		flush_measured;
+	double		look_s;			/* so long the processes were watched, and */
+	double		stuck_flushes;	/* these flushes lasted all of that */
+
+	bool		checkpoint;		/* one is under way */
+	const char *checkpointer_event;
+	double		checkpoints_requested;	/* in the last minute, as the next two */
+	double		minute_s;		/* its true length; 0: unknown */
+	double		minute_wal_bytes;
+	double		max_wal_size_bytes;
+
+	double		walsenders;
+	const char *startup_event;
+	double		oldest_xid_age;
+	const char *oldest_xid_database;
+
+	int			nroots;
+	PgscaleNowSession roots[PGSCALE_NOW_SESSIONS];
+	int			ncomputing;
+	PgscaleNowSession computing[PGSCALE_NOW_SESSIONS];
+	int			nsessions;
+	PgscaleNowSession sessions[PGSCALE_NOW_SESSIONS];
+} PgscaleNowEvidence;
+
+/*
+ * Reads what pgscale_internal.now_evidence() has collected, or a test has made up.  What
+ * is missing, or of another type, is unknown.
+ */
+extern void pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e);
+
+#endif							/* PGSCALE_NOW_EVIDENCE_H */

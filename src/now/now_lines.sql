@@ -1,0 +1,142 @@
+-- One screen of the evidence: at most 36 lines of at most 118 characters.
+
+CREATE FUNCTION pgscale_internal.now_part_diagnosis(seen jsonb)
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    f record;
+    active integer := round((seen->'now'->>'active')::numeric);
+BEGIN
+    FOR f IN SELECT * FROM pgscale_internal.now_findings(seen) n ORDER BY n.rank LIMIT 4 LOOP
+        IF f.rank > 1 THEN
+            RETURN NEXT 'also: ' || f.sentence;
+        ELSE
+            RETURN NEXT f.sentence;
+            IF length(f.cure || f.risk) <= 110 THEN
+                RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
+            ELSE
+                -- a statement that is cut is none
+                RETURN QUERY SELECT '  ' || c.line FROM string_to_table(CASE WHEN length(f.cure) <= 116 THEN f.cure
+                                        ELSE replace(f.cure, ' WHERE ', concat(chr(10), ' WHERE ')) END, chr(10)) c(line);
+                RETURN NEXT '  -- ' || f.risk;
+            END IF;
+        END IF;
+    END LOOP;
+    IF NOT FOUND THEN
+        RETURN NEXT format('Nothing unusual. %s %s.', active, CASE active WHEN 1 THEN 'session is active' ELSE 'sessions are active' END);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_diagnosis(jsonb) IS 'part of the view now: the diagnosis';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_diagnosis(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_part_load(seen jsonb)
+RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH span AS (
+        SELECT (seen->'now'->>'s')::float8 AS s, (seen->'usual'->>'s')::float8 AS usual_s, (seen->'now'->>'active')::float8 AS active,
+               (seen->'usual'->>'active')::float8 AS usual_active, coalesce((seen->'now'->'classes'->>'CPU')::float8, 0) AS cpu),
+    class AS (
+        SELECT c.key AS class, c.value::float8 AS sessions,
+               CASE WHEN p.usual_s > 0 THEN coalesce((seen->'usual'->'classes'->>c.key)::float8, 0) END AS usual
+          FROM span p CROSS JOIN jsonb_each_text(seen->'now'->'classes') c),
+    line (n, what, sessions, usual) AS (
+        SELECT 1, 'active sessions', p.active, p.usual_active FROM span p
+        UNION ALL SELECT 2, 'on a CPU or queued for one', c.sessions, c.usual FROM class c WHERE c.class = 'CPU'
+        UNION ALL SELECT 3, 'queued for a CPU', p.cpu * (seen->>'queued_fraction')::float8, NULL FROM span p WHERE seen ? 'queued_fraction'
+        UNION ALL SELECT 3 + row_number() OVER (ORDER BY c.sessions DESC, c.class), 'waiting: ' || c.class, c.sessions, c.usual
+                    FROM class c WHERE c.class <> 'CPU'
+        UNION ALL SELECT 100, 'idle in a transaction', (seen->>'idle_in_transaction')::float8, NULL)
+    SELECT format('%s     now   usual  factor   now: %s; usual: %s', rpad('load', 29), CASE WHEN p.s > 0 THEN format('last %s s', round(p.s::numeric)) ELSE 'this moment' END,
+                  CASE WHEN p.usual_s >= 120 THEN format('the %s min before', round(p.usual_s / 60)) WHEN p.usual_s > 0 THEN format('the %s s before', round(p.usual_s)) ELSE 'not known' END)
+      FROM span p
+    UNION ALL
+    (SELECT rtrim('  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)
+                || lpad(coalesce(CASE WHEN round(l.usual::numeric, 1) > 0 THEN round((l.sessions / l.usual)::numeric, 1)::text END, ''), 8))
+       FROM line l WHERE l.n NOT BETWEEN 7 AND 99 ORDER BY l.n)
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_load(jsonb) IS 'part of the view now: load now, and what is usual';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_load(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_part_sessions(seen jsonb)
+RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('connections: %s of %s used, %s idle, %s idle in a transaction, %s new in 10 s, %s reserved', seen->>'used', seen->>'max_connections',
+                  seen->>'idle', seen->>'idle_in_transaction', seen->>'new', seen->>'reserved')
+    UNION ALL
+    SELECT CASE jsonb_array_length(seen->'roots') WHEN 0 THEN 'blockers: none' ELSE 'blockers, with all sessions that wait behind them' END
+    UNION ALL
+    (SELECT '  ' || rpad(coalesce(r.pid::text, left(r.gid, 16)), 8) || ' ' || rpad(left(coalesce(r.application, ''), 17), 18)
+                || rpad(format('%s %s s', r.state, round(coalesce(r.state_s, r.transaction_s)::numeric)), 32)
+                || lpad(r.waiters::text, 5) || ' wait, ' || round(r.longest_s::numeric) || ' s  ' || coalesce(r.query, '')
+       FROM jsonb_to_recordset(seen->'roots') r(pid integer, gid text, application text, state text, state_s float8, transaction_s float8,
+                                                waiters integer, longest_s float8, query text)
+      ORDER BY r.waiters DESC)
+    UNION ALL
+    SELECT rpad('oldest', 11) || rpad('application', 18) || rpad('waits for', 32) || lpad('seconds', 9) || '  statement'
+     WHERE jsonb_array_length(seen->'sessions') > 0
+    UNION ALL
+    (SELECT '  ' || rpad(s.pid::text, 8) || ' ' || rpad(left(coalesce(s.application, ''), 17), 18)
+                || rpad(left(CASE WHEN s.event = 'IdleInTransaction' THEN s.state ELSE concat_ws(' ', nullif(s.event_type, s.event), s.event) END, 31), 32)
+                || lpad(round(s.age_s::numeric, 1)::text, 9) || '  ' || coalesce(s.query, '')
+       FROM jsonb_to_recordset(seen->'sessions') s(pid integer, application text, state text, event_type text, event text, age_s float8, query text)
+      ORDER BY s.age_s DESC)
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_sessions(jsonb) IS 'part of the view now: connections, blockers, and the oldest statements';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_sessions(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_part_machine(seen jsonb)
+RETURNS SETOF text
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH disk (n, what, ms, usual) AS (
+        VALUES (1, 'WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric),
+               (2, 'read', (seen->'now'->>'read_ms')::numeric, (seen->'usual'->>'read_ms')::numeric))
+    SELECT 'disk: ' || string_agg(CASE WHEN d.ms IS NULL THEN d.what || ' unknown'
+                                       ELSE format('%s %s ms%s', d.what, round(d.ms, 2), ' (usually ' || round(d.usual, 2) || ')') END, ', ' ORDER BY d.n)
+               || CASE WHEN (seen->>'flush_measured')::boolean THEN '; flush measured, read computed' ELSE '; computed' END
+               || CASE WHEN (seen->>'checkpoint')::boolean THEN concat('; checkpoint under way', ' in ' || (seen->>'checkpointer_event'))
+                       ELSE format('; checkpoint %s s ago',
+                                   round(greatest(extract(epoch FROM clock_timestamp() - (SELECT c.checkpoint_time FROM pg_control_checkpoint() c)), 0))) END
+      FROM disk d
+    UNION ALL
+    SELECT format('CPUs: %s', seen->>'cpus')
+               || coalesce(', of which sessions use ' || round(((seen->'now'->'classes'->>'CPU')::float8 * (1 - (seen->>'queued_fraction')::float8))::numeric, 1), '')
+               || coalesce('; checkpoints that no timer asked for: ' || (seen->>'checkpoints_requested')
+                           || ' in the last ' || round((seen->>'minute_s')::numeric) || ' s', '')
+    UNION ALL
+    SELECT 'missing: waits of the last seconds, and what is usual: ' || (seen->>'missing') WHERE seen->>'missing' IS NOT NULL
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_machine(jsonb) IS 'part of the view now: disks and CPUs';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_machine(jsonb) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_lines(seen jsonb)
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 36
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        SELECT left(l.line, 118)
+          FROM (SELECT 1 AS part, d.* FROM pgscale_internal.now_part_diagnosis(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 2, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 4, d.* FROM pgscale_internal.now_part_machine(seen) WITH ORDINALITY d(line, n)) l
+         ORDER BY l.part, l.n LIMIT 36;
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_lines(jsonb) IS 'the lines of the view now';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_lines(jsonb) TO pg_monitor;
+
+CREATE VIEW pgscale.now AS
+    SELECT l.line AS now FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()) WITH ORDINALITY l(line, n) ORDER BY l.n;
+COMMENT ON VIEW pgscale.now IS 'one screen, to be watched every 2 s: the cause of what is unusual now and its cure, load, connections, blockers, the oldest statements, disks';
+GRANT SELECT ON pgscale.now TO pg_monitor;
+COMMENT ON COLUMN pgscale.now.now IS 'line of text, at most 118 characters';

@@ -1,0 +1,500 @@
+/*-------------------------------------------------------------------------
+ *
+ * now_processes.c
+ *	  All processes of this moment: how many sessions do what, which are the oldest, and
+ *	  which of them run on a CPU or queue for one.
+ *
+ * One scan of PGPROC and PgBackendStatus through base/processes, without a lock and without
+ * texts, which the SQL adds for the few sessions that count.  pg_stat_activity would search
+ * all processes for each of them.
+ *
+ * Whether a session really has a CPU only the kernel knows.  So for at most 64 sessions, the
+ * oldest first, its counts are read twice, 15 ms apart.  In that time it is also seen which
+ * flushes of WAL last for all of it.
+ *
+ * Needs no preload.  Failure: a process that ends meanwhile is left out; without the kernel's
+ * counts the CPU's members are missing.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "catalog/pg_authid_d.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+#include "base/kernel.h"
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/wait_events.h"
+
+#define OLDEST			8
+#define WATCHED			64
+#define EVENTS			96
+#define APPLICATIONS	64
+
+/* How long the kernel's counts are watched. */
+#define LOOK_US			15000
+
+/* A session that started within this time is new. */
+#define NEW_US			(10 * USECS_PER_SEC)
+
+PG_FUNCTION_INFO_V1(pgscale_now_processes);
+
+/* A session whose CPU is looked at. */
+typedef struct Watched
+{
+	int			pid;
+	int			leader_pid;		/* of a parallel worker, else 0 */
+	bool		on_cpu;			/* it showed no wait event */
+	int			fd;				/* -1: the kernel does not tell */
+	PgscaleKernelSchedule before;
+	double		life_s;			/* ran and queued since the process began */
+	double		run;			/* of the time watched, 0 .. 1; -1: unknown */
+	double		queue;
+} Watched;
+
+typedef struct Application
+{
+	char		name[NAMEDATALEN];
+	int			sessions;
+	int			idle;
+} Application;
+
+typedef struct NowScan
+{
+	TimestampTz now;
+	PgscaleProc *sessions;		/* those at work or in a transaction, the
+								 * caller left out, with parallel workers */
+	int		   *slots;			/* of each */
+	int			nsessions;
+
+	int			used;			/* client backends */
+	int			idle;
+	int			in_transaction;
+	int			new;
+	int			walsenders;
+	uint32		startup_event;	/* of the process that replays WAL; or 0 */
+	uint32		checkpointer_event;
+	bool		checkpoint;		/* the checkpointer is at work */
+
+	uint32		events[EVENTS];
+	int			event_sessions[EVENTS];
+	int			nevents;
+	Application applications[APPLICATIONS];
+	int			napplications;
+
+	int			leaders[WATCHED];	/* of parallel workers on CPU, by pid */
+	int			nleaders;
+	Watched		watched[WATCHED];
+	int			nwatched;
+	double		look_s;
+	int			stuck;			/* flushes of WAL that lasted all of that */
+} NowScan;
+
+static void
+count_event(NowScan *scan, uint32 wait_event)
+{
+	int			i = 0;
+
+	while (i < scan->nevents && scan->events[i] != wait_event)
+		i++;
+	if (i == EVENTS)
+		return;
+	if (i == scan->nevents)
+	{
+		scan->events[scan->nevents++] = wait_event;
+		scan->event_sessions[i] = 0;
+	}
+	scan->event_sessions[i]++;
+}
+
+static void
+count_application(NowScan *scan, int slot, bool idle)
+{
+	PgscaleProcClient client;
+	int			i = 0;
+
+	if (!pgscale_procs_read_client(slot, &client))
+		return;
+	while (i < scan->napplications && strcmp(scan->applications[i].name, client.application_name) != 0)
+		i++;
+	if (i == APPLICATIONS)
+		return;
+	if (i == scan->napplications)
+	{
+		memset(&scan->applications[i], 0, sizeof(Application));
+		strlcpy(scan->applications[i].name, client.application_name, NAMEDATALEN);
+		scan->napplications++;
+	}
+	scan->applications[i].sessions++;
+	scan->applications[i].idle += idle;
+}
+
+static void
+count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool applications)
+{
+	if (proc->kind == (PgscaleProcKind) B_WAL_SENDER)
+		scan->walsenders++;
+	else if (proc->kind == (PgscaleProcKind) B_STARTUP)
+		scan->startup_event = proc->wait_event;
+	else if (proc->kind == (PgscaleProcKind) B_CHECKPOINTER)
+	{
+		scan->checkpointer_event = proc->wait_event;
+		scan->checkpoint = !pgscale_wait_is_idle(proc->kind, proc->wait_event);
+	}
+	if (!proc->session)
+		return;
+
+	if (proc->leader_pid == 0)
+	{
+		const bool	idle = !proc->running && !proc->in_transaction;
+
+		scan->used++;
+		scan->idle += idle;
+		scan->in_transaction += proc->in_transaction;
+		scan->new += proc->proc_start != 0 && proc->proc_start <= scan->now && proc->proc_start > scan->now - NEW_US;
+		if (applications)
+			count_application(scan, slot, idle);
+	}
+	if (proc->pid == MyProcPid || proc->leader_pid == MyProcPid)
+		return;
+	if (proc->leader_pid == 0 && !proc->running && !proc->in_transaction)
+		return;
+	if (!proc->in_transaction && proc->wait_event != WAIT_EVENT_PG_SLEEP)
+		count_event(scan, proc->wait_event);
+	if (proc->leader_pid != 0 && proc->wait_event == PGSCALE_WAIT_CPU && scan->nleaders < WATCHED)
+		scan->leaders[scan->nleaders++] = proc->leader_pid;
+	scan->sessions[scan->nsessions] = *proc;
+	scan->slots[scan->nsessions++] = slot;
+}
+
+static void
+scan_processes(NowScan *scan)
+{
+	const int	n = pgscale_procs_count();
+	const bool	applications = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+
+	scan->sessions = palloc_extended(n * sizeof(PgscaleProc), MCXT_ALLOC_HUGE);
+	scan->slots = palloc_extended(n * sizeof(int), MCXT_ALLOC_HUGE);
+	for (int slot = 0; slot < n; slot++)
+	{
+		PgscaleProc proc = {0};
+		bool		changed;
+		uint64		retries = 0;
+
+		if (pgscale_procs_read(slot, &proc, &changed, &retries))
+			count_process(scan, slot, &proc, applications);
+	}
+}
+
+/* Seconds since its statement began, or since its last one did; never negative, whatever a clock was set to. */
+static double
+age_of(const NowScan *scan, const PgscaleProc *proc)
+{
+	return proc->activity_start == 0 || proc->activity_start > scan->now ? 0 :
+		(scan->now - proc->activity_start) / (double) USECS_PER_SEC;
+}
+
+/* Is it a session that computes, or whose parallel workers do? */
+static bool
+is_computing(const NowScan *scan, const PgscaleProc *proc)
+{
+	if (!proc->running || proc->leader_pid != 0)
+		return false;
+	if (proc->wait_event == PGSCALE_WAIT_CPU)
+		return true;
+	for (int i = 0; i < scan->nleaders; i++)
+		if (scan->leaders[i] == proc->pid)
+			return true;
+	return false;
+}
+
+/* Is it among those that have been at their statement for longest?  They are few; a search for each is cheap. */
+static int
+find_oldest(const NowScan *scan, bool computing, int *oldest)
+{
+	int			n = 0;
+
+	for (int i = 0; i < scan->nsessions; i++)
+	{
+		const PgscaleProc *proc = &scan->sessions[i];
+		const double age = age_of(scan, proc);
+		int			at = n;
+
+		if (proc->leader_pid != 0 || (n == OLDEST && age <= age_of(scan, &scan->sessions[oldest[n - 1]])))
+			continue;
+		if (computing && !is_computing(scan, proc))
+			continue;
+		while (at > 0 && age > age_of(scan, &scan->sessions[oldest[at - 1]]))
+			at--;
+		n = Min(n + 1, OLDEST);
+		for (int to = n - 1; to > at; to--)
+			oldest[to] = oldest[to - 1];
+		oldest[at] = i;
+	}
+	return n;
+}
+
+static void
+watch_session(NowScan *scan, int i)
+{
+	const PgscaleProc *proc = &scan->sessions[i];
+	Watched    *w = &scan->watched[scan->nwatched];
+
+	for (int other = 0; other < scan->nwatched; other++)
+		if (scan->watched[other].pid == proc->pid)
+			return;
+	if (scan->nwatched == WATCHED)
+		return;
+	w->pid = proc->pid;
+	w->leader_pid = proc->leader_pid;
+	w->on_cpu = proc->wait_event == PGSCALE_WAIT_CPU;
+	w->fd = -1;
+	w->run = w->queue = -1;
+	scan->nwatched++;
+}
+
+static void
+choose_watched(NowScan *scan, const int *computing, int ncomputing)
+{
+	for (int c = 0; c < ncomputing; c++)
+	{
+		watch_session(scan, computing[c]);
+		for (int i = 0; i < scan->nsessions; i++)
+			if (scan->sessions[i].leader_pid == scan->sessions[computing[c]].pid)
+				watch_session(scan, i);
+	}
+	for (int i = 0; i < scan->nsessions; i++)
+		if (scan->sessions[i].wait_event == PGSCALE_WAIT_CPU && !scan->sessions[i].in_transaction)
+			watch_session(scan, i);
+}
+
+/* What the kernel counted of one of them meanwhile.  One that never ran in it queued all the time. */
+static void
+look_end(Watched *w, double ns)
+{
+	PgscaleKernelSchedule after;
+
+	if (w->fd < 0)
+		return;
+	if (pgscale_kernel_read_schedule(w->fd, &after))
+	{
+		const double run = after.run_ns - w->before.run_ns;
+		const double queue = after.queue_ns - w->before.queue_ns;
+
+		w->life_s = (after.run_ns + after.queue_ns) / (double) NS_PER_S;
+		w->run = Min(Max(run / ns, 0), 1);
+		w->queue = w->on_cpu && run <= 0 && queue <= 0 ? 1 : Min(Max(queue / ns, 0), 1);
+	}
+	close(w->fd);
+	w->fd = -1;
+}
+
+/* Nothing in here raises an error while files are open. */
+static void
+look_at_cpus(NowScan *scan)
+{
+	PgscaleProcMark marks[WATCHED];
+	int			nmarks = 0;
+	const int64 begin = pgscale_timer_clock();
+	int64		ns;
+
+	for (int i = 0; i < scan->nsessions && nmarks < WATCHED; i++)
+		if (scan->sessions[i].wait_event == WAIT_EVENT_WAL_SYNC &&
+			pgscale_procs_mark(scan->slots[i], &scan->sessions[i], &marks[nmarks]))
+			nmarks++;
+	for (int i = 0; i < scan->nwatched; i++)
+	{
+		Watched    *w = &scan->watched[i];
+
+		w->fd = pgscale_kernel_open_schedule(w->pid);
+		if (w->fd >= 0 && !pgscale_kernel_read_schedule(w->fd, &w->before))
+		{
+			close(w->fd);
+			w->fd = -1;
+		}
+	}
+	if (scan->nwatched > 0 || nmarks > 0)
+		pg_usleep(LOOK_US);
+	ns = pgscale_timer_clock() - begin;
+	for (int i = 0; i < nmarks; i++)
+		scan->stuck += pgscale_proc_same(&marks[i]);
+	for (int i = 0; i < scan->nwatched; i++)
+		look_end(&scan->watched[i], ns);
+	scan->look_s = ns / (double) NS_PER_S;
+}
+
+static void
+put_name(StringInfo out, const char *name, const char *value)
+{
+	appendStringInfo(out, ", \"%s\": ", name);
+	if (value)
+		escape_json(out, value);
+	else
+		appendStringInfoString(out, "null");
+}
+
+/*
+ * CPUs that a session uses with its parallel workers, -1: unknown; those that it would use if it
+ * did not queue; and the time that these processes ran or queued since they began.
+ */
+static double
+cpus_of(const NowScan *scan, int pid, double *demand, double *life_s)
+{
+	double		sum = -1;
+
+	*demand = *life_s = 0;
+
+	for (int i = 0; i < scan->nwatched; i++)
+	{
+		const Watched *w = &scan->watched[i];
+
+		if ((w->pid == pid || w->leader_pid == pid) && w->run >= 0)
+		{
+			sum = Max(sum, 0) + w->run;
+			*demand += Min(w->run + w->queue, 1);
+			*life_s += w->life_s;
+		}
+	}
+	return sum;
+}
+
+static void
+put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const int *chosen, int n)
+{
+	appendStringInfo(out, ", \"%s\": [", name);
+	for (int c = 0; c < n; c++)
+	{
+		const PgscaleProc *proc = &scan->sessions[chosen[c]];
+		double		demand;
+		double		life_s;
+		const double cpus = cpus_of(scan, proc->pid, &demand, &life_s);
+		int			workers = 0;
+		uint32		wait_event;
+
+		for (int i = 0; i < scan->nsessions; i++)
+			workers += scan->sessions[i].leader_pid == proc->pid;
+		if (!pgscale_wait_of(proc, &wait_event))
+			wait_event = proc->wait_event;
+		appendStringInfo(out, "%s{\"pid\": %d, \"age_s\": %.3f, \"running\": %s, \"workers\": %d", c > 0 ? ", " : "",
+						 proc->pid, age_of(scan, proc), proc->running ? "true" : "false", workers);
+		if (cpus >= 0)
+			appendStringInfo(out, ", \"cpus\": %.3f, \"demand\": %.3f, \"cpu_s\": %.3f", cpus, demand, life_s);
+		put_name(out, "state", pgscale_proc_state_name(proc->state));
+		put_name(out, "event_type", pgscale_wait_event_type(wait_event));
+		put_name(out, "event", pgscale_wait_event_name(wait_event));
+		appendStringInfoChar(out, '}');
+	}
+	appendStringInfoChar(out, ']');
+}
+
+static void
+put_events(StringInfo out, const NowScan *scan)
+{
+	appendStringInfoString(out, ", \"events\": [");
+	for (int i = 0; i < scan->nevents; i++)
+	{
+		appendStringInfo(out, "%s{\"sessions\": %d", i > 0 ? ", " : "", scan->event_sessions[i]);
+		put_name(out, "type", pgscale_wait_event_type(scan->events[i]));
+		put_name(out, "event", pgscale_wait_event_name(scan->events[i]));
+		appendStringInfoChar(out, '}');
+	}
+	appendStringInfoChar(out, ']');
+}
+
+/* Of those that showed no wait event: the part of their time at the CPUs in which they queued. */
+static void
+put_queue(StringInfo out, const NowScan *scan)
+{
+	double		run = 0;
+	double		queue = 0;
+
+	for (int i = 0; i < scan->nwatched; i++)
+		if (scan->watched[i].on_cpu && scan->watched[i].run >= 0)
+		{
+			run += scan->watched[i].run;
+			queue += scan->watched[i].queue;
+		}
+	if (run + queue > 0)
+		appendStringInfo(out, ", \"queued_fraction\": %.4f", queue / (run + queue));
+}
+
+static void
+put_application(StringInfo out, const NowScan *scan)
+{
+	const Application *most = NULL;
+
+	for (int i = 0; i < scan->napplications; i++)
+		if (!most || scan->applications[i].sessions > most->sessions)
+			most = &scan->applications[i];
+	if (!most)
+		return;
+	put_name(out, "application", most->name);
+	appendStringInfo(out, ", \"application_sessions\": %d, \"application_idle\": %d", most->sessions, most->idle);
+}
+
+/* Computing sessions whose statement has lasted for so long. */
+static int
+count_long(const NowScan *scan, double s)
+{
+	int			n = 0;
+
+	for (int i = 0; i < scan->nsessions; i++)
+		n += scan->sessions[i].running && scan->sessions[i].leader_pid == 0 && scan->sessions[i].wait_event == PGSCALE_WAIT_CPU &&
+			age_of(scan, &scan->sessions[i]) >= s;
+	return n;
+}
+
+/*
+ * pgscale_internal.now_processes(): the counts, the sessions that have been at their statement
+ * for longest, and those of them that compute.
+ */
+Datum
+pgscale_now_processes(PG_FUNCTION_ARGS)
+{
+	NowScan    *scan = palloc0(sizeof(NowScan));
+	int			oldest[OLDEST];
+	int			computing[OLDEST];
+	int			noldest;
+	int			ncomputing;
+	StringInfoData out;
+
+	scan->now = GetCurrentTimestamp();
+	scan_processes(scan);
+	CHECK_FOR_INTERRUPTS();
+	noldest = find_oldest(scan, false, oldest);
+	ncomputing = find_oldest(scan, true, computing);
+	choose_watched(scan, computing, ncomputing);
+	look_at_cpus(scan);
+	CHECK_FOR_INTERRUPTS();
+
+	initStringInfo(&out);
+	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"new\": %d, \"walsenders\": %d, "
+					 "\"max_connections\": %d, \"cpus\": %d, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
+					 "\"checkpoint\": %s",
+					 scan->used, scan->idle, scan->in_transaction, scan->new, scan->walsenders,
+					 MaxConnections, pgscale_kernel_cpus(), scan->look_s, scan->stuck, count_long(scan, 5),
+					 scan->checkpoint ? "true" : "false");
+	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);
+	put_name(&out, "startup_event", scan->startup_event != 0 ? pgscale_wait_event_name(scan->startup_event) : NULL);
+	put_application(&out, scan);
+	put_queue(&out, scan);
+	put_events(&out, scan);
+	put_chosen_sessions(&out, "sessions", scan, oldest, noldest);
+	put_chosen_sessions(&out, "computing", scan, computing, ncomputing);
+	appendStringInfoChar(&out, '}');
+	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(out.data)));
+}

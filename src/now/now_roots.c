@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * now_roots.c
+ *	  The root blockers of this moment, with all that they hold up.
+ *
+ * The graph is base/lock_waits.c's.  pgscale.blockers shows all of it, and searches it once
+ * for each transaction to know how many are behind that one, which grows with the square of a
+ * queue.  Here only roots are counted, each waiter once and for its own root: with 5,000 in one
+ * queue that takes milliseconds.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_type_d.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/lock_waits.h"
+#include "base/pg_compat.h"
+
+/* Room for so many holders at first; more is made if need be. */
+#define ROOM_FOR_HOLDERS	1000
+
+#define MAX_ROOTS			5
+
+PG_FUNCTION_INFO_V1(pgscale_now_roots);
+
+/* By node; those that are no root have no waiters. */
+typedef struct RootSum
+{
+	int			node;
+	int			waiters;		/* transactions below it */
+	int			rows;			/* of them, those that wait for a row */
+	TimestampTz since;			/* of the one that has waited longest */
+	const LOCKTAG *tag;			/* what the first of the first level waits for */
+} RootSum;
+
+static int
+compare_roots(const void *a, const void *b)
+{
+	const RootSum *left = a;
+	const RootSum *right = b;
+
+	if (left->waiters != right->waiters)
+		return left->waiters > right->waiters ? -1 : 1;
+	if (left->since != right->since)
+		return left->since < right->since ? -1 : 1;
+	return left->node < right->node ? -1 : 1;
+}
+
+static PgscaleLockWaits *
+read_graph(void)
+{
+	for (int holders = ROOM_FOR_HOLDERS;; holders *= 4)
+	{
+		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, false);
+
+		CHECK_FOR_INTERRUPTS();
+		if (pgscale_lock_waits_read(waits))
+			return waits;
+	}
+}
+
+/* The relation that a lock is about, and its database. */
+static bool
+relation_of_lock(const LOCKTAG *tag, Oid *database, Oid *relation)
+{
+	switch ((LockTagType) tag->locktag_type)
+	{
+		case LOCKTAG_RELATION:
+		case LOCKTAG_RELATION_EXTEND:
+		case LOCKTAG_PAGE:
+		case LOCKTAG_TUPLE:
+			*database = tag->locktag_field1;
+			*relation = tag->locktag_field2;
+			return true;
+		default:
+			return false;
+	}
+}
+
+static void
+sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
+{
+	for (int node = 0; node < waits->nnodes; node++)
+	{
+		sums[node].node = node;
+		sums[node].waiters = sums[node].rows = 0;
+		sums[node].since = DT_NOEND;
+		sums[node].tag = NULL;
+	}
+	for (int node = 0; node < waits->nnodes; node++)
+	{
+		RootSum    *sum = &sums[waits->nodes[node].root];
+		const int	waiter = waits->nodes[node].waiter;
+		const LOCKTAG *tag;
+		Oid			oid;
+
+		if (sum->node == node || waiter < 0)
+			continue;
+		tag = &waits->locks[waits->waiters[waiter].lock].tag;
+		sum->waiters++;
+		if (tag->locktag_type == LOCKTAG_TRANSACTION || tag->locktag_type == LOCKTAG_TUPLE)
+			sum->rows++;
+		sum->since = Min(sum->since, pgscale_lock_waits_since(waits, node));
+
+		/*
+		 * Of a queue for a row all but the first wait for the tuple, which
+		 * says of which table.
+		 */
+		if (!sum->tag || (!relation_of_lock(sum->tag, &oid, &oid) && tag->locktag_type == LOCKTAG_TUPLE))
+			sum->tag = tag;
+	}
+}
+
+static void
+put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *sum, TimestampTz now)
+{
+	const PgscaleLockNode *node = &waits->nodes[sum->node];
+	Oid			database = InvalidOid;
+	Oid			relation = InvalidOid;
+	const bool	known = relation_of_lock(sum->tag, &database, &relation);
+	Datum		values[] = {
+		Int32GetDatum(node->pid),
+		TransactionIdGetDatum(node->xid),
+		Int32GetDatum(sum->waiters),
+		Int32GetDatum(sum->rows),
+		Float8GetDatum(sum->since < now ? (now - sum->since) / 1000.0 : 0),
+		CStringGetTextDatum(sum->tag->locktag_type <= LOCKTAG_LAST_TYPE ?
+							LockTagTypeNames[sum->tag->locktag_type] : "unknown"),
+		ObjectIdGetDatum(database),
+		ObjectIdGetDatum(relation),
+		BoolGetDatum(node->waiter >= 0),
+		Int32GetDatum(waits->nwaiters),
+	};
+	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known};
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* pgscale_internal.now_roots(): the roots with the most waiters, at most five of them. */
+Datum
+pgscale_now_roots(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleLockWaits *waits;
+	RootSum    *sums;
+	TimestampTz now;
+
+	InitMaterializedSRF(fcinfo, 0);
+	waits = read_graph();
+	now = GetCurrentTimestamp();
+	pgscale_lock_waits_find_roots(waits);
+	sums = palloc_extended(Max(waits->nnodes, 1) * sizeof(RootSum), MCXT_ALLOC_HUGE);
+	sum_roots(waits, sums);
+	CHECK_FOR_INTERRUPTS();
+	qsort(sums, waits->nnodes, sizeof(RootSum), compare_roots);
+	for (int i = 0; i < Min(waits->nnodes, MAX_ROOTS) && sums[i].waiters > 0; i++)
+		put_root(rsinfo, waits, &sums[i], now);
+	return (Datum) 0;
+}

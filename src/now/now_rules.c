@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * now_rules.c
+ *	  Asks the rules of diagnosis, and sorts what they find.
+ *
+ * A rule is a function of the evidence, and lives in one of the files rules_*.c, with its
+ * thresholds and their reasons.  On a load that a server carries well no rule fires.  So each
+ * asks for much, in sessions, and where it is known what is usual, for much more than that.
+ * A rule names causes: a session that itself waits for a lock is none.
+ *
+ * First come the most certain findings, and of those the ones that cost most sessions.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type_d.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/tuplestore.h"
+
+#include "base/pg_compat.h"
+#include "now/now_rules.h"
+
+PG_FUNCTION_INFO_V1(pgscale_now_findings);
+PG_FUNCTION_INFO_V1(pgscale_now_rules);
+
+static const PgscaleNowRule *const rule_lists[] = {
+	pgscale_now_locks_rules, pgscale_now_load_rules, pgscale_now_disk_rules, pgscale_now_server_rules
+};
+
+static const char *const certainty_names[] = {
+	[PGSCALE_NOW_LOW] = "low",
+	[PGSCALE_NOW_MEDIUM] = "medium",
+	[PGSCALE_NOW_HIGH] = "high",
+};
+
+PgscaleNowFinding *
+pgscale_now_add(PgscaleNowFindings *found, PgscaleNowCertainty certainty, double cost, const char *sentence,...)
+{
+	PgscaleNowFinding *f = &found->findings[Min(found->n, PGSCALE_NOW_FINDINGS - 1)];
+	StringInfoData text;
+
+	found->n = Min(found->n + 1, PGSCALE_NOW_FINDINGS);
+	memset(f, 0, sizeof(*f));
+	f->rule = found->rule;
+	f->certainty = certainty;
+	f->cost = isfinite(cost) ? cost : 0;
+	initStringInfo(&f->evidence);
+	initStringInfo(&text);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, sentence);
+		needed = appendStringInfoVA(&text, sentence, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&text, needed);
+	}
+	f->sentence = text.data;
+
+	return f;
+}
+
+void
+pgscale_now_cure(PgscaleNowFinding *f, const char *risk, const char *cure,...)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, cure);
+		needed = appendStringInfoVA(&text, cure, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&text, needed);
+	}
+	f->cure = text.data;
+
+	f->risk = risk;
+}
+
+static void
+put_member_name(PgscaleNowFinding *f, const char *name)
+{
+	if (f->evidence.len > 0)
+		appendStringInfoString(&f->evidence, ", ");
+	escape_json(&f->evidence, name);
+	appendStringInfoString(&f->evidence, ": ");
+}
+
+void
+pgscale_now_number(PgscaleNowFinding *f, const char *name, double value)
+{
+	if (!isfinite(value))
+		return;
+	put_member_name(f, name);
+	appendStringInfo(&f->evidence, "%.*f", fabs(value) < 1000 ? 3 : 0, value);
+}
+
+void
+pgscale_now_text(PgscaleNowFinding *f, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	put_member_name(f, name);
+	escape_json(&f->evidence, value);
+}
+
+bool
+pgscale_now_unusual(const PgscaleNowEvidence *e, double now, double usual, double least, double share, double factor)
+{
+	return now >= least && now >= share * e->now.active && (e->usual.s <= 0 || now >= factor * usual);
+}
+
+double
+pgscale_now_wal_waits(const PgscaleNowPeriod *period)
+{
+	return period->kinds[PGSCALE_NOW_WAL_SYNC] + period->kinds[PGSCALE_NOW_WAL_WRITE] +
+		period->kinds[PGSCALE_NOW_WAL_WRITE_LOCK] + period->kinds[PGSCALE_NOW_WAL_INIT];
+}
+
+const char *
+pgscale_now_duration(double s)
+{
+	if (!isfinite(s) || s < 0)
+		return "an unknown time";
+	if (s < 120)
+		return psprintf("%.0f s", s);
+	if (s < 2 * SECS_PER_HOUR)
+		return psprintf("%.0f min", floor(s / SECS_PER_MINUTE));
+	if (s < 2 * SECS_PER_DAY)
+		return psprintf("%.0f h", floor(s / SECS_PER_HOUR));
+	return psprintf("%.0f days", floor(s / SECS_PER_DAY));
+}
+
+const char *
+pgscale_now_beginning(const char *text, int bytes)
+{
+	const int	len = strlen(text);
+
+	if (len <= bytes)
+		return text;
+
+	return psprintf("%.*s...", pg_mbcliplen(text, len, Max(bytes - 3, 0)), text);
+}
+
+const char *
+pgscale_now_who(const PgscaleNowSession *session)
+{
+	if (session->pid == 0)
+		return psprintf("the prepared transaction %s", session->gid ? pgscale_now_beginning(session->gid, 24) : "");
+	if (!session->application || session->application[0] == '\0')
+		return psprintf("pid %d", session->pid);
+	return psprintf("pid %d, %s", session->pid, pgscale_now_beginning(session->application, 24));
+}
+
+static const PgscaleNowSession *
+find_session_in(const PgscaleNowSession *sessions, int n, const char *event)
+{
+	for (int i = 0; i < n; i++)
+		if (sessions[i].event && pg_strcasecmp(sessions[i].event, event) == 0)
+			return &sessions[i];
+	return NULL;
+}
+
+const PgscaleNowSession *
+pgscale_now_session_in(const PgscaleNowEvidence *e, const char *event)
+{
+	return find_session_in(e->sessions, e->nsessions, event);
+}
+
+static int
+compare_findings(const void *a, const void *b)
+{
+	const PgscaleNowFinding *left = a;
+	const PgscaleNowFinding *right = b;
+
+	if (left->certainty != right->certainty)
+		return left->certainty > right->certainty ? -1 : 1;
+	if (left->cost != right->cost)
+		return left->cost > right->cost ? -1 : 1;
+	return strcmp(left->sentence, right->sentence);
+}
+
+static void
+put_diagnosis(ReturnSetInfo *rsinfo, int rank, const PgscaleNowFinding *f)
+{
+	const char *texts[] = {f->rule, certainty_names[f->certainty], f->sentence, f->cure, f->risk};
+	Datum		values[8] = {Int32GetDatum(rank)};
+	bool		nulls[lengthof(values)] = {0};
+
+	for (int i = 0; i < lengthof(texts); i++)
+	{
+		nulls[1 + i] = texts[i] == NULL;
+		if (texts[i])
+			values[1 + i] = CStringGetTextDatum(texts[i]);
+	}
+	values[6] = Int32GetDatum(f->pid);
+	nulls[6] = f->pid == 0;
+	values[7] = DirectFunctionCall1(jsonb_in, CStringGetDatum(psprintf("{%s}", f->evidence.data)));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* pgscale_internal.now_findings(seen): what the rules find in that evidence; no row if all is usual. */
+Datum
+pgscale_now_findings(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleNowEvidence *e = palloc(sizeof(PgscaleNowEvidence));
+	PgscaleNowFindings *found = palloc0(sizeof(PgscaleNowFindings));
+
+	InitMaterializedSRF(fcinfo, 0);
+	pgscale_now_evidence_read(PG_GETARG_JSONB_P(0), e);
+	for (int list = 0; list < lengthof(rule_lists); list++)
+		for (const PgscaleNowRule *rule = rule_lists[list]; rule->name; rule++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			found->rule = rule->name;
+			rule->find(e, found);
+		}
+	qsort(found->findings, found->n, sizeof(PgscaleNowFinding), compare_findings);
+	for (int i = 0; i < found->n; i++)
+		put_diagnosis(rsinfo, i + 1, &found->findings[i]);
+	return (Datum) 0;
+}
+
+/* pgscale_internal.now_rules(): the names of all rules. */
+Datum
+pgscale_now_rules(PG_FUNCTION_ARGS)
+{
+	ArrayBuildState *names = NULL;
+
+	for (int list = 0; list < lengthof(rule_lists); list++)
+		for (const PgscaleNowRule *rule = rule_lists[list]; rule->name; rule++)
+			names = accumArrayResult(names, CStringGetTextDatum(rule->name), false, TEXTOID, CurrentMemoryContext);
+	PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
+}

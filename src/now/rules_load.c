@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * rules_load.c
+ *	  Rules of diagnosis about CPUs, connections and temporary files.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "utils/builtins.h"
+
+#include "now/now_rules.h"
+
+/* Sessions that are ready to run and have no CPU: by the kernel's counts, and no fewer than are more than there are CPUs. */
+static double
+queued_sessions(const PgscaleNowEvidence *e)
+{
+	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
+	const double counted = isnan(e->queued_fraction) ? 0 : at_cpus * e->queued_fraction;
+
+	return Max(counted, Max(at_cpus - e->cpus, 0));
+}
+
+/* Commands that take long by nature. */
+static bool
+is_maintenance(const PgscaleNowSession *session)
+{
+	static const char *const commands[] = {
+		"COPY", "CREATE", "REINDEX", "VACUUM", "ANALYZE", "CLUSTER", "REFRESH", "ALTER", "REPACK"
+	};
+
+	for (int i = 0; session->query && i < lengthof(commands); i++)
+		if (pg_strncasecmp(session->query, commands[i], strlen(commands[i])) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * cpu_runaway: a statement that has lasted for 5 s uses half a CPU or more by the kernel's
+ * counts, or queues for one, while the others are short (no more than a third of the active sessions are so long
+ * at theirs), and it matters: it takes two fifths of the server's CPUs, or sessions queue
+ * for a CPU.  In its life the process must have had half a CPU for as long as the statement lasts,
+ * since 15 ms alone show little.  One that has the server for itself is named after a minute.
+ * Commands that are long by nature, such as COPY or CREATE INDEX, are never named.
+ *
+ * Certainty: high, if sessions queue; else medium.  A step less while temporary files are written
+ * or read, which may be its own: then the disk counts for more than the CPU.
+ */
+static void
+find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double queued = queued_sessions(e);
+	const double others = e->now.active - e->long_computing;
+
+	if (e->long_computing > Max(e->ncomputing > 0 ? 2 : 0, e->now.active / 3))
+		return;
+	for (int i = 0; i < e->ncomputing; i++)
+	{
+		const PgscaleNowSession *s = &e->computing[i];
+		const double cpus = isnan(s->cpus) ? 1 + s->workers : s->cpus;
+		const double demand = isnan(s->demand) ? cpus : s->demand;
+		const bool	queue = queued >= 0.5;
+		PgscaleNowCertainty certainty = queue ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM;
+		PgscaleNowFinding *f;
+
+		if (s->age_s < 5 || demand < 0.5 || s->cpu_s < 0.5 * s->age_s || is_maintenance(s) ||
+			!(queue || demand >= 0.4 * e->cpus) || (others < 0.1 && s->age_s < 60))
+			continue;
+		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
+			certainty--;
+		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %.0f CPUs for %s with one statement: %s",
+							pgscale_now_who(s), cpus, e->cpus, pgscale_now_duration(s->age_s),
+							s->query ? pgscale_now_beginning(s->query, 40) : "(unknown)");
+		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", s->pid);
+		f->pid = s->pid;
+		pgscale_now_number(f, "cpus", cpus);
+		pgscale_now_number(f, "statement_s", s->age_s);
+		pgscale_now_number(f, "queued_sessions", queued);
+		pgscale_now_text(f, "query", s->query);
+		/* of several, the oldest */
+		break;
+	}
+}
+
+/*
+ * cpu_saturation: as many sessions queue for a CPU as there are CPUs, and two at least; and
+ * twice as many as usual are at the CPUs.  Where it is not known what is usual, twice as
+ * many as there are CPUs.  Medium: it is the load, and no fault.
+ */
+static void
+find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
+	const double usual = e->usual.kinds[PGSCALE_NOW_CPU];
+	const double queued = queued_sessions(e);
+	PgscaleNowFinding *f;
+
+	if (e->cpus < 1 || queued < Max(2, (e->usual.s > 0 ? 1 : 2) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
+		return;
+	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.9 * queued, "%.0f sessions queue for %.0f CPUs%s", queued, e->cpus,
+						e->usual.s > 0 ? psprintf(" (%.0f run or queue, usually %.1f)", at_cpus, usual) : "");
+	pgscale_now_cure(f, "reads only; fewer sessions at a time, as through a pooler, do the same work sooner",
+					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
+	pgscale_now_number(f, "queued_sessions", queued);
+	pgscale_now_number(f, "cpus", e->cpus);
+	if (e->usual.s > 0)
+		pgscale_now_number(f, "usual_sessions_at_cpus", usual);
+}
+
+/* Are the connections so many because sessions are held up? */
+static bool
+sessions_pile_up(const PgscaleNowEvidence *e)
+{
+	for (int i = 0; i < e->nroots; i++)
+		if (pgscale_now_blocks(&e->roots[i]) && e->roots[i].waiters >= e->used / 4)
+			return true;
+	return false;
+}
+
+/*
+ * connection_storm: nine tenths of the connections that are not reserved are used; or three
+ * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
+ *
+ * Certainty: high; medium, if a blocker holds up a quarter of the sessions, or if connections
+ * are many, but neither new nor idle: then clients wait for something else.
+ */
+static void
+find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double usable = e->max_connections - e->reserved;
+	const bool	flood = e->new >= Max(20, 0.2 * e->max_connections);
+	const bool	idle = e->idle + e->idle_in_transaction >= e->used / 2;
+	const char *application = e->application && e->application[0] != '\0' ? pgscale_now_beginning(e->application, 24) : NULL;
+	PgscaleNowFinding *f;
+
+	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
+		return;
+	f = pgscale_now_add(found, (flood || idle) && !sessions_pile_up(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, e->used,
+						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
+						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
+	if (application && e->application_idle >= 1)
+		pgscale_now_cure(f, "its clients must connect again; a pooler with fewer connections helps for good",
+						 "SELECT pgscale.terminate(pid) FROM pg_stat_activity WHERE application_name = %s AND state = 'idle'",
+						 quote_literal_cstr(e->application));
+	else
+		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",
+						 "SELECT application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2 ORDER BY 3 DESC");
+	pgscale_now_number(f, "used", e->used);
+	pgscale_now_number(f, "usable", usable);
+	pgscale_now_number(f, "idle", e->idle);
+	pgscale_now_number(f, "new", e->new);
+	pgscale_now_text(f, "application", e->application);
+}
+
+/*
+ * temp_files: one session and a fifth of the active ones read or write temporary files, twice
+ * as many as usual.  Files that nobody waits for stay in the kernel's cache, and harm none.
+ */
+static void
+find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double now = e->now.kinds[PGSCALE_NOW_TEMP_FILE];
+	const double bytes = e->now.temp_bytes_per_s;
+	const PgscaleNowSession *s = pgscale_now_session_in(e, "BufFileWrite");
+	PgscaleNowFinding *f;
+
+	if (!pgscale_now_unusual(e, now, e->usual.kinds[PGSCALE_NOW_TEMP_FILE], 1, 0.2, 2))
+		return;
+	if (!s)
+		s = pgscale_now_session_in(e, "BufFileRead");
+	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, now, "%.1f sessions write or read temporary files%s%s%s", now,
+						bytes >= 1e6 ? psprintf(" (%.0f MB a second)", bytes / 1e6) : "", s ? ", longest " : "",
+						s ? pgscale_now_who(s) : "");
+	if (s)
+	{
+		f->pid = s->pid;
+		pgscale_now_cure(f, "its statement fails; a larger work_mem for its role may avoid the files",
+						 "SELECT pgscale.cancel(%d)", s->pid);
+	}
+	else
+		pgscale_now_cure(f, "reads only; a larger work_mem for the role of the statement may avoid the files",
+						 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
+	pgscale_now_number(f, "sessions", now);
+	pgscale_now_number(f, "temp_bytes_per_s", bytes);
+}
+
+const PgscaleNowRule pgscale_now_load_rules[] = {
+	{"cpu_runaway", find_cpu_runaway},
+	{"cpu_saturation", find_cpu_saturation},
+	{"connection_storm", find_connection_storm},
+	{"temp_files", find_temp_files},
+	{NULL}
+};

@@ -1,0 +1,206 @@
+# What is wrong now, on servers with known faults: the first line names the cause and never a victim; roles, encodings, a standby, and
+# what is known without preload. The rules' thresholds are in sql/now.sql.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
+max_connections = 60
+max_prepared_transactions = 2
+deadlock_timeout = 10min
+max_worker_processes = 16
+EOC
+my $db = session($node);
+$db->sql('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
+$db->sql('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i');
+my $monitor = session($node, user => 'monitor');
+my $first = 'SELECT now FROM pgscale.now LIMIT 1';
+
+# cause: rule, pid and what the sentence says of it, as the first finding; and the first two lines of the screen
+sub cause_ok
+{
+    my ($session, $rule, $pid, $sentence, $name) = @_;
+    my ($found, $screen) = ('', '');
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    until_true(sub {
+        $found = $session->sql(q{SELECT concat_ws('|', rule, pid, sentence) FROM pgscale.diagnosis() WHERE rank = 1});
+        return $found =~ /^\Q$rule|$pid|\E.*$sentence/;
+    });
+    like($found, qr/^\Q$rule|$pid|\E.*$sentence/, $name);
+    until_true(sub { ($screen = $session->sql('SELECT now FROM pgscale.now LIMIT 2')) =~ $sentence });
+    like($screen, qr/$sentence[^\n]*\n  /, "$name: the screen");
+    return;
+}
+
+# No finding names one of these
+sub unnamed_ok
+{
+    my ($name, @victims) = @_;
+    my $pids = join ', ', map { $_->pid } @victims;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is($db->sql(qq{SELECT string_agg(sentence, ' ') FROM pgscale.diagnosis()
+        WHERE pid IN ($pids) OR concat(sentence, cure) ~ '\\y(} . (join '|', map { $_->pid } @victims) . qq{)\\y'}), '', $name);
+}
+
+### Nothing
+
+like($monitor->sql($first), qr/^Nothing unusual[.] \d sessions? (is|are) active[.]$/, 'nothing, as pg_monitor');
+$db->poll_ok(q{SELECT pgscale_internal.now_counts()->'recent'->>'s' IS NOT NULL}, 'the sampler has seen some seconds');
+is($db->sql('SELECT count(*) FROM pgscale.diagnosis()'), 0, 'and then there is nothing, too');
+
+### A blocker that is idle in its transaction, and a chain behind it
+
+my ($holder, @victims) = map { session($node) } 0 .. 3;
+$holder->sql(q{SET application_name = 'nightly_report'; BEGIN; UPDATE t SET v = 1 WHERE id = 1});
+$victims[0]->sql('BEGIN; UPDATE t SET v = 1 WHERE id = 2');
+$db->sees_waiting($victims[0], 'UPDATE t SET v = 2 WHERE id = 1');
+$db->sees_waiting($victims[1], 'UPDATE t SET v = 2 WHERE id = 2');
+$db->sees_waiting($victims[2], 'UPDATE t SET v = 2 WHERE id = 1');
+cause_ok($monitor, 'blocker', $holder->pid, '3 sessions wait for rows held by pid ' . $holder->pid . ', nightly_report, idle in transaction for \d+ s',
+    'a blocker that idles');
+unnamed_ok('a victim is not named', @victims);
+is($db->sql('SELECT cure, certainty FROM pgscale.diagnosis() WHERE rank = 1'), 'SELECT pgscale.terminate(' . $holder->pid . ')|high', 'its cure');
+is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "blocker"}'}), 1, 'a metric says so');
+is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "slow_reads"}'}), 0, 'of this rule only');
+like($db->sql(q{SELECT string_agg(line, ' ') FROM pgscale.report(now() - interval '1 min') line}), qr/Now: 3 sessions wait for rows held/, 'a report says so');
+# who may not see others' texts
+$db->sql('CREATE ROLE granted LOGIN');
+$db->sql('GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted');
+$db->sql('GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO granted');
+$db->sql('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted');
+my $granted = session($node, user => 'granted');
+unlike($granted->sql('SELECT string_agg(now, $$ $$) FROM pgscale.now'), qr/UPDATE t/, 'texts of others are hidden');
+$granted->quit;
+$db->ends_waiting($holder, @victims);
+
+### A blocker that is active, by an advisory lock and with a text of another encoding
+
+$db->sql(q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+my ($active, $waiter) = (session($node, dbname => 'latin'), session($node, dbname => 'latin'));
+$active->sql(q{SET client_encoding = 'LATIN1'; SET application_name = 'batch'; BEGIN; SELECT pg_advisory_xact_lock(7)});
+$active->start(qq{SELECT pg_sleep(600) AS "\xe4\xf6"});
+$db->sees_waiting($waiter, 'SELECT pg_advisory_xact_lock(7)');
+cause_ok($monitor, 'blocker', $active->pid, '1 session waits for an advisory lock held by pid ' . $active->pid . ', batch, active for \d+ s: SELECT pg_sleep',
+    'a blocker that is active');
+unnamed_ok('its victim is not', $waiter);
+$db->ends_waiting($active, $waiter);
+
+### A prepared transaction
+
+my ($preparer, $behind) = (session($node), session($node));
+$preparer->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 3; PREPARE TRANSACTION 'of somebody'});
+$db->sees_waiting($behind, 'UPDATE t SET v = 2 WHERE id = 3');
+$db->poll_ok('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1', 'a prepared transaction', q{ROLLBACK PREPARED 'of somebody'});
+$db->sql(q{ROLLBACK PREPARED 'of somebody'});
+$_->quit for $preparer;
+$db->ends_waiting($behind);
+
+### A statement that takes a CPU, while others are short
+
+my $short = session($node);
+my $runaway = session($node);
+$runaway->sql(q{SET application_name = 'psql'; SET max_parallel_workers_per_gather = 0});
+$runaway->start('SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b');
+$short->start('DO $$ BEGIN LOOP PERFORM count(*) FROM generate_series(1, 1000); COMMIT; END LOOP; END $$');
+# how much of the machine's CPUs that is depends on the machine
+$db->poll_ok(q{SELECT (c->>'pid')::int FROM jsonb_array_elements(pgscale_internal.now_evidence()->'computing') c
+    WHERE c->>'age_s' > '5' AND (c->>'cpus')::float8 > 0.3 AND c->>'query' ~ '^SELECT count' LIMIT 1}, 'a statement that computes', $runaway->pid);
+$db->poll_ok(q{SELECT rule || pid FROM pgscale_internal.now_findings(pgscale_internal.now_evidence() || '{"cpus": 2, "long_computing": 1}')
+    WHERE sentence ~ 'of 2 CPUs for .* with one statement: SELECT count' AND pid = } . $runaway->pid, 'and is named', 'cpu_runaway' . $runaway->pid);
+$db->sql('SELECT pg_cancel_backend(' . $_->pid . ')') for $runaway, $short;
+$_->finish for $runaway, $short;
+$_->quit for $runaway, $short;
+
+### Connections
+
+{
+    my @clients = map { session($node) } 1 .. 50;
+    $_->sql(q{SET application_name = 'web'}) for @clients;
+    my $found = $monitor->sql(q{SELECT concat_ws('|', rule, certainty, sentence) FROM pgscale.diagnosis() WHERE rank = 1});
+    like($found, qr/^connection_storm\|high\|5\d of 57 connections are used .*, 50 by web$/, 'a storm of connections');
+    is($monitor->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'),
+        q{SELECT pgscale.terminate(pid) FROM pg_stat_activity WHERE application_name = 'web' AND state = 'idle'}, 'its cure');
+    $_->quit for @clients;
+}
+$db->poll_ok(q{SELECT count(*) < 20 FROM pg_stat_activity WHERE backend_type = 'client backend'}, 'they are gone');
+like($monitor->sql($first), qr/^Nothing unusual/, 'and nothing is unusual');
+
+### The lock manager
+
+SKIP: {
+    my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_lwlock.so';
+    my $include = server_headers();
+
+    system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_lwlock.c >$library.out 2>&1") == 0 or skip 'no compiler', 4;
+    chmod 0755, $library;
+    $db->sql("CREATE FUNCTION hold_lwlock(text, int, bool, text) RETURNS void LANGUAGE c AS '$library';
+        CREATE FUNCTION relation_partition(oid, oid) RETURNS int LANGUAGE c AS '$library'");
+    # one that no lock on a shared catalog needs, as those who ask take them
+    my $partition = $db->sql(q{SELECT min(p) FROM generate_series(0, 15) p
+        WHERE p NOT IN (SELECT relation_partition(0, oid) FROM pg_class WHERE relisshared AND relname ~ '^pg_(database|authid)')});
+    my $file = $node->basedir . '/held';
+    my ($lock_holder, @waiters) = map { session($node) } 0 .. 3;
+
+    append_to_file($file, '');
+    $lock_holder->start("SELECT hold_lwlock('LockManager', $partition, true, '$file')");
+    until_ok(sub { -e "$file.held" }, 'one has a lock of the lock manager');
+    $_->start("SELECT hold_lwlock('LockManager', $partition, true, '" . $node->basedir . "/none')") for @waiters;
+    my $found;
+    until_true(sub { ($found = $monitor->sql(q{SELECT rule || ': ' || sentence FROM pgscale.diagnosis() WHERE rank = 1})) =~ /^lock_manager: 3/ });
+    like($found, qr/^lock_manager: 3 sessions wait for the lock manager [(]LWLock LockManager[)]/, 'waits for it');
+    unnamed_ok('no victim is named', @waiters);
+    unlink $file;
+    $_->finish for $lock_holder, @waiters;
+    $_->quit for $lock_holder, @waiters;
+}
+
+### Cancelled at any moment, a clock, and a transaction block
+
+for my $ms (1, 5, 12, 20)
+{
+    my ($state) = $monitor->try("SET statement_timeout = $ms; SELECT count(*) FROM pgscale.now");
+    like($state, qr/^(00000|57014)$/, "within $ms ms");
+    $monitor->sql('SET statement_timeout = 0');
+}
+is($monitor->sql('SELECT count(*) > 8 FROM pgscale.now'), 't', 'the session goes on');
+
+### The sampler is off
+
+$db->sampler('off');
+$db->poll_ok(q{SELECT now ~ '^missing: waits of the last seconds, and what is usual: ' FROM (SELECT now FROM pgscale.now) n ORDER BY 1 DESC LIMIT 1},
+    'without the sampler it says what is missing');
+$db->sampler('on');
+$db->poll_ok(q{SELECT pgscale_internal.now_counts() IS NOT NULL}, 'and is whole again');
+
+### A standby
+
+my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
+my $there = session($standby);
+like($there->sql($first), qr/^Nothing unusual/, 'a standby');
+my $old = session($standby);
+$old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
+$db->sql('DELETE FROM t; VACUUM t');
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest is that of pid '
+      . $old->pid . ', old_report', 'a conflict with recovery');
+$old->sql('COMMIT');
+$standby->stop;
+
+### Without preload
+
+my $bare = pgscale_node('bare', preload => '', conf => 'deadlock_timeout = 10min');
+my $on_bare = session($bare);
+my ($root, $one, $two) = map { session($bare) } 1 .. 3;
+$on_bare->sql('CREATE TABLE t (id int)');
+like($on_bare->sql($first), qr/^Nothing unusual/, 'without preload');
+like($on_bare->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'), qr/^missing: .*not loaded/m, 'it says what is missing');
+$root->sql('BEGIN; LOCK t');
+$on_bare->sees_waiting($one, 'SELECT FROM t');
+$on_bare->sees_waiting($two, 'SELECT FROM t');
+cause_ok($on_bare, 'blocker', $root->pid, '2 sessions wait for a lock on public.t held by pid ' . $root->pid . ', 079_now.pl, idle in transaction', 'a blocker');
+$on_bare->ends_waiting($root, $one, $two);
+
+done_testing();
