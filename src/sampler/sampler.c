@@ -7,7 +7,8 @@
  * A tick reads all processes' slots without a lock (samples.c) and adds what it
  * sees to the profile (profile.c), to the ring of single samples
  * (history.c), to the timeline (timeline.c), to the totals (wait_totals.c) and, of waits
- * for locks, to the profile of blockers (blocker_profile.c).  All of them are
+ * for locks, to the profile of blockers (blocker_profile.c); once a second it keeps texts
+ * of long statements (statement_texts.c).  All of them are
  * shared memory of fixed size, written by this process alone and read without
  * stopping it, so that the sampler costs the server nothing but its own time
  * and nobody can hold it up.  What other features need of it they are told once a
@@ -55,6 +56,7 @@
 #include "sampler/sampler.h"
 #include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
+#include "sampler/statement_texts.h"
 #include "sampler/worker_types.h"
 
 /* How long a reset may take, and how often to look whether it is done. */
@@ -149,6 +151,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_labels_size());
 	size = add_size(size, pgscale_sampler_blockers_size());
+	size = add_size(size, pgscale_sampler_texts_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
 	RequestAddinShmemSpace(size);
@@ -187,6 +190,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_types_startup();
 	pgscale_sampler_labels_startup();
 	pgscale_sampler_blockers_startup();
+	pgscale_sampler_texts_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
 
@@ -224,7 +228,9 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS, pgscale_sampler_samples_most());
 	pgscale_sampler_timeline_begin(wall, ns);
 	pgscale_sampler_blockers_begin(wall);
+	pgscale_sampler_texts_begin(now, wall);
 	pgscale_sampler_samples_take(&tick);
+	pgscale_sampler_texts_end();
 	pgscale_sampler_blockers_end();
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
@@ -296,6 +302,7 @@ serve_resets(void)
 	pgscale_sampler_totals_reset();
 	pgscale_sampler_timeline_reset();
 	pgscale_sampler_long_waits_reset();
+	pgscale_sampler_texts_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
@@ -328,6 +335,7 @@ pgscale_sampler_main(Datum arg)
 	pgscale_sampler_history_attach();
 	pgscale_sampler_long_waits_attach();
 	pgscale_sampler_blockers_attach();
+	pgscale_sampler_texts_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / PGSCALE_SAMPLER_FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
