@@ -22,7 +22,7 @@ static const char *const asks[] = {
 	"pgscale.compare_waits", "pgscale.health", "pgscale.node_identity", "pgscale.past_coverage",
 	"pgscale_internal.past_items", "pgscale_internal.past_queries", "pgscale.relocation_jobs", "pgscale.scalability",
 	"pgscale.sweeper_stats", "pgscale.top_waits", "pgscale.tuning_journal", "pgscale.wait_meanings",
-	"pgscale.wal_efficiency", "pgscale.writeback_stats", NULL
+	"pgscale_internal.unidentified_statement", "pgscale.wal_efficiency", "pgscale.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_report_module = {
