@@ -3,7 +3,7 @@
 
 CREATE SCHEMA pgscale;
 COMMENT ON SCHEMA pgscale IS 'objects of the extension pgscale';
-GRANT USAGE ON SCHEMA pgscale TO pg_monitor;
+GRANT USAGE ON SCHEMA pgscale TO pg_monitor, pg_signal_backend;
 -- Parts of the functions and views of pgscale. A role that calls one of those needs USAGE on both schemas.
 CREATE SCHEMA pgscale_internal;
 COMMENT ON SCHEMA pgscale_internal IS 'tables and functions that the extension pgscale uses itself';

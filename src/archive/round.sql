@@ -8,8 +8,8 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.archive_wait_growth(bigint[], double precision[]) IS
 'increase of waits since the latest row of the archive; for its worker';
 
--- Texts of queries that have none for this day yet. If pg_stat_statements is missing, or its text cannot be converted to this
--- database's encoding, the text of the latest statement of a session is used.
+-- Texts of queries that have none for this day yet: those of pg_stat_statements, and where it has none, those of statements that
+-- sessions execute or have just executed.
 CREATE FUNCTION pgscale_internal.archive_texts(wanted bigint[], seen_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -20,6 +20,7 @@ DECLARE
     missing bigint[];
     room integer;
     statements regclass;
+    inserted integer := 0;
 BEGIN
     UPDATE pgscale_internal.archive_query q SET last_seen = seen_at
      WHERE q.day = today AND q.queryid = ANY (wanted) AND q.last_seen < seen_at - interval '1 hour';
@@ -45,7 +46,7 @@ BEGIN
                 SELECT $2, t.queryid, $3, $3, pgscale_internal.clean_statement(max(t.query))
                   FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $4
                 ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, room;
-            RETURN;
+            GET DIAGNOSTICS inserted = ROW_COUNT;
         EXCEPTION
             -- it is not preloaded, or a text is of another encoding
             WHEN object_not_in_prerequisite_state OR undefined_column OR undefined_function OR untranslatable_character
@@ -54,11 +55,10 @@ BEGIN
         END;
     END IF;
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
-    SELECT DISTINCT ON (a.query_id) today, a.query_id, seen_at, seen_at,
-           pgscale_internal.clean_statement(pgscale_internal.foreign_text(a.query, d.encoding))
-      FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid
-     WHERE a.query_id = ANY (missing) AND a.query IS NOT NULL
-     LIMIT room
+    SELECT today, s.queryid, seen_at, seen_at, s.query
+      FROM pgscale_internal.session_queries(missing) s
+     WHERE NOT EXISTS (SELECT FROM pgscale_internal.archive_query q WHERE q.day = today AND q.queryid = s.queryid)
+     LIMIT room - inserted
     ON CONFLICT DO NOTHING;
 END
 $$;

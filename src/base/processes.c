@@ -252,6 +252,41 @@ pgscale_procs_read_client(int slot, PgscaleProcClient *client)
 }
 
 bool
+pgscale_procs_read_statement(int slot, PgscaleProcStatement *statement)
+{
+	PgBackendStatus *array = pgscale_compat_status_array();
+	volatile PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
+	const int	size = Min(pgstat_track_activity_query_size, PGSCALE_PROC_TEXT);
+
+	if (status == NULL)
+		return false;
+	for (int i = 0; i < MAX_RETRIES; i++)
+	{
+		const char *query;
+		int			before,
+					after;
+
+		pgstat_begin_read_activity(status, before);
+		statement->pid = status->st_procpid;
+		statement->proc_start = status->st_proc_start_timestamp;
+		statement->activity_start = status->st_activity_start_timestamp;
+		statement->state_start = status->st_state_start_timestamp;
+		statement->queryid = pgscale_query_id(status->st_query_id);
+		statement->datid = status->st_databaseid;
+		statement->userid = status->st_userid;
+		query = status->st_activity_raw;
+		memcpy(statement->query, query, size);
+		pgstat_end_read_activity(status, after);
+		if (!pgstat_read_activity_complete(before, after))
+			continue;
+
+		statement->query[size - 1] = '\0';
+		return true;
+	}
+	return false;
+}
+
+bool
 pgscale_procs_mark(int slot, const PgscaleProc *proc, PgscaleProcMark *mark)
 {
 	PgBackendStatus *array = pgscale_compat_status_array();

@@ -114,6 +114,27 @@ typedef struct PgscaleProcClient
 /* Returns false if it is unknown at this moment. */
 extern bool pgscale_procs_read_client(int slot, PgscaleProcClient *client);
 
+/* At most so many bytes of a statement, with the zero at its end. */
+#define PGSCALE_PROC_TEXT	1024
+
+/* The statement that a process executes, or has executed last. */
+typedef struct PgscaleProcStatement
+{
+	int			pid;
+	TimestampTz proc_start;		/* with the pid, which process */
+	TimestampTz activity_start; /* of the statement */
+	TimestampTz state_start;	/* since when the process is in its state */
+	int64		queryid;		/* 0 if unknown */
+	Oid			datid;
+	Oid			userid;
+	char		query[PGSCALE_PROC_TEXT];	/* in the encoding of its
+											 * database; its last character
+											 * may be cut */
+} PgscaleProcStatement;
+
+/* Returns false if the slot has no status, or it was being written all the time. */
+extern bool pgscale_procs_read_statement(int slot, PgscaleProcStatement *statement);
+
 /*
  * Where a process shows that it does something else than when it was read.
  * Asking that takes two cache lines and no call.

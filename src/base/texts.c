@@ -586,19 +586,25 @@ pgscale_clean_line(PG_FUNCTION_ARGS)
 }
 
 /*
- * pgscale_internal.clean_statement(query): the same, without secrets and without most of a very long one.  Of that no
- * more than its beginning is searched; the rest might say that there is a secret in it.
+ * Of a very long statement no more than its beginning is searched; the rest might say that there is a secret in it.
  */
+char *
+pgscale_text_statement(const char *query, int len, int encoding)
+{
+	int			searched = Min(len, SEARCHED);
+	char	   *clean = pgscale_text_read(query, searched, encoding, INT_MAX, true);
+
+	clean = hide_secrets(clean, searched < len);
+	return own_text(pgscale_text_read(clean, strlen(clean), PG_UTF8, PGSCALE_STATEMENT_LENGTH, true));
+}
+
+/* pgscale_internal.clean_statement(query) */
 Datum
 pgscale_clean_statement(PG_FUNCTION_ARGS)
 {
 	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	int			len = strlen(query);
-	int			searched = Min(len, SEARCHED);
 
-	query = pgscale_text_read(query, searched, GetDatabaseEncoding(), INT_MAX, true);
-	query = hide_secrets(query, searched < len);
-	return plain_text(pgscale_text_read(query, strlen(query), PG_UTF8, PGSCALE_STATEMENT_LENGTH, true));
+	return CStringGetTextDatum(pgscale_text_statement(query, strlen(query), GetDatabaseEncoding()));
 }
 
 /*

@@ -31,6 +31,9 @@ extern char *pgscale_text_read(const char *value, int len, int encoding, int mos
 /* Such a line in the database's encoding. */
 extern char *pgscale_text_line(const char *value, int encoding, int most);
 
+/* A statement in this encoding as clean_statement() shows it: without secrets, and a very long one shortened. */
+extern char *pgscale_text_statement(const char *query, int len, int encoding);
+
 /* Converts that many bytes of UTF-8 to text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 

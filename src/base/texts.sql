@@ -38,7 +38,6 @@ LANGUAGE C STRICT STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale_internal.clean_statement(text) IS
 'a statement as a clean text, its first 2,000 characters, and without constants if it seems to have a password or a key';
-GRANT EXECUTE ON FUNCTION pgscale_internal.clean_statement(text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.is_secret(setting text, value text)
 RETURNS boolean

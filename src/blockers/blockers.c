@@ -303,8 +303,8 @@ put_forest(ReturnSetInfo *rsinfo, Forest *forest)
 	}
 }
 
-static PgscaleLockWaits *
-read_lock_waits(void)
+PgscaleLockWaits *
+pgscale_blockers_read(void)
 {
 	for (int holders = FIRST_HOLDERS;; holders *= 4)
 	{
@@ -325,7 +325,7 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 	Size		n;
 
 	InitMaterializedSRF(fcinfo, 0);
-	forest.waits = read_lock_waits();
+	forest.waits = pgscale_blockers_read();
 	forest.now = GetCurrentTimestamp();
 	n = Max(forest.waits->nnodes, 1);
 	forest.behind = palloc(n * sizeof(int));

@@ -14,11 +14,15 @@
 
 extern const PgscaleModule pgscale_blockers_module;
 
+struct PgscaleLockWaits;
+
+/* The graph of this moment, in the current memory context, with all holders and the waiters' rows. */
+extern struct PgscaleLockWaits *pgscale_blockers_read(void);
+
 /*
  * behind.c: for each node of the graph, how many wait for it, directly or behind others
  * that do, and whether it is one of those itself.
  */
-struct PgscaleLockWaits;
 extern void pgscale_blockers_count_behind(const struct PgscaleLockWaits *waits, int *behind, bool *cycle);
 
 #endif							/* PGSCALE_BLOCKERS_H */

@@ -36,6 +36,36 @@ COMMENT ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz
 'part of report: the server, the period, and its known part';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text) TO pg_monitor;
 
+-- The first statement, whether its text is known or not. Those without an identifier are one item: it is named before a statement
+-- that took less.
+CREATE FUNCTION pgscale_internal.report_top_statement(since timestamptz, until timestamptz, active_sessions double precision)
+RETURNS text LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+    WITH item AS MATERIALIZED (
+        SELECT i.kind, i.queryid, i.active_sessions, round((100 * i.active_sessions / $3)::numeric) AS percent
+          FROM pgscale_internal.past_items($1, $2, 'query'::text, 100) i
+         WHERE i.kind <> 'other' AND i.active_sessions > 0),
+    named AS MATERIALIZED (SELECT * FROM item i WHERE i.kind = 'named' ORDER BY i.active_sessions DESC, i.queryid LIMIT 1),
+    unknown AS MATERIALIZED (
+        SELECT * FROM item i WHERE i.kind = 'unknown' AND i.active_sessions > coalesce((SELECT n.active_sessions FROM named n), 0))
+    SELECT nullif(concat_ws(' ',
+               (SELECT format('Statements without a query identifier took %s %% of it%s.%s', u.percent,
+                              ' (' || nullif(concat_ws(', ',
+                                  (SELECT 'compute_query_id is off' FROM pg_settings s WHERE s.name = 'compute_query_id' AND s.reset_val = 'off'),
+                                  (SELECT 'most of user ' || i.item FROM pgscale_internal.past_items($1, $2, 'user'::text, 1, 0::bigint) i WHERE i.kind = 'named'),
+                                  (SELECT 'application ' || i.item FROM pgscale_internal.past_items($1, $2, 'application'::text, 1, 0::bigint) i
+                                    WHERE i.kind = 'named')), '') || ')',
+                              ' The one that ran longest: ' || pgscale_internal.clean_line((SELECT pgscale_internal.unidentified_statement($1, $2)), 100))
+                  FROM unknown u),
+               (SELECT format('The statement%s that took most of it, %s %%, is%s', (SELECT ' with an identifier' FROM unknown), n.percent,
+                              coalesce(': ' || pgscale_internal.clean_line(pgscale_internal.clean_statement(x.query), 100),
+                                       format(' the one with queryid %s, whose text is not known.', n.queryid)))
+                  FROM named n LEFT JOIN pgscale_internal.past_queries(ARRAY[n.queryid]) x ON true)), '')
+$$;
+COMMENT ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision) IS
+'part of report: the statement with the most active sessions, and the statements without an identifier if they had more';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.report_part_summary(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
@@ -53,12 +83,7 @@ BEGIN
     wait AS (
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
                         CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
-          FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1),
-    query AS (
-        SELECT i.queryid, i.active_sessions
-          FROM pgscale_internal.past_items(since, until, 'query'::text, 100) i
-         WHERE i.kind = 'named' AND i.active_sessions > 0
-         ORDER BY 2 DESC, 1 LIMIT 1)
+          FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ',
                CASE WHEN until > clock_timestamp() - interval '1 minute'
                     THEN (SELECT format('Now: %s.', d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
@@ -67,10 +92,7 @@ BEGIN
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
                (SELECT format('Active sessions spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
-               (SELECT format('The statement with most of that time, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
-                              coalesce(': ' || pgscale_internal.clean_line(pgscale_internal.clean_statement(x.query), 100),
-                                       format(' the one with queryid %s, whose text is not known.', q.queryid)))
-                  FROM query q LEFT JOIN pgscale_internal.past_queries(ARRAY[q.queryid]) x ON true)), ''::text)
+               pgscale_internal.report_top_statement(since, until, total.active)), ''::text)
       INTO body
       FROM total
      WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
@@ -274,7 +296,8 @@ BEGIN
                    CASE WHEN q.query IS NOT NULL THEN pgscale_internal.clean_statement(q.query)
                         WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
                         WHEN q.item = 'other' THEN '(all others)'
-                        ELSE '(no query: between statements, or before a statement has its identifier)' END,
+                        ELSE coalesce('(no identifier; longest: ' || (SELECT pgscale_internal.unidentified_statement(since, until)) || ')',
+                                      '(no query: between statements, or before a statement has its identifier)') END,
                    q.active_sessions::text, q.fraction::text, q.wait_ms::text, waits.waits] ORDER BY q.rank))
       INTO body
       FROM q LEFT JOIN waits ON waits.queryid = q.queryid AND q.item <> 'other'

@@ -23,7 +23,8 @@ static const char *const asks[] = {
 	"pgscale.node_identity", "pgscale.past_coverage", "pgscale_internal.past_items",
 	"pgscale_internal.past_queries", "pgscale.relocation_jobs", "pgscale_internal.scalability",
 	"pgscale_internal.sweeper_stats", "pgscale.top_waits", "pgscale_internal.tuning_journal",
-	"pgscale.wait_meanings", "pgscale.wal_efficiency", "pgscale_internal.writeback_stats", NULL
+	"pgscale_internal.unidentified_statement", "pgscale.wait_meanings", "pgscale.wal_efficiency",
+	"pgscale_internal.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_report_module = {

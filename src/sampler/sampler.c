@@ -7,10 +7,11 @@
  * A tick reads all processes' slots without a lock (samples.c).  It adds its samples to
  * the profile (profile.c), the ring of single samples (history.c), the timeline
  * (timeline.c) and the totals (wait_totals.c), and lock waits to the profile of
- * blockers (blocker_profile.c).  All of them are shared memory of fixed size, which
- * only this process writes and which others read without stopping it.  So the sampler
- * costs the server nothing but its own CPU time, and no process can block it.  Other
- * features are notified once a second (observers.c), and of LWLocks at each tick
+ * blockers (blocker_profile.c).  Once a second it keeps the texts of long statements
+ * (statement_texts.c).  All of them are shared memory of fixed size, which only this
+ * process writes and which others read without stopping it.  So the sampler costs the
+ * server nothing but its own CPU time, and no process can block it.  Other features
+ * are notified once a second (observers.c), and of LWLocks at each tick
  * (lwlock_waits.c).
  *
  * Weights: ticks follow an absolute schedule, but a busy machine delays some and skips
@@ -55,6 +56,7 @@
 #include "sampler/sampler.h"
 #include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
+#include "sampler/statement_texts.h"
 #include "sampler/worker_types.h"
 
 /* How long a reset may take, and how often to look whether it is done. */
@@ -149,6 +151,7 @@ sampler_shmem_request(void)
 	size = add_size(size, pgscale_sampler_types_size());
 	size = add_size(size, pgscale_sampler_labels_size());
 	size = add_size(size, pgscale_sampler_blockers_size());
+	size = add_size(size, pgscale_sampler_texts_size());
 	if (sampler_nested)
 		size = add_size(size, pgscale_sampler_nested_size());
 	RequestAddinShmemSpace(size);
@@ -187,6 +190,7 @@ sampler_shmem_startup(void)
 	pgscale_sampler_types_startup();
 	pgscale_sampler_labels_startup();
 	pgscale_sampler_blockers_startup();
+	pgscale_sampler_texts_startup();
 	if (sampler_nested)
 		pgscale_sampler_nested_startup();
 
@@ -224,7 +228,9 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS, pgscale_sampler_samples_most());
 	pgscale_sampler_timeline_begin(wall, ns);
 	pgscale_sampler_blockers_begin(wall);
+	pgscale_sampler_texts_begin(now, wall);
 	pgscale_sampler_samples_take(&tick);
+	pgscale_sampler_texts_end();
 	pgscale_sampler_blockers_end();
 	pgscale_sampler_timeline_end();
 	pgscale_sampler_history_end();
@@ -296,6 +302,7 @@ serve_resets(void)
 	pgscale_sampler_totals_reset();
 	pgscale_sampler_timeline_reset();
 	pgscale_sampler_long_waits_reset();
+	pgscale_sampler_texts_reset();
 	pgscale_sampler_stats_reset();
 	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
@@ -328,6 +335,7 @@ pgscale_sampler_main(Datum arg)
 	pgscale_sampler_history_attach();
 	pgscale_sampler_long_waits_attach();
 	pgscale_sampler_blockers_attach();
+	pgscale_sampler_texts_attach();
 	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / PGSCALE_SAMPLER_FREE_SLOTS + 2, stats);
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;

@@ -43,6 +43,7 @@
 #include "sampler/roots/long_waits.h"
 #include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
+#include "sampler/statement_texts.h"
 #include "sampler/worker_types.h"
 
 /* How many different waits of one statement are parked. */
@@ -232,6 +233,7 @@ pass_on_sample(const PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
 	if (!sample->idle)
 	{
 		pgscale_sampler_timeline_add(wait_event);
+		pgscale_sampler_texts_add(sample);
 		if (wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
 			tick->nin_transaction++;
 		else

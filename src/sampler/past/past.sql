@@ -96,16 +96,14 @@ BEGIN
             RETURN NEXT;
         END LOOP;
     END IF;
-    -- it has not ended yet, or the statistics were reset
+    -- it has not ended yet, it was cancelled, or the statistics were reset
     IF $1 <> '{}' THEN
-        RETURN QUERY
-            SELECT a.query_id, min(pgscale_internal.foreign_text(a.query, d.encoding))
-              FROM pg_stat_activity a JOIN pg_database d ON d.oid = a.datid WHERE a.query_id = ANY ($1) AND a.query <> '' GROUP BY 1;
+        RETURN QUERY SELECT s.queryid, s.query FROM pgscale_internal.session_queries($1) s;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[]) IS
-'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity; other users'' only with pg_read_all_stats';
+'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries(bigint[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.top_waits(

@@ -53,7 +53,7 @@ statements_view(bool any_version, Obstacle *obstacle)
 
 	if (!statements_loaded())
 	{
-		obstacle->reason = "pg_stat_statements is not loaded, so query identifiers have no texts";
+		obstacle->reason = "pg_stat_statements is not loaded, so only long statements have texts";
 		obstacle->action = "add pg_stat_statements to shared_preload_libraries and restart";
 		return InvalidOid;
 	}

@@ -22,17 +22,17 @@ AS $$
 DECLARE
     statements regclass := pgscale_internal.query_waits_statements(true);
     own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
-    -- A statement is one row there for each level it was run at; here it is one.
+    -- A statement is one row there for each level it was run at; here it is one. One that has not ended is not there.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
     waits text := $q$
         WITH texts AS MATERIALIZED (
             SELECT t.queryid, min(t.query) AS query
-              FROM pgscale_internal.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
+              FROM pgscale_internal.%3$I(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
              GROUP BY 1)
         SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
                w.samples::bigint, w.wait_ms,
                w.wait_ms / nullif(sum(w.wait_ms) OVER (PARTITION BY w.datid, w.userid, w.queryid), 0),
-               s.calls::bigint, s.total_time_ms, %s
+               s.calls::bigint, s.total_time_ms, coalesce(%1$s, (SELECT x.query FROM texts x WHERE x.queryid = w.queryid))
           FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
                   FROM pgscale.wait_profile() p
@@ -42,18 +42,18 @@ DECLARE
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,
                             min(t.query) AS query
-                       FROM %s t
+                       FROM %2$s t
                       GROUP BY 1, 2, 3) s
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
          ORDER BY w.wait_ms DESC$q$;
 BEGIN
-    RETURN QUERY EXECUTE format(waits, format('pgscale_internal.foreign_text(s.query, %s)', own), statements);
+    RETURN QUERY EXECUTE format(waits, format('pgscale_internal.foreign_text(s.query, %s)', own), statements, 'session_queries');
 EXCEPTION
     -- one text that is none in this database's encoding, and it shows nothing at all
     WHEN untranslatable_character OR character_not_in_repertoire THEN
-        RETURN QUERY EXECUTE format(waits, '(SELECT x.query FROM texts x WHERE x.queryid = w.queryid)',
+        RETURN QUERY EXECUTE format(waits, 'NULL',
                                     (SELECT format('%I.pg_stat_statements(false)', n.nspname)
-                                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements));
+                                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements), 'past_queries');
 END
 $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS 'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';

@@ -1,0 +1,363 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancel.c
+ *	  Cancels the statement of a root blocker, or terminates its session.
+ *
+ * The process that is named is acted on, and no other one: a parallel worker stands for its
+ * leader, and only root => true stands for the root of the chain in which the process waits.
+ * A process that waits for a lock itself is refused, with its root in the hint, since to end
+ * a waiter helps only those that queue behind it.
+ *
+ * Only client backends are acted on, and autovacuum workers unless they prevent wraparound: all other
+ * processes would start again, or end the server.  May the caller do so?  That is asked of the
+ * server: pg_cancel_backend() and pg_terminate_backend() send the signal.
+ *
+ * The answer is what was seen to happen: the process is read until its statement, or it, has
+ * ended, or two seconds are over.
+ *
+ * Locking: that of base/lock_waits.c, once.  A process that ends meanwhile is no error.  Its pid may
+ * be another process' a moment later: so the slot is read again right before the signal.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/latch.h"
+#include "utils/backend_status.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+#include "base/lock_waits.h"
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "base/texts.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "blockers/blockers.h"
+
+/* How long to see whether it obeys, and how often to look. */
+#define OBEY_NS			(2 * NS_PER_S)
+#define OBEY_CHECK_MS	10
+
+PG_FUNCTION_INFO_V1(pgscale_cancel);
+PG_FUNCTION_INFO_V1(pgscale_terminate);
+
+typedef enum Action
+{
+	ACTION_CANCEL,
+	ACTION_TERMINATE
+} Action;
+
+static const char *const verbs[] = {"cancel", "terminate"};
+
+/* The process to act on, as it was found. */
+typedef struct Target
+{
+	int			slot;			/* -1: there is none */
+	PgscaleProc proc;
+	PgscaleProcStatement statement;
+	int			waiters;		/* transactions that wait for it */
+} Target;
+
+/* The slot of a process, or -1. */
+static int
+find_process(int pid, PgscaleProc *proc)
+{
+	for (int slot = 0; pid > 0 && slot < pgscale_procs_count(); slot++)
+	{
+		uint64		retries = 0;
+		bool		changed;
+
+		memset(proc, 0, sizeof(*proc));
+		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, proc, &changed, &retries) && proc->pid == pid)
+			return slot;
+	}
+	return -1;
+}
+
+static void
+read_target(Target *target, int pid)
+{
+	target->slot = find_process(pid, &target->proc);
+	if (target->slot >= 0 && target->proc.leader_pid != 0)
+		target->slot = find_process(target->proc.leader_pid, &target->proc);
+	memset(&target->statement, 0, sizeof(target->statement));
+	if (target->slot >= 0 && !pgscale_procs_read_statement(target->slot, &target->statement))
+		target->statement.state_start = target->statement.activity_start = 0;
+}
+
+/* Is it still the same process?  statement: and at the same statement? */
+static bool
+is_target_there(const Target *target, bool statement)
+{
+	PgscaleProc now = {0};
+	uint64		retries = 0;
+	bool		changed;
+
+	if (!pgscale_procs_read(target->slot, &now, &changed, &retries) || now.pid != target->proc.pid ||
+		(now.proc_start != 0 && now.proc_start != target->proc.proc_start))
+		return false;
+	/* in the middle of a change */
+	if (now.changecount == 0)
+		return true;
+	return !statement || (now.running && now.activity_start == target->proc.activity_start);
+}
+
+static void
+refuse_process(int pid, Action action, const char *what, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("cannot %s process %d: it is %s", verbs[action], pid, what),
+			 errhint("%s", hint)));
+}
+
+static void
+check_worker(int pid, Action action)
+{
+	const char *type = GetBackgroundWorkerTypeByPid(pid);
+
+	if (type && strncmp(type, "pgscale ", strlen("pgscale ")) == 0)
+		refuse_process(pid, action, "a worker of pgscale",
+					   "Switch off its feature by its setting. A job of relocation is ended by pgscale.relocation_cancel().");
+	refuse_process(pid, action, "a background worker",
+				   "End it by the extension or the subscription that it belongs to.");
+}
+
+/* Raises an error unless it is what may be ended. */
+static void
+check_target(const Target *target, Action action)
+{
+	const PgscaleProc *proc = &target->proc;
+
+	if (proc->pid == MyProcPid)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cannot %s process %d: it is this session", verbs[action], proc->pid),
+				 errhint("COMMIT or ROLLBACK ends its transaction.")));
+	if (proc->kind == (PgscaleProcKind) B_BACKEND)
+		return;
+	if (proc->kind == (PgscaleProcKind) B_AUTOVAC_WORKER)
+	{
+		if ((ProcGlobal->allProcs[target->slot].statusFlags & PROC_VACUUM_FOR_WRAPAROUND) == 0)
+			return;
+		refuse_process(proc->pid, action, "an autovacuum worker that prevents transaction ID wraparound",
+					   "Let it finish: another one would begin again at once.");
+	}
+	if (proc->kind == (PgscaleProcKind) B_WAL_SENDER)
+		refuse_process(proc->pid, action, "a walsender",
+					   "Stop the standby or the subscription that it serves; it would connect again.");
+	if (pgscale_proc_is_worker(proc->kind))
+		check_worker(proc->pid, action);
+	refuse_process(proc->pid, action, psprintf("a server process (%s)", pgscale_proc_kind_name(proc->kind)),
+				   "Only sessions can be ended.");
+}
+
+/* The node of a process, or NULL if it neither waits nor is waited for. */
+static const PgscaleLockNode *
+find_node(const PgscaleLockWaits *waits, int pid)
+{
+	for (int node = 0; node < waits->nnodes; node++)
+		if (waits->nodes[node].pid == pid)
+			return &waits->nodes[node];
+	return NULL;
+}
+
+static void
+refuse_prepared(int pid, Action action, TransactionId xid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot %s the root blocker of process %d: it is a prepared transaction", verbs[action], pid),
+			 errhint("COMMIT PREPARED or ROLLBACK PREPARED with the gid of transaction %u in pg_prepared_xacts.", xid)));
+}
+
+/* Its place in the graph of lock waits: goes to the root, or raises an error if it is not one. */
+static void
+go_to_root(Target *target, Action action, bool to_root)
+{
+	PgscaleLockWaits *waits = pgscale_blockers_read();
+	const PgscaleLockNode *node = find_node(waits, target->proc.pid);
+	int		   *behind;
+	bool	   *cycle;
+
+	target->waiters = 0;
+	if (node == NULL)
+		return;
+	pgscale_lock_waits_find_roots(waits);
+	if (&waits->nodes[node->root] != node)
+	{
+		const PgscaleLockNode *root = &waits->nodes[node->root];
+
+		if (root->pid == 0)
+			refuse_prepared(target->proc.pid, action, root->xid);
+		if (!to_root)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("process %d is not a root blocker: it waits for a lock itself", target->proc.pid),
+					 errhint("Its root is process %d: SELECT * FROM pgscale.%s(%d). To end the waiting one: SELECT pg_%s_backend(%d).",
+							 root->pid, verbs[action], root->pid, verbs[action], target->proc.pid)));
+		node = root;
+		read_target(target, node->pid);
+	}
+	behind = palloc(waits->nnodes * sizeof(int));
+	cycle = palloc(waits->nnodes * sizeof(bool));
+	pgscale_blockers_count_behind(waits, behind, cycle);
+	target->waiters = behind[node - waits->nodes];
+}
+
+/* A length of time in words. */
+static char *
+since_text(TimestampTz since)
+{
+	const int64 s = since == 0 ? 0 : Max(GetCurrentTimestamp() - since, 0) / USECS_PER_SEC;
+
+	if (s < 2 * SECS_PER_MINUTE)
+		return psprintf("%d s", (int) s);
+	if (s < 2 * SECS_PER_HOUR)
+		return psprintf("%d min", (int) (s / SECS_PER_MINUTE));
+	return psprintf("%d h", (int) Min(s / SECS_PER_HOUR, INT_MAX));
+}
+
+/* Which session it is, and what it did. */
+static char *
+target_text(const Target *target)
+{
+	const PgscaleProc *proc = &target->proc;
+	const char *user = OidIsValid(proc->userid) ? GetUserNameFromId(proc->userid, true) : NULL;
+	const char *state = pgscale_proc_state_name(proc->state);
+	PgscaleProcClient client;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "process %d (", proc->pid);
+	if (proc->kind != (PgscaleProcKind) B_BACKEND)
+		appendStringInfo(&text, "%s, ", pgscale_proc_kind_name(proc->kind));
+	if (user)
+		appendStringInfo(&text, "user %s, ", pgscale_text_name(user));
+	if (pgscale_procs_read_client(target->slot, &client) && client.application_name[0] != '\0')
+		appendStringInfo(&text, "application %s, ",
+						 pgscale_text_line(client.application_name, GetDatabaseEncoding(), NAMEDATALEN));
+	appendStringInfo(&text, "%s", state ? state : "state unknown");
+	if (proc->running || proc->in_transaction || proc->state == (uint8) STATE_IDLE)
+		appendStringInfo(&text, " for %s", since_text(target->statement.state_start));
+	appendStringInfoChar(&text, ')');
+	return text.data;
+}
+
+static const char *
+waiters_text(const Target *target)
+{
+	if (target->waiters == 0)
+		return "";
+	if (target->waiters == 1)
+		return "; 1 transaction waited for it";
+	return psprintf("; %d transactions waited for it", target->waiters);
+}
+
+static bool
+send_signal(const Target *target, Action action)
+{
+	const Datum pid = Int32GetDatum(target->proc.pid);
+
+	if (action == ACTION_CANCEL)
+		return DatumGetBool(DirectFunctionCall1(pg_cancel_backend, pid));
+	return DatumGetBool(DirectFunctionCall2(pg_terminate_backend, pid, Int64GetDatum(0)));
+}
+
+/* Returns whether it has obeyed. */
+static bool
+wait_to_obey(const Target *target, Action action)
+{
+	const int64 give_up = pgscale_timer_clock() + OBEY_NS;
+
+	while (is_target_there(target, action == ACTION_CANCEL))
+	{
+		if (pgscale_timer_clock() >= give_up)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, OBEY_CHECK_MS, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+/* Does it, unless there is nothing to do; returns what was done, or why it was not. */
+static char *
+act_on_target(const Target *target, Action action, bool *done)
+{
+	const char *session = target_text(target);
+
+	*done = false;
+	if (action == ACTION_CANCEL && target->proc.in_transaction)
+		return psprintf("nothing to cancel: %s runs no statement; to end its transaction, use pgscale.terminate(%d)%s",
+						session, target->proc.pid, waiters_text(target));
+	if (action == ACTION_CANCEL && target->proc.state == (uint8) STATE_IDLE)
+		return psprintf("nothing to cancel: %s runs no statement", session);
+	if (!is_target_there(target, false) || !send_signal(target, action))
+		return psprintf("nothing to %s: %s has ended", verbs[action], session);
+	if (action == ACTION_CANCEL && !target->proc.running)
+		return psprintf("asked %s to cancel its statement, if it runs one%s", session, waiters_text(target));
+	*done = wait_to_obey(target, action);
+	if (*done)
+		return psprintf(action == ACTION_CANCEL ? "cancelled the statement of %s%s" : "terminated %s%s",
+						session, waiters_text(target));
+	return psprintf("asked %s to end%s, which it has not done within %d s%s", session,
+					action == ACTION_CANCEL ? " its statement" : "", (int) (OBEY_NS / NS_PER_S), waiters_text(target));
+}
+
+static Datum
+end_process(FunctionCallInfo fcinfo, Action action)
+{
+	const int	pid = PG_GETARG_INT32(0);
+	const bool	to_root = PG_GETARG_BOOL(1);
+	Target		target = {0};
+	TupleDesc	desc;
+	Datum		values[3];
+	bool		nulls[3] = {0};
+	bool		done = false;
+	char	   *what;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	read_target(&target, pid);
+	if (target.slot >= 0)
+	{
+		if (!to_root)
+			check_target(&target, action);
+		go_to_root(&target, action, to_root);
+		if (target.slot >= 0)
+			check_target(&target, action);
+	}
+	if (target.slot >= 0)
+		what = act_on_target(&target, action, &done);
+	else
+		what = psprintf("nothing to %s: there is no process %d, or it has ended", verbs[action], pid);
+
+	values[0] = Int32GetDatum(target.slot >= 0 ? target.proc.pid : pid);
+	values[1] = BoolGetDatum(done);
+	values[2] = CStringGetTextDatum(what);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* pgscale.cancel(pid, root): one row.  Errors: of processes that may not be ended, and those of pg_cancel_backend(). */
+Datum
+pgscale_cancel(PG_FUNCTION_ARGS)
+{
+	return end_process(fcinfo, ACTION_CANCEL);
+}
+
+/* pgscale.terminate(pid, root): one row.  Errors: as cancel(). */
+Datum
+pgscale_terminate(PG_FUNCTION_ARGS)
+{
+	return end_process(fcinfo, ACTION_TERMINATE);
+}

@@ -1,0 +1,133 @@
+# Texts of statements that pg_stat_statements does not have: of sessions that run one, and those that the sampler keeps. Who sees them,
+# what they show of secrets, what is said of statements without an identifier, and how many are kept.
+use strict;
+use warnings;
+use PgscaleTest;
+use PgscaleWire;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $statements = have_module('pg_stat_statements');
+my $node = pgscale_node('main', preload => 'pgscale' . ($statements ? ', pg_stat_statements' : ''), conf => <<'EOC');
+compute_query_id = on
+max_connections = 120
+pgscale.sampler_history_period = 100ms
+pgscale.sampler_dimensions = 'application_name'
+pgscale.sampler_debug_period = 1s
+EOC
+my $db = session($node);
+$db->sql($_) for ('CREATE ROLE app LOGIN', 'CREATE ROLE stranger LOGIN', 'CREATE ROLE observer LOGIN IN ROLE pg_monitor',
+    'GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO app, stranger', 'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO app, stranger');
+sub kept { my ($name, $more) = @_; return qq{SELECT count(*) FROM pgscale_internal.statement_texts() WHERE query ~ '^SELECT pg_sleep.* AS $name'} . ($more ? " AND $more" : ''); }
+
+# A session runs a statement; returns its identifier
+sub runs
+{
+    my ($session, $text, $name) = @_;
+    my $id = 'SELECT query_id FROM pg_stat_activity WHERE state = $$active$$ AND pid = ' . $session->pid;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $session->start($text);
+    $db->poll_ok("SELECT count(*) FROM pgscale.wait_current(" . $session->pid . q{) WHERE event = 'PgSleep'}, $name, 1);
+    return $db->sql($id);
+}
+
+sub cancelled
+{
+    my $session = shift;
+
+    $db->sql('SELECT pg_cancel_backend(' . $session->pid . ')');
+    $session->finish;
+    return;
+}
+
+# A runaway statement, cancelled by its user's impatience; then the session is gone, too
+my $app = session($node, user => 'app');
+my $queryid = runs($app, 'SELECT pg_sleep(600) AS runaway', 'a runaway statement');
+my $text = sub { $_[0]->sql(qq{SELECT count(*) FROM pgscale.top_waits(by => 'query') WHERE queryid = $queryid AND query ~ 'pg_sleep\\(600\\) AS runaway'}) };
+until_ok(sub { $text->($db) eq '1' }, 'top_waits has its text while it runs');
+$db->poll_ok(kept('runaway'), 'it is kept', 1);
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.statement_texts() WHERE userid = 'app'::regrole AND longest_ms >= 1000 AND first_seen <= last_seen
+    AND queryid IS NOT NULL AND datid = (SELECT oid FROM pg_database WHERE datname = current_database())}), 1, 'with whose it is, and how long it ran');
+$db->sql($_) for (q{SELECT pgscale_internal.archive_partition('archive_query', '2020-03-01')}, q{SELECT pgscale_internal.archive_partition('archive_query', '2020-03-02')});
+$db->sql(qq{SELECT pgscale_internal.archive_texts('{$queryid}', '2020-03-01 12:00+00')});
+$db->poll_ok(kept('runaway', 'longest_ms > 2000'), 'its times go on', 1);
+cancelled($app);
+$app->quit;
+is($text->($db), 1, 'top_waits has its text when nobody runs it');
+is($text->(session($node, user => 'observer')), 1, 'for pg_monitor, too');
+is($text->(session($node, user => 'app')), 1, 'and for its own role');
+is($text->(session($node, user => 'stranger')), 0, 'and no other');
+is(session($node, user => 'stranger')->sql('SELECT count(*) FROM pgscale_internal.statement_texts()'), 0, 'which sees no text at all');
+like($db->sql('SELECT pgscale.report()') =~ s/\s+/ /gr, qr/The statement that took most of it, \d+ %, is: SELECT pg_sleep\(600\) AS runaway/, 'a report names it');
+$db->sql(qq{SELECT pgscale_internal.archive_texts('{$queryid}', '2020-03-02 12:00+00')});
+is($db->sql(q{SELECT string_agg(day::text, ' ' ORDER BY day) FROM pgscale_internal.archive_query WHERE query ~ 'runaway'}), '2020-03-01 2020-03-02', 'the archive keeps it, while it runs and afterwards');
+$db->sql('DELETE FROM pgscale_internal.archive_query');
+
+SKIP:
+{
+    skip 'this server has no pg_stat_statements', 3 unless $statements;
+
+    $db->sql('CREATE EXTENSION pg_stat_statements');
+    is($text->($db), 1, 'beside pg_stat_statements, which does not know it');
+    is($db->sql(qq{SELECT DISTINCT calls IS NULL, query ~ 'AS runaway' FROM pgscale.query_waits() WHERE queryid = $queryid}), 't|t', 'query_waits has it');
+    $db->sql(qq{SELECT pgscale_internal.archive_texts('{$queryid}', '2020-03-02 12:00+00')});
+    is($db->sql(q{SELECT count(*) FROM pgscale_internal.archive_query WHERE query ~ 'runaway'}), 1, 'and the archive');
+}
+
+# A secret
+$app = session($node, user => 'app');
+$queryid = runs($app, q{SELECT pg_sleep(600) AS kept, 'hunter2' AS password}, 'a statement with a password');
+$db->poll_ok(kept('kept'), 'is kept', 1);
+my $everywhere = qq{SELECT concat((SELECT string_agg(t::text, ' ') FROM pgscale.top_waits(by => 'query') t), pgscale.report(), (SELECT string_agg(q::text, ' ')
+    FROM pgscale_internal.past_queries('{$queryid}') q), (SELECT string_agg(s::text, ' ') FROM pgscale_internal.statement_texts() s))};
+like($db->sql($everywhere), qr/\(hidden\) AS password/, 'it is shown without its constants');
+unlike($db->sql($everywhere), qr/hunter2/, 'nowhere with them');
+cancelled($app);
+unlike($db->sql($everywhere), qr/hunter2/, 'nor afterwards');
+
+# A reset
+$db->sql('SELECT pgscale.reset($$sampler$$)');
+is($db->sql('SELECT count(*) FROM pgscale_internal.statement_texts()'), 0, 'a reset empties it');
+
+# Statements without an identifier take most: they are named, and not the first that has one
+my @anonymous = map { session($node) } 1 .. 3;
+$_->sql(q{SET compute_query_id = off; SET application_name = 'unnamed'}) for @anonymous;
+runs($_, 'SELECT pg_sleep(600) AS anonymous', 'without an identifier') for @anonymous;
+$queryid = runs($app, 'SELECT pg_sleep(600) AS named, 1, 2', 'with one');
+$db->poll_ok(kept('anonymous', 'queryid IS NULL'), 'its text is kept once for each role', 1);
+$db->poll_ok(kept('named'), 'and the other one', 1);
+my $another = session($node);
+$another->sql('SET compute_query_id = off');
+runs($another, 'SELECT pg_sleep(600) AS nameless', 'another one without an identifier');
+$db->poll_ok(kept('nameless', 'queryid IS NULL'), 'is another one', 1);
+my $summary = $db->sql('SELECT pgscale.report()') =~ s/\s+/ /gr;
+like($summary, qr/Statements without a query identifier took \d+ % of it \(most of user \S+, application unnamed\)\. The one that ran longest: SELECT pg_sleep\(600\) AS anonymous/, 'named by what is known');
+like($summary, qr/The statement with an identifier that took most of it, \d+ %, is: SELECT pg_sleep\(600\) AS named/, 'before the first that has one');
+like($summary, qr/\(no identifier; longest: SELECT pg_sleep/, 'also among the queries');
+like(session($node, user => 'observer')->sql('SELECT pgscale_internal.unidentified_statement(now() - interval $$1 h$$, now())'), qr/^SELECT pg_sleep\(600\) AS anonymous\W*$/, 'which pg_monitor may see');
+is(session($node, user => 'stranger')->sql('SELECT pgscale_internal.unidentified_statement(now() - interval $$1 h$$, now())'), '', 'and others not');
+cancelled($_) for @anonymous, $another, $app;
+
+# No more than there is room for; what has run longer takes the place of what ran shortest
+$db->sql('SELECT pgscale.reset($$sampler$$)');
+my @many = map { wire($node) } 1 .. 70;
+$many[$_]->send_query('SELECT pg_sleep(600) AS many' . ', 1' x $_) for 0 .. $#many;
+in_time_ok(sub { $db->sql('SELECT count(*) FROM pgscale_internal.statement_texts()') eq '64' }, 'sixty-four are kept');
+my $seen = $db->sql('SELECT max(last_seen) FROM pgscale_internal.statement_texts()');
+$db->poll_ok("SELECT count(*) > 60 FROM pgscale_internal.statement_texts() WHERE last_seen > '$seen' AND query ~ 'many'", 'whose times go on');
+$db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'AS many' AND pid <> pg_backend_pid()});
+runs($app, 'SELECT pg_sleep(600) AS late, 1, 2, 3', 'one more');
+my $shortest = $db->sql('SELECT min(longest_ms) FROM pgscale_internal.statement_texts()');
+in_time_ok(sub { $db->sql(kept('late')) eq '1' }, 'takes a place in the end');
+is($db->sql(qq{SELECT bool_and(longest_ms > $shortest), count(*) FILTER (WHERE longest_ms = $shortest) FROM pgscale_internal.statement_texts()}), 't|0', 'when it has run longer than the shortest, whose place it takes')
+  or diag $db->sql('SELECT queryid, longest_ms FROM pgscale_internal.statement_texts() ORDER BY 2 LIMIT 5');
+is($db->sql('SELECT count(*) FROM pgscale_internal.statement_texts()'), 64, 'and they are no more');
+cancelled($app);
+
+# A restart
+$db->quit;
+$node->restart;
+is($node->safe_psql('postgres', 'SELECT count(*) FROM pgscale_internal.statement_texts()'), 0, 'a restart empties it');
+$node->stop('fast');
+done_testing();
