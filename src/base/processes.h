@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 
 #include "datatype/timestamp.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/proc.h"
 
@@ -92,6 +93,16 @@ static inline void
 pgscale_procs_prefetch(int slot)
 {
 	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
+}
+
+/*
+ * Is it a slot of max_connections?  The server gives the first ones to client backends, and
+ * to no other process: walsenders, autovacuum and background workers have their own.
+ */
+static inline bool
+pgscale_procs_is_connection(int slot)
+{
+	return slot < MaxConnections;
 }
 
 /* Fetches what reading a slot will need. */

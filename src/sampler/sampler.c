@@ -226,7 +226,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_blockers_begin(wall);
 	pgscale_sampler_samples_take(&tick);
 	pgscale_sampler_blockers_end();
-	pgscale_sampler_timeline_end();
+	pgscale_sampler_timeline_end(tick.nconnections);
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
 	pgscale_sampler_lwlock_tell(ns);
@@ -236,6 +236,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now,
 							   tick.nactive * ns + found.idle_ns + found.in_transaction_ns,
 							   tick.nin_transaction * ns - found.in_transaction_ns);
+	pgscale_sampler_stats_connections(wall, tick.nconnections);
 	pgscale_sampler_observe_tick(wall, ns);
 	if (pgscale_sampler_long_waits_look(now, wall))
 		stats->blocker_looks++;

@@ -27,6 +27,8 @@ typedef struct PgscaleSamplerTick
 	/* sessions that it found active, or idle in a transaction */
 	int			nactive;
 	int			nin_transaction;
+
+	int			nconnections;	/* slots of max_connections in use at its end */
 } PgscaleSamplerTick;
 
 /* What a tick has found of a process: made once, for all that count it. */

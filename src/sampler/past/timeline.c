@@ -6,8 +6,9 @@
  * The history has a look each second, for some minutes on a busy server.  This ring has
  * each second of the last hour, as all ticks saw it, in less space, since all it keeps of
  * a second is how much time the server's sessions spent in each class of wait event, or
- * idle in a transaction.  Divided by the time that was observed, that is the average
- * number of active sessions.  activity() reads it (past/activity.c).
+ * idle in a transaction, and how many connections there were at most.  Divided by the time
+ * that was observed, the first is the average number of active sessions.  activity() reads it
+ * (past/activity.c), and connections.c reads the second.
  *
  * A second lies at its Unix time modulo the ring's size, and is cleared when
  * its place is used for another one.  The sampler alone writes; each second
@@ -46,6 +47,7 @@ typedef struct Second
 	int64		second;			/* since the PostgreSQL epoch */
 	uint64		observed_ns;
 	uint64		class_ns[NCLASSES];
+	int			connections;	/* the most at one of its ticks */
 } Second;
 
 /* An hour; what is older is in the history and the archive. */
@@ -94,6 +96,7 @@ timeline_clear(Second *s)
 	s->second = 0;
 	s->observed_ns = 0;
 	memset(s->class_ns, 0, sizeof(s->class_ns));
+	s->connections = 0;
 }
 
 static uint32
@@ -134,12 +137,13 @@ pgscale_sampler_timeline_add(uint32 wait_event)
 
 /* A tick's time ends with it, and may have begun in the second before; after a stall, some seconds before. */
 void
-pgscale_sampler_timeline_end(void)
+pgscale_sampler_timeline_end(int connections)
 {
 	const int64 tick_us = Max(tick_ns / NS_PER_US, 1);
 	const TimestampTz begin = tick_at - tick_us;
+	const int64 last = timeline_floor(tick_at, USECS_PER_SEC);
 
-	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= timeline_floor(tick_at, USECS_PER_SEC); second++)
+	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= last; second++)
 	{
 		const int64 us = Min(tick_at, (second + 1) * USECS_PER_SEC) - Max(begin, second * USECS_PER_SEC);
 		const double part = us / (double) tick_us;
@@ -154,6 +158,8 @@ pgscale_sampler_timeline_end(void)
 		s->observed_ns += (uint64) (tick_ns * part);
 		for (int class = 0; class < NCLASSES; class++)
 			s->class_ns[class] += (uint64) (tick_class_ns[class] * part);
+		if (second == last)
+			s->connections = Max(s->connections, connections);
 		pgscale_change_end_write(&s->changes);
 	}
 }
@@ -268,6 +274,25 @@ pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nr
 				visit_second(&s, second == present, &ranges[i], names, reader);
 		}
 	}
+}
+
+int
+pgscale_sampler_timeline_connections(TimestampTz since)
+{
+	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	int64		second = present - TIMELINE_SECONDS + 1;
+	int			most = -1;
+
+	if (since > second * USECS_PER_SEC)
+		second = timeline_floor(since, USECS_PER_SEC);
+	for (; second <= present; second++)
+	{
+		Second		s;
+
+		if (copy_second(second, &s))
+			most = Max(most, s.connections);
+	}
+	return most;
 }
 
 TimestampTz
