@@ -186,8 +186,8 @@ archive_health(PgscaleHealth *health)
 
 /* What a row is made of. */
 static const char *const asks[] = {
-	"pgscale.node_identity", "pgscale.relocation_jobs", "pgscale.sampler_stats", "pgscale.sweeper_stats",
-	"pgscale.wait_history", "pgscale.wait_profile", "pgscale.writeback_stats", NULL
+	"pgscale_internal.connections_peak", "pgscale.node_identity", "pgscale.relocation_jobs", "pgscale.sampler_stats",
+	"pgscale.sweeper_stats", "pgscale.wait_history", "pgscale.wait_profile", "pgscale.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_archive_module = {

@@ -17,8 +17,8 @@
 #include "metrics/metrics.h"
 
 static const char *const asks[] = {
-	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale.health", "pgscale_internal.lock_waits",
-	"pgscale.node_identity", "pgscale.numa_nodes", "pgscale.relocation_jobs", "pgscale.sampler_stats",
+	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale_internal.connections",
+	"pgscale_internal.connections_by_application", "pgscale.health", "pgscale_internal.lock_waits", "pgscale.node_identity", "pgscale.numa_nodes", "pgscale.relocation_jobs", "pgscale.sampler_stats",
 	"pgscale.scalability", "pgscale.sweeper_stats", "pgscale.tuning_findings", "pgscale_internal.wait_totals",
 	"pgscale.writeback_stats", NULL
 };

@@ -19,7 +19,7 @@
 static const char *const asks[] = {
 	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes",
 	"pgscale.blocker_profile", "pgscale.blockers", "pgscale.buffer_usage_sample", "pgscale.clock_sweep",
-	"pgscale.compare_waits", "pgscale.health", "pgscale.node_identity", "pgscale.past_coverage",
+	"pgscale.compare_waits", "pgscale_internal.connections", "pgscale_internal.connections_by_application", "pgscale.health", "pgscale.node_identity", "pgscale.past_coverage",
 	"pgscale_internal.past_items", "pgscale_internal.past_queries", "pgscale.relocation_jobs", "pgscale.scalability",
 	"pgscale.sweeper_stats", "pgscale.top_waits", "pgscale.tuning_journal", "pgscale.wait_meanings",
 	"pgscale.wal_efficiency", "pgscale.writeback_stats", NULL

@@ -119,6 +119,7 @@ BEGIN
             ('blockers', 'Who was in the way', 'Time that sessions waited for locks, by whom they waited for.'),
             ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. What they change, pgscale.revert() takes back.'),
             ('load', 'The period in numbers', 'From the archive.'),
+            ('connections', 'Connections', 'As they are at this moment.'),
             ('buffers', 'Shared buffers', 'As they are at this moment, from a sample.'),
             ('sweeper', 'Sweeper', NULL),
             ('writeback', 'Writeback', 'What the kernel has still to write.'),
