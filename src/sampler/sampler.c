@@ -261,6 +261,8 @@ sampler_apply_settings(void)
 
 	/* What is known of their time on CPU may be forgotten below. */
 	pgscale_sampler_samples_forget_quiet();
+	if (pgscale_sampler_labels_apply())
+		pgscale_sampler_samples_relabel();
 
 	if (period == stats->period_ns)
 		return;

@@ -434,14 +434,21 @@ pgscale_sampler_samples_attach(PgscaleSamplerStats *shared)
 }
 
 void
-pgscale_sampler_samples_reset(void)
+pgscale_sampler_samples_relabel(void)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		slot_states[slot].nparked = 0;
 		/* so that all of it is read again */
 		slot_states[slot].proc.changecount = 0;
 		slot_states[slot].label.number = 0;
 	}
 	pgscale_sampler_samples_forget_quiet();
+}
+
+void
+pgscale_sampler_samples_reset(void)
+{
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].nparked = 0;
+	pgscale_sampler_samples_relabel();
 }

@@ -57,6 +57,9 @@ extern int	pgscale_sampler_samples_most(void);
 /* Between two ticks: what was seen of idle processes may not hold in the next one. */
 extern void pgscale_sampler_samples_forget_quiet(void);
 
+/* Between two ticks: whom a session counts for may be another one, though it does nothing. */
+extern void pgscale_sampler_samples_relabel(void);
+
 /* After a reset of the profile: all is read again. */
 extern void pgscale_sampler_samples_reset(void);
 
