@@ -50,6 +50,11 @@ BEGIN
         SELECT sum(w.wait_ms) FILTER (WHERE NOT w.idle) AS ms, sum(w.active_sessions) FILTER (WHERE NOT w.idle) AS active,
                sum(w.active_sessions) FILTER (WHERE w.idle) AS idle
           FROM waits w),
+    -- the hour before, if a minute of it is known
+    before AS (
+        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale.past_coverage(since - interval '1 hour', since) c)
+                    THEN coalesce((SELECT sum(i.active_sessions) FROM pgscale_internal.past_items(since - interval '1 hour', since, 'event'::text, 1000) i
+                                    WHERE i.event IS DISTINCT FROM 'IdleInTransaction'), 0) END AS active),
     wait AS (
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
                         CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
@@ -61,8 +66,9 @@ BEGIN
          ORDER BY 2 DESC, 1 LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ',
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
-               format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
-                      ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
+               format('On average %s sessions were active%s%s.', round(coalesce(total.active, 0)::numeric, 1),
+                      ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction',
+                      '; in the hour before, ' || (SELECT round(b.active::numeric, 1) FROM before b) || ' were active'),
                (SELECT format('Those that were active spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
                (SELECT format('The statement that took most of it, %s %%, is%s', round((100 * q.active_sessions / total.active)::numeric),
