@@ -122,8 +122,11 @@ typedef struct PgscaleProcClient
 	char		address[INET6_ADDRSTRLEN];	/* empty: none, or a Unix socket */
 } PgscaleProcClient;
 
-/* Returns false if that cannot be told at this moment. */
-extern bool pgscale_procs_read_client(int slot, PgscaleProcClient *client);
+/*
+ * Returns false if that cannot be told at this moment.  The address, which takes longest, is
+ * left empty unless it is wanted.
+ */
+extern bool pgscale_procs_read_client(int slot, bool address, PgscaleProcClient *client);
 
 /*
  * Where a process shows that it does something else than when it was read.

@@ -224,13 +224,11 @@ pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel 
 		return;
 	}
 	memset(&value, 0, sizeof(value));
-	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &value.client))
+	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, by.address, &value.client))
 		return;
 	value.has_application = by.application;
 	if (!by.application)
 		value.client.application_name[0] = '\0';
-	if (!by.address)
-		value.client.address[0] = '\0';
 
 	hash = hash_of_value(&value);
 	if (label->number != NONE && label->hash == hash)
