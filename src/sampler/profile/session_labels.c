@@ -82,8 +82,8 @@ typedef struct Wanted
 } Wanted;
 
 static char *setting = NULL;
-static Wanted by;				/* the setting, as the sampler last applied it;
-								 * in the postmaster, that of the start */
+static Wanted by;				/* the setting, as the sampler last applied
+								 * it; in the postmaster, that of the start */
 static Labels *labels = NULL;
 
 /* Which of them a text names.  Returns false if it names anything else. */
