@@ -282,7 +282,7 @@ BEGIN ATOMIC
     usual AS MATERIALIZED (
         SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind, sum(i.fraction) AS fraction
           FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins - interval '1 hour', period.begins, 'event', 1000000) i
-         WHERE i.event IS DISTINCT FROM 'IdleInTransaction'
+         WHERE (i.event = 'IdleInTransaction') IS NOT TRUE
          GROUP BY 1),
     kinds AS (SELECT w.*, w.wait_ms / nullif(sum(w.wait_ms) OVER (), 0) AS busy_fraction FROM waits w WHERE w.kind IS NOT NULL)
     SELECT m.event_type, m.event, k.fraction, CASE WHEN before.known THEN coalesce(u.fraction, 0) END, k.waiting_sessions,
