@@ -268,7 +268,7 @@ SELECT minute('2020-06-01 11:00', 300, 1, '[{"q":6,"t":"Lock","e":"extend","ms":
 SET LOCAL report.since = '2020-06-01 10:00';
 SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event_type = 'Lock' OR lower(event) = 'walsync' ORDER BY 1;
 SET LOCAL report.since = '2020-06-01 10:07:30';
-SELECT event, fraction, usual_fraction, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
+SELECT event, usual_fraction, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
 ROLLBACK;
 -- the averages of a chart are those of the table beside it, also where the period has a part of its first bucket and of its last, or is not known in part
 SELECT since, until, c.event_type, c.sessions AS chart, round(w.active_sessions::numeric, 1) AS "table", abs(c.sessions - w.active_sessions) <= 0.0501 AS the_same

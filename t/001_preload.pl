@@ -30,7 +30,6 @@ $bare->quit;
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
-           WHEN proname = 'connections_peak' THEN 'now()'
            WHEN proname = 'past_items' THEN 'NULL, NULL, ''event'', 1'
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''
            WHEN proname = 'relocate_all_indexes' THEN '''pg_default'', ''pg_default'''

@@ -110,7 +110,7 @@ pgscale_connections(PG_FUNCTION_ARGS)
 
 /*
  * pgscale_internal.connections_peak(since): the most connections at a tick since then, or in
- * the last hour if that is later; NULL if the sampler observed none of that time.
+ * the last hour if that is later or since is NULL; NULL if the sampler observed none of that time.
  */
 Datum
 pgscale_connections_peak(PG_FUNCTION_ARGS)
@@ -118,7 +118,7 @@ pgscale_connections_peak(PG_FUNCTION_ARGS)
 	int			most;
 
 	pgscale_preload_require();
-	most = pgscale_sampler_timeline_connections(PG_GETARG_TIMESTAMPTZ(0));
+	most = pgscale_sampler_timeline_connections(PG_ARGISNULL(0) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(0));
 	if (most < 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(most);

@@ -9,10 +9,10 @@ COMMENT ON FUNCTION pgscale_internal.connections() IS
 'connections in use, by what they do (other: starting, or track_activities is off), those that are reserved, max_connections, and the most in use at a time since the sampler''s reset or the start of the server; NULL if the sampler has not run';
 GRANT EXECUTE ON FUNCTION pgscale_internal.connections() TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.connections_peak(since timestamptz)
+CREATE FUNCTION pgscale_internal.connections_peak(since timestamptz DEFAULT NULL)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'pgscale_connections_peak'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale_internal.connections_peak(timestamptz) IS
 'most connections in use at a time since then, of the last hour at most; NULL if the sampler observed none of it';
 GRANT EXECUTE ON FUNCTION pgscale_internal.connections_peak(timestamptz) TO pg_monitor;
