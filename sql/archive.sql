@@ -130,7 +130,8 @@ SELECT string_agg(w.name, ' ' ORDER BY w.name) FILTER (WHERE c.value::numeric IS
            ('backend_buffers', (to_jsonb(b) ->> 'buffers_backend')::numeric, true), ('backend_fsyncs', (to_jsonb(b) ->> 'buffers_backend_fsync')::numeric, true),
            ('buffers_allocated', b.buffers_alloc, false), ('wal_files_archived', a.archived_count, false), ('wal_archive_failures', a.failed_count, false),
            ('sweeper_supplied', z.supplied, false), ('sweeper_written', z.written, false), ('writeback_requested_bytes', f.requested_bytes, false),
-           ('relocations', 0, false), ('sessions', s.n, false), ('standby_lag_s', NULL, false), ('standby_lag_bytes', NULL, false)) AS w(name, theirs, elsewhere)
+           ('relocations', 0, false), ('sessions', s.n, false), ('standby_lag_s', NULL, false), ('standby_lag_bytes', NULL, false),
+           ('connections_peak', NULL, false)) AS w(name, theirs, elsewhere)
   FULL JOIN pgscale_internal.archive_counters() c ON c.name = w.name;
 ROLLBACK;
 

@@ -53,7 +53,7 @@ SELECT h.name, bool_and(h.value >= h.before) AS cumulative, count(*) > 5 AS buck
 SELECT count(*) = (SELECT count(*) FROM pgscale.health) AS features, bool_and(states = 1 AND rows = 6) AS one_state
   FROM (SELECT sum(value) AS states, count(*) AS rows FROM metric WHERE name = 'pgscale_health' GROUP BY labels ->> 'feature') h;
 SELECT count(*) FROM (SELECT DISTINCT name FROM metric
-    EXCEPT SELECT name FROM unnest('{health,now,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
+    EXCEPT SELECT name FROM unnest('{health,now,fleet,connections,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}'::text[]) f
       CROSS JOIN LATERAL pgscale.metrics(f)) missing;
 SELECT DISTINCT name ~ '^pgscale_(sampler|wait)_' AS of_the_sampler FROM pgscale.metrics('sampler');
 
@@ -87,6 +87,8 @@ BEGIN
 END $$;
 CALL stand_in('health', '{"feature": "a", "state": "working"}', '{"feature": "b", "state": "broken"}');
 CALL stand_in('node_identity', '{"node": "quoted \" \\ name", "system_identifier": 7000000000000000001, "role": "standby", "lag_s": 2.5}');
+CALL stand_in('connections', numbered('connections', 1));
+CALL stand_in('connections_by_application', '{"application_name": "one", "used": 5}', '{"application_name": "other", "used": 3}');
 CALL stand_in('wait_totals', '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 1000}',
     '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 250}', '{"backend_type": "z", "event_type": "LWLock", "event": "y", "wait_ms": 20}');
 CALL stand_in('diagnosis', '{"rule": "blocker"}', '{"rule": "slow_reads"}', '{"rule": "blocker"}');
@@ -111,6 +113,7 @@ SELECT name, labels,
 
 -- what is unknown is absent, or 0 where something must be
 CALL stand_in('node_identity', '{"node": "n", "system_identifier": 1, "role": "primary"}');
+CALL stand_in('connections', numbered('connections', 1) - 'peak');
 CALL stand_in('sampler_stats', numbered('sampler_stats', 1) - '{period_ms,lateness_mean_us,tick_mean_us}'::text[]);
 CALL stand_in('lock_waits', VARIADIC '{}');
 CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
@@ -118,7 +121,7 @@ CALL stand_in('sweeper_stats', VARIADIC '{}');
 CALL stand_in('writeback_stats', '{"rounds": 3}');
 CALL stand_in('scalability', '{"buckets": 4, "discarded": 5}');
 SELECT name, value FROM pgscale.metrics()
- WHERE name ~ '^pgscale_(node_lag|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
+ WHERE name ~ '^pgscale_(node_lag|connections_peak|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
 CREATE OR REPLACE FUNCTION pgscale_internal.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
     OUT distance integer[]) RETURNS SETOF record LANGUAGE plpgsql AS $$ BEGIN RAISE feature_not_supported; END $$;
 SELECT count(*) FROM pgscale.metrics('numa');

@@ -6,7 +6,7 @@ CREATE EXTENSION pgscale;
 
 -- all parts, in both formats
 SELECT line FROM regexp_split_to_table(pgscale.report(), '\n') WITH ORDINALITY l (line, n)
- WHERE line ~ '^(Period|Summary|Active sessions|Top waits|Top queries|Applications, users and databases|Root blockers|Advice|The period in numbers|Shared buffers|Sweeper|Writeback|WAL, checkpoints and standbys|Relocation|Scalability|Health of pgscale|Settings)$'
+ WHERE line ~ '^(Period|Summary|Active sessions|Top waits|Top queries|Applications, users and databases|Root blockers|Advice|The period in numbers|Connections|Shared buffers|Sweeper|Writeback|WAL, checkpoints and standbys|Relocation|Scalability|Health of pgscale|Settings)$'
  ORDER BY n;
 SELECT (regexp_matches(pgscale.report(format => 'html'), '<section id="(\w+)">', 'g'))[1] AS section;
 SELECT (regexp_matches(pgscale.report_diff(now() - interval '2 h', now() - interval '1 h', now() - interval '1 h', now(), 'html'), '<section id="(\w+)">', 'g'))[1] AS section;
@@ -268,7 +268,7 @@ SELECT minute('2020-06-01 11:00', 300, 1, '[{"q":6,"t":"Lock","e":"extend","ms":
 SET LOCAL report.since = '2020-06-01 10:00';
 SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event_type = 'Lock' OR lower(event) = 'walsync' ORDER BY 1;
 SET LOCAL report.since = '2020-06-01 10:07:30';
-SELECT event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
+SELECT event, usual_fraction, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
 ROLLBACK;
 -- the averages of a chart are those of the table beside it, also where the period has a part of its first bucket and of its last, or is not known in part
 SELECT since, until, c.event_type, c.sessions AS chart, round(w.active_sessions::numeric, 1) AS "table", abs(c.sessions - w.active_sessions) <= 0.0501 AS the_same
@@ -290,7 +290,7 @@ DO $do$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT p.oid::regproc AS name, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+    FOR one IN SELECT p.pronamespace::regnamespace AS schema, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
                       (SELECT string_agg(CASE WHEN t = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', n)
                                               WHEN t IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', name, t::regtype)
                                               WHEN t IN ('integer'::regtype, 'bigint'::regtype) THEN format('%s::%s', n, t::regtype)
@@ -298,8 +298,8 @@ BEGIN
                                               ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY n)
                          FROM unnest(p.proallargtypes, p.proargmodes, p.proargnames) WITH ORDINALITY a (t, mode, name, n) WHERE mode = 'o') AS answer
                  FROM pg_proc p WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
-                  AND p.proname IN ('blockers', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal') LOOP
-        EXECUTE format('CREATE OR REPLACE FUNCTION %s(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.name, one.arguments, one.result, one.answer);
+                  AND p.proname IN ('blockers', 'connections', 'connections_by_application', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal') LOOP
+        EXECUTE format('CREATE OR REPLACE FUNCTION %s.%I(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.schema, one.proname, one.arguments, one.result, one.answer);
     END LOOP;
     FOR one IN SELECT c.relname, string_agg(CASE WHEN a.atttypid = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', a.attnum)
                                                  WHEN a.atttypid IN ('text'::regtype, 'name'::regtype) THEN format('%L::%s', a.attname, a.atttypid::regtype)
@@ -313,7 +313,7 @@ BEGIN
 END
 $do$;
 SELECT array_to_string((regexp_split_to_array(pgscale_internal.report_part(part, :one, :none), '\n'))[1:10], E'\n')
-  FROM unnest('{blockers,sweeper,writeback,relocation,advice,scalability}'::text[]) part;
+  FROM unnest('{blockers,connections,sweeper,writeback,relocation,advice,scalability}'::text[]) part;
 SELECT count(*) AS rows FROM regexp_matches(pgscale_internal.report_part('relocation', :one, :none), '\n +1 ', 'g');
 SELECT count(*) AS rows FROM regexp_matches(pgscale_internal.report_part('advice', :one, :none), 'CALL pgscale.apply', 'g');
 SELECT (regexp_split_to_array(pgscale_internal.report_part('buffers', :one, :none), 'By database'))[1];

@@ -16,6 +16,9 @@ is($db->sql("SELECT count(*) FROM pgscale.wait_current WHERE pid = " . $db->pid 
     1, 'wait_current needs no preload');
 is($db->sql("SELECT event FROM pgscale.wait_meanings WHERE kind = pgscale.wait_kind('Lock', 'tuple')"), 'tuple', 'nor what waits mean');
 
+is($db->sql(q{SELECT c.used >= 1, c.active >= 1, c.max = current_setting('max_connections')::int, c.peak IS NULL, c.peak_since IS NULL
+    FROM pgscale_internal.connections() c}), 't|t|t|t|t', 'nor connections, except for the peak');
+
 # where somebody has dropped what new databases have
 $db->sql('CREATE DATABASE bare');
 my $bare = session($node, dbname => 'bare');
@@ -34,7 +37,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
  WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
-   AND proname NOT IN ('health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
+   AND proname NOT IN ('connections', 'connections_by_application', 'health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',

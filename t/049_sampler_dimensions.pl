@@ -111,7 +111,31 @@ $db = session($node);
 is($db->sql("$sleep AND application_name IS NULL"), 't', 'the profile is kept without them');
 is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE application_name IS NOT NULL OR client_addr IS NOT NULL}), 0,
     'and has none if none is asked for');
-is($db->sql(q{SELECT count(*) FROM pg_shmem_allocations WHERE name = 'pgscale sampler dimensions'}), 0, 'nor memory for them');
+
+# A reload is enough. It counts for sessions whose status does not change, too, and what was counted before keeps what it had.
+my $seen = sub { my ($application, $address) = @_;
+    return "SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND application_name $application AND client_addr $address" };
+$db->sql('SELECT pgscale.reset($$sampler$$)');
+($one, $two) = map { session($node) } 1, 2;
+$one->start('SET application_name = early; SELECT pg_sleep(600)');
+$db->poll_ok($seen->('IS NULL', 'IS NULL'), 'without dimensions');
+is($db->sql($seen->('IS NOT NULL', 'IS NULL')), 'f', 'there is no application');
+$db->set('pgscale.sampler_dimensions' => 'application_name');
+$db->poll_ok($seen->(q{= 'early'}, 'IS NULL'), 'after a reload a statement that runs on counts for its application');
+my $remote = session($node, host => '127.0.0.1');
+$remote->sql('SET application_name = remote');
+my $sleep_remote = sub { $remote->sql('SELECT pg_sleep(0.1)') };
+until_ok(sub { $sleep_remote->(); $db->sql($seen->(q{= 'remote'}, 'IS NULL')) eq 't' }, 'a client by TCP has no address');
+is($db->sql($seen->('IS NOT NULL', 'IS NOT NULL')), 'f', 'where none is asked for');
+$db->set('pgscale.sampler_dimensions' => 'application_name, client_addr');
+until_ok(sub { $sleep_remote->(); $db->sql($seen->(q{= 'remote'}, q{= '127.0.0.1'})) eq 't' }, 'and one where it is');
+is($db->sql($seen->(q{= 'remote'}, 'IS NULL')), 't', 'what was counted before is as it was');
+$db->set('pgscale.sampler_dimensions' => 'client_addr');
+until_ok(sub { $sleep_remote->(); $db->sql($seen->('IS NULL', q{= '127.0.0.1'})) eq 't' }, 'an address alone');
+$db->set('pgscale.sampler_dimensions');
+$remote->quit;
+$db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for $one;
+$two->quit;
 my ($state, $text) = $db->try(q{ALTER SYSTEM SET pgscale.sampler_dimensions = 'queryid'});
 is($state, '22023', 'no other one is known');
 like($text, qr/list of application_name, client_addr and plan_id/, 'which is said');

@@ -127,7 +127,7 @@ BEGIN
 END
 $do$;
 CREATE OR REPLACE FUNCTION pgscale_internal.archive_counters(OUT name text, OUT source text, OUT value double precision, OUT marker bigint) RETURNS SETOF record LANGUAGE sql AS
-    $$SELECT l.name, l.source, CASE l.source WHEN 'sampler' THEN ('{100,250,400}'::float8[])[l.n - 52] ELSE c."values"[l.n] END, c.markers[l.n]
+    $$SELECT l.name, l.source, CASE l.source WHEN 'sampler' THEN ('{100,250,400}'::float8[])[l.n - (SELECT count(*) FROM pgscale_internal.archive_counter o WHERE o.source <> 'sampler')] ELSE c."values"[l.n] END, c.markers[l.n]
         FROM pgscale_internal.archive_counter l, public.counters c, public.step s WHERE c.step = s.now$$;
 
 -- 1: what is there when it begins, and is nobody's growth

@@ -99,6 +99,18 @@ efficient('what is written again', 'reason', '30 % of the written WAL was writte
     { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.2e9 });
 efficient('no burden', 'reason', 'WAL costs little: commits wait for 20 % of the sessions\' time', { WAL_SYNC => 89, wal_buffers_full => 0, wal_pages => 29_999, wal_written_bytes => 1.19e9 });
 
+# What is usual: all evidence before the window, if it is a minute or more. A record that lies in both is in neither.
+sub usual
+{
+    my ($name, $seconds, $expected) = @_;
+    my %before = (%wal, s => $seconds, wal_sync_us => 1_200_000, WAL_SYNC => 45, WAL_WRITE => 0, WAL_WRITE_LOCK => 5);
+
+    evidence([ \%before, { %wal, wal_sync_us => 9e9 }, \%wal ], q{clock_timestamp() - (ARRAY[11, 9, 0])[i] * interval '1 minute'});
+    return is($db->sql('SELECT flush_ms, flush_fraction, usual_flush_ms, usual_flush_fraction FROM pgscale.wal_efficiency'), $expected, $name);
+}
+usual('what is usual', 60, '2|0.2|4|0.05');
+usual('too short to be usual', 59, '2|0.2||');
+
 ### Evidence, as this session writes it down
 
 SKIP:

@@ -20,6 +20,9 @@ LIMIT = 0.05            # what a session did in the last second or so is added l
 
 AAS = 'sum by (job, event_type) (rate(pgscale_wait_seconds_total{backend_type="client backend"}[%ds]))' % WINDOW_S
 
+# series that may come at any time
+GROWING = ("pgscale_wait_seconds_total", "pgscale_connections_by_application")
+
 # what is done to the server, and what must fire
 FAULTS = {
     "a session idles in a transaction, three wait for its row": ("PgscaleBlocked", "PgscaleIdleInTransaction"),
@@ -90,9 +93,9 @@ def series(connection, prometheus):
     there = run(connection, "SELECT name, count(*) FROM pgscale.metrics() GROUP BY 1")
     found = {job: dict((labels["name"], n) for labels, n in prometheus.ask(
         'count by (name) (label_replace({__name__=~"pgscale_.+",job="%s"}, "name", "$1", "__name__", "(.+)"))' % job)) for job in JOBS}
-    # a wait event that was first seen a moment ago is there at the next scrape
+    # a wait event or an application that was first seen a moment ago is there at the next scrape
     return {job: {"names": len(there), "missing": sorted(name for name, n in there if found[job].get(name, 0) < min(n, 1)),
-                  "fewer": sorted(name for name, n in there if name != "pgscale_wait_seconds_total" and found[job].get(name, 0) < n)}
+                  "fewer": sorted(name for name, n in there if name not in GROWING and found[job].get(name, 0) < n)}
             for job in JOBS}
 
 
@@ -166,7 +169,7 @@ def show(results):
 
 
 # what this server, a primary without sweeper, writeback or jobs, has nothing of
-EMPTY = {"Peak concurrency", "Standby behind", "Concurrency and its peak", "Dirty in the kernel", "Relocation jobs and advice"}
+EMPTY = {"Peak concurrency", "Standby behind", "Concurrency and its peak", "Dirty in the kernel", "Relocation jobs and advice", "Diagnoses"}
 
 
 def required(results):

@@ -1,4 +1,4 @@
-"""A Prometheus of its own, and the two exporters that Debian has, by the files of scrape/; all of it on 127.0.0.1."""
+"""A Prometheus of its own, and the two exporters that Debian has, by the files of doc/monitoring/; all of it on 127.0.0.1."""
 import contextlib
 import json
 import pathlib
@@ -11,7 +11,7 @@ import urllib.request
 
 from cluster import end, free_port
 
-FILES = pathlib.Path(__file__).with_name("scrape")
+FILES = pathlib.Path(__file__).parents[2] / "doc" / "monitoring"
 INTERVAL = "2s"         # between two scrapes, to save time
 QUICK = {r"for: (30s|\dm)": "for: 2s", r"> 30\b": "> 3", r"\[[15]m\]": "[8s]"}
 
@@ -29,7 +29,7 @@ class Prometheus:
         self._started = contextlib.ExitStack()
 
     def _write(self, quick):
-        """The files of scrape/, with other ports and a shorter interval; quick: the rules wait for less."""
+        """The files of doc/monitoring/, with other ports and a shorter interval; quick: the rules wait for less."""
         rules = (FILES / "pgscale.rules.yml").read_text()
         for old, new in QUICK.items() if quick else ():
             rules = re.sub(old, new, rules)

@@ -186,9 +186,9 @@ archive_health(PgscaleHealth *health)
 
 /* What a row is made of. */
 static const char *const asks[] = {
-	"pgscale.node_identity", "pgscale.relocation_jobs", "pgscale_internal.sampler_stats",
-	"pgscale_internal.session_queries", "pgscale_internal.sweeper_stats", "pgscale.wait_history",
-	"pgscale.wait_profile", "pgscale_internal.writeback_stats", NULL
+	"pgscale_internal.connections_peak", "pgscale.node_identity", "pgscale.relocation_jobs",
+	"pgscale_internal.sampler_stats", "pgscale_internal.session_queries", "pgscale_internal.sweeper_stats",
+	"pgscale.wait_history", "pgscale.wait_profile", "pgscale_internal.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_archive_module = {

@@ -67,7 +67,7 @@ COMMENT ON COLUMN pgscale.archive_waits.backend_type IS
 COMMENT ON COLUMN pgscale.archive_waits.datid IS 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.archive_waits.datname IS 'name of the database at that time';
 COMMENT ON COLUMN pgscale.archive_waits.usename IS 'name of the session user at that time';
-COMMENT ON COLUMN pgscale.archive_waits.application_name IS 'name of the application; NULL unless pgscale.sampler_dimensions has it';
+COMMENT ON COLUMN pgscale.archive_waits.application_name IS 'name of the application; NULL while pgscale.sampler_dimensions is without it';
 COMMENT ON COLUMN pgscale.archive_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown; see archive_queries';
 COMMENT ON COLUMN pgscale.archive_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait; other for the rest';

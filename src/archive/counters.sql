@@ -2,7 +2,7 @@
 
 -- Each is a column of archive_minute: numeric, which takes fewer bytes for a small number than bigint.  With a meaning it is a
 -- column of archive_minutes, too: a time as double precision, all else as bigint.
--- archive_sources() has its value, as key of source.  Those of the source "moment" do not add up: an hour has their maximum.
+-- archive_sources() has its value, as key of source, except connections_peak, which archive_write() takes for the time of its row.  Those of the source "moment" do not add up: an hour has their maximum.
 -- Of the sampler, session_ms is active and idle in a transaction: it moves time between the two.
 CREATE VIEW pgscale_internal.archive_counter AS
     SELECT row_number() OVER () AS n, c.name, CASE WHEN c.name ~ '_m?s$' THEN 'double precision' ELSE 'bigint' END AS type,
@@ -60,6 +60,7 @@ CREATE VIEW pgscale_internal.archive_counter AS
         ('sessions', 'moment', 'sessions', 'client backends at the end of the minute; of an hour: the maximum'),
         ('standby_lag_s', 'moment', 'lag_s', 'time that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum'),
         ('standby_lag_bytes', 'moment', 'lag_bytes', 'WAL that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum'),
+        ('connections_peak', 'moment', 'connections_peak', 'most connections in use at a time, to the second; of an hour: the maximum; NULL if the sampler was off'),
         ('observed_ms', 'sampler', 'observed_ms', NULL),
         ('active_session_ms', 'sampler', 'active_ms', NULL),
         ('idle_in_transaction_session_ms', 'sampler', 'session_ms', NULL)) AS c(name, source, key, meaning);

@@ -232,6 +232,7 @@ BEGIN
 
     -- After a pause the sampler's first tick stands for time before this row, too.
     minute := jsonb_populate_record(minute, deltas);
+    minute.connections_peak := (SELECT pgscale_internal.connections_peak(since));
     too_long := greatest(minute.observed_ms / (minute.period_s * 1000), 1);
     minute.observed_ms := least(minute.observed_ms, minute.period_s * 1000);
     minute.idle_in_transaction_session_ms :=

@@ -217,8 +217,22 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	return true;
 }
 
+/* The address as text; empty for a Unix socket. */
+static void
+put_address(const SockAddr *from, PgscaleProcClient *client)
+{
+	const void *address = NULL;
+
+	if (from->addr.ss_family == AF_INET)
+		address = &((const struct sockaddr_in *) &from->addr)->sin_addr;
+	else if (from->addr.ss_family == AF_INET6)
+		address = &((const struct sockaddr_in6 *) &from->addr)->sin6_addr;
+	if (address)
+		inet_ntop(from->addr.ss_family, address, client->address, sizeof(client->address));
+}
+
 bool
-pgscale_procs_read_client(int slot, PgscaleProcClient *client)
+pgscale_procs_read_client(int slot, bool address, PgscaleProcClient *client)
 {
 	PgBackendStatus *array = pgscale_compat_status_array();
 	volatile PgBackendStatus *status = array ? pgscale_compat_status_of(array, slot) : NULL;
@@ -227,12 +241,13 @@ pgscale_procs_read_client(int slot, PgscaleProcClient *client)
 		return false;
 	for (int i = 0; i < MAX_RETRIES; i++)
 	{
-		SockAddr	address;
+		SockAddr	from;
 		int			before,
 					after;
 
 		pgstat_begin_read_activity(status, before);
-		memcpy(&address, (const void *) &status->st_clientaddr, sizeof(address));
+		if (address)
+			memcpy(&from, (const void *) &status->st_clientaddr, sizeof(from));
 		memcpy(client->application_name, (const void *) status->st_appname, NAMEDATALEN);
 		pgstat_end_read_activity(status, after);
 		if (!pgstat_read_activity_complete(before, after))
@@ -240,12 +255,8 @@ pgscale_procs_read_client(int slot, PgscaleProcClient *client)
 
 		client->application_name[NAMEDATALEN - 1] = '\0';
 		client->address[0] = '\0';
-		if (address.addr.ss_family == AF_INET)
-			inet_ntop(AF_INET, &((struct sockaddr_in *) &address.addr)->sin_addr,
-					  client->address, sizeof(client->address));
-		else if (address.addr.ss_family == AF_INET6)
-			inet_ntop(AF_INET6, &((struct sockaddr_in6 *) &address.addr)->sin6_addr,
-					  client->address, sizeof(client->address));
+		if (address)
+			put_address(&from, client);
 		return true;
 	}
 	return false;

@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 
 #include "datatype/timestamp.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/proc.h"
 
@@ -94,6 +95,16 @@ pgscale_procs_prefetch(int slot)
 	__builtin_prefetch(&ProcGlobal->allProcs[slot].procLatch.owner_pid);
 }
 
+/*
+ * Is it a slot of max_connections?  The server gives the first ones to client backends, and
+ * to no other process: walsenders, autovacuum and background workers have their own.
+ */
+static inline bool
+pgscale_procs_is_connection(int slot)
+{
+	return slot < MaxConnections;
+}
+
 /* Fetches what reading a slot will need. */
 extern void pgscale_procs_prefetch_status(int slot);
 
@@ -111,8 +122,11 @@ typedef struct PgscaleProcClient
 	char		address[INET6_ADDRSTRLEN];	/* empty: none, or a Unix socket */
 } PgscaleProcClient;
 
-/* Returns false if it is unknown at this moment. */
-extern bool pgscale_procs_read_client(int slot, PgscaleProcClient *client);
+/*
+ * Returns false if it is unknown at this moment.  The address, which takes longest, is
+ * left empty unless it is wanted.
+ */
+extern bool pgscale_procs_read_client(int slot, bool address, PgscaleProcClient *client);
 
 /* At most so many bytes of a statement, with the zero at its end. */
 #define PGSCALE_PROC_TEXT	1024

@@ -1,5 +1,5 @@
 -- Metrics for monitoring systems. Each row is computed from figures that a feature shows anyway. Nothing here reads a disk, all
--- buffers or each relation, and the number of values of each label is bounded.
+-- buffers or each relation, and the number of values that a label has at a time is bounded.
 
 CREATE TYPE pgscale_internal.metric AS (name text, type text, help text, labels jsonb, value double precision);
 COMMENT ON TYPE pgscale_internal.metric IS 'row of metrics';
@@ -29,6 +29,29 @@ SELECT m.*
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_fleet() IS 'part of metrics: which server this is';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_fleet() TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.metrics_connections() RETURNS SETOF pgscale_internal.metric
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+SELECT m.*
+  FROM pgscale_internal.connections() c
+  CROSS JOIN LATERAL (VALUES
+    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "active"}'::jsonb, c.active::float8),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "idle"}', c.idle),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "idle in transaction"}', c.idle_in_transaction),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "other"}', c.other),
+    ('pgscale_connections_max', 'gauge', 'The server''s max_connections.', '{}', c.max),
+    ('pgscale_connections_reserved', 'gauge', 'Connections that are reserved, of the maximum.', '{}', c.reserved),
+    ('pgscale_connections_peak', 'gauge', 'Most connections in use at a time since the reset or restart.', '{}', c.peak)
+  ) m(name, type, help, labels, value)
+ WHERE m.value IS NOT NULL
+UNION ALL
+SELECT 'pgscale_connections_by_application', 'gauge', 'Connections of the 20 applications with the most of them, and of all others.',
+       jsonb_build_object('application_name', a.application_name), a.used
+  FROM pgscale_internal.connections_by_application() a
+$$;
+COMMENT ON FUNCTION pgscale_internal.metrics_connections() IS 'part of metrics: connections';
+GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_connections() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.metrics_sampler() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
@@ -277,7 +300,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 250
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    features CONSTANT text[] := '{health,now,fleet,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
+    features CONSTANT text[] := '{health,now,fleet,connections,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
     one text;
 BEGIN
     IF metrics.feature <> ALL (features) THEN

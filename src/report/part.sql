@@ -80,6 +80,11 @@ BEGIN
         SELECT sum(w.wait_ms) FILTER (WHERE NOT w.idle) AS ms, sum(w.active_sessions) FILTER (WHERE NOT w.idle) AS active,
                sum(w.active_sessions) FILTER (WHERE w.idle) AS idle
           FROM waits w),
+    -- the hour before, if a minute of it is known
+    before AS (
+        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale.past_coverage(since - interval '1 hour', since) c)
+                    THEN coalesce((SELECT sum(i.active_sessions) FROM pgscale_internal.past_items(since - interval '1 hour', since, 'event'::text, 1000) i
+                                    WHERE i.event IS DISTINCT FROM 'IdleInTransaction'), 0) END AS active),
     wait AS (
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
                         CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
@@ -88,8 +93,9 @@ BEGIN
                CASE WHEN until > clock_timestamp() - interval '1 minute'
                     THEN (SELECT format('Now: %s.', d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
-               format('On average %s sessions were active%s.', round(coalesce(total.active, 0)::numeric, 1),
-                      ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction'),
+               format('On average %s sessions were active%s%s.', round(coalesce(total.active, 0)::numeric, 1),
+                      ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction',
+                      '; in the hour before, ' || (SELECT round(b.active::numeric, 1) FROM before b) || ' were active'),
                (SELECT format('Active sessions spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
                pgscale_internal.report_top_statement(since, until, total.active)), ''::text)
@@ -121,6 +127,7 @@ BEGIN
            sum(m.checkpoints_timed * m.part) AS timed, sum(m.checkpoints_requested * m.part) AS requested,
            sum(m.temp_bytes * m.part)::bigint AS temp_bytes, sum(m.deadlocks * m.part) AS deadlocks, sum(m.conflicts * m.part) AS conflicts,
            sum(m.rows_inserted * m.part) AS inserted, sum(m.rows_updated * m.part) AS updated, sum(m.rows_deleted * m.part) AS deleted,
+           max(m.connections_peak) AS connections,
            string_agg(DISTINCT m.node, ', ') FILTER (WHERE m.node <> (SELECT pgscale_internal.report_node())) AS nodes
       INTO item
       FROM (SELECT a.*, extract(epoch FROM least(a.at + a.period_s * interval '1 s', until) - greatest(a.at, since))::float8 / a.period_s AS part
@@ -132,8 +139,9 @@ BEGIN
     END IF;
     SELECT pgscale_internal.report_table(format, '{"",total,"a second"}'::text[], '{name,count,number}'::text[],
                array_agg(ARRAY[c.name, round(c.value)::text, (c.value / item.s)::text] ORDER BY c.n))
-           || pgscale_internal.report_paragraph(format, format('The archive has %s s of the period%s. %s %% of the blocks that statements asked for were not in shared buffers; %s of WAL and %s of temporary files were written.',
-                  round(item.s), ', in part of another server, ' || item.nodes, round((100 * coalesce(item.missed, 0))::numeric, 1), pg_size_pretty(item.wal_bytes), pg_size_pretty(item.temp_bytes)), ''::text)
+           || pgscale_internal.report_paragraph(format, format('The archive has %s s of the period%s. %s %% of the blocks that statements asked for were not in shared buffers; %s of WAL and %s of temporary files were written.%s',
+                  round(item.s), ', in part of another server, ' || item.nodes, round((100 * coalesce(item.missed, 0))::numeric, 1), pg_size_pretty(item.wal_bytes), pg_size_pretty(item.temp_bytes),
+                  ' At most ' || item.connections || ' connections were in use at a time.'), ''::text)
       INTO body
       FROM unnest(ARRAY['transactions committed', 'rolled back', 'rows inserted', 'rows updated', 'rows deleted', 'blocks read',
                         'WAL buffers full', 'timed checkpoints', 'requested checkpoints', 'deadlocks', 'conflicts'],
@@ -325,6 +333,28 @@ END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) IS 'part of report: applications, users and databases';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.report_part_connections(since timestamptz, until timestamptz, format text)
+RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    body text;
+BEGIN
+    SELECT pgscale_internal.report_table(format, '{application,connections,active,idle,"idle in a transaction"}'::text[],
+               '{name,count,count,count,count}'::text[],
+               array_agg(ARRAY[a.application_name, a.used::text, a.active::text, a.idle::text, a.idle_in_transaction::text]
+                         ORDER BY a.application_name = 'other', a.used DESC, a.application_name))
+      INTO body
+      FROM pgscale_internal.connections_by_application(10) a;
+    RETURN pgscale_internal.report_paragraph(format, (SELECT format('%s of %s connections are in use, %s of the %s are reserved%s.', c.used, c.max, c.reserved, c.max,
+                      '; at most ' || c.peak || ' were in use at a time since ' || date_trunc('second', c.peak_since))
+                 FROM pgscale_internal.connections() c), ''::text) || coalesce(body, '');
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.report_part_connections(timestamptz, timestamptz, text) IS
+'part of report: connections in use now, and the applications with the most of them';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_connections(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_blockers(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
@@ -603,6 +633,8 @@ BEGIN
         RETURN pgscale_internal.report_part_queries(since, until, format);
     WHEN 'sessions' THEN
         RETURN pgscale_internal.report_part_sessions(since, until, format);
+    WHEN 'connections' THEN
+        RETURN pgscale_internal.report_part_connections(since, until, format);
     WHEN 'blockers' THEN
         RETURN pgscale_internal.report_part_blockers(since, until, format);
     WHEN 'buffers' THEN

@@ -119,6 +119,7 @@ BEGIN
             ('blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
             ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
             ('load', 'The period in numbers', 'From the archive.'),
+            ('connections', 'Connections', 'At this moment.'),
             ('buffers', 'Shared buffers', 'At this moment, from a sample.'),
             ('sweeper', 'Sweeper', NULL),
             ('writeback', 'Writeback', 'Data that the kernel must still write.'),

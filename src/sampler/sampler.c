@@ -232,7 +232,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_samples_take(&tick);
 	pgscale_sampler_texts_end();
 	pgscale_sampler_blockers_end();
-	pgscale_sampler_timeline_end();
+	pgscale_sampler_timeline_end(tick.nconnections);
 	pgscale_sampler_history_end();
 	pgscale_sampler_profile_end();
 	pgscale_sampler_lwlock_tell(ns);
@@ -242,6 +242,7 @@ sampler_tick(int64 due, int64 missed)
 	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now,
 							   tick.nactive * ns + found.idle_ns + found.in_transaction_ns,
 							   tick.nin_transaction * ns - found.in_transaction_ns);
+	pgscale_sampler_stats_connections(wall, tick.nconnections);
 	pgscale_sampler_observe_tick(wall, ns);
 	if (pgscale_sampler_long_waits_look(now, wall))
 		stats->blocker_looks++;
@@ -266,6 +267,8 @@ sampler_apply_settings(void)
 
 	/* What is known of their time on CPU may be forgotten below. */
 	pgscale_sampler_samples_forget_quiet();
+	if (pgscale_sampler_labels_apply())
+		pgscale_sampler_samples_relabel();
 
 	if (period == stats->period_ns)
 		return;

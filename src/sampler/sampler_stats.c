@@ -69,6 +69,24 @@ pgscale_sampler_stats_tick(int64 late_ns, uint64 missed, int64 observed_ns, int6
 }
 
 void
+pgscale_sampler_stats_connections(TimestampTz wall, int connections)
+{
+	if (stats->connections_since != 0 && connections <= stats->connections_peak)
+		return;
+	pgscale_change_begin_write(&stats->changes);
+	if (stats->connections_since == 0)
+		stats->connections_since = wall;
+	stats->connections_peak = connections;
+	pgscale_change_end_write(&stats->changes);
+}
+
+void
+pgscale_sampler_stats_copy(PgscaleSamplerStats *copy)
+{
+	pgscale_change_copy(&stats->changes, copy, stats, sizeof(*copy));
+}
+
+void
 pgscale_sampler_stats_reset(void)
 {
 	pgscale_change_begin_write(&stats->changes);
@@ -116,7 +134,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	pgscale_change_copy(&stats->changes, &s, stats, sizeof(s));
+	pgscale_sampler_stats_copy(&s);
 	pgscale_sampler_profile_totals(&totals);
 	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
 		classes[c] = Int64GetDatum((int64) s.lateness[c]);

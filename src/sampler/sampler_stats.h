@@ -22,7 +22,7 @@
 /* In shared memory, written by the sampler only. */
 typedef struct PgscaleSamplerStats
 {
-	PgscaleChangeCount changes; /* of all from ticks to tick_max_ns */
+	PgscaleChangeCount changes; /* of all from ticks on */
 	int			pid;			/* of the sampler, 0 if it is not running */
 	uint64		starts;			/* how often it was started */
 	int64		period_ns;		/* in force; 0 if switched off */
@@ -45,15 +45,21 @@ typedef struct PgscaleSamplerStats
 	uint64		retries;		/* torn reads that were repeated */
 	uint64		readings;		/* of the kernel's counts of a session */
 	uint64		blocker_looks;	/* of the lock manager, for blockers */
+	TimestampTz connections_since;	/* the first tick's time; 0: none yet */
+	int			connections_peak;	/* most connections at a tick */
 } PgscaleSamplerStats;
 
 extern Size pgscale_sampler_stats_size(void);
 extern PgscaleSamplerStats *pgscale_sampler_stats_startup(void);
 
+/* A consistent copy, in any process of a server with preload. */
+extern void pgscale_sampler_stats_copy(PgscaleSamplerStats *copy);
+
 /* The sampler's side. */
 extern void pgscale_sampler_stats_tick(int64 late_ns, uint64 missed,
 									   int64 observed_ns, int64 spent_ns,
 									   int64 active_ns, int64 in_transaction_ns);
+extern void pgscale_sampler_stats_connections(TimestampTz wall, int connections);
 extern void pgscale_sampler_stats_reset(void);
 
 #endif							/* PGSCALE_SAMPLER_SAMPLER_STATS_H */

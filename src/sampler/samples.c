@@ -93,6 +93,7 @@ static QuietSlot *quiet_slots = NULL;
 static int *live_slots = NULL;	/* where a process was seen, nlive of them */
 static int	nlive = 0;
 static bool *is_live = NULL;
+static int	nconnections = 0;	/* of live_slots, those of max_connections */
 static int	free_hand = 0;		/* the next slot to look for a new process in */
 static uint64 tick_number = 0;	/* of the present one */
 static uint64 ticked_ns = 0;	/* that those before it stand for */
@@ -375,6 +376,7 @@ sample_live_slots(PgscaleSamplerTick *tick)
 		else
 		{
 			is_live[slot] = false;
+			nconnections -= pgscale_procs_is_connection(slot);
 			live_slots[i] = live_slots[--nlive];
 		}
 		generation = pgscale_sampler_profile_generation();
@@ -402,6 +404,7 @@ sample_new_slots(PgscaleSamplerTick *tick)
 			continue;
 		is_live[slot] = true;
 		live_slots[nlive++] = slot;
+		nconnections += pgscale_procs_is_connection(slot);
 	}
 }
 
@@ -412,6 +415,7 @@ pgscale_sampler_samples_take(PgscaleSamplerTick *tick)
 	sample_live_slots(tick);
 	sample_new_slots(tick);
 	ticked_ns += tick->ns;
+	tick->nconnections = nconnections;
 }
 
 int
@@ -436,14 +440,21 @@ pgscale_sampler_samples_attach(PgscaleSamplerStats *shared)
 }
 
 void
-pgscale_sampler_samples_reset(void)
+pgscale_sampler_samples_relabel(void)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		slot_states[slot].nparked = 0;
 		/* so that all of it is read again */
 		slot_states[slot].proc.changecount = 0;
 		slot_states[slot].label.number = 0;
 	}
 	pgscale_sampler_samples_forget_quiet();
+}
+
+void
+pgscale_sampler_samples_reset(void)
+{
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		slot_states[slot].nparked = 0;
+	pgscale_sampler_samples_relabel();
 }

@@ -28,6 +28,8 @@ typedef struct PgscaleSamplerTick
 	/* sessions that it found active, or idle in a transaction */
 	int			nactive;
 	int			nin_transaction;
+
+	int			nconnections;	/* slots of max_connections in use at its end */
 } PgscaleSamplerTick;
 
 /* What a tick has found of a process: made once, for all that count it. */
@@ -59,6 +61,9 @@ extern int	pgscale_sampler_samples_most(void);
 
 /* Between two ticks: what was seen of idle processes may not hold in the next one. */
 extern void pgscale_sampler_samples_forget_quiet(void);
+
+/* Between two ticks: whom a session counts for may be another one, though it does nothing. */
+extern void pgscale_sampler_samples_relabel(void);
 
 /* After a reset of the profile: all is read again. */
 extern void pgscale_sampler_samples_reset(void);

@@ -106,7 +106,7 @@ worker_trace(int number, PgscaleTraceRun *run)
 	trace.totals = pgscale_trace_totals_create();
 	if (!worker_find(&run->alarm, &trace))
 		return PGSCALE_TRACE_NO_SESSION;
-	if (!pgscale_procs_read_client(trace.slot, &client))
+	if (!pgscale_procs_read_client(trace.slot, false, &client))
 		client.application_name[0] = '\0';
 	if (!pgscale_trace_watch(&trace))
 		return PGSCALE_TRACE_NO_PLACE;

@@ -258,7 +258,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_since(interval) TO pg_monitor;
 -- Its figures are those of top_waits(). STABLE, so that it is inlined.
 CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
-    OUT event_type text, OUT event text, OUT fraction double precision,
+    OUT event_type text, OUT event text, OUT fraction double precision, OUT usual_fraction double precision,
     OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
     OUT now_possible text, OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
 RETURNS SETOF record
@@ -275,8 +275,17 @@ BEGIN ATOMIC
           FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins, NULL, 'event', 1000000) i
          WHERE i.event IS DISTINCT FROM 'IdleInTransaction'
          GROUP BY 1),
+    -- the hour before, if enough of it is known
+    before AS MATERIALIZED (
+        SELECT coalesce(sum(c.known_s), 0) >= 60 AS known
+          FROM period CROSS JOIN LATERAL pgscale.past_coverage(period.begins - interval '1 hour', period.begins) c),
+    usual AS MATERIALIZED (
+        SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind, sum(i.fraction) AS fraction
+          FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins - interval '1 hour', period.begins, 'event', 1000000) i
+         WHERE (i.event = 'IdleInTransaction') IS NOT TRUE
+         GROUP BY 1),
     kinds AS (SELECT w.*, w.wait_ms / nullif(sum(w.wait_ms) OVER (), 0) AS busy_fraction FROM waits w WHERE w.kind IS NOT NULL)
-    SELECT m.event_type, m.event, k.fraction, k.waiting_sessions,
+    SELECT m.event_type, m.event, k.fraction, CASE WHEN before.known THEN coalesce(u.fraction, 0) END, k.waiting_sessions,
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
            CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
            CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
@@ -285,17 +294,17 @@ BEGIN ATOMIC
                      'of the application between their statements; idle_in_transaction_session_timeout'
                 ELSE m.remedy END, known.since, known.until, e.evidence
       FROM kinds k JOIN pgscale.wait_meanings m USING (kind) LEFT JOIN pgscale_internal.tuning_waits(duration) e USING (kind)
-           CROSS JOIN known CROSS JOIN (SELECT pgscale_internal.major()) v (major)
+           LEFT JOIN usual u USING (kind) CROSS JOIN known CROSS JOIN before CROSS JOIN (SELECT pgscale_internal.major()) v (major)
      WHERE k.busy_fraction >= 0.01
      ORDER BY k.wait_ms DESC, m.event_type, m.event;
 END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
-'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the time that sessions were busy, largest fraction first: its share as in top_waits, its meaning on this major, the later one that has cured it and how, and what can be done now';
+'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the time that sessions were busy, largest fraction first: its share as in top_waits, the same of the hour before, its meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.contention AS
     SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
-           round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
+           round(c.usual_fraction * 10000) / 10000 AS usual_fraction, round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
            now_possible, evidence
       FROM pgscale.contention() c;
 COMMENT ON VIEW pgscale.contention IS
@@ -304,6 +313,8 @@ GRANT SELECT ON pgscale.contention TO pg_monitor;
 COMMENT ON COLUMN pgscale.contention.event_type IS 'type of the wait event, as in wait_profile; CPU for time on CPU';
 COMMENT ON COLUMN pgscale.contention.event IS 'names of the wait events with that meaning; others for the rest of a type';
 COMMENT ON COLUMN pgscale.contention.fraction IS 'fraction of the database time, 0 to 1, as in top_waits';
+COMMENT ON COLUMN pgscale.contention.usual_fraction IS
+'the same fraction in the hour before; NULL if less than a minute of it is known';
 COMMENT ON COLUMN pgscale.contention.waiting_sessions IS 'average number of sessions in this wait, as in top_waits';
 COMMENT ON COLUMN pgscale.contention.cured_in IS 'later major version that has cured it, and how; NULL if there is none';
 COMMENT ON COLUMN pgscale.contention.since IS 'start of the known time';

@@ -37,6 +37,9 @@
 #define ENOUGH_S		10
 #define ENOUGH_FLUSHES	10
 
+/* And nothing is usual. */
+#define USUAL_S			60
+
 /* Shares that are worth a word. */
 #define MUCH			0.3
 #define SOME			0.2
@@ -124,6 +127,19 @@ wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 	return psprintf("WAL costs little: commits wait for %.0f %% of the sessions' time", 100 * w->flush_fraction);
 }
 
+/* What is usual: the time of a flush, and the part of the sessions' time, by the evidence before the window. */
+static void
+wal_usual(int64 duration_ms, Efficiency *usual)
+{
+	PgscaleTuningEvidence before;
+
+	pgscale_tuning_window_before(duration_ms, &before);
+	if (pgscale_tuning_seconds(&before) >= PGSCALE_EVIDENCE_S(USUAL_S))
+		wal_compute(&before, usual);
+	else
+		usual->flush_ms = usual->flush_fraction = NAN;
+}
+
 /* pgscale.wal_efficiency(duration): one row. */
 Datum
 pgscale_wal_efficiency(PG_FUNCTION_ARGS)
@@ -132,6 +148,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	PgscaleTuningEvidence e;
 	Efficiency	w;
+	Efficiency	usual;
 	Datum		values[20];
 	bool		nulls[lengthof(values)] = {0};
 	int			i = 0;
@@ -141,6 +158,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	pgscale_tuning_window(duration_ms, &e);
 	wal_compute(&e, &w);
+	wal_usual(duration_ms, &usual);
 
 	{
 		const struct
@@ -178,6 +196,10 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 	nulls[i] = nulls[i + 1] = e.ns == 0;
 	values[i++] = TimestampTzGetDatum(e.since);
 	values[i++] = TimestampTzGetDatum(e.until);
+	nulls[i] = isnan(usual.flush_ms);
+	values[i++] = Float8GetDatum(usual.flush_ms);
+	nulls[i] = isnan(usual.flush_fraction);
+	values[i++] = Float8GetDatum(usual.flush_fraction);
 	Assert(i == desc->natts);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }

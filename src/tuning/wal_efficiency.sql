@@ -8,7 +8,8 @@ CREATE FUNCTION pgscale.wal_efficiency(
     OUT flush_ms double precision, OUT flush_measured boolean, OUT flush_fraction double precision,
     OUT page_image_fraction double precision, OUT page_image_exact boolean, OUT segment_switches_per_s double precision,
     OUT buffers_full_per_s double precision, OUT reason text,
-    OUT since timestamptz, OUT until timestamptz)
+    OUT since timestamptz, OUT until timestamptz,
+    OUT usual_flush_ms double precision, OUT usual_flush_fraction double precision)
 AS 'MODULE_PATHNAME', 'pgscale_wal_efficiency'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
@@ -17,7 +18,9 @@ GRANT EXECUTE ON FUNCTION pgscale.wal_efficiency(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.wal_efficiency AS
     SELECT commits, round(commits_per_flush * 100) / 100 AS commits_per_flush,
-           round(flush_ms * 1000) / 1000 AS flush_ms, round(flush_fraction * 10000) / 10000 AS flush_fraction,
+           round(flush_ms * 1000) / 1000 AS flush_ms, round(usual_flush_ms * 1000) / 1000 AS usual_flush_ms,
+           round(flush_fraction * 10000) / 10000 AS flush_fraction,
+           round(usual_flush_fraction * 10000) / 10000 AS usual_flush_fraction,
            round(page_image_fraction * 10000) / 10000 AS page_image_fraction,
            round(rewritten_fraction * 10000) / 10000 AS rewritten_fraction, wal_bytes, written_bytes,
            written_exact, page_image_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
@@ -30,7 +33,11 @@ GRANT SELECT ON pgscale.wal_efficiency TO pg_monitor;
 COMMENT ON COLUMN pgscale.wal_efficiency.commits IS 'number of commits in the databases that sessions used';
 COMMENT ON COLUMN pgscale.wal_efficiency.commits_per_flush IS 'commits that share a flush; NULL if the server counts no flushes';
 COMMENT ON COLUMN pgscale.wal_efficiency.flush_ms IS 'mean time of a flush, in milliseconds';
+COMMENT ON COLUMN pgscale.wal_efficiency.usual_flush_ms IS
+'flush_ms of the evidence before, of the last hour; NULL if that is less than a minute';
 COMMENT ON COLUMN pgscale.wal_efficiency.flush_fraction IS 'fraction of the sessions'' time in which commits waited for WAL, 0 to 1';
+COMMENT ON COLUMN pgscale.wal_efficiency.usual_flush_fraction IS
+'flush_fraction of the evidence before, of the last hour; NULL if that is less than a minute';
 COMMENT ON COLUMN pgscale.wal_efficiency.page_image_fraction IS 'fraction of page images in the WAL, 0 to 1; before 19 an upper bound';
 COMMENT ON COLUMN pgscale.wal_efficiency.rewritten_fraction IS
 'fraction of the written bytes that had been written before, 0 to 1; NULL on a standby';

@@ -5,9 +5,10 @@
  *
  * The history has one tick a second, and covers only minutes on a busy server.  This
  * ring has each second of the last hour, from all ticks, in less space: of a second it
- * keeps only the sessions' time in each class of wait event, and idle in a
- * transaction.  Divided by the observed time, that is the average number of active
- * sessions. activity() reads it (past/activity.c).
+ * keeps only the sessions' time in each class of wait event, or idle in a transaction,
+ * and the most connections at a tick.  Divided by the observed time, the former is the
+ * average number of active sessions.  activity() reads it (past/activity.c), and
+ * connections.c reads the latter.
  *
  * A second is at its Unix time modulo the ring's size, and is cleared when its place is
  * used again.  Only the sampler writes; each second has a change count for the readers.
@@ -45,6 +46,7 @@ typedef struct Second
 	int64		second;			/* since the PostgreSQL epoch */
 	uint64		observed_ns;
 	uint64		class_ns[NCLASSES];
+	int			connections;	/* the most at one of its ticks */
 } Second;
 
 /* An hour; what is older is in the history and the archive. */
@@ -93,6 +95,7 @@ timeline_clear(Second *s)
 	s->second = 0;
 	s->observed_ns = 0;
 	memset(s->class_ns, 0, sizeof(s->class_ns));
+	s->connections = 0;
 }
 
 static uint32
@@ -133,12 +136,13 @@ pgscale_sampler_timeline_add(uint32 wait_event)
 
 /* A tick's time ends with it, and may have begun in the second before; after a stall, some seconds before. */
 void
-pgscale_sampler_timeline_end(void)
+pgscale_sampler_timeline_end(int connections)
 {
 	const int64 tick_us = Max(tick_ns / NS_PER_US, 1);
 	const TimestampTz begin = tick_at - tick_us;
+	const int64 last = timeline_floor(tick_at, USECS_PER_SEC);
 
-	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= timeline_floor(tick_at, USECS_PER_SEC); second++)
+	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= last; second++)
 	{
 		const int64 us = Min(tick_at, (second + 1) * USECS_PER_SEC) - Max(begin, second * USECS_PER_SEC);
 		const double part = us / (double) tick_us;
@@ -153,6 +157,8 @@ pgscale_sampler_timeline_end(void)
 		s->observed_ns += (uint64) (tick_ns * part);
 		for (int class = 0; class < NCLASSES; class++)
 			s->class_ns[class] += (uint64) (tick_class_ns[class] * part);
+		if (second == last)
+			s->connections = Max(s->connections, connections);
 		pgscale_change_end_write(&s->changes);
 	}
 }
@@ -267,6 +273,25 @@ pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nr
 				visit_second(&s, second == present, &ranges[i], names, reader);
 		}
 	}
+}
+
+int
+pgscale_sampler_timeline_connections(TimestampTz since)
+{
+	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	int64		second = present - TIMELINE_SECONDS + 1;
+	int			most = -1;
+
+	if (since > second * USECS_PER_SEC)
+		second = timeline_floor(since, USECS_PER_SEC);
+	for (; second <= present; second++)
+	{
+		Second		s;
+
+		if (copy_second(second, &s))
+			most = Max(most, s.connections);
+	}
+	return most;
 }
 
 TimestampTz

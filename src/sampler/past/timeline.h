@@ -18,12 +18,18 @@ extern Size pgscale_sampler_timeline_size(void);
 extern void pgscale_sampler_timeline_startup(void);
 
 /*
+ * In any process: the most connections at a tick of the seconds since then, of the last hour
+ * at most; -1 if none of them was observed.
+ */
+extern int	pgscale_sampler_timeline_connections(TimestampTz since);
+
+/*
  * The writer's side: one process only.  A tick's waits are between begin, which sets
  * the time that the tick represents, and end.
  */
 extern void pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns);
 extern void pgscale_sampler_timeline_add(uint32 wait_event);
-extern void pgscale_sampler_timeline_end(void);
+extern void pgscale_sampler_timeline_end(int connections);
 
 /* After the end of a tick: time of the last second that only now is known to be one. */
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);

@@ -8,7 +8,8 @@ CREATE FUNCTION pgscale.wait_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
-COMMENT ON FUNCTION pgscale.wait_profile() IS 'accumulated waits, idle ones included; wait_ms is the time that the samples represent';
+COMMENT ON FUNCTION pgscale.wait_profile() IS
+'accumulated waits since stats_reset of pgscale.sampler_stats, idle ones included; wait_ms is the time that the samples represent';
 GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_profile AS
@@ -21,7 +22,8 @@ CREATE VIEW pgscale.wait_profile AS
       LEFT JOIN pg_roles u ON u.oid = p.userid
      WHERE NOT p.idle
      ORDER BY p.wait_ms DESC;
-COMMENT ON VIEW pgscale.wait_profile IS 'accumulated waits, longest first, without idle ones, which only the function has';
+COMMENT ON VIEW pgscale.wait_profile IS
+'accumulated waits since stats_reset of pgscale.sampler_stats, longest first, without idle ones, which only the function has; top_waits() has any period';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';

@@ -66,7 +66,8 @@ CREATE VIEW pgscale.query_waits AS
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
-COMMENT ON VIEW pgscale.query_waits IS 'waits by query, longest first, joined to pg_stat_statements; a row for each role';
+COMMENT ON VIEW pgscale.query_waits IS
+'waits by query since stats_reset of pgscale.sampler_stats, longest first, joined to pg_stat_statements; a row for each role';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';

@@ -16,9 +16,13 @@
  * the profile copies the texts after the profile, and copies both again if there was a
  * reset meanwhile.
  *
- * All of this costs nothing unless pgscale.sampler_dimensions asks for it.  Then a
- * session's texts are read when its status has changed, and their hash, of 64 bits, is
+ * A session's texts are read when its status has changed, and their hash, of 64 bits, is
  * compared with the previous one.
+ *
+ * pgscale.sampler_dimensions can be changed by a reload: the memory for texts is always
+ * there, and the sampler is the only process that acts on the setting.  Each pair records
+ * whether it has an application, so readers need not know what the setting was.  What was
+ * counted before a change keeps its pair until the profile is emptied.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -45,19 +49,28 @@
 
 #define OTHER_NAME	"other"
 
+/* In a file, in place of a name that was not asked for: no session can have it, and no file's reader takes it. */
+#define NO_NAME		"\177"
+
+typedef struct LabelValue
+{
+	PgscaleProcClient client;	/* what is not asked for is empty */
+	bool		has_application;	/* it was asked for, and may be empty */
+} LabelValue;
+
 typedef struct Labels
 {
 	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
 	pg_atomic_uint32 used;		/* of the values */
 	uint64		hashes[MAX_VALUES]; /* of the values, for the sampler */
-	PgscaleProcClient values[MAX_VALUES];	/* the first is of number 1 */
+	LabelValue	values[MAX_VALUES]; /* the first is of number 1 */
 } Labels;
 
 /* A reader's copy. */
 struct PgscaleSamplerLabels
 {
 	uint32		used;
-	PgscaleProcClient values[FLEXIBLE_ARRAY_MEMBER];
+	LabelValue	values[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* Possible extra columns of the profile. */
@@ -69,7 +82,8 @@ typedef struct Wanted
 } Wanted;
 
 static char *setting = NULL;
-static Wanted by;
+static Wanted by;				/* the setting, as the sampler last applied
+								 * it; in the postmaster, that of the start */
 static Labels *labels = NULL;
 
 /* Which of them a text names.  Returns false if it names anything else. */
@@ -123,8 +137,17 @@ pgscale_sampler_labels_define_guc(void)
 							   "Extra columns by which the wait profile splits waits: application_name, "
 							   "client_addr, plan_id.",
 							   NULL,
-							   &setting, "",
-							   PGC_POSTMASTER, GUC_LIST_INPUT, labels_check, NULL, NULL);
+							   &setting, "application_name",
+							   PGC_SIGHUP, GUC_LIST_INPUT, labels_check, NULL, NULL);
+}
+
+bool
+pgscale_sampler_labels_apply(void)
+{
+	const Wanted before = by;
+
+	(void) labels_parse(setting, &by);
+	return by.application != before.application || by.address != before.address || by.plan_id != before.plan_id;
 }
 
 bool
@@ -136,14 +159,15 @@ pgscale_sampler_by_plan_id(void)
 bool
 pgscale_sampler_plan_id_unknown(void)
 {
-	return !PGSCALE_PLAN_IDS && by.plan_id;
+	Wanted		wanted;
+
+	return !PGSCALE_PLAN_IDS && labels_parse(setting, &wanted) && wanted.plan_id;
 }
 
 Size
 pgscale_sampler_labels_size(void)
 {
-	(void) labels_parse(setting, &by);
-	return by.application || by.address ? sizeof(Labels) : 0;
+	return sizeof(Labels);
 }
 
 void
@@ -151,8 +175,7 @@ pgscale_sampler_labels_startup(void)
 {
 	bool		found;
 
-	if (!by.application && !by.address)
-		return;
+	(void) pgscale_sampler_labels_apply();
 	labels = ShmemInitStruct("pgscale sampler dimensions", sizeof(Labels), &found);
 	if (found)
 		return;
@@ -162,17 +185,17 @@ pgscale_sampler_labels_startup(void)
 }
 
 static uint64
-hash_of_client(const PgscaleProcClient *client)
+hash_of_value(const LabelValue *value)
 {
-	const uint64 name = hash_bytes_extended((const unsigned char *) client->application_name,
-											strlen(client->application_name), 0);
+	const char *name = value->client.application_name;
+	const uint64 of_name = value->has_application ? hash_bytes_extended((const unsigned char *) name, strlen(name), 0) : 0;
 
-	return hash_bytes_extended((const unsigned char *) client->address, strlen(client->address), name);
+	return hash_bytes_extended((const unsigned char *) value->client.address, strlen(value->client.address), of_name);
 }
 
-/* The number of a client with this hash, made if need be. */
+/* The number of a value with this hash, made if need be. */
 static uint16
-number_of_client(const PgscaleProcClient *client, uint64 hash)
+number_of_value(const LabelValue *value, uint64 hash)
 {
 	const uint32 used = pg_atomic_read_u32(&labels->used);
 
@@ -182,7 +205,7 @@ number_of_client(const PgscaleProcClient *client, uint64 hash)
 	if (used == MAX_VALUES - 1)
 		return OTHER;
 	Assert(used < MAX_VALUES);
-	labels->values[used] = *client;
+	labels->values[used] = *value;
 	labels->hashes[used] = hash;
 	pg_write_barrier();
 	pg_atomic_write_u32(&labels->used, used + 1);
@@ -192,40 +215,37 @@ number_of_client(const PgscaleProcClient *client, uint64 hash)
 void
 pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel *label)
 {
-	PgscaleProcClient client;
+	LabelValue	value;
 	uint64		hash;
 
-	if (labels == NULL || !proc->session)
+	if (!proc->session || !(by.application || by.address))
 	{
 		label->number = NONE;
 		return;
 	}
-	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, &client))
+	memset(&value, 0, sizeof(value));
+	if (!pgscale_procs_read_client(proc->leader_slot >= 0 ? proc->leader_slot : slot, by.address, &value.client))
 		return;
+	value.has_application = by.application;
 	if (!by.application)
-		client.application_name[0] = '\0';
-	if (!by.address)
-		client.address[0] = '\0';
+		value.client.application_name[0] = '\0';
 
-	hash = hash_of_client(&client);
+	hash = hash_of_value(&value);
 	if (label->number != NONE && label->hash == hash)
 		return;
-	label->number = number_of_client(&client, hash);
+	label->number = number_of_value(&value, hash);
 	label->hash = hash;
 }
 
 void
 pgscale_sampler_labels_begin_reset(void)
 {
-	if (labels)
-		(void) pgscale_change_begin_write(&labels->resets);
+	(void) pgscale_change_begin_write(&labels->resets);
 }
 
 void
 pgscale_sampler_labels_end_reset(void)
 {
-	if (labels == NULL)
-		return;
 	pg_atomic_write_u32(&labels->used, 0);
 	pgscale_change_end_write(&labels->resets);
 }
@@ -234,8 +254,6 @@ pgscale_sampler_labels_end_reset(void)
 void
 pgscale_sampler_labels_attach(void)
 {
-	if (labels == NULL)
-		return;
 	(void) pgscale_change_begin_write(&labels->resets);
 	pgscale_change_end_write(&labels->resets);
 }
@@ -243,7 +261,7 @@ pgscale_sampler_labels_attach(void)
 uint64
 pgscale_sampler_labels_begin_read(void)
 {
-	return labels ? pgscale_change_wait(&labels->resets) : 0;
+	return pgscale_change_wait(&labels->resets);
 }
 
 PgscaleSamplerLabels *
@@ -252,20 +270,18 @@ pgscale_sampler_labels_copy(void)
 	PgscaleSamplerLabels *copy;
 	uint32		used;
 
-	if (labels == NULL)
-		return NULL;
 	used = pg_atomic_read_u32(&labels->used);
 	pg_read_barrier();
-	copy = palloc(offsetof(PgscaleSamplerLabels, values) + used * sizeof(PgscaleProcClient));
+	copy = palloc(offsetof(PgscaleSamplerLabels, values) + used * sizeof(LabelValue));
 	copy->used = used;
-	memcpy(copy->values, labels->values, used * sizeof(PgscaleProcClient));
+	memcpy(copy->values, labels->values, used * sizeof(LabelValue));
 	return copy;
 }
 
 bool
 pgscale_sampler_labels_unchanged(uint64 before)
 {
-	return labels == NULL || pgscale_change_is_unchanged(&labels->resets, before);
+	return pgscale_change_is_unchanged(&labels->resets, before);
 }
 
 void
@@ -273,28 +289,33 @@ pgscale_sampler_label(const PgscaleSamplerLabels *copy, uint16 number,
 					  const char **application_name, const char **address)
 {
 	*application_name = *address = NULL;
-	if (copy == NULL || number == NONE)
+	if (number == NONE)
 		return;
 	if (number == OTHER)
 		*application_name = OTHER_NAME;
 	else if (number <= copy->used)
 	{
-		const PgscaleProcClient *client = &copy->values[number - 1];
+		const LabelValue *value = &copy->values[number - 1];
 
-		if (by.application)
-			*application_name = client->application_name;
-		if (by.address && client->address[0] != '\0')
-			*address = client->address;
+		if (value->has_application)
+			*application_name = value->client.application_name;
+		if (value->client.address[0] != '\0')
+			*address = value->client.address;
 	}
 }
 
 int
 pgscale_sampler_label_names(PgscaleSamplerName * names, int most)
 {
-	const int	n = labels ? Min(pg_atomic_read_u32(&labels->used), most) : 0;
+	const int	n = Min(pg_atomic_read_u32(&labels->used), most);
 
 	for (int i = 0; i < n; i++)
-		memcpy(names[i], labels->values[i].application_name, NAMEDATALEN);
+	{
+		const LabelValue *value = &labels->values[i];
+
+		memset(names[i], 0, NAMEDATALEN);
+		strlcpy(names[i], value->has_application ? value->client.application_name : NO_NAME, NAMEDATALEN);
+	}
 	return n;
 }
 
@@ -307,10 +328,12 @@ pgscale_sampler_label_is_other(uint16 number)
 uint16
 pgscale_sampler_label_of_name(const char *application_name)
 {
-	PgscaleProcClient client = {0};
+	LabelValue	value;
 
-	if (labels == NULL || !by.application)
+	if (!by.application)
 		return NONE;
-	strlcpy(client.application_name, application_name, sizeof(client.application_name));
-	return number_of_client(&client, hash_of_client(&client));
+	memset(&value, 0, sizeof(value));
+	value.has_application = true;
+	strlcpy(value.client.application_name, application_name, sizeof(value.client.application_name));
+	return number_of_value(&value, hash_of_value(&value));
 }

@@ -18,7 +18,10 @@ extern void pgscale_sampler_labels_define_guc(void);
 extern Size pgscale_sampler_labels_size(void);
 extern void pgscale_sampler_labels_startup(void);
 
-/* Is the plan one of them, and does this server have plan identifiers? */
+/* In the sampler, after a reload: the setting is in force from now on.  Returns whether it has changed. */
+extern bool pgscale_sampler_labels_apply(void);
+
+/* In the sampler: is the plan one of them?  In any process: is it, and has this server no plan identifiers? */
 extern bool pgscale_sampler_by_plan_id(void);
 extern bool pgscale_sampler_plan_id_unknown(void);
 
@@ -41,8 +44,8 @@ extern void pgscale_sampler_labels_begin_reset(void);
 extern void pgscale_sampler_labels_end_reset(void);
 
 /*
- * What the numbers stand for, NULL if they are not wanted.  It goes with what was
- * copied before it, if there was no reset since begin_read.
+ * What the numbers stand for.  It goes with what was copied before it, if there was no
+ * reset since begin_read.
  */
 typedef struct PgscaleSamplerLabels PgscaleSamplerLabels;
 

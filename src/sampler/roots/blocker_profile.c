@@ -289,7 +289,7 @@ pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *r
 	 * is still there after its client was read, the client is its own.
 	 */
 	if (node->pid != 0 &&
-		(!pgscale_procs_read_client(node->slot, &client) ||
+		(!pgscale_procs_read_client(node->slot, true, &client) ||
 		 !pgscale_procs_read(node->slot, &proc, &changed, &retries) || proc.pid != node->pid || proc.proc_start == 0))
 		return false;
 

@@ -287,15 +287,28 @@ pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe
 	return found;
 }
 
-void
-pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum)
+static void
+sum_evidence(TimestampTz since, TimestampTz until, PgscaleTuningEvidence *sum)
 {
 	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
-	const TimestampTz now = GetCurrentTimestamp();
-	const int	n = pgscale_tuning_evidence_read(now - duration_ms * 1000, now, records, PGSCALE_EVIDENCE_MAX);
+	const int	n = pgscale_tuning_evidence_read(since, until, records, PGSCALE_EVIDENCE_MAX);
 
 	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < n; i++)
 		pgscale_tuning_evidence_add(sum, &records[i]);
 	pfree(records);
+}
+
+void
+pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum)
+{
+	const TimestampTz now = GetCurrentTimestamp();
+
+	sum_evidence(now - duration_ms * 1000, now, sum);
+}
+
+void
+pgscale_tuning_window_before(int64 duration_ms, PgscaleTuningEvidence *sum)
+{
+	sum_evidence(DT_NOBEGIN, GetCurrentTimestamp() - duration_ms * 1000, sum);
 }

@@ -99,6 +99,9 @@ extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, 
 /* The sum of the evidence no older than that. */
 extern void pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum);
 
+/* And that of all older evidence, which is of the hour before now: what is usual. */
+extern void pgscale_tuning_window_before(int64 duration_ms, PgscaleTuningEvidence *sum);
+
 /*
  * The metrics of a setting: those of the rule that recommends it, otherwise of the
  * first rule about it, otherwise the general ones.
