@@ -1,8 +1,8 @@
--- What pgscale knows of the load, for people; at most 100 columns wide. bench/demo/run sets the variables:
+-- What pgscale knows of the load, for people; at most 100 columns wide, and pgscale.now 118. bench/demo/run sets the variables:
 --   colour, unicode     true where the terminal can; bold, dim, plain: the codes, empty without colour
 --   statements          true if pg_stat_statements is there
 --   cpus, tps, latency  what the machine has, and what pgbench said
---   load_from, load_to, side_from, side_to     seconds of the epoch
+--   load_from, load_to, side_from, side_to, hold_from, hold_to     seconds of the epoch
 \set ON_ERROR_STOP on
 \pset pager off
 \pset format unaligned
@@ -22,9 +22,14 @@ SET client_min_messages = warning;
 -- Taken first, so that all parts speak of the same time and the report does not count itself.
 CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
 CREATE TEMP TABLE second AS
-    SELECT * FROM pgscale.activity(to_timestamp(:load_from), to_timestamp(:load_to), '1 second')
+    SELECT *, date_bin('3 s', at, to_timestamp(ceil(:load_from))) AS span
+      FROM pgscale.activity(to_timestamp(:load_from), to_timestamp(:load_to), '1 second')
      WHERE at >= to_timestamp(:load_from) AND at + interval '1 second' <= to_timestamp(:load_to)
        AND event_type <> 'IdleInTransaction';
+CREATE TEMP TABLE three_seconds AS
+    SELECT span AS at, event_type, sum(active_sessions) / seconds AS active_sessions
+      FROM second JOIN (SELECT span, count(DISTINCT at) AS seconds FROM second GROUP BY 1) s USING (span)
+     GROUP BY 1, 2, seconds;
 CREATE TEMP TABLE profile AS
     SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
            CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event
@@ -44,9 +49,15 @@ CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text t
 SELECT sum(wait_ms) FILTER (WHERE session) AS session_ms FROM profile \gset
 SELECT observed_ms FROM stats \gset
 
+---- now
+\echo
+\echo :bold'SELECT * FROM pgscale.now':plain', while nightly_report kept a row of pgbench_branches'
+\echo
+\! cat now.txt
+
 ---- 1
 \echo
-\echo :bold'1. ACTIVE SESSIONS':plain', on average of each second, by what they do'
+\echo :bold'1. ACTIVE SESSIONS':plain', on average of three seconds, by what they do'
 \echo
 CREATE TEMP TABLE class (pos serial, event_type text, letter text, sgr text);
 INSERT INTO class (event_type, letter, sgr) VALUES
@@ -58,7 +69,7 @@ CREATE FUNCTION pg_temp.paint(what text, sgr text, colour boolean) RETURNS text 
     $$ SELECT CASE WHEN colour AND what <> '' THEN e'\033[' || sgr || 'm' || what || e'\033[0m' ELSE what END $$;
 
 -- scale: letters a session; step: sessions from one mark of the ruler to the next
-SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM second GROUP BY at) t \gset
+SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM three_seconds GROUP BY at) t \gset
 SELECT max(k) AS scale FROM unnest('{20,10,5,4,3,2,1,0.5,0.2,0.1,0.05,0.02,0.01}'::float8[]) k WHERE k * :top <= 60 \gset
 SELECT min(n) AS step FROM unnest('{1,5,10,50,100,500,1000}'::int[]) n WHERE n * :scale >= 6 \gset
 SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :scale)::int), '' ORDER BY n))
@@ -67,13 +78,12 @@ SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :sc
 SELECT to_char(at, '  HH24:MI:SS') || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(repeat(letter, (round(upto * :scale) - round((upto - n) * :scale))::int), sgr, :'colour'),
                      '' ORDER BY pos)
-       || CASE WHEN to_timestamp(:side_from) BETWEEN at AND at + interval '1 second'
-                   THEN ' <- a report starts'
-               WHEN to_timestamp(:side_to) BETWEEN at AND at + interval '1 second'
-                   THEN ' <- it has ended'
-               ELSE '' END
+       || coalesce((SELECT ' <- ' || string_agg(mark, ', ' ORDER BY happened)
+                      FROM (VALUES (:side_from, 'a report starts'), (:side_to, 'the report has ended'),
+                                   (:hold_from, 'nightly_report keeps a row'), (:hold_to, 'it has committed')) m (happened, mark)
+                     WHERE to_timestamp(happened) >= at AND to_timestamp(happened) < at + interval '3 s'), '')
   FROM (SELECT *, active_sessions AS n, sum(active_sessions) OVER (PARTITION BY at ORDER BY pos) AS upto
-          FROM second JOIN class USING (event_type)) t
+          FROM three_seconds JOIN class USING (event_type)) t
  GROUP BY at ORDER BY at;
 SELECT '   average' || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(letter, sgr, :'colour') || ' ' || event_type || to_char(n, '9990.0'),
@@ -89,8 +99,8 @@ SELECT format('  The machine has %s CPU%s; pgbench got %s transactions a second 
 \echo
 \echo :bold'2. TOP WAITS':plain' of the sessions, without idle ones'
 \echo
-SELECT format('  %-24s%8s%10s  %-16s  %s', 'wait', 'seconds', 'share', '', 'they wait for');
-SELECT format('  %-24s%8s%10s  %s  %s', wait, to_char(ms / 1e3, '99990.0'), to_char(100 * share, '990.0 %'),
+SELECT format('  %-24s%9s%10s  %-16s  %s', 'wait', 'sessions', 'share', '', 'they wait for');
+SELECT format('  %-24s%9s%10s  %s  %s', wait, to_char(ms / :observed_ms, '99990.0'), to_char(100 * share, '990.0 %'),
               rpad(repeat(:'block', floor(16 * share)::int) || substr(:'parts', floor(128 * share)::int % 8, 1), 16), what)
   FROM (SELECT wait, what, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share
           FROM profile WHERE session GROUP BY wait, what) t
@@ -132,7 +142,33 @@ CREATE TEMP TABLE top (text text, counted_ms float8, ms float8, workers_ms float
 
 ---- 4
 \echo
-\echo :bold'4. WHAT THE SAMPLER COST':plain
+\echo :bold'4. BLOCKERS':plain': whose row or lock the others waited for'
+\echo
+\echo '  root     application          they waited   it was idle in its transaction   most at a time'
+SELECT format('  %-9s%-16s%14s s%28s %%%18s', root, application_name, to_char(waited_ms / 1e3, 'FM99990.0'),
+              round((100 * idle_fraction)::numeric), max_waiters)
+  FROM pgscale.blocker_profile WHERE root ~ '^[0-9]+$' LIMIT 1;
+SELECT format(e'\n  Waits for other roots: %s s, of which %s s were too short to look for the root.',
+              to_char(sum(waited_ms) FILTER (WHERE n > 1 OR root !~ '^[0-9]+$') / 1e3, 'FM99990.0'),
+              to_char(coalesce(sum(waited_ms) FILTER (WHERE root = 'not looked up'), 0) / 1e3, 'FM99990.0'))
+  FROM (SELECT *, row_number() OVER (ORDER BY root !~ '^[0-9]+$', waited_ms DESC) AS n FROM pgscale.blocker_profile) b;
+
+---- 5
+\echo
+\echo :bold'5. ADVICE':plain': settings that cost time'
+\echo
+SELECT format('  %-16s%-10s -> %-10s saves %s %% of the sessions'' time; confidence %s; needs a %s', setting, current, recommended,
+              round((100 * gain)::numeric), confidence, needs)
+  FROM pgscale.advice WHERE setting IS NOT NULL;
+\o | fold -s -w 95 | sed 's/ *$//; s/^/    /'
+SELECT reason FROM pgscale.advice WHERE setting IS NOT NULL LIMIT 1;
+\o
+SELECT e'\n    CALL pgscale.apply(' || quote_literal(setting) || ', reload => true);      -- pgscale.revert() restores it'
+  FROM pgscale.advice WHERE setting IS NOT NULL AND needs = 'reload' LIMIT 1;
+
+---- 6
+\echo
+\echo :bold'6. WHAT THE SAMPLER COST':plain
 \echo
 SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
               '  schedule  every %s ms: %s ticks, %s missed; half are less than %s ms late, 99 %% less than %s\n'
@@ -186,5 +222,5 @@ SELECT format('- pg_stat_statements counts %s s for "%s", and the sampler saw %s
 \echo '  Add pgscale to shared_preload_libraries, beside what is there; restart; then, in psql:'
 \echo
 \echo '    CREATE EXTENSION pgscale;'
-\echo '    SELECT * FROM pgscale.wait_profile LIMIT 20;'
+\echo '    SELECT * FROM pgscale.now;'
 \echo
