@@ -29,10 +29,12 @@ $db->sql($_) for "CREATE TABLESPACE ssd LOCATION '$folder'", split /;\n/, <<'EOS
 CREATE ROLE monitoring LOGIN IN ROLE pg_monitor;
 CREATE ROLE signalling LOGIN IN ROLE pg_monitor, pg_signal_backend;
 CREATE ROLE shop LOGIN;
-CREATE DATABASE shop OWNER shop;
 CREATE TABLE orders (id int PRIMARY KEY, customer int);
 CREATE INDEX orders_customer ON orders (customer);
 INSERT INTO orders SELECT i, i FROM generate_series(1, 1000) i;
+CREATE TABLE stock (amount int);
+INSERT INTO stock VALUES (1);
+GRANT ALL ON stock TO shop;
 CREATE TABLE events AS SELECT i FROM generate_series(1, 1000) i;
 CREATE TABLE pgbench_accounts AS SELECT i AS aid FROM generate_series(1, 1000) i;
 ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid);
@@ -70,15 +72,14 @@ sub rows
     return @found;
 }
 
-# A session that is idle in a transaction blocks a second one. They are in a database of their own, so that no other statement
-# waits for them. A statement of a page may end either, and then both begin anew.
+# A session that is idle in a transaction blocks a second one. A statement of a page may end either, and then both begin anew.
 my @scene;
 
-sub scene_sessions { return $db->sql("SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop'"); }
+sub scene_sessions { return $db->sql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'shop'"); }
 
 sub scene_ends
 {
-    $db->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'shop'") if @scene;
+    $db->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'") if @scene;
     until_true(sub { scene_sessions() eq '0' }) or die 'the scene does not end';
     @scene = ();
     return;
@@ -88,10 +89,9 @@ sub scene
 {
     return if @scene && scene_sessions() eq @scene;
     scene_ends();
-    @scene = map { session($node, user => 'shop', dbname => 'shop') } 1 .. 2;
-    $scene[0]->sql($_) for "SET application_name = 'nightly_report'", 'CREATE TABLE IF NOT EXISTS stock (amount int)',
-      'TRUNCATE stock', 'INSERT INTO stock VALUES (1)', 'BEGIN', 'UPDATE stock SET amount = amount - 10';
-    $scene[1]->sql("SET application_name = 'a shop with a long name'");
+    @scene = map { session($node, user => 'shop') } 1 .. 2;
+    $scene[0]->sql($_) for "SET application_name = 'nightly_report'", 'BEGIN', 'UPDATE stock SET amount = amount - 10';
+    $scene[1]->sql("SET application_name = 'shop'");
     $db->sees_waiting($scene[1], 'UPDATE stock SET amount = amount - 1 /* ' . 'a comment ' x 50 . '*/');
     return;
 }
@@ -174,7 +174,7 @@ sub run_fence
     ok($done, $name) or return diag "$sql$said";
     if (grep { $_ eq $page } @AT_NIGHT)
     {
-        my @wide = grep { length > $WIDTH } split /\n/, decode('UTF-8', $said);
+        my @wide = grep { length > $WIDTH } map { s/^psql:\S+:\d+: //r } split /\n/, decode('UTF-8', $said);
         is("@wide", '', "$name: the answer fits the terminal");
     }
     return unless defined $fence->{shown};
