@@ -31,12 +31,11 @@ CREATE TEMP TABLE three_seconds AS
       FROM second JOIN (SELECT span, count(DISTINCT at) AS seconds FROM second GROUP BY 1) s USING (span)
      GROUP BY 1, 2, seconds;
 CREATE TEMP TABLE profile AS
-    SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
+    SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AND p.event <> 'IdleInTransaction' AS session,
            CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event
                 WHEN p.event ~ '^Queued' THEN 'CPU queue' ELSE 'CPU' END AS wait,
-           CASE WHEN p.event = 'IdleInTransaction' THEN 'idle' ELSE coalesce(m.kind, 'pause') END AS kind,
-           CASE WHEN p.event = 'IdleInTransaction' THEN '(idle in a transaction)'
-                WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
+           coalesce(m.kind, 'pause') AS kind,
+           CASE WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
                 WHEN p.event ~ '^Queued' THEN 'a CPU to run on' ELSE '(running)' END AS what, m.remedy
       FROM pgscale.wait_profile p
       LEFT JOIN pgscale.wait_meanings m ON m.kind = pgscale.wait_kind(p.event_type, p.event);
@@ -105,11 +104,13 @@ SELECT format('  %-24s%9s%10s  %s  %s', wait, to_char(ms / :observed_ms, '99990.
   FROM (SELECT wait, what, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share
           FROM profile WHERE session GROUP BY wait, what) t
  ORDER BY ms DESC LIMIT 8;
-SELECT e'\n  The server''s own processes: '
+SELECT format(e'\n  All waits together are %s sessions; besides, %s were idle in a transaction.',
+              to_char(:session_ms / :observed_ms, 'FM9990.0'), to_char(idle_in_transaction_ms / :observed_ms, 'FM9990.0')) FROM stats;
+SELECT '  The server''s own processes: '
        || coalesce(string_agg(format('%s %s %s s', backend_type, wait, to_char(ms / 1e3, 'FM9990.0')), ', ' ORDER BY ms DESC),
                    'hardly any wait') || '.'
   FROM (SELECT backend_type, wait, sum(wait_ms) AS ms FROM profile
-         WHERE NOT session GROUP BY backend_type, wait HAVING sum(wait_ms) >= 100 ORDER BY ms DESC LIMIT 2) t;
+         WHERE backend_type NOT IN ('client backend', 'parallel worker') GROUP BY backend_type, wait HAVING sum(wait_ms) >= 100 ORDER BY ms DESC LIMIT 2) t;
 
 ---- 3
 \echo
@@ -148,10 +149,8 @@ CREATE TEMP TABLE top (text text, counted_ms float8, ms float8, workers_ms float
 SELECT format('  %-9s%-16s%14s s%28s %%%18s', root, application_name, to_char(waited_ms / 1e3, 'FM99990.0'),
               round((100 * idle_fraction)::numeric), max_waiters)
   FROM pgscale.blocker_profile WHERE root ~ '^[0-9]+$' LIMIT 1;
-SELECT format(e'\n  Waits for other roots: %s s, of which %s s were too short to look for the root.',
-              to_char(sum(waited_ms) FILTER (WHERE n > 1 OR root !~ '^[0-9]+$') / 1e3, 'FM99990.0'),
-              to_char(coalesce(sum(waited_ms) FILTER (WHERE root = 'not looked up'), 0) / 1e3, 'FM99990.0'))
-  FROM (SELECT *, row_number() OVER (ORDER BY root !~ '^[0-9]+$', waited_ms DESC) AS n FROM pgscale.blocker_profile) b;
+SELECT format(e'\n  Other waits for locks: %s s, too short for the server to look for their roots.', to_char(waited_ms / 1e3, 'FM99990.0'))
+  FROM pgscale.blocker_profile WHERE root = 'not looked up';
 
 ---- 5
 \echo
@@ -182,7 +181,7 @@ SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
 \o | fold -s -w 87 | sed 's/ *$//; s/^/            /; 1s/^ */  health    /'
 SELECT format('%s: %s', feature,
               CASE WHEN state IN ('idle', 'working') THEN reason ELSE concat_ws('; ', state || ': ' || reason, action) END)
-  FROM pgscale.health;
+  FROM pgscale.health WHERE state NOT IN ('off', 'idle');
 \o
 
 ---- the conclusions, as far as the numbers carry them
@@ -192,7 +191,7 @@ SELECT format('%s: %s', feature,
 \o | fold -s -w 95 | sed 's/ *$//; s/^[^-]/  &/; s/^/  /'
 WITH kind AS
     (SELECT what, remedy, sum(wait_ms) AS ms FROM profile
-      WHERE session AND kind NOT IN ('cpu', 'other', 'pause', 'idle') GROUP BY what, remedy),
+      WHERE session AND kind NOT IN ('cpu', 'other', 'pause') GROUP BY what, remedy),
 part AS
     (SELECT what, sum(ms) AS ms, sum(ms) / :session_ms AS share, (array_agg(remedy ORDER BY ms DESC))[1] AS remedy
        FROM kind GROUP BY what)
