@@ -3,6 +3,7 @@
 # fence mean. And what a server has, doc/ describes: settings with their defaults, columns of views.
 use strict;
 use warnings;
+use Encode qw(decode);
 use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -10,6 +11,10 @@ use Test::More;
 
 # What is not run needs minutes of load, and has a test of its own.
 my $MOST_NOT_RUN = 2;
+
+# The pages that are open at night: their statements and answers fit a terminal, and they are run while a session blocks another one.
+my $WIDTH = 120;
+my @AT_NIGHT = ('doc/cookbook.md', 'doc/runbook.md');
 
 my @preload = ('pgscale', grep { have_module($_) } 'pg_stat_statements');
 my $node = pgscale_node('main', preload => join(', ', @preload), create => 0, conf => <<'EOC');
@@ -22,9 +27,14 @@ my $folder = $node->basedir . '/ssd';
 mkdir $folder or die $!;
 $db->sql($_) for "CREATE TABLESPACE ssd LOCATION '$folder'", split /;\n/, <<'EOS';
 CREATE ROLE monitoring LOGIN IN ROLE pg_monitor;
+CREATE ROLE signalling LOGIN IN ROLE pg_monitor, pg_signal_backend;
+CREATE ROLE shop LOGIN;
 CREATE TABLE orders (id int PRIMARY KEY, customer int);
 CREATE INDEX orders_customer ON orders (customer);
 INSERT INTO orders SELECT i, i FROM generate_series(1, 1000) i;
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock VALUES (1, 1000);
+GRANT ALL ON stock TO shop;
 CREATE TABLE events AS SELECT i FROM generate_series(1, 1000) i;
 CREATE TABLE pgbench_accounts AS SELECT i AS aid FROM generate_series(1, 1000) i;
 ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid);
@@ -47,6 +57,43 @@ sub fences
         push @found, \%fence;
     }
     return @found;
+}
+
+# rows TEXT: the statements in the second column of a page's tables, as fences for the same role
+sub rows
+{
+    my $text = shift;
+    my @found;
+
+    while ($text =~ /^\| [^|]+ \| `([^`|]+)` \| [^|]+ \|$/gm)
+    {
+        push @found, { sql => "$1\n", as => ['monitoring'], scene => ['blocked'], line => 1 + (substr($text, 0, $-[0]) =~ tr/\n//) };
+    }
+    return @found;
+}
+
+# A session that is idle in a transaction blocks a second one. A statement of a page may end either, and then both begin anew.
+my @scene;
+
+sub scene_sessions { return $db->sql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'shop'"); }
+
+sub scene_ends
+{
+    $db->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'") if @scene;
+    until_true(sub { scene_sessions() eq '0' }) or die 'the scene does not end';
+    @scene = ();
+    return;
+}
+
+sub scene
+{
+    return if @scene && scene_sessions() eq @scene;
+    scene_ends();
+    @scene = map { session($node, user => 'shop') } 1 .. 2;
+    $scene[0]->sql($_) for "SET application_name = 'nightly_report'", 'BEGIN', 'UPDATE stock SET amount = amount - 10';
+    $scene[1]->sql("SET application_name = 'shop'");
+    $db->sees_waiting($scene[1], 'UPDATE stock SET amount = amount - 1 /* ' . 'a comment ' x 50 . '*/');
+    return;
 }
 
 # psql USER, SQL: its status and what it wrote
@@ -125,6 +172,11 @@ sub run_fence
     my ($may) = @{ $fence->{'may fail'} // [] };
     return pass("$name: $may") if !$done && $may && $said =~ /ERROR:  $may:/;
     ok($done, $name) or return diag "$sql$said";
+    if (grep { $_ eq $page } @AT_NIGHT)
+    {
+        my @wide = grep { length > $WIDTH } map { s/^psql:\S+:\d+: //r } split /\n/, decode('UTF-8', $said);
+        is("@wide", '', "$name: the answer fits the terminal");
+    }
     return unless defined $fence->{shown};
     return is(plain($said), plain($fence->{shown}), "$name: the answer") if $fence->{output};
     $said = (psql($user, $sql =~ s/\\gx/\\gdesc/r))[1] =~ s/^ (\w+) *\| .*$/$1 | /gmr =~ s/^.*\|.*\n-.*\n//r
@@ -162,11 +214,19 @@ is("@missing", '', 'the pages describe the columns of all views');
 for my $page (sort keys %page)
 {
     settle();
-    run_fence($page, $_) for fences($page{$page});
+    for my $fence (fences($page{$page}), $page eq 'doc/runbook.md' ? rows($page{$page}) : ())
+    {
+        $fence->{scene} ? scene() : scene_ends();
+        run_fence($page, $fence);
+    }
 }
+scene_ends();
+cmp_ok(scalar(rows($page{'doc/runbook.md'})), '>', 30, 'the rows of the runbook are found');
+my @wide = grep { length > $WIDTH } map { split /\n/, $_->{sql} } fences($page{'doc/cookbook.md'});
+is("@wide", '', 'statements of the cookbook fit the terminal');
 cmp_ok($run, '>', 60, 'statements were run');
 cmp_ok($not_run, '<=', $MOST_NOT_RUN, 'and hardly any was not');
-is(scalar(map { /^\h*```sql$/gm } values %page), $run + $not_run + grep({ my $f = $_; grep { !have_module($_) } @{ $f->{needs} // [] } }
+is(scalar(map { /^\h*```sql$/gm } values %page) + rows($page{'doc/runbook.md'}), $run + $not_run + grep({ my $f = $_; grep { !have_module($_) } @{ $f->{needs} // [] } }
         map { fences($_) } values %page), 'none was overlooked');
 
 $node->stop;

@@ -224,6 +224,26 @@ for my $name (qw(ascii latin))
     is($there->sql(qq{SELECT length(pgscale_internal.report_table('html', '{q}', '{query}', array[[repeat(E'\\351', 1000000)]]))}) < 20000, 1, "$name: a megabyte of it");
 }
 
+# Sessions that share a CPU: each wakes after 1 ms, and shows that wait while it queues. The chart knows, and the table says so.
+my $differs = 'The chart has ([0-9.]+) sessions on CPU, this table ([0-9.]+)';
+my ($cpu) = qx(taskset -pc $$) =~ /: (\d+)/;
+my @sharing = map { session($node) } 1 .. 8;
+for (@sharing)
+{
+    is(system('taskset', '-pc', $cpu, $_->pid), 0, 'it has one CPU');
+    $_->start('DO $$DECLARE t timestamptz; BEGIN LOOP PERFORM pg_sleep(0.001); t := clock_timestamp() + interval $i$2 ms$i$;
+        WHILE clock_timestamp() < t LOOP END LOOP; END LOOP; END$$');
+}
+for my $format (qw(text html))
+{
+    my ($chart, $table);
+    until_ok(sub {
+        ($chart, $table) = report($db, "now() - interval '4 s', now(), '$format'") =~ /$differs/;
+        return defined $chart && $chart > 3 && $chart > 1.2 * $table;
+    }, "most of them queue: $format") or diag explain [ $chart, $table ];
+}
+$db->sql('SELECT pg_terminate_backend(' . $_->pid . ')') for @sharing;
+
 # A standby
 my $standby = pgscale_standby($node);
 my $there = session($standby);

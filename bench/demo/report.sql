@@ -1,8 +1,8 @@
--- What pgscale knows of the load, for people; at most 100 columns wide. bench/demo/run sets the variables:
+-- What pgscale knows of the load, for people; at most 100 columns wide, and pgscale.now 118. bench/demo/run sets the variables:
 --   colour, unicode     true where the terminal can; bold, dim, plain: the codes, empty without colour
 --   statements          true if pg_stat_statements is there
 --   cpus, tps, latency  what the machine has, and what pgbench said
---   load_from, load_to, side_from, side_to     seconds of the epoch
+--   load_from, load_to, side_from, side_to, hold_from, hold_to     seconds of the epoch
 \set ON_ERROR_STOP on
 \pset pager off
 \pset format unaligned
@@ -22,16 +22,20 @@ SET client_min_messages = warning;
 -- Taken first, so that all parts speak of the same time and the report does not count itself.
 CREATE TEMP TABLE stats AS SELECT * FROM pgscale.sampler_stats;
 CREATE TEMP TABLE second AS
-    SELECT * FROM pgscale.activity(to_timestamp(:load_from), to_timestamp(:load_to), '1 second')
+    SELECT *, date_bin('3 s', at, to_timestamp(ceil(:load_from))) AS span
+      FROM pgscale.activity(to_timestamp(:load_from), to_timestamp(:load_to), '1 second')
      WHERE at >= to_timestamp(:load_from) AND at + interval '1 second' <= to_timestamp(:load_to)
        AND event_type <> 'IdleInTransaction';
+CREATE TEMP TABLE three_seconds AS
+    SELECT span AS at, event_type, sum(active_sessions) / seconds AS active_sessions
+      FROM second JOIN (SELECT span, count(DISTINCT at) AS seconds FROM second GROUP BY 1) s USING (span)
+     GROUP BY 1, 2, seconds;
 CREATE TEMP TABLE profile AS
-    SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AS session,
+    SELECT p.*, p.backend_type IN ('client backend', 'parallel worker') AND p.event <> 'IdleInTransaction' AS session,
            CASE WHEN p.event_type <> 'CPU' THEN p.event_type || ':' || p.event
                 WHEN p.event ~ '^Queued' THEN 'CPU queue' ELSE 'CPU' END AS wait,
-           CASE WHEN p.event = 'IdleInTransaction' THEN 'idle' ELSE coalesce(m.kind, 'pause') END AS kind,
-           CASE WHEN p.event = 'IdleInTransaction' THEN '(idle in a transaction)'
-                WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
+           coalesce(m.kind, 'pause') AS kind,
+           CASE WHEN p.event_type <> 'CPU' THEN coalesce(m.what, '(a pause of its own)')
                 WHEN p.event ~ '^Queued' THEN 'a CPU to run on' ELSE '(running)' END AS what, m.remedy
       FROM pgscale.wait_profile p
       LEFT JOIN pgscale.wait_meanings m ON m.kind = pgscale.wait_kind(p.event_type, p.event);
@@ -44,9 +48,15 @@ CREATE TEMP TABLE query (queryid bigint, calls bigint, counted_ms float8, text t
 SELECT sum(wait_ms) FILTER (WHERE session) AS session_ms FROM profile \gset
 SELECT observed_ms FROM stats \gset
 
+---- now
+\echo
+\echo :bold'SELECT * FROM pgscale.now':plain', while nightly_report kept a row of pgbench_branches'
+\echo
+\! cat now.txt
+
 ---- 1
 \echo
-\echo :bold'1. ACTIVE SESSIONS':plain', on average of each second, by what they do'
+\echo :bold'1. ACTIVE SESSIONS':plain', on average of three seconds, by what they do'
 \echo
 CREATE TEMP TABLE class (pos serial, event_type text, letter text, sgr text);
 INSERT INTO class (event_type, letter, sgr) VALUES
@@ -58,7 +68,7 @@ CREATE FUNCTION pg_temp.paint(what text, sgr text, colour boolean) RETURNS text 
     $$ SELECT CASE WHEN colour AND what <> '' THEN e'\033[' || sgr || 'm' || what || e'\033[0m' ELSE what END $$;
 
 -- scale: letters a session; step: sessions from one mark of the ruler to the next
-SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM second GROUP BY at) t \gset
+SELECT max(n) AS top FROM (SELECT sum(active_sessions) AS n FROM three_seconds GROUP BY at) t \gset
 SELECT max(k) AS scale FROM unnest('{20,10,5,4,3,2,1,0.5,0.2,0.1,0.05,0.02,0.01}'::float8[]) k WHERE k * :top <= 60 \gset
 SELECT min(n) AS step FROM unnest('{1,5,10,50,100,500,1000}'::int[]) n WHERE n * :scale >= 6 \gset
 SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :scale)::int), '' ORDER BY n))
@@ -67,13 +77,12 @@ SELECT '      time  sessions    ' || rtrim(string_agg(rpad(n::text, (:step * :sc
 SELECT to_char(at, '  HH24:MI:SS') || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(repeat(letter, (round(upto * :scale) - round((upto - n) * :scale))::int), sgr, :'colour'),
                      '' ORDER BY pos)
-       || CASE WHEN to_timestamp(:side_from) BETWEEN at AND at + interval '1 second'
-                   THEN ' <- a report starts'
-               WHEN to_timestamp(:side_to) BETWEEN at AND at + interval '1 second'
-                   THEN ' <- it has ended'
-               ELSE '' END
+       || coalesce((SELECT ' <- ' || string_agg(mark, ', ' ORDER BY happened)
+                      FROM (VALUES (:side_from, 'a report starts'), (:side_to, 'the report has ended'),
+                                   (:hold_from, 'nightly_report keeps a row'), (:hold_to, 'it has committed')) m (happened, mark)
+                     WHERE to_timestamp(happened) >= at AND to_timestamp(happened) < at + interval '3 s'), '')
   FROM (SELECT *, active_sessions AS n, sum(active_sessions) OVER (PARTITION BY at ORDER BY pos) AS upto
-          FROM second JOIN class USING (event_type)) t
+          FROM three_seconds JOIN class USING (event_type)) t
  GROUP BY at ORDER BY at;
 SELECT '   average' || to_char(sum(n), '9999990.0') || '    '
        || string_agg(pg_temp.paint(letter, sgr, :'colour') || ' ' || event_type || to_char(n, '9990.0'),
@@ -89,17 +98,19 @@ SELECT format('  The machine has %s CPU%s; pgbench got %s transactions a second 
 \echo
 \echo :bold'2. TOP WAITS':plain' of the sessions, without idle ones'
 \echo
-SELECT format('  %-24s%8s%10s  %-16s  %s', 'wait', 'seconds', 'share', '', 'they wait for');
-SELECT format('  %-24s%8s%10s  %s  %s', wait, to_char(ms / 1e3, '99990.0'), to_char(100 * share, '990.0 %'),
+SELECT format('  %-24s%9s%10s  %-16s  %s', 'wait', 'sessions', 'share', '', 'they wait for');
+SELECT format('  %-24s%9s%10s  %s  %s', wait, to_char(ms / :observed_ms, '99990.0'), to_char(100 * share, '990.0 %'),
               rpad(repeat(:'block', floor(16 * share)::int) || substr(:'parts', floor(128 * share)::int % 8, 1), 16), what)
   FROM (SELECT wait, what, sum(wait_ms) AS ms, sum(wait_ms) / :session_ms AS share
           FROM profile WHERE session GROUP BY wait, what) t
  ORDER BY ms DESC LIMIT 8;
-SELECT e'\n  The server''s own processes: '
+SELECT format(e'\n  All waits together are %s sessions; besides, %s were idle in a transaction.',
+              to_char(:session_ms / :observed_ms, 'FM9990.0'), to_char(idle_in_transaction_ms / :observed_ms, 'FM9990.0')) FROM stats;
+SELECT '  The server''s own processes: '
        || coalesce(string_agg(format('%s %s %s s', backend_type, wait, to_char(ms / 1e3, 'FM9990.0')), ', ' ORDER BY ms DESC),
                    'hardly any wait') || '.'
   FROM (SELECT backend_type, wait, sum(wait_ms) AS ms FROM profile
-         WHERE NOT session GROUP BY backend_type, wait HAVING sum(wait_ms) >= 100 ORDER BY ms DESC LIMIT 2) t;
+         WHERE backend_type NOT IN ('client backend', 'parallel worker') GROUP BY backend_type, wait HAVING sum(wait_ms) >= 100 ORDER BY ms DESC LIMIT 2) t;
 
 ---- 3
 \echo
@@ -132,7 +143,31 @@ CREATE TEMP TABLE top (text text, counted_ms float8, ms float8, workers_ms float
 
 ---- 4
 \echo
-\echo :bold'4. WHAT THE SAMPLER COST':plain
+\echo :bold'4. BLOCKERS':plain': whose row or lock the others waited for'
+\echo
+\echo '  root     application          they waited   it was idle in its transaction   most at a time'
+SELECT format('  %-9s%-16s%14s s%28s %%%18s', root, application_name, to_char(waited_ms / 1e3, 'FM99990.0'),
+              round((100 * idle_fraction)::numeric), max_waiters)
+  FROM pgscale.blocker_profile WHERE root ~ '^[0-9]+$' LIMIT 1;
+SELECT format(e'\n  Other waits for locks: %s s, too short for the server to look for their roots.', to_char(waited_ms / 1e3, 'FM99990.0'))
+  FROM pgscale.blocker_profile WHERE root = 'not looked up';
+
+---- 5
+\echo
+\echo :bold'5. ADVICE':plain': settings that cost time'
+\echo
+SELECT format('  %-16s%-10s -> %-10s saves %s %% of the sessions'' time; confidence %s; needs a %s', setting, current, recommended,
+              round((100 * gain)::numeric), confidence, needs)
+  FROM pgscale.advice WHERE setting IS NOT NULL;
+\o | fold -s -w 95 | sed 's/ *$//; s/^/    /'
+SELECT reason FROM pgscale.advice WHERE setting IS NOT NULL LIMIT 1;
+\o
+SELECT e'\n    CALL pgscale.apply(' || quote_literal(setting) || ', reload => true);      -- pgscale.revert() restores it'
+  FROM pgscale.advice WHERE setting IS NOT NULL AND needs = 'reload' LIMIT 1;
+
+---- 6
+\echo
+\echo :bold'6. WHAT THE SAMPLER COST':plain
 \echo
 SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
               '  schedule  every %s ms: %s ticks, %s missed; half are less than %s ms late, 99 %% less than %s\n'
@@ -146,7 +181,7 @@ SELECT format(e'  time      %s %% of one CPU; %s us a tick, %s us the longest\n'
 \o | fold -s -w 87 | sed 's/ *$//; s/^/            /; 1s/^ */  health    /'
 SELECT format('%s: %s', feature,
               CASE WHEN state IN ('idle', 'working') THEN reason ELSE concat_ws('; ', state || ': ' || reason, action) END)
-  FROM pgscale.health;
+  FROM pgscale.health WHERE state NOT IN ('off', 'idle');
 \o
 
 ---- the conclusions, as far as the numbers carry them
@@ -156,7 +191,7 @@ SELECT format('%s: %s', feature,
 \o | fold -s -w 95 | sed 's/ *$//; s/^[^-]/  &/; s/^/  /'
 WITH kind AS
     (SELECT what, remedy, sum(wait_ms) AS ms FROM profile
-      WHERE session AND kind NOT IN ('cpu', 'other', 'pause', 'idle') GROUP BY what, remedy),
+      WHERE session AND kind NOT IN ('cpu', 'other', 'pause') GROUP BY what, remedy),
 part AS
     (SELECT what, sum(ms) AS ms, sum(ms) / :session_ms AS share, (array_agg(remedy ORDER BY ms DESC))[1] AS remedy
        FROM kind GROUP BY what)
@@ -186,5 +221,5 @@ SELECT format('- pg_stat_statements counts %s s for "%s", and the sampler saw %s
 \echo '  Add pgscale to shared_preload_libraries, beside what is there; restart; then, in psql:'
 \echo
 \echo '    CREATE EXTENSION pgscale;'
-\echo '    SELECT * FROM pgscale.wait_profile LIMIT 20;'
+\echo '    SELECT * FROM pgscale.now;'
 \echo
