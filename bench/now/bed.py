@@ -60,9 +60,13 @@ class Standby(Cluster):
         self.place = primary.place
         self.name = f"{primary.name}-standby"
         self.settings = {**primary.settings, **settings}
-        self.folder = self.data = self.place.folder / self.name
-        self.log = self.place.folder / f"{self.name}.log"
+        # the socket does not lie in the data: the primary's would be copied into them
+        self.folder = self.place.folder / self.name
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
         self.process = None
+        self.folder.mkdir()
+        self.place.give(self.folder)
         self.place.clusters.append(self)
         self.place.run(["pg_basebackup", "-h", primary.folder, "-p", primary.port, "-U", "postgres", "-D", self.data, "-R",
                         "-c", "fast", "--no-sync"])

@@ -7,6 +7,10 @@ from cluster import run
 
 ALTER = "ALTER TABLE pgbench_branches ADD COLUMN note text"
 HOT = "UPDATE stock SET amount = amount - 1 WHERE product = 1;\n"
+# ten milliseconds of a CPU, so that the server needs the CPUs, not pgbench
+SUM = """\\set first random(1, 950000)
+SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :first AND :first + 50000;
+"""
 LOOKUPS = """SELECT sum(abalance) FROM pgbench_accounts
  WHERE aid = ANY (ARRAY(SELECT (1 + random() * 999999)::int FROM generate_series(1, 200)));
 """
@@ -56,7 +60,7 @@ def active_blocker(stage):
 
 @contextlib.contextmanager
 def saturated(stage):
-    with bed.pgbench(stage.server, "-M", "prepared", "-S", "-c", 32, "-j", 2, application_name="search"):
+    with bed.pgbench(stage.server, "-M", "prepared", "-f", stage.script("sum", SUM), "-c", 32, "-j", 2, application_name="search"):
         yield
 
 
@@ -127,7 +131,7 @@ RULES = (
     scenes.Scene("DDL queue", "blocker", "an idle report holds up an ALTER TABLE, which holds up 8 clients", ddl_queue),
     scenes.Scene("Active blocker", "blocker", "a payment service answers late, within a transaction; 8 clients want the row",
                  active_blocker, ("-c", 8, "-j", 2, "-R", 200), bed.UPDATE_STOCK),
-    scenes.Scene("CPU saturation", "cpu_saturation", "32 clients of select-only, as fast as they can", saturated),
+    scenes.Scene("CPU saturation", "cpu_saturation", "32 clients sum 50,000 rows a statement, as fast as they can", saturated),
     scenes.Scene("Hot row", "hot_row", "24 clients update one row in short transactions", hot_row, ("-c", 8, "-j", 2, "-R", 50), HOT),
     scenes.Scene("Buffer mapping", "buffer_mapping", "48 clients read random pages, 16 MB of shared buffers, data in the kernel's cache",
                  mapping, ("-M", "prepared", "-S", "-c", 4, "-R", 50), settings={"shared_buffers": "16MB"}),
