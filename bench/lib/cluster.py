@@ -245,9 +245,8 @@ class Cluster:
                 pass
         self.process = None
 
-    def connect(self, application_name="bench"):
-        connection = psycopg2.connect(host=str(self.folder), user="postgres", dbname="postgres",
-                                      application_name=application_name)
+    def connect(self, application_name="bench", user="postgres"):
+        connection = psycopg2.connect(host=str(self.folder), user=user, dbname="postgres", application_name=application_name)
         connection.autocommit = True
         return connection
 

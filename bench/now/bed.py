@@ -1,0 +1,184 @@
+"""The servers of this experiment and what happens on them: loads, sessions that hold something, statements that take long."""
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import threading
+import time
+
+import psycopg2
+
+import watch
+from cluster import Cluster, end, run, value
+from slowdisk import SlowDisk
+
+SCALE = 10
+CONNECTIONS = 100
+# defaults, as far as Cluster.SETTINGS are not
+SETTINGS = {"shared_preload_libraries": "pgscale", "max_connections": CONNECTIONS, "synchronous_commit": "on", "autovacuum": "on",
+            "checkpoint_timeout": "5min"}
+STOCK_ROWS = 20
+SETUP = f"""
+{watch.CREATE};
+CREATE ROLE shop LOGIN;
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, {STOCK_ROWS}) i;
+GRANT ALL ON ALL TABLES IN SCHEMA public TO shop;
+"""
+UPDATE_STOCK = f"\\set product random(1, {STOCK_ROWS})\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
+WAIT_S = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A slow disk for the server's folders "data" or "wal", and its limits from the beginning."""
+
+    holds: tuple
+    limits: dict = dataclasses.field(default_factory=dict)
+    mib: int = 2048
+
+
+class Stage:
+    """A server with pgbench's tables and pgscale, its disk and its standby, if any, and a superuser's connection."""
+
+    def __init__(self, server, disk, connection):
+        self.place = server.place
+        self.server = server
+        self.disk = disk
+        self.connection = connection
+        self.standby = None
+
+    def script(self, name, text):
+        return self.place.script(f"{self.server.name}-{name}.sql", text)
+
+
+class Standby(Cluster):
+    """A streaming standby of a server. It has that server's settings, and those given here."""
+
+    def __init__(self, primary, settings):
+        self.place = primary.place
+        self.name = f"{primary.name}-standby"
+        self.settings = {**primary.settings, **settings}
+        # the socket does not lie in the data: the primary's would be copied into them
+        self.folder = self.place.folder / self.name
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        self.process = None
+        self.folder.mkdir()
+        self.place.give(self.folder)
+        self.place.clusters.append(self)
+        self.place.run(["pg_basebackup", "-h", primary.folder, "-p", primary.port, "-U", "postgres", "-D", self.data, "-R",
+                        "-c", "fast", "--no-sync"])
+
+
+@contextlib.contextmanager
+def staged(place, name, scale=SCALE, disk=None, standby=None, setup="", **settings):
+    """Yields a Stage. Its server and its data are gone afterwards."""
+    name = re.sub(r"\W+", "-", name)
+    with contextlib.ExitStack() as undo:
+        slow, paths = None, {}
+        if disk:
+            slow = undo.enter_context(SlowDisk(place.folder / f"{name}-disk", disk.mib))
+            place.give(slow.path)
+            paths = {what: slow.path / what for what in disk.holds}
+        undo.callback(shutil.rmtree, place.folder / name, ignore_errors=True)
+        server = undo.enter_context(place.cluster(name, **paths, **{**SETTINGS, **settings}))
+        if scale:
+            server.pgbench("-i", "-q", "-s", scale)
+        stage = Stage(server, slow, undo.enter_context(contextlib.closing(server.connect())))
+        server.create_pgscale(stage.connection)
+        run(stage.connection, SETUP + setup)
+        if standby is not None:
+            stage.standby = Standby(server, standby)
+            undo.callback(shutil.rmtree, stage.standby.folder, ignore_errors=True)
+            undo.enter_context(stage.standby)
+        run(stage.connection, "CHECKPOINT")
+        if slow:
+            slow.slow(**disk.limits)
+            undo.callback(slow.lift)
+        yield stage
+
+
+@contextlib.contextmanager
+def pgbench(server, *options, application_name="shop"):
+    """A load for as long as the context lasts."""
+    said = server.place.folder / f"{server.name}-{application_name}.out"
+    with open(said, "w") as out:
+        load = server.place.popen(["pgbench", "-h", server.folder, "-U", "postgres", "-n", "-T", 3600, *options, "postgres"],
+                                  stdout=out, stderr=out, env={**os.environ, "PGAPPNAME": application_name})
+    try:
+        yield
+        if load.poll() is not None:
+            raise RuntimeError("a load ended early:\n" + said.read_text()[-2000:])
+    finally:
+        end(load)
+
+
+class Statements:
+    """with Statements(server, "report", "SELECT ...") as session: ...; a session executes them once, or again and again.
+
+    When the context ends, the statement that runs is cancelled and the session closed.
+    """
+
+    def __init__(self, server, application_name, *statements, again=False, user="postgres"):
+        self._connection = server.connect(application_name, user)
+        self.pid = self._connection.info.backend_pid
+        self._statements = statements
+        self._again = again
+        self._ends = threading.Event()
+        self._error = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def _work(self):
+        try:
+            while True:
+                for statement in self._statements:
+                    run(self._connection, statement)
+                if not self._again or self._ends.is_set():
+                    return
+        except psycopg2.Error as error:
+            if not self._ends.is_set():
+                self._error = error
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind, *exc):
+        self._ends.set()
+        # a statement that begins at this moment misses the cancel
+        while self._thread.is_alive():
+            self._connection.cancel()
+            self._thread.join(0.5)
+        self._connection.close()
+        if kind is None and self._error:
+            raise self._error
+
+
+@contextlib.contextmanager
+def transaction(server, application_name, *statements, user="postgres"):
+    """A session that stays idle in a transaction after these statements. Yields its process id."""
+    with contextlib.closing(server.connect(application_name, user)) as connection:
+        connection.autocommit = False
+        for statement in statements:
+            run(connection, statement)
+        yield connection.info.backend_pid
+
+
+@contextlib.contextmanager
+def sessions(server, count, application_name="pool", pause_s=0):
+    """Idle sessions, opened one after the other."""
+    with contextlib.ExitStack() as undo:
+        for _ in range(count):
+            undo.enter_context(contextlib.closing(server.connect(application_name, "shop")))
+            time.sleep(pause_s)
+        yield
+
+
+def await_true(connection, condition, what):
+    until = time.monotonic() + WAIT_S
+    while not value(connection, f"SELECT {condition}"):
+        if time.monotonic() > until:
+            raise RuntimeError(f"there was none within {WAIT_S} s: {what}")
+        time.sleep(0.1)
