@@ -243,7 +243,7 @@ target_text(const Target *target)
 		appendStringInfo(&text, "%s, ", pgscale_proc_kind_name(proc->kind));
 	if (user)
 		appendStringInfo(&text, "user %s, ", pgscale_text_name(user));
-	if (pgscale_procs_read_client(target->slot, &client) && client.application_name[0] != '\0')
+	if (pgscale_procs_read_client(target->slot, false, &client) && client.application_name[0] != '\0')
 		appendStringInfo(&text, "application %s, ",
 						 pgscale_text_line(client.application_name, GetDatabaseEncoding(), NAMEDATALEN));
 	appendStringInfo(&text, "%s", state ? state : "state unknown");

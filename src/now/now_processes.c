@@ -127,7 +127,7 @@ count_application(NowScan *scan, int slot, bool idle)
 	PgscaleProcClient client;
 	int			i = 0;
 
-	if (!pgscale_procs_read_client(slot, &client))
+	if (!pgscale_procs_read_client(slot, false, &client))
 		return;
 	while (i < scan->napplications && strcmp(scan->applications[i].name, client.application_name) != 0)
 		i++;
