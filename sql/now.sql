@@ -5,7 +5,8 @@ CREATE EXTENSION pgscale;
 
 -- an idle server: the shape of the screen
 SELECT split_part(now, '.', 1) AS first_line FROM pgscale.now LIMIT 1;
-SELECT count(*) BETWEEN 8 AND 36 AS lines, max(length(now)) <= 118 AS width, bool_and(now !~ '[[:cntrl:]]') AS plain FROM pgscale.now;
+SELECT count(*) BETWEEN 8 AND 36 AS lines, max(length(now)) <= 118 AS width, bool_and(now !~ '[[:cntrl:]]') AS plain,
+       count(*) = count(now) AS whole FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
  WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'checkpoints_requested', 'missing', 'flush_measured')
@@ -132,6 +133,7 @@ SELECT rule FROM finds('{}', '{"flush_ms": 29, "kinds": {"wal_sync": 2}}', '{"fl
 SELECT rule FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 1.9}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 200, "active": 1, "kinds": {"wal_sync": 0.9}}');
 SELECT rule, certainty FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"flush_ms": 200, "kinds": {"wal_sync": 7}}');
+SELECT rule, certainty FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 4, "temp_file": 2.5}}');
 SELECT rule, certainty, sentence FROM finds('{"stuck_flushes": 1}', '{"s": 0, "kinds": {"wal_sync": 1, "wal_write_lock": 3}}', '{"s": 0, "flush_ms": null}');
 SELECT rule FROM finds('{"stuck_flushes": 0}', '{"s": 0, "kinds": {"wal_sync": 1, "wal_write_lock": 3}}', '{"s": 0, "flush_ms": null}');
 
@@ -151,6 +153,7 @@ SELECT rule, certainty FROM finds('{"oldest_xid_age": 1900000000, "oldest_xid_da
 SELECT rule FROM finds('{"oldest_xid_age": 1499999999, "oldest_xid_database": "app"}');
 SELECT * FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "sessions": [{"pid": 7, "event_type": "Lock", "transaction_s": 99},
     {"pid": 8, "application": "report", "transaction_s": 50}, {"pid": 9, "transaction_s": 40}]}');
+SELECT rule, cure FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot"}');
 SELECT rule FROM finds('{"startup_event": "RecoveryConflictSnapshot"}');
 SELECT rule FROM finds('{"standby": true, "startup_event": "RecoveryWalStream"}');
 

@@ -186,6 +186,7 @@ $old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABL
 $db->sql('DELETE FROM t; VACUUM t');
 cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest is that of pid '
       . $old->pid . ', old_report', 'a conflict with recovery');
+is($there->sql('SELECT count(*) = count(now) FROM pgscale.now'), 't', 'no line is null');
 $old->sql('COMMIT');
 $standby->stop;
 

@@ -31,8 +31,8 @@ now_shmem_request(void)
 
 /* The evidence, and the cures. */
 static const char *const asks[] = {
-	"pgscale.blockers", "pgscale_internal.health", "pgscale.set", "pgscale.tablespace_latency",
-	"pgscale.top_waits", "pgscale.wait_kind", NULL
+	"pgscale.blockers", "pgscale.cancel", "pgscale.health", "pgscale.set", "pgscale.tablespace_latency",
+	"pgscale.terminate", "pgscale.top_waits", "pgscale.wait_kind", NULL
 };
 
 const PgscaleModule pgscale_now_module = {

@@ -153,7 +153,7 @@ BEGIN
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
-                                                   FROM pgscale_internal.health() h WHERE h.feature = 'sampler') END)
+                                                   FROM pgscale.health h WHERE h.feature = 'sampler') END)
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.foreign_name(d.datname))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);
 END

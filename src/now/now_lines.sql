@@ -14,7 +14,7 @@ BEGIN
             RETURN NEXT 'also: ' || f.sentence;
         ELSE
             RETURN NEXT f.sentence;
-            IF length(f.cure || f.risk) <= 110 THEN
+            IF length(concat(f.cure, f.risk)) <= 110 THEN
                 RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
             ELSE
                 -- a statement that is cut is none

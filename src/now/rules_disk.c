@@ -109,20 +109,21 @@ usually_ms(double usual_ms)
  * not known what is usual; and a session and a quarter of the active ones wait for WAL.
  * Where nothing is counted, flushes must last longer than they were watched.
  *
- * Certainty: high; medium, while checkpoints are close together, which slow flushes down, and
- * if nothing is counted.
+ * Certainty: high; medium, while checkpoints are close together or temporary files are waited
+ * for, which slow flushes down, and if nothing is counted.
  */
 static void
 find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double ms = e->now.flush_ms;
 	const double waits = pgscale_now_wal_waits(&e->now);
+	const bool	disk_is_busy = checkpoints_are_close(e) || e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1;
 	PgscaleNowFinding *f;
 
 	if (waits < 1 || waits < 0.25 * e->now.active)
 		return;
 	if (is_slow(ms, e->usual.flush_ms))
-		f = pgscale_now_add(found, checkpoints_are_close(e) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_HIGH, waits,
+		f = pgscale_now_add(found, disk_is_busy ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_HIGH, disk_is_busy ? waits / 2 : waits,
 							"A flush of WAL takes %.0f ms (%s%s), and %.0f %s for it: the disk of pg_wal is slow", ms,
 							e->flush_measured ? "measured" : "computed", usually_ms(e->usual.flush_ms), waits, PGSCALE_NOW_WAIT(waits));
 	else if (isnan(ms) && e->stuck_flushes >= 1 && waits >= 2)

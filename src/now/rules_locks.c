@@ -144,8 +144,8 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 /*
  * hot_row: three sessions and two in five of the active ones wait for rows, twice as many as
  * usual, and no root holds its lock for long.  Then it is short transactions that follow each
- * other.  A third as many must wait at this moment, too: what a blocker held up until a moment
- * ago is over.  Medium, because slow commits lengthen each of them, too.
+ * other.  Two must wait at this moment, too: what a blocker held up until a moment ago is over.
+ * Medium, because slow commits lengthen each of them, too.
  */
 static void
 find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -166,7 +166,7 @@ find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			relation = e->roots[i].relation;
 		waiting += e->roots[i].rows;
 	}
-	if (waiting < now / 3)
+	if (waiting < 2)
 		return;
 	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, now, "%.0f sessions wait for rows%s%s that short transactions change one after another",
 						now, relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : "");
@@ -202,20 +202,22 @@ add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, Pgsca
 /*
  * lock_manager: two sessions and a twentieth of the active ones wait for the lock table's own
  * locks, twice as many as usual: statements lock more relations than a session has fast-path
- * slots for, or take strong locks.  Low, if more wait for rows: then it is one row's lock that
+ * slots for, or take strong locks.  Not so if more wait for rows: then it is one row's lock that
  * they contend for.
  */
 static void
 find_lock_manager(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	PgscaleNowFinding *f = add_lwlock_finding(e, found, PGSCALE_NOW_LOCK_MANAGER,
-											  "the lock manager (LWLock LockManager): statements lock too many relations");
+	const double rows = e->now.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->now.kinds[PGSCALE_NOW_LOCK_TUPLE];
 	const PgscaleNowSession *example = pgscale_now_session_in(e, "LockManager");
+	PgscaleNowFinding *f;
 
+	if (rows > e->now.kinds[PGSCALE_NOW_LOCK_MANAGER])
+		return;
+	f = add_lwlock_finding(e, found, PGSCALE_NOW_LOCK_MANAGER,
+						   "the lock manager (LWLock LockManager): statements lock too many relations");
 	if (!f)
 		return;
-	if (e->now.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->now.kinds[PGSCALE_NOW_LOCK_TUPLE] > e->now.kinds[PGSCALE_NOW_LOCK_MANAGER])
-		f->certainty = PGSCALE_NOW_LOW;
 	pgscale_now_cure(f, "reads only; then prune partitions, drop unused indexes, or use fewer sessions",
 					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
 	if (example)

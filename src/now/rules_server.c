@@ -103,6 +103,9 @@ find_recovery_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						 "SELECT pgscale.cancel(%d)", oldest->pid);
 		pgscale_now_number(f, "transaction_s", oldest->transaction_s);
 	}
+	else
+		pgscale_now_cure(f, "reads only; then cancel the query with the oldest snapshot",
+						 "SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL");
 	pgscale_now_text(f, "event", e->startup_event);
 }
 
