@@ -47,6 +47,7 @@ CREATE FUNCTION pgscale_internal.now_period(counts jsonb)
 RETURNS jsonb
 LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     WITH waits AS MATERIALIZED (
         SELECT e.type, (SELECT pgscale.wait_kind(e.type, e.event)) AS kind, e.sessions
@@ -79,6 +80,7 @@ CREATE FUNCTION pgscale_internal.now_usual(counts jsonb)
 RETURNS jsonb
 LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT p || CASE WHEN (p->>'flushes')::double precision >= 100 THEN '{}'::jsonb ELSE '{"flush_ms": null}' END
              || CASE WHEN (p->>'reads')::double precision >= 100 THEN '{}'::jsonb ELSE '{"read_ms": null}' END
@@ -92,6 +94,7 @@ CREATE FUNCTION pgscale_internal.now_sessions(sessions jsonb)
 RETURNS jsonb
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'application', a.application_name, 'backend_type', a.backend_type,
@@ -109,6 +112,7 @@ CREATE FUNCTION pgscale_internal.now_root_sessions()
 RETURNS jsonb
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
@@ -135,6 +139,7 @@ CREATE FUNCTION pgscale_internal.now_evidence()
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     seen jsonb := pgscale_internal.now_processes();
@@ -167,6 +172,7 @@ CREATE FUNCTION pgscale.diagnosis(
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 2
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT * FROM pgscale_internal.now_findings(pgscale_internal.now_evidence())
 $$;

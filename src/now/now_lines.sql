@@ -4,6 +4,7 @@ CREATE FUNCTION pgscale_internal.now_part_diagnosis(seen jsonb)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     f record;
@@ -36,6 +37,7 @@ CREATE FUNCTION pgscale_internal.now_part_load(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     WITH span AS (
         SELECT (seen->'now'->>'s')::float8 AS s, (seen->'usual'->>'s')::float8 AS usual_s, (seen->'now'->>'active')::float8 AS active,
@@ -66,6 +68,7 @@ CREATE FUNCTION pgscale_internal.now_part_sessions(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT format('connections: %s of %s used, %s idle, %s idle in a transaction, %s new in 10 s, %s reserved', seen->>'used', seen->>'max_connections',
                   seen->>'idle', seen->>'idle_in_transaction', seen->>'new', seen->>'reserved')
@@ -95,6 +98,7 @@ CREATE FUNCTION pgscale_internal.now_part_machine(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     WITH disk (n, what, ms, usual) AS (
         VALUES (1, 'WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric),
@@ -121,10 +125,12 @@ CREATE FUNCTION pgscale_internal.now_lines(seen jsonb)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 36
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 BEGIN
+    -- in a database without an encoding a cut may be within a character
     RETURN QUERY
-        SELECT left(l.line, 118)
+        SELECT pgscale_internal.foreign_text(left(l.line, 118), pg_char_to_encoding(getdatabaseencoding()))
           FROM (SELECT 1 AS part, d.* FROM pgscale_internal.now_part_diagnosis(seen) WITH ORDINALITY d(line, n)
                 UNION ALL SELECT 2, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
                 UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
