@@ -89,6 +89,40 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_usual(jsonb) IS 'part of the evidence of diagnosis: what is usual';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_usual(jsonb) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.now_classes(since timestamptz, until timestamptz)
+RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT jsonb_build_object('s', coalesce(max(a.covered_fraction), 0) * extract(epoch FROM until - since)::double precision,
+               'classes', coalesce(jsonb_object_agg(a.event_type, a.active_sessions) FILTER (WHERE a.event_type IS NOT NULL), '{}'))
+      FROM pgscale.activity(since, until, '36500 days') a
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_classes(timestamptz, timestamptz) IS
+'part of the evidence of diagnosis: a period as average sessions by class of wait event';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_classes(timestamptz, timestamptz) TO pg_monitor;
+
+-- This hour of the day before, if the archive has ten minutes of it; else the hour before, without the time that is compared with it.
+CREATE FUNCTION pgscale_internal.now_load()
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    at CONSTANT timestamptz := clock_timestamp();
+    yesterday CONSTANT jsonb := pgscale_internal.now_classes(at - interval '24 hours 30 minutes', at - interval '23 hours 30 minutes');
+    found CONSTANT boolean := (yesterday->>'s')::double precision >= 600;
+BEGIN
+    RETURN jsonb_build_object('now', pgscale_internal.now_classes(at - interval '30 seconds', at), 'yesterday', found,
+               'usual', CASE WHEN found THEN yesterday
+                             ELSE pgscale_internal.now_classes(at - interval '1 hour 30 seconds', at - interval '30 seconds') END);
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_load() IS 'part of the evidence of diagnosis: the load now, and what is usual';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_load() TO pg_monitor;
+
 -- By pg_stat_activity's rules for other users' texts. A session that has ended meanwhile is left out.
 CREATE FUNCTION pgscale_internal.now_sessions(sessions jsonb)
 RETURNS jsonb
@@ -151,6 +185,7 @@ BEGIN
         'standby', pg_is_in_recovery(),
         'reserved', current_setting('superuser_reserved_connections')::integer
                     + coalesce(current_setting('reserved_connections', true)::integer, 0),
+        'load', CASE WHEN counts IS NULL THEN jsonb_build_object('now', recent || '{"s": 0}', 'usual', NULL) ELSE pgscale_internal.now_load() END,
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),

@@ -40,21 +40,24 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     WITH span AS (
-        SELECT (seen->'now'->>'s')::float8 AS s, (seen->'usual'->>'s')::float8 AS usual_s, (seen->'now'->>'active')::float8 AS active,
-               (seen->'usual'->>'active')::float8 AS usual_active, coalesce((seen->'now'->'classes'->>'CPU')::float8, 0) AS cpu),
+        SELECT round((seen->'load'->'now'->>'s')::numeric) AS s, round((seen->'load'->'usual'->>'s')::numeric) AS usual_s),
     class AS (
         SELECT c.key AS class, c.value::float8 AS sessions,
-               CASE WHEN p.usual_s > 0 THEN coalesce((seen->'usual'->'classes'->>c.key)::float8, 0) END AS usual
-          FROM span p CROSS JOIN jsonb_each_text(seen->'now'->'classes') c),
+               CASE WHEN p.usual_s > 0 THEN coalesce((seen->'load'->'usual'->'classes'->>c.key)::float8, 0) END AS usual
+          FROM span p CROSS JOIN jsonb_each_text(seen->'load'->'now'->'classes') c),
     line (n, what, sessions, usual) AS (
-        SELECT 1, 'active sessions', p.active, p.usual_active FROM span p
+        SELECT 1, 'active sessions', coalesce(sum(c.sessions) FILTER (WHERE c.class <> 'IdleInTransaction'), 0),
+               (SELECT sum(u.value::float8) FROM span p CROSS JOIN jsonb_each_text(seen->'load'->'usual'->'classes') u
+                 WHERE u.key <> 'IdleInTransaction' AND p.usual_s > 0) FROM class c
         UNION ALL SELECT 2, 'on a CPU or queued for one', c.sessions, c.usual FROM class c WHERE c.class = 'CPU'
-        UNION ALL SELECT 3, 'queued for a CPU', p.cpu * (seen->>'queued_fraction')::float8, NULL FROM span p WHERE seen ? 'queued_fraction'
+        UNION ALL SELECT 3, 'queued for a CPU', c.sessions * (seen->>'queued_fraction')::float8, NULL
+                    FROM class c WHERE c.class = 'CPU' AND seen ? 'queued_fraction'
         UNION ALL SELECT 3 + row_number() OVER (ORDER BY c.sessions DESC, c.class), 'waiting: ' || c.class, c.sessions, c.usual
-                    FROM class c WHERE c.class <> 'CPU'
-        UNION ALL SELECT 100, 'idle in a transaction', (seen->>'idle_in_transaction')::float8, NULL)
-    SELECT format('%s     now   usual  factor   now: %s; usual: %s', rpad('load', 29), CASE WHEN p.s > 0 THEN format('last %s s', round(p.s::numeric)) ELSE 'this moment' END,
-                  CASE WHEN p.usual_s >= 120 THEN format('the %s min before', round(p.usual_s / 60)) WHEN p.usual_s > 0 THEN format('the %s s before', round(p.usual_s)) ELSE 'not known' END)
+                    FROM class c WHERE c.class NOT IN ('CPU', 'IdleInTransaction')
+        UNION ALL SELECT 100, 'idle in a transaction', c.sessions, c.usual FROM class c WHERE c.class = 'IdleInTransaction')
+    SELECT format('%s     now   usual  factor   now: %s; usual: %s', rpad('load', 29), CASE WHEN p.s > 0 THEN format('last %s s', p.s) ELSE 'this moment' END,
+                  CASE WHEN (seen->'load'->>'yesterday')::boolean THEN 'this hour of yesterday' WHEN p.usual_s >= 120 THEN format('the %s min before', round(p.usual_s / 60))
+                       WHEN p.usual_s > 0 THEN format('the %s s before', p.usual_s) ELSE 'not known' END)
       FROM span p
     UNION ALL
     (SELECT rtrim('  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)
