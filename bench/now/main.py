@@ -8,7 +8,7 @@ import healthy
 import nights
 import rules
 
-PARTS = {"nights": nights, "rules": rules, "healthy": healthy, "cost": cost}
+PARTS = {"nights": nights, "healthy": healthy, "rules": rules, "cost": cost}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))

@@ -102,7 +102,7 @@ def pieces(quick):
 
 
 def measure(place, quick, names):
-    return scenes.play(place, NIGHTS, quick, names)
+    return scenes.play(place, NIGHTS, scenes.QUICK if quick else scenes.NIGHT, names)
 
 
 def required(results):

@@ -158,7 +158,7 @@ def pieces(quick):
 
 
 def measure(place, quick, names):
-    return scenes.play(place, RULES, quick, names)
+    return scenes.play(place, RULES, scenes.QUICK if quick else scenes.SHORT, names)
 
 
 def required(results):

@@ -10,8 +10,8 @@ import watch
 from cluster import say
 from report import percent, table
 
-USUAL_S, HELD_S, AFTER_S = 40, 20, 10
-QUICK = (6, 12, 3)
+# seconds of the usual load, of the incident, and of the usual load after it
+NIGHT, SHORT, QUICK = (40, 20, 10), (20, 15, 6), (6, 12, 3)
 PICTURE_S = 10          # the screen that is shown is the first one from then on
 LIMIT_S = 10
 TPCB = ("-M", "prepared", "-c", 8, "-j", 2, "-R", 100)
@@ -38,12 +38,12 @@ RECORDS = {"": ("scene",)}
 LEFT_OUT = ("evidence",)
 
 
-def play(place, scenes, quick, names):
+def play(place, scenes, times, names):
     """For measure() of a part with pieces."""
     for scene in scenes:
         if scene.name in names:
             say(f"{scene.name}")
-            yield scene.name, one(place, scene, QUICK if quick else (USUAL_S, HELD_S, AFTER_S))
+            yield scene.name, one(place, scene, times)
 
 
 def whole(found):
@@ -106,6 +106,10 @@ def changes(polls, began):
     return found
 
 
+def picture(found):
+    return "\n".join(line.rstrip() for line in found["picture"].splitlines())
+
+
 def seconds(figure):
     return "never" if figure is None else f"{figure:.1f} s"
 
@@ -120,7 +124,7 @@ def show(results):
     shown = table(["", "what happens", "rule", "first line after", "certainty", "and it stays", "other first lines",
                    "false in the usual time before", "gone after"], rows)
     for found in results:
-        shown += f"\n\n### {found['scene']}\n\nThe screen {PICTURE_S} s after it began.\n\n```text\n{found['picture']}\n```"
+        shown += f"\n\n### {found['scene']}\n\nThe screen {PICTURE_S} s after it began.\n\n```text\n{picture(found)}\n```"
     return shown
 
 
@@ -132,7 +136,7 @@ def published(results):
         yield "latest", f"{max(named):.1f} s"
     for found in results:
         yield f"{found['scene']}, first line after", seconds(found["named_s"])
-        yield f"{found['scene']}, screen", psql.fences(f"{watch.SCREEN};", found["picture"])
+        yield f"{found['scene']}, screen", psql.fences(f"{watch.SCREEN};", picture(found))
 
 
 def required(part, results):
