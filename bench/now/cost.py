@@ -20,8 +20,8 @@ IDLE, BLOCKED, LOADED = "idle", "blocked on one row", "beside a load"
 LIMIT_MS = 50
 LIMIT_TPS = 0.99
 SPARE = 20
-# memory of a session, and what is left for others; more sessions than fit are not opened
-SESSION_MIB, LEFT_MIB = 3.2, 2048
+# memory of a session (1.7 of 5,000), and what is left for others; more sessions than fit are not opened
+SESSION_MIB, LEFT_MIB = 2, 2048
 # for comparison: what a server without pgscale shows of its sessions
 PEER = "SELECT count(query), count(wait_event) FROM pg_stat_activity"
 UPDATE = "UPDATE stock SET amount = amount - 1 WHERE product = 7"

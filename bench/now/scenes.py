@@ -14,6 +14,7 @@ from report import percent, table
 NIGHT, SHORT, QUICK = (40, 20, 10), (20, 15, 6), (6, 12, 3)
 PICTURE_S = 10          # the screen that is shown is the first one from then on
 LIMIT_S = 10
+LIMIT_KEPT = 0.9
 TPCB = ("-M", "prepared", "-c", 8, "-j", 2, "-R", 100)
 
 
@@ -144,6 +145,11 @@ def required(part, results):
         named = found["named_s"]
         yield f"{part}: {found['scene']}: the first line says `{found['rule']}`" + (" and its process" if found["pids"] else ""), \
             seconds(named), f"within {LIMIT_S} s", named is not None and named <= LIMIT_S
+    least = min(results, key=lambda found: found["kept"])
+    yield f"{part}: part of the time after that in which the first line stays right, least: {least['scene']}", \
+        percent(least["kept"], 0), f"at least {percent(LIMIT_KEPT, 0)}", least["kept"] >= LIMIT_KEPT
+    false = sum(found["usual_false"] for found in results)
+    yield f"{part}: rows in the usual time before", f"{false} of {sum(found['usual_polls'] for found in results)} times asked", "0", not false
     widest, lines = (max((found[what] for found in results), default=0) for what in ("widest", "most_lines"))
     yield f"{part}: widest line of all screens", str(widest), f"{watch.MOST_COLUMNS}", widest <= watch.MOST_COLUMNS
     yield f"{part}: lines of the longest screen", str(lines), f"{watch.MOST_LINES}", lines <= watch.MOST_LINES
