@@ -104,20 +104,27 @@ COMMENT ON FUNCTION pgscale_internal.now_classes(timestamptz, timestamptz) IS
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_classes(timestamptz, timestamptz) TO pg_monitor;
 
 -- This hour of the day before, if the archive has ten minutes of it; else the hour before, without the time that is compared with it.
+-- A screen must not wait for a lock on the archive.
 CREATE FUNCTION pgscale_internal.now_load()
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
 SET extra_float_digits = 1
 AS $$
 DECLARE
     at CONSTANT timestamptz := clock_timestamp();
-    yesterday CONSTANT jsonb := pgscale_internal.now_classes(at - interval '24 hours 30 minutes', at - interval '23 hours 30 minutes');
-    found CONSTANT boolean := (yesterday->>'s')::double precision >= 600;
+    yesterday jsonb;
+    found boolean;
 BEGIN
+    yesterday := pgscale_internal.now_classes(at - interval '24 hours 30 minutes', at - interval '23 hours 30 minutes');
+    found := (yesterday->>'s')::double precision >= 600;
     RETURN jsonb_build_object('now', pgscale_internal.now_classes(at - interval '30 seconds', at), 'yesterday', found,
                'usual', CASE WHEN found THEN yesterday
                              ELSE pgscale_internal.now_classes(at - interval '1 hour 30 seconds', at - interval '30 seconds') END);
+EXCEPTION
+    WHEN lock_not_available THEN
+        RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_load() IS 'part of the evidence of diagnosis: the load now, and what is usual';
@@ -185,7 +192,7 @@ BEGIN
         'standby', pg_is_in_recovery(),
         'reserved', current_setting('superuser_reserved_connections')::integer
                     + coalesce(current_setting('reserved_connections', true)::integer, 0),
-        'load', CASE WHEN counts IS NULL THEN jsonb_build_object('now', recent || '{"s": 0}', 'usual', NULL) ELSE pgscale_internal.now_load() END,
+        'load', coalesce(CASE WHEN counts IS NOT NULL THEN pgscale_internal.now_load() END, jsonb_build_object('now', recent)),
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
