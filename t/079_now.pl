@@ -160,6 +160,27 @@ SKIP: {
     $_->quit for $lock_holder, @waiters;
 }
 
+### What is usual: this hour of yesterday, if the archive has it
+
+$db->sql(q{SELECT pgscale_internal.archive_partition('archive_minute', (now() - interval '25 h')::date);
+    INSERT INTO pgscale_internal.archive_minute
+    SELECT m.*
+      FROM pg_control_system() c, pg_database d, pgscale.node_identity() n, jsonb_populate_record(NULL::pgscale_internal.archive_minute,
+           (SELECT jsonb_object_agg(a.name, 0) FROM pgscale_internal.archive_counter a WHERE a.source <> 'sampler') || jsonb_build_object(
+           'at', now() - interval '25 h', 'period_s', 3600, 'observed_ms', 3600000, 'rounds', 60, 'node', n.node, 'cluster', c.system_identifier,
+           'database', d.oid, 'backend_types', '{client backend}'::text[], 'datids', '{7}'::oid[], 'datnames', '{shop}'::text[],
+           'usenames', '{ann}'::text[], 'application_names', '{web}'::text[], 'queryids', '{1}'::bigint[], 'event_types', '{IO}'::text[],
+           'events', '{DataFileRead}'::text[], 'blockers', '{NULL}'::text[], 'wait_ms', '{7200000}'::real[])) m
+     WHERE d.datname = current_database()});
+like($monitor->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'), qr/; usual: this hour of yesterday\n  active sessions +[\d.]+ +2\.0 /, 'yesterday');
+{
+    my $locker = session($node);
+    $locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
+    like($monitor->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'), qr/now: last \d+ s; usual: not known$/m, 'a screen waits for no lock on the archive');
+    $locker->sql('ROLLBACK');
+    $locker->quit;
+}
+
 ### Cancelled at any moment, a clock, and a transaction block
 
 for my $ms (1, 5, 12, 20)
