@@ -77,7 +77,42 @@ $db->sees_waiting($waiters[0], 'SELECT count(*) FROM t');
 like(of($signaler, 'cancel', $waiters[0]->pid . ', true'), qr/^@{[ $runner->pid ]}\|t\|cancelled the statement of process .*, active for \d+ s\); 1 transaction waited for it$/, 'is cancelled');
 is(($runner->finish)[0], '57014', 'and says so');
 is(($waiters[0]->finish)[1], 1, 'and who waited goes on');
-like(of($signaler, 'terminate', $runner->pid . ', true'), qr/\|t\|terminated process/, 'root => true of one that does not wait: itself');
+like(of($signaler, $_, $waiters[0]->pid . ', true'), qr/^@{[ $waiters[0]->pid ]}\|f\|nothing to $_: process .* does not wait for a lock, and no transaction waits for it$/,
+    "$_, root => true: it waits no more, and goes on") for qw(cancel terminate);
+is($waiters[0]->sql('SELECT 1'), 1, 'indeed');
+like(of($signaler, 'terminate', $runner->pid), qr/\|t\|terminated process/, 'one that waits for nothing, and nothing for it');
+
+# The next transaction, and the next statement: the caller is held up, in its look for the name of the owner, before it acts
+sub held_up
+{
+    my ($call, $go_on) = @_;
+    my $caller = session($node, user => 'signaler');
+
+    is(of($caller, $_, -1) =~ /nothing to/, 1, "$_ is known") for qw(cancel terminate);
+    $db->sql('BEGIN; LOCK pg_authid');
+    $caller->start("SELECT * FROM pgscale.$call");
+    until_true(sub { $db->sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pg_authid'::regclass AND pid = } . $caller->pid) eq '1' });
+    $go_on->();
+    $db->sql('ROLLBACK');
+    return ($caller->finish)[1];
+}
+$holder = $owner->();
+$holder->sql('BEGIN; UPDATE t SET v = 3');
+$db->sees_waiting($waiters[0], 'UPDATE t SET v = 4');
+like(held_up('terminate(' . $holder->pid . ')', sub { $holder->sql($_) for 'COMMIT', 'BEGIN', 'SELECT 1'; }),
+    qr/\|f\|nothing was done: process @{[ $holder->pid ]} .* has gone on to something else meanwhile$/, 'a root is not terminated in its next transaction');
+$waiters[0]->finish;
+is($holder->sql('SELECT 1; COMMIT'), 1, 'it goes on');
+$holder->start('SELECT pg_sleep(600)');
+$db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}, 'a statement', 1);
+like(held_up('cancel(' . $holder->pid . ')', sub {
+    $db->sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
+    is(($holder->finish)[0], '57014', 'it ends');
+    $holder->start('SELECT pg_sleep(600)');
+    until_true(sub { $db->sql('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}) eq '1' });
+}), qr/\|f\|nothing was done: process .* has gone on to something else meanwhile$/, 'the next statement is not cancelled');
+like(of($signaler, 'cancel', $holder->pid), qr/\|t\|cancelled the statement/, 'which is cancelled when it is named');
+is(($holder->finish)[0], '57014', 'indeed');
 
 # A parallel worker stands for its leader
 my $setting = $db->sql(q{SELECT name FROM pg_settings WHERE name IN ('debug_parallel_query', 'force_parallel_mode')});

@@ -78,35 +78,61 @@ search_from(Search *search, int number)
 		search_queue(search, waits->waiters[i].lock, waits->waiters[i].mode, i + 1, number);
 }
 
+static void
+init_search(Search *search, const PgscaleLockWaits *waits)
+{
+	memset(search, 0, sizeof(*search));
+	search->waits = waits;
+	search->reached = palloc(waits->nnodes * sizeof(int));
+	search->queue = palloc(waits->nnodes * sizeof(int));
+	search->searched = palloc(waits->nlocks * sizeof(int));
+	search->begin = palloc(waits->nlocks * sizeof(*search->begin));
+	for (int i = 0; i < waits->nnodes; i++)
+		search->reached[i] = -1;
+	for (int i = 0; i < waits->nlocks; i++)
+		search->searched[i] = -1;
+}
+
+/* Returns the number of nodes behind one. */
+static int
+search_behind(Search *search, int node)
+{
+	search->from = node;
+	search->reached[node] = node;
+	search->nqueue = 0;
+	search_from(search, node);
+	for (int i = 0; i < search->nqueue; i++)
+		search_from(search, search->queue[i]);
+	return search->nqueue;
+}
+
+int
+pgscale_blockers_count_behind_one(const PgscaleLockWaits *waits, int node)
+{
+	Search		search;
+
+	init_search(&search, waits);
+	return search_behind(&search, node);
+}
+
 void
 pgscale_blockers_count_behind(const PgscaleLockWaits *waits, int *behind, bool *cycle)
 {
 	const int	n = waits->nnodes;
 	int		   *blockers = palloc(n * sizeof(int));
 	int		   *marks = palloc(n * sizeof(int));
-	Search		search = {.waits = waits};
+	Search		search;
 
-	search.reached = palloc(n * sizeof(int));
-	search.queue = palloc(n * sizeof(int));
-	search.searched = palloc(waits->nlocks * sizeof(int));
-	search.begin = palloc(waits->nlocks * sizeof(*search.begin));
+	init_search(&search, waits);
 	for (int i = 0; i < n; i++)
-		marks[i] = search.reached[i] = -1;
-	for (int i = 0; i < waits->nlocks; i++)
-		search.searched[i] = -1;
+		marks[i] = -1;
 
 	for (int node = 0; node < n; node++)
 	{
 		int			nblockers;
 
 		CHECK_FOR_INTERRUPTS();
-		search.from = node;
-		search.reached[node] = node;
-		search.nqueue = 0;
-		search_from(&search, node);
-		for (int i = 0; i < search.nqueue; i++)
-			search_from(&search, search.queue[i]);
-		behind[node] = search.nqueue;
+		behind[node] = search_behind(&search, node);
 
 		/* Itself is never come to: is one of those in its way behind it? */
 		cycle[node] = false;

@@ -304,11 +304,11 @@ put_forest(ReturnSetInfo *rsinfo, Forest *forest)
 }
 
 PgscaleLockWaits *
-pgscale_blockers_read(void)
+pgscale_blockers_read(bool rows)
 {
 	for (int holders = FIRST_HOLDERS;; holders *= 4)
 	{
-		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, true);
+		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, rows);
 
 		CHECK_FOR_INTERRUPTS();
 		if (pgscale_lock_waits_read(waits))
@@ -325,7 +325,7 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 	Size		n;
 
 	InitMaterializedSRF(fcinfo, 0);
-	forest.waits = pgscale_blockers_read();
+	forest.waits = pgscale_blockers_read(true);
 	forest.now = GetCurrentTimestamp();
 	n = Max(forest.waits->nnodes, 1);
 	forest.behind = palloc(n * sizeof(int));

@@ -16,13 +16,19 @@ extern const PgscaleModule pgscale_blockers_module;
 
 struct PgscaleLockWaits;
 
-/* The graph of this moment, in the current memory context, with all holders and the waiters' rows. */
-extern struct PgscaleLockWaits *pgscale_blockers_read(void);
+/*
+ * The graph of this moment, in the current memory context, with all holders. rows: with the rows of
+ * waiters, too, for which the partitions are held longer.
+ */
+extern struct PgscaleLockWaits *pgscale_blockers_read(bool rows);
 
 /*
  * behind.c: for each node of the graph, how many wait for it, directly or behind others
  * that do, and whether it is one of those itself.
  */
 extern void pgscale_blockers_count_behind(const struct PgscaleLockWaits *waits, int *behind, bool *cycle);
+
+/* The number of nodes behind one node: much less work than of each. */
+extern int	pgscale_blockers_count_behind_one(const struct PgscaleLockWaits *waits, int node);
 
 #endif							/* PGSCALE_BLOCKERS_H */

@@ -15,8 +15,13 @@
  * The answer is what was seen to happen: the process is read until its statement, or it, has
  * ended, or two seconds are over.
  *
- * Locking: that of base/lock_waits.c, once.  A process that ends meanwhile is no error.  Its pid may
- * be another process' a moment later: so the slot is read again right before the signal.
+ * To find the root and its waiters takes milliseconds, in which a transaction may end and the next
+ * one begin.  So the process is read before the graph of lock waits that shows it as a root, and again
+ * right before the signal: if its transaction is another one then, nothing is done.  Of a
+ * statement that is to be cancelled, the statement is compared, too.
+ *
+ * Locking: that of base/lock_waits.c, at most ROOT_TRIES times.  A process that ends meanwhile is not an
+ * error.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -47,6 +52,13 @@
 #define OBEY_NS			(2 * NS_PER_S)
 #define OBEY_CHECK_MS	10
 
+/* How often to look for a status that is being written. */
+#define STATUS_TRIES	20
+#define STATUS_TRY_US	500
+
+/* How often to read the graph until the process that was read is a root in it. */
+#define ROOT_TRIES		3
+
 PG_FUNCTION_INFO_V1(pgscale_cancel);
 PG_FUNCTION_INFO_V1(pgscale_terminate);
 
@@ -61,23 +73,50 @@ static const char *const verbs[] = {"cancel", "terminate"};
 /* The process to act on, as it was found. */
 typedef struct Target
 {
+	int			pid;
 	int			slot;			/* -1: there is none */
 	PgscaleProc proc;
 	PgscaleProcStatement statement;
+	bool		in_graph;		/* it waits for a lock, or is waited for */
 	int			waiters;		/* transactions that wait for it */
 } Target;
 
+/* Reads a slot; returns false if no process is there.  If its status is unknown, proc.changecount is 0. */
+static bool
+read_slot(int slot, Target *target)
+{
+	for (int i = 0; i < STATUS_TRIES; i++)
+	{
+		uint64		retries = 0;
+		bool		changed;
+
+		memset(&target->proc, 0, sizeof(target->proc));
+		memset(&target->statement, 0, sizeof(target->statement));
+		if (!pgscale_procs_read(slot, &target->proc, &changed, &retries))
+			return false;
+		/* both as of one moment */
+		if (target->proc.changecount != 0 && pgscale_procs_read_statement(slot, &target->statement) &&
+			pgscale_procs_read(slot, &target->proc, &changed, &retries) && !changed)
+			return true;
+		pg_usleep(STATUS_TRY_US);
+	}
+	memset(&target->statement, 0, sizeof(target->statement));
+	return true;
+}
+
 /* The slot of a process, or -1. */
 static int
-find_process(int pid, PgscaleProc *proc)
+find_process(int pid)
 {
+	PgscaleProc proc;
+
 	for (int slot = 0; pid > 0 && slot < pgscale_procs_count(); slot++)
 	{
 		uint64		retries = 0;
 		bool		changed;
 
-		memset(proc, 0, sizeof(*proc));
-		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, proc, &changed, &retries) && proc->pid == pid)
+		memset(&proc, 0, sizeof(proc));
+		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, &proc, &changed, &retries) && proc.pid == pid)
 			return slot;
 	}
 	return -1;
@@ -86,29 +125,46 @@ find_process(int pid, PgscaleProc *proc)
 static void
 read_target(Target *target, int pid)
 {
-	target->slot = find_process(pid, &target->proc);
-	if (target->slot >= 0 && target->proc.leader_pid != 0)
-		target->slot = find_process(target->proc.leader_pid, &target->proc);
-	memset(&target->statement, 0, sizeof(target->statement));
-	if (target->slot >= 0 && !pgscale_procs_read_statement(target->slot, &target->statement))
-		target->statement.state_start = target->statement.activity_start = 0;
+	memset(target, 0, sizeof(*target));
+	target->pid = pid;
+	target->slot = find_process(pid);
+	if (target->slot >= 0 && (!read_slot(target->slot, target) || target->proc.pid != pid))
+		target->slot = -1;
 }
 
-/* Is it still the same process?  statement: and at the same statement? */
-static bool
-is_target_there(const Target *target, bool statement)
+/* Of a parallel worker, its leader. */
+static void
+read_session(Target *target, int pid)
 {
-	PgscaleProc now = {0};
-	uint64		retries = 0;
-	bool		changed;
+	read_target(target, pid);
+	if (target->slot >= 0 && target->proc.leader_pid != 0)
+		read_target(target, target->proc.leader_pid);
+}
 
-	if (!pgscale_procs_read(target->slot, &now, &changed, &retries) || now.pid != target->proc.pid ||
-		(now.proc_start != 0 && now.proc_start != target->proc.proc_start))
-		return false;
-	/* in the middle of a change */
-	if (now.changecount == 0)
+/* Reads the process again; returns false if it has ended. */
+static bool
+is_target_there(const Target *target, Target *now)
+{
+	return read_slot(target->slot, now) && now->proc.pid == target->proc.pid &&
+		(now->proc.proc_start == 0 || target->proc.proc_start == 0 || now->proc.proc_start == target->proc.proc_start);
+}
+
+/* Does it certainly run the same statement no more? */
+static bool
+has_statement_ended(const Target *target, const Target *now)
+{
+	return now->proc.changecount != 0 &&
+		(!now->proc.running || now->proc.activity_start != target->proc.activity_start);
+}
+
+/* Is it at something other than what it was found at?  Also if that is unknown. */
+static bool
+has_gone_on(const Target *target, const Target *now, Action action)
+{
+	if (target->waiters > 0 && now->statement.xact_start != target->statement.xact_start)
 		return true;
-	return !statement || (now.running && now.activity_start == target->proc.activity_start);
+	return action == ACTION_CANCEL && target->proc.running &&
+		(now->proc.changecount == 0 || has_statement_ended(target, now));
 }
 
 static void
@@ -180,38 +236,49 @@ refuse_prepared(int pid, Action action, TransactionId xid)
 			 errhint("COMMIT PREPARED or ROLLBACK PREPARED with the gid of transaction %u in pg_prepared_xacts.", xid)));
 }
 
-/* Its place in the graph of lock waits: goes to the root, or raises an error if it is not one. */
 static void
+refuse_waiter(int pid, Action action, int root)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("process %d is not a root blocker: it waits for a lock itself", pid),
+			 errhint("Its root is process %d: SELECT * FROM pgscale.%s(%d). To end the waiting one: SELECT pg_%s_backend(%d).",
+					 root, verbs[action], root, verbs[action], pid)));
+}
+
+/*
+ * Its place in the graph of lock waits: goes to the root, or raises an error if it is not one.  Returns false if
+ * the root was another one each time.
+ */
+static bool
 go_to_root(Target *target, Action action, bool to_root)
 {
-	PgscaleLockWaits *waits = pgscale_blockers_read();
-	const PgscaleLockNode *node = find_node(waits, target->proc.pid);
-	int		   *behind;
-	bool	   *cycle;
-
-	target->waiters = 0;
-	if (node == NULL)
-		return;
-	pgscale_lock_waits_find_roots(waits);
-	if (&waits->nodes[node->root] != node)
+	for (int i = 0; i < ROOT_TRIES; i++)
 	{
-		const PgscaleLockNode *root = &waits->nodes[node->root];
+		PgscaleLockWaits *waits = pgscale_blockers_read(false);
+		const PgscaleLockNode *node = find_node(waits, target->pid);
+		const PgscaleLockNode *root;
 
+		/* after the first reading: a root that nothing waits for any more */
+		if (node == NULL)
+			return i == 0;
+		pgscale_lock_waits_find_roots(waits);
+		root = &waits->nodes[node->root];
+		if (root == node)
+		{
+			target->in_graph = true;
+			target->waiters = pgscale_blockers_count_behind_one(waits, node - waits->nodes);
+			return true;
+		}
 		if (root->pid == 0)
-			refuse_prepared(target->proc.pid, action, root->xid);
+			refuse_prepared(target->pid, action, root->xid);
 		if (!to_root)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("process %d is not a root blocker: it waits for a lock itself", target->proc.pid),
-					 errhint("Its root is process %d: SELECT * FROM pgscale.%s(%d). To end the waiting one: SELECT pg_%s_backend(%d).",
-							 root->pid, verbs[action], root->pid, verbs[action], target->proc.pid)));
-		node = root;
-		read_target(target, node->pid);
+			refuse_waiter(target->pid, action, root->pid);
+		read_target(target, root->pid);
+		if (target->slot < 0)
+			return true;
 	}
-	behind = palloc(waits->nnodes * sizeof(int));
-	cycle = palloc(waits->nnodes * sizeof(bool));
-	pgscale_blockers_count_behind(waits, behind, cycle);
-	target->waiters = behind[node - waits->nodes];
+	return false;
 }
 
 /* A length of time in words. */
@@ -278,8 +345,9 @@ static bool
 wait_to_obey(const Target *target, Action action)
 {
 	const int64 give_up = pgscale_timer_clock() + OBEY_NS;
+	Target		now;
 
-	while (is_target_there(target, action == ACTION_CANCEL))
+	while (is_target_there(target, &now) && (action != ACTION_CANCEL || !has_statement_ended(target, &now)))
 	{
 		if (pgscale_timer_clock() >= give_up)
 			return false;
@@ -290,19 +358,31 @@ wait_to_obey(const Target *target, Action action)
 	return true;
 }
 
+static char *
+gone_on_text(const char *session)
+{
+	return psprintf("nothing was done: %s has gone on to something else meanwhile", session);
+}
+
 /* Does it, unless there is nothing to do; returns what was done, or why it was not. */
 static char *
 act_on_target(const Target *target, Action action, bool *done)
 {
 	const char *session = target_text(target);
+	Target		now;
 
 	*done = false;
 	if (action == ACTION_CANCEL && target->proc.in_transaction)
 		return psprintf("nothing to cancel: %s runs no statement; to end its transaction, use pgscale.terminate(%d)%s",
-						session, target->proc.pid, waiters_text(target));
+						session, target->pid, waiters_text(target));
 	if (action == ACTION_CANCEL && target->proc.state == (uint8) STATE_IDLE)
 		return psprintf("nothing to cancel: %s runs no statement", session);
-	if (!is_target_there(target, false) || !send_signal(target, action))
+	/* from here to the signal, nothing that takes time */
+	if (!is_target_there(target, &now))
+		return psprintf("nothing to %s: %s has ended", verbs[action], session);
+	if (has_gone_on(target, &now, action))
+		return gone_on_text(session);
+	if (!send_signal(target, action))
 		return psprintf("nothing to %s: %s has ended", verbs[action], session);
 	if (action == ACTION_CANCEL && !target->proc.running)
 		return psprintf("asked %s to cancel its statement, if it runs one%s", session, waiters_text(target));
@@ -314,12 +394,35 @@ act_on_target(const Target *target, Action action, bool *done)
 					action == ACTION_CANCEL ? " its statement" : "", (int) (OBEY_NS / NS_PER_S), waiters_text(target));
 }
 
+/* Finds the process to act on, and acts. */
+static char *
+end_target(Target *target, int pid, Action action, bool to_root, bool *done)
+{
+	bool		found = true;
+
+	read_session(target, pid);
+	if (target->slot >= 0)
+	{
+		if (!to_root)
+			check_target(target, action);
+		found = go_to_root(target, action, to_root);
+	}
+	if (target->slot < 0)
+		return psprintf("nothing to %s: there is no process %d, or it has ended", verbs[action], target->pid);
+	check_target(target, action);
+	if (!found)
+		return gone_on_text(target_text(target));
+	/* what it waited for may just have ended: then it is the last one that should be */
+	if (to_root && !target->in_graph)
+		return psprintf("nothing to %s: %s does not wait for a lock, and no transaction waits for it",
+						verbs[action], target_text(target));
+	return act_on_target(target, action, done);
+}
+
 static Datum
 end_process(FunctionCallInfo fcinfo, Action action)
 {
-	const int	pid = PG_GETARG_INT32(0);
-	const bool	to_root = PG_GETARG_BOOL(1);
-	Target		target = {0};
+	Target		target;
 	TupleDesc	desc;
 	Datum		values[3];
 	bool		nulls[3] = {0};
@@ -328,21 +431,9 @@ end_process(FunctionCallInfo fcinfo, Action action)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	read_target(&target, pid);
-	if (target.slot >= 0)
-	{
-		if (!to_root)
-			check_target(&target, action);
-		go_to_root(&target, action, to_root);
-		if (target.slot >= 0)
-			check_target(&target, action);
-	}
-	if (target.slot >= 0)
-		what = act_on_target(&target, action, &done);
-	else
-		what = psprintf("nothing to %s: there is no process %d, or it has ended", verbs[action], pid);
+	what = end_target(&target, PG_GETARG_INT32(0), action, PG_GETARG_BOOL(1), &done);
 
-	values[0] = Int32GetDatum(target.slot >= 0 ? target.proc.pid : pid);
+	values[0] = Int32GetDatum(target.pid);
 	values[1] = BoolGetDatum(done);
 	values[2] = CStringGetTextDatum(what);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
