@@ -107,7 +107,35 @@ like($summary, qr/The statement with an identifier that took most of it, \d+ %, 
 like($summary, qr/\(no identifier; longest: SELECT pg_sleep/, 'also among the queries');
 like(session($node, user => 'observer')->sql('SELECT pgscale_internal.unidentified_statement(now() - interval $$1 h$$, now())'), qr/^SELECT pg_sleep\(600\) AS anonymous\W*$/, 'which pg_monitor may see');
 is(session($node, user => 'stranger')->sql('SELECT pgscale_internal.unidentified_statement(now() - interval $$1 h$$, now())'), '', 'and others not');
+my $within = sub { $db->sql("SELECT pgscale_internal.unidentified_statement($_[0], $_[1]) FROM (SELECT min(last_seen - last_ms * interval '1 ms') AS begun, max(last_seen) AS seen
+    FROM pgscale_internal.statement_texts() WHERE queryid IS NULL) k") };
+is($within->('$$-infinity$$', q{begun - interval '1 ms'}), '', 'in a period before it, it did not run');
+like($within->(q{begun - interval '1 h'}, q{begun + interval '1 ms'}), qr/AS anonymous/, 'in that in which it began, it did');
 cancelled($_) for @anonymous, $another, $app;
+is($within->(q{seen + interval '1 ms'}, '$$infinity$$'), '', 'in a period after it, it did not run');
+
+# A statement has no identifier yet while it waits for a lock to be analyzed
+$db->sql('SELECT pgscale.reset($$sampler$$); CREATE TABLE locked AS SELECT 1; CREATE TABLE gate (a int)');
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK locked');
+$db->sees_waiting($app = session($node), 'SELECT pg_sleep(600) AS parsed FROM locked');
+runs($another = session($node), 'SELECT pg_sleep(600) AS later', 'a statement that begins later');
+$db->poll_ok(kept('later', 'longest_ms > 2000'), 'is kept', 1);
+is($db->sql(kept('parsed')), 0, 'and not the one that waits');
+$locker->sql('COMMIT');
+$db->poll_ok(kept('parsed', 'queryid IS NOT NULL'), 'with its identifier it is', 1);
+
+# One that has its identifier after its text was read
+my $gated = wire($node);
+$gated->send_query('SET compute_query_id = off; DO $$BEGIN WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.05); END LOOP; END$$;'
+    . ' SET compute_query_id = on; SELECT pg_sleep(600) AS gated, now(), now()');
+my $of_gate = q{SELECT count(queryid), count(*) FROM pgscale_internal.statement_texts() WHERE query ~ 'AS gated'};
+in_time_ok(sub { $db->sql($of_gate) eq '0|1' }, 'a text is kept without an identifier');
+$db->sql('INSERT INTO gate VALUES (1)');
+in_time_ok(sub { $db->sql($of_gate) eq '1|1' }, 'and then with it only');
+is($db->sql(q{SELECT pgscale_internal.unidentified_statement('-infinity', 'infinity')}), '', 'so it is not named as one without');
+cancelled($_) for $another, $app;
+$db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'AS gated' AND pid <> pg_backend_pid()});
 
 # No more than there is room for; what has run longer takes the place of what ran shortest
 $db->sql('SELECT pgscale.reset($$sampler$$)');
@@ -117,7 +145,8 @@ in_time_ok(sub { $db->sql('SELECT count(*) FROM pgscale_internal.statement_texts
 my $seen = $db->sql('SELECT max(last_seen) FROM pgscale_internal.statement_texts()');
 $db->poll_ok("SELECT count(*) > 60 FROM pgscale_internal.statement_texts() WHERE last_seen > '$seen' AND query ~ 'many'", 'whose times go on');
 $db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'AS many' AND pid <> pg_backend_pid()});
-runs($app, 'SELECT pg_sleep(600) AS late, 1, 2, 3', 'one more');
+# not the identifier of any of them
+runs($app, 'SELECT pg_sleep(600) AS late, now()', 'one more');
 my $shortest = $db->sql('SELECT min(longest_ms) FROM pgscale_internal.statement_texts()');
 in_time_ok(sub { $db->sql(kept('late')) eq '1' }, 'takes a place in the end');
 is($db->sql(qq{SELECT bool_and(longest_ms > $shortest), count(*) FILTER (WHERE longest_ms = $shortest) FROM pgscale_internal.statement_texts()}), 't|0', 'when it has run longer than the shortest, whose place it takes')

@@ -412,7 +412,8 @@ end_target(Target *target, int pid, Action action, bool to_root, bool *done)
 	check_target(target, action);
 	if (!found)
 		return gone_on_text(target_text(target));
-	/* what it waited for may just have ended: then it is the last one that should be */
+
+	/* what it waited for may just have ended */
 	if (to_root && !target->in_graph)
 		return psprintf("nothing to %s: %s does not wait for a lock, and no transaction waits for it",
 						verbs[action], target_text(target));

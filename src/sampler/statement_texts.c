@@ -9,10 +9,14 @@
  * of fixed size, by query identifier and role; and of statements without an
  * identifier by the text itself.
  *
- * Once a second a tick looks at the sessions whose statement has run for a second.  If the
- * statement is known, only its times change.  Otherwise its text is read, at most NEW_TEXTS a look,
- * so that a look costs at most so many times a kilobyte, and a comparison with each text for
- * each of these sessions.  Sessions beyond have their turn a second later.
+ * Once a second a tick collects the sessions whose statement has run for a second, and they are
+ * looked at when it has ended.  If the statement is known, only its times change.  Otherwise its text is
+ * read, at most NEW_TEXTS a look, so that a look costs at most NEW_TEXTS kilobytes, and a comparison
+ * with each key for each of these sessions.  Sessions beyond have their turn a second later.
+ *
+ * A statement has no identifier before it is analyzed, which may wait for a lock.  So a statement without one
+ * is not new while it waits for a lock, if the server computes identifiers; and when it
+ * has its identifier later, what was kept without one is kept by that.
  *
  * When all places are taken, the place of a text that was not seen for an hour is used again,
  * the one that was seen least recently; if there is none, that of the shortest statement, if the
@@ -21,8 +25,12 @@
  * A text has the encoding of its database, and the words that its user wrote.  The function that shows
  * them converts and cleans them (base/texts.c), and shows a role what pg_stat_activity would.
  *
- * Locking: the sampler alone writes, within changes (base/change_count.h); readers copy all of it.  It
- * raises no error.  A restart of the server empties it.
+ * Of the longest execution and of the last one it is known when they ran, so that a statement can be
+ * found by a period.
+ *
+ * Locking: only the sampler writes.  It changes a copy of its own, which it copies to shared memory within one
+ * change (base/change_count.h) a look; readers copy all of it.  It raises no error.  A restart of
+ * the server empties it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -51,6 +59,7 @@
 #include "base/processes.h"
 #include "base/texts.h"
 #include "base/units.h"
+#include "base/wait_events.h"
 #include "sampler/samples.h"
 #include "sampler/statement_texts.h"
 
@@ -73,17 +82,37 @@ typedef struct LongStatement
 	Oid			userid;
 	Oid			datid;			/* whose encoding the text has */
 	TimestampTz first_seen;
-	TimestampTz last_seen;
+	TimestampTz last_seen;		/* 0: the place is free */
+	int64		last_us;		/* of the execution seen last; of several, the
+								 * longest */
+	TimestampTz longest_seen;	/* when the longest one was seen last */
 	int64		longest_us;		/* of its executions that were seen */
-	char		query[PGSCALE_PROC_TEXT];
 } LongStatement;
+
+typedef struct LongStatements
+{
+	int			used;
+	LongStatement statements[TEXTS];
+	char		queries[TEXTS][PGSCALE_PROC_TEXT];	/* apart from the keys */
+} LongStatements;
 
 typedef struct StatementTexts
 {
 	PgscaleChangeCount changes; /* of all that follows */
-	int			used;
-	LongStatement statements[TEXTS];
+	LongStatements kept;
 } StatementTexts;
+
+/* A session whose statement is long, as the tick has read it. */
+typedef struct LongSession
+{
+	int			slot;
+	int			pid;
+	Oid			userid;
+	bool		awaits_lock;
+	int64		queryid;
+	TimestampTz activity_start;
+	int64		ran_us;
+} LongSession;
 
 /* Of a session whose statement has no identifier: the text that was read. */
 typedef struct HashedStatement
@@ -95,12 +124,15 @@ typedef struct HashedStatement
 static StatementTexts *texts = NULL;
 
 /* The sampler's own. */
+static LongStatements *own = NULL;
 static HashedStatement *hashed = NULL;	/* by slot */
+static LongSession *sessions = NULL;	/* of this look */
+static int	nsessions = 0;
 static int64 last_look = 0;
 static bool looking = false;
 static TimestampTz look_at;
 static int	new_left;			/* texts to read in this look */
-static int	victim;				/* whose place the next new one takes, or -1 */
+static int	victim;				/* whose place the next new one takes */
 static int64 floor_us;			/* which must have run for longer than this */
 
 Size
@@ -121,21 +153,29 @@ pgscale_sampler_texts_startup(void)
 	pgscale_change_init(&texts->changes);
 }
 
-/* The sampler before may have ended within a change. */
+static void
+publish_texts(void)
+{
+	(void) pgscale_change_begin_write(&texts->changes);
+	memcpy(&texts->kept, own, sizeof(*own));
+	pgscale_change_end_write(&texts->changes);
+}
+
 void
 pgscale_sampler_texts_attach(void)
 {
 	hashed = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(HashedStatement));
-	(void) pgscale_change_begin_write(&texts->changes);
-	pgscale_change_end_write(&texts->changes);
+	sessions = MemoryContextAlloc(TopMemoryContext, pgscale_procs_count() * sizeof(LongSession));
+	own = MemoryContextAlloc(TopMemoryContext, sizeof(*own));
+	/* a change cannot end with an error */
+	memcpy(own, &texts->kept, sizeof(*own));
 }
 
 void
 pgscale_sampler_texts_reset(void)
 {
-	(void) pgscale_change_begin_write(&texts->changes);
-	texts->used = 0;
-	pgscale_change_end_write(&texts->changes);
+	own->used = 0;
+	publish_texts();
 }
 
 /* Chooses the place of the next new text. */
@@ -146,22 +186,22 @@ choose_victim(void)
 	int			shortest = 0;
 
 	floor_us = 0;
-	victim = texts->used;
+	victim = own->used;
 	if (victim < TEXTS)
 		return;
 	for (int i = 1; i < TEXTS; i++)
 	{
-		if (texts->statements[i].last_seen < texts->statements[oldest].last_seen)
+		if (own->statements[i].last_seen < own->statements[oldest].last_seen)
 			oldest = i;
-		if (texts->statements[i].longest_us < texts->statements[shortest].longest_us)
+		if (own->statements[i].longest_us < own->statements[shortest].longest_us)
 			shortest = i;
 	}
-	if (look_at - texts->statements[oldest].last_seen > OLD_US)
+	if (look_at - own->statements[oldest].last_seen > OLD_US)
 		victim = oldest;
 	else
 	{
 		victim = shortest;
-		floor_us = texts->statements[shortest].longest_us;
+		floor_us = own->statements[shortest].longest_us;
 	}
 }
 
@@ -173,28 +213,35 @@ pgscale_sampler_texts_begin(int64 now, TimestampTz wall)
 	last_look = now;
 	looking = true;
 	look_at = wall;
-	new_left = NEW_TEXTS;
-	(void) pgscale_change_begin_write(&texts->changes);
-	choose_victim();
+	nsessions = 0;
 }
 
 void
-pgscale_sampler_texts_end(void)
+pgscale_sampler_texts_add(const PgscaleSamplerTickSample *sample)
 {
-	if (!looking)
+	const PgscaleProc *proc = sample->proc;
+	LongSession *session;
+
+	if (!looking || !proc->running || proc->kind != (PgscaleProcKind) B_BACKEND || look_at - proc->activity_start < LONG_US)
 		return;
-	looking = false;
-	pgscale_change_end_write(&texts->changes);
+	session = &sessions[nsessions++];
+	session->slot = sample->slot;
+	session->pid = proc->pid;
+	session->userid = proc->userid;
+	session->awaits_lock = (proc->wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK;
+	session->queryid = proc->queryid;
+	session->activity_start = proc->activity_start;
+	session->ran_us = look_at - proc->activity_start;
 }
 
 static LongStatement *
 find_statement(int64 queryid, uint64 hash, Oid userid)
 {
-	for (int i = 0; i < texts->used; i++)
+	for (int i = 0; i < own->used; i++)
 	{
-		LongStatement *statement = &texts->statements[i];
+		LongStatement *statement = &own->statements[i];
 
-		if (statement->queryid == queryid && statement->userid == userid && statement->hash == hash)
+		if (statement->queryid == queryid && statement->userid == userid && statement->hash == hash && statement->last_seen != 0)
 			return statement;
 	}
 	return NULL;
@@ -208,7 +255,57 @@ hash_of_query(const char *query)
 }
 
 static void
-add_statement(const PgscaleSamplerTickSample *sample, int64 ran_us)
+see_statement(LongStatement *statement, int64 ran_us)
+{
+	statement->last_us = statement->last_seen == look_at ? Max(statement->last_us, ran_us) : ran_us;
+	statement->last_seen = look_at;
+	if (ran_us < statement->longest_us)
+		return;
+	statement->longest_us = ran_us;
+	statement->longest_seen = look_at;
+}
+
+/*
+ * A statement that was without its identifier when its text was read, and has one now: it is kept by that.  If it was
+ * seen before this execution, others of its executions have none.
+ */
+static void
+identify_statement(const LongSession *session)
+{
+	HashedStatement *known = &hashed[session->slot];
+	LongStatement *statement;
+
+	if (known->activity_start != session->activity_start)
+		return;
+	known->activity_start = 0;
+	statement = find_statement(0, known->hash, session->userid);
+	if (statement == NULL || statement->first_seen < session->activity_start)
+		return;
+	if (find_statement(session->queryid, 0, session->userid))
+		statement->last_seen = 0;
+	else
+	{
+		statement->queryid = session->queryid;
+		statement->hash = 0;
+	}
+}
+
+/* The statement of a session, if it is known. */
+static LongStatement *
+known_statement(const LongSession *session)
+{
+	const HashedStatement *known = &hashed[session->slot];
+
+	if (session->queryid != 0)
+		return find_statement(session->queryid, 0, session->userid);
+	if (known->activity_start == session->activity_start)
+		return find_statement(0, known->hash, session->userid);
+	return NULL;
+}
+
+/* Reads the text of a statement, and keeps it if it is new. */
+static void
+add_statement(const LongSession *session)
 {
 	PgscaleProcStatement read;
 	LongStatement *statement;
@@ -217,65 +314,64 @@ add_statement(const PgscaleSamplerTickSample *sample, int64 ran_us)
 	if (new_left == 0)
 		return;
 	new_left--;
-	if (!pgscale_procs_read_statement(sample->slot, &read) || read.pid != sample->proc->pid ||
-		read.activity_start != sample->proc->activity_start || read.queryid != sample->proc->queryid || read.query[0] == '\0')
+	if (!pgscale_procs_read_statement(session->slot, &read) || read.pid != session->pid ||
+		read.activity_start != session->activity_start || read.queryid != session->queryid || read.query[0] == '\0')
 		return;
 	if (read.queryid == 0)
 	{
 		hash = hash_of_query(read.query);
-		hashed[sample->slot].activity_start = read.activity_start;
-		hashed[sample->slot].hash = hash;
+		hashed[session->slot].activity_start = read.activity_start;
+		hashed[session->slot].hash = hash;
 	}
 
 	statement = find_statement(read.queryid, hash, read.userid);
 	if (statement == NULL)
 	{
-		if (ran_us <= floor_us)
-			return;
-		statement = &texts->statements[victim];
-		memset(statement, 0, offsetof(LongStatement, query));
-		texts->used = Max(texts->used, victim + 1);
+		statement = &own->statements[victim];
+		memset(statement, 0, sizeof(*statement));
+		own->used = Max(own->used, victim + 1);
 		statement->queryid = read.queryid;
 		statement->hash = hash;
 		statement->userid = read.userid;
 		statement->datid = read.datid;
 		statement->first_seen = look_at;
-		strlcpy(statement->query, read.query, sizeof(statement->query));
+		strlcpy(own->queries[victim], read.query, sizeof(own->queries[victim]));
 	}
-	statement->last_seen = look_at;
-	statement->longest_us = Max(statement->longest_us, ran_us);
+	see_statement(statement, session->ran_us);
 	choose_victim();
 }
 
 void
-pgscale_sampler_texts_add(const PgscaleSamplerTickSample *sample)
+pgscale_sampler_texts_end(void)
 {
-	const PgscaleProc *proc = sample->proc;
-	const HashedStatement *known;
-	LongStatement *statement = NULL;
-	int64		ran_us;
-
-	if (!looking || !proc->running || proc->kind != (PgscaleProcKind) B_BACKEND)
+	if (!looking)
 		return;
-	ran_us = look_at - proc->activity_start;
-	if (ran_us < LONG_US)
+	looking = false;
+	if (nsessions == 0)
 		return;
 
-	known = &hashed[sample->slot];
-	if (proc->queryid != 0)
-		statement = find_statement(proc->queryid, 0, proc->userid);
-	else if (known->activity_start == proc->activity_start)
-		statement = find_statement(0, known->hash, proc->userid);
-
-	if (statement)
+	/* known ones first: none of them is the victim of a new one */
+	for (int i = 0; i < nsessions; i++)
 	{
-		statement->last_seen = look_at;
-		statement->longest_us = Max(statement->longest_us, ran_us);
-		if (statement == &texts->statements[victim])
-			choose_victim();
+		LongStatement *statement;
+
+		if (sessions[i].queryid != 0)
+			identify_statement(&sessions[i]);
+		statement = known_statement(&sessions[i]);
+		if (statement)
+			see_statement(statement, sessions[i].ran_us);
 	}
-	else if (ran_us > floor_us)
-		add_statement(sample, ran_us);
+	new_left = NEW_TEXTS;
+	choose_victim();
+	for (int i = 0; i < nsessions && new_left > 0; i++)
+	{
+		const LongSession *session = &sessions[i];
+
+		if (session->ran_us > floor_us && !(session->queryid == 0 && session->awaits_lock && IsQueryIdEnabled()) &&
+			known_statement(session) == NULL)
+			add_statement(session);
+	}
+	publish_texts();
 }
 
 /* The encoding of a database; of one that was dropped, any. */
@@ -294,13 +390,12 @@ encoding_of_database(Oid database)
 }
 
 static void
-put_statement(ReturnSetInfo *rsinfo, const LongStatement *statement)
+put_statement(ReturnSetInfo *rsinfo, const LongStatement *statement, const char *query)
 {
 	const int	encoding = encoding_of_database(statement->datid);
-	const char *query = statement->query;
 	int			len = strlen(query);
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	Datum		values[9];
+	bool		nulls[9] = {0};
 
 	/* its last character may be cut */
 	len = pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding, query, len, len);
@@ -310,8 +405,10 @@ put_statement(ReturnSetInfo *rsinfo, const LongStatement *statement)
 	values[2] = ObjectIdGetDatum(statement->userid);
 	values[3] = TimestampTzGetDatum(statement->first_seen);
 	values[4] = TimestampTzGetDatum(statement->last_seen);
-	values[5] = Float8GetDatum(statement->longest_us / 1000.0);
-	values[6] = CStringGetTextDatum(pgscale_text_statement(query, len, encoding));
+	values[5] = Float8GetDatum(statement->last_us / 1000.0);
+	values[6] = TimestampTzGetDatum(statement->longest_seen);
+	values[7] = Float8GetDatum(statement->longest_us / 1000.0);
+	values[8] = CStringGetTextDatum(pgscale_text_statement(query, len, encoding));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -323,7 +420,7 @@ Datum
 pgscale_statement_texts(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	StatementTexts *copy;
+	LongStatements *copy;
 	bool		reads_all;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -331,15 +428,17 @@ pgscale_statement_texts(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 
 	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	copy = palloc(sizeof(StatementTexts));
-	pgscale_change_copy(&texts->changes, copy, texts, sizeof(StatementTexts));
+	copy = palloc(sizeof(*copy));
+	pgscale_change_copy(&texts->changes, copy, &texts->kept, sizeof(*copy));
 	for (int i = 0; i < copy->used; i++)
 	{
 		const LongStatement *statement = &copy->statements[i];
 
 		CHECK_FOR_INTERRUPTS();
+		if (statement->last_seen == 0)
+			continue;
 		if (reads_all || has_privs_of_role(GetUserId(), statement->userid))
-			put_statement(rsinfo, statement);
+			put_statement(rsinfo, statement, copy->queries[i]);
 	}
 	return (Datum) 0;
 }

@@ -2,7 +2,7 @@
 
 CREATE FUNCTION pgscale_internal.statement_texts(
     OUT queryid bigint, OUT datid oid, OUT userid oid, OUT first_seen timestamptz, OUT last_seen timestamptz,
-    OUT longest_ms double precision, OUT query text)
+    OUT last_ms double precision, OUT longest_seen timestamptz, OUT longest_ms double precision, OUT query text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_statement_texts'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 64;
@@ -33,8 +33,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.query
       FROM pgscale_internal.statement_texts() s
-     WHERE s.queryid IS NULL AND s.first_seen < until AND s.last_seen >= since
-     ORDER BY s.longest_ms DESC LIMIT 1
+           CROSS JOIN LATERAL (SELECT max(least(until, e.seen) - greatest(since, e.seen - e.ms * interval '1 ms')) AS length
+                                 FROM (VALUES (s.last_seen, s.last_ms), (s.longest_seen, s.longest_ms)) e (seen, ms)) within_period
+     WHERE s.queryid IS NULL AND within_period.length > interval '0'
+     ORDER BY within_period.length DESC, s.longest_ms DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION pgscale_internal.unidentified_statement(timestamptz, timestamptz) IS
-'text of the statement without a query identifier that ran longest in a period, if the sampler''s memory has it; other users'' only with pg_read_all_stats';
+'text of the statement without a query identifier whose longest or last execution ran longest within a period, if the sampler''s memory has it; other users'' only with pg_read_all_stats';
