@@ -282,6 +282,7 @@ pgscale_procs_read_statement(int slot, PgscaleProcStatement *statement)
 		statement->proc_start = status->st_proc_start_timestamp;
 		statement->activity_start = status->st_activity_start_timestamp;
 		statement->state_start = status->st_state_start_timestamp;
+		statement->xact_start = status->st_xact_start_timestamp;
 		statement->queryid = pgscale_query_id(status->st_query_id);
 		statement->datid = status->st_databaseid;
 		statement->userid = status->st_userid;

@@ -138,6 +138,7 @@ typedef struct PgscaleProcStatement
 	TimestampTz proc_start;		/* with the pid, which process */
 	TimestampTz activity_start; /* of the statement */
 	TimestampTz state_start;	/* since when the process is in its state */
+	TimestampTz xact_start;		/* of its transaction; 0 if it is in none */
 	int64		queryid;		/* 0 if unknown */
 	Oid			datid;
 	Oid			userid;
