@@ -76,7 +76,7 @@ $db->sql('GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO granted');
 $db->sql('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted');
 my $granted = session($node, user => 'granted');
 unlike($granted->sql('SELECT string_agg(now, $$ $$) FROM pgscale.now'), qr/UPDATE t/, 'texts of others are hidden');
-cause_ok($granted, 'blocker', $holder->pid, '3 sessions wait for rows held by pid ' . $holder->pid . ', whose state is not known',
+cause_ok($granted, 'blocker', $holder->pid, '3 sessions wait for rows held by pid ' . $holder->pid . ', nightly_report, whose state is not known',
     'the blocker is not');
 $granted->quit;
 $db->ends_waiting($holder, @victims);

@@ -124,8 +124,8 @@ typedef struct PgscaleNowEvidence
 	int			ncomputing;
 	PgscaleNowSession computing[PGSCALE_NOW_SESSIONS];
 	int			nconflicting;
-	PgscaleNowSession conflicting[PGSCALE_NOW_SESSIONS];	/* with replay, at
-														 * most one */
+	PgscaleNowSession conflicting[PGSCALE_NOW_SESSIONS];	/* with replay, at most
+															 * one */
 	int			nsessions;
 	PgscaleNowSession sessions[PGSCALE_NOW_SESSIONS];
 } PgscaleNowEvidence;
