@@ -221,6 +221,10 @@ $db->poll_ok(q{SELECT pgscale_internal.now_counts() IS NOT NULL}, 'and is whole 
 my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
 my $there = session($standby);
 like($there->sql($first), qr/^Nothing unusual/, 'a standby');
+is($monitor->sql(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}), 0, 'no commit waits for it');
+$db->set('synchronous_standby_names', '*');
+$monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}, 'or each does', 1);
+$db->set('synchronous_standby_names');
 my ($innocent, $old) = (session($standby), session($standby));
 $innocent->sql('BEGIN; SELECT count(*) FROM t');
 $old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
