@@ -101,9 +101,9 @@ SELECT rule FROM finds(computing('{}') || '{"queued_fraction": 0.7}', '{"kinds":
 SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.08, "demand": 1, "cpu_s": 6, "ran_s": 0.5}') || '{"cpus": 2}', '{"active": 25, "kinds": {"cpu": 25}}');
 SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.6, "demand": 1, "cpu_s": 6, "ran_s": 4}') || '{"cpus": 2}', '{"kinds": {"cpu": 3.1}}', '{"kinds": {"cpu": 2}}');
 SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.6, "demand": 1, "cpu_s": 6, "ran_s": 4}') || '{"cpus": 2}', '{"kinds": {"cpu": 3}}', '{"kinds": {"cpu": 2}}');
-SELECT rule FROM finds(computing('{"cpus": 0.4, "ran_s": 2.5}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.25, "ran_s": 2.5}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{"cpus": 0.4, "ran_s": 2.4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
-SELECT rule FROM finds(computing('{"cpus": 0.3, "ran_s": 4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.24, "ran_s": 4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{"age_s": 4.9}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{"cpus": 0.4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT * FROM finds(computing('{"cpus": 2.9, "workers": 2}'), '{"kinds": {"cpu": 3}}');

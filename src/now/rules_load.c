@@ -31,7 +31,7 @@ is_maintenance(const PgscaleNowSession *session)
 
 /*
  * Does it use CPUs, rather than wait for one?  Half a CPU in the 15 ms of the look.  That is a
- * short time: a third is enough of a process that in its life ran for half of the time that the
+ * short time: a quarter is enough of a process that in its life ran for half of the time that the
  * statement lasts.  In any case it must have run or queued for as long as that.
  */
 static bool
@@ -39,7 +39,7 @@ burns_cpu(const PgscaleNowSession *s, double cpus)
 {
 	if (s->cpu_s < 0.5 * s->age_s)
 		return false;
-	return cpus >= 0.5 || (cpus >= 0.33 && s->ran_s >= 0.5 * s->age_s);
+	return cpus >= 0.5 || (cpus >= 0.25 && s->ran_s >= 0.5 * s->age_s);
 }
 
 /* Do sessions queue, and more of them than usual? */
