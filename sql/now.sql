@@ -18,7 +18,7 @@ CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{
 RETURNS TABLE (rank integer, rule text, certainty text, pid integer, sentence text, cure text) LANGUAGE sql AS $$
     SELECT f.rank, f.rule, f.certainty, f.pid, f.sentence, f.cure
       FROM pgscale_internal.now_findings('{"used": 20, "idle": 10, "max_connections": 100, "reserved": 3, "cpus": 4, "queued_fraction": 0,
-               "max_wal_size_bytes": 1073741824, "walsenders": 0, "look_s": 0.015}'::jsonb || more
+               "max_wal_size_bytes": 1073741824, "sync_standbys": 0, "look_s": 0.015}'::jsonb || more
            || jsonb_build_object('now', '{"s": 6, "active": 8}'::jsonb || now,
                                  'usual', '{"s": 3000, "active": 4, "kinds": {}, "flush_ms": 1, "read_ms": 0.5}'::jsonb || usual)) f
      ORDER BY f.rank
@@ -43,7 +43,19 @@ SELECT * FROM finds(root('{"rows": 0, "locktype": "relation", "state": "active",
 SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "active", "application": "", "query": "<insufficient privilege>"}'));
 SELECT * FROM finds(root('{"state": "active", "event_type": "IO", "event": "WALSync"}'));
 SELECT * FROM finds(root('{"state": "active", "event_type": "IPC", "event": "SyncRep"}'));
-SELECT * FROM finds(root('{"pid": null, "gid": "''it''''s''", "state": "prepared", "state_s": null}'));
+SELECT * FROM finds(root('{"pid": null, "gid": "''it''''s''", "gid_shown": "''it''''s''", "state": "prepared", "state_s": null}'));
+-- a gid that does not fit on a line, or has more than one
+SELECT pid, sentence, cure, risk FROM pgscale_internal.now_findings(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'database', 'shop',
+    'gid', quote_literal(repeat('x', 96)), 'gid_shown', quote_literal(repeat('x', 96)))));
+SELECT cure FROM finds(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'gid', quote_literal(repeat('x', 95)))));
+SELECT cure FROM finds(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'gid', quote_literal(E'a\nb'))));
+-- what cancel() and terminate() refuse
+SELECT cure FROM finds(root('{"backend_type": "walsender", "state": "active", "query": "START_REPLICATION"}'));
+SELECT cure FROM finds(root('{"backend_type": "logical replication worker", "state": "idle in transaction"}'));
+-- what is not known: the age of a transaction, the state; an office that is held
+SELECT * FROM finds(root('{"state": "disabled", "state_s": null, "transaction_s": null, "query": null}'));
+SELECT rule, certainty FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "query": "<insufficient privilege>"}'));
+SELECT rule FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "rows": 0, "locktype": "advisory"}'));
 SELECT * FROM finds(root('{"pid": 77, "backend_type": "startup", "state": "startup", "application": "", "transaction_s": null, "query": null}'));
 -- an idle session with an advisory lock is a leader
 SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "idle", "transaction_s": null}'));
@@ -81,13 +93,23 @@ CREATE FUNCTION computing(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
 $$;
 SELECT * FROM finds(computing('{}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{}'), '{"kinds": {"cpu": 1.5}}');
-SELECT rule, certainty FROM finds(computing('{}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule, certainty FROM finds(computing('{}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{}') || '{"queued_fraction": 0.6}', '{"kinds": {"cpu": 1.5}}');
+-- no more at the CPUs than usual
+SELECT rule FROM finds(computing('{}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}', '{"kinds": {"cpu": 1.1}}');
+-- a victim of others: it gets a twelfth of the CPUs, or they are too many without it
+SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.08, "demand": 1, "cpu_s": 6, "ran_s": 0.5}') || '{"cpus": 2}', '{"active": 25, "kinds": {"cpu": 25}}');
+SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.6, "demand": 1, "cpu_s": 6, "ran_s": 4}') || '{"cpus": 2}', '{"kinds": {"cpu": 3.1}}', '{"kinds": {"cpu": 2}}');
+SELECT rule FROM finds(computing('{"age_s": 6, "cpus": 0.6, "demand": 1, "cpu_s": 6, "ran_s": 4}') || '{"cpus": 2}', '{"kinds": {"cpu": 3}}', '{"kinds": {"cpu": 2}}');
+SELECT rule FROM finds(computing('{"cpus": 0.25, "ran_s": 2.5}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.4, "ran_s": 2.4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.24, "ran_s": 4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{"age_s": 4.9}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
-SELECT rule FROM finds(computing('{"cpus": 0.4}') || '{"cpus": 2, "queued_fraction": 0.5}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"cpus": 0.4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT * FROM finds(computing('{"cpus": 2.9, "workers": 2}'), '{"kinds": {"cpu": 3}}');
-SELECT rule FROM finds(computing('{"query": "copy t FROM STDIN"}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
-SELECT rule, certainty FROM finds(computing('{"cpu_s": 2.5}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5, "temp_file": 1}}');
-SELECT rule FROM finds(computing('{"cpu_s": 2.4}') || '{"queued_fraction": 0.4}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"query": "copy t FROM STDIN"}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule, certainty FROM finds(computing('{"cpu_s": 2.5}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5, "temp_file": 1}}');
+SELECT rule FROM finds(computing('{"cpu_s": 2.4}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 -- where nothing else runs, after a minute; where all statements are long, none is a runaway
 SELECT rule FROM finds(computing('{"age_s": 59}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
 SELECT rule FROM finds(computing('{"age_s": 60}') || '{"cpus": 2}', '{"active": 1, "kinds": {"cpu": 1}}');
@@ -103,6 +125,7 @@ SELECT * FROM finds('{}', '{"active": 20, "kinds": {"cpu": 12}}', '{"s": 0}');
 
 -- connection_storm
 SELECT * FROM finds('{"used": 88, "idle": 80, "new": 2, "application": "it''s web", "application_sessions": 80, "application_idle": 79}');
+SELECT * FROM finds('{"used": 88, "idle": 80, "new": 20, "application": "it''s web", "application_sessions": 80, "application_idle": 79}');
 SELECT rule FROM finds('{"used": 87, "idle": 80, "new": 2}');
 SELECT rule, certainty, cure FROM finds('{"used": 73, "idle": 9, "new": 20}');
 SELECT rule FROM finds('{"used": 73, "idle": 9, "new": 19}');
@@ -123,10 +146,15 @@ SELECT * FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_by
 SELECT rule FROM finds('{"checkpoints_requested": 1, "minute_s": 20, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}');
 SELECT rule FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}', '{"kinds": {"data_write": 1.1}}');
 SELECT rule FROM finds('{"standby": true, "checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}');
+SELECT rule FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"active": 3, "kinds": {"wal_init": 0.9}}');
 
 -- slow_flush
 SELECT * FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}');
 SELECT rule, sentence FROM finds('{"flush_measured": true}', '{"flush_ms": 20, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}', '{"flush_ms": null}');
+-- CPUs that are short lengthen what is computed
+SELECT rule, certainty FROM finds('{"queued_fraction": 0.5}', '{"flush_ms": 200, "read_ms": 200, "kinds": {"wal_sync": 4, "data_read": 2, "cpu": 2}}');
+SELECT rule, certainty FROM finds('{"queued_fraction": 0.4}', '{"flush_ms": 200, "read_ms": 200, "kinds": {"wal_sync": 4, "data_read": 2, "cpu": 2}}');
+SELECT rule, certainty FROM finds('{"queued_fraction": 0.5, "flush_measured": true}', '{"flush_ms": 200, "kinds": {"wal_sync": 4, "cpu": 2}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 19, "kinds": {"wal_sync": 2}}', '{"flush_ms": null}');
 SELECT rule FROM finds('{}', '{"flush_ms": 4.9, "kinds": {"wal_sync": 2}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 29, "kinds": {"wal_sync": 2}}', '{"flush_ms": 10}');
@@ -144,15 +172,17 @@ SELECT rule FROM finds('{}', '{"read_ms": 30, "kinds": {"data_read": 1.9}}');
 
 -- replication_wait
 SELECT * FROM finds('{}', '{"kinds": {"sync_rep": 7}}');
-SELECT rule, certainty FROM finds('{"walsenders": 1}', '{"kinds": {"sync_rep": 7}}');
+SELECT rule, certainty FROM finds('{"sync_standbys": 1}', '{"kinds": {"sync_rep": 7}}');
+SELECT rule, certainty, sentence FROM finds('{"sync_standbys": null}', '{"kinds": {"sync_rep": 7}}');
 SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep": 4}}');
 
 -- wraparound_vacuum, by age; recovery_conflict
 SELECT * FROM finds('{"oldest_xid_age": 1600000000, "oldest_xid_database": "app"}');
 SELECT rule, certainty FROM finds('{"oldest_xid_age": 1900000000, "oldest_xid_database": "app"}');
 SELECT rule FROM finds('{"oldest_xid_age": 1499999999, "oldest_xid_database": "app"}');
-SELECT * FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "sessions": [{"pid": 7, "event_type": "Lock", "transaction_s": 99},
-    {"pid": 8, "application": "report", "transaction_s": 50}, {"pid": 9, "transaction_s": 40}]}');
+SELECT * FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "sessions": [{"pid": 7, "transaction_s": 99}],
+    "conflicting": [{"pid": 8, "application": "report", "state": "active", "transaction_s": 50}]}');
+SELECT rule, pid, cure FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "conflicting": [{"pid": 8, "state": "idle in transaction"}]}');
 SELECT rule, cure FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot"}');
 SELECT rule FROM finds('{"startup_event": "RecoveryConflictSnapshot"}');
 SELECT rule FROM finds('{"standby": true, "startup_event": "RecoveryWalStream"}');
@@ -169,9 +199,35 @@ SELECT count(*) FROM pgscale_internal.now_findings('{"roots": {"pid": 1}, "now":
 SELECT count(*) FROM pgscale_internal.now_findings(NULL);
 
 -- the screen: long texts are cut, statements are not; four findings at most
-SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()
-    || '{"used": 95, "idle": 90, "max_connections": 100, "reserved": 3, "new": 2, "application_sessions": 80, "application_idle": 79}'
-    || jsonb_build_object('application', repeat('w', 63))) l LIMIT 4;
+CREATE FUNCTION storm(application text, lines integer) RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()
+        || '{"used": 95, "idle": 90, "max_connections": 100, "reserved": 3, "new": 60, "application_sessions": 80, "application_idle": 79}'
+        || jsonb_build_object('application', application)) l LIMIT lines
+$$;
+SELECT storm(repeat('w', 63), 7);
+SELECT storm('a WHERE b', 7);
+SELECT storm(repeat('''', 63), 3);
+-- the first lines of that cure, without the last: none is a statement
+DO $do$
+DECLARE
+    whole text := (SELECT cure FROM pgscale_internal.now_findings('{"used": 95, "idle": 90, "max_connections": 100, "new": 60, "application": "no such",
+        "application_idle": 79}') WHERE rule = 'connection_storm');
+    part text := '';
+    line text;
+BEGIN
+    FOREACH line IN ARRAY string_to_array(whole, chr(10)) LOOP
+        part := concat(part, ' ', line);
+        BEGIN
+            EXECUTE part;
+            RAISE NOTICE 'runs: %', part;
+        EXCEPTION WHEN syntax_error OR undefined_column THEN
+            NULL;
+        END;
+    END LOOP;
+END
+$do$;
+SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null,
+    'transaction_s', null, 'gid', quote_literal(repeat('x', 150)), 'gid_shown', quote_literal(repeat('x', 90))))) l LIMIT 3;
 SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER (WHERE l ~ '^also: ') AS also
   FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || (SELECT jsonb_build_object('roots', jsonb_agg(root('{}')->'roots'->0
            || jsonb_build_object('pid', i, 'query', repeat('x', 100))), 'sessions', jsonb_agg(jsonb_build_object('pid', i, 'age_s', i, 'query', repeat('y', 100))))
@@ -189,5 +245,5 @@ SELECT count(*) > 0 AS some FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 RESET ROLE;
 DROP ROLE regress_now;
-DROP FUNCTION finds, row_root, root, computing;
+DROP FUNCTION finds, row_root, root, computing, storm;
 DROP EXTENSION pgscale;

@@ -76,8 +76,29 @@ $db->sql('GRANT SELECT ON ALL TABLES IN SCHEMA pgscale TO granted');
 $db->sql('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgscale, pgscale_internal TO granted');
 my $granted = session($node, user => 'granted');
 unlike($granted->sql('SELECT string_agg(now, $$ $$) FROM pgscale.now'), qr/UPDATE t/, 'texts of others are hidden');
+cause_ok($granted, 'blocker', $holder->pid, '3 sessions wait for rows held by pid ' . $holder->pid . ', nightly_report, whose state is not known',
+    'the blocker is not');
 $granted->quit;
 $db->ends_waiting($holder, @victims);
+
+### A blocker whose state and age are not known, and one that has begun another transaction
+
+my ($hidden, @behind_it) = map { session($node) } 0 .. 2;
+$hidden->sql(q{SET track_activities = off; BEGIN; UPDATE t SET v = 1 WHERE id = 4});
+$db->sees_waiting($_, 'UPDATE t SET v = 2 WHERE id = 4') for @behind_it;
+cause_ok($monitor, 'blocker', $hidden->pid, '2 sessions wait for rows held by pid ' . $hidden->pid . ', 079_now.pl, whose state is not known',
+    'a blocker without track_activities');
+$db->ends_waiting($hidden, @behind_it);
+
+my ($pooled, $delayed) = map { session($node) } 0 .. 1;
+$pooled->sql('BEGIN; UPDATE t SET v = 1 WHERE id = 5');
+$monitor->sql('BEGIN; SELECT count(*) FROM pgscale.now');
+$pooled->sql('COMMIT; BEGIN; UPDATE t SET v = 1 WHERE id = 5');
+$db->sees_waiting($delayed, 'UPDATE t SET v = 2 WHERE id = 5');
+is($monitor->sql(q{SELECT bool_and((r->>'transaction_s')::float8 < extract(epoch FROM clock_timestamp() - now()))
+    FROM jsonb_array_elements(pgscale_internal.now_root_sessions()) r}), 't', 'in a transaction block a new transaction is not as old as the one before');
+$monitor->sql('COMMIT');
+$db->ends_waiting($pooled, $delayed);
 
 ### A blocker that is active, by an advisory lock and with a text of another encoding
 
@@ -97,6 +118,7 @@ my ($preparer, $behind) = (session($node), session($node));
 $preparer->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 3; PREPARE TRANSACTION 'of somebody'});
 $db->sees_waiting($behind, 'UPDATE t SET v = 2 WHERE id = 3');
 $db->poll_ok('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1', 'a prepared transaction', q{ROLLBACK PREPARED 'of somebody'});
+like($db->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), qr/^run it in database postgres; /, 'in its database');
 $db->sql(q{ROLLBACK PREPARED 'of somebody'});
 $_->quit for $preparer;
 $db->ends_waiting($behind);
@@ -123,9 +145,15 @@ $_->quit for $runaway, $short;
     my @clients = map { session($node) } 1 .. 50;
     $_->sql(q{SET application_name = 'web'}) for @clients;
     my $found = $monitor->sql(q{SELECT concat_ws('|', rule, certainty, sentence) FROM pgscale.diagnosis() WHERE rank = 1});
-    like($found, qr/^connection_storm\|high\|5\d of 57 connections are used .*, [1-9]\d* began in the last 10 s, 50 by web$/, 'a storm of connections');
-    is($monitor->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'),
-        q{SELECT pgscale.terminate(pid) FROM pg_stat_activity WHERE application_name = 'web' AND state = 'idle'}, 'its cure');
+    like($found, qr/^connection_storm\|(high|low)\|5\d of 57 connections are used .*, [1-9]\d* began in the last 10 s, 50 by web$/, 'a storm of connections');
+    my $cure = $monitor->sql(q{SELECT cure FROM pgscale_internal.now_findings(pgscale_internal.now_evidence() || '{"new": 20}') WHERE rule = 'connection_storm'});
+    like($cure, qr/^SELECT pgscale[.]terminate\(pid\)\nFROM .*\nWHERE application_name = 'web'\n/, 'its cure');
+    $cure =~ s/pgscale[.]terminate//;
+    $cure =~ s/'10 s'/'0 s'/;
+    is($db->sql($cure =~ s/^SELECT .pid./SELECT count(*)/r), 50, 'of sessions that idle');
+    $cure =~ s/'0 s'/'1 h'/;
+    is($db->sql($cure =~ s/^SELECT .pid./SELECT count(*)/r), 0, 'but not of those that have just begun to');
+    $monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'used' = used::text FROM pgscale_internal.connections()}, 'as many as connections() has');
     $_->quit for @clients;
 }
 $db->poll_ok(q{SELECT count(*) < 20 FROM pg_stat_activity WHERE backend_type = 'client backend'}, 'they are gone');
@@ -191,6 +219,16 @@ for my $ms (1, 5, 12, 20)
 }
 is($monitor->sql('SELECT count(*) > 8 FROM pgscale.now'), 't', 'the session goes on');
 
+### A checkpoint that takes its time
+
+my $backup = session($node);
+$db->sql('CREATE TABLE dirty AS SELECT i FROM generate_series(1, 10000) i');
+$backup->start(q{SELECT pg_backup_start('slow', false)});
+$monitor->poll_ok(q{SELECT p->>'checkpoint' FROM pgscale_internal.now_processes() p WHERE p->>'checkpointer_event' = 'CheckpointWriteDelay'},
+    'a checkpoint that sleeps between two writes is under way', 'true');
+$db->sql('SELECT pg_terminate_backend(' . $backup->pid . ')');
+$db->sql('CHECKPOINT');
+
 ### The sampler is off
 
 $db->sampler('off');
@@ -204,13 +242,30 @@ $db->poll_ok(q{SELECT pgscale_internal.now_counts() IS NOT NULL}, 'and is whole 
 my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
 my $there = session($standby);
 like($there->sql($first), qr/^Nothing unusual/, 'a standby');
-my $old = session($standby);
+is($monitor->sql(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}), 0, 'no commit waits for it');
+$db->set('synchronous_standby_names', '*');
+$monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}, 'or each does', 1);
+$db->set('synchronous_standby_names');
+my ($innocent, $old) = (session($standby), session($standby));
+$innocent->sql('BEGIN; SELECT count(*) FROM t');
 $old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
 $db->sql('DELETE FROM t; VACUUM t');
-cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest is that of pid '
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest snapshot is that of pid '
       . $old->pid . ', old_report', 'a conflict with recovery');
 is($there->sql('SELECT count(*) = count(now) FROM pgscale.now'), 't', 'no line is null');
-$old->sql('COMMIT');
+is($there->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'), 'SELECT pgscale.terminate(' . $old->pid . ')', 'it idles in its transaction');
+$_->sql('COMMIT') for $old, $innocent;
+
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK t');
+$db->sql('CREATE TABLE is_flushed ()');
+$there->poll_ok(q{SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND relation = 't'::regclass AND granted}, 'replay holds a lock', 1);
+my @readers = (session($standby), session($standby));
+$there->sees_waiting($_, 'SELECT FROM t') for @readers;
+$there->poll_ok(q{SELECT sentence ~ '^2 sessions wait for a lock on public.t held by pid \d+, which replays WAL of the primary$'
+    FROM pgscale.diagnosis() WHERE rank = 1}, 'sessions that wait for replay');
+$locker->sql('COMMIT');
+$_->finish for @readers;
 $standby->stop;
 
 ### Without preload
@@ -218,13 +273,13 @@ $standby->stop;
 my $bare = pgscale_node('bare', preload => '', conf => 'deadlock_timeout = 10min');
 my $on_bare = session($bare);
 my ($root, $one, $two) = map { session($bare) } 1 .. 3;
-$on_bare->sql('CREATE TABLE t (id int)');
+$on_bare->sql(qq{CREATE TABLE "t\nu" (id int)});
 like($on_bare->sql($first), qr/^Nothing unusual/, 'without preload');
 like($on_bare->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'), qr/^missing: .*not loaded/m, 'it says what is missing');
-$root->sql('BEGIN; LOCK t');
-$on_bare->sees_waiting($one, 'SELECT FROM t');
-$on_bare->sees_waiting($two, 'SELECT FROM t');
-cause_ok($on_bare, 'blocker', $root->pid, '2 sessions wait for a lock on public.t held by pid ' . $root->pid . ', 079_now.pl, idle in transaction', 'a blocker');
+$root->sql(qq{BEGIN; LOCK "t\nu"});
+$on_bare->sees_waiting($one, qq{SELECT FROM "t\nu"});
+$on_bare->sees_waiting($two, qq{SELECT FROM "t\nu"});
+cause_ok($on_bare, 'blocker', $root->pid, '2 sessions wait for a lock on public."t u" held by pid ' . $root->pid . ', 079_now.pl, idle in transaction', 'a blocker');
 $on_bare->ends_waiting($root, $one, $two);
 
 done_testing();

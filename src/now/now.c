@@ -31,7 +31,7 @@ now_shmem_request(void)
 
 /* The evidence, and the cures. */
 static const char *const asks[] = {
-	"pgscale.blockers", "pgscale.cancel", "pgscale.health", "pgscale.set", "pgscale.tablespace_latency",
+	"pgscale.activity", "pgscale.blockers", "pgscale.cancel", "pgscale.health", "pgscale.set", "pgscale.tablespace_latency",
 	"pgscale.terminate", "pgscale.top_waits", "pgscale.wait_kind", NULL
 };
 

@@ -18,7 +18,8 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_counts() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_roots(
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
-    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT waiting integer)
+    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT waiting integer,
+    OUT xact_start timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_now_roots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;
@@ -130,6 +131,17 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_load() IS 'part of the evidence of diagnosis: the load now, and what is usual';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_load() TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.now_age(since timestamptz)
+RETURNS double precision
+LANGUAGE sql STRICT VOLATILE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT greatest(extract(epoch FROM clock_timestamp() - since)::double precision, 0)
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_age(timestamptz) IS
+'part of the evidence of diagnosis: seconds since a time, never negative; NULL if the time is not known';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_age(timestamptz) TO pg_monitor;
+
 -- By pg_stat_activity's rules for other users' texts. A session that has ended meanwhile is left out.
 CREATE FUNCTION pgscale_internal.now_sessions(sessions jsonb)
 RETURNS jsonb
@@ -140,8 +152,8 @@ AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'application', a.application_name, 'backend_type', a.backend_type,
                'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
-               'transaction_s', greatest(extract(epoch FROM clock_timestamp() - a.xact_start)::double precision, 0),
-               'state_s', greatest(extract(epoch FROM clock_timestamp() - a.state_change)::double precision, 0)) ORDER BY s.ordinality), '[]')
+               'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
+                   ORDER BY s.ordinality), '[]')
       FROM jsonb_array_elements(sessions) WITH ORDINALITY s
       CROSS JOIN LATERAL pg_stat_get_activity((s.value->>'pid')::integer) a
       LEFT JOIN pg_database d ON d.oid = a.datid
@@ -157,24 +169,47 @@ SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
-               'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384 THEN r.relation::regclass::text
-                                ELSE 'relation ' || r.relation END,
-               'waits', r.waits, 'gid', quote_literal(p.gid), 'application', a.application_name, 'backend_type', a.backend_type,
-               'state', coalesce(a.state, a.backend_type, 'prepared'), 'event_type', a.wait_event_type, 'event', a.wait_event,
+               'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384
+                                THEN pgscale_internal.clean_line(r.relation::regclass::text, 130) ELSE 'relation ' || r.relation END,
+               'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
+               'application', a.application_name, 'backend_type', a.backend_type,
+               'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,
+               'event_type', a.wait_event_type, 'event', a.wait_event,
                'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
-               'age_s', greatest(extract(epoch FROM clock_timestamp() - a.query_start)::double precision, 0),
-               'transaction_s', greatest(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared))::double precision, 0),
-               'state_s', greatest(extract(epoch FROM clock_timestamp() - a.state_change)::double precision, 0)) ORDER BY r.waiters DESC), '[]')
+               'age_s', least(pgscale_internal.now_age(a.query_start), t.s), 'transaction_s', t.s,
+               'state_s', least(pgscale_internal.now_age(a.state_change), t.s)) ORDER BY r.waiters DESC), '[]')
       FROM pgscale_internal.now_roots() r
       CROSS JOIN (SELECT b.oid FROM pg_database b WHERE b.datname = current_database()) here
       LEFT JOIN LATERAL pg_stat_get_activity(r.pid) a ON r.pid IS NOT NULL
       LEFT JOIN pg_database d ON d.oid = a.datid
-      LEFT JOIN LATERAL (SELECT x.prepared, pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0)) AS gid
+      LEFT JOIN LATERAL (SELECT x.prepared, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
+                                pgscale_internal.clean_line(pgscale_internal.foreign_name(e.datname), 130) AS database
                            FROM pg_prepared_xact() x LEFT JOIN pg_database e ON e.oid = x.dbid
                           WHERE x.transaction = r.prepared_xid) p ON r.pid IS NULL
+      -- by shared memory, but only where pg_stat_activity shows it
+      CROSS JOIN LATERAL (SELECT pgscale_internal.now_age(CASE WHEN r.pid IS NULL THEN p.prepared
+                                                               WHEN a.xact_start IS NOT NULL THEN r.xact_start END) AS s) t
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_root_sessions() IS 'part of the evidence of diagnosis: root blockers with their texts';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions() TO pg_monitor;
+
+-- On a standby that waits for queries: the session with the oldest snapshot, if the caller may know.
+CREATE FUNCTION pgscale_internal.now_conflicting()
+RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT coalesce(pgscale_internal.now_sessions(jsonb_agg(jsonb_build_object('pid', o.pid, 'state', o.state, 'event_type', o.wait_event_type,
+               'event', o.wait_event))), '[]')
+      FROM (SELECT a.pid, a.state, a.wait_event_type, a.wait_event
+              FROM pg_stat_get_activity(NULL) a
+             WHERE a.backend_xmin IS NOT NULL AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+             ORDER BY age(a.backend_xmin) DESC, a.xact_start LIMIT 1) o
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_conflicting() IS
+'part of the evidence of diagnosis: on a standby, the session with the oldest snapshot, as an array';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_conflicting() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_evidence()
 RETURNS jsonb
@@ -196,12 +231,15 @@ BEGIN
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
+        'sync_standbys', CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN
+                             (SELECT count(*) FROM pg_stat_get_wal_senders() w WHERE w.sync_state IN ('sync', 'quorum')) END,
         'roots', pgscale_internal.now_root_sessions(),
+        'conflicting', CASE WHEN seen->>'startup_event' LIKE 'RecoveryConflict%' THEN pgscale_internal.now_conflicting() END,
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
                                                    FROM pgscale.health h WHERE h.feature = 'sampler') END)
-        || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.foreign_name(d.datname))
+        || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);
 END
 $$;

@@ -44,7 +44,9 @@
 #define COARSE_NS		(10 * NS_PER_S)
 #define NFINE			16
 #define NCOARSE			366
-#define MAX_EVENTS		64
+
+/* The sampler's table of events never shrinks, and a server knows some three hundred. */
+#define MAX_EVENTS		256
 
 /* The last seconds: at least so many, which smooths what a single sample is. */
 #define RECENT_NS		(5 * NS_PER_S)

@@ -52,6 +52,8 @@ static const Member period_members[] = {
 
 static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_TEXT, gid),
+	SESSION_MEMBER(MEMBER_TEXT, gid_shown),
+	SESSION_MEMBER(MEMBER_TEXT, database),
 	SESSION_MEMBER(MEMBER_TEXT, application),
 	SESSION_MEMBER(MEMBER_TEXT, backend_type),
 	SESSION_MEMBER(MEMBER_TEXT, state),
@@ -64,6 +66,7 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_NUMBER, cpus),
 	SESSION_MEMBER(MEMBER_NUMBER, demand),
 	SESSION_MEMBER(MEMBER_NUMBER, cpu_s),
+	SESSION_MEMBER(MEMBER_NUMBER, ran_s),
 	SESSION_MEMBER(MEMBER_COUNT, workers),
 	SESSION_MEMBER(MEMBER_COUNT, waiters),
 	SESSION_MEMBER(MEMBER_COUNT, rows),
@@ -97,7 +100,7 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_s),
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_wal_bytes),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, max_wal_size_bytes),
-	EVIDENCE_MEMBER(MEMBER_COUNT, walsenders),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_standbys),
 	EVIDENCE_MEMBER(MEMBER_TEXT, startup_event),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, oldest_xid_age),
 	EVIDENCE_MEMBER(MEMBER_TEXT, oldest_xid_database),
@@ -235,5 +238,6 @@ pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e)
 	read_now_period(find_container(root, "usual"), &e->usual);
 	e->nroots = read_sessions(find_container(root, "roots"), e->roots);
 	e->ncomputing = read_sessions(find_container(root, "computing"), e->computing);
+	e->nconflicting = read_sessions(find_container(root, "conflicting"), e->conflicting);
 	e->nsessions = read_sessions(find_container(root, "sessions"), e->sessions);
 }

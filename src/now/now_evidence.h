@@ -55,6 +55,8 @@ typedef struct PgscaleNowSession
 {
 	int			pid;			/* 0: a prepared transaction */
 	const char *gid;			/* of that, quoted as a literal */
+	const char *gid_shown;		/* the same, cut, on one line */
+	const char *database;		/* of that */
 	const char *application;
 	const char *backend_type;
 	const char *state;
@@ -67,6 +69,7 @@ typedef struct PgscaleNowSession
 	double		cpus;			/* that it uses, with its parallel workers */
 	double		demand;			/* the same, if it did not queue for them */
 	double		cpu_s;			/* that these ran or queued since they began */
+	double		ran_s;			/* that these ran */
 	double		workers;
 
 	/* of a root blocker */
@@ -111,7 +114,7 @@ typedef struct PgscaleNowEvidence
 	double		minute_wal_bytes;
 	double		max_wal_size_bytes;
 
-	double		walsenders;
+	double		sync_standbys;	/* for which commits wait */
 	const char *startup_event;
 	double		oldest_xid_age;
 	const char *oldest_xid_database;
@@ -120,6 +123,9 @@ typedef struct PgscaleNowEvidence
 	PgscaleNowSession roots[PGSCALE_NOW_SESSIONS];
 	int			ncomputing;
 	PgscaleNowSession computing[PGSCALE_NOW_SESSIONS];
+	int			nconflicting;
+	PgscaleNowSession conflicting[PGSCALE_NOW_SESSIONS];	/* with replay, at most
+															 * one */
 	int			nsessions;
 	PgscaleNowSession sessions[PGSCALE_NOW_SESSIONS];
 } PgscaleNowEvidence;

@@ -15,12 +15,14 @@ BEGIN
             RETURN NEXT 'also: ' || f.sentence;
         ELSE
             RETURN NEXT f.sentence;
-            IF length(concat(f.cure, f.risk)) <= 110 THEN
+            IF length(concat(f.cure, f.risk)) <= 110 AND position(chr(10) IN f.cure) = 0 THEN
                 RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
             ELSE
-                -- a statement that is cut is none
-                RETURN QUERY SELECT '  ' || c.line FROM string_to_table(CASE WHEN length(f.cure) <= 116 THEN f.cure
-                                        ELSE replace(f.cure, ' WHERE ', concat(chr(10), ' WHERE ')) END, chr(10)) c(line);
+                -- a statement that is cut is none, or worse: another one
+                RETURN QUERY SELECT '  ' || c.line
+                               FROM string_to_table(CASE WHEN (SELECT max(length(l)) FROM string_to_table(f.cure, chr(10)) l) <= 116 THEN f.cure
+                                                         ELSE '-- the statement is longer than this line: see the cure in pgscale.diagnosis()' END,
+                                                    chr(10)) c(line);
                 RETURN NEXT '  -- ' || f.risk;
             END IF;
         END IF;
@@ -78,10 +80,10 @@ AS $$
     UNION ALL
     SELECT CASE jsonb_array_length(seen->'roots') WHEN 0 THEN 'blockers: none' ELSE 'blockers, with all sessions that wait behind them' END
     UNION ALL
-    (SELECT '  ' || rpad(coalesce(r.pid::text, left(r.gid, 16)), 8) || ' ' || rpad(left(coalesce(r.application, ''), 17), 18)
-                || rpad(format('%s %s s', r.state, round(coalesce(r.state_s, r.transaction_s)::numeric)), 32)
+    (SELECT '  ' || rpad(coalesce(r.pid::text, left(r.gid_shown, 16)), 8) || ' ' || rpad(left(coalesce(r.application, ''), 17), 18)
+                || rpad(left(concat(coalesce(r.state, 'state not known'), ' ' || round(coalesce(r.state_s, r.transaction_s)::numeric) || ' s'), 31), 32)
                 || lpad(r.waiters::text, 5) || ' wait, ' || round(r.longest_s::numeric) || ' s  ' || coalesce(r.query, '')
-       FROM jsonb_to_recordset(seen->'roots') r(pid integer, gid text, application text, state text, state_s float8, transaction_s float8,
+       FROM jsonb_to_recordset(seen->'roots') r(pid integer, gid_shown text, application text, state text, state_s float8, transaction_s float8,
                                                 waiters integer, longest_s float8, query text)
       ORDER BY r.waiters DESC)
     UNION ALL

@@ -42,7 +42,7 @@
 
 #define OLDEST			8
 #define WATCHED			64
-#define EVENTS			96
+#define EVENTS			256
 #define APPLICATIONS	64
 
 /* How long the kernel's counts are watched. */
@@ -59,9 +59,12 @@ typedef struct Watched
 	int			pid;
 	int			leader_pid;		/* of a parallel worker, else 0 */
 	bool		on_cpu;			/* it showed no wait event */
+	bool		marked;
+	PgscaleProcMark mark;		/* of that moment */
 	int			fd;				/* -1: the kernel does not tell */
 	PgscaleKernelSchedule before;
 	double		life_s;			/* ran and queued since the process began */
+	double		ran_s;			/* of that, ran */
 	double		run;			/* of the time watched, 0 .. 1; -1: unknown */
 	double		queue;
 } Watched;
@@ -81,14 +84,14 @@ typedef struct NowScan
 	int		   *slots;			/* of each */
 	int			nsessions;
 
-	int			used;			/* client backends */
+	int			used;			/* slots of max_connections */
 	int			idle;
 	int			in_transaction;
 	int			new;
-	int			walsenders;
 	uint32		startup_event;	/* of the process that replays WAL; or 0 */
 	uint32		checkpointer_event;
-	bool		checkpoint;		/* the checkpointer is at work */
+	bool		checkpoint;		/* the checkpointer is at work, or sleeps
+								 * between two writes of a checkpoint */
 
 	uint32		events[EVENTS];
 	int			event_sessions[EVENTS];
@@ -146,21 +149,17 @@ count_application(NowScan *scan, int slot, bool idle)
 static void
 count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool applications)
 {
-	if (proc->kind == (PgscaleProcKind) B_WAL_SENDER)
-		scan->walsenders++;
-	else if (proc->kind == (PgscaleProcKind) B_STARTUP)
+	if (proc->kind == (PgscaleProcKind) B_STARTUP)
 		scan->startup_event = proc->wait_event;
 	else if (proc->kind == (PgscaleProcKind) B_CHECKPOINTER)
 	{
 		scan->checkpointer_event = proc->wait_event;
-		scan->checkpoint = !pgscale_wait_is_idle(proc->kind, proc->wait_event);
+		scan->checkpoint = proc->wait_event != WAIT_EVENT_CHECKPOINTER_MAIN;
 	}
-	if (!proc->session)
-		return;
-
-	if (proc->leader_pid == 0)
+	/* as pgscale_internal.connections() counts them */
+	if (pgscale_procs_is_connection(slot))
 	{
-		const bool	idle = !proc->running && !proc->in_transaction;
+		const bool	idle = proc->state == STATE_IDLE;
 
 		scan->used++;
 		scan->idle += idle;
@@ -169,6 +168,8 @@ count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool application
 		if (applications)
 			count_application(scan, slot, idle);
 	}
+	if (!proc->session)
+		return;
 	if (proc->pid == MyProcPid || proc->leader_pid == MyProcPid)
 		return;
 	if (proc->leader_pid == 0 && !proc->running && !proc->in_transaction)
@@ -262,6 +263,7 @@ watch_session(NowScan *scan, int i)
 	w->pid = proc->pid;
 	w->leader_pid = proc->leader_pid;
 	w->on_cpu = proc->wait_event == PGSCALE_WAIT_CPU;
+	w->marked = pgscale_procs_mark(scan->slots[i], proc, &w->mark);
 	w->fd = -1;
 	w->run = w->queue = -1;
 	scan->nwatched++;
@@ -282,7 +284,10 @@ choose_watched(NowScan *scan, const int *computing, int ncomputing)
 			watch_session(scan, i);
 }
 
-/* What the kernel counted of one of them meanwhile.  One that never ran in it queued all the time. */
+/*
+ * What the kernel counted of one of them meanwhile.  The time in a queue is counted at its end:
+ * one that did not run queued all the time, unless it shows that it went to sleep before.
+ */
 static void
 look_end(Watched *w, double ns)
 {
@@ -296,8 +301,11 @@ look_end(Watched *w, double ns)
 		const double queue = after.queue_ns - w->before.queue_ns;
 
 		w->life_s = (after.run_ns + after.queue_ns) / (double) NS_PER_S;
+		w->ran_s = after.run_ns / (double) NS_PER_S;
 		w->run = Min(Max(run / ns, 0), 1);
-		w->queue = w->on_cpu && run <= 0 && queue <= 0 ? 1 : Min(Max(queue / ns, 0), 1);
+		w->queue = Min(Max(queue / ns, 0), 1);
+		if (w->on_cpu && run <= 0 && queue <= 0 && w->marked && pgscale_proc_same(&w->mark))
+			w->queue = 1;
 	}
 	close(w->fd);
 	w->fd = -1;
@@ -349,14 +357,14 @@ put_name(StringInfo out, const char *name, const char *value)
 
 /*
  * CPUs that a session uses with its parallel workers, -1: unknown; those that it would use if it
- * did not queue; and the time that these processes ran or queued since they began.
+ * did not queue; and the time that these processes ran or queued, and ran, since they began.
  */
 static double
-cpus_of(const NowScan *scan, int pid, double *demand, double *life_s)
+cpus_of(const NowScan *scan, int pid, double *demand, double *life_s, double *ran_s)
 {
 	double		sum = -1;
 
-	*demand = *life_s = 0;
+	*demand = *life_s = *ran_s = 0;
 
 	for (int i = 0; i < scan->nwatched; i++)
 	{
@@ -367,6 +375,7 @@ cpus_of(const NowScan *scan, int pid, double *demand, double *life_s)
 			sum = Max(sum, 0) + w->run;
 			*demand += Min(w->run + w->queue, 1);
 			*life_s += w->life_s;
+			*ran_s += w->ran_s;
 		}
 	}
 	return sum;
@@ -381,7 +390,8 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 		const PgscaleProc *proc = &scan->sessions[chosen[c]];
 		double		demand;
 		double		life_s;
-		const double cpus = cpus_of(scan, proc->pid, &demand, &life_s);
+		double		ran_s;
+		const double cpus = cpus_of(scan, proc->pid, &demand, &life_s, &ran_s);
 		int			workers = 0;
 		uint32		wait_event;
 
@@ -392,7 +402,7 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 		appendStringInfo(out, "%s{\"pid\": %d, \"age_s\": %.3f, \"running\": %s, \"workers\": %d", c > 0 ? ", " : "",
 						 proc->pid, age_of(scan, proc), proc->running ? "true" : "false", workers);
 		if (cpus >= 0)
-			appendStringInfo(out, ", \"cpus\": %.3f, \"demand\": %.3f, \"cpu_s\": %.3f", cpus, demand, life_s);
+			appendStringInfo(out, ", \"cpus\": %.3f, \"demand\": %.3f, \"cpu_s\": %.3f, \"ran_s\": %.3f", cpus, demand, life_s, ran_s);
 		put_name(out, "state", pgscale_proc_state_name(proc->state));
 		put_name(out, "event_type", pgscale_wait_event_type(wait_event));
 		put_name(out, "event", pgscale_wait_event_name(wait_event));
@@ -482,10 +492,10 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	CHECK_FOR_INTERRUPTS();
 
 	initStringInfo(&out);
-	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"new\": %d, \"walsenders\": %d, "
+	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"new\": %d, "
 					 "\"max_connections\": %d, \"cpus\": %d, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
 					 "\"checkpoint\": %s",
-					 scan->used, scan->idle, scan->in_transaction, scan->new, scan->walsenders,
+					 scan->used, scan->idle, scan->in_transaction, scan->new,
 					 MaxConnections, pgscale_kernel_cpus(), scan->look_s, scan->stuck, count_long(scan, 5),
 					 scan->checkpoint ? "true" : "false");
 	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);

@@ -24,6 +24,7 @@
 
 #include "base/lock_waits.h"
 #include "base/pg_compat.h"
+#include "base/processes.h"
 
 /* Room for so many holders at first; more is made if need be. */
 #define ROOM_FOR_HOLDERS	1000
@@ -120,6 +121,23 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 	}
 }
 
+/*
+ * When the transaction of a root began; 0 if that is not known.  From shared memory, because within
+ * a transaction block pg_stat_activity keeps what it has shown first, and a session that has begun
+ * another transaction since then would seem to have idled in it all the time.
+ */
+static TimestampTz
+transaction_start(const PgscaleLockNode *node)
+{
+	PgscaleProcStatement *statement = palloc(sizeof(PgscaleProcStatement));
+	TimestampTz start = 0;
+
+	if (node->pid != 0 && node->slot >= 0 && pgscale_procs_read_statement(node->slot, statement) && statement->pid == node->pid)
+		start = statement->xact_start;
+	pfree(statement);
+	return start;
+}
+
 static void
 put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *sum, TimestampTz now)
 {
@@ -127,6 +145,7 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 	Oid			database = InvalidOid;
 	Oid			relation = InvalidOid;
 	const bool	known = relation_of_lock(sum->tag, &database, &relation);
+	const TimestampTz start = transaction_start(node);
 	Datum		values[] = {
 		Int32GetDatum(node->pid),
 		TransactionIdGetDatum(node->xid),
@@ -139,8 +158,9 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 		ObjectIdGetDatum(relation),
 		BoolGetDatum(node->waiter >= 0),
 		Int32GetDatum(waits->nwaiters),
+		TimestampTzGetDatum(start),
 	};
-	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known};
+	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, false, start == 0};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

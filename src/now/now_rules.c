@@ -138,6 +138,16 @@ pgscale_now_wal_waits(const PgscaleNowPeriod *period)
 		period->kinds[PGSCALE_NOW_WAL_WRITE_LOCK] + period->kinds[PGSCALE_NOW_WAL_INIT];
 }
 
+/* By the kernel's counts, and no fewer than are more than there are CPUs. */
+double
+pgscale_now_queued(const PgscaleNowEvidence *e)
+{
+	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
+	const double counted = isnan(e->queued_fraction) ? 0 : at_cpus * e->queued_fraction;
+
+	return Max(counted, Max(at_cpus - e->cpus, 0));
+}
+
 const char *
 pgscale_now_duration(double s)
 {
@@ -167,7 +177,7 @@ const char *
 pgscale_now_who(const PgscaleNowSession *session)
 {
 	if (session->pid == 0)
-		return psprintf("the prepared transaction %s", session->gid ? pgscale_now_beginning(session->gid, 24) : "");
+		return psprintf("the prepared transaction %s", session->gid_shown ? pgscale_now_beginning(session->gid_shown, 24) : "");
 	if (!session->application || session->application[0] == '\0')
 		return psprintf("pid %d", session->pid);
 	return psprintf("pid %d, %s", session->pid, pgscale_now_beginning(session->application, 24));

@@ -62,6 +62,8 @@ extern const PgscaleNowRule pgscale_now_server_rules[];
  */
 extern bool pgscale_now_blocks(const PgscaleNowSession *root);
 
+extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
+
 /* Is it an autovacuum that must not be ended? */
 extern bool pgscale_now_prevents_wraparound(const PgscaleNowSession *session);
 
@@ -82,6 +84,9 @@ extern bool pgscale_now_unusual(const PgscaleNowEvidence *e, double now, double 
 
 /* Sessions that wait for WAL to be written and flushed. */
 extern double pgscale_now_wal_waits(const PgscaleNowPeriod *period);
+
+/* Sessions that are ready to run and have no CPU. */
+extern double pgscale_now_queued(const PgscaleNowEvidence *e);
 
 /* "4 min", "12 s" */
 extern const char *pgscale_now_duration(double s);

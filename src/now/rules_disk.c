@@ -24,7 +24,7 @@
 static double
 checkpoint_waits(const PgscaleNowPeriod *period)
 {
-	return pgscale_now_wal_waits(period) + period->kinds[PGSCALE_NOW_WAL_BUFFERS] + period->kinds[PGSCALE_NOW_WAL_INIT] +
+	return pgscale_now_wal_waits(period) + period->kinds[PGSCALE_NOW_WAL_BUFFERS] +
 		period->kinds[PGSCALE_NOW_DATA_WRITE] + period->kinds[PGSCALE_NOW_DATA_EXTEND] + period->kinds[PGSCALE_NOW_DATA_SYNC];
 }
 
@@ -105,12 +105,23 @@ usually_ms(double usual_ms)
 }
 
 /*
+ * A time that is computed is made of waits, and a session whose wait is over stays in it until
+ * it has a CPU again.
+ */
+static bool
+cpus_are_short(const PgscaleNowEvidence *e)
+{
+	return e->cpus >= 1 && (pgscale_now_queued(e) >= 1 || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
+}
+
+/*
  * slow_flush: a flush of WAL takes 5 ms and three times as long as usual, or 20 ms if it is
  * not known what is usual; and a session and a quarter of the active ones wait for WAL.
  * Where nothing is counted, flushes must last longer than they were watched.
  *
  * Certainty: high; medium, while checkpoints are close together or temporary files are waited
- * for, which slow flushes down, and if nothing is counted.
+ * for, which slow flushes down, and if nothing is counted.  Low, if the time is computed while
+ * sessions queue for a CPU.
  */
 static void
 find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -123,7 +134,8 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (waits < 1 || waits < 0.25 * e->now.active)
 		return;
 	if (is_slow(ms, e->usual.flush_ms))
-		f = pgscale_now_add(found, disk_is_busy ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_HIGH, disk_is_busy ? waits / 2 : waits,
+		f = pgscale_now_add(found, !e->flush_measured && cpus_are_short(e) ? PGSCALE_NOW_LOW : disk_is_busy ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_HIGH,
+							disk_is_busy ? waits / 2 : waits,
 							"A flush of WAL takes %.0f ms (%s%s), and %.0f %s for it: the disk of pg_wal is slow", ms,
 							e->flush_measured ? "measured" : "computed", usually_ms(e->usual.flush_ms), waits, PGSCALE_NOW_WAIT(waits));
 	else if (isnan(ms) && e->stuck_flushes >= 1 && waits >= 2)
@@ -143,7 +155,8 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 /*
  * slow_reads: a read of data takes 5 ms and three times as long as usual, or 20 ms if it is not
  * known what is usual; and a session and a quarter of the active ones wait for reads.  The
- * time is computed: what sessions waited for reads, divided by the reads.
+ * time is computed: what sessions waited for reads, divided by the reads.  High; low, while
+ * sessions queue for a CPU.
  */
 static void
 find_slow_reads(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -154,7 +167,8 @@ find_slow_reads(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 	if (waits < 1 || waits < 0.25 * e->now.active || !is_slow(ms, e->usual.read_ms))
 		return;
-	f = pgscale_now_add(found, PGSCALE_NOW_HIGH, waits, "A read of data takes %.0f ms (computed%s), and %.0f %s for reads: the disk is slow",
+	f = pgscale_now_add(found, cpus_are_short(e) ? PGSCALE_NOW_LOW : PGSCALE_NOW_HIGH, waits,
+						"A read of data takes %.0f ms (computed%s), and %.0f %s for reads: the disk is slow",
 						ms, usually_ms(e->usual.read_ms), waits, PGSCALE_NOW_WAIT(waits));
 	pgscale_now_cure(f, "reads a few pages of each tablespace; then look at the disk, or move indexes: pgscale.relocation_plan()",
 					 "SELECT * FROM pgscale.tablespace_latency()");

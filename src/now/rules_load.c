@@ -15,16 +15,6 @@
 
 #include "now/now_rules.h"
 
-/* Sessions that are ready to run and have no CPU: by the kernel's counts, and no fewer than are more than there are CPUs. */
-static double
-queued_sessions(const PgscaleNowEvidence *e)
-{
-	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
-	const double counted = isnan(e->queued_fraction) ? 0 : at_cpus * e->queued_fraction;
-
-	return Max(counted, Max(at_cpus - e->cpus, 0));
-}
-
 /* Commands that take long by nature. */
 static bool
 is_maintenance(const PgscaleNowSession *session)
@@ -40,12 +30,35 @@ is_maintenance(const PgscaleNowSession *session)
 }
 
 /*
+ * Does it use CPUs, rather than wait for one?  Half a CPU in the 15 ms of the look.  That is a
+ * short time: a quarter is enough of a process that in its life ran for half of the time that the
+ * statement lasts.  In any case it must have run or queued for as long as that.
+ */
+static bool
+burns_cpu(const PgscaleNowSession *s, double cpus)
+{
+	if (s->cpu_s < 0.5 * s->age_s)
+		return false;
+	return cpus >= 0.5 || (cpus >= 0.25 && s->ran_s >= 0.5 * s->age_s);
+}
+
+/* Do sessions queue, and more of them than usual? */
+static bool
+queue_is_unusual(const PgscaleNowEvidence *e)
+{
+	return pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) &&
+		(e->usual.s <= 0 || e->now.kinds[PGSCALE_NOW_CPU] >= e->usual.kinds[PGSCALE_NOW_CPU] + 0.5);
+}
+
+/*
  * cpu_runaway: a statement that has lasted for 5 s uses half a CPU or more by the kernel's
- * counts, or queues for one, while the others are short (no more than a third of the active sessions are so long
- * at theirs), and it matters: it takes two fifths of the server's CPUs, or sessions queue
- * for a CPU.  In its life the process must have had half a CPU for as long as the statement lasts,
- * since 15 ms alone show little.  One that has the server for itself is named after a minute.
- * Commands that are long by nature, such as COPY or CREATE INDEX, are never named.
+ * counts, while the others are short (no more than a third of the active sessions are so long
+ * at theirs), and it matters: it would take two fifths of the server's CPUs, or one session and a
+ * tenth of the CPUs queue, which is more than usual.  One that has the server for itself is named
+ * after a minute.  Commands that are long by nature, such as COPY or CREATE INDEX, are never named.
+ *
+ * Not so if the sessions at the CPUs are too many for them without it, too: then it is a
+ * victim, and cpu_saturation has the cause.
  *
  * Certainty: high, if sessions queue; else medium.  A step less while temporary files are written
  * or read, which may be its own: then the disk counts for more than the CPU.
@@ -53,8 +66,9 @@ is_maintenance(const PgscaleNowSession *session)
 static void
 find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double queued = queued_sessions(e);
+	const double queued = pgscale_now_queued(e);
 	const double others = e->now.active - e->long_computing;
+	const bool	queue = queue_is_unusual(e);
 
 	if (e->long_computing > Max(e->ncomputing > 0 ? 2 : 0, e->now.active / 3))
 		return;
@@ -63,11 +77,10 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		const PgscaleNowSession *s = &e->computing[i];
 		const double cpus = isnan(s->cpus) ? 1 + s->workers : s->cpus;
 		const double demand = isnan(s->demand) ? cpus : s->demand;
-		const bool	queue = queued >= 0.5;
 		PgscaleNowCertainty certainty = queue ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM;
 		PgscaleNowFinding *f;
 
-		if (s->age_s < 5 || demand < 0.5 || s->cpu_s < 0.5 * s->age_s || is_maintenance(s) ||
+		if (s->age_s < 5 || !burns_cpu(s, cpus) || is_maintenance(s) || e->now.kinds[PGSCALE_NOW_CPU] - (1 + s->workers) > e->cpus ||
 			!(queue || demand >= 0.4 * e->cpus) || (others < 0.1 && s->age_s < 60))
 			continue;
 		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
@@ -96,7 +109,7 @@ find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
 	const double usual = e->usual.kinds[PGSCALE_NOW_CPU];
-	const double queued = queued_sessions(e);
+	const double queued = pgscale_now_queued(e);
 	PgscaleNowFinding *f;
 
 	if (e->cpus < 1 || queued < Max(2, (e->usual.s > 0 ? 1 : 2) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
@@ -125,8 +138,12 @@ sessions_pile_up(const PgscaleNowEvidence *e)
  * connection_storm: nine tenths of the connections that are not reserved are used; or three
  * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
  *
- * Certainty: high; medium, if a blocker holds up a quarter of the sessions, or if connections
- * are many, but neither new nor idle: then clients wait for something else.
+ * Certainty: high, if so many began; medium, if a blocker holds up a quarter of the sessions, or if
+ * connections are many, but neither new nor idle: then clients wait for something else.  Low, if
+ * they idle and are not new, as those of a pool do that is as large as the server allows.
+ *
+ * The cure of a storm ends only sessions that have idled for ten seconds.  No line of it, and no
+ * part of its lines from the first one on, is a statement that ends more than that.
  */
 static void
 find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -139,12 +156,17 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
 		return;
-	f = pgscale_now_add(found, (flood || idle) && !sessions_pile_up(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, e->used,
+	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH : idle ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM,
+						e->used,
 						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
-	if (application && e->application_idle >= 1)
-		pgscale_now_cure(f, "its clients must connect again; a pooler with fewer connections helps for good",
-						 "SELECT pgscale.terminate(pid) FROM pg_stat_activity WHERE application_name = %s AND state = 'idle'",
+	if (application && flood && e->application_idle >= 1)
+		pgscale_now_cure(f, "clients of these sessions must connect again; a pooler with fewer connections helps for good",
+						 "SELECT pgscale.terminate(pid)\n"
+						 "FROM (SELECT pid FROM pg_stat_activity\n"
+						 "WHERE application_name = %s\n"
+						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"
+						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid()) idle",
 						 quote_literal_cstr(e->application));
 	else
 		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",

@@ -22,24 +22,35 @@ pgscale_now_prevents_wraparound(const PgscaleNowSession *session)
 		strstr(session->query, "(to prevent wraparound)") != NULL;
 }
 
+/* What a session does is not known without the privilege, or without track_activities. */
+static bool
+state_is_known(const PgscaleNowSession *session)
+{
+	return session->state && strcmp(session->state, "disabled") != 0 &&
+		!(session->backend_type && strcmp(session->backend_type, "client backend") == 0 && strcmp(session->state, "client backend") == 0);
+}
+
 /*
  * A transaction of two seconds, and either two sessions that have waited for it for a second or
  * one that has waited for five: more than a busy row's transactions take, which follow each
  * other in milliseconds.  A session that is idle, and in no transaction, has an advisory lock for
- * as long as it likes, as the leader of several that wait for that office: nothing is wrong.
+ * as long as it likes, as the leader of several that wait for that office: nothing is wrong.  Where a
+ * session's state and age are not known, as without track_activities, the longest wait counts.
  */
 bool
 pgscale_now_blocks(const PgscaleNowSession *root)
 {
 	const double held_s = isnan(root->transaction_s) ? root->longest_s : root->transaction_s;
-	const bool	elected = root->state && strcmp(root->state, "idle") == 0;
+	const bool	advisory = root->locktype && strcmp(root->locktype, "advisory") == 0;
+	const bool	elected = root->state && state_is_known(root) ? strcmp(root->state, "idle") == 0 :
+		advisory && root->pid != 0 && isnan(root->transaction_s);
 
 	return !root->waits && !elected && held_s >= 2 &&
 		((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1));
 }
 
-static bool
-is_idle_in_transaction(const PgscaleNowSession *session)
+bool
+pgscale_now_idles_in_transaction(const PgscaleNowSession *session)
 {
 	return session->state && strncmp(session->state, "idle in transaction", strlen("idle in transaction")) == 0;
 }
@@ -54,7 +65,7 @@ is_replay(const PgscaleNowSession *session)
 static bool
 waits_for_server(const PgscaleNowSession *session)
 {
-	return !is_idle_in_transaction(session) && session->event_type &&
+	return !pgscale_now_idles_in_transaction(session) && session->event_type &&
 		(strcmp(session->event_type, "IO") == 0 || strcmp(session->event_type, "LWLock") == 0 ||
 		 (session->event && strcmp(session->event, "SyncRep") == 0));
 }
@@ -71,17 +82,45 @@ awaited_of(const PgscaleNowSession *root)
 	return "a lock";
 }
 
+/* May pgscale.cancel() and pgscale.terminate() end it?  Where its type is not known, they say. */
+static bool
+can_be_ended(const PgscaleNowSession *session)
+{
+	return !session->backend_type || strcmp(session->backend_type, "client backend") == 0 ||
+		strcmp(session->backend_type, "autovacuum worker") == 0;
+}
+
+/* A gid that does not fit on a line, or is on several, is to be read where it is not cut. */
+static void
+cure_prepared(PgscaleNowFinding *f, const PgscaleNowSession *root)
+{
+	bool		plain = root->gid && strlen(root->gid) <= 97;
+
+	for (const char *c = root->gid; plain && *c; c++)
+		plain = (unsigned char) *c >= ' ' && *c != 0x7F;
+	if (plain)
+		pgscale_now_cure(f, psprintf("run it in database %s; undoes the transaction; COMMIT PREPARED keeps it",
+									 root->database ? root->database : "(unknown)"),
+						 "ROLLBACK PREPARED %s", root->gid);
+	else
+		pgscale_now_cure(f, psprintf("reads only; then ROLLBACK PREPARED or COMMIT PREPARED with its gid in database %s",
+									 root->database ? root->database : "(unknown)"),
+						 "SELECT transaction, prepared, owner, database, gid FROM pg_prepared_xacts ORDER BY prepared");
+}
+
 /* The statement that ends what holds the others up, and what that costs. */
 static void
 cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 {
 	if (root->pid == 0)
-		pgscale_now_cure(f, "undoes the transaction; COMMIT PREPARED keeps it: ask its transaction manager",
-						 "ROLLBACK PREPARED %s", root->gid ? root->gid : "'...'");
+		cure_prepared(f, root);
 	else if (is_replay(root))
 		pgscale_now_cure(f, "reads only; the lock is a transaction's of the primary, and ends with that",
 						 "SELECT * FROM pgscale.blockers");
-	else if (is_idle_in_transaction(root))
+	else if (!can_be_ended(root))
+		pgscale_now_cure(f, psprintf("reads only; then end the %s where it was started", root->backend_type),
+						 "SELECT * FROM pg_stat_activity WHERE pid = %d", root->pid);
+	else if (pgscale_now_idles_in_transaction(root) || !state_is_known(root))
 		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", root->pid);
 	else
 		pgscale_now_cure(f, "its statement fails; if its locks remain, terminate it",
@@ -94,7 +133,8 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
  *
  * Certainty: high, if the root idles in its transaction, is prepared or executes a statement;
  * low, if it itself waits for a disk, an LWLock or a standby, where another rule may have the
- * cause; medium, if its client has sent a statement within the last second.
+ * cause; medium, if its client has sent a statement within the last second, or it is not known what
+ * it does.
  */
 static void
 find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -112,12 +152,17 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			doing = psprintf("prepared %s ago", pgscale_now_duration(root->transaction_s));
 		else if (is_replay(root))
 			doing = "which replays WAL of the primary";
-		else if (is_idle_in_transaction(root))
+		else if (pgscale_now_idles_in_transaction(root))
 		{
 			doing = psprintf("idle in transaction for %s",
 							 pgscale_now_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
 			if (root->state_s < 1)
 				certainty = PGSCALE_NOW_MEDIUM;
+		}
+		else if (!state_is_known(root))
+		{
+			doing = "whose state is not known";
+			certainty = PGSCALE_NOW_MEDIUM;
 		}
 		else if (waits_for_server(root))
 		{

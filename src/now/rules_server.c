@@ -19,23 +19,24 @@
 
 /*
  * replication_wait: a session and three in ten of the active ones wait for a synchronous
- * standby, twice as many as usual.  High, if no standby is connected; else medium.
+ * standby, twice as many as usual.  High, if none that a commit waits for is connected; else medium.
  */
 static void
 find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
+	const bool	none = e->sync_standbys < 1;
 	PgscaleNowFinding *f;
 
 	if (!pgscale_now_unusual(e, waits, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
 		return;
-	f = pgscale_now_add(found, e->walsenders < 1 ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
+	f = pgscale_now_add(found, none ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
 						"%.0f %s for a synchronous standby%s", waits, PGSCALE_NOW_WAIT(waits),
-						e->walsenders < 1 ? ", and none is connected" : ", which confirms commits late");
+						none ? ", and none is connected" : isnan(e->sync_standbys) ? "" : ", which confirms commits late");
 	pgscale_now_cure(f, "commits are on this server only: losing it loses them",
 					 "CALL pgscale.set('synchronous_standby_names', '', true)");
 	pgscale_now_number(f, "waiting_sessions", waits);
-	pgscale_now_number(f, "standbys", e->walsenders);
+	pgscale_now_number(f, "standbys", e->sync_standbys);
 }
 
 /*
@@ -76,31 +77,28 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 /*
  * recovery_conflict: on a standby the process that replays WAL waits for queries.  Medium,
- * because which of them it waits for is not known: the oldest is named.
+ * because which of them it waits for is not known: the one with the oldest snapshot is named.  One that
+ * idles in its transaction ignores a cancellation.
  */
 static void
 find_recovery_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const PgscaleNowSession *oldest = NULL;
+	const PgscaleNowSession *oldest = e->nconflicting > 0 ? &e->conflicting[0] : NULL;
 	PgscaleNowFinding *f;
 
 	if (!e->standby || !e->startup_event || strncmp(e->startup_event, "RecoveryConflict", strlen("RecoveryConflict")) != 0)
 		return;
-	for (int i = 0; i < e->nsessions; i++)
-	{
-		const PgscaleNowSession *s = &e->sessions[i];
-
-		/* What waits for a lock waits for replay. */
-		if ((!s->event_type || strcmp(s->event_type, "Lock") != 0) && (!oldest || s->transaction_s > oldest->transaction_s))
-			oldest = s;
-	}
 	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for queries (%s)%s%s", e->startup_event,
-						oldest ? ", the oldest is that of " : "", oldest ? pgscale_now_who(oldest) : "");
+						oldest ? ", the oldest snapshot is that of " : "", oldest ? pgscale_now_who(oldest) : "");
 	if (oldest)
 	{
 		f->pid = oldest->pid;
-		pgscale_now_cure(f, "its query fails; otherwise max_standby_streaming_delay ends it",
-						 "SELECT pgscale.cancel(%d)", oldest->pid);
+		if (pgscale_now_idles_in_transaction(oldest))
+			pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
+							 "SELECT pgscale.terminate(%d)", oldest->pid);
+		else
+			pgscale_now_cure(f, "its query fails; otherwise max_standby_streaming_delay ends it",
+							 "SELECT pgscale.cancel(%d)", oldest->pid);
 		pgscale_now_number(f, "transaction_s", oldest->transaction_s);
 	}
 	else
