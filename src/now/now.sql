@@ -108,7 +108,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_classes(timestamptz, timestamptz)
 -- A screen must not wait for a lock on the archive.
 CREATE FUNCTION pgscale_internal.now_load()
 RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 SET extra_float_digits = 1
@@ -133,10 +133,10 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_load() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_age(since timestamptz)
 RETURNS double precision
-LANGUAGE sql STRICT VOLATILE PARALLEL SAFE
+LANGUAGE sql VOLATILE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT greatest(extract(epoch FROM clock_timestamp() - since)::double precision, 0)
+    SELECT CASE WHEN since IS NOT NULL THEN greatest(extract(epoch FROM clock_timestamp() - since)::double precision, 0) END
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_age(timestamptz) IS
 'part of the evidence of diagnosis: seconds since a time, never negative; NULL if the time is not known';
@@ -213,7 +213,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_conflicting() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_evidence()
 RETURNS jsonb
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
@@ -250,7 +250,7 @@ CREATE FUNCTION pgscale.diagnosis(
     OUT rank integer, OUT rule text, OUT certainty text, OUT sentence text, OUT cure text, OUT risk text, OUT pid integer,
     OUT evidence jsonb)
 RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 2
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 2
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$

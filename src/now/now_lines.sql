@@ -2,7 +2,7 @@
 
 CREATE FUNCTION pgscale_internal.now_part_diagnosis(seen jsonb)
 RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
@@ -128,7 +128,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_machine(jsonb) TO pg_monitor
 
 CREATE FUNCTION pgscale_internal.now_lines(seen jsonb)
 RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 36
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 36
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
