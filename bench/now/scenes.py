@@ -5,7 +5,6 @@ import time
 from typing import Callable
 
 import bed
-import psql
 import watch
 from cluster import say
 from report import percent, table
@@ -137,7 +136,7 @@ def published(results):
         yield "latest", f"{max(named):.1f} s"
     for found in results:
         yield f"{found['scene']}, first line after", seconds(found["named_s"])
-        yield f"{found['scene']}, screen", psql.fences(f"{watch.SCREEN};", picture(found))
+        yield f"{found['scene']}, screen", f"```text\n{picture(found)}\n```\n"
 
 
 def required(part, results):
