@@ -75,6 +75,7 @@ $db->poll_ok('SELECT used, other FROM pgscale_internal.connections()', 'until it
 
 # The peak: since the reset, of a time, and of a row of the archive
 my $peak = 'SELECT peak FROM pgscale_internal.connections()';
+$db->poll_ok('SELECT count(*) > 0 FROM pgscale.archive_minutes', 'the archive has begun');
 my $before = $db->sql('SELECT clock_timestamp()');
 my @more = map { session($node) } 1 .. 8;
 $db->poll_ok(q{SELECT pgscale_internal.connections_peak(now() - interval '1 hour')}, 'eight more at a tick', 15);
@@ -83,7 +84,7 @@ $db->poll_ok('SELECT used FROM pgscale_internal.connections()', 'and gone', 7);
 is($db->sql($peak), 15, 'the peak stays');
 is($db->sql("SELECT pgscale_internal.connections_peak('$before')"), 15, 'also that of the time');
 is($db->sql(q{SELECT peak_since BETWEEN pg_postmaster_start_time() AND now() FROM pgscale_internal.connections()}), 't', 'which is since the start of the server');
-$db->poll_ok(qq{SELECT max(connections_peak) FROM pgscale.archive_minutes WHERE at >= '$before'::timestamptz - interval '1 s'}, 'a row of the archive has it', 15);
+$db->poll_ok(qq{SELECT max(connections_peak) FROM pgscale.archive_minutes WHERE at + period_s * interval '1 s' >= '$before'}, 'a row of the archive has it', 15);
 $db->poll_ok(q{SELECT connections_peak BETWEEN 7 AND 8 FROM pgscale.archive_minutes ORDER BY at DESC LIMIT 1}, 'and later rows do not');
 like($db->sql(q{SELECT pgscale.report()}), qr/ At most 15 connections were in use at a time\./, 'a report, too');
 is($db->sql(q{SELECT pgscale_internal.connections_peak(now() + interval '1 hour') IS NULL, pgscale_internal.connections_peak('infinity') IS NULL,
