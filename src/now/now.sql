@@ -227,7 +227,6 @@ BEGIN
         'standby', pg_is_in_recovery(),
         'reserved', current_setting('superuser_reserved_connections')::integer
                     + coalesce(current_setting('reserved_connections', true)::integer, 0),
-        'load', coalesce(CASE WHEN counts IS NOT NULL THEN pgscale_internal.now_load() END, jsonb_build_object('now', recent)),
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),

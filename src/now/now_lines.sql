@@ -14,7 +14,7 @@ BEGIN
         IF f.rank > 1 THEN
             RETURN NEXT 'also: ' || f.sentence;
         ELSE
-            RETURN NEXT f.sentence;
+            RETURN NEXT CASE f.certainty WHEN 'low' THEN 'perhaps: ' ELSE '' END || f.sentence;
             IF length(concat(f.cure, f.risk)) <= 110 AND position(chr(10) IN f.cure) = 0 THEN
                 RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
             ELSE
@@ -112,7 +112,7 @@ AS $$
                                        ELSE format('%s %s ms%s', d.what, round(d.ms, 2), ' (usually ' || round(d.usual, 2) || ')') END, ', ' ORDER BY d.n)
                || CASE WHEN (seen->>'flush_measured')::boolean THEN '; flush measured, read computed' ELSE '; computed' END
                || CASE WHEN (seen->>'checkpoint')::boolean THEN concat('; checkpoint under way', ' in ' || (seen->>'checkpointer_event'))
-                       ELSE format('; checkpoint %s s ago',
+                       ELSE format('; last checkpoint began %s s ago',
                                    round(greatest(extract(epoch FROM clock_timestamp() - (SELECT c.checkpoint_time FROM pg_control_checkpoint() c)), 0))) END
       FROM disk d
     UNION ALL
@@ -133,6 +133,8 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
+    seen := seen || jsonb_build_object('load', coalesce(CASE WHEN seen->>'missing' IS NULL THEN pgscale_internal.now_load() END,
+                                                        jsonb_build_object('now', seen->'now')));
     -- in a database without an encoding a cut may be within a character
     RETURN QUERY
         SELECT pgscale_internal.foreign_text(left(l.line, 118), pg_char_to_encoding(getdatabaseencoding()))

@@ -111,7 +111,7 @@ usually_ms(double usual_ms)
 static bool
 cpus_are_short(const PgscaleNowEvidence *e)
 {
-	return e->cpus >= 1 && (pgscale_now_queued(e) >= 1 || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
+	return e->cpus >= 1 && (pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
 }
 
 /*
@@ -144,7 +144,7 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 							e->look_s * 1000, waits, PGSCALE_NOW_WAIT(waits));
 	else
 		return;
-	pgscale_now_cure(f, "a crash loses the commits of the last half second; then see to the disk",
+	pgscale_now_cure(f, "a crash loses the latest commits, a second of them or more; then see to the disk",
 					 "CALL pgscale.set('synchronous_commit', 'off', true)");
 	pgscale_now_number(f, "flush_ms", ms);
 	pgscale_now_number(f, "usual_flush_ms", e->usual.flush_ms);

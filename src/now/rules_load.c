@@ -138,35 +138,37 @@ sessions_pile_up(const PgscaleNowEvidence *e)
  * connection_storm: nine tenths of the connections that are not reserved are used; or three
  * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
  *
- * Certainty: high, if so many began; medium, if a blocker holds up a quarter of the sessions, or if
- * connections are many, but neither new nor idle: then clients wait for something else.  Low, if
- * they idle and are not new, as those of a pool do that is as large as the server allows.
+ * Certainty: high, if so many began; medium, if a blocker holds up a quarter of the sessions, if
+ * no connection is left, or if connections are many, but neither new nor idle: then clients wait for
+ * something else.  Low, if some are left, and those in use idle and are not new, as those of a pool do.
  *
- * The cure of a storm ends only sessions that have idled for ten seconds.  No line of it, and no
- * part of its lines from the first one on, is a statement that ends more than that.
+ * The cure of a storm, and of a server that has none left, ends only sessions that have idled for
+ * ten seconds, and so few at a time that they still idle when it comes to them.  No line of it, and
+ * no part of its lines from the first one on, is a statement that ends more than that.
  */
 static void
 find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double usable = e->max_connections - e->reserved;
 	const bool	flood = e->new >= Max(20, 0.2 * e->max_connections);
-	const bool	idle = e->idle + e->idle_in_transaction >= e->used / 2;
+	const bool	full = e->used >= usable;
+	const bool	idle = e->idle >= e->used / 2;
 	const char *application = e->application && e->application[0] != '\0' ? pgscale_now_beginning(e->application, 24) : NULL;
 	PgscaleNowFinding *f;
 
 	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
 		return;
-	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH : idle ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM,
-						e->used,
+	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH :
+						idle && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, e->used,
 						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
-	if (application && flood && e->application_idle >= 1)
-		pgscale_now_cure(f, "clients of these sessions must connect again; a pooler with fewer connections helps for good",
+	if (application && (flood || full) && e->application_idle >= 1)
+		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
 						 "SELECT pgscale.terminate(pid)\n"
 						 "FROM (SELECT pid FROM pg_stat_activity\n"
 						 "WHERE application_name = %s\n"
 						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"
-						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid()) idle",
+						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 20) idle",
 						 quote_literal_cstr(e->application));
 	else
 		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",

@@ -70,7 +70,7 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						"Database %s is %.1f billion transactions old; at 2.1 the server stops writing",
 						e->oldest_xid_database ? pgscale_now_beginning(e->oldest_xid_database, 30) : "(unknown)", e->oldest_xid_age / 1e9);
 	pgscale_now_cure(f, "run it in that database, and first end old transactions and drop unused slots; it reads much",
-					 "VACUUM (FREEZE)");
+					 "VACUUM");
 	pgscale_now_number(f, "xid_age", e->oldest_xid_age);
 	pgscale_now_text(f, "database", e->oldest_xid_database);
 }

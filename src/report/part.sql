@@ -91,7 +91,7 @@ BEGIN
           FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ',
                CASE WHEN until > clock_timestamp() - interval '1 minute'
-                    THEN (SELECT format('Now: %s.', d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
+                    THEN (SELECT format('Now%s: %s.', CASE d.certainty WHEN 'low' THEN ', perhaps' ELSE '' END, d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
                format('On average %s sessions were active%s%s.', round(coalesce(total.active, 0)::numeric, 1),
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction',
