@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "access/twophase.h"
+#include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
@@ -35,6 +36,9 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
+
+/* Initial room of a graph that is to have all holders. */
+#define FIRST_HOLDERS	1000
 
 /* How many of a waiter's latest locks of a partition may be the row that it waits for. */
 #define ROW_SEARCH	3
@@ -365,5 +369,35 @@ pgscale_lock_waits_find_roots(PgscaleLockWaits *waits)
 		waits->nodes[end].root = root;
 		for (int at = node; waits->nodes[at].root < 0; at = waits->nodes[at].parent)
 			waits->nodes[at].root = root;
+	}
+}
+
+PgscaleLockWaits *
+pgscale_lock_waits_read_all(bool rows)
+{
+	for (int holders = FIRST_HOLDERS;; holders *= 4)
+	{
+		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, rows);
+
+		CHECK_FOR_INTERRUPTS();
+		if (pgscale_lock_waits_read(waits))
+			return waits;
+	}
+}
+
+Oid
+pgscale_lock_waits_relation(const LOCKTAG *tag, Oid *database)
+{
+	switch ((LockTagType) tag->locktag_type)
+	{
+		case LOCKTAG_RELATION:
+		case LOCKTAG_RELATION_EXTEND:
+		case LOCKTAG_PAGE:
+		case LOCKTAG_TUPLE:
+		case LOCKTAG_OBJECT:
+			*database = tag->locktag_field1;
+			return tag->locktag_field2;
+		default:
+			return InvalidOid;
 	}
 }

@@ -111,6 +111,18 @@ extern PgscaleLockWaits *pgscale_lock_waits_create(int max_holders, bool rows);
 extern bool pgscale_lock_waits_read(PgscaleLockWaits *waits);
 
 /*
+ * Makes room and reads, with more room until all holders fit.  Can be cancelled between two
+ * readings; the graph is in the current memory context.
+ */
+extern PgscaleLockWaits *pgscale_lock_waits_read_all(bool rows);
+
+/*
+ * The relation that a lock is about, or the catalog of another object, and its database;
+ * InvalidOid, and *database unchanged, if it is about neither.
+ */
+extern Oid	pgscale_lock_waits_relation(const LOCKTAG *tag, Oid *database);
+
+/*
  * The blockers of a node, as in pg_blocking_pids(): holders of a conflicting lock, and
  * waiters for one that are ahead in the queue.  Stores at most that many nodes into an
  * array, each once and holders first; marks has room for all nodes, with values other

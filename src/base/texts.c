@@ -27,6 +27,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "catalog/pg_conversion.h"
 #include "catalog/pg_namespace.h"
 #include "fmgr.h"
@@ -34,6 +36,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
 #include "base/texts.h"
@@ -674,4 +677,37 @@ Datum
 pgscale_foreign_name(PG_FUNCTION_ARGS)
 {
 	return DirectFunctionCall1(namein, CStringGetDatum(pgscale_text_name(NameStr(*PG_GETARG_NAME(0)))));
+}
+
+char *
+pgscale_text_format(const char *format, va_list args)
+{
+	StringInfoData text;
+	int			more;
+
+	initStringInfo(&text);
+	do
+	{
+		va_list		copy;
+
+		va_copy(copy, args);
+		more = appendStringInfoVA(&text, format, copy);
+		va_end(copy);
+		enlargeStringInfo(&text, more);
+	} while (more > 0);
+	return text.data;
+}
+
+const char *
+pgscale_text_duration(double s)
+{
+	if (!isfinite(s) || s < 0)
+		return "an unknown time";
+	if (s < 120)
+		return psprintf("%.0f s", s);
+	if (s < 2 * SECS_PER_HOUR)
+		return psprintf("%.0f min", floor(s / SECS_PER_MINUTE));
+	if (s < 2 * SECS_PER_DAY)
+		return psprintf("%.0f h", floor(s / SECS_PER_HOUR));
+	return psprintf("%.0f days", floor(s / SECS_PER_DAY));
 }

@@ -40,4 +40,10 @@ extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */
 extern const char *pgscale_text_name(const char *name);
 
+/* psprintf() for functions that take arguments themselves. */
+extern char *pgscale_text_format(const char *format, va_list args) pg_attribute_printf(1, 0);
+
+/* A length of time: "12 s", "4 min", "3 h", "5 days"; "an unknown time" if it is negative or not finite. */
+extern const char *pgscale_text_duration(double s);
+
 #endif							/* PGSCALE_BASE_TEXTS_H */

@@ -31,8 +31,6 @@
 #include "base/wait_events.h"
 #include "blockers/blockers.h"
 
-/* Initial room for holders; it grows on demand. */
-#define FIRST_HOLDERS	1000
 
 /* Of a long queue, the last one has as many in its way as there are. */
 #define MOST_BLOCKERS	100
@@ -158,18 +156,7 @@ lock_relation(const PgscaleLockWaiter *waiter, const LOCKTAG *tag, Oid *database
 			return InvalidOid;
 		tag = &waiter->row;
 	}
-	switch ((LockTagType) tag->locktag_type)
-	{
-		case LOCKTAG_RELATION:
-		case LOCKTAG_RELATION_EXTEND:
-		case LOCKTAG_PAGE:
-		case LOCKTAG_TUPLE:
-		case LOCKTAG_OBJECT:
-			*database = tag->locktag_field1;
-			return tag->locktag_field2;
-		default:
-			return InvalidOid;
-	}
+	return pgscale_lock_waits_relation(tag, database);
 }
 
 static Datum
@@ -303,19 +290,6 @@ put_forest(ReturnSetInfo *rsinfo, Forest *forest)
 	}
 }
 
-PgscaleLockWaits *
-pgscale_blockers_read(bool rows)
-{
-	for (int holders = FIRST_HOLDERS;; holders *= 4)
-	{
-		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, rows);
-
-		CHECK_FOR_INTERRUPTS();
-		if (pgscale_lock_waits_read(waits))
-			return waits;
-	}
-}
-
 /* pgscale_internal.lock_waits(): one row a transaction that waits for a lock, or is waited for. */
 Datum
 pgscale_lock_waits(PG_FUNCTION_ARGS)
@@ -325,7 +299,7 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 	Size		n;
 
 	InitMaterializedSRF(fcinfo, 0);
-	forest.waits = pgscale_blockers_read(true);
+	forest.waits = pgscale_lock_waits_read_all(true);
 	forest.now = GetCurrentTimestamp();
 	n = Max(forest.waits->nnodes, 1);
 	forest.behind = palloc(n * sizeof(int));

@@ -17,12 +17,6 @@ extern const PgscaleModule pgscale_blockers_module;
 struct PgscaleLockWaits;
 
 /*
- * The graph of this moment, in the current memory context, with all holders. rows: with the rows of
- * waiters, too, for which the partitions are held longer.
- */
-extern struct PgscaleLockWaits *pgscale_blockers_read(bool rows);
-
-/*
  * behind.c: for each node of the graph, how many wait for it, directly or behind others
  * that do, and whether it is one of those itself.
  */

@@ -255,7 +255,7 @@ go_to_root(Target *target, Action action, bool to_root)
 {
 	for (int i = 0; i < ROOT_TRIES; i++)
 	{
-		PgscaleLockWaits *waits = pgscale_blockers_read(false);
+		PgscaleLockWaits *waits = pgscale_lock_waits_read_all(false);
 		const PgscaleLockNode *node = find_node(waits, target->pid);
 		const PgscaleLockNode *root;
 
@@ -281,19 +281,6 @@ go_to_root(Target *target, Action action, bool to_root)
 	return false;
 }
 
-/* A length of time in words. */
-static char *
-since_text(TimestampTz since)
-{
-	const int64 s = since == 0 ? 0 : Max(GetCurrentTimestamp() - since, 0) / USECS_PER_SEC;
-
-	if (s < 2 * SECS_PER_MINUTE)
-		return psprintf("%d s", (int) s);
-	if (s < 2 * SECS_PER_HOUR)
-		return psprintf("%d min", (int) (s / SECS_PER_MINUTE));
-	return psprintf("%d h", (int) Min(s / SECS_PER_HOUR, INT_MAX));
-}
-
 /* Which session it is, and what it did. */
 static char *
 target_text(const Target *target)
@@ -301,6 +288,8 @@ target_text(const Target *target)
 	const PgscaleProc *proc = &target->proc;
 	const char *user = OidIsValid(proc->userid) ? GetUserNameFromId(proc->userid, true) : NULL;
 	const char *state = pgscale_proc_state_name(proc->state);
+	const TimestampTz since = target->statement.state_start;
+	const double in_state_s = since == 0 ? 0 : Max(GetCurrentTimestamp() - since, 0) / (double) USECS_PER_SEC;
 	PgscaleProcClient client;
 	StringInfoData text;
 
@@ -315,7 +304,7 @@ target_text(const Target *target)
 						 pgscale_text_line(client.application_name, GetDatabaseEncoding(), NAMEDATALEN));
 	appendStringInfo(&text, "%s", state ? state : "state unknown");
 	if (proc->running || proc->in_transaction || proc->state == (uint8) STATE_IDLE)
-		appendStringInfo(&text, " for %s", since_text(target->statement.state_start));
+		appendStringInfo(&text, " for %s", pgscale_text_duration(in_state_s));
 	appendStringInfoChar(&text, ')');
 	return text.data;
 }

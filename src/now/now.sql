@@ -18,8 +18,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_counts() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_roots(
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
-    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT waiting integer,
-    OUT xact_start timestamptz)
+    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_now_roots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;

@@ -52,7 +52,7 @@
 #define RECENT_NS		(5 * NS_PER_S)
 #define MINUTE_NS		(60 * NS_PER_S)
 
-/* What is usual ended half a minute ago, so that what has just begun is no part of it, and is known from 15 s on. */
+/* The usual period ended half a minute ago, so that what has just begun is not part of it, and has 15 s at least. */
 #define USUAL_AGO_NS	(30 * NS_PER_S)
 #define USUAL_LEAST_NS	(15 * NS_PER_S)
 
@@ -63,25 +63,21 @@ PG_FUNCTION_INFO_V1(pgscale_now_counts);
 
 typedef enum Counted
 {
-	COUNTED_COMMITS,
 	COUNTED_READS,
 	COUNTED_TEMP_BYTES,
 	COUNTED_WAL_BYTES,
 	COUNTED_WAL_SYNCS,
 	COUNTED_WAL_SYNC_US,
-	COUNTED_CHECKPOINTS_TIMED,
 	COUNTED_CHECKPOINTS_REQUESTED,
 	NCOUNTED
 } Counted;
 
 static const char *const counted_names[] = {
-	[COUNTED_COMMITS] = "commits",
 	[COUNTED_READS] = "reads",
 	[COUNTED_TEMP_BYTES] = "temp_bytes",
 	[COUNTED_WAL_BYTES] = "wal_bytes",
 	[COUNTED_WAL_SYNCS] = "wal_syncs",
 	[COUNTED_WAL_SYNC_US] = "wal_sync_us",
-	[COUNTED_CHECKPOINTS_TIMED] = "checkpoints_timed",
 	[COUNTED_CHECKPOINTS_REQUESTED] = "checkpoints_requested",
 };
 
@@ -154,13 +150,11 @@ snapshot_take(Snapshot *s, const PgscaleObservation *observation)
 	s->nevents = 0;
 	observation->waits(snapshot_add_wait, s);
 	pgscale_counters_read(&counters, observation->databases, observation->ndatabases);
-	s->counts[COUNTED_COMMITS] = counters.commits;
 	s->counts[COUNTED_READS] = counters.reads >= 0 ? counters.reads : counters.blocks_read;
 	s->counts[COUNTED_TEMP_BYTES] = counters.temp_bytes;
 	s->counts[COUNTED_WAL_BYTES] = counters.wal_bytes;
 	s->counts[COUNTED_WAL_SYNCS] = counters.wal_syncs;
 	s->counts[COUNTED_WAL_SYNC_US] = counters.wal_sync_us;
-	s->counts[COUNTED_CHECKPOINTS_TIMED] = counters.checkpoints_timed;
 	s->counts[COUNTED_CHECKPOINTS_REQUESTED] = counters.checkpoints_requested;
 }
 

@@ -3,8 +3,8 @@
  * now_evidence.c
  *	  Reads the evidence of diagnosis from jsonb.
  *
- * Tables say which member of the object is which member of the struct.  So whoever adds
- * one to the evidence adds a line here, and rules never search a text.
+ * Tables say which member of the object is which member of the struct.  A new member
+ * of the evidence that rules read needs a line here; rules never search a text.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -81,7 +81,6 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_BOOL, standby),
 	EVIDENCE_MEMBER(MEMBER_COUNT, used),
 	EVIDENCE_MEMBER(MEMBER_COUNT, idle),
-	EVIDENCE_MEMBER(MEMBER_COUNT, idle_in_transaction),
 	EVIDENCE_MEMBER(MEMBER_COUNT, new),
 	EVIDENCE_MEMBER(MEMBER_COUNT, max_connections),
 	EVIDENCE_MEMBER(MEMBER_COUNT, reserved),
@@ -94,8 +93,6 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_BOOL, flush_measured),
 	EVIDENCE_MEMBER(MEMBER_COUNT, look_s),
 	EVIDENCE_MEMBER(MEMBER_COUNT, stuck_flushes),
-	EVIDENCE_MEMBER(MEMBER_BOOL, checkpoint),
-	EVIDENCE_MEMBER(MEMBER_TEXT, checkpointer_event),
 	EVIDENCE_MEMBER(MEMBER_COUNT, checkpoints_requested),
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_s),
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_wal_bytes),

@@ -43,7 +43,7 @@ typedef struct PgscaleNowPeriod
 {
 	double		s;				/* its length; 0: a single moment */
 	double		active;			/* in all kinds */
-	double		kinds[PGSCALE_NOW_KINDS];	/* 0 if nobody was in it */
+	double		kinds[PGSCALE_NOW_KINDS];	/* 0: no session was in it */
 	double		flush_ms;		/* mean time of a flush of WAL */
 	double		read_ms;		/* of a read of data */
 	double		reads_per_s;
@@ -91,7 +91,6 @@ typedef struct PgscaleNowEvidence
 
 	double		used;			/* client backends */
 	double		idle;
-	double		idle_in_transaction;
 	double		new;			/* that started in the last 10 s */
 	double		max_connections;
 	double		reserved;
@@ -107,8 +106,6 @@ typedef struct PgscaleNowEvidence
 	double		look_s;			/* so long the processes were watched, and */
 	double		stuck_flushes;	/* these flushes lasted all of that */
 
-	bool		checkpoint;		/* one is under way */
-	const char *checkpointer_event;
 	double		checkpoints_requested;	/* in the last minute, as the next two */
 	double		minute_s;		/* its true length; 0: unknown */
 	double		minute_wal_bytes;

@@ -26,9 +26,6 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 
-/* Room for so many holders at first; more is made if need be. */
-#define ROOM_FOR_HOLDERS	1000
-
 #define MAX_ROOTS			5
 
 PG_FUNCTION_INFO_V1(pgscale_now_roots);
@@ -56,37 +53,6 @@ compare_roots(const void *a, const void *b)
 	return left->node < right->node ? -1 : 1;
 }
 
-static PgscaleLockWaits *
-read_graph(void)
-{
-	for (int holders = ROOM_FOR_HOLDERS;; holders *= 4)
-	{
-		PgscaleLockWaits *waits = pgscale_lock_waits_create(holders, false);
-
-		CHECK_FOR_INTERRUPTS();
-		if (pgscale_lock_waits_read(waits))
-			return waits;
-	}
-}
-
-/* The relation that a lock is about, and its database. */
-static bool
-relation_of_lock(const LOCKTAG *tag, Oid *database, Oid *relation)
-{
-	switch ((LockTagType) tag->locktag_type)
-	{
-		case LOCKTAG_RELATION:
-		case LOCKTAG_RELATION_EXTEND:
-		case LOCKTAG_PAGE:
-		case LOCKTAG_TUPLE:
-			*database = tag->locktag_field1;
-			*relation = tag->locktag_field2;
-			return true;
-		default:
-			return false;
-	}
-}
-
 static void
 sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 {
@@ -102,7 +68,7 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		RootSum    *sum = &sums[waits->nodes[node].root];
 		const int	waiter = waits->nodes[node].waiter;
 		const LOCKTAG *tag;
-		Oid			oid;
+		Oid			database;
 
 		if (sum->node == node || waiter < 0)
 			continue;
@@ -116,7 +82,7 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		 * Of a queue for a row all but the first wait for the tuple, which
 		 * says of which table.
 		 */
-		if (!sum->tag || (!relation_of_lock(sum->tag, &oid, &oid) && tag->locktag_type == LOCKTAG_TUPLE))
+		if (!sum->tag || (!OidIsValid(pgscale_lock_waits_relation(sum->tag, &database)) && tag->locktag_type == LOCKTAG_TUPLE))
 			sum->tag = tag;
 	}
 }
@@ -143,8 +109,8 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 {
 	const PgscaleLockNode *node = &waits->nodes[sum->node];
 	Oid			database = InvalidOid;
-	Oid			relation = InvalidOid;
-	const bool	known = relation_of_lock(sum->tag, &database, &relation);
+	const Oid	relation = pgscale_lock_waits_relation(sum->tag, &database);
+	const bool	known = OidIsValid(relation);
 	const TimestampTz start = transaction_start(node);
 	Datum		values[] = {
 		Int32GetDatum(node->pid),
@@ -157,10 +123,9 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 		ObjectIdGetDatum(database),
 		ObjectIdGetDatum(relation),
 		BoolGetDatum(node->waiter >= 0),
-		Int32GetDatum(waits->nwaiters),
 		TimestampTzGetDatum(start),
 	};
-	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, false, start == 0};
+	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -175,7 +140,7 @@ pgscale_now_roots(PG_FUNCTION_ARGS)
 	TimestampTz now;
 
 	InitMaterializedSRF(fcinfo, 0);
-	waits = read_graph();
+	waits = pgscale_lock_waits_read_all(false);
 	now = GetCurrentTimestamp();
 	pgscale_lock_waits_find_roots(waits);
 	sums = palloc_extended(Max(waits->nnodes, 1) * sizeof(RootSum), MCXT_ALLOC_HUGE);

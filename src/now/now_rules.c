@@ -30,6 +30,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/texts.h"
 #include "now/now_rules.h"
 
 PG_FUNCTION_INFO_V1(pgscale_now_findings);
@@ -49,7 +50,7 @@ PgscaleNowFinding *
 pgscale_now_add(PgscaleNowFindings *found, PgscaleNowCertainty certainty, double cost, const char *sentence,...)
 {
 	PgscaleNowFinding *f = &found->findings[Min(found->n, PGSCALE_NOW_FINDINGS - 1)];
-	StringInfoData text;
+	va_list		args;
 
 	found->n = Min(found->n + 1, PGSCALE_NOW_FINDINGS);
 	memset(f, 0, sizeof(*f));
@@ -57,20 +58,9 @@ pgscale_now_add(PgscaleNowFindings *found, PgscaleNowCertainty certainty, double
 	f->certainty = certainty;
 	f->cost = isfinite(cost) ? cost : 0;
 	initStringInfo(&f->evidence);
-	initStringInfo(&text);
-	for (;;)
-	{
-		va_list		args;
-		int			needed;
-
-		va_start(args, sentence);
-		needed = appendStringInfoVA(&text, sentence, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&text, needed);
-	}
-	f->sentence = text.data;
+	va_start(args, sentence);
+	f->sentence = pgscale_text_format(sentence, args);
+	va_end(args);
 
 	return f;
 }
@@ -78,23 +68,11 @@ pgscale_now_add(PgscaleNowFindings *found, PgscaleNowCertainty certainty, double
 void
 pgscale_now_cure(PgscaleNowFinding *f, const char *risk, const char *cure,...)
 {
-	StringInfoData text;
+	va_list		args;
 
-	initStringInfo(&text);
-	for (;;)
-	{
-		va_list		args;
-		int			needed;
-
-		va_start(args, cure);
-		needed = appendStringInfoVA(&text, cure, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&text, needed);
-	}
-	f->cure = text.data;
-
+	va_start(args, cure);
+	f->cure = pgscale_text_format(cure, args);
+	va_end(args);
 	f->risk = risk;
 }
 
@@ -146,20 +124,6 @@ pgscale_now_queued(const PgscaleNowEvidence *e)
 	const double counted = isnan(e->queued_fraction) ? 0 : at_cpus * e->queued_fraction;
 
 	return Max(counted, Max(at_cpus - e->cpus, 0));
-}
-
-const char *
-pgscale_now_duration(double s)
-{
-	if (!isfinite(s) || s < 0)
-		return "an unknown time";
-	if (s < 120)
-		return psprintf("%.0f s", s);
-	if (s < 2 * SECS_PER_HOUR)
-		return psprintf("%.0f min", floor(s / SECS_PER_MINUTE));
-	if (s < 2 * SECS_PER_DAY)
-		return psprintf("%.0f h", floor(s / SECS_PER_HOUR));
-	return psprintf("%.0f days", floor(s / SECS_PER_DAY));
 }
 
 const char *

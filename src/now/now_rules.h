@@ -88,9 +88,6 @@ extern double pgscale_now_wal_waits(const PgscaleNowPeriod *period);
 /* Sessions that are ready to run and have no CPU. */
 extern double pgscale_now_queued(const PgscaleNowEvidence *e);
 
-/* "4 min", "12 s" */
-extern const char *pgscale_now_duration(double s);
-
 /* "pid 4711, nightly_report" */
 extern const char *pgscale_now_who(const PgscaleNowSession *session);
 

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "base/units.h"
+#include "base/texts.h"
 #include "now/now_rules.h"
 
 /* Checkpoints in the last minute from which on they are close together, as by default checkpoint_warning has it. */
@@ -81,7 +82,7 @@ find_checkpoint_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	f = pgscale_now_add(found, caused_by_wal(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
 						caused_by_wal(e) ? "%.0f checkpoints in %s: max_wal_size (%s) is too small for the WAL written; %.0f %s" :
 						"%.0f checkpoints in %s were asked for by commands (max_wal_size: %s); %.0f %s",
-						e->checkpoints_requested, pgscale_now_duration(e->minute_s),
+						e->checkpoints_requested, pgscale_text_duration(e->minute_s),
 						psprintf("%.0f MB", e->max_wal_size_bytes / PGSCALE_MB), waits, PGSCALE_NOW_WAIT(waits));
 	cure_checkpoints(f, e);
 	pgscale_now_number(f, "checkpoints", e->checkpoints_requested);

@@ -13,6 +13,7 @@
 
 #include "utils/builtins.h"
 
+#include "base/texts.h"
 #include "now/now_rules.h"
 
 /* Commands that take long by nature. */
@@ -86,7 +87,7 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
 			certainty--;
 		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %.0f CPUs for %s with one statement: %s",
-							pgscale_now_who(s), cpus, e->cpus, pgscale_now_duration(s->age_s),
+							pgscale_now_who(s), cpus, e->cpus, pgscale_text_duration(s->age_s),
 							s->query ? pgscale_now_beginning(s->query, 40) : "(unknown)");
 		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", s->pid);
 		f->pid = s->pid;
@@ -182,7 +183,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 /*
  * temp_files: one session and a fifth of the active ones read or write temporary files, twice
- * as many as usual.  Files that nobody waits for stay in the kernel's cache, and harm none.
+ * as many as usual.  Files that no session waits for stay in the kernel's cache and cost no time.
  */
 static void
 find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)

@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "base/texts.h"
 #include "now/now_rules.h"
 
 bool
@@ -129,7 +130,7 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 
 /*
  * blocker: a root that holds others up, see pgscale_now_blocks().  What is usual does not
- * matter: nobody wants to wait like this.
+ * matter: such a wait is never usual.
  *
  * Certainty: high, if the root idles in its transaction, is prepared or executes a statement;
  * low, if it itself waits for a disk, an LWLock or a standby, where another rule may have the
@@ -149,13 +150,13 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if (!pgscale_now_blocks(root) || pgscale_now_prevents_wraparound(root))
 			continue;
 		if (root->pid == 0)
-			doing = psprintf("prepared %s ago", pgscale_now_duration(root->transaction_s));
+			doing = psprintf("prepared %s ago", pgscale_text_duration(root->transaction_s));
 		else if (is_replay(root))
 			doing = "which replays WAL of the primary";
 		else if (pgscale_now_idles_in_transaction(root))
 		{
 			doing = psprintf("idle in transaction for %s",
-							 pgscale_now_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
+							 pgscale_text_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
 			if (root->state_s < 1)
 				certainty = PGSCALE_NOW_MEDIUM;
 		}
@@ -170,7 +171,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			certainty = PGSCALE_NOW_LOW;
 		}
 		else
-			doing = psprintf("active for %s%s%s", pgscale_now_duration(root->age_s > 0 ? root->age_s : root->longest_s),
+			doing = psprintf("active for %s%s%s", pgscale_text_duration(root->age_s > 0 ? root->age_s : root->longest_s),
 							 root->query ? ": " : "", root->query ? pgscale_now_beginning(root->query, 40) : "");
 
 		f = pgscale_now_add(found, certainty, root->waiters, "%.0f %s for %s held by %s, %s", root->waiters,

@@ -53,7 +53,7 @@
 /* The data must reach this share of the peak's concurrency. */
 #define MIN_REACH		0.5
 
-/* If the points exceed the peak by this factor, a missing peak is not for want of range. */
+/* If the points exceed the peak by this factor, a missing peak does not come from too narrow a range. */
 #define MIN_PAST		1.5
 
 /*

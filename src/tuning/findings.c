@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "base/texts.h"
 #include "base/units.h"
 #include "pgscale.h"
 #include "tuning/findings.h"
@@ -368,21 +369,9 @@ static PgscaleTuningFinding *
 finding_of(PgscaleTuningVerdict verdict, const char *reason, va_list args)
 {
 	PgscaleTuningFinding *finding = palloc0(sizeof(PgscaleTuningFinding));
-	StringInfoData text;
-	int			more;
 
-	initStringInfo(&text);
-	do
-	{
-		va_list		copy;
-
-		va_copy(copy, args);
-		more = appendStringInfoVA(&text, reason, copy);
-		va_end(copy);
-		enlargeStringInfo(&text, more);
-	} while (more > 0);
 	finding->verdict = verdict;
-	finding->reason = text.data;
+	finding->reason = pgscale_text_format(reason, args);
 
 	return finding;
 }
