@@ -55,6 +55,8 @@ SELECT cure FROM finds(root('{"backend_type": "logical replication worker", "sta
 -- what is not known: the age of a transaction, the state; an office that is held
 SELECT * FROM finds(root('{"state": "disabled", "state_s": null, "transaction_s": null, "query": null}'));
 SELECT rule, certainty FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "query": "<insufficient privilege>"}'));
+SELECT rule, certainty FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "transaction_least_s": 2}'));
+SELECT rule FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "transaction_least_s": 0}'));
 SELECT rule FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "rows": 0, "locktype": "advisory"}'));
 SELECT * FROM finds(root('{"pid": 77, "backend_type": "startup", "state": "startup", "application": "", "transaction_s": null, "query": null}'));
 -- an idle session with an advisory lock is a leader
@@ -107,7 +109,12 @@ SELECT rule FROM finds(computing('{"cpus": 0.24, "ran_s": 4}') || '{"cpus": 2, "
 SELECT rule FROM finds(computing('{"age_s": 4.9}') || '{"cpus": 2}', '{"kinds": {"cpu": 1.5}}');
 SELECT rule FROM finds(computing('{"cpus": 0.4}') || '{"cpus": 2, "queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 SELECT * FROM finds(computing('{"cpus": 2.9, "workers": 2}'), '{"kinds": {"cpu": 3}}');
-SELECT rule FROM finds(computing('{"query": "copy t FROM STDIN"}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT sentence FROM finds(computing('{}') || '{"cpus": 1.5}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"command": "COPY", "query": "copy t FROM STDIN"}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT rule FROM finds(computing('{"command": "SELECT", "query": "select copy FROM t"}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
+SELECT pgscale_internal.statement_command(s) AS command
+  FROM (VALUES ('copy t FROM STDIN'), (E'/* nightly /* of */ psql */\n\tcreate INDEX ON t (v)'), (E'-- a comment\n VACUUM'), ('/* it has no end'), ('(SELECT 1)'),
+               ('<insufficient privilege>'), ('')) v(s);
 SELECT rule, certainty FROM finds(computing('{"cpu_s": 2.5}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5, "temp_file": 1}}');
 SELECT rule FROM finds(computing('{"cpu_s": 2.4}') || '{"queued_fraction": 0.7}', '{"kinds": {"cpu": 1.5}}');
 -- where nothing else runs, after a minute; where all statements are long, none is a runaway
@@ -120,6 +127,7 @@ SELECT * FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu
 SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 7.9}}', '{"kinds": {"cpu": 2}}');
 SELECT rule FROM finds('{}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 4.1}}');
 SELECT rule FROM finds('{"queued_fraction": 0.5}', '{"active": 9, "kinds": {"cpu": 8}}', '{"kinds": {"cpu": 2}}');
+SELECT sentence FROM finds('{"cpus": 0.5}', '{"active": 9, "kinds": {"cpu": 2.5}}', '{"kinds": {"cpu": 1}}');
 SELECT rule FROM finds('{}', '{"active": 20, "kinds": {"cpu": 11}}', '{"s": 0}');
 SELECT * FROM finds('{}', '{"active": 20, "kinds": {"cpu": 12}}', '{"s": 0}');
 
@@ -155,6 +163,7 @@ SELECT rule, sentence FROM finds('{"flush_measured": true}', '{"flush_ms": 20, "
 SELECT rule, certainty FROM finds('{"queued_fraction": 0.5}', '{"flush_ms": 200, "read_ms": 200, "kinds": {"wal_sync": 4, "data_read": 2, "cpu": 2}}');
 SELECT rule, certainty FROM finds('{"queued_fraction": 0.4}', '{"flush_ms": 200, "read_ms": 200, "kinds": {"wal_sync": 4, "data_read": 2, "cpu": 2}}');
 SELECT rule, certainty FROM finds('{"queued_fraction": 0.5, "flush_measured": true}', '{"flush_ms": 200, "kinds": {"wal_sync": 4, "cpu": 2}}');
+SELECT f.sentence FROM (VALUES (0), (0.0123), (1.25), (12.34)) v(ms), LATERAL finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 7}}', jsonb_build_object('flush_ms', ms)) f;
 SELECT rule FROM finds('{}', '{"flush_ms": 19, "kinds": {"wal_sync": 2}}', '{"flush_ms": null}');
 SELECT rule FROM finds('{}', '{"flush_ms": 4.9, "kinds": {"wal_sync": 2}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 29, "kinds": {"wal_sync": 2}}', '{"flush_ms": 10}');
@@ -172,6 +181,9 @@ SELECT rule FROM finds('{}', '{"read_ms": 30, "kinds": {"data_read": 1.9}}');
 
 -- replication_wait
 SELECT * FROM finds('{}', '{"kinds": {"sync_rep": 7}}');
+SELECT certainty, sentence, cure FROM (VALUES (1, 0, 1), (2, 0, 0), (2, 0, 1), (2, 1, 0), (3, 2, 1), (2, 2, 1), (0, 0, 0)) v(wanted, ready, late),
+    LATERAL finds(jsonb_build_object('sync_wanted', wanted, 'sync_standbys', ready, 'sync_catching_up', late,
+                                     'sync_fewer', CASE WHEN ready BETWEEN 1 AND wanted - 1 THEN format('ANY %s ("it''s", b)', ready) END), '{"kinds": {"sync_rep": 7}}');
 SELECT rule, certainty FROM finds('{"sync_standbys": 1}', '{"kinds": {"sync_rep": 7}}');
 SELECT rule, certainty, sentence FROM finds('{"sync_standbys": null}', '{"kinds": {"sync_rep": 7}}');
 SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep": 4}}');
@@ -180,12 +192,30 @@ SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep
 SELECT * FROM finds('{"oldest_xid_age": 1600000000, "oldest_xid_database": "app"}');
 SELECT rule, certainty FROM finds('{"oldest_xid_age": 1900000000, "oldest_xid_database": "app"}');
 SELECT rule FROM finds('{"oldest_xid_age": 1499999999, "oldest_xid_database": "app"}');
-SELECT * FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "sessions": [{"pid": 7, "transaction_s": 99}],
-    "conflicting": [{"pid": 8, "application": "report", "state": "active", "transaction_s": 50}]}');
-SELECT rule, pid, cure FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot", "conflicting": [{"pid": 8, "state": "idle in transaction"}]}');
-SELECT rule, cure FROM finds('{"standby": true, "startup_event": "RecoveryConflictSnapshot"}');
-SELECT rule FROM finds('{"startup_event": "RecoveryConflictSnapshot"}');
-SELECT rule FROM finds('{"standby": true, "startup_event": "RecoveryWalStream"}');
+CREATE FUNCTION conflicts(conflict text, sessions jsonb, more jsonb DEFAULT '{}') RETURNS TABLE (certainty text, pid integer, sentence text, cure text, risk text)
+LANGUAGE sql AS $$
+    SELECT f.certainty, f.pid, f.sentence, f.cure, f.risk
+      FROM pgscale_internal.now_findings(jsonb_build_object('standby', true, 'conflict', conflict, 'conflicting', sessions) || more) f
+$$;
+SELECT * FROM conflicts('snapshot', '[{"pid": 8, "application": "report", "state": "active", "transaction_s": 50}]');
+SELECT * FROM conflicts('snapshot', '[{"pid": 8, "state": "idle in transaction"}]');
+SELECT * FROM conflicts('snapshot', '[{"pid": 8, "state": "active"}, {"pid": 9, "state": "active"}]');
+SELECT * FROM conflicts('snapshot', '[]');
+SELECT * FROM conflicts('lock', '[{"pid": 8, "state": "idle in transaction"}, {"pid": 9, "state": "active"}]', '{"conflict_s": 1}');
+SELECT * FROM conflicts('lock', '[{"pid": 8, "state": "active", "event_type": "Lock", "event": "relation"}]', '{"conflict_s": 1}');
+SELECT * FROM conflicts('lock', '[{"pid": 8, "state": "active"}]', '{"conflict_s": 0.9}');
+SELECT * FROM conflicts('lock', '[]');
+SELECT * FROM conflicts('pin', '[{"pid": 8, "state": "idle in transaction"}]');
+SELECT * FROM conflicts('pin', '[{"pid": 8, "state": "idle in transaction"}, {"pid": 9, "state": "active"}]');
+SELECT * FROM conflicts('tablespace', '[{"pid": 8, "state": "active"}]');
+SELECT * FROM conflicts('tablespace', '[]');
+SELECT * FROM conflicts('snapshot', '[]', '{"standby": false}');
+SELECT * FROM conflicts('another', '[]');
+-- a session in the way of replay only is named once
+SELECT rule, pid FROM finds(root('{"pid": 8, "rows": 0, "waiters": 1, "locktype": "relation"}')
+    || '{"standby": true, "conflict": "lock", "conflict_s": 5, "conflicting": [{"pid": 8, "state": "idle in transaction"}]}');
+SELECT rule, pid FROM finds(root('{"pid": 8, "rows": 0, "waiters": 2, "locktype": "relation"}')
+    || '{"standby": true, "conflict": "lock", "conflict_s": 5, "conflicting": [{"pid": 8, "state": "idle in transaction"}]}');
 
 -- the most certain first, and of those the most costly
 SELECT rank, rule, certainty FROM finds(root('{"waiters": 3}') || '{"oldest_xid_age": 1600000000}',
@@ -233,6 +263,10 @@ SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER 
            || jsonb_build_object('pid', i, 'query', repeat('x', 100))), 'sessions', jsonb_agg(jsonb_build_object('pid', i, 'age_s', i, 'query', repeat('y', 100))))
          FROM generate_series(1, 5) i)) l;
 
+-- times of disks: two digits that count, or why there is none
+SELECT pgscale_internal.now_latency('read', ms, usual, n)
+  FROM (VALUES (45.33, 2.148, 9), (0.00417, NULL, 9), (145.2, 0, 9), (9.99, 99.5, 9), (0, 1, 9), (NULL, 1, 0), (NULL, 1, NULL)) v(ms, usual, n);
+
 -- who may
 CREATE ROLE regress_now;
 SET ROLE regress_now;
@@ -245,5 +279,5 @@ SELECT count(*) > 0 AS some FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 RESET ROLE;
 DROP ROLE regress_now;
-DROP FUNCTION finds, row_root, root, computing, storm;
+DROP FUNCTION finds, row_root, root, computing, conflicts, storm;
 DROP EXTENSION pgscale;

@@ -75,6 +75,7 @@ SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
   FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
+SELECT count(*) > 0 AS some, bool_and(p.stats_reset = s.stats_reset) AS since FROM pgscale.wait_profile p, pgscale.sampler_stats s;
 
 -- ticks are a period apart, those that were missed included, and stand for all of the time
 SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,

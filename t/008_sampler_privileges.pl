@@ -112,10 +112,10 @@ for my $function (grep { !$inner{$_} } sort keys %acting)
 # One who was granted just what it takes to read query_waits. The text of queries is another matter.
 SKIP:
 {
-    skip 'this server has no pg_stat_statements', 12 unless $statements;
+    skip 'this server has no pg_stat_statements', 13 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted');
-    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale_internal.query_waits_statements(boolean) TO granted');
+    $db->sql('GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(), pgscale_internal.query_waits_statements(boolean), pgscale_internal.sampler_stats() TO granted');
     my $granted = $session{granted};
     # again where the sampler had no CPU meanwhile
     my $seen = q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
@@ -130,6 +130,7 @@ SKIP:
     my $texts = q{SELECT string_agg(shown, '; ' ORDER BY shown COLLATE "C") FROM
         (SELECT coalesce(nullif(query, '<insufficient privilege>'), 'HIDDEN')
            FROM pgscale.query_waits() WHERE event = 'PgSleep') q (shown)};
+    is($db->sql('SELECT bool_and(q.stats_reset = s.stats_reset) FROM pgscale.query_waits q, pgscale.sampler_stats s'), 't', 'since when');
     is($db->sql($texts), 'SELECT pg_sleep($1) AS own, $2; SELECT pg_sleep($1) AS secret', 'a superuser sees all texts');
     is($observer->sql($texts), $db->sql($texts), 'so does a member of pg_monitor, which pg_read_all_stats is in');
     is($granted->sql($texts), 'HIDDEN; SELECT pg_sleep($1) AS own, $2', 'another role sees its own');

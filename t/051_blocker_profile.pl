@@ -83,6 +83,8 @@ seen_ok(q{application_name = 'turns' AND root_state = 'idle in transaction' AND 
 all_end();
 $db->sampler('off');
 is($db->sql($rows =~ s/WHERE root_pid/WHERE application_name <> 'turns' AND root_pid/r), $known, 'who they were');
+is($db->sql(q{SELECT bool_and(p.stats_reset = greatest(s.stats_reset, pg_postmaster_start_time())) FROM pgscale.blocker_profile p, pgscale.sampler_stats s}), 't',
+    'since when');
 cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale_internal.blocker_profile()) -
     (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock')) / (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock')}),
     '<', 0.1, 'all of it is the time of locks that the wait profile has');
@@ -149,7 +151,7 @@ seen_ok(q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 0, 'a clie
 # What roles see of others
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; CREATE ROLE stranger LOGIN;
     GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
-    GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
+    GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile(), pgscale_internal.sampler_stats(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
 $session{c} = session($node, user => 'reader');
 of('c')->sql('SET application_name = own; BEGIN; UPDATE t SET v = 1 WHERE id = 2');
 waits('d', 'UPDATE t SET v = 2 WHERE id = 2');

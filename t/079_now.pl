@@ -69,6 +69,8 @@ is($db->sql('SELECT cure, certainty FROM pgscale.diagnosis() WHERE rank = 1'), '
 is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "blocker"}'}), 1, 'a metric says so');
 is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "slow_reads"}'}), 0, 'of this rule only');
 like($db->sql(q{SELECT string_agg(line, ' ') FROM pgscale.report(now() - interval '1 min') line}), qr/Now: 3 sessions wait for rows held/, 'a report says so');
+like($db->sql(q{SELECT pgscale_internal.report_part_summary('1999-01-01', now(), 'text')}), qr/^ *Now: 3 sessions wait for rows held/, 'of its end');
+like($db->sql(q{SELECT pgscale_internal.report_part_summary(now(), now(), 'text')}), qr/^ *Now: 3 sessions wait for rows held.* No active session is\s+known/s, 'also without waits');
 # who may not see others' texts
 $db->sql('CREATE ROLE granted LOGIN');
 $db->sql('GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted');
@@ -78,6 +80,9 @@ my $granted = session($node, user => 'granted');
 unlike($granted->sql('SELECT string_agg(now, $$ $$) FROM pgscale.now'), qr/UPDATE t/, 'texts of others are hidden');
 cause_ok($granted, 'blocker', $holder->pid, '3 sessions wait for rows held by pid ' . $holder->pid . ', nightly_report, whose state is not known',
     'the blocker is not');
+is($granted->sql('SELECT certainty FROM pgscale.diagnosis() WHERE rank = 1'), 'medium', 'whose transaction is known to be old');
+is($granted->sql(q{SELECT r->>'transaction_s' IS NULL, r->>'transaction_least_s' FROM jsonb_array_elements(pgscale_internal.now_root_sessions()) r}), 't|2',
+    'but not how old');
 $granted->quit;
 $db->ends_waiting($holder, @victims);
 
@@ -88,6 +93,7 @@ $hidden->sql(q{SET track_activities = off; BEGIN; UPDATE t SET v = 1 WHERE id = 
 $db->sees_waiting($_, 'UPDATE t SET v = 2 WHERE id = 4') for @behind_it;
 cause_ok($monitor, 'blocker', $hidden->pid, '2 sessions wait for rows held by pid ' . $hidden->pid . ', 079_now.pl, whose state is not known',
     'a blocker without track_activities');
+is($monitor->sql('SELECT certainty FROM pgscale.diagnosis() WHERE rank = 1'), 'low', 'perhaps, because its age is not known');
 $db->ends_waiting($hidden, @behind_it);
 
 my ($pooled, $delayed) = map { session($node) } 0 .. 1;
@@ -138,6 +144,13 @@ $db->poll_ok(q{SELECT rule || pid FROM pgscale_internal.now_findings(pgscale_int
 $db->sql('SELECT pg_cancel_backend(' . $_->pid . ')') for $runaway, $short;
 $_->finish for $runaway, $short;
 $_->quit for $runaway, $short;
+
+my $commented = session($node);
+$commented->start(qq{/* of the\nnight */ DO 'BEGIN PERFORM pg_sleep(600); END'});
+$db->poll_ok(q{SELECT c->>'command', c->>'query' ~ '^/' FROM jsonb_array_elements(pgscale_internal.now_sessions(jsonb_build_array(jsonb_build_object('pid', } . $commented->pid . q{)))) c}, 'a command behind a comment', 'DO|t');
+$db->sql('SELECT pg_cancel_backend(' . $commented->pid . ')');
+$commented->finish;
+$commented->quit;
 
 ### Connections
 
@@ -245,16 +258,51 @@ like($there->sql($first), qr/^Nothing unusual/, 'a standby');
 is($monitor->sql(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}), 0, 'no commit waits for it');
 $db->set('synchronous_standby_names', '*');
 $monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}, 'or each does', 1);
+$db->set('synchronous_standby_names', 'any 2 (*)');
+my @committers = (session($node), session($node));
+$_->start('CREATE TABLE is_' . $_->pid . ' ()') for @committers;
+$monitor->poll_ok(q{SELECT sentence, cure FROM pgscale.diagnosis() WHERE rule = 'replication_wait'}, 'two are asked for',
+    q{2 sessions wait for 2 synchronous standbys, and only 1 is connected|CALL pgscale.set('synchronous_standby_names', 'any 1 (*)', true)});
+$db->set('synchronous_standby_names', '"no such"');
+$monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}, 'none of that name', 0);
 $db->set('synchronous_standby_names');
+$_->finish for @committers;
+$_->quit for @committers;
 my ($innocent, $old) = (session($standby), session($standby));
 $innocent->sql('BEGIN; SELECT count(*) FROM t');
 $old->sql(q{SET application_name = 'old_report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
 $db->sql('DELETE FROM t; VACUUM t');
-cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for queries \(RecoveryConflictSnapshot\), the oldest snapshot is that of pid '
-      . $old->pid . ', old_report', 'a conflict with recovery');
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for an old snapshot, the oldest is that of pid ' . $old->pid . ', old_report',
+    'a conflict of replay with a snapshot');
+my $elsewhere = session($standby, dbname => 'latin');
+$elsewhere->sql('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+is($there->sql(q{SELECT pid, sentence FROM pgscale.diagnosis() WHERE rule = 'recovery_conflict'}), '|Replay waits for an old snapshot, in one of 2 databases',
+    'of two databases it is not known which');
+$elsewhere->sql('COMMIT');
+$elsewhere->quit;
 is($there->sql('SELECT count(*) = count(now) FROM pgscale.now'), 't', 'no line is null');
 is($there->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'), 'SELECT pgscale.terminate(' . $old->pid . ')', 'it idles in its transaction');
 $_->sql('COMMIT') for $old, $innocent;
+
+# a page that is pinned, by what removes rows that no snapshot sees
+$db->sql('CREATE TABLE pinned AS SELECT i FROM generate_series(1, 20) i');
+$db->sql('BEGIN; INSERT INTO pinned VALUES (0); ROLLBACK');
+$db->sql('CREATE TABLE is_there ()');
+$there->poll_ok(q{SELECT to_regclass('is_there') IS NOT NULL}, 'replay goes on');
+$old->sql('BEGIN; DECLARE c CURSOR FOR SELECT i FROM pinned; FETCH c');
+$db->sql('VACUUM FREEZE pinned');
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for a page that a scan or a cursor of pid ' . $old->pid . ', old_report has pinned',
+    'a conflict of replay with a pin');
+is($there->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'), 'SELECT pgscale.terminate(' . $old->pid . ')', 'of a cursor, in an idle transaction');
+$old->sql('COMMIT');
+
+# a lock
+$old->sql('BEGIN; SELECT count(*) FROM t');
+$db->sql('BEGIN; LOCK t; COMMIT');
+$db->sql('CREATE TABLE is_flushed_too ()');
+cause_ok($there, 'recovery_conflict', $old->pid, 'Replay waits for a lock held by pid ' . $old->pid . ', old_report', 'a conflict of replay with a lock');
+$old->sql('COMMIT');
+$there->poll_ok(q{SELECT to_regclass('is_flushed_too') IS NOT NULL AND NOT EXISTS (SELECT FROM pgscale.diagnosis())}, 'and none');
 
 my $locker = session($node);
 $locker->sql('BEGIN; LOCK t');

@@ -53,8 +53,8 @@ $db->sees_waiting($_, 'UPDATE t SET v = 2') for @waiters;
 my ($root, $waiter) = ($holder->pid, $waiters[1]->pid);
 for my $function (qw(cancel terminate))
 {
-    refused_ok($signaler, "$function($waiter)", '55000', qr/process $waiter is not a root blocker: it waits for a lock itself/,
-        qr/Its root is process $root: SELECT \* FROM pgscale\.$function\($root\)\. To end the waiting one: SELECT pg_${function}_backend\($waiter\)/);
+    like(of($signaler, $function, $waiter), qr/^$waiter\|f\|nothing was done: process $waiter is not a root blocker, because it waits for a lock itself; its root is process $root: SELECT \* FROM pgscale\.$function\($root\); to end the waiting one: SELECT pg_${function}_backend\($waiter\)$/,
+        "$function: not one that waits");
 }
 like(of($signaler, 'cancel', $root),
     qr/^$root\|f\|nothing to cancel: process $root \(user owner, application nightly, idle in transaction for \d+ s\) runs no statement; to end its transaction, use pgscale\.terminate\($root\); 2 transactions waited for it$/,
@@ -113,6 +113,13 @@ like(held_up('cancel(' . $holder->pid . ')', sub {
 }), qr/\|f\|nothing was done: process .* has gone on to something else meanwhile$/, 'the next statement is not cancelled');
 like(of($signaler, 'cancel', $holder->pid), qr/\|t\|cancelled the statement/, 'which is cancelled when it is named');
 is(($holder->finish)[0], '57014', 'indeed');
+like(held_up('terminate(' . $holder->pid . ')', sub { $holder->sql('SELECT 1') }),
+    qr/\|f\|nothing was done: process @{[ $holder->pid ]} .*, idle for \d+ s\) has gone on to something else meanwhile$/, 'an idle session is not terminated when it has work');
+$holder->sql('BEGIN');
+like(held_up('terminate(' . $holder->pid . ')', sub { $holder->sql($_) for 'COMMIT', 'BEGIN', 'SELECT 1' }),
+    qr/\|f\|nothing was done: process @{[ $holder->pid ]} .*, idle in transaction for \d+ s\) has gone on to something else meanwhile$/,
+    'nor one that idles in a transaction for which nothing waits, in its next one');
+is($holder->sql('COMMIT; SELECT 1'), 1, 'it goes on');
 
 # A parallel worker stands for its leader
 my $setting = $db->sql(q{SELECT name FROM pg_settings WHERE name IN ('debug_parallel_query', 'force_parallel_mode')});
@@ -127,8 +134,13 @@ is(($leader->finish)[0], '57014', 'indeed');
 # A prepared transaction has no process
 $waiters[1]->sql(q{BEGIN; UPDATE t SET v = 5; PREPARE TRANSACTION 'p'});
 $db->sees_waiting($waiters[0], 'UPDATE t SET v = 6');
-refused_ok($signaler, "terminate(@{[ $waiters[0]->pid ]}$_)", '55000', qr/cannot terminate the root blocker of process \d+: it is a prepared transaction/, qr/ROLLBACK PREPARED with the gid of transaction \d+ in pg_prepared_xacts/)
-  for '', ', true';
+like(of($signaler, 'terminate', $waiters[0]->pid . $_), qr/^@{[ $waiters[0]->pid ]}\|f\|nothing was done: the root blocker of process \d+ is a prepared transaction; to end it: COMMIT PREPARED or ROLLBACK PREPARED with the gid of transaction \d+ in pg_prepared_xacts$/,
+    "a prepared transaction$_") for '', ', true';
+
+# Many at once: what has become of each, and an error for one that may not be ended
+my @pool = map { $owner->() } 1 .. 2;
+my $many = join ', ', map { '(' . $_ . ')' } $waiters[0]->pid, $pool[0]->pid, 2147483647, $pool[1]->pid;
+is($signaler->sql("SELECT t.done FROM (VALUES $many) s(pid), pgscale.terminate(s.pid) t"), "f\nt\nf\nt", 'many sessions, of which one waits and one is not there');
 $db->sql(q{ROLLBACK PREPARED 'p'});
 $waiters[0]->finish;
 

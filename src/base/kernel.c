@@ -63,6 +63,9 @@ typedef struct Cachestat
 
 #define SECTOR_BYTES	512
 
+/* A quota of CPUs is kept in parts of one. */
+#define CPU_PARTS		1000000
+
 static int
 cachestat_call(int fd, CachestatRange *range, Cachestat *stat)
 {
@@ -393,44 +396,129 @@ pgscale_kernel_read_schedule(int fd, PgscaleKernelSchedule *counts)
 	return counts->run_ns > 0;
 }
 
+/* The first line of a file of a group; false unless it begins with a number, which "max" does not. */
+static bool
+read_group_file(const char *folder, const char *file, char *line, Size size)
+{
+	char		name[3 * MAXPGPATH];
+
+	snprintf(name, sizeof(name), "%s/%s", folder, file);
+	return pgscale_kernel_setting(name, line, size) && isdigit((unsigned char) line[0]);
+}
+
+static int64
+memory_max(const char *folder)
+{
+	char		line[64];
+
+	return read_group_file(folder, "memory.max", line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
+}
+
+static int64
+memory_limit_in_bytes(const char *folder)
+{
+	char		line[64];
+
+	return read_group_file(folder, "memory.limit_in_bytes", line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
+}
+
+/* Parts of a CPU; the kernel's numbers of microseconds have no more than 13 digits. */
+static int64
+quota_parts(int64 quota_us, int64 period_us)
+{
+	return quota_us > 0 && period_us > 0 ? (int64) (quota_us / (double) period_us * CPU_PARTS) : PG_INT64_MAX;
+}
+
+static int64
+cpu_max(const char *folder)
+{
+	char		line[64];
+	char	   *rest;
+	int64		quota_us;
+
+	if (!read_group_file(folder, "cpu.max", line, sizeof(line)))
+		return PG_INT64_MAX;
+	quota_us = strtoll(line, &rest, 10);
+	return quota_parts(quota_us, strtoll(rest, NULL, 10));
+}
+
+static int64
+cpu_cfs_quota(const char *folder)
+{
+	char		quota[64];
+	char		period[64];
+
+	if (!read_group_file(folder, "cpu.cfs_quota_us", quota, sizeof(quota)) ||
+		!read_group_file(folder, "cpu.cfs_period_us", period, sizeof(period)))
+		return PG_INT64_MAX;
+	return quota_parts(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+/* A limit of a group by its folder, in both versions; PG_INT64_MAX if it has none. */
+typedef struct GroupLimit
+{
+	const char *controller;
+	int64		(*version1) (const char *folder);
+	int64		(*version2) (const char *folder);
+} GroupLimit;
+
+static const GroupLimit memory_group_limit = {"memory", memory_limit_in_bytes, memory_max};
+static const GroupLimit cpu_group_limit = {"cpu", cpu_cfs_quota, cpu_max};
+
 /*
  * The least limit of a group and those around it.  One that is not there, as in a
- * container that sees its own part only, has none; nor has one whose file does
- * not begin with a number.
+ * container that sees its own part only, has none.
  */
 static int64
-group_limit(const char *root, const char *path, const char *file)
+least_group_limit(const char *root, const char *path, int64 (*limit_of) (const char *folder))
 {
 	int64		limit = PG_INT64_MAX;
 	char		group[MAXPGPATH];
-	char		name[3 * MAXPGPATH];
-	char		line[64];
+	char		folder[3 * MAXPGPATH];
 
 	strlcpy(group, path, sizeof(group));
 	for (;;)
 	{
 		char	   *last = strrchr(group, '/');
 
-		snprintf(name, sizeof(name), "%s%s/%s", root, group, file);
-		if (pgscale_kernel_setting(name, line, sizeof(line)) && isdigit((unsigned char) line[0]))
-			limit = Min(limit, strtoll(line, NULL, 10));
+		snprintf(folder, sizeof(folder), "%s%s", root, group);
+		limit = Min(limit, limit_of(folder));
 		if (!last)
 			return limit;
 		*last = '\0';
 	}
 }
 
-/* What this process' memory is limited to by its cgroups, of either version. */
-static int64
-cgroup_limit(void)
+/* Is it one of these controllers, which are separated by commas and end with a colon? */
+static bool
+is_controller(const char *controllers, const char *controller)
 {
-	char		groups[FILE_BYTES];
+	const size_t length = strlen(controller);
+
+	for (const char *at = controllers; *at != ':'; at += *at == ',')
+	{
+		const size_t n = strcspn(at, ",:");
+
+		if (n == length && strncmp(at, controller, n) == 0)
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+/* What this process is limited to by its cgroups, of either version. */
+static int64
+cgroup_limit(const GroupLimit *of)
+{
+	char		lines[FILE_BYTES];
+	char		folder[MAXPGPATH];
 	int64		limit = PG_INT64_MAX;
-	char	   *rest = groups;
+	char	   *rest = lines;
 	char	   *line;
 
-	if (!kernel_read_file("/proc/self/cgroup", groups, sizeof(groups)))
+	if (!kernel_read_file("/proc/self/cgroup", lines, sizeof(lines)))
 		return limit;
+	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%s", of->controller);
 
 	/* Lines are number:controllers:path, of version 2 without controllers. */
 	while ((line = strsep(&rest, "\n")) != NULL)
@@ -440,10 +528,10 @@ cgroup_limit(void)
 
 		if (!path)
 			continue;
-		if (strncmp(controllers, "::", 2) == 0)
-			limit = Min(limit, group_limit("/sys/fs/cgroup", path + 1, "memory.max"));
-		else if (strncmp(controllers, ":memory:", 8) == 0)
-			limit = Min(limit, group_limit("/sys/fs/cgroup/memory", path + 1, "memory.limit_in_bytes"));
+		if (controllers + 1 == path)
+			limit = Min(limit, least_group_limit("/sys/fs/cgroup", path + 1, of->version2));
+		else if (is_controller(controllers + 1, of->controller))
+			limit = Min(limit, least_group_limit(folder, path + 1, of->version1));
 	}
 	return limit;
 }
@@ -455,7 +543,7 @@ pgscale_kernel_ram(void)
 
 	if (pages <= 0)
 		return -1;
-	return Min((int64) pages * sysconf(_SC_PAGESIZE), cgroup_limit());
+	return Min((int64) pages * sysconf(_SC_PAGESIZE), cgroup_limit(&memory_group_limit));
 }
 
 bool
@@ -486,13 +574,14 @@ pgscale_kernel_uses_huge_pages(void)
 	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;
 }
 
-int
+double
 pgscale_kernel_cpus(void)
 {
+	const double quota = cgroup_limit(&cpu_group_limit) / (double) CPU_PARTS;
 	cpu_set_t	cpus;
 
 	/* The set is too small for what the kernel has. */
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
-		return CPU_SETSIZE;
-	return CPU_COUNT(&cpus);
+		return Min(quota, CPU_SETSIZE);
+	return Min(quota, CPU_COUNT(&cpus));
 }

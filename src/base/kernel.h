@@ -124,8 +124,11 @@ extern bool pgscale_kernel_buffers_may_grow(void);
  */
 extern bool pgscale_kernel_setting(const char *path, char *text, Size size);
 
-/* CPUs that this process may run on; more than 1024 count as 1024. */
-extern int	pgscale_kernel_cpus(void);
+/*
+ * CPUs that this process may use: those that it may run on (more than 1024 count as 1024), or
+ * fewer, also a part of one, by the quota of its cgroups, of either version.  Reads about ten small files.
+ */
+extern double pgscale_kernel_cpus(void);
 
 /* Has this process touched memory in huge pages, as of the server's own? */
 extern bool pgscale_kernel_uses_huge_pages(void);

@@ -55,6 +55,7 @@
 PG_FUNCTION_INFO_V1(pgscale_clean_text);
 PG_FUNCTION_INFO_V1(pgscale_clean_line);
 PG_FUNCTION_INFO_V1(pgscale_clean_statement);
+PG_FUNCTION_INFO_V1(pgscale_statement_command);
 PG_FUNCTION_INFO_V1(pgscale_is_secret);
 PG_FUNCTION_INFO_V1(pgscale_foreign_text);
 PG_FUNCTION_INFO_V1(pgscale_foreign_name);
@@ -496,6 +497,27 @@ is_secret_token(TokenKind kind, const char *at, const char *next, const char *en
 	return false;
 }
 
+void
+pgscale_text_command(const char *statement, char *command, Size size)
+{
+	const char *end = statement + strlen(statement);
+	const char *next = statement;
+	int			n = 0;
+
+	for (const char *at = statement; at < end; at = next)
+	{
+		TokenKind	kind = next_token(at, end, &next);
+
+		if (kind == TOKEN_COMMENT || isspace((unsigned char) *at))
+			continue;
+		if (kind == TOKEN_WORD)
+			for (; n < next - at && n < (int) size - 1 && !IS_HIGHBIT_SET(at[n]); n++)
+				command[n] = pg_toupper((unsigned char) at[n]);
+		break;
+	}
+	command[n] = '\0';
+}
+
 static bool
 is_this_word(const char *at, const char *next, const char *word)
 {
@@ -608,6 +630,16 @@ pgscale_clean_statement(PG_FUNCTION_ARGS)
 	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
 	return CStringGetTextDatum(pgscale_text_statement(query, strlen(query), GetDatabaseEncoding()));
+}
+
+/* pgscale_internal.statement_command(statement) */
+Datum
+pgscale_statement_command(PG_FUNCTION_ARGS)
+{
+	char		command[NAMEDATALEN];
+
+	pgscale_text_command(text_to_cstring(PG_GETARG_TEXT_PP(0)), command, sizeof(command));
+	PG_RETURN_TEXT_P(cstring_to_text(command));
 }
 
 /*

@@ -37,6 +37,12 @@ extern char *pgscale_text_statement(const char *query, int len, int encoding);
 /* Converts that many bytes of UTF-8 to text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 
+/*
+ * The first word of a statement, behind white space and comments, in capitals: at most size - 1
+ * bytes of it, and none that is not ASCII; empty if there is none.
+ */
+extern void pgscale_text_command(const char *statement, char *command, Size size);
+
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */
 extern const char *pgscale_text_name(const char *name);
 

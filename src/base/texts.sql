@@ -39,6 +39,14 @@ SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale_internal.clean_statement(text) IS
 'a statement as a clean text, its first 2,000 characters, and without constants if it seems to have a password or a key';
 
+CREATE FUNCTION pgscale_internal.statement_command(statement text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_statement_command'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.statement_command(text) IS
+'the first word of a statement behind white space and comments, in capitals; empty if there is none';
+GRANT EXECUTE ON FUNCTION pgscale_internal.statement_command(text) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.is_secret(setting text, value text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgscale_is_secret'

@@ -5,7 +5,7 @@
  *
  * The process that is named is acted on, and no other one: a parallel worker stands for its
  * leader, and only root => true stands for the root of the chain in which the process waits.
- * A process that waits for a lock itself is refused, with its root in the hint, since to end
+ * Nothing is done to a process that waits for a lock itself, and the answer has its root: to end
  * a waiter helps only those that queue behind it.
  *
  * Only client backends are acted on, and autovacuum workers unless they prevent wraparound: all other
@@ -18,7 +18,12 @@
  * To find the root and its waiters takes milliseconds, in which a transaction may end and the next
  * one begin.  So the process is read before the graph of lock waits that shows it as a root, and again
  * right before the signal: if its transaction is another one then, nothing is done.  Of a
- * statement that is to be cancelled, the statement is compared, too.
+ * statement that is to be cancelled, the statement is compared, too; of a session that idles, since
+ * when it does.
+ *
+ * What may be otherwise a moment later, as that a process waits or has ended, is an answer and no
+ * error, so a statement that ends many sessions says what became of each.  A process of a kind
+ * that must not be ended is an error, as is one for which the caller lacks the privilege.
  *
  * Locking: that of base/lock_waits.c, at most ROOT_TRIES times.  A process that ends meanwhile is not an
  * error.
@@ -161,7 +166,9 @@ has_statement_ended(const Target *target, const Target *now)
 static bool
 has_gone_on(const Target *target, const Target *now, Action action)
 {
-	if (target->waiters > 0 && now->statement.xact_start != target->statement.xact_start)
+	if ((target->waiters > 0 || target->proc.in_transaction) && now->statement.xact_start != target->statement.xact_start)
+		return true;
+	if (target->proc.state == (uint8) STATE_IDLE && now->statement.state_start != target->statement.state_start)
 		return true;
 	return action == ACTION_CANCEL && target->proc.running &&
 		(now->proc.changecount == 0 || has_statement_ended(target, now));
@@ -227,60 +234,6 @@ find_node(const PgscaleLockWaits *waits, int pid)
 	return NULL;
 }
 
-static void
-refuse_prepared(int pid, Action action, TransactionId xid)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot %s the root blocker of process %d: it is a prepared transaction", verbs[action], pid),
-			 errhint("COMMIT PREPARED or ROLLBACK PREPARED with the gid of transaction %u in pg_prepared_xacts.", xid)));
-}
-
-static void
-refuse_waiter(int pid, Action action, int root)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("process %d is not a root blocker: it waits for a lock itself", pid),
-			 errhint("Its root is process %d: SELECT * FROM pgscale.%s(%d). To end the waiting one: SELECT pg_%s_backend(%d).",
-					 root, verbs[action], root, verbs[action], pid)));
-}
-
-/*
- * Its place in the graph of lock waits: goes to the root, or raises an error if it is not one.  Returns false if
- * the root was another one each time.
- */
-static bool
-go_to_root(Target *target, Action action, bool to_root)
-{
-	for (int i = 0; i < ROOT_TRIES; i++)
-	{
-		PgscaleLockWaits *waits = pgscale_lock_waits_read_all(false);
-		const PgscaleLockNode *node = find_node(waits, target->pid);
-		const PgscaleLockNode *root;
-
-		/* after the first reading: a root that nothing waits for any more */
-		if (node == NULL)
-			return i == 0;
-		pgscale_lock_waits_find_roots(waits);
-		root = &waits->nodes[node->root];
-		if (root == node)
-		{
-			target->in_graph = true;
-			target->waiters = pgscale_blockers_count_behind_one(waits, node - waits->nodes);
-			return true;
-		}
-		if (root->pid == 0)
-			refuse_prepared(target->pid, action, root->xid);
-		if (!to_root)
-			refuse_waiter(target->pid, action, root->pid);
-		read_target(target, root->pid);
-		if (target->slot < 0)
-			return true;
-	}
-	return false;
-}
-
 /* Which session it is, and what it did. */
 static char *
 target_text(const Target *target)
@@ -307,6 +260,62 @@ target_text(const Target *target)
 		appendStringInfo(&text, " for %s", pgscale_text_duration(in_state_s));
 	appendStringInfoChar(&text, ')');
 	return text.data;
+}
+
+static char *
+prepared_text(int pid, TransactionId xid)
+{
+	return psprintf("nothing was done: the root blocker of process %d is a prepared transaction; to end it: COMMIT PREPARED or ROLLBACK PREPARED "
+					"with the gid of transaction %u in pg_prepared_xacts", pid, xid);
+}
+
+static char *
+waiter_text(int pid, Action action, int root)
+{
+	return psprintf("nothing was done: process %d is not a root blocker, because it waits for a lock itself; its root is process %d: "
+					"SELECT * FROM pgscale.%s(%d); to end the waiting one: SELECT pg_%s_backend(%d)",
+					pid, root, verbs[action], root, verbs[action], pid);
+}
+
+static char *
+gone_on_text(const char *session)
+{
+	return psprintf("nothing was done: %s has gone on to something else meanwhile", session);
+}
+
+/*
+ * Its place in the graph of lock waits: goes to the root.  Returns NULL, or why nothing may be done: it is not the
+ * root, or that is not a process, or it was another one each time.
+ */
+static char *
+go_to_root(Target *target, Action action, bool to_root)
+{
+	for (int i = 0; i < ROOT_TRIES; i++)
+	{
+		PgscaleLockWaits *waits = pgscale_lock_waits_read_all(false);
+		const PgscaleLockNode *node = find_node(waits, target->pid);
+		const PgscaleLockNode *root;
+
+		/* after the first reading: a root that nothing waits for any more */
+		if (node == NULL)
+			return i == 0 ? NULL : gone_on_text(target_text(target));
+		pgscale_lock_waits_find_roots(waits);
+		root = &waits->nodes[node->root];
+		if (root == node)
+		{
+			target->in_graph = true;
+			target->waiters = pgscale_blockers_count_behind_one(waits, node - waits->nodes);
+			return NULL;
+		}
+		if (root->pid == 0)
+			return prepared_text(target->pid, root->xid);
+		if (!to_root)
+			return waiter_text(target->pid, action, root->pid);
+		read_target(target, root->pid);
+		if (target->slot < 0)
+			return NULL;
+	}
+	return gone_on_text(target_text(target));
 }
 
 static const char *
@@ -347,12 +356,6 @@ wait_to_obey(const Target *target, Action action)
 	return true;
 }
 
-static char *
-gone_on_text(const char *session)
-{
-	return psprintf("nothing was done: %s has gone on to something else meanwhile", session);
-}
-
 /* Does it, unless there is nothing to do; returns what was done, or why it was not. */
 static char *
 act_on_target(const Target *target, Action action, bool *done)
@@ -387,20 +390,20 @@ act_on_target(const Target *target, Action action, bool *done)
 static char *
 end_target(Target *target, int pid, Action action, bool to_root, bool *done)
 {
-	bool		found = true;
+	char	   *refusal = NULL;
 
 	read_session(target, pid);
 	if (target->slot >= 0)
 	{
 		if (!to_root)
 			check_target(target, action);
-		found = go_to_root(target, action, to_root);
+		refusal = go_to_root(target, action, to_root);
 	}
+	if (refusal)
+		return refusal;
 	if (target->slot < 0)
 		return psprintf("nothing to %s: there is no process %d, or it has ended", verbs[action], target->pid);
 	check_target(target, action);
-	if (!found)
-		return gone_on_text(target_text(target));
 
 	/* what it waited for may just have ended */
 	if (to_root && !target->in_graph)

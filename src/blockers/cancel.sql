@@ -6,7 +6,7 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pgscale_cancel'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.cancel(integer, boolean) IS
-'cancels the statement of a session, or of its root blocker, and says what happened; refuses other processes, and sessions that wait for a lock';
+'cancels the statement of a session, or of its root blocker, and says what happened; not of a session that waits for a lock; an error for other processes';
 GRANT EXECUTE ON FUNCTION pgscale.cancel(integer, boolean) TO pg_signal_backend;
 
 CREATE FUNCTION pgscale.terminate(pid integer, root boolean DEFAULT false, OUT pid integer, OUT done boolean, OUT what text)
@@ -14,5 +14,5 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pgscale_terminate'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.terminate(integer, boolean) IS
-'terminates a session, or its root blocker, and says what happened; refuses other processes, and sessions that wait for a lock';
+'terminates a session, or its root blocker, and says what happened; not one that waits for a lock; an error for other processes';
 GRANT EXECUTE ON FUNCTION pgscale.terminate(integer, boolean) TO pg_signal_backend;

@@ -141,7 +141,8 @@ COMMENT ON FUNCTION pgscale_internal.now_age(timestamptz) IS
 'part of the evidence of diagnosis: seconds since a time, never negative; NULL if the time is not known';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_age(timestamptz) TO pg_monitor;
 
--- By pg_stat_activity's rules for other users' texts. A session that has ended meanwhile is left out.
+-- By pg_stat_activity's rules for other users' texts. A session that has ended meanwhile is left out. The command is found in the
+-- whole text: in a line, a comment at its beginning would have no end.
 CREATE FUNCTION pgscale_internal.now_sessions(sessions jsonb)
 RETURNS jsonb
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
@@ -150,12 +151,13 @@ SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'application', a.application_name, 'backend_type', a.backend_type,
-               'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
+               'query', pgscale_internal.clean_line(t.query, 100), 'command', pgscale_internal.statement_command(t.query),
                'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
                    ORDER BY s.ordinality), '[]')
       FROM jsonb_array_elements(sessions) WITH ORDINALITY s
       CROSS JOIN LATERAL pg_stat_get_activity((s.value->>'pid')::integer) a
       LEFT JOIN pg_database d ON d.oid = a.datid
+      CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)) AS query) t
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_sessions(jsonb) IS 'part of the evidence of diagnosis: sessions with their texts';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_sessions(jsonb) TO pg_monitor;
@@ -176,6 +178,8 @@ AS $$
                'event_type', a.wait_event_type, 'event', a.wait_event,
                'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
                'age_s', least(pgscale_internal.now_age(a.query_start), t.s), 'transaction_s', t.s,
+               -- of others' only whether it is short, as their locks in pg_locks show, too
+               'transaction_least_s', CASE WHEN pgscale_internal.now_age(r.xact_start) < 2 THEN 0 WHEN r.xact_start IS NOT NULL THEN 2 END,
                'state_s', least(pgscale_internal.now_age(a.state_change), t.s)) ORDER BY r.waiters DESC), '[]')
       FROM pgscale_internal.now_roots() r
       CROSS JOIN (SELECT b.oid FROM pg_database b WHERE b.datname = current_database()) here
@@ -192,23 +196,53 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_root_sessions() IS 'part of the evidence of diagnosis: root blockers with their texts';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions() TO pg_monitor;
 
--- On a standby that waits for queries: the session with the oldest snapshot, if the caller may know.
-CREATE FUNCTION pgscale_internal.now_conflicting()
+-- On a standby: the sessions that replay may wait for, as far as the caller may know. Of a snapshot, the oldest of each database; of a
+-- lock, those in its way; of a page, all in a transaction; of a tablespace, the oldest of them.
+CREATE FUNCTION pgscale_internal.now_conflicting(conflict text, startup_pid integer)
 RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT coalesce(pgscale_internal.now_sessions(jsonb_agg(jsonb_build_object('pid', o.pid, 'state', o.state, 'event_type', o.wait_event_type,
-               'event', o.wait_event))), '[]')
-      FROM (SELECT a.pid, a.state, a.wait_event_type, a.wait_event
-              FROM pg_stat_get_activity(NULL) a
-             WHERE a.backend_xmin IS NOT NULL AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
-             ORDER BY age(a.backend_xmin) DESC, a.xact_start LIMIT 1) o
+    WITH wait AS MATERIALIZED (
+        SELECT b.blocked_by, b.waited_ms / 1e3 AS s FROM pgscale.blockers() b WHERE conflict = 'lock' AND b.pid = startup_pid),
+    session AS (
+        SELECT a.pid, a.state, a.wait_event_type, a.wait_event, a.xact_start,
+               row_number() OVER (PARTITION BY a.datid, a.backend_xmin IS NULL ORDER BY age(a.backend_xmin) DESC, a.xact_start) AS by_snapshot,
+               row_number() OVER (ORDER BY a.xact_start) AS by_start, a.backend_xmin IS NOT NULL AS snapshot
+          FROM pg_stat_get_activity(NULL) a
+         WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL)
+    SELECT jsonb_build_object('conflict_s', (SELECT w.s FROM wait w), 'conflicting',
+               coalesce(pgscale_internal.now_sessions(
+                   jsonb_agg(jsonb_build_object('pid', s.pid, 'state', s.state, 'event_type', s.wait_event_type, 'event', s.wait_event)
+                             ORDER BY s.xact_start)), '[]'))
+      FROM (SELECT c.pid, c.state, c.wait_event_type, c.wait_event, c.xact_start FROM session c
+             WHERE CASE conflict WHEN 'snapshot' THEN c.snapshot AND c.by_snapshot = 1 WHEN 'pin' THEN true
+                                 WHEN 'tablespace' THEN c.by_start = 1 END
+            UNION ALL
+            SELECT a.pid, a.state, a.wait_event_type, a.wait_event, a.xact_start
+              FROM wait w CROSS JOIN unnest(w.blocked_by) b(pid) CROSS JOIN LATERAL pg_stat_get_activity(b.pid) a) s
 $$;
-COMMENT ON FUNCTION pgscale_internal.now_conflicting() IS
-'part of the evidence of diagnosis: on a standby, the session with the oldest snapshot, as an array';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_conflicting() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.now_conflicting(text, integer) IS
+'part of the evidence of diagnosis: on a standby, how long replay has waited for a lock, and the sessions that it may wait for';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_conflicting(text, integer) TO pg_monitor;
+
+-- The standbys that commits wait for. The first number of the setting is that of the standbys wanted, if it is more than one.
+CREATE FUNCTION pgscale_internal.now_standbys(wanted integer)
+RETURNS jsonb
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT jsonb_build_object('sync_standbys', CASE WHEN s.known THEN s.confirm END, 'sync_catching_up', CASE WHEN s.known THEN s.catch_up END,
+               'sync_fewer', CASE WHEN s.known AND s.confirm BETWEEN 1 AND wanted - 1
+                                  THEN regexp_replace(current_setting('synchronous_standby_names'), '[0-9]+', s.confirm::text) END)
+      FROM (SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS known, count(*) FILTER (WHERE w.sync_state IN ('sync', 'quorum')) AS confirm,
+                   count(*) FILTER (WHERE w.sync_priority > 0 AND w.state IN ('startup', 'catchup')) AS catch_up
+              FROM pg_stat_get_wal_senders() w) s
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_standbys(integer) IS
+'part of the evidence of diagnosis: connected standbys of those that commits wait for, unless the caller may not know; synchronous_standby_names with as many';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_standbys(integer) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_evidence()
 RETURNS jsonb
@@ -229,14 +263,13 @@ BEGIN
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
-        'sync_standbys', CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN
-                             (SELECT count(*) FROM pg_stat_get_wal_senders() w WHERE w.sync_state IN ('sync', 'quorum')) END,
         'roots', pgscale_internal.now_root_sessions(),
-        'conflicting', CASE WHEN seen->>'startup_event' LIKE 'RecoveryConflict%' THEN pgscale_internal.now_conflicting() END,
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
                                                    FROM pgscale.health h WHERE h.feature = 'sampler') END)
+        || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer)
+        || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);
 END

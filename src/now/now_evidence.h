@@ -63,8 +63,11 @@ typedef struct PgscaleNowSession
 	const char *event_type;
 	const char *event;
 	const char *query;			/* its beginning, on one line */
+	const char *command;		/* its first word, in capitals */
 	double		age_s;			/* of its statement */
 	double		transaction_s;
+	double		transaction_least_s;	/* at least that, where no more may be
+										 * shown */
 	double		state_s;		/* since it is in that state */
 	double		cpus;			/* that it uses, with its parallel workers */
 	double		demand;			/* the same, if it did not queue for them */
@@ -98,7 +101,8 @@ typedef struct PgscaleNowEvidence
 	double		application_sessions;
 	double		application_idle;
 
-	double		cpus;			/* that the server may use */
+	double		cpus;			/* that the server may use; a quota may end
+								 * with a part of one */
 	double		queued_fraction;	/* of the sessions' time at the CPUs */
 	double		long_computing; /* sessions that compute for 5 s or more */
 
@@ -111,8 +115,14 @@ typedef struct PgscaleNowEvidence
 	double		minute_wal_bytes;
 	double		max_wal_size_bytes;
 
-	double		sync_standbys;	/* for which commits wait */
-	const char *startup_event;
+	double		sync_wanted;	/* standbys that must confirm a commit */
+	double		sync_standbys;	/* connected ones that do */
+	double		sync_catching_up;	/* and that will when they have caught up */
+	const char *sync_fewer;		/* synchronous_standby_names for those only
+								 * that do */
+	const char *conflict;		/* what replay waits for: snapshot,
+								 * tablespace, lock or pin */
+	double		conflict_s;		/* since when; NaN: unknown */
 	double		oldest_xid_age;
 	const char *oldest_xid_database;
 
@@ -121,8 +131,8 @@ typedef struct PgscaleNowEvidence
 	int			ncomputing;
 	PgscaleNowSession computing[PGSCALE_NOW_SESSIONS];
 	int			nconflicting;
-	PgscaleNowSession conflicting[PGSCALE_NOW_SESSIONS];	/* with replay, at most
-															 * one */
+	PgscaleNowSession conflicting[PGSCALE_NOW_SESSIONS];	/* with replay: those
+															 * that can be */
 	int			nsessions;
 	PgscaleNowSession sessions[PGSCALE_NOW_SESSIONS];
 } PgscaleNowEvidence;

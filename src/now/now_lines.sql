@@ -99,22 +99,43 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_sessions(jsonb) IS 'part of the view now: connections, blockers, and the oldest statements';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_sessions(jsonb) TO pg_monitor;
 
+-- Two digits that count: a mean of a few flushes has no more. A time that is computed is 0 if no session was seen to wait.
+CREATE FUNCTION pgscale_internal.now_ms(ms numeric)
+RETURNS numeric
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN ms > 0 THEN round(ms, greatest(1 - floor(log(ms))::integer, 0)) END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_ms(numeric) IS 'part of the view now: a time with two digits that count; NULL unless it is positive';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_ms(numeric) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.now_latency(what text, ms numeric, usual_ms numeric, n numeric)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT what || CASE WHEN ms > 0 THEN format(' %s ms%s', pgscale_internal.now_ms(ms), ' (usually ' || pgscale_internal.now_ms(usual_ms) || ')')
+                        WHEN ms = 0 THEN ' too short to see' WHEN n = 0 THEN ' -' ELSE ' unknown' END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_latency(text, numeric, numeric, numeric) IS
+'part of the view now: a mean time in milliseconds, and what is usual; - if there was none of n, as nothing was written or read';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_latency(text, numeric, numeric, numeric) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_part_machine(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    WITH disk (n, what, ms, usual) AS (
-        VALUES (1, 'WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric),
-               (2, 'read', (seen->'now'->>'read_ms')::numeric, (seen->'usual'->>'read_ms')::numeric))
-    SELECT 'disk: ' || string_agg(CASE WHEN d.ms IS NULL THEN d.what || ' unknown'
-                                       ELSE format('%s %s ms%s', d.what, round(d.ms, 2), ' (usually ' || round(d.usual, 2) || ')') END, ', ' ORDER BY d.n)
+    SELECT 'disk: ' || pgscale_internal.now_latency('WAL flush', (seen->'now'->>'flush_ms')::numeric, (seen->'usual'->>'flush_ms')::numeric,
+                                                    (seen->'now'->>'flushes')::numeric) || ', '
+               || pgscale_internal.now_latency('read', (seen->'now'->>'read_ms')::numeric, (seen->'usual'->>'read_ms')::numeric,
+                                               (seen->'now'->>'reads')::numeric)
                || CASE WHEN (seen->>'flush_measured')::boolean THEN '; flush measured, read computed' ELSE '; computed' END
                || CASE WHEN (seen->>'checkpoint')::boolean THEN concat('; checkpoint under way', ' in ' || (seen->>'checkpointer_event'))
                        ELSE format('; last checkpoint began %s s ago',
                                    round(greatest(extract(epoch FROM clock_timestamp() - (SELECT c.checkpoint_time FROM pg_control_checkpoint() c)), 0))) END
-      FROM disk d
     UNION ALL
     SELECT format('CPUs: %s', seen->>'cpus')
                || coalesce(', of which sessions use ' || round(((seen->'now'->'classes'->>'CPU')::float8 * (1 - (seen->>'queued_fraction')::float8))::numeric, 1), '')

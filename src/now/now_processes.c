@@ -10,7 +10,7 @@
  *
  * Whether a session really has a CPU only the kernel knows.  So for at most 64 sessions, the
  * oldest first, its counts are read twice, 15 ms apart.  In that time it is also seen which
- * flushes of WAL last for all of it.
+ * flushes of WAL last for all of it, and whether replay still waits for the same lock or page.
  *
  * Needs no preload.  Failure: a process that ends meanwhile is left out; without the kernel's
  * counts the CPU's members are missing.
@@ -21,12 +21,14 @@
  */
 #include "postgres.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "catalog/pg_authid_d.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
@@ -88,7 +90,11 @@ typedef struct NowScan
 	int			idle;
 	int			in_transaction;
 	int			new;
-	uint32		startup_event;	/* of the process that replays WAL; or 0 */
+	int			startup_slot;	/* of the process that replays WAL; or -1 */
+	int			startup_pid;
+	uint32		startup_event;
+	const char *conflict;		/* what it waits for, if sessions can be in
+								 * its way; or NULL */
 	uint32		checkpointer_event;
 	bool		checkpoint;		/* the checkpointer is at work, or sleeps
 								 * between two writes of a checkpoint */
@@ -146,11 +152,29 @@ count_application(NowScan *scan, int slot, bool idle)
 	scan->applications[i].idle += idle;
 }
 
+/* What sessions do that replay can wait for by this event; NULL: nothing. */
+static const char *
+conflict_name(uint32 wait_event)
+{
+	if (wait_event == WAIT_EVENT_RECOVERY_CONFLICT_SNAPSHOT)
+		return "snapshot";
+	if (wait_event == WAIT_EVENT_RECOVERY_CONFLICT_TABLESPACE)
+		return "tablespace";
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
+		return "lock";
+	return pgscale_waits_for_pin(wait_event) ? "pin" : NULL;
+}
+
 static void
 count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool applications)
 {
 	if (proc->kind == (PgscaleProcKind) B_STARTUP)
+	{
+		scan->startup_slot = slot;
+		scan->startup_pid = proc->pid;
 		scan->startup_event = proc->wait_event;
+		scan->conflict = conflict_name(proc->wait_event);
+	}
 	else if (proc->kind == (PgscaleProcKind) B_CHECKPOINTER)
 	{
 		scan->checkpointer_event = proc->wait_event;
@@ -311,6 +335,17 @@ look_end(Watched *w, double ns)
 	w->fd = -1;
 }
 
+/*
+ * Replay waits for pages and locks for moments, which is no conflict.  Its waits for snapshots are
+ * made of many short ones.
+ */
+static bool
+is_passing_conflict(const NowScan *scan)
+{
+	return scan->conflict && (strcmp(scan->conflict, "lock") == 0 || strcmp(scan->conflict, "pin") == 0) &&
+		*pgscale_compat_wait_event_at(&ProcGlobal->allProcs[scan->startup_slot]) != scan->startup_event;
+}
+
 /* Nothing in here raises an error while files are open. */
 static void
 look_at_cpus(NowScan *scan)
@@ -335,8 +370,10 @@ look_at_cpus(NowScan *scan)
 			w->fd = -1;
 		}
 	}
-	if (scan->nwatched > 0 || nmarks > 0)
+	if (scan->nwatched > 0 || nmarks > 0 || scan->conflict)
 		pg_usleep(LOOK_US);
+	if (is_passing_conflict(scan))
+		scan->conflict = NULL;
 	ns = pgscale_timer_clock() - begin;
 	for (int i = 0; i < nmarks; i++)
 		scan->stuck += pgscale_proc_same(&marks[i]);
@@ -483,6 +520,7 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	StringInfoData out;
 
 	scan->now = GetCurrentTimestamp();
+	scan->startup_slot = -1;
 	scan_processes(scan);
 	CHECK_FOR_INTERRUPTS();
 	noldest = find_oldest(scan, false, oldest);
@@ -493,13 +531,13 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 
 	initStringInfo(&out);
 	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"new\": %d, "
-					 "\"max_connections\": %d, \"cpus\": %d, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
-					 "\"checkpoint\": %s",
+					 "\"max_connections\": %d, \"cpus\": %g, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
+					 "\"checkpoint\": %s, \"sync_wanted\": %d, \"startup_pid\": %d",
 					 scan->used, scan->idle, scan->in_transaction, scan->new,
-					 MaxConnections, pgscale_kernel_cpus(), scan->look_s, scan->stuck, count_long(scan, 5),
-					 scan->checkpoint ? "true" : "false");
+					 MaxConnections, rint(pgscale_kernel_cpus() * 100) / 100, scan->look_s, scan->stuck, count_long(scan, 5),
+					 scan->checkpoint ? "true" : "false", SyncRepConfig ? SyncRepConfig->num_sync : 0, scan->startup_pid);
 	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);
-	put_name(&out, "startup_event", scan->startup_event != 0 ? pgscale_wait_event_name(scan->startup_event) : NULL);
+	put_name(&out, "conflict", scan->conflict);
 	put_application(&out, scan);
 	put_queue(&out, scan);
 	put_events(&out, scan);

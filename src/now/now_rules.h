@@ -64,6 +64,9 @@ extern bool pgscale_now_blocks(const PgscaleNowSession *root);
 
 extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
 
+/* Has replay waited for a lock that a session holds for a second, or for an unknown time? */
+extern bool pgscale_now_waits_for_lock(const PgscaleNowEvidence *e);
+
 /* Is it an autovacuum that must not be ended? */
 extern bool pgscale_now_prevents_wraparound(const PgscaleNowSession *session);
 

@@ -99,10 +99,15 @@ is_slow(double now_ms, double usual_ms)
 	return isnan(usual_ms) ? now_ms >= 20 : now_ms >= 5 && now_ms >= 3 * usual_ms;
 }
 
+/* With two digits that count, as far as it is more than what a mean of such times can show. */
 static const char *
 usually_ms(double usual_ms)
 {
-	return isnan(usual_ms) ? "" : psprintf(", usually %.1f", usual_ms);
+	if (isnan(usual_ms))
+		return "";
+	if (usual_ms < 0.01)
+		return ", usually less than 0.01";
+	return psprintf(usual_ms < 10 ? ", usually %.2g" : ", usually %.0f", usual_ms);
 }
 
 /*
@@ -112,7 +117,7 @@ usually_ms(double usual_ms)
 static bool
 cpus_are_short(const PgscaleNowEvidence *e)
 {
-	return e->cpus >= 1 && (pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
+	return e->cpus > 0 && (pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
 }
 
 /*

@@ -16,7 +16,7 @@
 #include "base/texts.h"
 #include "now/now_rules.h"
 
-/* Commands that take long by nature. */
+/* Commands that take long by nature, whatever comments are before them. */
 static bool
 is_maintenance(const PgscaleNowSession *session)
 {
@@ -24,10 +24,17 @@ is_maintenance(const PgscaleNowSession *session)
 		"COPY", "CREATE", "REINDEX", "VACUUM", "ANALYZE", "CLUSTER", "REFRESH", "ALTER", "REPACK"
 	};
 
-	for (int i = 0; session->query && i < lengthof(commands); i++)
-		if (pg_strncasecmp(session->query, commands[i], strlen(commands[i])) == 0)
+	for (int i = 0; session->command && i < lengthof(commands); i++)
+		if (strcmp(session->command, commands[i]) == 0)
 			return true;
 	return false;
+}
+
+/* "2", or by a quota "1.5" */
+static const char *
+cpus_text(const PgscaleNowEvidence *e)
+{
+	return psprintf("%g %s", rint(e->cpus * 10) / 10, rint(e->cpus * 10) == 10 ? "CPU" : "CPUs");
 }
 
 /*
@@ -86,8 +93,8 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			continue;
 		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
 			certainty--;
-		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %.0f CPUs for %s with one statement: %s",
-							pgscale_now_who(s), cpus, e->cpus, pgscale_text_duration(s->age_s),
+		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %s for %s with one statement: %s",
+							pgscale_now_who(s), cpus, cpus_text(e), pgscale_text_duration(s->age_s),
 							s->query ? pgscale_now_beginning(s->query, 40) : "(unknown)");
 		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", s->pid);
 		f->pid = s->pid;
@@ -113,9 +120,9 @@ find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const double queued = pgscale_now_queued(e);
 	PgscaleNowFinding *f;
 
-	if (e->cpus < 1 || queued < Max(2, (e->usual.s > 0 ? 1 : 2) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
+	if (e->cpus <= 0 || queued < Max(2, (e->usual.s > 0 ? 1 : 2) * e->cpus) || (e->usual.s > 0 && at_cpus < 2 * usual))
 		return;
-	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.9 * queued, "%.0f sessions queue for %.0f CPUs%s", queued, e->cpus,
+	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.9 * queued, "%.0f sessions queue for %s%s", queued, cpus_text(e),
 						e->usual.s > 0 ? psprintf(" (%.0f run or queue, usually %.1f)", at_cpus, usual) : "");
 	pgscale_now_cure(f, "reads only; fewer sessions at a time, as through a pooler, do the same work sooner",
 					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");

@@ -31,20 +31,33 @@ state_is_known(const PgscaleNowSession *session)
 		!(session->backend_type && strcmp(session->backend_type, "client backend") == 0 && strcmp(session->state, "client backend") == 0);
 }
 
+static bool
+is_age_known(const PgscaleNowSession *root)
+{
+	return !isnan(root->transaction_s) || !isnan(root->transaction_least_s);
+}
+
+static double
+known_age(const PgscaleNowSession *root)
+{
+	return isnan(root->transaction_s) ? root->transaction_least_s : root->transaction_s;
+}
+
 /*
  * A transaction of two seconds, and either two sessions that have waited for it for a second or
  * one that has waited for five: more than a busy row's transactions take, which follow each
  * other in milliseconds.  A session that is idle, and in no transaction, has an advisory lock for
- * as long as it likes, as the leader of several that wait for that office: nothing is wrong.  Where a
- * session's state and age are not known, as without track_activities, the longest wait counts.
+ * as long as it likes, as the leader of several that wait for that office: nothing is wrong.  Where the
+ * age of a transaction is not known, as without track_activities, the longest wait counts: then it may
+ * be a short one, too.
  */
 bool
 pgscale_now_blocks(const PgscaleNowSession *root)
 {
-	const double held_s = isnan(root->transaction_s) ? root->longest_s : root->transaction_s;
+	const double held_s = is_age_known(root) ? known_age(root) : root->longest_s;
 	const bool	advisory = root->locktype && strcmp(root->locktype, "advisory") == 0;
 	const bool	elected = root->state && state_is_known(root) ? strcmp(root->state, "idle") == 0 :
-		advisory && root->pid != 0 && isnan(root->transaction_s);
+		advisory && root->pid != 0 && !is_age_known(root);
 
 	return !root->waits && !elected && held_s >= 2 &&
 		((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1));
@@ -128,6 +141,13 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 						 "SELECT pgscale.cancel(%d)", root->pid);
 }
 
+/* Then recovery_conflict names it. */
+static bool
+holds_up_replay_only(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
+{
+	return pgscale_now_waits_for_lock(e) && e->nconflicting > 0 && e->conflicting[0].pid == root->pid && root->waiters < 2;
+}
+
 /*
  * blocker: a root that holds others up, see pgscale_now_blocks().  What is usual does not
  * matter: such a wait is never usual.
@@ -135,7 +155,8 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
  * Certainty: high, if the root idles in its transaction, is prepared or executes a statement;
  * low, if it itself waits for a disk, an LWLock or a standby, where another rule may have the
  * cause; medium, if its client has sent a statement within the last second, or it is not known what
- * it does.
+ * it does, and low if neither is known how long its transaction has lasted: then it may be the
+ * latest of many short ones.
  */
 static void
 find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -147,7 +168,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		const char *doing;
 		PgscaleNowFinding *f;
 
-		if (!pgscale_now_blocks(root) || pgscale_now_prevents_wraparound(root))
+		if (!pgscale_now_blocks(root) || pgscale_now_prevents_wraparound(root) || holds_up_replay_only(e, root))
 			continue;
 		if (root->pid == 0)
 			doing = psprintf("prepared %s ago", pgscale_text_duration(root->transaction_s));
@@ -163,7 +184,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		else if (!state_is_known(root))
 		{
 			doing = "whose state is not known";
-			certainty = PGSCALE_NOW_MEDIUM;
+			certainty = is_age_known(root) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW;
 		}
 		else if (waits_for_server(root))
 		{

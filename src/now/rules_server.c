@@ -11,32 +11,68 @@
 
 #include <math.h>
 
+#include "utils/builtins.h"
+
 #include "now/now_rules.h"
 
 /* Of 2.1 billion; autovacuum begins at 200 million, and in haste at 1.6 billion (vacuum_failsafe_age). */
 #define OLD_XIDS		1.5e9
 #define OLDEST_XIDS		1.9e9
 
+/* "a synchronous standby", "2 synchronous standbys" */
+static const char *
+awaited_standbys(double wanted)
+{
+	return wanted < 1.5 ? "a synchronous standby" : psprintf("%.0f synchronous standbys", wanted);
+}
+
+/* What is known of those that must confirm a commit. */
+static const char *
+standbys_text(const PgscaleNowEvidence *e, double wanted)
+{
+	const double confirm = e->sync_standbys;
+	const double late = e->sync_catching_up;
+	const char *catch_up;
+
+	if (isnan(confirm))
+		return "";
+	if (confirm >= wanted)
+		return wanted < 1.5 ? ", which confirms commits late" : ", which confirm commits late";
+	if (confirm < 1 && late < 1)
+		return ", and none is connected";
+	if (wanted < 1.5)
+		return ", which must catch up first";
+	catch_up = late < 1 ? "" : psprintf("; %.0f more must catch up first", late);
+	return confirm < 1 ? psprintf(", and none is ready%s", catch_up) : psprintf(", and only %.0f %s connected%s", confirm, confirm < 1.5 ? "is" : "are", catch_up);
+}
+
 /*
- * replication_wait: a session and three in ten of the active ones wait for a synchronous
- * standby, twice as many as usual.  High, if none that a commit waits for is connected; else medium.
+ * replication_wait: a session and three in ten of the active ones wait for synchronous standbys,
+ * twice as many as usual.  High, if fewer are connected than a commit waits for, or they
+ * have not caught up; else medium.  Not so if no commit has to wait any more.
  */
 static void
 find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
-	const bool	none = e->sync_standbys < 1;
+	const double wanted = isnan(e->sync_wanted) ? 1 : e->sync_wanted;
 	PgscaleNowFinding *f;
 
-	if (!pgscale_now_unusual(e, waits, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
+	if (wanted < 1 || !pgscale_now_unusual(e, waits, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
 		return;
-	f = pgscale_now_add(found, none ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
-						"%.0f %s for a synchronous standby%s", waits, PGSCALE_NOW_WAIT(waits),
-						none ? ", and none is connected" : isnan(e->sync_standbys) ? "" : ", which confirms commits late");
-	pgscale_now_cure(f, "commits are on this server only: losing it loses them",
-					 "CALL pgscale.set('synchronous_standby_names', '', true)");
+	f = pgscale_now_add(found, e->sync_standbys < wanted ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
+						"%.0f %s for %s%s", waits, PGSCALE_NOW_WAIT(waits), awaited_standbys(wanted), standbys_text(e, wanted));
+	if (e->sync_standbys >= 1 && e->sync_standbys < wanted && e->sync_fewer)
+		pgscale_now_cure(f, "commits are on fewer servers; set it back when the others are there",
+						 "CALL pgscale.set('synchronous_standby_names', %s, true)", quote_literal_cstr(e->sync_fewer));
+	else
+		pgscale_now_cure(f, "commits are on this server only: losing it loses them",
+						 "CALL pgscale.set('synchronous_standby_names', '', true)");
 	pgscale_now_number(f, "waiting_sessions", waits);
+	pgscale_now_number(f, "standbys_wanted", e->sync_wanted);
 	pgscale_now_number(f, "standbys", e->sync_standbys);
+	if (!isnan(e->sync_standbys))
+		pgscale_now_number(f, "standbys_catching_up", e->sync_catching_up);
 }
 
 /*
@@ -75,36 +111,130 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	pgscale_now_text(f, "database", e->oldest_xid_database);
 }
 
+static bool
+replay_waits_for(const PgscaleNowEvidence *e, const char *conflict)
+{
+	return e->standby && e->conflict && strcmp(e->conflict, conflict) == 0;
+}
+
+bool
+pgscale_now_waits_for_lock(const PgscaleNowEvidence *e)
+{
+	return replay_waits_for(e, "lock") && !(e->conflict_s < 1);
+}
+
 /*
- * recovery_conflict: on a standby the process that replays WAL waits for queries.  Medium,
- * because which of them it waits for is not known: the one with the oldest snapshot is named.  One that
- * idles in its transaction ignores a cancellation.
+ * Ends what a session does that is in the way of replay.  One that idles in its transaction
+ * ignores a cancellation; one that waits for a lock is refused by pgscale.cancel().
+ */
+static void
+cure_conflict(PgscaleNowFinding *f, const PgscaleNowSession *session)
+{
+	f->pid = session->pid;
+	pgscale_now_number(f, "transaction_s", session->transaction_s);
+	if (pgscale_now_idles_in_transaction(session))
+		pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
+						 "SELECT pgscale.terminate(%d)", session->pid);
+	else if (session->event_type && strcmp(session->event_type, "Lock") == 0)
+		pgscale_now_cure(f, "its query fails; if it waits for replay, the server does this after deadlock_timeout",
+						 "SELECT pg_cancel_backend(%d)", session->pid);
+	else
+		pgscale_now_cure(f, "its query fails; otherwise max_standby_streaming_delay ends it",
+						 "SELECT pgscale.cancel(%d)", session->pid);
+}
+
+/* Those with a snapshot, by the oldest one of each database. */
+static PgscaleNowFinding *
+add_snapshot_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	PgscaleNowFinding *f;
+
+	if (e->nconflicting == 1)
+	{
+		f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for an old snapshot, the oldest is that of %s",
+							pgscale_now_who(&e->conflicting[0]));
+		cure_conflict(f, &e->conflicting[0]);
+		return f;
+	}
+	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for an old snapshot%s",
+						e->nconflicting == 0 ? "" : psprintf(", in one of %d databases", e->nconflicting));
+	pgscale_now_cure(f, "reads only: the oldest snapshot of each database; then cancel that of the right one",
+					 "SELECT DISTINCT ON (datid) datname, pid, state, xact_start, query FROM pg_stat_activity\n"
+					 "WHERE backend_xmin IS NOT NULL ORDER BY datid, age(backend_xmin) DESC");
+	return f;
+}
+
+static PgscaleNowFinding *
+add_lock_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const PgscaleNowSession *holder = e->nconflicting > 0 ? &e->conflicting[0] : NULL;
+	PgscaleNowFinding *f = pgscale_now_add(found, holder ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, 1, "Replay waits for a lock held by %s%s",
+										   holder ? pgscale_now_who(holder) : "a session",
+										   e->nconflicting < 2 ? "" : psprintf(" and %d more", e->nconflicting - 1));
+
+	if (holder)
+		cure_conflict(f, holder);
+	else
+		pgscale_now_cure(f, "reads only; then cancel the root", "SELECT * FROM pgscale.blockers");
+	pgscale_now_number(f, "waited_s", e->conflict_s);
+	return f;
+}
+
+/* Which session has the page pinned is not known, unless there is one only. */
+static PgscaleNowFinding *
+add_pin_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	PgscaleNowFinding *f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for a page that a scan or a cursor of %s has pinned",
+										   e->nconflicting == 1 ? pgscale_now_who(&e->conflicting[0]) : "a session");
+
+	if (e->nconflicting == 1)
+		cure_conflict(f, &e->conflicting[0]);
+	else
+		pgscale_now_cure(f, "reads only; then cancel the scan, or terminate the session with the cursor",
+						 "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY 3");
+	return f;
+}
+
+static PgscaleNowFinding *
+add_tablespace_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const PgscaleNowSession *oldest = e->nconflicting > 0 ? &e->conflicting[0] : NULL;
+	PgscaleNowFinding *f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1,
+										   "Replay drops a tablespace with temporary files, and waits for all transactions%s%s",
+										   oldest ? ": the oldest is that of " : "", oldest ? pgscale_now_who(oldest) : "");
+
+	if (oldest)
+		cure_conflict(f, oldest);
+	else
+		pgscale_now_cure(f, "reads only; then cancel the oldest; take the tablespace out of temp_tablespaces",
+						 "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY 3");
+	return f;
+}
+
+/*
+ * recovery_conflict: on a standby the process that replays WAL waits for sessions: for snapshots,
+ * for all transactions, for a lock, for a second or more, or for a page that is pinned.
+ *
+ * High for a lock, whose holder is known.  Else medium: those are named that can be in the way.  A
+ * snapshot conflicts if it is the oldest of the database that is replayed; which one that
+ * is is known only if no other one has sessions with snapshots.
  */
 static void
 find_recovery_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const PgscaleNowSession *oldest = e->nconflicting > 0 ? &e->conflicting[0] : NULL;
 	PgscaleNowFinding *f;
 
-	if (!e->standby || !e->startup_event || strncmp(e->startup_event, "RecoveryConflict", strlen("RecoveryConflict")) != 0)
-		return;
-	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 1, "Replay waits for queries (%s)%s%s", e->startup_event,
-						oldest ? ", the oldest snapshot is that of " : "", oldest ? pgscale_now_who(oldest) : "");
-	if (oldest)
-	{
-		f->pid = oldest->pid;
-		if (pgscale_now_idles_in_transaction(oldest))
-			pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
-							 "SELECT pgscale.terminate(%d)", oldest->pid);
-		else
-			pgscale_now_cure(f, "its query fails; otherwise max_standby_streaming_delay ends it",
-							 "SELECT pgscale.cancel(%d)", oldest->pid);
-		pgscale_now_number(f, "transaction_s", oldest->transaction_s);
-	}
+	if (pgscale_now_waits_for_lock(e))
+		f = add_lock_conflict(e, found);
+	else if (replay_waits_for(e, "snapshot"))
+		f = add_snapshot_conflict(e, found);
+	else if (replay_waits_for(e, "pin"))
+		f = add_pin_conflict(e, found);
+	else if (replay_waits_for(e, "tablespace"))
+		f = add_tablespace_conflict(e, found);
 	else
-		pgscale_now_cure(f, "reads only; then cancel the query with the oldest snapshot",
-						 "SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL");
-	pgscale_now_text(f, "event", e->startup_event);
+		return;
+	pgscale_now_text(f, "conflict", e->conflict);
 }
 
 const PgscaleNowRule pgscale_now_server_rules[] = {

@@ -19,7 +19,6 @@
 #include "postgres.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "catalog/pg_type_d.h"
 #include "miscadmin.h"
@@ -28,6 +27,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/texts.h"
 #include "base/wait_events.h"
@@ -95,7 +95,7 @@ typedef struct Chart
 	double		mean[CLASSES];	/* over the time that is known */
 	double		most;			/* top of the scale */
 	double		step;			/* from one line of the scale to the next */
-	int			cpus;			/* 0: not to be shown */
+	double		cpus;			/* to a tenth; 0: not to be shown */
 	ChartMark	marks[MOST_MARKS];
 	int			nmarks;
 	int			marks_left_out;
@@ -240,7 +240,7 @@ read_marks(FunctionCallInfo fcinfo, Chart *chart)
 static void
 set_scale(Chart *chart, double given)
 {
-	long		cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const double cpus = rint(pgscale_kernel_cpus() * 10) / 10;
 	double		most = 0;
 
 	for (int i = 0; i < chart->nbuckets; i++)
@@ -394,8 +394,8 @@ put_html_legend(StringInfo out, const Chart *chart)
 							 sessions_shown(chart->mean[c]));
 	if (chart->nknown < chart->nbuckets)
 		appendStringInfoString(out, "<li><i class=\"gap\"></i>not known</li>");
-	if (chart->cpus)
-		appendStringInfo(out, "<li><i class=\"cpus\"></i>CPUs <b>%d</b></li>", chart->cpus);
+	if (chart->cpus > 0)
+		appendStringInfo(out, "<li><i class=\"cpus\"></i>CPUs <b>%g</b></li>", chart->cpus);
 	appendStringInfoString(out, "</ul>\n");
 	if (chart->nmarks > 0)
 	{
@@ -445,7 +445,7 @@ put_html_chart(StringInfo out, const Chart *chart)
 		}
 	for (int c = 0; c < CLASSES; c++)
 		put_class(out, chart, c);
-	if (chart->cpus)
+	if (chart->cpus > 0)
 		appendStringInfo(out, "<path class=\"cpus\" d=\"M0 %.1fH%g\"/>\n",
 						 PICTURE_HEIGHT * (1 - chart->cpus / chart->most), PICTURE_WIDTH);
 	for (int i = 0; i < chart->nmarks; i++)
@@ -550,8 +550,8 @@ put_plain_chart(StringInfo out, const Chart *chart)
 		if (chart->mean[c] > 0)
 			appendStringInfo(out, "%s%c %s %s", n++ > 0 ? ", " : "", chart_classes[c].letter, chart_classes[c].name,
 							 sessions_shown(chart->mean[c]));
-	if (chart->cpus)
-		appendStringInfo(out, "; CPUs: %d", chart->cpus);
+	if (chart->cpus > 0)
+		appendStringInfo(out, "; CPUs: %g", chart->cpus);
 	appendStringInfoChar(out, '\n');
 	for (int m = 0; m < chart->nmarks; m++)
 	{

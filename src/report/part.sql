@@ -72,6 +72,9 @@ AS $$
 #variable_conflict use_variable
 DECLARE
     body text;
+    finding text := CASE WHEN until > clock_timestamp() - interval '1 minute'
+                         THEN (SELECT format('Now%s: %s.', CASE d.certainty WHEN 'low' THEN ', perhaps' ELSE '' END, d.sentence)
+                                 FROM pgscale.diagnosis() d WHERE d.rank = 1) END;
 BEGIN
     WITH waits AS MATERIALIZED (
         SELECT t.*, pgscale_internal.report_what(t.event_type, t.event) AS what, t.event IS NOT DISTINCT FROM 'IdleInTransaction' AS idle
@@ -89,9 +92,7 @@ BEGIN
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
                         CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
           FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1)
-    SELECT pgscale_internal.report_paragraph(format, concat_ws(' ',
-               CASE WHEN until > clock_timestamp() - interval '1 minute'
-                    THEN (SELECT format('Now%s: %s.', CASE d.certainty WHEN 'low' THEN ', perhaps' ELSE '' END, d.sentence) FROM pgscale.diagnosis() d WHERE d.rank = 1) END,
+    SELECT pgscale_internal.report_paragraph(format, concat_ws(' ', finding,
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
                format('On average %s sessions were active%s%s.', round(coalesce(total.active, 0)::numeric, 1),
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction',
@@ -102,7 +103,7 @@ BEGIN
       INTO body
       FROM total
      WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
-    RETURN coalesce(body, pgscale_internal.report_paragraph(format, 'No active session is known.', ''::text));
+    RETURN coalesce(body, pgscale_internal.report_paragraph(format, concat_ws(' ', finding, 'No active session is known.'), ''::text));
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) IS 'part of report: the period in a few sentences';

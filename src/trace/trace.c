@@ -117,7 +117,7 @@ trace_check_cpus(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("a trace needs a second CPU"),
-				 errdetail("It takes one CPU while it runs, and this process may run on one only."),
+				 errdetail("It takes one CPU while it runs, and the server may use fewer than two."),
 				 errhint("Let the server use more CPUs; pgscale.wait_profile and pgscale.wait_history take next to none.")));
 }
 
@@ -314,7 +314,7 @@ trace_health(PgscaleHealth *health)
 	if (pgscale_trace_places() == 0)
 	{
 		health->state = triggered ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
-		health->reason = "a trace takes a CPU, and the server may run on one only";
+		health->reason = "a trace takes a CPU, and the server may use fewer than two";
 		health->action = "let the server use more CPUs";
 	}
 	else if (triggered)

@@ -84,7 +84,7 @@ typedef struct Watch
 int
 pgscale_trace_places(void)
 {
-	const int	cpus = pgscale_kernel_cpus();
+	const int	cpus = (int) pgscale_kernel_cpus();
 
 	return cpus < 2 ? 0 : Min(Max(cpus / CPUS_PER_PLACE, 1), MAX_PLACES);
 }

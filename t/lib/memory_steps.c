@@ -221,6 +221,38 @@ check_ram(void)
 	is(pgscale_kernel_buffers_may_grow(), false, "larger ones may not");
 }
 
+/* A machine has one CPU at least, so quotas of less are seen on any. */
+static void
+check_cpus(void)
+{
+	cpu_set_t	cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	put("/proc/self/cgroup", "0::/none\n");
+	is(pgscale_kernel_cpus(), CPU_COUNT(&cpus), "without a quota: all CPUs that it may run on");
+	put("/proc/self/cgroup", "0::/a/b\n");
+	put("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+	is(pgscale_kernel_cpus(), CPU_COUNT(&cpus), "a group without a quota");
+	put("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+	is(pgscale_kernel_cpus(), 0.5, "the quota of one around it");
+	put("/sys/fs/cgroup/a/b/cpu.max", "75000 100000\n");
+	is(pgscale_kernel_cpus(), 0.5, "the least of them");
+	put("/sys/fs/cgroup/a/b/cpu.max", "25000 200000\n");
+	is(pgscale_kernel_cpus(), 0.125, "its own, by its own period");
+	put("/sys/fs/cgroup/a/b/cpu.max", "100000000 100000\n");
+	put("/sys/fs/cgroup/a/cpu.max", "100000000 100000\n");
+	is(pgscale_kernel_cpus(), Min(CPU_COUNT(&cpus), 1000), "a quota of more than there are");
+	put("/sys/fs/cgroup/cpu.max", "80000 100000\n");
+	is(pgscale_kernel_cpus(), 0.8, "that of a container, which sees its part only");
+	put("/proc/self/cgroup", "4:memory:/c\n3:cpuset,cpuacct:/c\n2:cpuacct,cpu:/c\n");
+	is(pgscale_kernel_cpus(), CPU_COUNT(&cpus), "the first version, without a quota");
+	put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+	put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+	is(pgscale_kernel_cpus(), CPU_COUNT(&cpus), "which may be none, too");
+	put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "30000\n");
+	is(pgscale_kernel_cpus(), 0.3, "and with one");
+}
+
 static void
 check_cached(void)
 {
@@ -507,6 +539,7 @@ memory_steps(PG_FUNCTION_ARGS)
 
 	check_counts();
 	check_ram();
+	check_cpus();
 	check_cached();
 	check_intervals();
 	check_sweep();

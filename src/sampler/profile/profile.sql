@@ -15,7 +15,8 @@ GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
            round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
-           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, p.queryid
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, p.queryid,
+           (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset
       FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
               FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
       LEFT JOIN pg_database d ON d.oid = p.datid
@@ -23,7 +24,7 @@ CREATE VIEW pgscale.wait_profile AS
      WHERE NOT p.idle
      ORDER BY p.wait_ms DESC;
 COMMENT ON VIEW pgscale.wait_profile IS
-'accumulated waits since stats_reset of pgscale.sampler_stats, longest first, without idle ones, which only the function has; top_waits() has any period';
+'accumulated waits since stats_reset, longest first, without idle ones, which only the function has; top_waits() has any period';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
@@ -35,6 +36,7 @@ COMMENT ON COLUMN pgscale.wait_profile.fraction IS 'fraction of the time of all 
 COMMENT ON COLUMN pgscale.wait_profile.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.usename IS 'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_profile.stats_reset IS 'time since which waits are added up: the latest reset';
 
 CREATE FUNCTION pgscale_internal.wait_totals(
     OUT backend_type text, OUT event_type text, OUT event text, OUT wait_ms double precision,

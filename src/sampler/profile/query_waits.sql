@@ -62,12 +62,13 @@ GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
            pgscale_internal.clean_line(q.query, 28) AS query,
-           pgscale_internal.foreign_name(d.datname) AS datname, q.queryid
+           pgscale_internal.foreign_name(d.datname) AS datname, q.queryid,
+           (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset
       FROM pgscale.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
-'waits by query since stats_reset of pgscale.sampler_stats, longest first, joined to pg_stat_statements; a row for each role';
+'waits by query since stats_reset, longest first, joined to pg_stat_statements; a row for each role';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
@@ -78,3 +79,4 @@ COMMENT ON COLUMN pgscale.query_waits.query IS
 'beginning of the query''s text; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.query_waits.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.query_waits.stats_reset IS 'time since which waits are added up: the latest reset; not that of pg_stat_statements';

@@ -19,12 +19,13 @@ CREATE VIEW pgscale.blocker_profile AS
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
            b.max_waiters, b.event, b.queryid, b.root_state, b.client_addr, round(b.idle_in_transaction_ms) AS idle_in_transaction_ms,
-           b.first_seen, b.last_seen, b.root_pid, b.backend_start, b.prepared_xid, b.datid, b.userid
+           b.first_seen, b.last_seen, b.root_pid, b.backend_start, b.prepared_xid, b.datid, b.userid,
+           (SELECT greatest(s.stats_reset, pg_postmaster_start_time()) FROM pgscale_internal.sampler_stats() s) AS stats_reset
       FROM pgscale_internal.blocker_profile() b
       LEFT JOIN pg_database d ON d.oid = b.datid
       LEFT JOIN pg_roles u ON u.oid = b.userid
      ORDER BY b.waited_ms DESC;
-COMMENT ON VIEW pgscale.blocker_profile IS 'accumulated time that processes waited for locks, by root blocker, longest first';
+COMMENT ON VIEW pgscale.blocker_profile IS 'accumulated time that processes waited for locks since stats_reset, by root blocker, longest first';
 GRANT SELECT ON pgscale.blocker_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.blocker_profile.root IS
 'process ID, or the transaction ID of a prepared transaction; not looked up: unknown roots; other: evicted roots';
@@ -50,3 +51,4 @@ COMMENT ON COLUMN pgscale.blocker_profile.backend_start IS 'start of the process
 COMMENT ON COLUMN pgscale.blocker_profile.prepared_xid IS 'transaction of pg_prepared_xacts';
 COMMENT ON COLUMN pgscale.blocker_profile.datid IS 'OID of the database';
 COMMENT ON COLUMN pgscale.blocker_profile.userid IS 'OID of the session user';
+COMMENT ON COLUMN pgscale.blocker_profile.stats_reset IS 'time since which the waits are added up: the latest reset of the sampler, or start of the server';
