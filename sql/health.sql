@@ -44,8 +44,8 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
--- what os_cache, numa and trace say depends on the machine
-SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
+-- what os_cache, numa and trace say depends on the machine, and version on the release
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace', 'version') ORDER BY feature;
 
 -- it is the server's, not that of the asking session: neither its own settings change it, nor those of its database, nor its role
 CREATE TABLE health AS SELECT * FROM pgscale.health;
@@ -132,7 +132,7 @@ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace') ORDER BY feature;
+SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace', 'version') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
 ALTER SYSTEM RESET pgscale.relocation_workers;
 SELECT pg_reload_conf();

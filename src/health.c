@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * health.c
- *	  One row for each feature: its state, the reason, and what to do.
+ *	  One row for each feature: its state, the reason, and what to do; and one for the
+ *	  versions of library and extension (version.c).
  *
  * A feature claims settings of the server, and its health function is the one place
  * that lists them.  Both the advice of that row and the silence of the rules
@@ -293,35 +294,42 @@ tell_published(PgscaleHealth *health, const char *published)
 	health->action = health->action ? psprintf("%s; %s", health->action, action) : action;
 }
 
+static void
+health_put(ReturnSetInfo *rsinfo, const char *name, const PgscaleHealth *health)
+{
+	Datum		values[5] = {0};
+	bool		nulls[5] = {0};
+
+	values[0] = CStringGetTextDatum(name);
+	values[1] = BoolGetDatum(health->state != PGSCALE_HEALTH_OFF);
+	values[2] = CStringGetTextDatum(states[health->state]);
+	values[3] = CStringGetTextDatum(health->reason);
+	if (health->action)
+		values[4] = CStringGetTextDatum(health->action);
+	else
+		nulls[4] = true;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
 /* pgscale_internal.health(): works without preload, where that is the finding. */
 Datum
 pgscale_health(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const char *published = pgscale_extension_own_text("published", 0, NULL, NULL);
+	PgscaleHealth health;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
-		PgscaleHealth health;
-		Datum		values[5] = {0};
-		bool		nulls[5] = {0};
-
 		if (!pgscale_modules[i]->health)
 			continue;
 		pgscale_health_of(pgscale_modules[i], &health);
 		if (published && pgscale_modules[i]->has_tables)
 			tell_published(&health, published);
-
-		values[0] = CStringGetTextDatum(pgscale_modules[i]->name);
-		values[1] = BoolGetDatum(health.state != PGSCALE_HEALTH_OFF);
-		values[2] = CStringGetTextDatum(states[health.state]);
-		values[3] = CStringGetTextDatum(health.reason);
-		if (health.action)
-			values[4] = CStringGetTextDatum(health.action);
-		else
-			nulls[4] = true;
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		health_put(rsinfo, pgscale_modules[i]->name, &health);
 	}
+	pgscale_version_health(&health);
+	health_put(rsinfo, "version", &health);
 	return (Datum) 0;
 }

@@ -58,6 +58,7 @@ startup_shmem(void)
 		if (pgscale_modules[i]->shmem_startup)
 			pgscale_modules[i]->shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
+	pgscale_version_log();
 }
 
 void

@@ -204,6 +204,13 @@ extern const PgscaleModule *pgscale_claimant(const char *setting, PgscaleHealth 
 /* The feature of that name. */
 extern const PgscaleModule *pgscale_module(const char *name);
 
+/*
+ * version.c: the row "version" of pgscale.health, which compares the library with the
+ * extension in this database; and the message of the server's start.
+ */
+extern void pgscale_version_health(PgscaleHealth *health);
+extern void pgscale_version_log(void);
+
 extern void pgscale_health_shmem_request(void);
 extern void pgscale_health_shmem_startup(void);
 

@@ -42,7 +42,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'session_queries', 'statement_command', 'statement_texts', 'unidentified_statement', 'cancel', 'terminate', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
-                       'discard_replicated', 'keep_local', 'published')
+                       'discard_replicated', 'keep_local', 'published', 'require_library')
    AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|parts|btree_bytes|costs|fit)|trace_(waits|summary))'
  ORDER BY 1
 EOQ
@@ -54,7 +54,7 @@ for my $call (@needing)
     like($text, qr/HINT: .*pgscale.*shared_preload_libraries/, "$call says what to do");
 }
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'
-    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace') ORDER BY 1}),
+    FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'trace', 'version') ORDER BY 1}),
     join("\n", 'archive|f|off|t|t', 'buffer_usage|t|idle|t|t', map { /sweeper|writeback/ ? "$_|f|off|t|t" : "$_|t|broken|t|t" }
           qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');

@@ -33,7 +33,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
 # What only the library calls, as a superuser: no role is granted a part of it
-my %inner = map { $_ => 1 } grep { /archive_|keep_local|published/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc
+my %inner = map { $_ => 1 } grep { /archive_|keep_local|published|require_library/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc
     WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)});
 $acting{$_} = 1 for keys %inner;
 # What only its owner may read

@@ -33,7 +33,7 @@ archive_tell_lost(void)
 		ereport(NOTICE,
 				(errmsg("the archive from %s is dropped", days),
 				 errhint("To keep it, ROLLBACK, and CREATE TABLE kept_minutes AS TABLE pgscale_internal.archive_minute;"
-						 " \"Upgrade\" in doc/operations.md has the rest.")));
+						 " \"Keep archive and journal\" in doc/operations.md has the rest.")));
 	SPI_finish();
 }
 

@@ -151,6 +151,7 @@ our %arguments = (
     report_top_statement => [q{now() - interval '1 min', now(), 1}],
     report_what => [q{'LWLock', 'WALWrite'}],
     revert => ['change(false), false, true'],
+    require_library => [''],
     reset => [ '', map { "'$_'" } qw(sampler lwlocks trace sweeper buffer_usage writeback scalability) ],
     row_origin => ['1, 1'],
     sampler_stats => [''],
@@ -254,13 +255,14 @@ sub calls_known
         my ($name, $schema, $result, $type) = @$row;
         for my $list (@{ $arguments{$name} // [] })
         {
-            my $call = "$schema.$name($list" . ($list =~ / FROM / ? '' : ')');
+            my $aggregate = $list =~ tr/)// > $list =~ tr/(//;
+            my $call = "$schema.$name($list" . ($aggregate ? '' : ')');
             push @calls, {
                 name => $call,
                 procedure => defined $result,
                 result => $result,
                 type => $type,
-                from => $list =~ / FROM / ? "(SELECT $call) q" : $call };
+                from => $aggregate ? "(SELECT $call) q" : $call };
         }
     }
     my $views = $db->run(q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace AND relkind = 'v' ORDER BY 1});

@@ -15,7 +15,10 @@ if [ -z "${PGSCALE_APART-}" ]; then
     wait $child
     exit
 fi
-for dir in "$("$1" --pkglibdir)" "$("$1" --sharedir)/extension"; do
+libraries=$("$1" --pkglibdir)
+# of what is no pg_config, that would be the root folder
+[ -n "$libraries" ] || { echo "no pg_config: $1" >&2 && exit 1; }
+for dir in "$libraries" "$("$1" --sharedir)/extension"; do
     mkdir -p "$PGSCALE_APART$dir"
     cp -a "$dir/." "$PGSCALE_APART$dir"
     mount --bind "$PGSCALE_APART$dir" "$dir"

@@ -33,7 +33,7 @@ tuning_tell_lost(void)
 							   "%d settings keep their changed values, and the journal that could revert them is "
 							   "dropped",
 							   in_force, in_force),
-				 errhint("To revert them, ROLLBACK, or create the extension again and use pgscale.set();"
+				 errhint("To revert them or to keep the journal, ROLLBACK: see \"Keep archive and journal\" in doc/operations.md."
 						 " \"postgresql.auto.conf\" has their lines.")));
 }
 
