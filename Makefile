@@ -8,14 +8,19 @@
 #   make, make install   build and install for the server that PG_CONFIG names
 #   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
+#   make dist            the zip for PGXN, of the last commit: build/pgscale-VERSION.zip
+#   make release-check   all that must hold before a release; makes the packages: build/release; CHECK="pgxn rpm": only these
 #   make clean
 
 EXTENSION = pgscale
 MODULE_big = pgscale
 release := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)
-DATA = $(wildcard sql/pgscale--*--*.sql) sql/pgscale_pg_wait_sampling--1.0.sql
+# of three numbers, for those who distribute it
+distribution = $(shell sed -n 's/^    "version": "\(.*\)",$$/\1/p' META.json)
+DATA = $(sort $(wildcard sql/pgscale--*--*.sql)) sql/pgscale_pg_wait_sampling--1.0.sql
 DATA_built = build/pgscale--$(release).sql
-SOURCES = $(wildcard src/*.c src/*/*.c src/*/*/*.c)
+# sorted, so that the library of two builds is the same
+SOURCES = $(sort $(wildcard src/*.c src/*/*.c src/*/*/*.c))
 OBJS = $(SOURCES:.c=.o)
 
 # numa needs buffers that nobody has used yet.
@@ -29,13 +34,18 @@ endif
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a
 # server and starts the goal's second half with the PG_CONFIG to use.
-standalone = demo test clean
+standalone = demo test dist release-check clean
 ifneq ($(filter $(standalone),$(MAKECMDGOALS)),)
 
 .NOTPARALLEL:
 .PHONY: $(MAKECMDGOALS)
 demo test:
 	@t/lib/setup.sh $@ $(MAKE) --no-print-directory $@-here
+dist:
+	@mkdir -p build
+	TZ=UTC git archive --format=zip --prefix=pgscale-$(distribution)/ -o build/pgscale-$(distribution).zip HEAD
+release-check:
+	@.ci/release/run $(CHECK)
 clean:
 	rm -rf build pgscale.so
 	find src \( -name '*.o' -o -name '*.bc' \) -delete
@@ -74,6 +84,11 @@ ENCODING = UTF8
 NO_LOCALE = 1
 
 include $(PGXS)
+
+# Messages of assertions and debug information name a file by its path in the tree, wherever that lies: so two builds are the same.
+ifeq ($(shell $(CC) -ffile-prefix-map=a=b -E -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
+override CFLAGS += -ffile-prefix-map=$(CURDIR)=.
+endif
 
 # libnuma is used where a program can be linked with it.
 NUMA ?= $(shell echo 'int main(void) {return numa_available();}' | \

@@ -15,10 +15,14 @@ if [ -z "${PGSCALE_APART-}" ]; then
     wait $child
     exit
 fi
-libraries=$("$1" --pkglibdir)
-# of what is no pg_config, that would be the root folder
-[ -n "$libraries" ] || { echo "no pg_config: $1" >&2 && exit 1; }
-for dir in "$libraries" "$("$1" --sharedir)/extension"; do
+# an empty name would be the whole machine
+lib=$("$1" --pkglibdir)
+share=$("$1" --sharedir)
+if [ ! -d "$lib" ] || [ ! -d "$share/extension" ]; then
+    echo "apart.sh: $1 is not a pg_config" >&2
+    exit 2
+fi
+for dir in "$lib" "$share/extension"; do
     mkdir -p "$PGSCALE_APART$dir"
     cp -a "$dir/." "$PGSCALE_APART$dir"
     mount --bind "$PGSCALE_APART$dir" "$dir"

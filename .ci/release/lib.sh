@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# lib.sh: what release checks share; they source it from the top of the tree.
+. .ci/lib.sh
+
+# shellcheck disable=SC2034  # for those who source this
+{
+    release=$PWD/build/release
+    out=$release/$(basename "$0")
+    version=$(sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json)
+}
+# Whatever a product says of its time is the time of the commit.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+
+say() { echo "$*" >&2; }
+# fail TEXT, cannot TEXT: ends the check, with the text in the table
+fail() { tr '\n' ' ' <<<"$*" && echo && exit 1; }
+cannot() { tr '\n' ' ' <<<"$*" && echo && exit 75; }
+
+# committed FOLDER: the last commit's tree, in a repository of its own
+committed() { git clone -q --no-hardlinks . "$1"; }
+
+# machine_server: sets PG_CONFIG to that of the machine's own server, which is installed if it is not there, with its headers
+machine_server() {
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    PG_CONFIG=$(.ci/majors 15 . sh -c 'echo "$PG_CONFIG"')
+    export PG_CONFIG
+}
