@@ -21,11 +21,14 @@ ci_release() {
 }
 
 # ci_mirror: the Debian mirror that this machine's own apt uses
-ci_mirror() {
+ci_mirror() { ci_archive ''; }
+# ci_security_mirror: likewise, that of the security updates; nothing if it uses none
+ci_security_mirror() { ci_archive -security || true; }
+ci_archive() {
     # shellcheck disable=SC2016  # apt's variables, not the shell's
     apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
-        awk -v r="$(. /etc/os-release && echo "$VERSION_CODENAME")" \
-            '($1 == r || $1 ~ /^(old)*stable$/) && $2 == "main" {print $3; found = 1; exit} END {exit !found}'
+        awk -v r="$(. /etc/os-release && echo "$VERSION_CODENAME")" -v part="$1" \
+            '($1 == r part || $1 ~ "^(old)*stable" part "$") && $2 == "main" {print $3; found = 1; exit} END {exit !found}'
 }
 
 # ci_scripts: the files that the extension's SQL is in: the parts of the install script, and the upgrade scripts

@@ -33,6 +33,7 @@
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/shmem.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -238,10 +239,10 @@ pgscale_archive_wait_growth(PG_FUNCTION_ARGS)
 	found.profile_reset = DatumGetInt64(keys[4 * n]);
 
 	grown.n = n;
-	grown.waits = palloc_array(PgscaleArchiveWait, Max(n, 1));
-	grown.folded = palloc_array(bool, Max(n, 1));
-	grown.owners = palloc_array(int64, Max(n, 1));
-	grown.ms = palloc_array(double, Max(n, 1));
+	grown.waits = palloc(mul_size(Max(n, 1), sizeof(PgscaleArchiveWait)));
+	grown.folded = palloc(mul_size(Max(n, 1), sizeof(bool)));
+	grown.owners = palloc(mul_size(Max(n, 1), sizeof(int64)));
+	grown.ms = palloc(mul_size(Max(n, 1), sizeof(double)));
 	for (int i = 0; i < n; i++)
 	{
 		grown.waits[i].key = DatumGetInt64(keys[i]);

@@ -199,6 +199,11 @@ typedef struct JsonbInState
 #define BGWORKER_INTERRUPTIBLE	0
 #endif
 
+/* A library that calls it by its later name does not load into 15.0, which knows only this one. */
+#if PG_VERSION_NUM < 160000
+#define InitMaterializedSRF(fcinfo, flags)	SetSingleFuncCall(fcinfo, flags)
+#endif
+
 /* 18 (commit 247ce06b8) has processes that do the reads of sessions. */
 #if PG_VERSION_NUM >= 180000
 #define PGSCALE_WAIT_AIO_COMPLETION	WAIT_EVENT_AIO_IO_COMPLETION

@@ -26,6 +26,7 @@
 #include "storage/bufmgr.h"
 #include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/wilson_interval.h"
 #include "buffer_usage/buffer_usage.h"
 

@@ -24,6 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"
 

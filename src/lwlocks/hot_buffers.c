@@ -30,6 +30,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/lwlock_state.h"
+#include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"

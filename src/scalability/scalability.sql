@@ -56,10 +56,22 @@ COMMENT ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) IS
 'fits the Universal Scalability Law to an array of concurrencies and an array of throughputs, of equal length';
 GRANT EXECUTE ON FUNCTION pgscale.usl_fit(double precision[], double precision[]) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.usl_throughput(
+    lambda double precision, sigma double precision, kappa double precision, concurrency double precision)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'pgscale_usl_throughput'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision) IS
+'the work of usl_predict, which takes the law apart';
+GRANT EXECUTE ON FUNCTION pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision)
+    TO pg_monitor;
+
 CREATE FUNCTION pgscale.usl_predict(usl pgscale.usl, concurrency double precision)
 RETURNS double precision
-AS 'MODULE_PATHNAME', 'pgscale_usl_predict'
-LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+LANGUAGE SQL STRICT IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT pgscale_internal.usl_throughput((usl).lambda, (usl).sigma, (usl).kappa, concurrency);
+END;
 COMMENT ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) IS 'throughput at this concurrency, by a law that usl_fit has fitted';
 GRANT EXECUTE ON FUNCTION pgscale.usl_predict(pgscale.usl, double precision) TO pg_monitor;
 

@@ -39,7 +39,7 @@ typedef struct Points
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_add);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit_end);
 PG_FUNCTION_INFO_V1(pgscale_usl_fit);
-PG_FUNCTION_INFO_V1(pgscale_usl_predict);
+PG_FUNCTION_INFO_V1(pgscale_usl_throughput);
 
 void
 pgscale_scalability_usl_row(const PgscaleScalabilityUsl *usl, Datum *values, bool *nulls)
@@ -208,24 +208,26 @@ pgscale_usl_fit(PG_FUNCTION_ARGS)
 	return usl_fit_points(fcinfo, points);
 }
 
-/* usl_predict(usl, concurrency): the fitted throughput; NULL without a fit. */
+/*
+ * usl_throughput(lambda, sigma, kappa, concurrency): the throughput; NULL if the first three are, as
+ * without a fit.  Not of a value of the composite type: the server's functions that take one
+ * apart are others in new minor releases, and the library has to load into old ones.
+ */
 Datum
-pgscale_usl_predict(PG_FUNCTION_ARGS)
+pgscale_usl_throughput(PG_FUNCTION_ARGS)
 {
-	HeapTupleHeader usl = PG_GETARG_HEAPTUPLEHEADER(0);
-	double		n = PG_GETARG_FLOAT8(1);
-	const char *const names[] = {"lambda", "sigma", "kappa"};
-	double		parameters[lengthof(names)];
+	double		parameters[3];
+	double		n;
 
+	if (PG_ARGISNULL(3))
+		PG_RETURN_NULL();
+	n = PG_GETARG_FLOAT8(3);
 	check_figure("concurrency", n, "Pass a number of sessions.");
-	for (int i = 0; i < lengthof(names); i++)
+	for (int i = 0; i < lengthof(parameters); i++)
 	{
-		bool		isnull;
-		Datum		value = GetAttributeByName(usl, names[i], &isnull);
-
-		if (isnull)
+		if (PG_ARGISNULL(i))
 			PG_RETURN_NULL();
-		parameters[i] = DatumGetFloat8(value);
+		parameters[i] = PG_GETARG_FLOAT8(i);
 	}
 	PG_RETURN_FLOAT8(pgscale_scalability_usl_throughput(parameters[0], parameters[1], parameters[2], n));
 }

@@ -16,6 +16,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sweeper/controller.h"
 #include "sweeper/shares.h"

@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/preload.h"
 #include "tuning/rules/rule_table.h"
 #include "tuning/tuning.h"

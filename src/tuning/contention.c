@@ -22,6 +22,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/preload.h"
 #include "tuning/findings.h"
 #include "tuning/json.h"

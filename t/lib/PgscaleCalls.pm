@@ -178,6 +178,7 @@ our %arguments = (
     usl_fit_add => undef,
     usl_fit_end => undef,
     usl_predict => [q{'(ok,1,0.1,0.01,1,5,4,6,7,6,8,9,1,9)', i}],
+    usl_throughput => ['1, 0.1, 0.01, i'],
     verify => [ 'change(false)', q{change(true), '1 min'} ],
     wait_current => [ '', 'pg_backend_pid()' ],
     wait_history => [ '', q{now() - interval '1 s', 'infinity'} ],
