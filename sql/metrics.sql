@@ -88,10 +88,13 @@ END $$;
 CALL stand_in('health', '{"feature": "a", "state": "working"}', '{"feature": "b", "state": "broken"}');
 CALL stand_in('node_identity', '{"node": "quoted \" \\ name", "system_identifier": 7000000000000000001, "role": "standby", "lag_s": 2.5}');
 CALL stand_in('connections', numbered('connections', 1));
-CALL stand_in('connections_by_application', '{"application_name": "one", "used": 5}', '{"application_name": "other", "used": 3}');
+CALL stand_in('connections_ages', '{"transaction_s": 71.5, "idle_in_transaction_s": 8.25}');
+CALL stand_in('connections_by_application', '{"application_name": "one", "used": 15, "active": 2, "idle": 4, "idle_in_transaction": 8}',
+    '{"application_name": "other", "used": 3, "active": 0, "idle": 3, "idle_in_transaction": 0}');
 CALL stand_in('wait_totals', '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 1000}',
     '{"backend_type": "x", "event_type": "LWLock", "event": "y", "wait_ms": 250}', '{"backend_type": "z", "event_type": "LWLock", "event": "y", "wait_ms": 20}');
-CALL stand_in('diagnosis', '{"rule": "blocker"}', '{"rule": "slow_reads"}', '{"rule": "blocker"}');
+CALL stand_in('diagnosis', '{"rank": 1, "rule": "slow_reads", "certainty": "high"}', '{"rank": 3, "rule": "blocker", "certainty": "low"}',
+    '{"rank": 2, "rule": "blocker", "certainty": "medium"}');
 CALL stand_in('sampler_stats', numbered('sampler_stats', 1));
 CALL stand_in('lock_waits', '{"pid": 1, "depth": 0, "waiters": 3}', '{"pid": 2, "waiting_pid": 2, "depth": 1, "waiters": 2, "waited_ms": 4000}',
     '{"pid": 3, "waiting_pid": 3, "depth": 2, "waiters": 0, "waited_ms": 7500}', '{"pid": 3, "waiting_pid": 4, "depth": 2, "waiters": 0, "waited_ms": 100}',
@@ -116,12 +119,17 @@ CALL stand_in('node_identity', '{"node": "n", "system_identifier": 1, "role": "p
 CALL stand_in('connections', numbered('connections', 1) - 'peak');
 CALL stand_in('sampler_stats', numbered('sampler_stats', 1) - '{period_ms,lateness_mean_us,tick_mean_us}'::text[]);
 CALL stand_in('lock_waits', VARIADIC '{}');
-CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+CALL stand_in('archive_minutes', VARIADIC '{}');
 CALL stand_in('sweeper_stats', VARIADIC '{}');
 CALL stand_in('writeback_stats', '{"rounds": 3}');
 CALL stand_in('scalability', '{"buckets": 4, "discarded": 5}');
 SELECT name, value FROM pgscale.metrics()
  WHERE name ~ '^pgscale_(node_lag|connections_peak|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
+-- an archive that is not written any more is still known
+CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '3 days', 'period_s', 3600, 'rounds', 60),
+    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+SELECT name, CASE name WHEN 'pgscale_archive_last_timestamp_seconds' THEN round(extract(epoch FROM now()) - value::numeric) ELSE value::numeric END AS value
+  FROM pgscale.metrics('archive') ORDER BY name COLLATE "C";
 CREATE OR REPLACE FUNCTION pgscale_internal.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,
     OUT distance integer[]) RETURNS SETOF record LANGUAGE plpgsql AS $$ BEGIN RAISE feature_not_supported; END $$;
 SELECT count(*) FROM pgscale.metrics('numa');

@@ -37,7 +37,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname IN ('relocation_cancel', 'relocation_undo', 'verify') THEN '1' END)
   FROM pg_proc
  WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
-   AND proname NOT IN ('connections', 'connections_by_application', 'health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
+   AND proname NOT IN ('connections', 'connections_ages', 'connections_by_application', 'health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
                        'relocation_describe_index', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',

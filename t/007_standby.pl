@@ -124,6 +124,20 @@ cmp_ok($db->sql('SELECT count(*) FROM pgscale.metrics()'), '>', 100, 'of all fea
 $db->poll_ok(q{SELECT count(*) FROM pgscale.metrics('fleet') WHERE name = 'pgscale_node_lag_seconds'}, 'and its lag', 1);
 $db->poll_ok(q{SELECT value > 10 FROM pgscale.metrics('sampler') WHERE name = 'pgscale_sampler_ticks_total'}, 'its sampler ticks');
 
+### The runbook
+
+$primary->safe_psql('postgres', 'CREATE ROLE on_call LOGIN IN ROLE pg_monitor');
+$db->poll_ok(q{SELECT count(*) FROM pg_roles WHERE rolname = 'on_call'}, 'a member of pg_monitor', 1);
+$db->sql(q{SELECT pg_create_physical_replication_slot('downstream', true)});
+my @rows = slurp_file('doc/runbook.md') =~ /^\| [^|]+ \| `([^`|]+)` \| [^|]+ \|$/gm;
+cmp_ok(scalar @rows, '>', 30, 'statements of the runbook');
+for my $row (@rows)
+{
+    my ($status, undef, $said) = $standby->psql('postgres', $row, extra_params => [ '-U', 'on_call' ]);
+    ok($status == 0 && $said !~ /ERROR/, 'runs on a standby: ' . substr $row, 0, 60) or diag $said;
+}
+$db->sql(q{SELECT pg_drop_replication_slot('downstream')});
+
 ### Promotion
 
 my ($pid, $starts, $samples, $ticks) = split /\|/, $db->sql('SELECT pid, starts, samples, ticks FROM pgscale.sampler_stats');

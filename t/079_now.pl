@@ -66,8 +66,8 @@ unnamed_ok('a victim is not named', @victims);
 is($db->sql(q{SELECT count(*) FROM jsonb_array_elements(pgscale_internal.now_evidence()->'computing') c WHERE c->>'event_type' = 'Lock'}), 0,
     'who waits for a lock does not compute');
 is($db->sql('SELECT cure, certainty FROM pgscale.diagnosis() WHERE rank = 1'), 'SELECT pgscale.terminate(' . $holder->pid . ')|high', 'its cure');
-is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "blocker"}'}), 1, 'a metric says so');
-is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "slow_reads"}'}), 0, 'of this rule only');
+is($db->sql(q{SELECT value FROM pgscale.metrics('now') WHERE labels = '{"rule": "blocker", "certainty": "high"}'}), 1, 'a metric says so');
+is($db->sql(q{SELECT sum(value) FROM pgscale.metrics('now') WHERE labels ->> 'rule' IN ('blocker', 'slow_reads')}), 1, 'of this rule and certainty only');
 like($db->sql(q{SELECT string_agg(line, ' ') FROM pgscale.report(now() - interval '1 min') line}), qr/Now: 3 sessions wait for rows held/, 'a report says so');
 like($db->sql(q{SELECT pgscale_internal.report_part_summary('1999-01-01', now(), 'text')}), qr/^ *Now: 3 sessions wait for rows held/, 'of its end');
 like($db->sql(q{SELECT pgscale_internal.report_part_summary(now(), now(), 'text')}), qr/^ *Now: 3 sessions wait for rows held.* No active session is\s+known/s, 'also without waits');

@@ -49,8 +49,24 @@ is($db->sql(q{SELECT string_agg(concat_ws(' ', application_name, used, active, i
 # Metrics say the same.
 is($db->sql(q{SELECT string_agg(concat_ws(' ', labels ->> 'state', value), ', ' ORDER BY labels ->> 'state') FROM pgscale.metrics('connections') WHERE name = 'pgscale_connections'}),
     'active 2, idle 3, idle in transaction 2, other 0', 'metrics by state');
-is($db->sql(q{SELECT string_agg(concat_ws(' ', labels ->> 'application_name', value), ', ' ORDER BY labels ->> 'application_name') FROM pgscale.metrics('connections')
-    WHERE name = 'pgscale_connections_by_application'}), 'pool 3, watcher 1, worker 3', 'and by application');
+is($db->sql(q{SELECT string_agg(concat_ws(' ', labels ->> 'application_name', labels ->> 'state', value), ', ' ORDER BY labels ->> 'application_name', labels ->> 'state')
+    FROM pgscale.metrics('connections') WHERE name = 'pgscale_connections_by_application' AND value > 0}),
+    'pool idle 3, watcher active 1, worker active 1, worker idle in transaction 2', 'by application and state');
+is($db->sql(q{SELECT count(*) FROM pgscale.metrics('connections') WHERE name = 'pgscale_connections_by_application'}), 12, 'each state of each application');
+
+# How old the oldest transaction is, and for how long a session idles in one: between two looks by the server's own view
+$in_transaction[0]->sql('SELECT 1');
+my $ages = q{SELECT extract(epoch FROM clock_timestamp() - min(xact_start)), extract(epoch FROM clock_timestamp() - min(state_change) FILTER (WHERE state = 'idle in transaction'))
+    FROM pg_stat_activity WHERE backend_type = 'client backend'};
+my @least = split /\|/, $db->sql($ages);
+my @found = split /\n/, $db->sql(q{SELECT value FROM pgscale.metrics('connections') WHERE name LIKE '%_longest_%' ORDER BY name DESC});
+my @most = split /\|/, $db->sql($ages);
+for my $i (0, 1)
+{
+    cmp_ok($found[$i], '>=', $least[$i], qw(transaction idle)[$i] . ': not shorter than before');
+    cmp_ok($found[$i], '<=', $most[$i], 'not longer than after');
+}
+cmp_ok($found[0], '>', $found[1], 'the transaction is older than its last statement');
 like($db->sql(q{SELECT pgscale.report()}), qr/^  7 of 30 connections are in use, $reserved of the 30 are reserved; at most [7-9] were in use at a time since 20/m, 'a report');
 
 # A client that does not answer when it is asked for its password has a slot, and no session yet.

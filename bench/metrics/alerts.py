@@ -6,32 +6,37 @@ import os
 import signal
 import time
 
+import psycopg2
+
 import stats
 from cluster import run, say, value
-from prometheus import FILES, Prometheus
+from prometheus import EXPORTERS, FILES, Prometheus
 from report import percent, signed, table
 
-JOBS = ("postgres_exporter", "sql-exporter")
 SLEEPERS = 5
+CONNECTIONS = 30
 WINDOW_S = 30
 CALLS = 50
-MOST_MS = 20
+MOST_MS = 40            # 15 ms of it are those in which pgscale.diagnosis() watches the CPUs
 LIMIT = 0.05            # what a session did in the last second or so is added later: of 30 s that is a thirtieth
 
-AAS = 'sum by (job, event_type) (rate(pgscale_wait_seconds_total{backend_type="client backend"}[%ds]))' % WINDOW_S
+AAS = 'sum by (exporter, event_type) (rate(pgscale_wait_seconds_total{backend_type="client backend"}[%ds]))' % WINDOW_S
 
 # series that may come at any time
 GROWING = ("pgscale_wait_seconds_total", "pgscale_connections_by_application")
 
 # what is done to the server, and what must fire
 FAULTS = {
-    "a session idles in a transaction, three wait for its row": ("PgscaleBlocked", "PgscaleIdleInTransaction"),
+    "a session idles in a transaction, three wait for its row":
+        ("PgscaleBlocked", "PgscaleIdleInTransaction", "PgscaleDiagnosis blocker"),
+    "clients take all connections": ("PgscaleConnections", "PgscaleDiagnosis connection_storm"),
     "the sampler's process is stopped": ("PgscaleSamplerStopped", "PgscaleBroken sampler"),
     "the server is stopped": ("PgscaleAbsent",),
 }
 
 SETUP = """
-CREATE ROLE scraper LOGIN IN ROLE pg_monitor;
+CREATE ROLE prometheus LOGIN IN ROLE pg_monitor;
+CREATE ROLE app LOGIN;
 CREATE TABLE stock (product int PRIMARY KEY, amount int);
 INSERT INTO stock VALUES (1, 1000000);
 """
@@ -59,6 +64,17 @@ def idle_in_transaction(server):
 
 
 @contextlib.contextmanager
+def connections_full(server):
+    with contextlib.ExitStack() as taken:
+        for _ in range(CONNECTIONS):
+            try:
+                taken.enter_context(contextlib.closing(server.connect("app", user="app")))
+            except psycopg2.OperationalError:
+                break
+        yield
+
+
+@contextlib.contextmanager
 def sampler_stopped(server):
     pid = server.worker("pgscale sampler")
     os.kill(pid, signal.SIGSTOP)
@@ -74,7 +90,7 @@ def server_stopped(server):
     yield
 
 
-INJECT = dict(zip(FAULTS, (idle_in_transaction, sampler_stopped, server_stopped)))
+INJECT = dict(zip(FAULTS, (idle_in_transaction, connections_full, sampler_stopped, server_stopped)))
 
 
 def cost(server):
@@ -91,12 +107,12 @@ def cost(server):
 def series(connection, prometheus):
     """Are all names that the function has there, by each exporter, and with all labels?"""
     there = run(connection, "SELECT name, count(*) FROM pgscale.metrics() GROUP BY 1")
-    found = {job: dict((labels["name"], n) for labels, n in prometheus.ask(
-        'count by (name) (label_replace({__name__=~"pgscale_.+",job="%s"}, "name", "$1", "__name__", "(.+)"))' % job)) for job in JOBS}
+    found = {exporter: dict((labels["name"], n) for labels, n in prometheus.ask(
+        'count by (name) (label_replace({__name__=~"pgscale_.+",exporter="%s"}, "name", "$1", "__name__", "(.+)"))' % exporter)) for exporter in EXPORTERS}
     # a wait event or an application that was first seen a moment ago is there at the next scrape
-    return {job: {"names": len(there), "missing": sorted(name for name, n in there if found[job].get(name, 0) < min(n, 1)),
-                  "fewer": sorted(name for name, n in there if name not in GROWING and found[job].get(name, 0) < n)}
-            for job in JOBS}
+    return {exporter: {"names": len(there), "missing": sorted(name for name, n in there if found[exporter].get(name, 0) < min(n, 1)),
+                  "fewer": sorted(name for name, n in there if name not in GROWING and found[exporter].get(name, 0) < n)}
+            for exporter in EXPORTERS}
 
 
 def dashboard(prometheus):
@@ -111,7 +127,7 @@ def known_waits(server, prometheus, seconds):
     """Sessions that sleep: the rate must be their number, by both exporters."""
     with sessions(server, SLEEPERS, f"SELECT pg_sleep({seconds + 60})"):
         time.sleep(seconds)
-        return {labels["job"]: sessions for labels, sessions in prometheus.ask(AAS) if labels["event_type"] == "Timeout"}
+        return {labels["exporter"]: sessions for labels, sessions in prometheus.ask(AAS) if labels["event_type"] == "Timeout"}
 
 
 def inject(server, prometheus, fault):
@@ -122,7 +138,7 @@ def inject(server, prometheus, fault):
         seconds = prometheus.wait(lambda: set(FAULTS[fault]) <= prometheus.firing(), 300)
         others = prometheus.firing() - before - set(FAULTS[fault])
     if server.process:
-        prometheus.wait(lambda: not prometheus.firing() & set(FAULTS[fault]), 300)
+        prometheus.wait(lambda: not prometheus.firing(everywhere=False) & set(FAULTS[fault]), 300)
     return {"fault": fault, "seconds": seconds, "others": sorted(others), "over": bool(server.process)}
 
 
@@ -133,7 +149,7 @@ def checked(place):
 
 
 def measure(place, quick):
-    with place.cluster("scraped", shared_preload_libraries="pgscale") as server, \
+    with place.cluster("scraped", shared_preload_libraries="pgscale", max_connections=CONNECTIONS) as server, \
             contextlib.closing(server.connect()) as connection:
         server.create_pgscale(connection)
         run(connection, SETUP)
@@ -141,12 +157,12 @@ def measure(place, quick):
         found = {"cost": cost(server)}
         with Prometheus(server, quick) as prometheus:
             found["rules"] = checked(place)
-            for job in JOBS:
-                prometheus.wait(lambda: prometheus.ask('pgscale_health{job="%s"}' % job), 30)
+            for exporter in EXPORTERS:
+                prometheus.wait(lambda: prometheus.ask('pgscale_health{exporter="%s"}' % exporter), 30)
             say("known waits")
             found["sessions"] = known_waits(server, prometheus, WINDOW_S + 8)
             found["series"] = series(connection, prometheus)
-            found["bytes"] = {job: len(prometheus.exposed(job)) for job in JOBS}
+            found["bytes"] = {exporter: len(prometheus.exposed(exporter)) for exporter in EXPORTERS}
             found["dashboard"] = dashboard(prometheus)
             connection.close()
             found["faults"] = [inject(server, prometheus, fault) for fault in FAULTS]
@@ -158,8 +174,8 @@ def show(results):
                    [[each["fault"], ", ".join(FAULTS[each["fault"]] + tuple(f"({other})" for other in each["others"])),
                      f"{each['seconds']:.0f} s"] for each in results["faults"]])
     rates = table(["exporter", "average active sessions", "metrics", "size of a scrape"],
-                  [[job, f"{results['sessions'][job]:.3f}", results["series"][job]["names"], f"{results['bytes'][job] / 1024:.0f} kB"]
-                   for job in JOBS])
+                  [[exporter, f"{results['sessions'][exporter]:.3f}", results["series"][exporter]["names"], f"{results['bytes'][exporter] / 1024:.0f} kB"]
+                   for exporter in EXPORTERS])
     calls = results["cost"]
     empty = [each["panel"] for each in results["dashboard"] if not each["series"]]
     return f"{rates}\n\n{faults}\n\nA call of `metrics()` with {calls['rows']} rows took {calls['median_ms']:.1f} ms (worst of {CALLS}:" \
@@ -169,17 +185,18 @@ def show(results):
 
 
 # what this server, a primary without sweeper, writeback or jobs, has nothing of
-EMPTY = {"Peak concurrency", "Standby behind", "Concurrency and its peak", "Dirty in the kernel", "Relocation jobs and advice", "Diagnoses"}
+EMPTY = {"Diagnosis now", "Standby behind", "Diagnoses", "Concurrency and its peak", "Dirty in the kernel", "Relocation jobs and advice",
+         "pgscale: broken features"}
 
 
 def required(results):
-    worst = stats.worst([results["sessions"].get(job, 0) / SLEEPERS - 1 for job in JOBS])
+    worst = stats.worst([results["sessions"].get(exporter, 0) / SLEEPERS - 1 for exporter in EXPORTERS])
     yield f"alerts: error of the rate, {SLEEPERS} known sessions", signed(worst), f"within {percent(LIMIT, 0)}", abs(worst) <= LIMIT
-    missing = sum(len(results["series"][job]["missing"] + results["series"][job]["fewer"]) for job in JOBS)
+    missing = sum(len(results["series"][exporter]["missing"] + results["series"][exporter]["fewer"]) for exporter in EXPORTERS)
     yield "alerts: metrics that an exporter lost", missing, 0, missing == 0
     for each in results["faults"]:
         over = " and were over after it" if each["over"] else ""
         yield f"alerts: {each['fault']}", f"fired after {each['seconds']:.0f} s{over}", "its alerts fire", True
     silent = sorted({each["panel"] for each in results["dashboard"] if not each["series"]} - EMPTY)
     yield "alerts: panels without an answer that should have one", ", ".join(silent) or "none", "none", not silent
-    yield "alerts: a call of metrics()", f"{results['cost']['median_ms']:.1f} ms", f"at most {MOST_MS} ms", results["cost"]["median_ms"] <= MOST_MS
+    yield "alerts: a call of metrics(), 15 ms of which watch the CPUs", f"{results['cost']['median_ms']:.1f} ms", f"at most {MOST_MS} ms", results["cost"]["median_ms"] <= MOST_MS

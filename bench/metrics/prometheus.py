@@ -1,4 +1,5 @@
 """A Prometheus of its own, and the two exporters that Debian has, by the files of doc/monitoring/; all of it on 127.0.0.1."""
+import collections
 import contextlib
 import json
 import pathlib
@@ -13,7 +14,8 @@ from cluster import end, free_port
 
 FILES = pathlib.Path(__file__).parents[2] / "doc" / "monitoring"
 INTERVAL = "2s"         # between two scrapes, to save time
-QUICK = {r"for: (30s|\dm)": "for: 2s", r"> 30\b": "> 3", r"\[[15]m\]": "[8s]"}
+EXPORTERS = ("postgres_exporter", "sql-exporter")
+QUICK = {r"for: (30s|\dm)": "for: 2s", r"> [36]0\b": "> 3", r"\[\d+m\]": "[8s]"}
 
 
 class Prometheus:
@@ -23,7 +25,7 @@ class Prometheus:
         self.server = server
         self.place = server.place
         self.folder = self.place.folder / "prometheus"
-        self.ports = {name: free_port() for name in ("prometheus", "postgres_exporter", "sql-exporter")}
+        self.ports = {name: free_port() for name in ("prometheus", *EXPORTERS)}
         self.folder.mkdir()
         self._write(quick)
         self._started = contextlib.ExitStack()
@@ -34,10 +36,11 @@ class Prometheus:
         for old, new in QUICK.items() if quick else ():
             rules = re.sub(old, new, rules)
         config = (FILES / "prometheus.yml").read_text().replace("10s", INTERVAL)
-        job = config[config.index("  - job_name"):]
-        config = config.replace(job, "".join(
-            job.replace("job_name: pgscale", f"job_name: {name}").replace("127.0.0.1:9187", f"127.0.0.1:{self.ports[name]}")
-            for name in ("postgres_exporter", "sql-exporter")))
+        # both exporters as targets of the one job, with a label each
+        target = re.search(r" *- targets: .*\n", config).group()
+        config = config.replace(target, "".join(
+            target.replace("127.0.0.1:9187", f"127.0.0.1:{self.ports[name]}") + f"        labels: {{exporter: {name}}}\n"
+            for name in EXPORTERS))
         sql = (FILES / "sql-exporter.yml").read_text().replace("interval: 10s", f"interval: {INTERVAL}")
         sql = sql.replace("/var/run/postgresql", str(self.server.folder))
         for name, text in {"pgscale.rules.yml": rules, "prometheus.yml": config, "sql-exporter.yml": sql}.items():
@@ -50,7 +53,7 @@ class Prometheus:
             self._start("prometheus-postgres-exporter", "--extend.query-path", self.folder / "postgres_exporter.yml",
                         "--disable-default-metrics", "--disable-settings-metrics",
                         f"--web.listen-address=127.0.0.1:{self.ports['postgres_exporter']}",
-                        environment=f"DATA_SOURCE_NAME=user=scraper dbname=postgres host={self.server.folder} sslmode=disable")
+                        environment=f"DATA_SOURCE_NAME=user=prometheus dbname=postgres host={self.server.folder} sslmode=disable")
             self._start("prometheus-sql-exporter", "-config.file", self.folder / "sql-exporter.yml",
                         "-web.listen-address", f"127.0.0.1:{self.ports['sql-exporter']}", environment="LOGLEVEL=warn")
             self._start("prometheus", "--config.file", self.folder / "prometheus.yml", "--storage.tsdb.path", self.folder / "data",
@@ -96,10 +99,14 @@ class Prometheus:
         """What a query answers now: a list of labels and value."""
         return [(each["metric"], float(each["value"][1])) for each in self.get("query", query=expression)["result"]]
 
-    def firing(self):
-        """The alerts that fire, by name and, where it has one, feature."""
-        return {" ".join(filter(None, (each["labels"]["alertname"], each["labels"].get("feature"))))
-                for each in self.get("alerts")["alerts"] if each["state"] == "firing"}
+    def firing(self, everywhere=True):
+        """The alerts that fire, by name and, where it has one, feature or rule: for both exporters, or for any."""
+        found = collections.defaultdict(set)
+        for each in self.get("alerts")["alerts"]:
+            labels = each["labels"]
+            if each["state"] == "firing":
+                found[" ".join(filter(None, (labels["alertname"], labels.get("feature"), labels.get("rule"))))].add(labels.get("instance"))
+        return {name for name, instances in found.items() if not everywhere or len(instances) == len(EXPORTERS)}
 
     def exposed(self, exporter):
         """What an exporter shows, as text."""

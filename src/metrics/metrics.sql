@@ -35,6 +35,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET 
 AS $$
 SELECT m.*
   FROM pgscale_internal.connections() c
+  CROSS JOIN pgscale_internal.connections_ages() g
   CROSS JOIN LATERAL (VALUES
     ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "active"}'::jsonb, c.active::float8),
     ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "idle"}', c.idle),
@@ -42,13 +43,20 @@ SELECT m.*
     ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "other"}', c.other),
     ('pgscale_connections_max', 'gauge', 'The server''s max_connections.', '{}', c.max),
     ('pgscale_connections_reserved', 'gauge', 'Connections that are reserved, of the maximum.', '{}', c.reserved),
-    ('pgscale_connections_peak', 'gauge', 'Most connections in use at a time since the reset or restart.', '{}', c.peak)
+    ('pgscale_connections_peak', 'gauge', 'Most connections in use at a time since the reset or restart.', '{}', c.peak),
+    ('pgscale_connections_longest_transaction_seconds', 'gauge', 'Age of the oldest transaction of a session.', '{}', g.transaction_s),
+    ('pgscale_connections_longest_idle_in_transaction_seconds', 'gauge', 'For how long a session has been idle in a transaction, at most.', '{}',
+     g.idle_in_transaction_s)
   ) m(name, type, help, labels, value)
  WHERE m.value IS NOT NULL
 UNION ALL
-SELECT 'pgscale_connections_by_application', 'gauge', 'Connections of the 20 applications with the most of them, and of all others.',
-       jsonb_build_object('application_name', a.application_name), a.used
+SELECT 'pgscale_connections_by_application', 'gauge', 'Connections of the 20 applications with the most of them, and of all others, by state.',
+       jsonb_build_object('application_name', a.application_name, 'state', s.state), s.used
   FROM pgscale_internal.connections_by_application() a
+  CROSS JOIN LATERAL (VALUES
+    ('active', a.active::float8), ('idle', a.idle), ('idle in transaction', a.idle_in_transaction),
+    ('other', a.used - a.active - a.idle - a.idle_in_transaction)
+  ) s(state, used)
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_connections() IS 'part of metrics: connections';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_connections() TO pg_monitor;
@@ -109,26 +117,30 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_blockers() TO pg_monitor;
 CREATE FUNCTION pgscale_internal.metrics_now() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
-SELECT 'pgscale_diagnosis', 'gauge', 'Whether this rule of diagnosis has found a cause: 1 if it has, 0 otherwise.',
-       jsonb_build_object('rule', r.rule), (count(d.rule) > 0)::integer::float8
+SELECT 'pgscale_diagnosis', 'gauge', 'Whether this rule of diagnosis has found a cause, and with which certainty: 1 if it has, 0 otherwise.',
+       jsonb_build_object('rule', r.rule, 'certainty', c.certainty), coalesce((c.certainty = d.certainty)::integer, 0)::float8
   FROM unnest((SELECT pgscale_internal.now_rules())) WITH ORDINALITY r(rule, place)
-  LEFT JOIN pgscale.diagnosis() d ON d.rule = r.rule
- GROUP BY r.rule, r.place ORDER BY r.place
+  CROSS JOIN unnest('{high,medium,low}'::text[]) WITH ORDINALITY c(certainty, place)
+  -- a rule that has found several causes counts with the most certain one
+  LEFT JOIN (SELECT DISTINCT ON (f.rule) f.rule, f.certainty FROM pgscale.diagnosis() f ORDER BY f.rule, f.rank) d ON d.rule = r.rule
+ ORDER BY r.place, c.place
 $$;
-COMMENT ON FUNCTION pgscale_internal.metrics_now() IS 'part of metrics: which rules of diagnosis have found a cause';
+COMMENT ON FUNCTION pgscale_internal.metrics_now() IS 'part of metrics: which rules of diagnosis have found a cause, and how certain it is';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_now() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.metrics_archive() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 SELECT m.*
-  FROM (SELECT max(extract(epoch FROM a.at) + a.period_s)::float8 AS last, sum(a.rounds)::float8 AS rounds
-          FROM pgscale.archive_minutes a WHERE a.at > now() - interval '1 hour') a
+  -- an hour has at most 60 rows, and to plan for each partition once is half the work
+  FROM (SELECT max(extract(epoch FROM m.at) + m.period_s) AS last,
+               coalesce(sum(m.rounds) FILTER (WHERE m.at > now() - interval '1 hour'), 0) AS rounds
+          FROM (SELECT a.at, a.period_s, a.rounds FROM pgscale.archive_minutes a ORDER BY a.at DESC LIMIT 61) m
+        HAVING count(*) > 0) a
   CROSS JOIN LATERAL (VALUES
-    ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database; absent if that is over an hour ago.', '{}'::jsonb, a.last),
+    ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database.', '{}'::jsonb, a.last::float8),
     ('pgscale_archive_rounds', 'gauge', 'Minutes of the last hour that the archive in this database has.', '{}', a.rounds)
   ) m(name, type, help, labels, value)
- WHERE m.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_archive() IS 'part of metrics: the latest minutes of the archive';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_archive() TO pg_monitor;

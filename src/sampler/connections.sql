@@ -42,3 +42,18 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.connections_by_application(integer) IS
 'connections of the applications with the most of them, by what they do, and of all others as one row';
 GRANT EXECUTE ON FUNCTION pgscale_internal.connections_by_application(integer) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.connections_ages(
+    OUT transaction_s double precision, OUT idle_in_transaction_s double precision)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(max(greatest(extract(epoch FROM n.at - a.xact_start)::double precision, 0)), 0),
+           coalesce(max(greatest(extract(epoch FROM n.at - a.state_change)::double precision, 0))
+                    FILTER (WHERE a.state LIKE 'idle in transaction%'), 0)
+      FROM (SELECT clock_timestamp() AS at) n CROSS JOIN pg_stat_activity a
+     WHERE a.backend_type = 'client backend'
+$$;
+COMMENT ON FUNCTION pgscale_internal.connections_ages() IS
+'age of the oldest transaction of a session, and how long the longest idle one in a transaction has been so; of the sessions whose state the caller may see';
+GRANT EXECUTE ON FUNCTION pgscale_internal.connections_ages() TO pg_monitor;

@@ -49,6 +49,7 @@ our %arguments = (
     clock_sweep => [''],
     compare_waits => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query'}],
     connections => [''],
+    connections_ages => [''],
     connections_by_application => [ '', '1' ],
     connections_peak => [ '', q{now() - interval '1 min'} ],
     contention => [''],
