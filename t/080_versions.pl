@@ -58,7 +58,7 @@ for my $older ('0.9', '0.99', '0.10.5')
     is(scalar with_extension($db, $older, 'SELECT pgscale_internal.require_library()'), '', 'its scripts are content');
 }
 my $next = $version =~ s/(\d+)$/$1 + 1/er;
-for my $newer ("$version.1", $next, "0$next", $version =~ s/(\d+)$/$1 + 10/er, '99')
+for my $newer ("$version.1", $next, '010', $version =~ s/(\d+)$/$1 + 10/er, '99')
 {
     is(scalar with_extension($db, $newer, $row), "t|broken|the library has version $version, the extension in this database the later $newer"
           . "|install the library of version $newer and restart", "the extension is of $newer: broken");

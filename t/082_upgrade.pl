@@ -102,8 +102,18 @@ lines (line) AS (
     SELECT concat_ws(' | ', w.fdwname, w.fdwowner::regrole, w.fdwhandler::regproc, w.fdwvalidator::regproc, w.fdwoptions,
                      (SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(w.fdwacl) a))
       FROM pg_foreign_data_wrapper w JOIN member m ON m.classid = 'pg_foreign_data_wrapper'::regclass AND m.objid = w.oid)
-SELECT string_agg(line, E'\n' ORDER BY line COLLATE "C") FROM lines
+SELECT string_agg(replace(line, E'\n', ' '), E'\n' ORDER BY line COLLATE "C") FROM lines
 EOQ
+
+# The beginnings of lines that only one of them has
+sub differ
+{
+    my ($one, $other) = @_;
+    my %in_one = map { $_ => 1 } split /\n/, $one;
+    my %in_other = map { $_ => 1 } split /\n/, $other;
+
+    return join "\n", map { substr $_, 0, 200 } sort grep { !($in_one{$_} && $in_other{$_}) } keys %{ { %in_one, %in_other } };
+}
 
 # Rows of before that moment, and what functions make of them
 my $end;
@@ -214,7 +224,7 @@ my $of_old = $updated->sql($objects);
 install($next);
 my $too_early = qr/^55000 .*version \Q$new_version\E of the extension "pgscale" needs a library of that version, not \Q$old_version\E\n.*HINT: .*restart the server/s;
 like(join(' ', $updated->try('ALTER EXTENSION pgscale UPDATE')), $too_early, 'it refuses the new script');
-is($updated->sql($objects), $of_old, 'which has changed nothing');
+is(differ($updated->sql($objects), $of_old), '', 'which has changed nothing');
 my $fresh = session($node, dbname => 'fresh');
 like(join(' ', $fresh->try('CREATE EXTENSION pgscale')), $too_early, 'in a new database, too');
 is($fresh->sql(q{SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'pgscale%'}), 0, 'and nothing is left');
@@ -252,13 +262,13 @@ $updated->sql('ALTER EXTENSION pgscale UPDATE');
 $fresh->sql('CREATE EXTENSION pgscale');
 is($updated->sql($extension), $new_version, 'another database');
 my $of_new = $fresh->sql($objects);
-is($updated->sql($objects), $of_new, 'an updated database has the objects of a new one');
+is(differ($updated->sql($objects), $of_new), '', 'an updated database has the objects of a new one');
 cmp_ok(length $of_new, '>', 100_000, 'all of them');
 for ('COMMENT ON FUNCTION pgscale.reset(text) IS $$x$$', 'GRANT SELECT ON pgscale.health TO PUBLIC', 'ALTER FUNCTION pgscale.reset(text) STRICT',
     'ALTER TABLE pgscale_internal.archive_change ALTER COLUMN old SET DEFAULT 1', 'CREATE OR REPLACE VIEW pgscale.health AS SELECT * FROM pgscale_internal.health() WHERE true')
 {
     $updated->sql("BEGIN; $_");
-    isnt($updated->sql($objects), $of_new, "the comparison sees: $_");
+    isnt(differ($updated->sql($objects), $of_new), '', "the comparison sees: $_");
     $updated->sql('ROLLBACK');
 }
 
