@@ -4,9 +4,10 @@ REVOKE ALL ON SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 
--- These functions read only their arguments, and most views call them: a role with a privilege on a view needs no further one.
+-- These functions read only their arguments, and views and functions call them: a role with a privilege on one of these needs no further one.
 GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_internal.clean_statement(text), pgscale_internal.foreign_name(name),
-    pgscale_internal.foreign_text(text, integer), pgscale_internal.major() TO PUBLIC;
+    pgscale_internal.foreign_text(text, integer), pgscale_internal.major(),
+    pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision) TO PUBLIC;
 -- texts of statements: each role is shown only what pg_stat_activity would show it
 GRANT EXECUTE ON FUNCTION pgscale_internal.session_queries(bigint[]), pgscale_internal.statement_texts(),
     pgscale_internal.unidentified_statement(timestamptz, timestamptz) TO PUBLIC;

@@ -22,7 +22,7 @@ EOQ
 my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
     WHERE relnamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND relkind IN ('v', 'r', 'm', 'p', 'f') ORDER BY 1});
 my %acting = map { $_ => 1 } (
-    'pgscale.cancel(integer,boolean)', 'pgscale.terminate(integer,boolean)', 'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
+    'pgscale.cancel(integer,boolean)', 'pgscale.terminate(integer,boolean,boolean)', 'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean)', 'pgscale.relocate_index(regclass,name,boolean,boolean)',
     'pgscale.relocate_indexes(regclass,name,boolean,boolean)', 'pgscale.relocate_table(regclass,name,text,interval)',
     'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
@@ -67,7 +67,7 @@ for my $role ('stranger', 'granted')
     for my $function (sort keys %call)
     {
         # these show nothing, and are for whoever may use the schema
-        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_plan_check|session_queries|statement_texts|unidentified_statement|\.major\(/;
+        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_plan_check|session_queries|statement_texts|unidentified_statement|usl_throughput|\.major\(/;
         is(($session->try($call{$function}))[0], '42501', "$role may not call $function");
     }
 }

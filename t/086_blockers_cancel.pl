@@ -141,6 +141,13 @@ like(of($signaler, 'terminate', $waiters[0]->pid . $_), qr/^@{[ $waiters[0]->pid
 my @pool = map { $owner->() } 1 .. 2;
 my $many = join ', ', map { '(' . $_ . ')' } $waiters[0]->pid, $pool[0]->pid, 2147483647, $pool[1]->pid;
 is($signaler->sql("SELECT t.done FROM (VALUES $many) s(pid), pgscale.terminate(s.pid) t"), "f\nt\nf\nt", 'many sessions, of which one waits and one is not there');
+# as far as they still idle when their turn comes
+@pool = map { $owner->() } 1 .. 3;
+$pool[1]->sql('BEGIN');
+$many = join ', ', map { '(' . $_->pid . ')' } @pool;
+is($signaler->sql("SELECT t.done, t.what LIKE 'nothing was done: % is not idle' FROM (VALUES $many) s(pid), pgscale.terminate(s.pid, idle => true) t"),
+    "t|f\nf|t\nt|f", 'one that has begun a transaction is left alone');
+is($pool[1]->sql('COMMIT; SELECT 1'), 1, 'it goes on');
 $db->sql(q{ROLLBACK PREPARED 'p'});
 $waiters[0]->finish;
 

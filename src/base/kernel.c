@@ -480,9 +480,11 @@ least_group_limit(const char *root, const char *path, int64 (*limit_of) (const c
 	for (;;)
 	{
 		char	   *last = strrchr(group, '/');
+		int64		own;
 
 		snprintf(folder, sizeof(folder), "%s%s", root, group);
-		limit = Min(limit, limit_of(folder));
+		own = limit_of(folder);
+		limit = Min(limit, own);
 		if (!last)
 			return limit;
 		*last = '\0';
@@ -525,13 +527,15 @@ cgroup_limit(const GroupLimit *of)
 	{
 		const char *controllers = strchr(line, ':');
 		const char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		int64		group = PG_INT64_MAX;
 
 		if (!path)
 			continue;
 		if (controllers + 1 == path)
-			limit = Min(limit, least_group_limit("/sys/fs/cgroup", path + 1, of->version2));
+			group = least_group_limit("/sys/fs/cgroup", path + 1, of->version2);
 		else if (is_controller(controllers + 1, of->controller))
-			limit = Min(limit, least_group_limit(folder, path + 1, of->version1));
+			group = least_group_limit(folder, path + 1, of->version1);
+		limit = Min(limit, group);
 	}
 	return limit;
 }
@@ -540,10 +544,11 @@ int64
 pgscale_kernel_ram(void)
 {
 	const long	pages = sysconf(_SC_PHYS_PAGES);
+	const int64 limit = cgroup_limit(&memory_group_limit);
 
 	if (pages <= 0)
 		return -1;
-	return Min((int64) pages * sysconf(_SC_PAGESIZE), cgroup_limit(&memory_group_limit));
+	return Min((int64) pages * sysconf(_SC_PAGESIZE), limit);
 }
 
 bool

@@ -388,7 +388,7 @@ act_on_target(const Target *target, Action action, bool *done)
 
 /* Finds the process to act on, and acts. */
 static char *
-end_target(Target *target, int pid, Action action, bool to_root, bool *done)
+end_target(Target *target, int pid, Action action, bool to_root, bool only_idle, bool *done)
 {
 	char	   *refusal = NULL;
 
@@ -409,11 +409,13 @@ end_target(Target *target, int pid, Action action, bool to_root, bool *done)
 	if (to_root && !target->in_graph)
 		return psprintf("nothing to %s: %s does not wait for a lock, and no transaction waits for it",
 						verbs[action], target_text(target));
+	if (only_idle && target->proc.state != (uint8) STATE_IDLE)
+		return psprintf("nothing was done: %s is not idle", target_text(target));
 	return act_on_target(target, action, done);
 }
 
 static Datum
-end_process(FunctionCallInfo fcinfo, Action action)
+end_process(FunctionCallInfo fcinfo, Action action, bool only_idle)
 {
 	Target		target;
 	TupleDesc	desc;
@@ -424,7 +426,7 @@ end_process(FunctionCallInfo fcinfo, Action action)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	what = end_target(&target, PG_GETARG_INT32(0), action, PG_GETARG_BOOL(1), &done);
+	what = end_target(&target, PG_GETARG_INT32(0), action, PG_GETARG_BOOL(1), only_idle, &done);
 
 	values[0] = Int32GetDatum(target.pid);
 	values[1] = BoolGetDatum(done);
@@ -436,12 +438,15 @@ end_process(FunctionCallInfo fcinfo, Action action)
 Datum
 pgscale_cancel(PG_FUNCTION_ARGS)
 {
-	return end_process(fcinfo, ACTION_CANCEL);
+	return end_process(fcinfo, ACTION_CANCEL, false);
 }
 
-/* pgscale.terminate(pid, root): one row.  Errors: as cancel(). */
+/*
+ * pgscale.terminate(pid, root, idle): one row.  Errors: as cancel().  A statement that ends many sessions has a list of
+ * them that grows old while it ends one after the other: idle => true leaves alone those that have work by then.
+ */
 Datum
 pgscale_terminate(PG_FUNCTION_ARGS)
 {
-	return end_process(fcinfo, ACTION_TERMINATE);
+	return end_process(fcinfo, ACTION_TERMINATE, PG_GETARG_BOOL(2));
 }

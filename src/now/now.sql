@@ -178,7 +178,7 @@ AS $$
                'event_type', a.wait_event_type, 'event', a.wait_event,
                'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
                'age_s', least(pgscale_internal.now_age(a.query_start), t.s), 'transaction_s', t.s,
-               -- of others' only whether it is short, as their locks in pg_locks show, too
+               -- of other roles' transactions it shows whether they are younger than 2 s, which their locks in pg_locks show, too
                'transaction_least_s', CASE WHEN pgscale_internal.now_age(r.xact_start) < 2 THEN 0 WHEN r.xact_start IS NOT NULL THEN 2 END,
                'state_s', least(pgscale_internal.now_age(a.state_change), t.s)) ORDER BY r.waiters DESC), '[]')
       FROM pgscale_internal.now_roots() r
@@ -197,7 +197,8 @@ COMMENT ON FUNCTION pgscale_internal.now_root_sessions() IS 'part of the evidenc
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions() TO pg_monitor;
 
 -- On a standby: the sessions that replay may wait for, as far as the caller may know. Of a snapshot, the oldest of each database; of a
--- lock, those in its way; of a page, all in a transaction; of a tablespace, the oldest of them.
+-- lock, those in its way; of a page, two in a transaction, since the rule wants to know whether it is one; of a tablespace, the oldest
+-- in one. Who may not see others' sessions is not told of his own: they would seem to be the only ones.
 CREATE FUNCTION pgscale_internal.now_conflicting(conflict text, startup_pid integer)
 RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -211,13 +212,14 @@ AS $$
                row_number() OVER (PARTITION BY a.datid, a.backend_xmin IS NULL ORDER BY age(a.backend_xmin) DESC, a.xact_start) AS by_snapshot,
                row_number() OVER (ORDER BY a.xact_start) AS by_start, a.backend_xmin IS NOT NULL AS snapshot
           FROM pg_stat_get_activity(NULL) a
-         WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL)
+         WHERE pg_has_role('pg_read_all_stats', 'USAGE') AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+               AND a.xact_start IS NOT NULL)
     SELECT jsonb_build_object('conflict_s', (SELECT w.s FROM wait w), 'conflicting',
                coalesce(pgscale_internal.now_sessions(
                    jsonb_agg(jsonb_build_object('pid', s.pid, 'state', s.state, 'event_type', s.wait_event_type, 'event', s.wait_event)
                              ORDER BY s.xact_start)), '[]'))
       FROM (SELECT c.pid, c.state, c.wait_event_type, c.wait_event, c.xact_start FROM session c
-             WHERE CASE conflict WHEN 'snapshot' THEN c.snapshot AND c.by_snapshot = 1 WHEN 'pin' THEN true
+             WHERE CASE conflict WHEN 'snapshot' THEN c.snapshot AND c.by_snapshot = 1 WHEN 'pin' THEN c.by_start <= 2
                                  WHEN 'tablespace' THEN c.by_start = 1 END
             UNION ALL
             SELECT a.pid, a.state, a.wait_event_type, a.wait_event, a.xact_start

@@ -10,7 +10,7 @@
  *
  * Whether a session really has a CPU only the kernel knows.  So for at most 64 sessions, the
  * oldest first, its counts are read twice, 15 ms apart.  In that time it is also seen which
- * flushes of WAL last for all of it, and whether replay still waits for the same lock or page.
+ * flushes of WAL last for all of it, and whether replay still waits for a page that is pinned.
  *
  * Needs no preload.  Failure: a process that ends meanwhile is left out; without the kernel's
  * counts the CPU's members are missing.
@@ -336,13 +336,13 @@ look_end(Watched *w, double ns)
 }
 
 /*
- * Replay waits for pages and locks for moments, which is no conflict.  Its waits for snapshots are
- * made of many short ones.
+ * Replay waits for pages for moments, which is no conflict; one page after the other looks like a
+ * long one.  How long it waits for a lock is known; its waits for snapshots are made of many short ones.
  */
 static bool
 is_passing_conflict(const NowScan *scan)
 {
-	return scan->conflict && (strcmp(scan->conflict, "lock") == 0 || strcmp(scan->conflict, "pin") == 0) &&
+	return scan->conflict && strcmp(scan->conflict, "pin") == 0 &&
 		*pgscale_compat_wait_event_at(&ProcGlobal->allProcs[scan->startup_slot]) != scan->startup_event;
 }
 

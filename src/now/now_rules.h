@@ -64,7 +64,10 @@ extern bool pgscale_now_blocks(const PgscaleNowSession *root);
 
 extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
 
-/* Has replay waited for a lock that a session holds for a second, or for an unknown time? */
+/* What a session does is not known without the privilege, or without track_activities. */
+extern bool pgscale_now_state_is_known(const PgscaleNowSession *session);
+
+/* Has replay waited for a lock that a session holds for a second? */
 extern bool pgscale_now_waits_for_lock(const PgscaleNowEvidence *e);
 
 /* Is it an autovacuum that must not be ended? */

@@ -172,7 +172,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
 	if (application && (flood || full) && e->application_idle >= 1)
 		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
-						 "SELECT pgscale.terminate(pid)\n"
+						 "SELECT pgscale.terminate(pid, idle => true)\n"
 						 "FROM (SELECT pid FROM pg_stat_activity\n"
 						 "WHERE application_name = %s\n"
 						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"

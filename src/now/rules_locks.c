@@ -23,9 +23,8 @@ pgscale_now_prevents_wraparound(const PgscaleNowSession *session)
 		strstr(session->query, "(to prevent wraparound)") != NULL;
 }
 
-/* What a session does is not known without the privilege, or without track_activities. */
-static bool
-state_is_known(const PgscaleNowSession *session)
+bool
+pgscale_now_state_is_known(const PgscaleNowSession *session)
 {
 	return session->state && strcmp(session->state, "disabled") != 0 &&
 		!(session->backend_type && strcmp(session->backend_type, "client backend") == 0 && strcmp(session->state, "client backend") == 0);
@@ -56,7 +55,7 @@ pgscale_now_blocks(const PgscaleNowSession *root)
 {
 	const double held_s = is_age_known(root) ? known_age(root) : root->longest_s;
 	const bool	advisory = root->locktype && strcmp(root->locktype, "advisory") == 0;
-	const bool	elected = root->state && state_is_known(root) ? strcmp(root->state, "idle") == 0 :
+	const bool	elected = root->state && pgscale_now_state_is_known(root) ? strcmp(root->state, "idle") == 0 :
 		advisory && root->pid != 0 && !is_age_known(root);
 
 	return !root->waits && !elected && held_s >= 2 &&
@@ -134,7 +133,7 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 	else if (!can_be_ended(root))
 		pgscale_now_cure(f, psprintf("reads only; then end the %s where it was started", root->backend_type),
 						 "SELECT * FROM pg_stat_activity WHERE pid = %d", root->pid);
-	else if (pgscale_now_idles_in_transaction(root) || !state_is_known(root))
+	else if (pgscale_now_idles_in_transaction(root) || !pgscale_now_state_is_known(root))
 		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", root->pid);
 	else
 		pgscale_now_cure(f, "its statement fails; if its locks remain, terminate it",
@@ -145,7 +144,10 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 static bool
 holds_up_replay_only(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 {
-	return pgscale_now_waits_for_lock(e) && e->nconflicting > 0 && e->conflicting[0].pid == root->pid && root->waiters < 2;
+	for (int i = 0; pgscale_now_waits_for_lock(e) && root->waiters < 2 && i < e->nconflicting; i++)
+		if (e->conflicting[i].pid == root->pid)
+			return true;
+	return false;
 }
 
 /*
@@ -181,7 +183,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			if (root->state_s < 1)
 				certainty = PGSCALE_NOW_MEDIUM;
 		}
-		else if (!state_is_known(root))
+		else if (!pgscale_now_state_is_known(root))
 		{
 			doing = "whose state is not known";
 			certainty = is_age_known(root) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW;

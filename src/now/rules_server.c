@@ -120,7 +120,7 @@ replay_waits_for(const PgscaleNowEvidence *e, const char *conflict)
 bool
 pgscale_now_waits_for_lock(const PgscaleNowEvidence *e)
 {
-	return replay_waits_for(e, "lock") && !(e->conflict_s < 1);
+	return replay_waits_for(e, "lock") && e->conflict_s >= 1;
 }
 
 /*
@@ -132,7 +132,7 @@ cure_conflict(PgscaleNowFinding *f, const PgscaleNowSession *session)
 {
 	f->pid = session->pid;
 	pgscale_now_number(f, "transaction_s", session->transaction_s);
-	if (pgscale_now_idles_in_transaction(session))
+	if (pgscale_now_idles_in_transaction(session) || !pgscale_now_state_is_known(session))
 		pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
 						 "SELECT pgscale.terminate(%d)", session->pid);
 	else if (session->event_type && strcmp(session->event_type, "Lock") == 0)

@@ -63,8 +63,6 @@ AS 'MODULE_PATHNAME', 'pgscale_usl_throughput'
 LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision) IS
 'the work of usl_predict, which takes the law apart';
-GRANT EXECUTE ON FUNCTION pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision)
-    TO pg_monitor;
 
 CREATE FUNCTION pgscale.usl_predict(usl pgscale.usl, concurrency double precision)
 RETURNS double precision
