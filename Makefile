@@ -9,7 +9,8 @@
 #   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
 #   make dist            the zip for PGXN, of the last commit: build/pgscale-VERSION.zip
-#   make release-check   all that must hold before a release; makes the packages: build/release; CHECK="pgxn rpm": only these
+#   make release-check   all that must hold before a release; makes the packages: build/release; CHECK="pgxn rpm": only these;
+#                        in a git checkout, on Debian 12, as root
 #   make clean
 
 EXTENSION = pgscale
@@ -45,6 +46,7 @@ dist:
 	@mkdir -p build
 	TZ=UTC git archive --format=zip --prefix=pgscale-$(distribution)/ -o build/pgscale-$(distribution).zip HEAD
 release-check:
+	@[ -x .ci/release/run ] || { echo 'make release-check needs a git checkout, Debian 12 and root; the zip does not have it' >&2; exit 1; }
 	@.ci/release/run $(CHECK)
 clean:
 	rm -rf build pgscale.so
@@ -87,7 +89,7 @@ include $(PGXS)
 
 # Messages of assertions and debug information name a file by its path in the tree, wherever that lies: so two builds are the same.
 ifeq ($(shell $(CC) -ffile-prefix-map=a=b -E -x c /dev/null >/dev/null 2>&1 && echo yes),yes)
-override CFLAGS += -ffile-prefix-map=$(CURDIR)=.
+override CFLAGS += -ffile-prefix-map='$(CURDIR)=.'
 endif
 
 # libnuma is used where a program can be linked with it.

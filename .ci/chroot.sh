@@ -9,7 +9,7 @@ chroot_make() {
     shift 2
     ci_need debootstrap || return
     rm -rf --one-file-system "$root"
-    # every later release is laid out alike; an older debootstrap does not know its name, so the script is named
+    # An older debootstrap does not know the names of later releases. The script for sid works for each of them.
     quietly debootstrap --variant=minbase "$@" "$release" "$root" "$(ci_mirror)" /usr/share/debootstrap/scripts/sid ||
         return 1
     # A development release's index expires when the mirror is not the very newest.
@@ -25,6 +25,7 @@ chroot_make() {
 chroot_enter() {
     local root=$1 status=0
     shift
+    chroot_end_by_signal # again: this may be a subshell, which has no traps of the script
     # shellcheck disable=SC2016  # expanded by the inner shell
     unshare --mount --propagation unchanged --pid --fork --kill-child sh -eu -c '
         root=$1; shift
@@ -47,15 +48,17 @@ chroot_enter() {
 }
 # The first process of a namespace may outlive a signal, and unshare passes none on; all end with unshare itself.
 chroot_entered=
-trap '[ -z "$chroot_entered" ] || kill -KILL "$chroot_entered" 2>/dev/null; exit 130' INT TERM HUP
+chroot_end_by_signal() { trap '[ -z "$chroot_entered" ] || kill -KILL "$chroot_entered" 2>/dev/null; exit 130' INT TERM HUP; }
+chroot_end_by_signal
 # the one mount that can leak out of the namespace, if / was neither private nor a mount
 chroot_unleak() { ! mountpoint -q "$1" || umount -l "$1"; }
 
-# chroot_base RELEASE: prints a folder with the minimum of that release, with its security updates where it has any. It is kept
-# in the cache folder of lib.sh; nobody changes it.
+# chroot_base RELEASE: sets $base to a folder with the minimum of that release, with its security updates where it has any. The
+# folder is kept in the cache folder of lib.sh and must not be changed. Ends the script with 75 and a reason if it cannot be made.
 chroot_base() {
+    local security
     # shellcheck disable=SC2154  # of lib.sh
-    local base=$ci_cache/debian-$1 security
+    base=$ci_cache/debian-$1
     (
         flock 7
         [ ! -e "$base" ] || exit 0
@@ -67,14 +70,12 @@ chroot_base() {
                 ;;
         esac
         mv "$base.new" "$base"
-    ) 7>"$base.lock" || return
-    echo "$base"
+    ) 7>"$base.lock" || { echo "the packages of Debian $1 cannot be had now" && exit 75; }
 }
 
 # chroot_fresh ROOT RELEASE: a copy of that folder, which goes when the script ends
 chroot_fresh() {
-    local base
-    base=$(chroot_base "$2") || exit
+    chroot_base "$2"
     chroot_copies+=("$1")
     trap chroot_drop_all EXIT
     mkdir -p "${1%/*}"
@@ -100,6 +101,6 @@ chroot_call() {
 
 # chroot_install PACKAGE...: inside; apt says something only when it fails
 chroot_install() {
-    quietly apt-get -qq update
-    quietly env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 install "$@"
+    ci_apt update
+    ci_apt install "$@"
 }

@@ -22,7 +22,7 @@ ci_release() {
 
 # ci_mirror: the Debian mirror that this machine's own apt uses
 ci_mirror() { ci_archive ''; }
-# ci_security_mirror: likewise, that of the security updates; nothing if it uses none
+# ci_security_mirror: the mirror of the security updates that this machine's own apt uses; nothing if it uses none
 ci_security_mirror() { ci_archive -security || true; }
 ci_archive() {
     # shellcheck disable=SC2016  # apt's variables, not the shell's
@@ -52,9 +52,12 @@ ci_need() {
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
     done
     [ ${#missing[@]} != 0 ] || return 0
+    ci_apt update && ci_apt install "${missing[@]}"
+}
+
+# ci_apt ARGUMENT...: apt-get as root; its output appears only if it fails
+ci_apt() {
     local as=()
     [ "$(id -u)" = 0 ] || as=(sudo)
-    quietly "${as[@]}" apt-get -qq update
-    quietly "${as[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 install "${missing[@]}"
+    quietly "${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@"
 }

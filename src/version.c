@@ -53,7 +53,12 @@ version_of_extension(void)
 	if (HeapTupleIsValid(tuple))
 	{
 		bool		isnull;
-		Datum		value = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(extensions), &isnull);
+
+		/*
+		 * heap_getattr() links what older minor releases lack:
+		 * .ci/release/checks/oldest-minor
+		 */
+		Datum		value = fastgetattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(extensions), &isnull);
 
 		if (!isnull)
 			version = TextDatumGetCString(value);

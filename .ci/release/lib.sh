@@ -7,7 +7,10 @@
     release=$PWD/build/release
     out=$release/$(basename "$0")
     version=$(sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json)
+    # that of the extension, which has two numbers
+    sql_version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" pgscale.control)
 }
+mkdir -p "$out"
 # Whatever a product says of its time is the time of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH

@@ -1,7 +1,9 @@
-"""sbom.py STAGED: prints the bill of materials (SPDX 2.3, JSON) of what .ci/release/stage has staged in that folder.
+"""sbom.py STAGED NAME: prints the bill of materials (SPDX 2.3, JSON) of the files in that folder; NAME is the bill's name.
 
-It lists the installed files with their checksums, the libraries that pgscale.so links, the server it was built for and the
-compiler, each with the package and version that it came from. The time in it is SOURCE_DATE_EPOCH.
+STAGED/facts says what the files were built with and what they need; .ci/release/stage or .ci/release/checks/sbom wrote it. The
+bill lists the files with their checksums, and the server's headers and the compiler with the versions that were used. The
+libraries that pgscale.so links and the server that loads it have no version: they are those of the user's system. The time in
+it is SOURCE_DATE_EPOCH.
 """
 import datetime
 import hashlib
@@ -15,7 +17,7 @@ CONTRIBUTORS = "pgscale contributors"
 
 
 def read_facts(staged):
-    """What stage has found out: lists of words by their first word."""
+    """Lists of words by their first word."""
     facts = {}
     with open(os.path.join(staged, "facts"), encoding="utf-8") as lines:
         for line in lines:
@@ -42,12 +44,12 @@ def file_of(staged, path):
     }
 
 
-def other_package(name, version, reference=None):
+def other_package(name, version=None, reference=None):
     """What is not pgscale's and not distributed with it."""
     package = {
         "name": name,
         "SPDXID": identifier("package-" + name),
-        "versionInfo": version,
+        **({"versionInfo": version} if version else {}),
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
         "licenseConcluded": "NOASSERTION",
@@ -60,7 +62,7 @@ def other_package(name, version, reference=None):
 
 
 def main():
-    staged = sys.argv[1]
+    staged, title = sys.argv[1:]
     with open("META.json", encoding="utf-8") as meta_file:
         meta = json.load(meta_file)
     facts = read_facts(staged)
@@ -72,12 +74,14 @@ def main():
     verification = hashlib.sha1("".join(checksums).encode()).hexdigest()
     major = facts["server"][0][0].split(".")[0]
     major = re.match(r"\d+", major).group()
-    title = f"pgscale-{meta['version']}-{major}-{system}-{architecture}"
     created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
 
     def debian(name, version):
         return other_package(name, version, f"pkg:deb/debian/{name}@{version.replace(':', '%3A').replace('+', '%2B')}"
                                             f"?arch={architecture}&distro={system}")
+
+    def users(name):
+        return other_package(name, reference=f"pkg:deb/debian/{name}?arch={architecture}")
 
     own = {
         "name": "pgscale",
@@ -97,18 +101,16 @@ def main():
     packages = {own["SPDXID"]: own}
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", own["SPDXID"])]
     relations += [(own["SPDXID"], "CONTAINS", file["SPDXID"]) for file in files]
-    library = identifier("file-lib/pgscale.so")
+    library = identifier("file-" + next(path for path in paths if path.endswith("lib/pgscale.so")))
 
     def relate(package, *relation):
         packages[package["SPDXID"]] = package
         relations.append(tuple(package["SPDXID"] if end is None else end for end in relation))
 
-    for _, name, version in facts["needed"]:
-        relate(debian(name, version), library, "DYNAMIC_LINK", None)
-    server = facts["server"][0]
-    package = debian(*server[1:]) if len(server) == 3 else other_package("postgresql", server[0])
-    relate(package, None, "BUILD_DEPENDENCY_OF", own["SPDXID"])
-    relate(package, None, "RUNTIME_DEPENDENCY_OF", own["SPDXID"])
+    for _, name in facts["needed"]:
+        relate(users(name), library, "DYNAMIC_LINK", None)
+    relate(debian(*facts["headers"][0]), None, "BUILD_DEPENDENCY_OF", own["SPDXID"])
+    relate(users(f"postgresql-{major}"), None, "RUNTIME_DEPENDENCY_OF", own["SPDXID"])
     compiler = " ".join(facts["compiler"][0])
     relate(other_package(compiler.split(":")[0].lower(), compiler.split(":", 1)[-1].strip()), None, "BUILD_TOOL_OF", own["SPDXID"])
 

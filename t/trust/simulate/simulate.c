@@ -634,6 +634,12 @@ GetNamedLWLockTranche(const char *name)
 	return lock;
 }
 
+/* its name in 15, by base/pg_compat.h, and the later one */
+void
+SetSingleFuncCall(void *call, uint32_t flags)
+{
+}
+
 void
 InitMaterializedSRF(void *call, uint32_t flags)
 {
