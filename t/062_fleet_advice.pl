@@ -21,8 +21,11 @@ $db->sql(q{SET pgscale.fleet_timeout = '1min'});
 # a page a row, and long ones: nearly all of the WAL is images of pages, which each checkpoint causes anew, since a record has only
 # what differs between two versions of a row
 $there->sql(q{CREATE TABLE t (i int, filler char(1900)) WITH (fillfactor = 30); INSERT INTO t SELECT i, '' FROM generate_series(1, 1000) i});
-my $load = session($node);
-$load->start(q{DO $$ BEGIN LOOP UPDATE t SET i = i + 1; COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$});
+# Statements that end: a session counts its WAL in pg_stat_wal when it becomes idle.
+my $script = $node->basedir . '/update.sql';
+append_to_file($script, "UPDATE t SET i = i + 1;\n");
+my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 1, '-R', 40, '-T', 3600, '-f', $script, $node->connstr('postgres') ], '>&', \my $said);
+END { $load->kill_kill if $load }
 
 my $advice = q{SELECT node, setting, "current", patroni_command FROM pgscale.fleet_advice WHERE setting = 'max_wal_size'};
 my $answer;
@@ -40,7 +43,7 @@ is($db->sql(q{SELECT node, manager FROM pgscale.fleet WHERE manager IS NOT NULL}
 in_time_ok(sub { ($answer = $db->sql($advice)) ne '' }, 'advice again') or diag $there->sql('SELECT * FROM pgscale.advice_rules');
 like($answer, qr/^node\|max_wal_size\|4MB\|patronictl edit-config --pg 'max_wal_size=\d+\w+' 'node'$/, 'with the command that takes it');
 
-$there->sql('SELECT pg_terminate_backend(' . $load->pid . ')');
+$load->kill_kill;
 $_->quit for $db, $there;
 $_->stop for $asking, $node;
 done_testing();
