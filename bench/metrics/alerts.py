@@ -17,7 +17,7 @@ SLEEPERS = 5
 CONNECTIONS = 30
 WINDOW_S = 30
 CALLS = 50
-MOST_MS = 40            # 15 ms of it are those in which pgscale.diagnosis() watches the CPUs
+MOST_MS = 20            # although pgscale.diagnosis() watches the CPUs for 15 ms of it
 LIMIT = 0.05            # what a session did in the last second or so is added later: of 30 s that is a thirtieth
 
 AAS = 'sum by (exporter, event_type) (rate(pgscale_wait_seconds_total{backend_type="client backend"}[%ds]))' % WINDOW_S

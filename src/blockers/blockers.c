@@ -31,7 +31,6 @@
 #include "base/wait_events.h"
 #include "blockers/blockers.h"
 
-
 /* Of a long queue, the last one has as many in its way as there are. */
 #define MOST_BLOCKERS	100
 

@@ -51,7 +51,7 @@ AS $$
     SELECT coalesce(max(greatest(extract(epoch FROM n.at - a.xact_start)::double precision, 0)), 0),
            coalesce(max(greatest(extract(epoch FROM n.at - a.state_change)::double precision, 0))
                     FILTER (WHERE a.state LIKE 'idle in transaction%'), 0)
-      FROM (SELECT clock_timestamp() AS at) n CROSS JOIN pg_stat_activity a
+      FROM (SELECT clock_timestamp() AS at) n CROSS JOIN pg_stat_get_activity(NULL) a
      WHERE a.backend_type = 'client backend'
 $$;
 COMMENT ON FUNCTION pgscale_internal.connections_ages() IS
