@@ -21,6 +21,14 @@ chroot_make() {
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
 }
 
+# chroot_experimental ROOT: packages of 19 are taken from experimental where it has later ones, and nothing else is
+chroot_experimental() {
+    echo "deb $(ci_mirror) experimental main" >"$1/etc/apt/sources.list.d/experimental.list"
+    printf 'Package: %s\nPin: release a=experimental\nPin-Priority: 500\n' \
+        'postgresql-19 postgresql-client-19 postgresql-server-dev-19 libpq5 libpq-dev' \
+        >"$1/etc/apt/preferences.d/experimental"
+}
+
 # chroot_enter ROOT COMMAND...: in that folder's own system, with /proc, /dev and /sys; ROOT is given back clean
 chroot_enter() {
     local root=$1 status=0

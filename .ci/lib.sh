@@ -12,9 +12,9 @@ fi
 ci_release() {
     case $1 in
         17) echo trixie ;;
-        18) echo forky ;;
+        18 | arm64-18) echo forky ;;
         # and experimental, whose base it is
-        19) echo sid ;;
+        19 | arm64-19) echo sid ;;
         arm64) (. /etc/os-release && echo "$VERSION_CODENAME") ;;
         *) return 1 ;;
     esac
