@@ -18,6 +18,7 @@ debs_major() {
         bookworm) echo 15 ;;
         trixie) echo 17 ;;
         forky) echo 18 ;;
+        sid) echo 19 ;;
     esac
 }
 
