@@ -69,7 +69,7 @@ pgscale_cycles_moment(PgscaleCyclesMoment *moment)
 		const int64 ns = pgscale_timer_clock();
 		const uint64 took = pgscale_cycles_now() - before;
 
-		if (took >= least)
+		if (i > 0 && took >= least)
 			continue;
 		least = took;
 		moment->cycles = before + took / 2;
