@@ -25,6 +25,7 @@ debs_major() {
 # debs_fresh ROOT RELEASE: a minimal system of that release, with its package in /packages, where no package creates a cluster
 debs_fresh() {
     chroot_fresh "$1" "$2"
+    [ "$2" != sid ] || chroot_experimental "$1"
     mkdir -p "$1/packages" "$1/etc/postgresql-common"
     cp build/release/postgresql-"$(debs_major "$2")"-pgscale_*.deb "$1/packages/"
     echo 'create_main_cluster = false' >"$1/etc/postgresql-common/createcluster.conf"

@@ -20,7 +20,7 @@ def lines_of(*command):
 def structs_of(library):
     """By name: the size, and the members as lines with their offsets and sizes."""
     structs, name = {}, None
-    for line in lines_of("pahole", library):
+    for line in lines_of("pahole", "-F", "dwarf", library):
         start = re.match(r"struct (\w+) \{$", line)
         size = re.match(r"\t/\* size: (\d+),", line)
         if start:
