@@ -11,7 +11,13 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_in
 -- texts of statements: each role is shown only what pg_stat_activity would show it
 GRANT EXECUTE ON FUNCTION pgscale_internal.session_queries(bigint[]), pgscale_internal.statement_texts(),
     pgscale_internal.unidentified_statement(timestamptz, timestamptz) TO PUBLIC;
+-- figures of this database's jobs, and the pids that they wait for, for the view of jobs
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_progress() TO PUBLIC;
+-- reads the kind of a relation
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_copyable(oid) TO PUBLIC;
 -- reports the privilege that relocation_plan() needs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) TO PUBLIC;
+-- a part of relocate_index(): each role is shown only what pg_stats would show it
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision), pgscale_internal.relocation_copy_or_rebuild(oid) TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;

@@ -157,13 +157,21 @@ sub devices
 {
     my ($other_ms, $spread, $fast_spread, $device) = @_;
 
-    return $db->sql(qq{CREATE OR REPLACE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT reason text, OUT spread float8, OUT device text)
+    return $db->sql(qq{CREATE OR REPLACE FUNCTION pgscale.tablespace_latency(name, OUT read_ms float8, OUT reason text, OUT spread float8, OUT device text, OUT sequential_bytes_per_s bigint)
     LANGUAGE sql AS \$\$
     SELECT CASE \$1 WHEN 'fast' THEN 0.1 WHEN 'other' THEN $other_ms ELSE 8 END::float8, 'unplugged',
-        CASE \$1 WHEN 'fast' THEN $fast_spread WHEN 'other' THEN 100 ELSE $spread END::float8, $device \$\$});
+        CASE \$1 WHEN 'fast' THEN $fast_spread WHEN 'other' THEN 100 ELSE $spread END::float8, $device,
+        CASE WHEN \$1 <> 'other' THEN 100000000 END::bigint \$\$});
 }
 # where reads are timed, the spread here is no matter
 devices('NULL', 100, 1, q{'device of ' || $1});
+
+# how fast it can be written to, and how often it is asked
+like($db->sql(q{SELECT pgscale_internal.relocation_write_rate(oid) > 0 FROM pg_tablespace WHERE spcname = 'fast'}), qr/^t?\z/, 'the rate of writes');
+is(temporary_files('fast'), 0, 'nothing is left of them');
+is($db->sql('SELECT pgscale_internal.relocation_write_rate(1664) IS NULL, pgscale_internal.relocation_write_rate(0) IS NULL'), 't|t', 'nowhere else');
+$db->sql(q{CREATE SEQUENCE written; CREATE OR REPLACE FUNCTION pgscale_internal.relocation_write_rate(tablespace oid) RETURNS float8
+    LANGUAGE sql AS 'SELECT 25e6::float8 FROM (SELECT nextval(''public.written'') OFFSET 0) n'});
 
 # As quote_literal and quote_ident
 sub literal { return q{'} . (shift =~ s/'/''/gr) . q{'}; }
@@ -182,6 +190,8 @@ CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (1000000);
 INSERT INTO p SELECT generate_series(1, 100000);
 CREATE TABLE excluding (id int, EXCLUDE USING btree (id WITH =));
 INSERT INTO excluding SELECT generate_series(1, 3000);
+CREATE UNLOGGED TABLE unlogged (id int, EXCLUDE USING btree (id WITH =));
+INSERT INTO unlogged SELECT generate_series(1, 3000);
 CREATE TABLE there (id int PRIMARY KEY USING INDEX TABLESPACE fast) TABLESPACE fast;
 INSERT INTO there SELECT generate_series(1, 1000);
 CREATE TABLE unknown (id int) TABLESPACE other;
@@ -223,12 +233,14 @@ sub counted
 
 # plan_while BUDGET, CODE: the plan of a window in which the code is run, as a hash by OID, and the OIDs in its order. When a
 # window ends is not ours to say: where the code did not end within it, both are done again with a longer one.
+my $plans = 0;
 sub plan_while
 {
     my ($budget, $code) = @_;
 
     for (my $seconds = 2; $seconds < 100; $seconds *= 2)
     {
+        $plans++;
         $planner->start("SELECT to_json(r.*) FROM (SELECT *, relation::oid AS oid
             FROM pgscale.relocation_plan('fast', $budget, '$seconds s')) r");
         if (!until_true(sub { $db->sql($waiting) })) { $planner->finish; next }
@@ -255,7 +267,7 @@ sub read_all
     $reader->sql("SELECT count(filler) FROM generate_series(1, 300000, 101) i " . sprintf $join, 't WHERE id = i');
     $reader->sql("SELECT count(filler) FROM generate_series(1, 300000, 401) i " . sprintf $join, 't WHERE n = hashint8(i)');
     $reader->sql("SELECT sum(length(filler || '')) FROM generate_series(1, 3000, 3) i " . sprintf $join, 'toasted WHERE id = i');
-    $reader->sql("SELECT count(*) FROM $_ WHERE id > 0") for 'p', 'excluding', 'there', 'airy', 'unknown', $odd_table;
+    $reader->sql("SELECT count(*) FROM $_ WHERE id > 0") for 'p', 'excluding', 'unlogged', 'there', 'airy', 'unknown', $odd_table;
     $reader->sql('SET track_io_timing = off');
     $reader->sql('SELECT pg_stat_force_next_flush()');
     return;
@@ -302,11 +314,11 @@ my ($plan, @order) = plan_while('1::bigint << 40', sub {
 });
 my ($sum, $ms, $unknown, $there, $there_pkey, $t, $t_pkey, $t_n, @toasted) = map { $after[$_] - $before[$_] } 0 .. $#after;
 my $toasted = $toasted[0] + $toasted[1] + $toasted[2];
-my %row = map { $_ => $plan->{ oid($_) } } keys %oid;
+my %row = map { $_ => $plan->{ oid($_) } } keys %oid, qw(excluding_id_excl unlogged);
 
 is(join(' ', sort keys %$plan),
     join(' ', sort $odd_index, $db->sql("SELECT indrelid FROM pg_index WHERE indexrelid = $odd_index"),
-        map { oid($_) } qw(t t_pkey t_n toasted toasted_pkey p1 p1_pkey excluding unknown rewritten airy airy_pkey)),
+        map { oid($_) } qw(t t_pkey t_n toasted toasted_pkey p1 p1_pkey excluding excluding_id_excl unlogged unknown rewritten airy airy_pkey)),
     'what was read and can move');
 is("$row{p1_pkey}{kind} $row{t}{kind} $row{t}{source} $row{unknown}{source}", 'index table pg_default other', 'what it is and where');
 cmp_ok($toasted[1], '>', $toasted[0], 'TOAST was read');
@@ -331,14 +343,55 @@ is("$row{t_n}{size_bytes}|$row{toasted}{size_bytes}", $db->sql("SELECT pg_total_
 is($row{t}{size_after_bytes}, $row{t}{size_bytes}, 'a table stays as large');
 
 # The statements name what is meant.
-for my $row ($plan->{$odd_index}, $row{t})
+for my $row ($plan->{$odd_index}, @row{qw(t unlogged excluding_id_excl)})
 {
     my ($kind, $what, $where) = $row->{statement} =~
-      /\ASELECT pgscale\.relocate_(index|table)\((.*), ('fast')(?:, mode => 'lock')?\);\z/s;
+      /\ASELECT pgscale\.relocate_(index|table)\((.*), ('fast')(?:, mode => '(?:lock|copy)')?\);\z/s;
     is($kind, $row->{kind}, 'a statement');
     is($db->sql("SELECT $what\::regclass::oid"), $row->{oid}, $what);
 }
-like($row{t}{statement}, qr/mode => 'lock'/, 'a table is moved under a lock');
+is(join(' ', map { $row{$_}{statement} =~ /mode => '(\w+)'/ ? $1 : '-' } qw(t toasted t_n unlogged excluding_id_excl)), '- - - lock copy',
+    'an unlogged table is moved under a lock, the index of an exclusion constraint is copied');
+
+# What the moves take
+near($row{$_}{move_s}, $row{$_}{size_bytes} / 100e6 + $row{$_}{size_bytes} / 25e6, "$_: a copy reads it and writes it")
+  for qw(t toasted excluding_id_excl unlogged);
+near($row{t_n}{move_s}, 2 * $row{t}{size_bytes} / 100e6 + $row{t_n}{size_after_bytes} / 25e6, 'a rebuild reads the table twice');
+near($row{toasted_pkey}{move_s}, 2 * $db->sql("SELECT sum(pg_relation_size('toasted', f)) FROM unnest('{main, fsm, vm}'::text[]) f") / 100e6 + $row{toasted_pkey}{size_after_bytes} / 25e6,
+    'without its TOAST table');
+is($row{unknown}{move_s}, undef, 'of a disk whose rate is unknown that is unknown');
+is(join(' ', map { $row{$_}{wal_bytes} - $row{$_}{size_bytes} } qw(t toasted excluding_id_excl)), '0 0 0', 'a copy is written to the WAL');
+is($row{airy_pkey}{wal_bytes}, $row{airy_pkey}{size_after_bytes}, 'a rebuilt index is, too');
+is($row{unlogged}{wal_bytes}, 0, 'what is not logged is not');
+is(join(' ', map { $row{$_}{space_bytes} - $row{$_}{size_bytes} } qw(t excluding_id_excl unlogged)), '0 0 0', 'a copy needs as much room');
+is($row{airy_pkey}{space_bytes}, $row{airy_pkey}{size_after_bytes}, 'a rebuilt index less');
+is($db->sql('SELECT last_value FROM written'), $plans, 'the rate of writes is measured once for each plan');
+
+sub effort { return $db->sql("SELECT round(move_s::numeric, 1) FROM pgscale_internal.relocation_effort($_[0])"); }
+my @efforts = map { "'$_', true, 104857600, 104857600, 104857600, 104857600, 104857600, 26214400" } qw(online copy lock rebuild);
+is(join(' ', map { effort($_) } @efforts), '5.0 5.0 5.0 6.0', 'without a limit of the rate');
+$db->set('pgscale.relocation_rate', '10MB');
+$db->poll_ok('SHOW pgscale.relocation_rate', 'a limit', '10MB');
+is(join(' ', map { effort($_) } @efforts), '10.0 10.0 5.0 6.0', 'live copies obey it');
+$db->set('pgscale.relocation_rate', '1GB');
+$db->poll_ok('SHOW pgscale.relocation_rate', 'a high limit', '1GB');
+is(join(' ', map { effort($_) } @efforts), '5.0 5.0 5.0 6.0', 'does not matter');
+$db->set('pgscale.relocation_rate');
+
+# With mode => 'auto': copied or rebuilt
+my $unknown_bloat = 'copy|its bloat cannot be estimated: its columns were not analyzed, or the role may not read them';
+$db->sql('CREATE INDEX t_brin ON t USING brin (id); CREATE TABLE uncounted (id int PRIMARY KEY); INSERT INTO uncounted VALUES (1);
+    CREATE TABLE none (id int PRIMARY KEY)');
+for my $case ([ t_n => 'copy|estimated bloat is below 30 %' ], [ excluding_id_excl => q{copy|an exclusion constraint's index cannot be built concurrently} ],
+    [ unlogged_id_excl => 'rebuild|an unlogged index is not copied' ], [ t_brin => 'copy|its bloat cannot be estimated: it is not a btree index' ],
+    [ uncounted_pkey => $unknown_bloat ], [ none_pkey => $unknown_bloat ])
+{
+    is($db->sql("SELECT * FROM pgscale_internal.relocation_copy_or_rebuild('$case->[0]'::regclass)"), $case->[1], "to copy or to rebuild: $case->[0]");
+}
+my ($bloat) = $db->sql(q{SELECT * FROM pgscale_internal.relocation_copy_or_rebuild('airy_pkey'::regclass)}) =~ /^rebuild\|estimated bloat of (\d+) %$/;
+near($bloat, 100 * (1 - $row{airy_pkey}{size_after_bytes} / $row{airy_pkey}{size_bytes}), 'an index that is mostly air is rebuilt');
+is($db->sql('SELECT pgscale_internal.relocation_copy_or_rebuild(1)'), '', 'what is no index is neither');
+$db->sql('DROP INDEX t_brin');
 
 # Predicted against rebuilt
 $db->sql('REINDEX TABLE airy; REINDEX INDEX t_n');

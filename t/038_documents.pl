@@ -23,9 +23,13 @@ compute_query_id = on
 track_io_timing = on
 EOC
 my $db = session($node);
-my $folder = $node->basedir . '/ssd';
-mkdir $folder or die $!;
-$db->sql($_) for "CREATE TABLESPACE ssd LOCATION '$folder'", split /;\n/, <<'EOS';
+my %folder = map { $_ => $node->basedir . "/$_" } qw(ssd hdd);
+for my $tablespace (sort keys %folder)
+{
+    mkdir $folder{$tablespace} or die $!;
+    $db->sql("CREATE TABLESPACE $tablespace LOCATION '$folder{$tablespace}'");
+}
+$db->sql($_) for split /;\n/, <<'EOS';
 CREATE ROLE monitoring LOGIN IN ROLE pg_monitor;
 CREATE ROLE signalling LOGIN IN ROLE pg_monitor, pg_signal_backend;
 CREATE ROLE shop LOGIN;

@@ -17,7 +17,7 @@ launching('off');
 $db->sql(<<'EOQ');
 CREATE ROLE leaving LOGIN;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO leaving;
-GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean), pgscale.relocation_cancel(bigint) TO leaving;
+GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text), pgscale.relocation_cancel(bigint) TO leaving;
 GRANT SELECT ON pgscale.relocation_jobs TO leaving;
 GRANT CREATE ON TABLESPACE fast TO leaving;
 CREATE TABLESPACE leaving LOCATION '';

@@ -28,7 +28,7 @@ $db->set('pgscale.relocation_max_lag', 0);
 $there->sql('SELECT pg_wal_replay_pause()');
 $there->poll_ok('SELECT pg_get_wal_replay_pause_state()', 'replay is paused', 'paused');
 $db->sql('INSERT INTO empty VALUES (1)');
-sub lags { return $db->sql("SELECT pgscale_internal.relocation_obstacle(0, -1, $_[0]) ~ '^standby standby is .* behind\$'"); }
+sub lags { return $db->sql("SELECT pgscale_internal.relocation_obstacle(0, false, -1, $_[0]) ~ '^standby standby is .* behind\$'"); }
 is(join('|', map { lags($_) } 0, 1), 't|', 'a standby that is behind, by less than a megabyte');
 $db->sql('SELECT pg_switch_wal()');
 $db->sql('INSERT INTO empty VALUES (-1)');

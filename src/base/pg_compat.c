@@ -11,7 +11,9 @@
 
 #include "pgstat.h"
 #include "storage/fd.h"
+#include "storage/lock.h"
 #include "storage/reinit.h"
+#include "storage/sinvaladt.h"
 #include "storage/smgr.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -465,6 +467,22 @@ pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later)
 	SHM_QUEUE  *list = &proc->myProcLocks[partition];
 
 	return (PROCLOCK *) SHMQueuePrev(list, later ? &later->procLink : list, offsetof(PROCLOCK, procLink));
+}
+#endif
+
+#if PG_VERSION_NUM >= 170000
+int
+pgscale_compat_vxid_slot(const VirtualTransactionId *vxid)
+{
+	return vxid->procNumber == INVALID_PROC_NUMBER ? -1 : vxid->procNumber;
+}
+#else
+int
+pgscale_compat_vxid_slot(const VirtualTransactionId *vxid)
+{
+	const PGPROC *proc = vxid->backendId == InvalidBackendId ? NULL : BackendIdGetProc(vxid->backendId);
+
+	return proc ? proc->pgprocno : -1;
 }
 #endif
 

@@ -23,6 +23,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
@@ -172,6 +173,19 @@ typedef uint32 PgscaleBufferState;
 #define pgscale_compat_any_listed()		have_free_buffer()
 #endif
 
+/*
+ * The buffer of a new block at the end of a permanent relation's file, exclusively locked.  Nothing else may extend that file
+ * meanwhile.  16 has a function for that, and since 17 ReadBufferWithoutRelcache() crashes with P_NEW.
+ */
+#if PG_VERSION_NUM >= 160000
+#define pgscale_compat_extend(locator, fork, strategy) \
+	ExtendBufferedRel(BMR_SMGR(smgropen(locator, INVALID_PROC_NUMBER), RELPERSISTENCE_PERMANENT), fork, strategy, \
+					  EB_SKIP_EXTENSION_LOCK | EB_LOCK_FIRST)
+#else
+#define pgscale_compat_extend(locator, fork, strategy) \
+	ReadBufferWithoutRelcache(locator, fork, P_NEW, RBM_ZERO_AND_LOCK, strategy, true)
+#endif
+
 /* 19 builds a jsonb in a state that also has its result. */
 #if PG_VERSION_NUM < 190000
 typedef struct JsonbInState
@@ -269,8 +283,10 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 /* 16 (commit b0a55e432) renamed relfilenodes and changed how buffer tags store them. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
+#include "utils/relfilenumbermap.h"
 #else
 #include "storage/relfilenode.h"
+#include "utils/relfilenodemap.h"
 typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
 
@@ -279,8 +295,13 @@ typedef Oid RelFileNumber;
 #define relNumber					relNode
 #define rd_locator					rd_node
 #define RelFileLocatorEquals(a, b)	RelFileNodeEquals(a, b)
+#define rlocator					rnode
 #define RelationMapOidToFilenumber(relation, shared) \
 	RelationMapOidToFilenode(relation, shared)
+#define GetNewRelFileNumber(tablespace, class, persistence) \
+	GetNewRelFileNode(tablespace, class, persistence)
+#define RelidByRelfilenumber(tablespace, number)	RelidByRelfilenode(tablespace, number)
+#define DropRelationBuffers(smgr, forks, n, first)	DropRelFileNodeBuffers(smgr, forks, n, first)
 #define InitBufferTag(tag, locator, fork, block) \
 	INIT_BUFFERTAG(*(tag), *(locator), fork, block)
 #define BufferTagsEqual(a, b)		BUFFERTAGS_EQUAL(*(a), *(b))
@@ -298,6 +319,9 @@ typedef Oid RelFileNumber;
 #define INVALID_PROC_NUMBER InvalidBackendId
 #define ProcNumberForTempRelations() BackendIdForTempRelations()
 #endif
+
+/* The slot of the process that has that virtual transaction; -1: none. */
+extern int	pgscale_compat_vxid_slot(const VirtualTransactionId *vxid);
 
 /*
  * The path of a fork's first file into char[MAXPGPATH].  Before 18 the server

@@ -7,8 +7,8 @@
  * a job, with a hint.  Both commands check again themselves.
  *
  * Room.  A new index is about as large as the old one, or smaller; a fifth more is
- * required.  The build is also written to the WAL, which is kept until the next
- * checkpoint or longer, so it must fit there, too.
+ * required.  The move is also written to the WAL, which the server recycles once it has max_wal_size, unless
+ * something holds it back.
  *
  * Waiting.  REINDEX CONCURRENTLY waits for all transactions that could still see the
  * table without the new index, and at its end for all older snapshots of this
@@ -26,6 +26,7 @@
 
 #include "access/htup_details.h"
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_index.h"
@@ -33,6 +34,7 @@
 #include "catalog/pg_type_d.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -42,7 +44,12 @@
 #include "base/relation_files.h"
 #include "base/units.h"
 #include "relocation/checks.h"
+#include "relocation/live_move.h"
+#include "relocation/pace.h"
 #include "relocation/relocation.h"
+
+/* Room for WAL while something holds it back, until the worker looks at the room again. */
+#define WAL_AT_LEAST	(256 * PGSCALE_MB)
 
 /* Of what is asked for, in fifths. */
 #define ROOM_FIFTHS		6
@@ -58,6 +65,19 @@ pgscale_relocation_tablespace_of(Oid relation)
 	tablespace = ((Form_pg_class) GETSTRUCT(tuple))->reltablespace;
 	ReleaseSysCache(tuple);
 	return OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace;
+}
+
+Oid
+pgscale_relocation_am_of(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			am;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
+	ReleaseSysCache(tuple);
+	return am;
 }
 
 void
@@ -156,10 +176,18 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 }
 
 static bool
-check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elevel)
+check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleRelocationMode mode, int elevel)
 {
 	const char *name = NameStr(class->relname);
 
+	if (mode == PGSCALE_RELOCATE_COPY && !pgscale_owns_relation(index->indexrelid))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of index \"%s\"", name),
+				 errhint("Ask its owner, or a superuser, to move it.")));
+		return false;
+	}
 	if (!pgscale_compat_may_reindex(index->indexrelid, index->indrelid))
 	{
 		ereport(elevel,
@@ -175,9 +203,13 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elev
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("index \"%s\" is not valid", name),
-				 errhint("An interrupted CREATE INDEX or REINDEX CONCURRENTLY has left it: drop it, or REINDEX it, first.")));
+				 class->relkind == RELKIND_PARTITIONED_INDEX
+				 ? errhint("ALTER INDEX ... ATTACH PARTITION attaches the indexes of its partitions.")
+				 : errhint("An interrupted CREATE INDEX or REINDEX CONCURRENTLY has left it: drop it, or REINDEX it, first.")));
 		return false;
 	}
+	if (mode == PGSCALE_RELOCATE_COPY)
+		return pgscale_relocation_live_check(index->indexrelid, elevel);
 	if (index->indisexclusion)
 	{
 		ereport(elevel,
@@ -185,7 +217,9 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, int elev
 				 index->indisunique
 				 ? errmsg("index \"%s\" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently", name)
 				 : errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
-				 errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
+				 class->relpersistence == RELPERSISTENCE_PERMANENT
+				 ? errhint("pgscale.relocate_index(..., mode => 'copy') moves it.")
+				 : errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
 		return false;
 	}
 	return true;
@@ -201,7 +235,7 @@ relocation_raise_no_relation(Oid oid)
 }
 
 bool
-pgscale_relocation_check_index(Oid index, Oid target, int elevel)
+pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel)
 {
 	HeapTuple	class = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
@@ -214,7 +248,7 @@ pgscale_relocation_check_index(Oid index, Oid target, int elevel)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not an index", NameStr(((Form_pg_class) GETSTRUCT(class))->relname)),
 				 errhint("pgscale.relocate_indexes() moves all indexes of a table, pgscale.relocate_table() the table itself.")));
-	fit = check_index_tuple((Form_pg_class) GETSTRUCT(class), (Form_pg_index) GETSTRUCT(tuple), target, elevel);
+	fit = check_index_tuple((Form_pg_class) GETSTRUCT(class), (Form_pg_index) GETSTRUCT(tuple), target, mode, elevel);
 	ReleaseSysCache(tuple);
 	ReleaseSysCache(class);
 	return fit;
@@ -242,7 +276,7 @@ pgscale_relocation_check_is_table(Oid relation)
 }
 
 bool
-pgscale_relocation_check_table(Oid table, Oid target, int elevel)
+pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
 	Form_pg_class class;
@@ -260,14 +294,14 @@ pgscale_relocation_check_table(Oid table, Oid target, int elevel)
 		fit = false;
 	}
 	else
-		fit = check_class(table, class, target, elevel);
+		fit = check_class(table, class, target, elevel) &&
+			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_live_check(table, elevel));
 	ReleaseSysCache(tuple);
 	return fit;
 }
 
-/* -1 if unknown. */
-static int64
-free_bytes(const char *folder, dev_t *device)
+int64
+pgscale_relocation_free_bytes(const char *folder, dev_t *device)
 {
 	struct statvfs space;
 	struct stat st;
@@ -286,23 +320,37 @@ tablespace_check_room(const char *what, int64 room, int64 needed)
 				(errcode(ERRCODE_DISK_FULL),
 				 errmsg("not enough free space %s: " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
 						what, room / PGSCALE_MB, (needed + PGSCALE_MB - 1) / PGSCALE_MB),
-				 errdetail("A move needs 1.2 times the size in the tablespace, and once the size for its WAL."),
+				 errdetail("A move needs 1.2 times the size in the tablespace, and room for its WAL up to max_wal_size."),
 				 errhint("Make room, or move less at a time.")));
+}
+
+int64
+pgscale_relocation_wal_growth(int64 bytes)
+{
+	DIR		   *folder = AllocateDir(XLOGDIR);
+	struct dirent *entry;
+	int64		have = 0;
+
+	while ((entry = ReadDirExtended(folder, XLOGDIR, LOG)) != NULL)
+		if (IsXLogFileName(entry->d_name))
+			have += wal_segment_size;
+	FreeDir(folder);
+	return Min(bytes, Max(max_wal_size_mb * PGSCALE_MB - have, WAL_AT_LEAST));
 }
 
 void
 pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 {
 	int64		needed = bytes / 5 * ROOM_FIFTHS;
-	int64		wal = logged && XLogIsNeeded() ? bytes : 0;
+	int64		wal = logged ? pgscale_relocation_wal_growth(bytes) : 0;
 	dev_t		device = 0;
 	dev_t		wal_device = 0;
-	int64		wal_room = free_bytes("pg_wal", &wal_device);
+	int64		wal_room = pgscale_relocation_free_bytes("pg_wal", &wal_device);
 	char		folder[MAXPGPATH];
 	int64		room;
 
 	pgscale_relation_files_folder(folder, tablespace);
-	room = free_bytes(folder, &device);
+	room = pgscale_relocation_free_bytes(folder, &device);
 
 	if (device == wal_device)
 		needed += wal;
@@ -312,14 +360,19 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 }
 
 char *
-pgscale_relocation_obstacle(Oid table)
+pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 {
-	static const Oid types[] = {OIDOID, INT4OID, INT4OID};
+	static const Oid types[] = {OIDOID, BOOLOID, INT4OID, INT4OID};
+	const bool	live = pgscale_relocation_is_live(job->mode);
 	const Datum values[] = {
-		ObjectIdGetDatum(table),
+		ObjectIdGetDatum(live ? job->relation : job->heap),
+		BoolGetDatum(live),
 		Int32GetDatum(pgscale_relocation_max_transaction_age),
 		Int32GetDatum(pgscale_relocation_max_lag)
 	};
+	char		why[192];
 
+	if (pgscale_relocation_pace_outside_hours(why, sizeof(why)))
+		return pstrdup(why);
 	return pgscale_extension_own_text("relocation_obstacle", lengthof(types), types, values);
 }

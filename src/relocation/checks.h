@@ -15,8 +15,15 @@
 
 #include "postgres.h"
 
+#include <sys/types.h>
+
+#include "relocation/job_table.h"
+
 /* The tablespace that a relation is stored in; InvalidOid if it is gone. */
 extern Oid	pgscale_relocation_tablespace_of(Oid relation);
+
+/* Its access method; InvalidOid if it has none. */
+extern Oid	pgscale_relocation_am_of(Oid relation);
 
 /* Raises an error if it was dropped since a job was asked for. */
 extern void pgscale_relocation_check_there(Oid relation, bool is_table);
@@ -34,16 +41,21 @@ extern void pgscale_relocation_check_is_table(Oid relation);
  * Is it fit to be moved there?  What speaks against it is reported at this
  * level, with an errcode, and is an error or answered with false.
  */
-extern bool pgscale_relocation_check_index(Oid index, Oid target, int elevel);
-extern bool pgscale_relocation_check_table(Oid table, Oid target, int elevel);
+extern bool pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel);
+extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel);
 
 /* Raises an error if there is no room for relations of that many bytes. */
 extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
 
+/* How much pg_wal may still grow while that number of bytes of WAL is written. */
+extern int64 pgscale_relocation_wal_growth(int64 bytes);
+
+/* Bytes that are free on the disk of a folder, and which disk that is; -1 if unknown. */
+extern int64 pgscale_relocation_free_bytes(const char *folder, dev_t *device);
+
 /*
- * Why a job on this table should wait with its beginning, or NULL.  As a
- * superuser.
+ * Why a job should wait with its beginning, or NULL.  As a superuser.
  */
-extern char *pgscale_relocation_obstacle(Oid table);
+extern char *pgscale_relocation_obstacle(const PgscaleRelocationJob *job);
 
 #endif							/* PGSCALE_RELOCATION_CHECKS_H */

@@ -7,7 +7,8 @@
  * A job is a row of pgscale_internal.relocation_job.  A backend adds it in its own
  * transaction, so the job exists if that transaction commits.  A worker takes the job,
  * tries it, and stores the result, each in its own transaction.  The OID of a new index
- * is stored by the same transaction of REINDEX that creates the index.  So after a
+ * is stored by the same transaction of REINDEX that creates the index; the files of a live move are
+ * stored before they are made, and with the switch those that it leaves.  So after a
  * crash the table lists exactly the leftovers that may exist, and no index is ever
  * recognized by its name.
  *
@@ -35,15 +36,36 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/extension_table.h"
 #include "base/pg_compat.h"
+#include "base/units.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
+
+static const char *const mode_words[] = {
+	[PGSCALE_RELOCATE_REBUILD] = "rebuild",
+	[PGSCALE_RELOCATE_COPY] = "copy",
+	[PGSCALE_RELOCATE_LOCK] = "lock",
+	[PGSCALE_RELOCATE_ONLINE] = "online",
+};
+
+bool
+pgscale_relocation_mode_named(const char *word, PgscaleRelocationMode *mode)
+{
+	for (int i = 0; i < lengthof(mode_words); i++)
+		if (strcmp(word, mode_words[i]) == 0)
+		{
+			*mode = i;
+			return true;
+		}
+	return false;
+}
 
 static const PgscaleExtensionTable jobs = {"relocation_job", "relocation jobs"};
 
@@ -64,18 +86,21 @@ execute_alone(const char *statement, PgscaleParameters *parameters)
 /*
  * Rows of another database or server, which came with a copy, are not to act
  * here; nor shall they stand in the way.  What an attempt had left behind when
- * the copy was made came with it, under the same OID, and is cleaned up.
+ * the copy was made came with it, under the same OID, and is cleaned up; files
+ * come only with a copy in the same server.
  */
+#define LEFT_OVER	" (new_index IS NOT NULL OR files IS NOT NULL AND cluster = $1) "
+
 static void
 end_copied(void)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_here(&parameters);
-	job_table_execute("UPDATE pgscale_internal.relocation_job SET cluster = CASE WHEN new_index IS NULL THEN cluster ELSE $1 END,"
-					  " database = CASE WHEN new_index IS NULL THEN database ELSE $2 END, pid = NULL, cancel = true,"
-					  " state = CASE WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
-					  " finished_at = CASE WHEN new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+	job_table_execute("UPDATE pgscale_internal.relocation_job SET cluster = CASE WHEN" LEFT_OVER "THEN $1 ELSE cluster END,"
+					  " database = CASE WHEN" LEFT_OVER "THEN $2 ELSE database END, pid = NULL, cancel = true,"
+					  " state = CASE WHEN" LEFT_OVER "THEN 'queued' ELSE 'cancelled' END,"
+					  " finished_at = CASE WHEN" LEFT_OVER "THEN NULL ELSE pg_catalog.clock_timestamp() END,"
 					  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57014', detail = NULL,"
 					  " message = 'it was asked for in ' || pgscale_internal.row_origin(cluster, database) || ', of which this is a copy'"
 					  " WHERE finished_at IS NULL AND NOT" HERE, &parameters, false);
@@ -103,13 +128,14 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 	pgscale_table_add_bigint(&parameters, job->bytes);
 	pgscale_table_add_bigint(&parameters, job->undo_of);
 	pgscale_table_add_here(&parameters);
+	pgscale_table_add_text(&parameters, mode_words[job->mode]);
 	if (job_table_execute("INSERT INTO pgscale_internal.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
 						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
-						  " cluster, database)"
+						  " cluster, database, mode)"
 						  " VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
 						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
 						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
-						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14)"
+						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14, $15)"
 						  " ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
 		id = pgscale_table_bigint(0, 1);
 	SPI_finish();
@@ -144,7 +170,45 @@ pgscale_relocation_jobs_to(Oid target, int64 *bytes)
 
 #define JOB_COLUMNS \
 	"job, kind = 'table', relation, heap, source, target, role, amcheck, prewarm, lock_timeout_ms, new_index, cancel," \
-	" attempts, crashes, before, bytes"
+	" attempts, crashes, before, bytes, mode, files"
+
+/* Of an array that add_files() has made. */
+static void
+read_files(PgscaleRelocationJob *job, Datum value)
+{
+	Datum	   *words;
+	int			n;
+
+	deconstruct_array(DatumGetArrayTypeP(value), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &words, NULL, &n);
+	for (int i = 0; i + 1 < n && job->nfiles < PGSCALE_JOB_FILES; i += 2)
+	{
+		RelFileLocator *file = &job->files[job->nfiles++];
+
+		file->spcOid = DatumGetObjectId(words[i]);
+		file->dbOid = MyDatabaseId;
+		file->relNumber = DatumGetObjectId(words[i + 1]);
+	}
+}
+
+/* As pairs of tablespace and number of file; NULL if there are none. */
+static void
+add_files(PgscaleParameters *parameters, const PgscaleRelocationJob *job)
+{
+	Datum		words[2 * PGSCALE_JOB_FILES];
+
+	if (job->nfiles == 0)
+	{
+		pgscale_table_add_null(parameters, OIDARRAYOID);
+		return;
+	}
+	for (int i = 0; i < job->nfiles; i++)
+	{
+		words[2 * i] = ObjectIdGetDatum(job->files[i].spcOid);
+		words[2 * i + 1] = ObjectIdGetDatum(job->files[i].relNumber);
+	}
+	pgscale_table_add(parameters, OIDARRAYOID,
+					  PointerGetDatum(construct_array(words, 2 * job->nfiles, OIDOID, sizeof(Oid), true, TYPALIGN_INT)));
+}
 
 /* Of the first row that has these columns; texts in the given context. */
 static void
@@ -152,6 +216,7 @@ read_job(PgscaleRelocationJob *job, MemoryContext context)
 {
 	bool		isnull;
 	Datum		before;
+	Datum		files;
 	MemoryContext old;
 
 	memset(job, 0, sizeof(*job));
@@ -177,6 +242,11 @@ read_job(PgscaleRelocationJob *job, MemoryContext context)
 		MemoryContextSwitchTo(old);
 	}
 	job->bytes = pgscale_table_bigint(0, 16);
+	if (!pgscale_relocation_mode_named(TextDatumGetCString(pgscale_table_column(0, 17, &isnull)), &job->mode))
+		elog(ERROR, "unknown mode of relocation job " INT64_FORMAT, job->id);
+	files = pgscale_table_column(0, 18, &isnull);
+	if (!isnull)
+		read_files(job, files);
 }
 
 bool
@@ -194,7 +264,7 @@ pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 		char	   *name;
 
 		read_job(job, context);
-		name = TextDatumGetCString(pgscale_table_column(0, 17, &isnull));
+		name = TextDatumGetCString(pgscale_table_column(0, 19, &isnull));
 		*state = MemoryContextStrdup(context, name);
 	}
 	SPI_finish();
@@ -220,8 +290,8 @@ pgscale_relocation_job_cancel(int64 id, bool begun)
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(begun));
 	/* where something may have been left, a worker cleans up first */
 	done = job_table_execute("UPDATE pgscale_internal.relocation_job SET cancel = true, not_before = pg_catalog.clock_timestamp(),"
-							 " state = CASE WHEN $2 THEN state WHEN new_index IS NULL THEN 'cancelled' ELSE 'queued' END,"
-							 " finished_at = CASE WHEN NOT $2 AND new_index IS NULL THEN pg_catalog.clock_timestamp() END,"
+							 " state = CASE WHEN $2 THEN state WHEN new_index IS NULL AND files IS NULL THEN 'cancelled' ELSE 'queued' END,"
+							 " finished_at = CASE WHEN NOT $2 AND new_index IS NULL AND files IS NULL THEN pg_catalog.clock_timestamp() END,"
 							 " sqlstate = '57014', detail = NULL, message = 'cancelled by ' || pg_catalog.quote_ident(session_user)"
 							 " WHERE job = $1 AND finished_at IS NULL AND ($2 OR state IN ('queued', 'waiting'))", &parameters, false);
 	SPI_finish();
@@ -323,7 +393,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 			pgscale_table_add_bigint(&parameters, job->id);
 			pgscale_table_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
 			job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
-							  " message = CASE WHEN new_index IS NOT NULL THEN 'cleaning up after an attempt' END,"
+							  " message = CASE WHEN new_index IS NOT NULL OR files IS NOT NULL THEN 'cleaning up after an attempt' END,"
 							  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
 			SPI_finish();
 			CommandCounterIncrement();
@@ -391,7 +461,7 @@ pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_alone("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL,"
+	execute_alone("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL, files = NULL,"
 				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
 	job->attempts++;
 }
@@ -413,6 +483,26 @@ add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
 	pgscale_table_add_text(parameters, word ? word->detail : NULL);
 }
 
+/*
+ * Sets the figures of a live move, if this worker has made or tried it.  Otherwise they stay as they are.
+ */
+static const char *
+set_counts(PgscaleParameters *parameters, const PgscaleRelocationJob *job)
+{
+	const PgscaleRelocationCounts *counts = &job->counts;
+	const int	n = parameters->n;
+
+	if (!counts->known)
+		return "";
+	pgscale_table_add_bigint(parameters, counts->copied_bytes);
+	pgscale_table_add_bigint(parameters, counts->recopied_blocks);
+	pgscale_table_add_bigint(parameters, counts->wal_read_bytes);
+	pgscale_table_add_bigint(parameters, counts->lock_tries);
+	pgscale_table_add(parameters, FLOAT8OID, Float8GetDatum((double) counts->locked_us / 1000));
+	return psprintf(", copied_bytes = $%d, recopied_blocks = $%d, wal_read_bytes = $%d, lock_tries = $%d, locked_ms = nullif($%d, 0)",
+					n + 1, n + 2, n + 3, n + 4, n + 5);
+}
+
 void
 pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
 								const PgscaleRelocationJobWord *why)
@@ -425,9 +515,11 @@ pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *sta
 	add_word(&parameters, why);
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
 	pgscale_table_add_oid(&parameters, job->new_index);
-	execute_alone("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6, cancel = $7,"
-				  " new_index = nullif($8, 0),"
-				  " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'" MINE, &parameters);
+	add_files(&parameters, job);
+	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6,"
+						   " cancel = $7, new_index = nullif($8, 0), files = $9,"
+						   " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'%s" MINE,
+						   set_counts(&parameters, job)), &parameters);
 }
 
 void
@@ -440,9 +532,10 @@ pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, c
 	add_word(&parameters, why);
 	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_bigint(&parameters, job->bytes_after);
-	execute_alone("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
-				  " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(),"
-				  " bytes_after = nullif($7, 0)" MINE, &parameters);
+	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
+						   " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(), files = NULL,"
+						   " bytes_after = nullif($7, 0)%s" MINE,
+						   set_counts(&parameters, job)), &parameters);
 }
 
 void
@@ -454,5 +547,19 @@ pgscale_relocation_job_made_index(const PgscaleRelocationJob *job)
 	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_text(&parameters, job->before);
 	job_table_execute("UPDATE pgscale_internal.relocation_job SET new_index = $2, before = $3" MINE, &parameters, false);
+	SPI_finish();
+}
+
+void
+pgscale_relocation_job_has_files(const PgscaleRelocationJob *job)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_table_add_bigint(&parameters, job->id);
+	add_files(&parameters, job);
+	if (job_table_execute("UPDATE pgscale_internal.relocation_job SET files = $2" MINE, &parameters, false) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the row of the relocation job is gone")));
 	SPI_finish();
 }

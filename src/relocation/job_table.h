@@ -14,6 +14,8 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/pg_compat.h"
+
 /* The state of a job at rest, as its row has it. */
 #define PGSCALE_JOB_QUEUED		"queued"
 #define PGSCALE_JOB_WAITING		"waiting"
@@ -22,9 +24,40 @@
 #define PGSCALE_JOB_CANCELLED	"cancelled"
 #define PGSCALE_JOB_LOST		"lost"
 
+/* How it moves; job_table.c has the words. */
+typedef enum PgscaleRelocationMode
+{
+	PGSCALE_RELOCATE_REBUILD,	/* an index, by building it anew */
+	PGSCALE_RELOCATE_COPY,		/* an index, as it is, while it is in use */
+	PGSCALE_RELOCATE_LOCK,		/* a table, while its use is blocked */
+	PGSCALE_RELOCATE_ONLINE,	/* a table, as it is, while it is in use */
+} PgscaleRelocationMode;
+
+static inline bool
+pgscale_relocation_is_live(PgscaleRelocationMode mode)
+{
+	return mode == PGSCALE_RELOCATE_COPY || mode == PGSCALE_RELOCATE_ONLINE;
+}
+
+/* Files that a job has to remove, at most: a table's, its TOAST table's, and that one's indexes'. */
+#define PGSCALE_JOB_FILES	4
+
+/* What a live move has taken. */
+typedef struct PgscaleRelocationCounts
+{
+	bool		known;			/* of an attempt of this worker */
+	int64		copied_bytes;	/* of the first copy */
+	int64		recopied_blocks;	/* that had changed since */
+	int64		wal_read_bytes;
+	int64		lock_tries;
+	int64		locked_us;		/* how long it had AccessExclusiveLock, when
+								 * it switched */
+} PgscaleRelocationCounts;
+
 typedef struct PgscaleRelocationJob
 {
 	int64		id;
+	PgscaleRelocationMode mode;
 	bool		is_table;
 	Oid			relation;		/* an index has another one after its move */
 	Oid			heap;			/* its table; itself if it is one */
@@ -41,6 +74,10 @@ typedef struct PgscaleRelocationJob
 
 	/* what has become of it */
 	Oid			new_index;		/* that REINDEX made; InvalidOid: none */
+	RelFileLocator files[PGSCALE_JOB_FILES];	/* to be removed, unless a
+												 * relation has them */
+	int			nfiles;
+	PgscaleRelocationCounts counts;
 	bool		cancel;			/* end it once no trace of it is left */
 	int64		bytes_after;	/* once it is known to be done; else 0 */
 	int			attempts;
@@ -48,6 +85,13 @@ typedef struct PgscaleRelocationJob
 	char	   *before;			/* what the index was before the move; NULL:
 								 * not known yet */
 } PgscaleRelocationJob;
+
+/* The relation once it has moved; InvalidOid: there is none. */
+static inline Oid
+pgscale_relocation_moved(const PgscaleRelocationJob *job)
+{
+	return job->mode == PGSCALE_RELOCATE_REBUILD ? job->new_index : job->relation;
+}
 
 /* For a job's end or pause; sqlstate 0: none. */
 typedef struct PgscaleRelocationJobWord
@@ -109,5 +153,14 @@ extern void pgscale_relocation_job_end(const PgscaleRelocationJob *job, const ch
  * In a worker, in the transaction that has made the index
  */
 extern void pgscale_relocation_job_made_index(const PgscaleRelocationJob *job);
+
+/*
+ * In a worker, in the transaction before that which makes job->files, or in the one that leaves them.  Raises
+ * an error if the row is gone: then no worker would remove them.
+ */
+extern void pgscale_relocation_job_has_files(const PgscaleRelocationJob *job);
+
+/* False if there is no such word. */
+extern bool pgscale_relocation_mode_named(const char *word, PgscaleRelocationMode *mode);
 
 #endif							/* PGSCALE_RELOCATION_JOB_TABLE_H */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * move.c
- *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, or ALTER TABLE SET
- *	  TABLESPACE of a table, and the cleanup after a failure.
+ *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, ALTER TABLE SET
+ *	  TABLESPACE of a table, or a live move (live_move.c); and the cleanup after a failure.
  *
  * REINDEX CONCURRENTLY commits several times, so it must be a statement of its own,
  * outside a transaction: it runs through a portal, as if a client had sent it.  It
@@ -22,6 +22,9 @@
  * no lock that readers or writers would wait for.
  *
  * ALTER TABLE is a single transaction.  If it rolls back, the server removes its files.
+ *
+ * A live move has moved if the relation is in its tablespace, since all of it is switched in one transaction.
+ * The files that it leaves are in the job's row.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -53,6 +56,7 @@
 
 #include "base/pg_compat.h"
 #include "relocation/checks.h"
+#include "relocation/live_move.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
@@ -147,6 +151,11 @@ pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context)
 	char	   *tablespace;
 	char	   *name;
 
+	if (pgscale_relocation_is_live(job->mode))
+	{
+		pgscale_relocation_live_move(job);
+		return;
+	}
 	StartTransactionCommand();
 	move_lock(job);
 	tablespace = get_tablespace_name(job->target);
@@ -252,9 +261,10 @@ pgscale_relocation_move_settle(PgscaleRelocationJob *job)
 {
 	bool		moved;
 
-	if (!job->is_table)
+	if (job->mode == PGSCALE_RELOCATE_REBUILD)
 		return settle_index(job);
 
+	pgscale_relocation_live_clean_up(job);
 	StartTransactionCommand();
 	moved = pgscale_relocation_tablespace_of(job->relation) == job->target;
 	CommitTransactionCommand();

@@ -12,6 +12,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
 'speed of the device below a tablespace, or below each, measured now without caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests, greatest(1, 0.1 * read_ms / ms of a page read in sequence); because PostgreSQL''s documentation bases its default of 4 on random reads 40 times slower, 90 % of them cached; none if the rounds of the measurement disagree';
 
+CREATE FUNCTION pgscale_internal.relocation_write_rate(tablespace oid)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'pgscale_relocation_write_rate'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale_internal.relocation_write_rate(oid) IS
+'internal, for relocation_plan: bytes per second at which a new file can be written there, measured now; for roles that may execute tablespace_latency';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_write_rate(oid) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.relocation_clock(pause_ms double precision DEFAULT 0)
 RETURNS double precision
 AS 'MODULE_PATHNAME', 'pgscale_relocation_clock'
@@ -112,9 +120,13 @@ COMMENT ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[],
 'internal, for relocation_plan: these relations with their tablespace, their size and what the kernel has of them';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[], boolean[]) TO pg_monitor;
 
+-- mode: how it is moved, unless it is asked for in another way
 CREATE VIEW pgscale_internal.relocation_movable AS
     SELECT CASE c.relkind WHEN 'i' THEN 'index' ELSE 'table' END AS kind, c.oid AS relation,
-           format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname
+           format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname,
+           x.indrelid AS heap, c.relpersistence = 'p' AS logged,
+           CASE WHEN x.indisexclusion THEN 'copy' WHEN c.relkind = 'i' THEN 'rebuild'
+                WHEN pgscale_internal.relocation_copyable(c.oid) THEN 'online' ELSE 'lock' END AS mode
       FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace
       JOIN pg_database d ON d.datname = current_database()
@@ -123,8 +135,9 @@ CREATE VIEW pgscale_internal.relocation_movable AS
       LEFT JOIN pg_index x ON x.indexrelid = c.oid
      WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't'
        AND c.oid >= 16384 AND n.nspname NOT IN ('pg_catalog', 'pg_toast')
-       AND x.indisexclusion IS NOT TRUE AND x.indisvalid IS NOT FALSE;
-COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved';
+       -- an index that cannot be built concurrently can only be copied
+       AND (x.indisexclusion AND NOT pgscale_internal.relocation_copyable(c.oid)) IS NOT TRUE AND x.indisvalid IS NOT FALSE;
+COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved, and how';
 GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
 
 -- NULL unless ANALYZE has the width of each column.
@@ -160,29 +173,61 @@ AS $$
 $$;
 COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) IS
 'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) TO pg_monitor;
+
+CREATE FUNCTION pgscale_internal.relocation_copy_or_rebuild(index oid, OUT mode text, OUT why text)
+RETURNS record
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN k.copyable AND (k.exclusion OR (k.bloat > 0.3) IS NOT TRUE) THEN 'copy' ELSE 'rebuild' END,
+           CASE WHEN NOT k.logged THEN 'an unlogged index is not copied'
+                WHEN NOT k.copyable THEN format('access method "%s" may log changes that a copy cannot follow', k.amname)
+                WHEN k.exclusion THEN 'an exclusion constraint''s index cannot be built concurrently'
+                WHEN k.bloat > 0.3 THEN format('estimated bloat of %s %%', round((100 * k.bloat)::numeric))
+                WHEN k.bloat IS NOT NULL THEN 'estimated bloat is below 30 %'
+                WHEN k.amname <> 'btree' THEN 'its bloat cannot be estimated: it is not a btree index'
+                ELSE 'its bloat cannot be estimated: its columns were not analyzed, or the role may not read them' END
+      FROM (SELECT c.relpersistence = 'p' AS logged, pgscale_internal.relocation_copyable(c.oid) AS copyable,
+                   x.indisexclusion AS exclusion, a.amname,
+                   CASE WHEN a.amname = 'btree' AND c.reltuples >= 0 THEN
+                   -- as relocation_parts(): density when last counted, times the present size
+                   1 - pgscale_internal.relocation_btree_bytes(c.oid, c.reltuples * s.size / nullif(c.relpages, 0) / current_setting('block_size')::float8)
+                       / nullif(s.size, 0) END AS bloat
+              FROM pg_index x
+              JOIN pg_class c ON c.oid = x.indexrelid
+              JOIN pg_am a ON a.oid = c.relam
+              CROSS JOIN LATERAL pg_relation_size(c.oid) AS s(size)
+             WHERE c.oid = index) k
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_copy_or_rebuild(oid) IS
+'internal, for relocation: how an index is moved with mode => auto, copy or rebuild, and the reason';
 
 -- The cost of reads in the window, for the relations that can be moved to that tablespace: here_ms for all of their reads, of which
 -- the device saw physical. timed: the server measured the time, so the kernel's cache need not be asked.
 CREATE FUNCTION pgscale_internal.relocation_costs(
-    target oid, target_read_ms double precision, timed_ms double precision,
+    target oid, target_read_ms double precision, target_rate double precision, timed_ms double precision,
     relations oid[], reads double precision[], built boolean[],
     OUT kind text, OUT relation oid, OUT name text, OUT source name, OUT reads double precision, OUT built boolean, OUT unknown boolean,
     OUT timed boolean, OUT size_bytes bigint, OUT size_after_bytes bigint, OUT here_ms double precision, OUT physical double precision,
-    OUT spread double precision, OUT device text, OUT reason text)
+    OUT spread double precision, OUT device text, OUT reason text,
+    OUT mode text, OUT logged boolean, OUT rate double precision, OUT heap_bytes bigint, OUT heap_rate double precision)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH part AS MATERIALIZED (
-        SELECT * FROM pgscale_internal.relocation_parts($4, $5, $6)
+        SELECT * FROM pgscale_internal.relocation_parts($5, $6, $7)
     ), latency AS MATERIALIZED (
-        SELECT s.oid, l.read_ms, l.reason, l.spread, l.device
-          FROM (SELECT DISTINCT tablespace FROM part WHERE reads > 0 AND tablespace <> target OFFSET 0) t
+        SELECT s.oid, l.read_ms, l.reason, l.spread, l.device, l.sequential_bytes_per_s::float8 AS rate
+          FROM (SELECT DISTINCT p.tablespace FROM part p
+                 WHERE p.tablespace <> target
+                   AND (p.reads > 0 OR EXISTS (SELECT FROM part i JOIN pg_index x ON x.indexrelid = i.part
+                                                WHERE i.reads > 0 AND x.indrelid = p.part))
+                OFFSET 0) t
           JOIN pg_tablespace s ON s.oid = t.tablespace
           CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l
         UNION ALL
-        SELECT target, target_read_ms, NULL, NULL, NULL
+        SELECT target, target_read_ms, NULL, NULL, NULL, target_rate
     ), factor AS MATERIALIZED (
         SELECT CASE WHEN timed_ms > 0 THEN timed_ms / nullif(sum(p.reads * l.read_ms), 0) END AS f
           FROM part p JOIN latency l ON l.oid = p.tablespace
@@ -198,18 +243,45 @@ AS $$
          GROUP BY 1
     )
     SELECT m.kind, m.relation, m.name, m.spcname, r.reads, r.built, r.unknown, f.f IS NOT NULL, r.size::bigint,
-           least(r.size, CASE m.amname WHEN 'btree' THEN pgscale_internal.relocation_btree_bytes(m.relation, r.tuples) END)::bigint,
+           least(r.size, CASE WHEN m.amname = 'btree' AND m.mode = 'rebuild' THEN
+                              pgscale_internal.relocation_btree_bytes(m.relation, r.tuples) END)::bigint,
            CASE WHEN NOT (r.built OR r.unknown) THEN r.here END, CASE WHEN NOT (r.built OR r.unknown) THEN r.physical END,
-           l.spread, l.device, l.reason
+           l.spread, l.device, l.reason, m.mode, m.logged, l.rate, h.size_bytes, hl.rate
       FROM read r
       JOIN pgscale_internal.relocation_movable m USING (relation)
       CROSS JOIN factor f
       LEFT JOIN latency l ON l.oid = m.tablespace
+      LEFT JOIN part h ON h.part = m.heap
+      LEFT JOIN latency hl ON hl.oid = h.tablespace
      WHERE (r.reads > 0 OR r.built) AND m.tablespace <> target
 $$;
-COMMENT ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, oid[], double precision[], boolean[]) IS
+COMMENT ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, double precision, oid[], double precision[], boolean[]) IS
 'internal, for relocation_plan: what reads of each relation cost where it is, within the window that relocation_window() returned';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, oid[], double precision[], boolean[])
+GRANT EXECUTE ON FUNCTION
+    pgscale_internal.relocation_costs(oid, double precision, double precision, double precision, oid[], double precision[], boolean[])
+    TO pg_monitor;
+
+-- What a move takes, by mode and sizes. Rates are bytes/s: of reads where it is, of reads of an index' table, and of writes in the
+-- target. A copy reads and writes each page in turn, and of those modes that copy without a lock pgscale.relocation_rate limits the
+-- reads. A rebuild reads the table twice: to build the index, and to add what has changed meanwhile.
+CREATE FUNCTION pgscale_internal.relocation_effort(
+    mode text, logged boolean, size_bytes bigint, size_after_bytes bigint, heap_bytes bigint,
+    rate double precision, heap_rate double precision, write_rate double precision,
+    OUT move_s double precision, OUT wal_bytes bigint, OUT space_bytes bigint)
+RETURNS record
+LANGUAGE sql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE mode WHEN 'rebuild' THEN 2 * heap_bytes / heap_rate + size_after_bytes / write_rate
+                     ELSE greatest(size_bytes / rate + size_bytes / write_rate,
+                                   CASE WHEN mode <> 'lock' AND rate IS NOT NULL AND write_rate IS NOT NULL THEN
+                                   size_bytes / nullif(pg_size_bytes(current_setting('pgscale.relocation_rate', true)), 0)::float8 END) END,
+           CASE WHEN NOT logged THEN 0 WHEN mode = 'rebuild' THEN size_after_bytes ELSE size_bytes END,
+           CASE mode WHEN 'rebuild' THEN size_after_bytes ELSE size_bytes END
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_effort(text, boolean, bigint, bigint, bigint, double precision, double precision, double precision) IS
+'internal, for relocation_plan: predicted time of a move, its WAL, and the room that it needs in the target';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_effort(text, boolean, bigint, bigint, bigint, double precision, double precision, double precision)
     TO pg_monitor;
 
 -- Goes down the ranks and takes whatever still fits.
@@ -295,6 +367,7 @@ CREATE FUNCTION pgscale.relocation_plan(
     OUT reads_per_s double precision, OUT physical_reads_per_s double precision,
     OUT here_ms double precision, OUT there_ms double precision,
     OUT saved_ms_per_s double precision, OUT saved_ms_per_s_per_gb double precision,
+    OUT move_s double precision, OUT wal_bytes bigint, OUT space_bytes bigint,
     OUT chosen boolean, OUT statement text, OUT reason text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -310,7 +383,7 @@ DECLARE
     seen record;
 BEGIN
     PERFORM pgscale_internal.relocation_plan_check(tablespace, budget_bytes, duration);
-    SELECT l.read_ms, l.reason, l.spread, l.device INTO target FROM pgscale.tablespace_latency(tablespace) l;
+    SELECT l.read_ms, l.reason, l.spread, l.device, l.sequential_bytes_per_s INTO target FROM pgscale.tablespace_latency(tablespace) l;
     IF target.read_ms IS NULL THEN
         RAISE object_not_in_prerequisite_state USING
             MESSAGE = format('the latency of tablespace "%s" is unknown', tablespace),
@@ -327,7 +400,8 @@ BEGIN
     RETURN QUERY
     WITH rated AS (
         SELECT c.*, c.physical * target.read_ms AS there, (c.here_ms - c.physical * target.read_ms) / seen.seconds AS saved
-          FROM pgscale_internal.relocation_costs(target_oid, target.read_ms, seen.timed_ms, seen.relations, seen.reads, seen.built) c
+          FROM pgscale_internal.relocation_costs(target_oid, target.read_ms, target.sequential_bytes_per_s, seen.timed_ms,
+                                                seen.relations, seen.reads, seen.built) c
     ), ranked AS MATERIALIZED (
         SELECT *, CASE WHEN gains THEN
                row_number() OVER (PARTITION BY gains ORDER BY saved / greatest(size_after_bytes, 1) DESC, relation) END AS rank
@@ -338,9 +412,9 @@ BEGIN
     )
     SELECT r.kind, r.relation::regclass, r.source, r.size_bytes, r.size_after_bytes,
            r.reads / seen.seconds, r.physical / seen.seconds, r.here_ms / nullif(r.reads, 0), r.there / nullif(r.reads, 0),
-           r.saved, r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3, coalesce(g.chosen, false),
-           CASE r.kind WHEN 'index' THEN format('SELECT pgscale.relocate_index(%L, %L);', r.name, relocation_plan.tablespace)
-                       ELSE format('SELECT pgscale.relocate_table(%L, %L, mode => ''lock'');', r.name, relocation_plan.tablespace) END,
+           r.saved, r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3, e.move_s, e.wal_bytes, e.space_bytes, coalesce(g.chosen, false),
+           format('SELECT pgscale.relocate_%s(%L, %L%s);', r.kind, r.name, relocation_plan.tablespace,
+                  CASE WHEN r.mode IN ('copy', 'lock') THEN format(', mode => %L', r.mode) END),
            CASE WHEN r.built THEN 'discarded: built or rewritten during the window'
                 ELSE concat_ws('; ',
                      CASE WHEN r.unknown THEN 'latency here is unknown: ' || r.reason
@@ -351,10 +425,12 @@ BEGIN
                      CASE WHEN NOT r.timed THEN 'an estimate: no read was timed, so the kernel''s cache stands for what it answers' END)
            END
       FROM ranked r
+      CROSS JOIN LATERAL pgscale_internal.relocation_effort(r.mode, r.logged, r.size_bytes, r.size_after_bytes, r.heap_bytes, r.rate, r.heap_rate,
+                         (SELECT pgscale_internal.relocation_write_rate(target_oid))) e
       LEFT JOIN pgscale_internal.relocation_fit((SELECT array_agg(coalesce(size_after_bytes, 0) ORDER BY rank) FROM ranked
                                                   WHERE rank IS NOT NULL), budget_bytes) g ON g.rank = r.rank
      ORDER BY g.chosen DESC NULLS LAST, r.saved DESC NULLS LAST, r.relation;
 END
 $$;
 COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
-'relations to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses those that save most per byte within the budget; with the statement that moves each';
+'relations to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses those that save most per byte within the budget; with the statement that moves each, the predicted time of the move and its WAL, and the room that it needs in the target until it is done, while the old copy stays where it is';

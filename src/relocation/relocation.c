@@ -6,7 +6,8 @@
  * A move is a job: a row that a backend adds in its own transaction (requests.c,
  * job_table.c).  A launcher starts a worker in that database (launcher.c).  The worker
  * acts as the requesting role, runs REINDEX (CONCURRENTLY, TABLESPACE) (move.c), and
- * checks that only the tablespace has changed (verify_move.c).
+ * checks that only the tablespace has changed (verify_move.c).  Or it copies the relation block by block, and
+ * follows its changes in the WAL (live_move.c).
  *
  * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so a function
  * cannot call it.  It may take hours, and a process must be there to clean up and to
@@ -27,6 +28,7 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
+#include "relocation/pace.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
@@ -36,6 +38,7 @@
 int			pgscale_relocation_workers;
 int			pgscale_relocation_max_lag;
 int			pgscale_relocation_max_transaction_age;
+int			pgscale_relocation_switch_timeout;
 
 static void
 relocation_define_gucs(void)
@@ -55,6 +58,12 @@ relocation_define_gucs(void)
 							"-1 does not check transactions.",
 							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.relocation_switch_timeout",
+							"How long a relation that is copied while it is in use may wait for a moment without long transactions.",
+							"Then its job fails.",
+							&pgscale_relocation_switch_timeout, 3600, 1, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
+	pgscale_relocation_pace_define_gucs();
 }
 
 static void

@@ -23,6 +23,7 @@ extern const PgscaleModule pgscale_relocation_module;
 extern int	pgscale_relocation_workers; /* 0: switched off */
 extern int	pgscale_relocation_max_lag; /* MB; -1: whatever it is */
 extern int	pgscale_relocation_max_transaction_age; /* s; -1: none */
+extern int	pgscale_relocation_switch_timeout;	/* s */
 
 /*
  * open_jobs.c: in which databases there are relocation jobs that have not ended.
@@ -81,7 +82,7 @@ extern bool pgscale_relocation_may_have_jobs(void);
 extern void pgscale_relocation_move_start(void);
 
 /*
- * Moves it with the rights of the current user; in no transaction.  Raises what
+ * Moves it with the rights of the current user, a live move with a superuser's; in no transaction.  Raises what
  * errors there are.  The context must last until they are dealt with.
  */
 extern void pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context);

@@ -6,6 +6,7 @@ CREATE TABLE pgscale_internal.relocation_job (
     cluster bigint NOT NULL,
     database oid NOT NULL,
     kind text NOT NULL,
+    mode text NOT NULL,
     relation oid NOT NULL,
     heap oid NOT NULL,
     relation_name text NOT NULL,
@@ -33,7 +34,13 @@ CREATE TABLE pgscale_internal.relocation_job (
     crashes integer NOT NULL DEFAULT 0,
     pid integer,
     new_index oid,
+    files oid[],
     before text,
+    copied_bytes bigint,
+    recopied_blocks bigint,
+    wal_read_bytes bigint,
+    lock_tries bigint,
+    locked_ms double precision,
     sqlstate text,
     message text,
     detail text);
@@ -41,26 +48,43 @@ CREATE UNIQUE INDEX relocation_job_open ON pgscale_internal.relocation_job (rela
 COMMENT ON TABLE pgscale_internal.relocation_job IS 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
 COMMENT ON SEQUENCE pgscale_internal.relocation_job_job_seq IS 'ids of relocation jobs';
 
+CREATE FUNCTION pgscale_internal.relocation_progress(
+    OUT job bigint, OUT phase text, OUT done_fraction double precision, OUT copied_bytes bigint, OUT recopied_blocks bigint,
+    OUT wal_read_bytes bigint, OUT lock_tries bigint, OUT left_s double precision, OUT held_back_by text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_relocation_progress'
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+COMMENT ON FUNCTION pgscale_internal.relocation_progress() IS
+'internal, for relocation_jobs: what the live moves of this database are at';
+
 CREATE VIEW pgscale.relocation_jobs AS
-    SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target,
+    SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target, j.mode,
            -- only functions open to PUBLIC, so that SELECT on the view is enough
            CASE WHEN j.finished_at IS NULL AND
                      (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
                       j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'
+                WHEN l.held_back_by IS NOT NULL AND j.state = 'running' THEN 'waiting'
                 ELSE j.state
            END AS state,
            CASE WHEN j.finished_at IS NOT NULL THEN NULL
+                WHEN l.job IS NOT NULL THEN round(1000 * l.done_fraction) / 1000
                 WHEN p.blocks_total > 0 THEN round(1000.0::double precision * p.blocks_done / p.blocks_total) / 1000
                 WHEN p.tuples_total > 0 THEN round(1000.0::double precision * p.tuples_done / p.tuples_total) / 1000
                 WHEN p.lockers_total > 0 THEN round(1000.0::double precision * p.lockers_done / p.lockers_total) / 1000
            END AS done_fraction,
-           CASE WHEN j.finished_at IS NULL THEN p.phase END AS phase,
-           j.heap_name AS table_name, j.bytes AS size_bytes, j.bytes_after AS size_after_bytes, j.attempts,
+           CASE WHEN j.finished_at IS NULL THEN coalesce(l.phase, p.phase) END AS phase,
+           CASE WHEN j.finished_at IS NULL THEN l.left_s END AS left_s,
+           j.heap_name AS table_name, j.bytes AS size_bytes, j.bytes_after AS size_after_bytes,
+           coalesce(j.copied_bytes, l.copied_bytes) AS copied_bytes,
+           coalesce(j.recopied_blocks, l.recopied_blocks) AS recopied_blocks,
+           coalesce(j.wal_read_bytes, l.wal_read_bytes) AS wal_read_bytes,
+           coalesce(j.lock_tries, l.lock_tries) AS lock_tries, j.locked_ms, j.attempts,
            CASE WHEN j.state IN ('queued', 'waiting') THEN j.not_before END AS wait_until,
            j.role_name AS requested_by, j.requested_at, j.started_at, j.finished_at,
            j.block_ms_predicted, j.undo_of, j.sqlstate,
            -- an error's words may hold values of rows
-           CASE WHEN j.detail IS NOT NULL AND
+           CASE WHEN j.finished_at IS NULL AND l.held_back_by IS NOT NULL THEN l.held_back_by
+                WHEN j.detail IS NOT NULL AND
                      (pg_has_role(j.role, 'USAGE') OR
                       has_table_privilege(j.heap, 'SELECT') AND NOT row_security_active(j.heap)) THEN j.detail
                 ELSE j.message
@@ -68,6 +92,7 @@ CREATE VIEW pgscale.relocation_jobs AS
       FROM pgscale_internal.relocation_job j
       LEFT JOIN pg_stat_progress_create_index p
            ON p.pid = j.pid AND p.datname = current_database()
+      LEFT JOIN pgscale_internal.relocation_progress() l ON l.job = j.job
      ORDER BY j.job;
 COMMENT ON VIEW pgscale.relocation_jobs IS
 'moves of indexes and tables to other tablespaces, requested in this database: their progress or their end';
@@ -77,12 +102,20 @@ COMMENT ON COLUMN pgscale.relocation_jobs.kind IS 'index or table';
 COMMENT ON COLUMN pgscale.relocation_jobs.relation IS 'the moved relation, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.source IS 'tablespace that it is moved from';
 COMMENT ON COLUMN pgscale.relocation_jobs.target IS 'tablespace that it is moved to';
+COMMENT ON COLUMN pgscale.relocation_jobs.mode IS 'rebuild or copy of an index, lock or online for a table';
 COMMENT ON COLUMN pgscale.relocation_jobs.state IS 'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
-COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1';
-COMMENT ON COLUMN pgscale.relocation_jobs.phase IS 'phase of REINDEX as in pg_stat_progress_create_index';
+COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1; of a relation that is copied, of the copy';
+COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
+'phase of REINDEX as in pg_stat_progress_create_index; of a copy: copying, following, waiting for a gap, switching, dropping';
+COMMENT ON COLUMN pgscale.relocation_jobs.left_s IS 'predicted seconds until all is copied, as the copy went so far';
 COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS 'its table, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS 'size when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS 'size after the move';
+COMMENT ON COLUMN pgscale.relocation_jobs.copied_bytes IS 'bytes that were copied, without what was copied again; NULL if nothing is copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.recopied_blocks IS 'blocks that were copied again, because they had changed';
+COMMENT ON COLUMN pgscale.relocation_jobs.wal_read_bytes IS 'bytes of WAL that were read to find the changes';
+COMMENT ON COLUMN pgscale.relocation_jobs.lock_tries IS 'how often the relation was to be locked for the switch';
+COMMENT ON COLUMN pgscale.relocation_jobs.locked_ms IS 'milliseconds for which it was locked for the switch';
 COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS 'number of attempts so far';
 COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS 'time of the next check of a waiting job';
 COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS 'role that requested the job';
@@ -93,30 +126,33 @@ COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS 'for a table: pr
 COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS 'number of the job that this job moves back';
 COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS 'SQLSTATE of the last attempt''s error';
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
-'error of the last attempt, or what the job waits for; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
+'error of the last attempt, or what the job waits for, as the processes that use the relation; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
 
 CREATE FUNCTION pgscale.relocate_index(
-    index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+    index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
+    mode text DEFAULT 'rebuild')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean) IS
-'queues the online move of an index, of a partitioned one all leaves, and returns the jobs';
+COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text) IS
+'queues the online move of an index, of a partitioned one all leaves, and returns the jobs; mode rebuild builds it anew, copy copies it as it is, auto chooses by its bloat';
 
 CREATE FUNCTION pgscale.relocate_indexes(
-    "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+    "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
+    mode text DEFAULT 'rebuild')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
-COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean) IS
+COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text) IS
 'queues the online move of all indexes of a table and of its partitions, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocate_all_indexes(
-    source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false)
+    source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
+    mode text DEFAULT 'rebuild')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean) IS
+COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean, text) IS
 'queues the online move of all indexes of this database that are in the source tablespace, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocate_table(
@@ -125,7 +161,14 @@ RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) IS
-'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode lock blocks its use during the move, mode online raises an error whose hint names tools that move tables online';
+'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode online copies it while it is in use, mode lock blocks its use during the move';
+
+CREATE FUNCTION pgscale.relocate_tablespace(source name, tablespace name)
+RETURNS SETOF bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocate_tablespace'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
+COMMENT ON FUNCTION pgscale.relocate_tablespace(name, name) IS
+'queues the moves of all tables and indexes that this database has in the source tablespace, while they are in use, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocation_cancel(job bigint)
 RETURNS boolean
@@ -146,9 +189,16 @@ LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 'waits until a relocation job has ended, or for that time, and shows its state';
 
--- Workers call it, as superusers: the reason why a job on this table should not begin yet. It looks for the transactions that REINDEX
--- CONCURRENTLY would wait for. A limit of -1 means no limit.
-CREATE FUNCTION pgscale_internal.relocation_obstacle("table" oid, max_age_s integer, max_lag_mb integer)
+CREATE FUNCTION pgscale_internal.relocation_copyable(relation oid)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_relocation_copyable'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.relocation_copyable(oid) IS
+'internal, for relocation: can this table or index be copied while it is in use? Needs a WAL record that names each changed block';
+
+-- Workers call it, as superusers: the reason why a job on this relation should not begin yet. It looks for the transactions that REINDEX
+-- CONCURRENTLY would wait for; or, for a live move, for those that have locked the relation. A limit of -1 means no limit.
+CREATE FUNCTION pgscale_internal.relocation_obstacle(relation oid, live boolean, max_age_s integer, max_lag_mb integer)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -162,18 +212,18 @@ AS $$
                     AND a.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum
                                       UNION ALL
                                       SELECT pid FROM pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')
-                    AND (a.backend_xmin IS NOT NULL OR
+                    AND (a.backend_xmin IS NOT NULL AND NOT live OR
                          EXISTS (SELECT FROM pg_locks l
-                                  WHERE l.pid = a.pid AND l.relation = "table"
-                                    AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))
+                                  WHERE l.pid = a.pid AND l.relation = relocation_obstacle.relation AND l.granted
+                                    AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))))
                  UNION ALL
                  SELECT format('the prepared transaction %L', p.gid), clock_timestamp() - p.prepared
                    FROM pg_prepared_xacts p
                   WHERE p.database = current_database()
                     AND EXISTS (SELECT FROM pg_locks x JOIN pg_locks l USING (virtualtransaction)
                                  WHERE x.pid IS NULL AND x.transactionid = p.transaction
-                                   AND l.pid IS NULL AND l.relation = "table"
-                                   AND l.mode NOT IN ('AccessShareLock', 'RowShareLock'))) t
+                                   AND l.pid IS NULL AND l.relation = relocation_obstacle.relation
+                                   AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock')))) t
           WHERE max_age_s >= 0 AND age > max_age_s * interval '1 second'
           ORDER BY age DESC
           LIMIT 1),
@@ -183,8 +233,8 @@ AS $$
           ORDER BY lag DESC
           LIMIT 1))
 $$;
-COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, integer, integer) IS
-'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a table should wait for';
+COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, boolean, integer, integer) IS
+'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a relation should wait for';
 
 -- Workers call it before and after a move, as the requesting role: the complete definition of an index, without its tablespace. On any
 -- major the text is the same before and after.

@@ -44,6 +44,7 @@ typedef struct Slot
 	int			pid;			/* 0: the worker has not begun yet */
 	int64		job;			/* 0: none */
 	RelFileLocator grows;		/* relNumber 0: nothing */
+	PgscaleRelocationProgress progress;
 	bool		cancelled;
 	bool		in_the_way;		/* of a command that needs the database
 								 * exclusively */
@@ -316,6 +317,7 @@ pgscale_relocation_at_work(int64 job)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	my_slot->job = job;
 	my_slot->grows.relNumber = 0;
+	my_slot->progress.phase = PGSCALE_PHASE_NONE;
 	my_slot->cancelled = false;
 	LWLockRelease(shared->lock);
 }
@@ -335,6 +337,30 @@ pgscale_relocation_growing(int slot, RelFileLocator *locator)
 	*locator = shared->slots[slot].grows;
 	LWLockRelease(shared->lock);
 	return locator->relNumber != 0;
+}
+
+void
+pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->progress = *progress;
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_progress_of(int slot, Oid *database, int64 *job, PgscaleRelocationProgress *progress)
+{
+	const Slot *of;
+
+	if (!shared)
+		return false;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	of = &shared->slots[slot];
+	*database = of->database;
+	*job = of->job;
+	*progress = of->progress;
+	LWLockRelease(shared->lock);
+	return OidIsValid(*database) && *job != 0 && progress->phase != PGSCALE_PHASE_NONE;
 }
 
 bool

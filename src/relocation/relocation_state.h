@@ -15,6 +15,7 @@
 #include "datatype/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "relocation/job_table.h"
 
 /* How many workers there can be at a time. */
 #define PGSCALE_RELOCATION_SLOTS	16
@@ -74,6 +75,32 @@ extern void pgscale_relocation_grows(RelFileLocator locator);
 
 /* What the worker of that slot writes; false if nothing. */
 extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
+
+/* The phase of a live move; progress.c has the words. */
+typedef enum PgscaleRelocationPhase
+{
+	PGSCALE_PHASE_NONE,
+	PGSCALE_PHASE_COPYING,
+	PGSCALE_PHASE_FOLLOWING,
+	PGSCALE_PHASE_WAITING,
+	PGSCALE_PHASE_SWITCHING,
+	PGSCALE_PHASE_DROPPING,
+} PgscaleRelocationPhase;
+
+typedef struct PgscaleRelocationProgress
+{
+	PgscaleRelocationPhase phase;
+	int64		total_bytes;	/* to be copied, as when it began */
+	PgscaleRelocationCounts counts;
+	int64		began_ns;		/* by CLOCK_MONOTONIC */
+	char		held_back_by[192];	/* what it waits for; empty: nothing */
+} PgscaleRelocationProgress;
+
+/* In a worker: shows it, until its job ends. */
+extern void pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress);
+
+/* Of the worker of that slot; false if there is none that moves live. */
+extern bool pgscale_relocation_progress_of(int slot, Oid *database, int64 *job, PgscaleRelocationProgress *progress);
 
 /* In a worker: is this job to be ended? */
 extern bool pgscale_relocation_cancelled(void);

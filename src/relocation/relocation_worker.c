@@ -33,15 +33,16 @@
  *	  crashed too often	lost, since it may have been the cause
  *	  must wait			waiting: for an old transaction, a standby that lags
  *	  told to end		queued again: shutdown, pg_terminate_backend()
- *	  deadlock, no lock	waiting: later each time, five times
+ *	  deadlock, no lock,
+ *	  rewritten			waiting: later each time, five times
  *	  any other error	failed
  *
  * A crash leaves a row that says it is tried, while nobody does: the next worker
  * queues it again.  Whatever the end, it is written down only after all has been
  * cleaned up.
  *
- * Rights.  The process is a superuser's, for its own table; what moves a
- * relation is done as the requesting role.  Index functions are run by the
+ * Rights.  The process is a superuser's, for its own table and for a live move, which runs no
+ * code of users; a statement that moves a relation is run as the requesting role.  Index functions are run by the
  * server as the table's owner, as in any REINDEX.
  *
  * Signals: SIGINT ends the statement, SIGTERM ends it as well and then the
@@ -266,6 +267,7 @@ attempt_try(void (*action) (Attempt *attempt), Attempt *attempt, PgscaleRelocati
 		if (ShutdownRequestPending && action != attempt_write_down)
 			QueryCancelPending = InterruptPending = true;
 		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(job_context);
 		action(attempt);
 		HOLD_CANCEL_INTERRUPTS();
 		ok = true;
@@ -373,9 +375,9 @@ attempt_check(Attempt *attempt)
 	pgscale_relocation_check_there(job->relation, job->is_table);
 	pgscale_relocation_check_target(job->target);
 	if (job->is_table)
-		(void) pgscale_relocation_check_table(job->relation, job->target, ERROR);
+		(void) pgscale_relocation_check_table(job->relation, job->target, job->mode, ERROR);
 	else
-		(void) pgscale_relocation_check_index(job->relation, job->target, ERROR);
+		(void) pgscale_relocation_check_index(job->relation, job->target, job->mode, ERROR);
 	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
 	attempt_commit();
 }
@@ -384,7 +386,7 @@ static void
 attempt_look(Attempt *attempt)
 {
 	attempt_start_transaction();
-	attempt->obstacle = attempt_keep(pgscale_relocation_obstacle(attempt->job->heap));
+	attempt->obstacle = attempt_keep(pgscale_relocation_obstacle(attempt->job));
 	attempt_commit();
 }
 
@@ -399,8 +401,9 @@ attempt_move(Attempt *attempt)
 {
 	PgscaleRelocationJob *job = attempt->job;
 
-	become_requester(job);
-	set_lock_timeout(job->is_table ? job->lock_timeout_ms : 0);
+	if (!pgscale_relocation_is_live(job->mode))
+		become_requester(job);
+	set_lock_timeout(job->mode == PGSCALE_RELOCATE_LOCK ? job->lock_timeout_ms : 0);
 	pgscale_relocation_move(job, job_context);
 }
 
@@ -527,7 +530,8 @@ unmoved_word(const Attempt *attempt)
 static bool
 may_try_again(int sqlstate)
 {
-	return sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE;
+	return sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE || sqlstate == ERRCODE_UNDEFINED_FILE;
 }
 
 static int64
@@ -597,6 +601,9 @@ work_at(PgscaleRelocationJob *job)
 static const PgscaleWorkerSetting worker_settings[] = {
 	/* no standby can keep it from ending */
 	{"synchronous_commit", "local"},
+	/* a copy must not turn damaged pages into valid ones */
+	{"zero_damaged_pages", "off"},
+	{"ignore_checksum_failure", "off"},
 };
 
 static bool

@@ -20,18 +20,14 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_tablespace_d.h"
 #include "catalog/pg_type_d.h"
-#include "commands/dbcommands.h"
-#include "commands/extension.h"
 #include "commands/tablespace.h"
 #include "executor/spi.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/latch.h"
@@ -63,6 +59,7 @@ PG_FUNCTION_INFO_V1(pgscale_relocate_index);
 PG_FUNCTION_INFO_V1(pgscale_relocate_indexes);
 PG_FUNCTION_INFO_V1(pgscale_relocate_all_indexes);
 PG_FUNCTION_INFO_V1(pgscale_relocate_table);
+PG_FUNCTION_INFO_V1(pgscale_relocate_tablespace);
 PG_FUNCTION_INFO_V1(pgscale_relocation_cancel);
 PG_FUNCTION_INFO_V1(pgscale_relocation_undo);
 PG_FUNCTION_INFO_V1(pgscale_relocation_wait);
@@ -172,29 +169,37 @@ put_id(FunctionCallInfo fcinfo, int64 id)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
 }
 
+static bool
+is_partitioned(Oid relation)
+{
+	const char	kind = get_rel_relkind(relation);
+
+	return kind == RELKIND_PARTITIONED_INDEX || kind == RELKIND_PARTITIONED_TABLE;
+}
+
 /*
- * Those with storage below one that is partitioned, or itself.  Where there is none, raises an error
- * with this hint, unless that is NULL.
+ * Those with storage below one that is partitioned, or itself; with parents first the partitioned ones, whose tablespace is that of
+ * new partitions.  Where there is none, raises an error with this hint, unless that is NULL.
  */
 static List *
-request_leaves(Oid relation, const char *hint)
+request_leaves(Oid relation, bool parents, const char *hint)
 {
 	List	   *all;
+	List	   *leaves = NIL;
 	List	   *found = NIL;
 	ListCell   *cell;
 
-	switch (get_rel_relkind(relation))
-	{
-		case RELKIND_PARTITIONED_INDEX:
-		case RELKIND_PARTITIONED_TABLE:
-			break;
-		default:
-			return list_make1_oid(relation);
-	}
+	if (!is_partitioned(relation))
+		return list_make1_oid(relation);
 	all = find_all_inheritors(relation, AccessShareLock, NULL);
 	foreach(cell, all)
+	{
 		if (RELKIND_HAS_STORAGE(get_rel_relkind(lfirst_oid(cell))))
-		found = lappend_oid(found, lfirst_oid(cell));
+			leaves = lappend_oid(leaves, lfirst_oid(cell));
+		else if (parents && is_partitioned(lfirst_oid(cell)))
+			found = lappend_oid(found, lfirst_oid(cell));
+	}
+	found = list_concat(found, leaves);
 	if (found == NIL && hint)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -216,61 +221,123 @@ tell_unverified(Oid index)
 				 errhint("%s", hint)));
 }
 
+/* What the user has asked for; 'auto' is decided for each index. */
+typedef struct IndexRequest
+{
+	Oid			target;
+	bool		amcheck;
+	bool		prewarm;
+	bool		choose;			/* the mode, for each index */
+	PgscaleRelocationMode mode;
+} IndexRequest;
+
+/* Whether it is better copied or built anew; *why: the reason. */
+static PgscaleRelocationMode
+choose_mode(Oid index, const char **why)
+{
+	const Oid	types[1] = {OIDOID};
+	const Datum values[1] = {ObjectIdGetDatum(index)};
+	const int	settings = pgscale_sql_names();
+	PgscaleRelocationMode mode;
+	PgscaleRows rows;
+	const char *word;
+
+	pgscale_sql_query("SELECT mode, why FROM pgscale_internal.relocation_copy_or_rebuild($1)", lengthof(values), types, values, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	word = rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
+	if (!word || !pgscale_relocation_mode_named(word, &mode))
+		elog(ERROR, "cannot choose a mode for index %u", index);
+	*why = pgscale_rows_text(&rows, 0, 1);
+	return mode;
+}
+
+/* One index; false if it is not to be moved, which is said. */
+static bool
+move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, int elevel)
+{
+	PgscaleRelocationJob job = {0};
+	const char *why = NULL;
+
+	job.relation = index;
+	job.target = request->target;
+	job.mode = request->mode;
+	if (request->choose && get_rel_relkind(index) == RELKIND_INDEX)
+		job.mode = choose_mode(index, &why);
+	if (is_partitioned(index) && pgscale_relocation_tablespace_of(index) == job.target)
+		return false;
+	if (!pgscale_relocation_check_index(index, job.target, job.mode, elevel))
+		return false;
+	job.heap = IndexGetRelation(index, false);
+	job.amcheck = request->amcheck && !is_partitioned(index);
+	job.prewarm = request->prewarm && !is_partitioned(index);
+	job.block_ms = -1;
+	if (request_queue(&job, elevel) == 0)
+		return false;
+	if (why)
+		ereport(NOTICE,
+				(errmsg(job.mode == PGSCALE_RELOCATE_COPY ? "\"%s\" will be copied: %s" : "\"%s\" will be built anew: %s",
+						get_rel_name(index), why)));
+	if (job.amcheck)
+		tell_unverified(index);
+	put_id(fcinfo, job.id);
+	return true;
+}
+
 static void
-move_indexes(FunctionCallInfo fcinfo, List *indexes, Oid target, int elevel)
+move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes, int elevel)
 {
 	bool		logged = false;
 	ListCell   *cell;
 
 	foreach(cell, indexes)
 	{
-		PgscaleRelocationJob job = {0};
-
 		CHECK_FOR_INTERRUPTS();
-		job.relation = lfirst_oid(cell);
-		if (!pgscale_relocation_check_index(job.relation, target, elevel))
-			continue;
-		job.heap = IndexGetRelation(job.relation, false);
-		job.target = target;
-		job.amcheck = PG_GETARG_BOOL(2);
-		job.prewarm = PG_GETARG_BOOL(3);
-		job.block_ms = -1;
-		if (request_queue(&job, elevel) == 0)
-			continue;
-		if (job.amcheck)
-			tell_unverified(job.relation);
-		logged |= get_rel_persistence(job.relation) == RELPERSISTENCE_PERMANENT;
-		put_id(fcinfo, job.id);
+		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel))
+			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	end_request(target, logged);
+	end_request(request->target, logged);
 }
 
-/* What the functions for indexes have in common. Returns the tablespace. */
-static Oid
+/* What the functions for indexes have in common. */
+static IndexRequest
 begin_indexes(FunctionCallInfo fcinfo, const char *function)
 {
-	Oid			target = begin_request(function, PG_GETARG_NAME(1));
+	const char *mode = text_to_cstring(PG_GETARG_TEXT_PP(4));
+	IndexRequest request = {
+		.target = begin_request(function, PG_GETARG_NAME(1)),
+		.amcheck = PG_GETARG_BOOL(2),
+		.prewarm = PG_GETARG_BOOL(3),
+		.choose = strcmp(mode, "auto") == 0,
+		.mode = PGSCALE_RELOCATE_COPY
+	};
 
-	if (PG_GETARG_BOOL(2))
+	if (!request.choose &&
+		(!pgscale_relocation_mode_named(mode, &request.mode) ||
+		 (request.mode != PGSCALE_RELOCATE_REBUILD && request.mode != PGSCALE_RELOCATE_COPY)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown mode \"%s\"", mode),
+				 errhint("It is 'rebuild', 'copy' or 'auto'.")));
+	if (request.amcheck)
 		(void) pgscale_extension_required("amcheck", "amcheck");
-	if (PG_GETARG_BOOL(3))
+	if (request.prewarm)
 		(void) pgscale_relocation_prewarm_function();
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	return target;
+	return request;
 }
 
-/* pgscale.relocate_index(index, tablespace, amcheck, prewarm) */
+/* pgscale.relocate_index(index, tablespace, amcheck, prewarm, mode) */
 Datum
 pgscale_relocate_index(PG_FUNCTION_ARGS)
 {
 	Oid			index = PG_GETARG_OID(0);
-	Oid			target = begin_indexes(fcinfo, "relocate_index()");
-	bool		partitioned = get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX;
+	const IndexRequest request = begin_indexes(fcinfo, "relocate_index()");
 
-	move_indexes(fcinfo,
-				 request_leaves(index, "ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
+	move_indexes(fcinfo, &request,
+				 request_leaves(index, request.mode == PGSCALE_RELOCATE_COPY,
+								"ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
 								"pgscale.relocate_indexes() moves the indexes of all partitions, attached or not."),
-				 target, partitioned ? NOTICE : ERROR);
+				 is_partitioned(index) ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
@@ -284,97 +351,66 @@ indexes_of(Oid table)
 	return indexes;
 }
 
-/* pgscale.relocate_indexes(table, tablespace, amcheck, prewarm) */
+/* pgscale.relocate_indexes(table, tablespace, amcheck, prewarm, mode) */
 Datum
 pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 {
-	Oid			target = begin_indexes(fcinfo, "relocate_indexes()");
+	const IndexRequest request = begin_indexes(fcinfo, "relocate_indexes()");
 	Oid			table = PG_GETARG_OID(0);
 	List	   *indexes = NIL;
 	ListCell   *cell;
 
 	pgscale_relocation_check_is_table(table);
-	foreach(cell, request_leaves(table, NULL))
+	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_COPY, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
-	move_indexes(fcinfo, indexes, target, NOTICE);
+	move_indexes(fcinfo, &request, indexes, NOTICE);
 	return (Datum) 0;
 }
 
-/* The indexes of users' tables in a tablespace, largest first. */
+/* Users' relations of these kinds in a tablespace, largest first. */
 static List *
-indexes_in(Oid tablespace)
+relations_in(Oid tablespace, const char *kinds)
 {
-	const Oid	types[1] = {OIDOID};
-	Datum		values[1] = {ObjectIdGetDatum(tablespace)};
-	List	   *indexes = NIL;
+	const Oid	types[2] = {OIDOID, TEXTOID};
+	const Datum values[2] = {
+		ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), CStringGetTextDatum(kinds)
+	};
+	List	   *found = NIL;
 	const int	settings = pgscale_sql_names();
 	PgscaleRows rows;
 
-	if (tablespace == MyDatabaseTableSpace)
-		values[0] = ObjectIdGetDatum(InvalidOid);
-	pgscale_sql_query("SELECT oid FROM pg_catalog.pg_class WHERE relkind = 'i' AND reltablespace = $1"
+	pgscale_sql_query("SELECT oid FROM pg_catalog.pg_class"
+					  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
 					  " AND relpersistence <> 't' AND relnamespace NOT IN"
-					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace)"
+					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
+					  "  'information_schema'::pg_catalog.regnamespace)"
 					  " ORDER BY relpages DESC, oid", lengthof(values), types, values, true, 0, &rows);
 	AtEOXact_GUC(true, settings);
 	for (int row = 0; row < rows.nrows; row++)
-		indexes = lappend_oid(indexes, atooid(pgscale_rows_text(&rows, row, 0)));
-	return indexes;
+		found = lappend_oid(found, atooid(pgscale_rows_text(&rows, row, 0)));
+	return found;
 }
 
-/* pgscale.relocate_all_indexes(source, tablespace, amcheck, prewarm) */
+static void
+check_differ(Oid source, Oid target)
+{
+	if (source == target)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the relations already are in tablespace \"%s\"", get_tablespace_name(target)),
+				 errhint("Name two tablespaces.")));
+}
+
+/* pgscale.relocate_all_indexes(source, tablespace, amcheck, prewarm, mode) */
 Datum
 pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
 {
 	Oid			source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
-	Oid			target = begin_indexes(fcinfo, "relocate_all_indexes()");
+	const IndexRequest request = begin_indexes(fcinfo, "relocate_all_indexes()");
 
-	if (source == target)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the indexes already are in tablespace \"%s\"", NameStr(*PG_GETARG_NAME(1))),
-				 errhint("Name two tablespaces.")));
-	move_indexes(fcinfo, indexes_in(source), target, NOTICE);
+	check_differ(source, request.target);
+	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_COPY ? "Ii" : "i"), NOTICE);
 	return (Datum) 0;
-}
-
-/* One word of a shell's command line, whatever is in it. */
-static char *
-shell_word(const char *text)
-{
-	StringInfoData word;
-
-	initStringInfo(&word);
-	appendStringInfoChar(&word, '\'');
-	for (; *text; text ++)
-	{
-		if (*text == '\'')
-			appendStringInfoString(&word, "'\\''");
-		else
-			appendStringInfoChar(&word, *text);
-	}
-	appendStringInfoChar(&word, '\'');
-	return word.data;
-}
-
-/* The command of what can move a table online, if that is installed here. */
-static char *
-online_command(Oid table, const char *tablespace)
-{
-	char	   *schema = get_namespace_name(get_rel_namespace(table));
-	char	   *name = get_rel_name(table);
-
-	if (OidIsValid(get_extension_oid("pg_repack", true)))
-		return psprintf("Run: pg_repack --dbname=%s --table=%s --tablespace=%s",
-						shell_word(get_database_name(MyDatabaseId)),
-						shell_word(quote_qualified_identifier(schema, name)), shell_word(tablespace));
-	if (OidIsValid(get_extension_oid("pg_squeeze", true)))
-		return psprintf("Run: SELECT squeeze.squeeze_table(%s, %s, NULL, %s);",
-						quote_literal_cstr(schema), quote_literal_cstr(name), quote_literal_cstr(tablespace));
-	return psprintf("pg_repack or pg_squeeze, where installed, move tables online; "
-					"mode => 'lock' blocks all use of the table meanwhile.%s",
-					PGSCALE_MAJOR_NUMBER < 19 ? "" :
-					" REPACK (CONCURRENTLY) rebuilds a table in its tablespace and cannot move it to another one.");
 }
 
 /*
@@ -394,7 +430,7 @@ copy_rate(Oid source, Oid target)
 
 /* Warns the user how long all use of the table is going to wait. */
 static void
-request_announce(PgscaleRelocationJob *job, double rate)
+announce_lock(PgscaleRelocationJob *job, double rate)
 {
 	double		mb = (double) size_of(job->relation) / PGSCALE_MB;
 
@@ -411,37 +447,76 @@ request_announce(PgscaleRelocationJob *job, double rate)
 						get_rel_name(job->relation), mb)));
 }
 
+/* What the user should have room for. */
 static void
-move_tables(FunctionCallInfo fcinfo, List *tables, Oid target, int lock_timeout_ms, int elevel)
+announce_copy(PgscaleRelocationJob *job)
+{
+	const double mb = (double) size_of(job->relation) / PGSCALE_MB;
+
+	job->block_ms = -1;
+	if (!is_partitioned(job->relation))
+		ereport(NOTICE,
+				(errmsg("\"%s\" stays in use while %.1f MB are copied", get_rel_name(job->relation), mb),
+				 errdetail("This takes as much room in tablespace \"%s\", and as much WAL; the old files are removed at the end.",
+						   get_tablespace_name(job->target))));
+}
+
+/* What is asked for tables. */
+typedef struct TableRequest
+{
+	Oid			target;
+	PgscaleRelocationMode mode;
+	int			lock_timeout_ms;
+	Oid			source;			/* of the last table that was locked out, and
+								 * the rate from there */
+	double		rate;
+} TableRequest;
+
+/* One table; false if it is not to be moved, which is said. */
+static bool
+move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int elevel)
+{
+	PgscaleRelocationJob job = {0};
+
+	job.is_table = true;
+	job.mode = request->mode;
+	job.relation = job.heap = table;
+	job.target = request->target;
+	job.lock_timeout_ms = request->lock_timeout_ms;
+	if (is_partitioned(table) && pgscale_relocation_tablespace_of(table) == job.target)
+		return false;
+	if (!pgscale_relocation_check_table(table, job.target, job.mode, elevel))
+		return false;
+	if (job.mode == PGSCALE_RELOCATE_LOCK)
+	{
+		if (pgscale_relocation_tablespace_of(table) != request->source)
+		{
+			request->source = pgscale_relocation_tablespace_of(table);
+			request->rate = copy_rate(request->source, job.target);
+		}
+		announce_lock(&job, request->rate);
+	}
+	else
+		announce_copy(&job);
+	if (request_queue(&job, elevel) == 0)
+		return false;
+	put_id(fcinfo, job.id);
+	return true;
+}
+
+static void
+move_tables(FunctionCallInfo fcinfo, TableRequest *request, List *tables, int elevel)
 {
 	bool		logged = false;
-	Oid			source = InvalidOid;
-	double		rate = 0;
 	ListCell   *cell;
 
 	foreach(cell, tables)
 	{
-		PgscaleRelocationJob job = {0};
-
 		CHECK_FOR_INTERRUPTS();
-		job.is_table = true;
-		job.relation = job.heap = lfirst_oid(cell);
-		if (!pgscale_relocation_check_table(job.relation, target, elevel))
-			continue;
-		job.target = target;
-		job.lock_timeout_ms = lock_timeout_ms;
-		if (pgscale_relocation_tablespace_of(job.relation) != source)
-		{
-			source = pgscale_relocation_tablespace_of(job.relation);
-			rate = copy_rate(source, target);
-		}
-		request_announce(&job, rate);
-		if (request_queue(&job, elevel) == 0)
-			continue;
-		logged |= get_rel_persistence(job.relation) == RELPERSISTENCE_PERMANENT;
-		put_id(fcinfo, job.id);
+		if (move_one_table(fcinfo, request, lfirst_oid(cell), elevel))
+			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	end_request(target, logged);
+	end_request(request->target, logged);
 }
 
 static int
@@ -462,29 +537,87 @@ Datum
 pgscale_relocate_table(PG_FUNCTION_ARGS)
 {
 	Oid			table = PG_GETARG_OID(0);
-	Name		tablespace = PG_GETARG_NAME(1);
 	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(2));
-	int			lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout");
-	Oid			target = begin_request("relocate_table()", tablespace);
-	bool		partitioned = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE;
+	TableRequest request = {
+		.lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout"),
+		.target = begin_request("relocate_table()", PG_GETARG_NAME(1))
+	};
 
-	if (strcmp(mode, "lock") != 0 && strcmp(mode, "online") != 0)
+	if (!pgscale_relocation_mode_named(mode, &request.mode) ||
+		(request.mode != PGSCALE_RELOCATE_LOCK && request.mode != PGSCALE_RELOCATE_ONLINE))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
 				 errhint("It is 'online' or 'lock'.")));
 	pgscale_relocation_check_is_table(table);
-	if (!partitioned)
-		(void) pgscale_relocation_check_table(table, target, ERROR);
-	if (strcmp(mode, "online") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the server cannot move a table without blocking its use"),
-				 errhint("%s", online_command(table, NameStr(*tablespace)))));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	move_tables(fcinfo,
-				request_leaves(table, "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
-				target, lock_timeout_ms, partitioned ? NOTICE : ERROR);
+	move_tables(fcinfo, &request,
+				request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE,
+							   "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
+				is_partitioned(table) ? NOTICE : ERROR);
+	return (Datum) 0;
+}
+
+/* The first column of the only row, or NULL, of a query about a tablespace. */
+static const char *
+ask_about(Oid tablespace, const char *query)
+{
+	const Oid	types[1] = {OIDOID};
+	const Datum values[1] = {ObjectIdGetDatum(tablespace)};
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
+
+	pgscale_sql_query(query, lengthof(values), types, values, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	return rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
+}
+
+/* Reports what relocate_tablespace() does not move. */
+static void
+tell_staying(Oid tablespace)
+{
+	const char *databases = ask_about(tablespace,
+									  "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(d.datname), ', ' ORDER BY d.datname)"
+									  "  FROM pg_catalog.pg_tablespace_databases($1) t(oid) JOIN pg_catalog.pg_database d USING (oid)"
+									  " WHERE d.datname <> pg_catalog.current_database() AND d.datallowconn");
+	const char *relations = ask_about(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace,
+									  "SELECT nullif(count(*), 0) FROM pg_catalog.pg_class"
+									  " WHERE reltablespace = $1 AND relkind IN ('r', 'm', 'i', 'S') AND"
+									  " (relkind = 'S' OR relpersistence = 't' OR relnamespace IN"
+									  "  ('pg_catalog'::pg_catalog.regnamespace, 'information_schema'::pg_catalog.regnamespace))");
+
+	if (databases)
+		ereport(NOTICE,
+				(errmsg("other databases have relations in tablespace \"%s\", too: %s", get_tablespace_name(tablespace), databases),
+				 errhint("Call pgscale.relocate_tablespace() in each of them.")));
+	if (relations)
+		ereport(NOTICE,
+				(errmsg("%s relations stay in tablespace \"%s\": catalogs, sequences and temporary tables", relations,
+						get_tablespace_name(tablespace)),
+				 errhint("ALTER DATABASE ... SET TABLESPACE moves catalogs and sequences, while no session is connected to the database.")));
+}
+
+/* pgscale.relocate_tablespace(source, tablespace): all tables and indexes of this database, while they are in use. */
+Datum
+pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
+{
+	Oid			source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
+	TableRequest tables = {
+		.mode = PGSCALE_RELOCATE_ONLINE,
+		.target = begin_request("relocate_tablespace()", PG_GETARG_NAME(1))
+	};
+	const IndexRequest indexes = {.mode = PGSCALE_RELOCATE_COPY,.target = tables.target};
+
+	check_differ(source, tables.target);
+	if (source == GLOBALTABLESPACE_OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("tablespace \"%s\" has only shared relations, which cannot move", NameStr(*PG_GETARG_NAME(0))),
+				 errhint("Name one of the others in pg_tablespace.")));
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	tell_staying(source);
+	move_tables(fcinfo, &tables, relations_in(source, "prm"), NOTICE);
+	move_indexes(fcinfo, &indexes, relations_in(source, "Ii"), NOTICE);
 	return (Datum) 0;
 }
 
@@ -551,7 +684,8 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	if (!pgscale_relocation_job_get(id, &job, &state))
 		raise_no_job(id);
 	back.is_table = job.is_table;
-	back.relation = job.is_table ? job.relation : job.new_index;
+	back.mode = job.mode;
+	back.relation = pgscale_relocation_moved(&job);
 	if (!has_ended(state))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -570,9 +704,9 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 				 errhint("pgscale.%s() moves what is there now.", job.is_table ? "relocate_table" : "relocate_index")));
 	pgscale_relocation_check_target(job.source);
 	if (back.is_table)
-		(void) pgscale_relocation_check_table(back.relation, job.source, ERROR);
+		(void) pgscale_relocation_check_table(back.relation, job.source, back.mode, ERROR);
 	else
-		(void) pgscale_relocation_check_index(back.relation, job.source, ERROR);
+		(void) pgscale_relocation_check_index(back.relation, job.source, back.mode, ERROR);
 	back.heap = job.heap;
 	back.target = job.source;
 	back.lock_timeout_ms = job.lock_timeout_ms;

@@ -100,6 +100,7 @@
 #define DIRECT_ALIGN			4096
 
 PG_FUNCTION_INFO_V1(pgscale_tablespace_latency);
+PG_FUNCTION_INFO_V1(pgscale_relocation_write_rate);
 
 typedef struct ProbeFile
 {
@@ -662,6 +663,30 @@ pgscale_relocation_probe_write_rate(Oid tablespace)
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(own);
 	return elapsed_ns > 0 ? written / (elapsed_ns / NS_IN_S) : 0;
+}
+
+/*
+ * pgscale_internal.relocation_write_rate(tablespace): bytes/s; null if unknown.  It puts load on
+ * the disk as tablespace_latency() does, so it is for the same roles, whatever is granted on it.
+ */
+Datum
+pgscale_relocation_write_rate(PG_FUNCTION_ARGS)
+{
+	const Oid	tablespace = PG_GETARG_OID(0);
+	const Datum probe = DirectFunctionCall1(regprocedurein, CStringGetDatum("pgscale.tablespace_latency(pg_catalog.name)"));
+	double		rate;
+
+	if (!DatumGetBool(DirectFunctionCall2(has_function_privilege_id, probe, CStringGetTextDatum("EXECUTE"))))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to measure tablespaces"),
+				 errhint("GRANT EXECUTE ON FUNCTION pgscale.tablespace_latency(name) allows it.")));
+	if (tablespace == GLOBALTABLESPACE_OID || !get_tablespace_name(tablespace))
+		PG_RETURN_NULL();
+	rate = pgscale_relocation_probe_write_rate(tablespace);
+	if (rate <= 0)
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(rate);
 }
 
 static void

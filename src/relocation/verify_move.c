@@ -45,19 +45,6 @@ pgscale_relocation_describe_index(Oid index)
 	return pgscale_extension_own_text("relocation_describe_index", lengthof(types), types, values);
 }
 
-static Oid
-am_of(Oid index)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
-	Oid			am;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	am = ((Form_pg_class) GETSTRUCT(tuple))->relam;
-	ReleaseSysCache(tuple);
-	return am;
-}
-
 /* The function that checks indexes of an access method; InvalidOid: there is none here. */
 static Oid
 amcheck_function(Oid am)
@@ -74,7 +61,7 @@ amcheck_function(Oid am)
 char *
 pgscale_relocation_cannot_amcheck(Oid index, const char **hint)
 {
-	const Oid	am = am_of(index);
+	const Oid	am = pgscale_relocation_am_of(index);
 
 	if (OidIsValid(amcheck_function(am)))
 		return NULL;
@@ -104,7 +91,7 @@ pgscale_relocation_prewarm_function(void)
 static char *
 verify_amcheck(Oid index)
 {
-	const Oid	am = am_of(index);
+	const Oid	am = pgscale_relocation_am_of(index);
 	const Oid	function = amcheck_function(am);
 	const char *hint;
 
@@ -137,14 +124,14 @@ verify_prewarm(Oid relation)
 char *
 pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 {
-	Oid			relation = job->is_table ? job->relation : job->new_index;
+	Oid			relation = pgscale_relocation_moved(job);
 	char	   *unverified = NULL;
 
 	if (pgscale_relocation_tablespace_of(relation) != job->target)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("after its move it is not in tablespace \"%s\"", get_tablespace_name(job->target))));
-	if (!job->is_table)
+	if (job->mode == PGSCALE_RELOCATE_REBUILD)
 	{
 		char	   *after = pgscale_relocation_describe_index(relation);
 

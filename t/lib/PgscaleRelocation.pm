@@ -14,13 +14,14 @@ our @EXPORT = qw($node $db relocation_node relocation_objects ask job_ok done_ok
 # The server that the functions below are about, and the session that asks it. A test may put others in their places.
 our ($node, $db);
 
-# Starts it. Options are those of pgscale_node; conf is added to what moves need.
+# Starts it. Options are those of pgscale_node, and its name; conf is added to what moves need.
 sub relocation_node
 {
     my (%option) = @_;
     my $conf = delete $option{conf} // '';
+    my $name = delete $option{name} // 'main';
 
-    $node = pgscale_node('main', init => [ allows_streaming => 1 ], %option, conf => <<"EOC");
+    $node = pgscale_node($name, init => [ allows_streaming => 1 ], %option, conf => <<"EOC");
 fsync = off
 max_worker_processes = 20
 max_prepared_transactions = 5

@@ -1,0 +1,396 @@
+/*-------------------------------------------------------------------------
+ *
+ * pace.c
+ *	  What holds a live move back: the settings for it, standbys, and disks.
+ *
+ * The worker copies in pieces, each in a short transaction with its lock, and asks here
+ * before each piece.  Between two answers it follows the WAL, so that a move can wait for
+ * hours and does not fall behind.
+ *
+ * The rate is kept by a debt: bytes that were copied beyond it.  Each piece adds to the
+ * debt, time takes from it, and a move goes on while there is none.  A tenth of a second
+ * may be saved up, so that a wait that took too long is made up for, and no more, so that
+ * a night outside pgscale.relocation_hours does not end in a burst.
+ *
+ * A piece is as large as was copied in 100 ms lately, but no more than doubled from one
+ * piece to the next.  The time includes that of the WAL followed in between, so this errs
+ * to small pieces.
+ *
+ * The reasons to wait are looked for once a second: the hours, standbys, and I/O pressure.  That
+ * pressure is not looked at by default: it is the time in which any process waited for a
+ * disk, so one session that reads all the time makes it 1, and on a slow disk the copy
+ * itself does.
+ *
+ * While it goes on, free space is looked at once a second, and every 64 MB.  The rest of the copy must fit on the
+ * disk of the target.  The disk of pg_wal needs room for pg_wal to reach max_wal_size.  More WAL piles up only
+ * while an archiver or a slot holds it back; then the move ends while the server itself still has room.
+ *
+ * Standbys are read from the shared memory of the walsenders, one spinlock each, as
+ * pg_stat_replication does; that view takes a transaction.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/tablespace.h"
+#include "pgtime.h"
+#include "postmaster/interrupt.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/procarray.h"
+#include "storage/spin.h"
+#include "utils/guc.h"
+
+#include "base/kernel.h"
+#include "base/processes.h"
+#include "base/relation_files.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "relocation/checks.h"
+#include "relocation/pace.h"
+#include "relocation/relocation.h"
+
+/* The largest piece, and the smallest: pages of one record of the WAL. */
+#define PIECE_MOST		(4 * PGSCALE_MB)
+#define PIECE_LEAST		(256 * PGSCALE_KB)
+
+/* How long a piece should hold its lock, and how much of the rate may be saved up. */
+#define PIECE_NS		(100 * NS_PER_MS)
+
+/* Between two looks at the reasons to wait. */
+#define PACE_LOOK_MS	1000
+#define PACE_LOOK_NS	(PACE_LOOK_MS * NS_PER_MS)
+
+/* Between two looks at free space, besides. */
+#define SPACE_LOOK_BYTES	(64 * PGSCALE_MB)
+
+/* Free space that is left to others: 5 % of what is needed, and one segment of WAL or so. */
+#define SPACE_PERCENT	5
+#define SPACE_RESERVE	(16 * PGSCALE_MB)
+
+#define DAY_MINUTES		(24 * 60)
+
+static int	rate_kb;
+static char *hours;
+static double max_io_pressure;
+
+/*
+ * A time of the day, HH:MM, and the spaces around it.  Returns false if there is none, or it
+ * is later than 24:00.
+ */
+static bool
+pace_read_time(const char **text, int *minute)
+{
+	int			parts[2];
+
+	for (int i = 0; i < lengthof(parts); i++)
+	{
+		int			digits = 0;
+
+		while (i == 0 && isspace((unsigned char) **text))
+			(*text) ++;
+		for (parts[i] = 0; digits < 2 && isdigit((unsigned char) **text); digits++)
+			parts[i] = parts[i] * 10 + *(*text) ++- '0';
+		if (digits == 0 || (i > 0 && digits < 2))
+			return false;
+		if (i == 0 && *(*text) ++!= ':')
+			return false;
+	}
+	while (isspace((unsigned char) **text))
+		(*text) ++;
+	*minute = parts[0] * 60 + parts[1];
+	return parts[1] < 60 && *minute <= DAY_MINUTES;
+}
+
+/*
+ * Reads a list of periods.  *left is how many minutes there are from this one of the day until
+ * the next one in which moves may go on: 0 if it is such a one, or the list is empty.  Returns
+ * false if the list is malformed.
+ */
+static bool
+pace_read_hours(const char *list, int minute, int *left)
+{
+	*left = DAY_MINUTES;
+	while (isspace((unsigned char) *list))
+		list++;
+	if (*list == '\0')
+	{
+		*left = 0;
+		return true;
+	}
+	for (;; list++)
+	{
+		int			from;
+		int			to;
+		bool		within;
+
+		if (!pace_read_time(&list, &from) || *list++ != '-' || !pace_read_time(&list, &to) ||
+			from == to || from == DAY_MINUTES)
+			return false;
+		within = from < to ? minute >= from && minute < to : minute >= from || minute < to;
+		*left = Min(*left, within ? 0 : (from - minute + DAY_MINUTES) % DAY_MINUTES);
+		if (*list == '\0')
+			return true;
+		if (*list != ',')
+			return false;
+	}
+}
+
+static bool
+pace_check_hours(char **newval, void **extra, GucSource source)
+{
+	int			left;
+
+	if (pace_read_hours(*newval, 0, &left))
+		return true;
+	GUC_check_errdetail("It is a list of periods of the day, separated by commas, such as 22:00-06:00.");
+	GUC_check_errhint("Times are from 00:00 to 24:00, and a period must not end when it begins; an empty list means always.");
+	return false;
+}
+
+void
+pgscale_relocation_pace_define_gucs(void)
+{
+	DefineCustomIntVariable("pgscale.relocation_rate",
+							"How much a job may copy in a second.",
+							"0 sets no limit. It does not slow down REINDEX or ALTER TABLE.",
+							&rate_kb, 0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomStringVariable("pgscale.relocation_hours",
+							   "Periods of the day in which jobs copy, such as 22:00-06:00, in log_timezone.",
+							   "An empty list means always. A period may span midnight.",
+							   &hours, "",
+							   PGC_SIGHUP, GUC_LIST_INPUT, pace_check_hours, NULL, NULL);
+	DefineCustomRealVariable("pgscale.relocation_max_io_pressure",
+							 "A job does not copy while processes waited for I/O in more than this fraction of the last 10 s.",
+							 "-1 does not check it. The copy itself may cause it.",
+							 &max_io_pressure, -1, -1, 1,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+void
+pgscale_relocation_pace_start(PgscaleRelocationPace *pace, Oid target, int64 bytes)
+{
+	memset(pace, 0, sizeof(*pace));
+	pace->target = target;
+	pace->bytes = bytes;
+	pace->piece = PIECE_MOST;
+	pace->asked_ns = pgscale_timer_clock();
+}
+
+static double
+pace_rate(void)
+{
+	return (double) rate_kb * PGSCALE_KB;
+}
+
+int64
+pgscale_relocation_pace_piece(const PgscaleRelocationPace *pace)
+{
+	int64		piece = pace->piece;
+
+	if (rate_kb > 0)
+		piece = Min(piece, (int64) (pace_rate() * PIECE_NS / NS_PER_S));
+	piece = Max(piece, PIECE_LEAST);
+	return piece - piece % BLCKSZ;
+}
+
+/* Learns from what was copied since the last call, when it was that time. */
+static void
+pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
+{
+	const int64 bytes = Max(copied - pace->copied, 0);
+	const int64 took_ns = Max(now - pace->asked_ns, 1);
+
+	if (pace->went_on && bytes > 0)
+	{
+		const double fits = (double) bytes * PIECE_NS / took_ns;
+
+		pace->piece = (int64) Min(fits, Min(2 * pace->piece, PIECE_MOST));
+		pace->piece = Max(pace->piece, PIECE_LEAST);
+	}
+	pace->debt += bytes - pace_rate() * took_ns / NS_PER_S;
+	pace->debt = Max(pace->debt, -pace_rate() * PIECE_NS / NS_PER_S);
+	if (rate_kb == 0)
+		pace->debt = 0;			/* of a limit there was before */
+	pace->copied = copied;
+	pace->asked_ns = now;
+}
+
+/* Sets why to what holds back, if a standby is behind by too much: the one that is furthest behind. */
+static void
+pace_look_at_standbys(char *why, Size size)
+{
+	const XLogRecPtr here = GetXLogWriteRecPtr();
+	int64		most = pgscale_relocation_max_lag * PGSCALE_MB;
+	int			pid = 0;
+	PGPROC	   *proc;
+	PgscaleProcClient client;
+
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+		XLogRecPtr	replayed;
+		int			its_pid;
+
+		SpinLockAcquire(&sender->mutex);
+		its_pid = sender->pid;
+		replayed = sender->apply;
+		SpinLockRelease(&sender->mutex);
+		/* a base backup, or a receiver that only keeps the WAL, replays none */
+		if (its_pid == 0 || XLogRecPtrIsInvalid(replayed) || replayed >= here || (int64) (here - replayed) <= most)
+			continue;
+		most = (int64) (here - replayed);
+		pid = its_pid;
+	}
+	if (pid == 0)
+		return;
+	/* its name, as pg_stat_replication has it */
+	proc = BackendPidGetProc(pid);
+	if (!proc || !pgscale_procs_read_client((int) (proc - ProcGlobal->allProcs), false, &client))
+		client.application_name[0] = '\0';
+	snprintf(why, size, "standby %s is " INT64_FORMAT " MB behind", client.application_name, most / PGSCALE_MB);
+}
+
+bool
+pgscale_relocation_pace_outside_hours(char *why, Size size)
+{
+	const pg_time_t now = (pg_time_t) time(NULL);
+	const struct pg_tm *tm = pg_localtime(&now, log_timezone);
+	const int	minute = tm->tm_hour * 60 + tm->tm_min;
+	int			left;
+	int			next;
+
+	if (!pace_read_hours(hours, minute, &left) || left == 0)
+		return false;
+	next = (minute + left) % DAY_MINUTES;
+	snprintf(why, size, "pgscale.relocation_hours begin at %02d:%02d (%s)", next / 60, next % 60, pg_get_timezone_name(log_timezone));
+	return true;
+}
+
+/* Looks for what to wait for. */
+static void
+pace_look(PgscaleRelocationPace *pace)
+{
+	double		pressure;
+
+	pace->why[0] = '\0';
+	if (pgscale_relocation_pace_outside_hours(pace->why, sizeof(pace->why)))
+		return;
+	if (pgscale_relocation_max_lag >= 0)
+		pace_look_at_standbys(pace->why, sizeof(pace->why));
+	if (pace->why[0] != '\0' || max_io_pressure < 0)
+		return;
+	pressure = pgscale_kernel_io_pressure_fraction();
+	if (pressure > max_io_pressure)
+		snprintf(pace->why, sizeof(pace->why), "I/O pressure of the last 10 s was %.2f, more than pgscale.relocation_max_io_pressure", pressure);
+	if (pressure < 0 && !pace->warned)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pgscale.relocation_max_io_pressure has no effect: the kernel does not report I/O pressure"),
+				 errhint("Start the kernel with psi=1, or set pgscale.relocation_max_io_pressure to -1.")));
+		pace->warned = true;
+	}
+}
+
+static int64
+pace_with_reserve(int64 bytes)
+{
+	return bytes + bytes * SPACE_PERCENT / 100 + SPACE_RESERVE;
+}
+
+static void
+pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 needed)
+{
+	const int64 room_mb = room / PGSCALE_MB;
+	const int64 needed_mb = (needed + PGSCALE_MB - 1) / PGSCALE_MB;
+
+	StartTransactionCommand();	/* for the name */
+	ereport(ERROR,
+			(errcode(ERRCODE_DISK_FULL),
+			 for_wal
+			 ? errmsg("not enough free space for the WAL: " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
+					  room_mb, needed_mb)
+			 : errmsg("not enough free space in tablespace \"%s\": " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
+					  get_tablespace_name(pace->target), room_mb, needed_mb),
+			 errdetail(INT64_FORMAT " of " INT64_FORMAT " MB were copied.",
+					   pace->copied / PGSCALE_MB, pace->bytes / PGSCALE_MB),
+			 for_wal
+			 ? errhint("Find out what holds the WAL back: the archiver, a replication slot or wal_keep_size. Then request the move again.")
+			 : errhint("Make room there, and request the move again.")));
+}
+
+/* Raises an error unless what is left still fits, as far as that was not seen just now. */
+static void
+pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
+{
+	int64		needed = left;
+	int64		wal;
+	dev_t		device = 0;
+	dev_t		wal_device = 0;
+	char		folder[MAXPGPATH];
+	int64		wal_room;
+	int64		room;
+
+	if (pace->had_room && now - pace->space_ns < PACE_LOOK_NS && pace->copied - pace->space_copied < SPACE_LOOK_BYTES)
+		return;
+	pgscale_relation_files_folder(folder, pace->target);
+	wal = pgscale_relocation_wal_growth(left);
+	wal_room = pgscale_relocation_free_bytes("pg_wal", &wal_device);
+	room = pgscale_relocation_free_bytes(folder, &device);
+	if (device == wal_device)
+		needed += wal;
+	else if (wal_room >= 0 && wal_room < pace_with_reserve(wal))
+		pace_raise_no_room(pace, true, wal_room, pace_with_reserve(wal));
+	if (room >= 0 && room < pace_with_reserve(needed))
+		pace_raise_no_room(pace, false, room, pace_with_reserve(needed));
+	pace->had_room = true;
+	pace->space_ns = now;
+	pace->space_copied = pace->copied;
+}
+
+long
+pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 left, char **why)
+{
+	bool		reloaded = false;
+	double		wait_ms = 0;
+	int64		now;
+
+	*why = NULL;
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		reloaded = true;
+	}
+	now = pgscale_timer_clock();
+	pace_learn(pace, copied, now);
+	if (!pace->looked || reloaded || now - pace->looked_ns >= PACE_LOOK_NS)
+	{
+		pace_look(pace);
+		pace->looked = true;
+		pace->looked_ns = now;
+	}
+	if (pace->why[0] != '\0')
+	{
+		*why = pace->why;
+		wait_ms = (double) (pace->looked_ns + PACE_LOOK_NS - now) / NS_PER_MS;
+	}
+	else if (pace->debt > 0)
+		wait_ms = pace->debt / pace_rate() * 1000;
+	pace->went_on = wait_ms <= 0;
+	if (pace->went_on)
+		pace_see_room(pace, left, now);
+	return (long) Min(ceil(wait_ms), PACE_LOOK_MS);
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * pace.h
+ *	  What holds a live move back: the settings for it, standbys, and disks.
+ *
+ * For the worker, which copies in pieces.  Before each piece it asks
+ * pgscale_relocation_pace_wait(), and copies as much as pgscale_relocation_pace_piece()
+ * allows.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_PACE_H
+#define PGSCALE_RELOCATION_PACE_H
+
+#include "postgres.h"
+
+/* In the worker's memory. */
+typedef struct PgscaleRelocationPace
+{
+	Oid			target;
+	int64		bytes;			/* of all that is to be copied */
+
+	/* of the last call */
+	int64		asked_ns;
+	int64		copied;
+	bool		went_on;		/* whether it had not to wait */
+
+	double		debt;			/* bytes copied beyond the rate; less than 0:
+								 * still to be copied within it */
+	int64		piece;			/* bytes, as the last pieces took their time */
+
+	int64		looked_ns;		/* when the reasons to wait were looked for */
+	bool		looked;			/* whether they ever were */
+	char		why[192];		/* what was found, or empty */
+	bool		warned;			/* that I/O pressure is unknown */
+
+	/* when free space was looked at */
+	bool		had_room;		/* whether it ever was */
+	int64		space_ns;
+	int64		space_copied;
+} PgscaleRelocationPace;
+
+/* Once, before all else: the settings. */
+extern void pgscale_relocation_pace_define_gucs(void);
+
+/* Before the first piece.  bytes: of all that is to be copied. */
+extern void pgscale_relocation_pace_start(PgscaleRelocationPace *pace, Oid target, int64 bytes);
+
+/*
+ * In no transaction, before each piece.  copied: bytes so far; left: bytes still to be
+ * copied.  Returns how many milliseconds to wait before more is copied, a second at most;
+ * 0: go on.  *why is set to what the move waits for, as a text for users that is valid
+ * until the next call, or to NULL if that is only the rate.  The caller waits, follows the
+ * WAL meanwhile, and asks again.
+ *
+ * Reads the configuration again if it was asked to.  Raises ERRCODE_DISK_FULL if what is
+ * left does not fit on the disk of the target, or its WAL on that of pg_wal.
+ */
+extern long pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 left, char **why);
+
+/*
+ * Is it outside pgscale.relocation_hours now?  Then *why is set to a text for users that says
+ * when they begin.
+ */
+extern bool pgscale_relocation_pace_outside_hours(char *why, Size size);
+
+/*
+ * How many bytes the next piece may have: whole pages, 4 MB at most, and less where the rate
+ * or the disks are slow, so that its lock is held for about 100 ms.
+ */
+extern int64 pgscale_relocation_pace_piece(const PgscaleRelocationPace *pace);
+
+#endif							/* PGSCALE_RELOCATION_PACE_H */
