@@ -16,10 +16,10 @@ NO_LOG_FLUSH = 2
 
 
 class Disk:
-    def __init__(self, place, size="4G"):
+    def __init__(self, place, name="disk", size="4G"):
         self.place = place
-        self.image = place.folder / "disk.image"
-        self.path = place.folder / "disk"
+        self.image = place.folder / f"{name}.image"
+        self.path = place.folder / name
         self.path.mkdir()
         self._run("truncate", "-s", size, self.image)
         self._run("mkfs.ext4", "-q", "-F", self.image)

@@ -128,7 +128,8 @@ class Features(Churn):
             SELECT j.job, j.relation_name, j.target_name
               FROM (SELECT DISTINCT ON (relation_name) * FROM pgscale_internal.relocation_job ORDER BY relation_name, job DESC) j
               JOIN pg_class c ON c.oid = to_regclass(j.relation_name)
-             WHERE j.state = 'done' AND c.reltablespace <> j.target""")
+              JOIN pg_database ON datname = current_database()
+             WHERE j.state = 'done' AND coalesce(nullif(c.reltablespace, 0), dattablespace) <> j.target""")
         if elsewhere:
             raise Loss(f"relocation jobs are done, and what they moved is elsewhere: {elsewhere[:3]}")
         left = run(connection, """

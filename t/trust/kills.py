@@ -16,6 +16,7 @@ import psycopg2
 import checks
 import digest
 import machine
+import moves
 from churn import ABSENT, Expected
 from cluster import TREE, Place, run, say, value
 from loops import Loops
@@ -70,6 +71,11 @@ STEPS = (QUEUED, STARTING, INITIALIZING, BEFORE_BUILD, BUILD, BEFORE_VALIDATION,
 # Some lock or snapshot holds the job there until it is let go, and it has not moved yet.
 HELD_UNMOVED = (STARTING, INITIALIZING, BEFORE_BUILD, BEFORE_VALIDATION, OLD_SNAPSHOTS, CLEANING)
 SHORT = (SCAN_INDEX, SORT, SCAN_TABLE)
+# And with --moves
+COPYING, FOLLOWING, WAITING, SWITCHING, DROPPING = moves.PHASES
+MOVE_STEPS = (QUEUED, STARTING, *moves.PHASES, VERIFYING)
+MOVE_SHORT = (STARTING, FOLLOWING, SWITCHING, DROPPING)
+COPY_RATE = "10MB"      # a second, so that copying takes some time
 
 WORKER, TWICE, LAUNCHER = "kill -9 of the worker", "kill -9 of the worker, twice", "kill -9 of the launcher"
 POSTMASTER, ALL = "kill -9 of the postmaster", "kill -9 of all"
@@ -168,7 +174,8 @@ class Holds:
         self.server = server
         self.table = table
         self.strike = strike
-        self.prepared = prepare and step in (BEFORE_BUILD, BEFORE_VALIDATION, BEFORE_DEAD, BEFORE_DROP, CLEANING, CLEANING_OLD)
+        self.prepared = prepare and step in (BEFORE_BUILD, BEFORE_VALIDATION, BEFORE_DEAD, BEFORE_DROP, CLEANING, CLEANING_OLD,
+                                             WAITING)
         self.numbers = itertools.count(1)
         self.open = []              # connections, or names of what is prepared
         self.seen = set()
@@ -180,7 +187,7 @@ class Holds:
             INITIALIZING: "LOCK TABLE pg_index IN SHARE MODE",
             BEFORE_BUILD: self._writer(), CLEANING: self._writer(),
             OLD_SNAPSHOTS: "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1",
-            BEFORE_DEAD: self._reader(), BEFORE_DROP: self._reader(), CLEANING_OLD: self._reader(),
+            BEFORE_DEAD: self._reader(), BEFORE_DROP: self._reader(), CLEANING_OLD: self._reader(), WAITING: self._reader(),
         }.get(step)
         if first:
             self._begin(first)
@@ -239,6 +246,9 @@ class Holds:
 class Experiment:
     """One server through many strikes."""
 
+    STEPS, SHORT, HELD_UNMOVED = STEPS, SHORT, HELD_UNMOVED
+    HOLDS = Holds
+
     def __init__(self, place, seed):
         self.rng = random.Random(seed)
         self.seed = seed
@@ -269,13 +279,13 @@ class Experiment:
 
     def deal(self):
         """A step and a way to strike, so that all of both come equally often, in any combination."""
-        for deck, cards in ((self.steps, STEPS), (self.ways, WAYS)):
+        for deck, cards in ((self.steps, self.STEPS), (self.ways, WAYS)):
             if not deck:
                 deck += self.rng.sample(cards, len(cards))
         return self.steps.pop(), self.ways.pop()
 
     def index(self, table, step):
-        return (INDEXES[2] if step in SHORT else self.rng.choice(INDEXES)).format(table)
+        return (INDEXES[2] if step in self.SHORT else self.rng.choice(INDEXES)).format(table)
 
     def tablespace(self, connection, index):
         return value(connection, """
@@ -444,19 +454,19 @@ class Experiment:
             index = self.index(table, step)
             self.target = self.other_tablespace(connection, index)
             jobs = []
-            holds = Holds(self.server, step, table, lambda: self.strike(
+            holds = self.HOLDS(self.server, step, table, lambda: self.strike(
                 connection, PG_CANCEL if way not in CANCELS else way, jobs[0]), rng.random() < 0.4)
             try:
                 jobs.append(self.request(connection, index))
-                if step not in SHORT and rng.random() < 0.5:
+                if step not in self.SHORT and rng.random() < 0.5:
                     other = self.index(rng.choice(TABLES), step)
                     if other != index:
                         jobs.append(self.request(connection, other))
                 seen = self.watch(connection, jobs[0], step, holds)
                 if seen:
-                    if rng.random() < 0.5 and step not in SHORT:
+                    if rng.random() < 0.5 and step not in self.SHORT:
                         time.sleep(rng.uniform(0, 0.3))
-                    struck, _ = self.look(connection, jobs[0]) if step not in SHORT else (step, None)
+                    struck, _ = self.look(connection, jobs[0]) if step not in self.SHORT else (step, None)
                     if struck != ENDED and self.strike(connection, way, jobs[0]):
                         if way not in CRASHES:
                             time.sleep(rng.uniform(0, 0.3))     # what holds it up goes on for a while
@@ -466,8 +476,7 @@ class Experiment:
             self.moves += sum(row[1] == "done" for row in self.ended(connection, jobs))
         raise Wrong(f"{TRIES} moves, and none was seen at \"{step}\"")
 
-    @staticmethod
-    def verdict(step, struck, way, row, moved, told):
+    def verdict(self, step, struck, way, row, moved, told):
         """What may have become of the jobs?"""
         job, state, index, sqlstate, message = row
         says = f"{way} at \"{struck}\": the job for {index} is {state}: {sqlstate} {message}"
@@ -478,7 +487,7 @@ class Experiment:
             may.add("lost")
         if way in CANCELS or step in (CLEANING, CLEANING_OLD):      # of which one was cancelled before
             may.add("cancelled")
-        if step == struck and (way in CANCELS and step in HELD_UNMOVED or way == CANCEL and step == QUEUED or
+        if step == struck and (way in CANCELS and step in self.HELD_UNMOVED or way == CANCEL and step == QUEUED or
                                way not in CRASHES and step == CLEANING):
             may = {"cancelled"}
         if state not in may:
@@ -524,6 +533,78 @@ class Experiment:
         shutil.copy(self.server.log, folder)
 
 
+class MoveHolds(Holds):
+    """Only a move that waits to begin, or for the table's users, can be kept at that; it follows for longer if much changes."""
+
+    def __init__(self, server, step, table, strike, prepare):
+        super().__init__(server, step if step in (QUEUED, WAITING) else ENDED, table, strike, prepare)
+        if step == FOLLOWING:
+            self.at = self._following
+
+    def _following(self, step):
+        if step == COPYING:
+            with contextlib.closing(self.server.connect()) as connection:
+                run(connection, f"UPDATE {self.table} SET filler = filler WHERE id % 50 = {next(self.numbers) % 50}")
+
+
+class Moves(Experiment):
+    """The same with live moves, of the tables as well."""
+
+    STEPS, SHORT, HELD_UNMOVED = MOVE_STEPS, MOVE_SHORT, (WAITING,)
+    HOLDS = MoveHolds
+
+    def index(self, table, step):
+        if step in self.SHORT or step != VERIFYING and self.rng.random() < 0.5:
+            return table
+        return super().index(table, step)
+
+    def request(self, connection, index):
+        target = self.other_tablespace(connection, index)
+        if index in TABLES:
+            return value(connection, "SELECT pgscale.relocate_table(%s, %s)", index, target)
+        return value(connection, "SELECT pgscale.relocate_index(%s, %s, amcheck => true, mode => 'copy')", index, target)
+
+    @staticmethod
+    def look(connection, job):
+        state, phase, pid, files = run(connection, """
+            SELECT j.state, p.phase, a.pid, files IS NOT NULL FROM pgscale_internal.relocation_job j
+              LEFT JOIN pg_stat_activity a ON a.pid = j.pid AND a.backend_type = 'pgscale relocation worker'
+              LEFT JOIN pgscale_internal.relocation_progress() p ON p.job = j.job WHERE j.job = %s""", job)[0]
+        if state not in ("queued", "waiting", "running", "verifying"):
+            return ENDED, None
+        if state in ("queued", "waiting") or not pid:
+            return QUEUED, None
+        if state == "verifying":
+            return VERIFYING, pid
+        return phase or (CLEANING if files else STARTING), pid
+
+    def hit(self, connection, step, way):
+        self.server.reload(**{"pgscale.relocation_rate": COPY_RATE if step in (COPYING, FOLLOWING) else "0"})
+        return super().hit(connection, step, way)
+
+    def again(self, table, job):
+        """Half of the time as soon as it cleans up, if that takes long enough to be seen."""
+        if self.rng.random() < 0.5:
+            return super().again(table, job)
+        holds = Holds(self.server, BEFORE_DEAD, table, None, False)
+        with contextlib.closing(self.server.connect()) as connection:
+            wait_for("another attempt", lambda: self.look(connection, job)[0] not in (QUEUED, STARTING), SEE)
+            step, _ = self.look(connection, job)
+            if step != ENDED and not self.strike(connection, WORKER, job):
+                step = ENDED
+        holds.release()
+        return step
+
+    def orphans(self, connection, way):
+        """Moves leave no file, not even after a crash; except an empty one that was dropped, as stock does."""
+        before = set(self.files)
+        found = super().orphans(connection, way)
+        for file in map(pathlib.Path, self.files - before):
+            if file.exists() and file.stat().st_size:
+                raise Leftover(f"after {way}: a file without a relation, of {file.stat().st_size} bytes: {file}")
+        return found
+
+
 def measure(experiment, strikes):
     """Returns what was wrong, or None."""
     experiment.set_up()
@@ -537,11 +618,11 @@ def measure(experiment, strikes):
     return None
 
 
-def tables(strikes):
+def tables(strikes, steps):
     """Where it was struck how, and what became of it."""
     hits = collections.Counter((strike["struck"], strike["way"]) for strike in strikes)
-    rows = [[step] + [hits[step, way] or "" for way in WAYS] + [sum(hits[step, way] for way in WAYS)] for step in STEPS]
-    rows.append(["all"] + [sum(hits[step, way] for step in STEPS) for way in WAYS] + [len(strikes)])
+    rows = [[step] + [hits[step, way] or "" for way in WAYS] + [sum(hits[step, way] for way in WAYS)] for step in steps]
+    rows.append(["all"] + [sum(hits[step, way] for step in steps) for way in WAYS] + [len(strikes)])
     where = markdown(["struck at", *WAYS, "all"], rows)
     rows = []
     for way in WAYS:
@@ -555,30 +636,33 @@ def tables(strikes):
 
 
 def keep(described, arguments, found, line, block):
-    digest.write(HERE, {**digest.read(HERE), "kills": {
-        "machine": described, "experiment": f"kills, --strikes {arguments.strikes} --seed {arguments.seed}", "result": line,
-        "figures": found}})
-    said = f"PostgreSQL {described['PostgreSQL']}, `--strikes {arguments.strikes} --seed {arguments.seed}`:"
+    options = "--moves " * arguments.moves + f"--strikes {arguments.strikes} --seed {arguments.seed}"
+    name = "kills" + "_moves" * arguments.moves
+    digest.write(HERE, {**digest.read(HERE), name: {
+        "machine": described, "experiment": f"kills, {options}", "result": line, "figures": found}})
+    said = f"PostgreSQL {described['PostgreSQL']}, `{options}`:"
     readme = HERE / "README.md"
-    readme.write_text(filled(readme.read_text(), "kills", f"{said}\n\n{block}"))
+    readme.write_text(filled(readme.read_text(), name, f"{said}\n\n{block}"))
 
 
 def main():
     parser = argparse.ArgumentParser(prog="t/trust/kills")
     parser.add_argument("--strikes", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--moves", action="store_true", help="live moves of tables and indexes, in place of REINDEX")
     parser.add_argument("--keep", action="store_true", help="put what was found into summary.json and README.md")
     arguments = parser.parse_args()
     with Place() as place:
-        experiment = Experiment(place, arguments.seed)
+        experiment = (Moves if arguments.moves else Experiment)(place, arguments.seed)
         since = time.monotonic()
         wrong = measure(experiment, arguments.strikes)
         strikes = experiment.strikes
         crashes = sum(strike["way"] in CRASHES for strike in strikes) + sum("struck again" in strike for strike in strikes)
-        text = tables(strikes)
+        text = tables(strikes, experiment.STEPS)
         OUTPUT.mkdir(parents=True, exist_ok=True)
-        (OUTPUT / f"kills-{place.major}.md").write_text(text + "\n")
-        record(f"kills-{place.major}", {
+        name = "kills" + "-moves" * arguments.moves
+        (OUTPUT / f"{name}-{place.major}.md").write_text(text + "\n")
+        record(f"{name}-{place.major}", {
             **machine.describe(place), "seed": arguments.seed, "strikes": strikes, "crashes": crashes, "moves": experiment.moves,
             "commits": experiment.commits, "wrong": str(wrong) if wrong else None, "seconds": round(time.monotonic() - since)})
         if wrong:

@@ -41,6 +41,7 @@ CREATE EXTENSION amcheck;
 """
 
 UPDATES = """
+{also}
 UPDATE accounts_{table} SET balance = balance + {delta} WHERE aid = {aid};
 UPDATE tellers SET balance = balance + {delta} WHERE tid = {tid};
 UPDATE branches SET balance = balance + {delta} WHERE bid = {bid};
@@ -72,9 +73,13 @@ def truncate(connection):
 class Ledger(Loops):
     """The load: clients at work from the start on until stop()."""
 
-    def __init__(self, server, clients, seed, durable=True):
-        """Where the server does not promise durability (synchronous_commit=off), an acknowledgement proves nothing."""
+    def __init__(self, server, clients, seed, durable=True, also=None):
+        """Where the server does not promise durability (synchronous_commit=off), an acknowledgement proves nothing.
+
+        also(random, aid, delta) returns what each transaction does besides.
+        """
         super().__init__(server)
+        self.also = also or (lambda *_: "")
         self.acknowledged = ACKNOWLEDGED if durable else UNKNOWN
         self.outcomes = {}      # (client, number) -> one of the four above
         self.last = dict.fromkeys(range(clients), 0.0)      # client -> when a commit was last acknowledged
@@ -92,6 +97,7 @@ class Ledger(Loops):
         key = client, next(numbers)
         values = dict(table=table, aid=table * ROWS + rng.randrange(ROWS), tid=tid, bid=tid // 10,
                       delta=rng.randrange(-5000, 5000), client=client, number=key[1])
+        values["also"] = self.also(rng, values["aid"], values["delta"])
         kind = rng.choices((PLAIN, NESTED, PREPARE), (90, 5, 5))[0]
         self.outcomes[key] = UNKNOWN
         try:
