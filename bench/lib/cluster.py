@@ -45,9 +45,10 @@ def _leave(number, frame):
 
 
 class Place:
-    """with Place() as place: ..."""
+    """with Place() as place: ... change(tree), if there is one, changes the copy of the tree before it is built."""
 
-    def __init__(self):
+    def __init__(self, change=None):
+        self.change = change
         self.pg_config = os.environ.get("PG_CONFIG", "pg_config")
         self.bindir = pathlib.Path(self.ask("--bindir"))
         self.version = self.ask("--version").split()[1]
@@ -89,6 +90,8 @@ class Place:
             shutil.copy(TREE / name, tree)
         for name in ("src", "sql"):
             shutil.copytree(TREE / name, tree / name, ignore=shutil.ignore_patterns("*.o", "*.bc"))
+        if self.change:
+            self.change(tree)
         say("building pgscale")
         make = subprocess.run(["make", "-s", f"-j{os.cpu_count()}", f"PG_CONFIG={self.pg_config}"], cwd=tree,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -212,8 +215,13 @@ class Cluster:
         self.start()
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, kind, *exc):
+        if kind and issubclass(kind, psycopg2.DatabaseError):
+            say(f"server {self.name} wrote at last:\n" + self._last_words())
         self.stop()
+
+    def _last_words(self):
+        return "".join(self.log.read_text(errors="replace").splitlines(keepends=True)[-20:])
 
     def start(self, **settings):
         """Settings given here hold until the server stops."""
@@ -232,7 +240,7 @@ class Cluster:
                 except psycopg2.OperationalError:
                     time.sleep(0.1)
         self.stop()
-        sys.exit(f"server {self.name} did not start:\n" + "".join(open(self.log).readlines()[-20:]))
+        sys.exit(f"server {self.name} did not start:\n{self._last_words()}")
 
     def stop(self):
         for number, seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 20), (signal.SIGKILL, None)):

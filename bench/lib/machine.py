@@ -39,8 +39,10 @@ def peers(place, packages):
     found, prefix = {}, "postgresql-MAJOR-"
     for package in packages:
         if package.startswith(prefix):
-            name = package.removeprefix(prefix).replace("-", "_")
-            version = _output("dpkg-query", "-W", "-f", "${Version}", package.replace("MAJOR", str(place.major)))
+            name = package.removeprefix(prefix).removesuffix("?").replace("-", "_")
+            version = _output("dpkg-query", "-W", "-f", "${Version}", package.removesuffix("?").replace("MAJOR", str(place.major)))
+            if package.endswith("?") and not version:
+                continue
             # without the epoch, and the package's own revision
             found[name if name.startswith("pg") else f"pg_{name}"] = version.split(":")[-1].rsplit("-", 1)[0]
     return found

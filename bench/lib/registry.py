@@ -1,6 +1,6 @@
 """What there is to run: a file parts.ini in each folder of bench/, and in t/trust.
 
-    [*]         about; packages (MAJOR stands for the server's) and root, for all its parts
+    [*]         about; packages (MAJOR stands for the server's; PACKAGE? is taken where there is one) and root, for all its parts
     [PART]      about, minutes, quick minutes; packages and root where they differ;
                 command, arguments, quick arguments: of a program of its own, which is no part of main.py
 """

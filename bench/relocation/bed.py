@@ -1,4 +1,4 @@
-"""The published experiment's server: an unlogged pgbench_accounts, ten indexes on a slow disk, and little memory."""
+"""The published experiment's server: pgbench_accounts, ten indexes on a slow disk, and little memory."""
 import contextlib
 import pathlib
 
@@ -30,14 +30,17 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def slow_bed(place, scale):
+def slow_bed(place, scale, table_too=False):
     with SlowDisk(place.folder / "slow", DISK_MIB) as disk, MemoryGroup() as memory, \
-            Bed(place, scale, disk, memory).running() as bed:
+            Bed(place, scale, disk, memory, table_too).running() as bed:
         yield bed
 
 
 class Bed:
-    def __init__(self, place, scale, disk, memory):
+    """The table is unlogged and on the fast disk; or, if that is to move too, logged and on the slow disk."""
+
+    def __init__(self, place, scale, disk, memory, table_too):
+        self.table_too = table_too
         self.place = place
         self.scale = scale
         self.disk = disk
@@ -53,7 +56,7 @@ class Bed:
                 folder.mkdir()
                 self.place.give(folder)
                 run(self.connection, f"CREATE TABLESPACE {name} LOCATION '{folder}'")
-            self.server.pgbench("-i", "-s", self.scale, "-q", "--unlogged-tables")
+            self.server.pgbench("-i", "-s", self.scale, "-q", *([] if self.table_too else ["--unlogged-tables"]))
             for number in range(1, 9):
                 run(self.connection, f"CREATE INDEX {TABLE}_aid_{number} ON {TABLE} (aid) TABLESPACE {SLOW}")
             run(self.connection, f"CREATE INDEX {TABLE}_abalance ON {TABLE} (abalance) TABLESPACE {SLOW}")
@@ -67,8 +70,10 @@ class Bed:
         self.memory.lift()
 
     def reset(self):
-        """All indexes anew on the slow disk, and a full cache; then the limits."""
+        """All that is to move on the slow disk, the indexes anew, and a full cache; then the limits."""
         self.lift()
+        if self.table_too:
+            run(self.connection, f"ALTER TABLE {TABLE} SET TABLESPACE {SLOW}")
         run(self.connection, f"REINDEX (TABLESPACE {SLOW}) TABLE {TABLE}")
         self.limit()
 
@@ -84,13 +89,10 @@ class Bed:
         pace = ("-R", rate) if rate else ()
         return Load(self.server, "-f", UPDATE, "-s", self.scale, "-c", 1, *pace, log=True)
 
-    def indexes(self):
-        """The tablespace of each index."""
-        return dict(run(self.connection, """
-            SELECT i.indexrelid::regclass::text, spcname
-              FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-              LEFT JOIN pg_tablespace t ON t.oid = c.reltablespace
-             WHERE i.indrelid = %s::regclass""", TABLE))
+    def on_slow(self):
+        """The relations that are on the slow disk."""
+        return [name for name, in run(self.connection, "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_tablespace t"
+                                                       " ON t.oid = c.reltablespace WHERE spcname = %s", SLOW)]
 
     def bytes(self):
         """Of the table, and of its indexes."""

@@ -1,12 +1,14 @@
-"""The experiment on moving indexes between tablespaces: see run and README.md."""
+"""The experiments on moving indexes and tables between tablespaces: see run and README.md."""
 import sys
 
 import experiment
 
+import both
+import live
 import move
 import stall
 
-PARTS = {"move": move, "stall": stall}
+PARTS = {"move": move, "stall": stall, **live.PARTS, "live_both": both}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))

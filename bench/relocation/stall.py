@@ -21,7 +21,7 @@ TABLE, INDEX = "pgbench_accounts", "pgbench_accounts_pkey"
 CLIENTS = 64
 RATE = 50
 READERS = 3
-READ_SECONDS = 5
+READ_MS = (4000, 6000)
 LIMIT_MS = 150
 CANCELLED = "canceling statement"
 UPDATE = pathlib.Path(__file__).with_name("update.sql")
@@ -42,8 +42,8 @@ QUICK = (15, 1, 5, 2)
 
 
 @contextlib.contextmanager
-def readers(server, number):
-    """So many sessions that read the table by its index, each for some 5 s at a time, with random ends: they overlap.
+def readers(server, number, read_ms=READ_MS, pause_ms=(0, 0)):
+    """So many sessions that read the table by its index, each for a random time, with pauses: they overlap.
 
     Yields a function that tells how many of them were cancelled since, and so ended.
     """
@@ -51,8 +51,9 @@ def readers(server, number):
         yield lambda: 0
         return
     script, errors = server.folder / "read.sql", server.folder / "read.errors"
-    script.write_text(f"\\set aid random(1, 100000)\n\\set ms random({READ_SECONDS * 800}, {READ_SECONDS * 1200})\n"
-                      f"SELECT abalance, pg_sleep(:ms / 1000.0) FROM {TABLE} WHERE aid = :aid;\n")
+    pause = "\\set pause random({}, {})\n\\sleep :pause ms\n".format(*pause_ms) if pause_ms[1] else ""
+    script.write_text("\\set aid random(1, 100000)\n\\set ms random({}, {})\n".format(*read_ms) +
+                      f"SELECT abalance, pg_sleep(:ms / 1000.0) FROM {TABLE} WHERE aid = :aid;\n{pause}")
     with open(errors, "w") as file:
         reading = server.place.popen(["pgbench", "-h", server.folder, "-U", "postgres", "-n", "-f", script,
                                       "-c", number, "-T", 3600, "postgres"], stdout=subprocess.DEVNULL, stderr=file)
