@@ -120,6 +120,8 @@ my $end;
 
 sub kept
 {
+    # the calls of all functions have queued some
+    $db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is open', 0);
     return map { [ $_->[0] => $db->sql($_->[1] =~ s/END/'$end'/gr) ] } (
         [ 'rows of the archive' => q{SELECT count(*), sum(period_s), md5(string_agg(md5(m::text), '' ORDER BY at)) FROM pgscale_internal.archive_minute m WHERE at < END} ],
         [ 'days' => q{SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits
@@ -207,7 +209,6 @@ $db->sql($_) for q{SELECT pgscale_internal.archive_partition('archive_minute', (
 $db->poll_ok(q{SELECT count(*) FROM pg_class WHERE relname LIKE 'archive_hour_%' AND relkind = 'r'}, 'the oldest day becomes hours', 1);
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.archive_changes}, 'and changes of settings are there');
 $_->quit for map { $db->sql('SELECT pg_terminate_backend(' . $_->pid . ')'); $_ } @load;
-$db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is open', 0);
 # later rows begin here
 $end = $db->sql('SELECT max(at + make_interval(secs => period_s)) FROM pgscale.archive_minutes');
 my @kept = kept();
