@@ -11,18 +11,10 @@ use Test::More;
 
 relocation_node(conf => "autovacuum = off\npgscale.relocation_max_transaction_age = -1\npgscale.relocation_switch_timeout = 1h");
 my @tables = qw(t large);
-$db->sql(<<'EOQ');
-CREATE TABLE t (id int PRIMARY KEY, n int, v text);
-ALTER TABLE t ALTER v SET STORAGE EXTERNAL;
-INSERT INTO t SELECT i, i, repeat(md5(i::text), 70) FROM generate_series(1, 500) i;
-CREATE TABLE large (id int, filler char(1000));
-INSERT INTO large SELECT i, '' FROM generate_series(1, 20000) i;
-EOQ
+two_tables(20000);
 my $rows = rows($db, @tables);
 my $other = session($node);
 $other->sql(q{SET statement_timeout = '10 s'; SET lock_timeout = '5 s'});
-
-sub elsewhere { my $table = shift; return place($table) eq 'fast' ? 'other' : 'fast'; }
 
 ### A reader that never leaves
 

@@ -14,16 +14,8 @@ relocation_node(init => [ allows_streaming => 1, has_archiving => 1 ],
     conf => "pgscale.relocation_max_transaction_age = -1\nwal_keep_size = 1GB\npgscale.relocation_max_lag = -1\nwal_receiver_status_interval = 1s");
 my $main = $node;
 my @tables = qw(t large);
-$db->sql(<<'EOQ');
-CREATE TABLE t (id int PRIMARY KEY, n int, v text);
-ALTER TABLE t ALTER v SET STORAGE EXTERNAL;
-INSERT INTO t SELECT i, i, repeat(md5(i::text), 70) FROM generate_series(1, 500) i;
-CREATE TABLE large (id int, filler char(1000));
-INSERT INTO large SELECT i, '' FROM generate_series(1, 30000) i;
-EOQ
+two_tables(30000);
 my $rows = rows($db, @tables);
-
-sub elsewhere { my $table = shift; return place($table) eq 'fast' ? 'other' : 'fast'; }
 
 # A copy of that server as it is now, not started
 sub copy_of

@@ -45,7 +45,7 @@
 #include "relocation/live_copy.h"
 
 /* In one record; fewer where there are few buffers. */
-#define PIECE_BLOCKS	XLR_MAX_BLOCK_ID
+#define RECORD_BLOCKS	XLR_MAX_BLOCK_ID
 
 /*
  * After that number of blocks their WAL is flushed.  A commit of another session
@@ -62,8 +62,8 @@ typedef struct Piece
 	int			n;
 	int			unflushed;		/* blocks that were written since WAL was
 								 * flushed */
-	BlockNumber blocks[PIECE_BLOCKS];
-	PGAlignedBlock pages[PIECE_BLOCKS];
+	BlockNumber blocks[RECORD_BLOCKS];
+	PGAlignedBlock pages[RECORD_BLOCKS];
 } Piece;
 
 static void
@@ -120,7 +120,7 @@ pgscale_relocation_copy_truncated(PgscaleRelocationCopy *copy, BlockNumber block
 static int
 piece_blocks(void)
 {
-	return Min(PIECE_BLOCKS, Max(NBuffers / 64, 1));
+	return Min(RECORD_BLOCKS, Max(NBuffers / 64, 1));
 }
 
 /* The maps are read as the server reads them: a damaged page says nothing. */
@@ -155,12 +155,12 @@ copy_buffer(RelFileLocator to, ForkNumber fork, BlockNumber block, BlockNumber *
 static void
 write_piece(RelFileLocator to, ForkNumber fork, Piece *piece, BlockNumber *blocks, bool standard, BufferAccessStrategy ring)
 {
-	Buffer		buffers[PIECE_BLOCKS];
+	Buffer		buffers[RECORD_BLOCKS];
 	XLogRecPtr	end;
 
 	for (int i = 0; i < piece->n; i++)
 		buffers[i] = copy_buffer(to, fork, piece->blocks[i], blocks, ring);
-	XLogEnsureRecordSpace(PIECE_BLOCKS - 1, 0);
+	XLogEnsureRecordSpace(RECORD_BLOCKS - 1, 0);
 	XLogBeginInsert();
 	START_CRIT_SECTION();
 	for (int i = 0; i < piece->n; i++)

@@ -9,7 +9,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(strays strays_ok rows files oids map_bits sound_ok ended held_live job_text);
+our @EXPORT = qw(two_tables elsewhere strays strays_ok rows files oids map_bits sound_ok ended held_live job_text);
 
 # Files of the database that belong to no relation that the session sees, in any tablespace. On a standby no relation may
 # be in the making.
@@ -119,6 +119,24 @@ sub ended
       or die "job $job does not end: " . job_text($job, $session);
     return $state;
 }
+
+# A table with values in its TOAST table, and one of that many rows, each of a kB
+sub two_tables
+{
+    my ($large) = @_;
+
+    $db->sql(<<"EOQ");
+CREATE TABLE t (id int PRIMARY KEY, n int, v text);
+ALTER TABLE t ALTER v SET STORAGE EXTERNAL;
+INSERT INTO t SELECT i, i, repeat(md5(i::text), 70) FROM generate_series(1, 500) i;
+CREATE TABLE large (id int, filler char(1000));
+INSERT INTO large SELECT i, '' FROM generate_series(1, $large) i;
+EOQ
+    return;
+}
+
+# The one of the two other tablespaces that a table is not in
+sub elsewhere { my $table = shift; return place($table) eq 'fast' ? 'other' : 'fast'; }
 
 # Starts the live move of a table that another session holds by reading it: the session, the job and its worker, once all is copied.
 sub held_live
