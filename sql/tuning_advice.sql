@@ -30,7 +30,7 @@ SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 
 SELECT * FROM pgscale.contention('1 us');
 SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
-  FROM pgscale.wal_efficiency('1 ms');
+  FROM pgscale.wal_efficiency('1 us');
 
 -- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin,
 -- and 19 does not tell the locks of a library that is not loaded

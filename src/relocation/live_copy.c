@@ -8,6 +8,10 @@
  * new file as any other file, and the end of the move needs no fsync.  (Writes past shared buffers would need one before
  * the switch, under load, and could race with a checkpoint.)  Both sides use small rings of buffers.
  *
+ * Commits of others must not wait for all that is written here.  So WAL is flushed in small pieces, its next segment is
+ * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_live_move()).  With a table of 3 GB beside 50 transactions a second the longest wait was 110 to 200 ms
+ * without the last two, 5 to 10 ms with them.
+ *
  * Why no change is missed.  A backend changes a block and writes the WAL record of the change under one exclusive lock of
  * the block's content.  The copy is taken under a share lock, so it contains a change completely or not at all.  The record of
  * a change that it does not contain is written after the copy was taken, so a reader that follows the WAL from a point

@@ -291,7 +291,9 @@ static void
 sum_evidence(TimestampTz since, TimestampTz until, PgscaleTuningEvidence *sum)
 {
 	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
-	const int	n = pgscale_tuning_evidence_read(since, until, records, PGSCALE_EVIDENCE_MAX);
+
+	/* of no time there is none, although a record may end right now */
+	const int	n = since < until ? pgscale_tuning_evidence_read(since, until, records, PGSCALE_EVIDENCE_MAX) : 0;
 
 	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < n; i++)

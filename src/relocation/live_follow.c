@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * live_follow.c
+ *	  A live move copies everything, and again what changes meanwhile.
+ *
+ * All work is done in pieces.  Each is a transaction that opens the relation anew, because another file may have taken its place
+ * since, and holds no snapshot, so that VACUUM is not held back.  Between two pieces the WAL is read, so the marks of changed
+ * blocks are complete up to there, and the pace is kept (pace.c).
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "utils/snapmgr.h"
+
+#include "relocation/live_parts.h"
+#include "relocation/wal_ahead.h"
+
+/* At most these are copied in one transaction. */
+#define PIECE_BLOCKS	512
+
+/* Blocks that are left when the copy has caught up. */
+#define FEW_BLOCKS		64
+
+/*
+ * The WAL
+ */
+
+static PgscaleRelocationCopy *
+copy_of(PgscaleRelocationLive *move, RelFileLocator locator)
+{
+	for (int i = 0; i < move->ncopies; i++)
+		if (RelFileLocatorEquals(move->copies[i].from, locator))
+			return &move->copies[i];
+	return NULL;
+}
+
+static void
+live_changed(void *arg, RelFileLocator locator, ForkNumber fork, BlockNumber block)
+{
+	PgscaleRelocationCopy *copy = fork == MAIN_FORKNUM ? copy_of(arg, locator) : NULL;
+
+	if (copy)
+		pgscale_relocation_copy_mark(copy, block);
+}
+
+static void
+live_truncated(void *arg, RelFileLocator locator, BlockNumber blocks)
+{
+	PgscaleRelocationCopy *copy = copy_of(arg, locator);
+
+	if (copy)
+		pgscale_relocation_copy_truncated(copy, blocks);
+}
+
+void
+pgscale_relocation_live_follow_from_now(PgscaleRelocationLive *move)
+{
+	const PgscaleRelocationWalVisitor visitor = {live_changed, live_truncated, move};
+
+	move->wal = pgscale_relocation_wal_begin(&visitor);
+}
+
+void
+pgscale_relocation_live_follow(PgscaleRelocationLive *move, XLogRecPtr until)
+{
+	if (move->wal)
+		move->progress.counts.wal_read_bytes += pgscale_relocation_wal_read(move->wal, until);
+}
+
+/*
+ * Copying
+ */
+
+typedef BlockNumber (*LivePiece) (PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
+
+/* One piece, as a transaction of its own. */
+static BlockNumber
+live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece piece, BlockNumber most)
+{
+	Relation	relation;
+	BlockNumber done;
+
+	pgscale_relocation_wal_ahead();
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	relation = pgscale_relocation_live_open(move, copy, AccessShareLock);
+	/* opening it has read catalogs: do not hold back VACUUM */
+	InvalidateCatalogSnapshot();
+	done = piece(copy, relation, most);
+	relation_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	return done;
+}
+
+/* Copies the next pages of a map.  Returns 0 at its end. */
+static BlockNumber
+live_map(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
+{
+	copy->map_page = pgscale_relocation_copy_map(copy, relation, copy->map, copy->map_page, most);
+	return copy->map_page != InvalidBlockNumber;
+}
+
+static BlockNumber
+live_shorten(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
+{
+	pgscale_relocation_copy_shorten(copy, relation);
+	return 0;
+}
+
+int64
+pgscale_relocation_live_copied_bytes(const PgscaleRelocationLive *move)
+{
+	int64		blocks = 0;
+
+	for (int i = 0; i < move->ncopies; i++)
+		blocks += move->copies[i].copied;
+	return blocks * BLCKSZ;
+}
+
+BlockNumber
+pgscale_relocation_live_marked(const PgscaleRelocationLive *move)
+{
+	BlockNumber marked = 0;
+
+	for (int i = 0; i < move->ncopies; i++)
+		marked += move->copies[i].marked;
+	return marked;
+}
+
+long
+pgscale_relocation_live_pause(PgscaleRelocationLive *move)
+{
+	const int64 copied = pgscale_relocation_live_copied_bytes(move);
+	const int64 written = copied + move->progress.counts.recopied_blocks * BLCKSZ;
+	const int64 left = Max(move->progress.total_bytes - copied, 0) + (int64) pgscale_relocation_live_marked(move) * BLCKSZ;
+	char	   *why = NULL;
+	const long	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
+
+	strlcpy(move->progress.held_back_by, why ? why : "", sizeof(move->progress.held_back_by));
+	return ms;
+}
+
+/* Waits until more may be copied. */
+static void
+live_keep_pace(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
+{
+	long		ms;
+
+	while ((ms = pgscale_relocation_live_pause(move)) > 0)
+	{
+		pgscale_relocation_live_show(move, phase);
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+		pgscale_relocation_live_sleep(Min(ms, 1000));
+	}
+	pgscale_relocation_live_show(move, phase);
+}
+
+/* How many blocks the next piece may have. */
+static BlockNumber
+live_pace_blocks(const PgscaleRelocationLive *move)
+{
+	return Min(Max(pgscale_relocation_pace_piece(&move->pace) / BLCKSZ, 1), PIECE_BLOCKS);
+}
+
+static void
+live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumber map, PgscaleRelocationPhase phase)
+{
+	copy->map = map;
+	copy->map_page = 0;
+	do
+	{
+		if (phase == PGSCALE_PHASE_COPYING)
+			live_keep_pace(move, phase);
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+	} while (live_piece(move, copy, live_map, live_pace_blocks(move)) > 0);
+}
+
+void
+pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
+{
+	for (int i = 0; i < move->ncopies; i++)
+	{
+		PgscaleRelocationCopy *copy = &move->copies[i];
+
+		do
+		{
+			live_keep_pace(move, PGSCALE_PHASE_COPYING);
+			pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+		} while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0);
+		live_copy_map(move, copy, FSM_FORKNUM, PGSCALE_PHASE_COPYING);
+		live_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_COPYING);
+	}
+}
+
+/* Copies again the blocks that have changed by now. */
+static void
+live_copy_marked(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, PgscaleRelocationPhase phase)
+{
+	BlockNumber left = copy->marked;
+	BlockNumber done;
+
+	do
+	{
+		/* while it waits for a moment to switch, it must not fall behind */
+		if (phase == PGSCALE_PHASE_FOLLOWING)
+			live_keep_pace(move, phase);
+		done = live_piece(move, copy, pgscale_relocation_copy_again, Min(left, live_pace_blocks(move)));
+		left -= Min(done, left);
+		move->progress.counts.recopied_blocks += done;
+		pgscale_relocation_live_show(move, phase);
+	} while (left > 0 && done > 0);
+}
+
+void
+pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
+{
+	BlockNumber before = InvalidBlockNumber;
+
+	for (;;)
+	{
+		BlockNumber left;
+		bool		grown = false;
+
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+		left = pgscale_relocation_live_marked(move);
+		for (int i = 0; i < move->ncopies; i++)
+		{
+			PgscaleRelocationCopy *copy = &move->copies[i];
+
+			while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0)
+			{
+				grown = true;
+				if (phase == PGSCALE_PHASE_FOLLOWING)
+					live_keep_pace(move, phase);
+				pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+			}
+			if (left > FEW_BLOCKS && copy->marked > 0)
+				live_copy_marked(move, copy, phase);
+		}
+		if (left >= before || (left <= FEW_BLOCKS && !grown))
+			break;
+		before = left;
+	}
+}
+
+void
+pgscale_relocation_live_prepare(PgscaleRelocationLive *move)
+{
+	for (int i = 0; i < move->ncopies; i++)
+	{
+		PgscaleRelocationCopy *copy = &move->copies[i];
+
+		/* the few that are left may have to be read from a slow disk */
+		if (copy->marked > 0)
+			live_copy_marked(move, copy, PGSCALE_PHASE_WAITING);
+		live_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_WAITING);
+		(void) live_piece(move, copy, live_shorten, 0);
+	}
+}

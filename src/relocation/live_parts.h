@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * live_parts.h
+ *	  What the parts of a live move share.
+ *
+ * The method is in live_move.c.  live_follow.c copies and keeps up, live_switch.c waits for its moment and switches.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_RELOCATION_LIVE_PARTS_H
+#define PGSCALE_RELOCATION_LIVE_PARTS_H
+
+#include "postgres.h"
+
+#include "utils/relcache.h"
+
+#include "base/pg_compat.h"
+#include "relocation/job_table.h"
+#include "relocation/live_copy.h"
+#include "relocation/pace.h"
+#include "relocation/relocation_state.h"
+#include "relocation/wal_follow.h"
+
+typedef struct PgscaleRelocationLive
+{
+	PgscaleRelocationJob *job;
+	MemoryContext context;		/* that lasts until its end */
+	Oid			relations[PGSCALE_JOB_FILES];	/* that belong together */
+	int			nrelations;
+	PgscaleRelocationCopy copies[PGSCALE_JOB_FILES];	/* of those that are not
+														 * there already */
+	int			ncopies;
+	int64		locked_at;		/* when it got the lock, at the last try */
+	int			collisions;		/* internal errors of tries */
+	char	   *checksums;		/* the server's setting when it began */
+	PgscaleRelocationWal *wal;
+	PgscaleRelocationPace pace;
+	PgscaleRelocationProgress progress;
+} PgscaleRelocationLive;
+
+/* live_move.c */
+
+/* Lists a table, its TOAST table and that one's index; or an index.  Returns their number.  In a transaction. */
+extern int	pgscale_relocation_live_list(const PgscaleRelocationJob *job, Oid *relations);
+
+/* Notes in the job the files that are left, or else the new ones. */
+extern void pgscale_relocation_live_note_files(const PgscaleRelocationLive *move, PgscaleRelocationJob *job, bool from);
+
+/*
+ * Opens the relation, in a transaction.  Raises an error if it has another file than the one that is copied; and that error.
+ */
+extern Relation pgscale_relocation_live_open(const PgscaleRelocationLive *move, const PgscaleRelocationCopy *copy, LOCKMODE lock);
+extern void pgscale_relocation_live_raise_rewritten(const PgscaleRelocationLive *move);
+
+/* Shows how far it is. */
+extern void pgscale_relocation_live_show(PgscaleRelocationLive *move, PgscaleRelocationPhase phase);
+
+extern void pgscale_relocation_live_sleep(long ms);
+
+/* live_follow.c */
+
+/* Changes are followed from now on; and are, up to there. */
+extern void pgscale_relocation_live_follow_from_now(PgscaleRelocationLive *move);
+extern void pgscale_relocation_live_follow(PgscaleRelocationLive *move, XLogRecPtr until);
+
+/* How much has been copied; and the number of copied blocks that are known to have changed. */
+extern int64 pgscale_relocation_live_copied_bytes(const PgscaleRelocationLive *move);
+extern BlockNumber pgscale_relocation_live_marked(const PgscaleRelocationLive *move);
+
+/* For how many milliseconds nothing may be copied; notes the reason. */
+extern long pgscale_relocation_live_pause(PgscaleRelocationLive *move);
+
+/* The following are in no transaction. */
+
+extern void pgscale_relocation_live_copy_all(PgscaleRelocationLive *move);
+
+/* Copies again the blocks that have changed, until few are left, or there are not fewer from round to round. */
+extern void pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationPhase phase);
+
+/* Does before the lock is taken what need not be done under it. */
+extern void pgscale_relocation_live_prepare(PgscaleRelocationLive *move);
+
+/* live_switch.c */
+
+/* Waits for a moment to switch, and does. */
+extern void pgscale_relocation_live_switch(PgscaleRelocationLive *move);
+
+#endif							/* PGSCALE_RELOCATION_LIVE_PARTS_H */

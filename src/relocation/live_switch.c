@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * live_switch.c
+ *	  A live move waits for a moment to switch, and switches.
+ *
+ * While it waits it holds no lock and keeps the copy up to date.  Under AccessExclusiveLock others wait for this process, so it must
+ * not wait for anyone, and has little left to do: it gives up if a lock is not free at once or too many blocks are left, and
+ * tries again later.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "commands/tablecmds.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "base/timer.h"
+#include "base/units.h"
+#include "relocation/live_parts.h"
+#include "relocation/lock_gap.h"
+#include "relocation/relocation.h"
+
+/* Changed blocks up to which the lock is asked for; and above which it is released again. */
+#define TRY_BLOCKS		256
+#define MANY_BLOCKS		512
+
+/* While waiting: between two looks at the users, and between two rounds of copying again, which get longer. */
+#define LOOK_MS			2
+#define AGAIN_TRY_MS	50
+#define AGAIN_MS		250
+#define AGAIN_MAX_MS	5000
+
+/* After a try that failed, doubled each time: its queue was for 3 % of the time in the end, where each transaction is long. */
+#define TRY_MS			100
+#define TRY_MAX_MS		1000
+
+/* How long the switch waits for a lock: of its row, and then, while the relation is locked, of others. */
+#define ROW_LOCK_MS		1000
+#define SWITCH_LOCK_MS	10
+
+/* Internal errors after which it tries again. */
+#define MAX_COLLISIONS	10
+
+/*
+ * Has the table the TOAST table that was copied, and that one the same index?  And have pages that were written since the
+ * beginning checksums if the server expects them?  (A later server may enable them while it runs.)
+ */
+static void
+live_check_same(const PgscaleRelocationLive *move)
+{
+	Oid			relations[PGSCALE_JOB_FILES];
+
+	if (pgscale_relocation_live_list(move->job, relations) != move->nrelations ||
+		memcmp(relations, move->relations, move->nrelations * sizeof(Oid)) != 0)
+		pgscale_relocation_live_raise_rewritten(move);
+	if (move->checksums && strcmp(move->checksums, GetConfigOption("data_checksums", false, false)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("data checksums were enabled or disabled during the move")));
+}
+
+/* Number of blocks that still have to be copied, while all relations are locked. */
+static BlockNumber
+live_left(const PgscaleRelocationLive *move, const Relation *relations)
+{
+	BlockNumber left = pgscale_relocation_live_marked(move);
+
+	for (int i = 0; i < move->ncopies; i++)
+	{
+		const BlockNumber end = RelationGetNumberOfBlocks(relations[i]);
+
+		left += end - Min(move->copies[i].copied, end);
+	}
+	return left;
+}
+
+static void
+live_copy_rest(PgscaleRelocationLive *move, const Relation *relations)
+{
+	for (int i = 0; i < move->ncopies; i++)
+	{
+		PgscaleRelocationCopy *copy = &move->copies[i];
+
+		while (pgscale_relocation_copy_more(copy, relations[i], MANY_BLOCKS) > 0)
+			;
+		move->progress.counts.recopied_blocks += pgscale_relocation_copy_again(copy, relations[i], MANY_BLOCKS);
+		(void) pgscale_relocation_copy_map(copy, relations[i], VISIBILITYMAP_FORKNUM, 0, InvalidBlockNumber);
+		pgscale_relocation_copy_finish(copy, relations[i]);
+	}
+}
+
+static void
+live_set_tablespace(PgscaleRelocationLive *move, Relation relation, RelFileNumber file)
+{
+	if (!CheckRelationTableSpaceMove(relation, move->job->target))
+		return;
+	SetRelationTableSpace(relation, move->job->target, file);
+	InvokeObjectPostAlterHook(RelationRelationId, RelationGetRelid(relation), 0);
+}
+
+/* Locks all relations.  After false the caller must abort the transaction. */
+static bool
+live_lock_all(PgscaleRelocationLive *move, bool queue)
+{
+	if (move->ncopies == 0)
+		return pgscale_relocation_gap_take(move->job->relation, queue);
+	/* no queue for the TOAST table, while others queue for the locked table */
+	for (int i = 0; i < move->ncopies; i++)
+		if (!pgscale_relocation_gap_take(move->copies[i].relation, queue && i == 0))
+			return false;
+	return true;
+}
+
+/* Within the transaction of live_try(). */
+static bool
+live_try_now(PgscaleRelocationLive *move, bool queue)
+{
+	PgscaleRelocationJob row = *move->job;
+	Relation	relations[PGSCALE_JOB_FILES];
+
+	/*
+	 * the row first: it may be locked; if it is gone, the new files are those
+	 * to remove
+	 */
+	LockTimeout = ROW_LOCK_MS;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgscale_relocation_live_note_files(move, &row, true);
+	pgscale_relocation_job_has_files(&row);
+	PopActiveSnapshot();
+	/* so that little is left to flush and to read under the lock */
+	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
+	if (!live_lock_all(move, queue))
+		return false;
+
+	/*
+	 * from now on others wait for this process, and it must not wait: an
+	 * uncommitted GRANT has locked the row of pg_class
+	 */
+	LockTimeout = SWITCH_LOCK_MS;
+	move->locked_at = pgscale_timer_clock();
+	CHECK_FOR_INTERRUPTS();
+	live_check_same(move);
+	for (int i = 0; i < move->ncopies; i++)
+		relations[i] = pgscale_relocation_live_open(move, &move->copies[i], NoLock);
+	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
+	if (live_left(move, relations) > MANY_BLOCKS)
+		return false;
+	live_copy_rest(move, relations);
+	for (int i = 0; i < move->ncopies; i++)
+	{
+		live_set_tablespace(move, relations[i], move->copies[i].to.relNumber);
+		relation_close(relations[i], NoLock);
+	}
+	if (move->ncopies == 0)
+	{
+		relations[0] = relation_open(move->job->relation, NoLock);
+		live_set_tablespace(move, relations[0], 0);
+		relation_close(relations[0], NoLock);
+	}
+	CommandCounterIncrement();
+	return true;
+}
+
+/* May another try succeed after that error?  Of two that change the same row of pg_class, the later one gets an internal error. */
+static bool
+live_may_try_again(PgscaleRelocationLive *move, int sqlstate)
+{
+	if (sqlstate == ERRCODE_INTERNAL_ERROR)
+		return ++move->collisions <= MAX_COLLISIONS;
+	return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+/*
+ * Tries to switch.  Returns false if a lock was not free, or too many blocks have changed; then nothing has changed.
+ */
+static bool
+live_try(PgscaleRelocationLive *move, bool queue)
+{
+	const int	lock_timeout = LockTimeout;
+	volatile bool switched = false;
+
+	move->progress.counts.lock_tries++;
+	move->progress.held_back_by[0] = '\0';
+	pgscale_relocation_live_show(move, PGSCALE_PHASE_SWITCHING);
+	SetCurrentStatementStartTimestamp();
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		switched = live_try_now(move, queue);
+		if (switched)
+			CommitTransactionCommand();
+		else
+			AbortCurrentTransaction();
+	}
+	PG_CATCH();
+	{
+		LockTimeout = lock_timeout;
+		if (!live_may_try_again(move, geterrcode()))
+			PG_RE_THROW();
+		switched = false;
+		FlushErrorState();
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(move->context);
+	LockTimeout = lock_timeout;
+	if (switched)
+	{
+		move->progress.counts.locked_us = (pgscale_timer_clock() - move->locked_at) / NS_PER_US;
+		pgscale_relocation_live_note_files(move, move->job, true);
+	}
+	return switched;
+}
+
+static void
+live_look(PgscaleRelocationLive *move, PgscaleRelocationUsers *users)
+{
+	memset(users, 0, sizeof(*users));
+	if (move->ncopies == 0)
+		pgscale_relocation_gap_look(move->job->relation, users);
+	for (int i = 0; i < move->ncopies; i++)
+		pgscale_relocation_gap_look(move->copies[i].relation, users);
+}
+
+static void
+live_show_users(PgscaleRelocationLive *move, const PgscaleRelocationUsers *users)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < users->npids; i++)
+		if (users->pids[i] == 0)
+			appendStringInfo(&text, "%sa prepared transaction", i > 0 ? ", " : "in use by ");
+		else
+			appendStringInfo(&text, "%sprocess %d", i > 0 ? ", " : "in use by ", users->pids[i]);
+	if (users->others)
+		appendStringInfoString(&text, " and others");
+	if (users->npids == 0 && move->progress.counts.lock_tries > 0)
+		appendStringInfoString(&text, "in use by short transactions, or its row in pg_class is locked");
+	strlcpy(move->progress.held_back_by, text.data, sizeof(move->progress.held_back_by));
+	pfree(text.data);
+}
+
+static void
+live_give_up(const PgscaleRelocationLive *move)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("the relation could not be switched within %d s: %s", pgscale_relocation_switch_timeout,
+					move->progress.held_back_by[0] ? move->progress.held_back_by : "it changes too fast"),
+			 errhint("Move it when there are no long transactions, or raise pgscale.relocation_switch_timeout.")));
+}
+
+/* How long not to copy again: each time costs the WAL an image of each changed block. */
+static int64
+live_again_ns(int64 waited_ns, bool may_try)
+{
+	if (may_try)
+		return AGAIN_TRY_MS * NS_PER_MS;
+	return Min(Max(AGAIN_MS * NS_PER_MS, waited_ns / 20), AGAIN_MAX_MS * NS_PER_MS);
+}
+
+void
+pgscale_relocation_live_switch(PgscaleRelocationLive *move)
+{
+	int64		waited_ns = 0;	/* without the time for which it was held back */
+	int64		looked_at = pgscale_timer_clock();
+	int64		copied_at = 0;
+	int64		try_at = 0;
+	int64		pause_ms = TRY_MS;
+
+	for (;;)
+	{
+		const int64 now = pgscale_timer_clock();
+		int64		looked_ns;
+		PgscaleRelocationUsers users;
+		bool		may_try;
+		bool		held_back;
+
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+		held_back = pgscale_relocation_live_pause(move) > 0;
+		if (move->progress.held_back_by[0] == '\0')
+			waited_ns += now - looked_at;
+		looked_at = now;
+		looked_ns = pgscale_timer_clock();
+		live_look(move, &users);
+		looked_ns = pgscale_timer_clock() - looked_ns;
+		may_try = !held_back && now >= try_at && (users.n == 0 || users.all_new);
+		if (!held_back && now - copied_at >= live_again_ns(waited_ns, may_try))
+		{
+			pgscale_relocation_live_catch_up(move, PGSCALE_PHASE_WAITING);
+			if (may_try)
+				pgscale_relocation_live_prepare(move);
+			copied_at = pgscale_timer_clock();
+			live_look(move, &users);
+			may_try = may_try && (users.n == 0 || users.all_new);
+		}
+		if (may_try && pgscale_relocation_live_marked(move) <= TRY_BLOCKS)
+		{
+			if (live_try(move, users.n > 0))
+				return;
+			try_at = pgscale_timer_clock() + pause_ms * NS_PER_MS;
+			pause_ms = Min(pause_ms * 2, TRY_MAX_MS);
+		}
+		if (move->progress.held_back_by[0] == '\0')
+			live_show_users(move, &users);
+		pgscale_relocation_live_show(move, PGSCALE_PHASE_WAITING);
+		if (waited_ns > pgscale_relocation_switch_timeout * NS_PER_S)
+			live_give_up(move);
+
+		/*
+		 * looking at the locks of all processes takes a while, where there
+		 * are thousands
+		 */
+		pgscale_relocation_live_sleep(Max(LOOK_MS, 10 * looked_ns / NS_PER_MS));
+	}
+}
