@@ -47,6 +47,9 @@ chroot_enter() {
         mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
         # unshare keeps lock 9 and ends last; the processes of COMMAND need not inherit the lock
         exec 9>&-
+        # in a chroot the kernel refuses namespaces of users, in which tests mount small disks
+        cd "$root"
+        if pivot_root . mnt 2>/dev/null; then root=/ && cd / && umount -l /mnt; fi
         exec chroot "$root" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' sh "$root" "$@" &
     chroot_entered=$!

@@ -252,6 +252,7 @@ $db->poll_ok(q{SELECT pgscale_internal.now_counts() IS NOT NULL}, 'and is whole 
 
 ### A standby
 
+$db->steps_ok('now_steps');
 my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
 my $there = session($standby);
 like($there->sql($first), qr/^Nothing unusual/, 'a standby');

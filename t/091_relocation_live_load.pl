@@ -182,7 +182,7 @@ for my $checksums ('off', 'on')
         my $there = session($standby);
         is(rows($there, @all), $rows, 'the standby has the same rows');
         right_ok($there, 'standby');
-        strays_ok('standby: no file is left behind', $standby, $there);
+        strays_ok('standby: no file is left behind', $there);
         $there->quit;
         $standby->stop;
         command_ok([ 'pg_checksums', '--check', '-D', $standby->data_dir ], 'the checksums of its files are right');

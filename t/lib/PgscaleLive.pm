@@ -11,25 +11,31 @@ use Test::More;
 
 our @EXPORT = qw(two_tables elsewhere strays strays_ok rows files oids map_bits sound_ok ended held_live job_text);
 
-# Files of the database that belong to no relation that the session sees, in any tablespace. On a standby no relation may
-# be in the making.
+# Files of the database, in any tablespace, that belong to no relation that the session sees. The server lists them, because others
+# need not see the disk of a tablespace. On a standby no relation may be in the making.
 sub strays
 {
-    my ($node, $session) = @_;
+    my $session = shift;
     my $database = $session->sql('SELECT oid FROM pg_database WHERE datname = current_database()');
-    my $data = $node->data_dir;
     my @strays;
 
     # until then the first file of a relation that is gone stays, empty
     $session->sql('CHECKPOINT');
     my %known = map { m{([^/]+/\d+)$} ? ($1 => 1) : () } map { place_of($_) }
       split /\n/, $session->sql(q{SELECT pg_relation_filepath(oid) FROM pg_class WHERE relkind IN ('r', 'i', 't', 'm', 'S')});
-    for my $path (glob("$data/base/$database/*"), glob("$data/pg_tblspc/*/PG_*/$database/*"))
+    for my $path (split /\n/, $session->sql(<<"EOQ"))
+SELECT 'base/$database/' || file FROM pg_ls_dir('base/$database', true, false) file
+UNION ALL
+SELECT concat_ws('/', 'pg_tblspc', space, version, '$database', file)
+  FROM pg_ls_dir('pg_tblspc') space,
+       LATERAL (SELECT version FROM pg_ls_dir('pg_tblspc/' || space) version WHERE version LIKE 'PG\\_%' OFFSET 0) v,
+       LATERAL pg_ls_dir(concat_ws('/', 'pg_tblspc', space, version, '$database'), true, false) file
+EOQ
     {
         next if $path !~ m{/(\d+)(?:_(?:fsm|vm|init))?(?:\.\d+)?$};
         my $file = $1;
         my ($space) = $path =~ m{pg_tblspc/(\d+)/};
-        push @strays, $path =~ s{^\Q$data/}{}r unless $known{ ($space // 'base') . "/$file" };
+        push @strays, $path unless $known{ ($space // 'base') . "/$file" };
     }
     return @strays;
 }
@@ -44,10 +50,10 @@ sub place_of
 
 sub strays_ok
 {
-    my ($name, $on, $session) = @_;
+    my ($name, $session) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return is(join(' ', strays($on // $node, $session // $db)), '', $name);
+    return is(join(' ', strays($session // $db)), '', $name);
 }
 
 # All rows of these tables

@@ -9,7 +9,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw($node $db relocation_node relocation_objects ask job_ok done_ok place clean_ok launching held workers_gone schema);
+our @EXPORT = qw($node $db relocation_node relocation_objects ask job_ok done_ok place clean_ok launching held workers_gone schema own_disk);
 
 # The server that the functions below are about, and the session that asks it. A test may put others in their places.
 our ($node, $db);
@@ -172,6 +172,26 @@ sub schema
     my ($text) = run_command([ 'pg_dump', '-s', '--no-tablespaces', '-d', $node->connstr('postgres') ]);
 
     return $text =~ s/^\\(un)?restrict .*\n//mgr;
+}
+
+# A PATH with a pg_ctl that first mounts an empty disk of that size there, in a namespace of the server alone; undef if that is not
+# possible here
+sub own_disk
+{
+    my ($folder, $size) = @_;
+    my $bin = PostgreSQL::Test::Utils::tempdir();
+    my $pg_ctl = do { my $dir = qx(pg_config --bindir); chomp $dir; "$dir/pg_ctl" };
+
+    open my $wrapper, '>', "$bin/pg_ctl" or die $!;
+    print $wrapper <<"EOW";
+#!/bin/sh
+export FOLDER='$folder' PG_CTL="\${REAL_PG_CTL:-$pg_ctl}"
+exec unshare --user --map-current-user --keep-caps --mount sh -c 'mount -t tmpfs -o size=$size none "\$FOLDER" && exec "\$PG_CTL" "\$@"' sh "\$@"
+EOW
+    close $wrapper;
+    chmod 0755, "$bin/pg_ctl" or die $!;
+    local $ENV{REAL_PG_CTL} = '/bin/true';
+    return system("$bin/pg_ctl 2>/dev/null") == 0 ? "$bin:$ENV{PATH}" : undef;
 }
 
 1;
