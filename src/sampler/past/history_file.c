@@ -3,7 +3,7 @@
  * history_file.c
  *	  Keeps the history over a restart of the server.
  *
- * The file (restart_file.c) has a header, the types of background workers and the
+ * The file (sampler_files.c) has a header, the types of background workers and the
  * applications of the samples, the spans, the newest samples as they are in memory, and
  * a CRC of all that.  Times are of the wall clock, so they stay true; the time without
  * a server is not in any span.  A file of another major version, another build or
@@ -27,10 +27,11 @@
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/restart_file.h"
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
 #include "sampler/profile/session_labels.h"
-#include "sampler/restart_file.h"
+#include "sampler/sampler_files.h"
 #include "sampler/worker_types.h"
 
 #define HISTORY_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler_history.stat"
@@ -100,7 +101,7 @@ pgscale_sampler_history_save(void)
 
 	if (!pgscale_sampler_history_parts(MAX_SAMPLES, &parts))
 	{
-		pgscale_sampler_restart_file_not_kept("the wait history");
+		pgscale_sampler_file_not_kept("the wait history");
 		return;
 	}
 	if (parts.spans.n == 0)
@@ -117,15 +118,15 @@ pgscale_sampler_history_save(void)
 	crc = history_checksum(&header, types, names, parts.samples[0], parts.n[0], parts.samples[1], parts.n[1]);
 
 	file = AllocateFile(HISTORY_TEMP, PG_BINARY_W);
-	pgscale_sampler_restart_file_finish(file,
-										file != NULL &&
-										pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
-										pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-										pgscale_sampler_restart_file_put(file, names, sizeof(*names), header.nnames) &&
-										pgscale_sampler_restart_file_put(file, parts.samples[0], sizeof(PgscaleSamplerSample), parts.n[0]) &&
-										pgscale_sampler_restart_file_put(file, parts.samples[1], sizeof(PgscaleSamplerSample), parts.n[1]) &&
-										pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
-										HISTORY_TEMP, HISTORY_FILE);
+	pgscale_restart_file_finish(file,
+								file != NULL &&
+								pgscale_restart_file_put(file, &header, sizeof(header), 1) &&
+								pgscale_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
+								pgscale_restart_file_put(file, names, sizeof(*names), header.nnames) &&
+								pgscale_restart_file_put(file, parts.samples[0], sizeof(PgscaleSamplerSample), parts.n[0]) &&
+								pgscale_restart_file_put(file, parts.samples[1], sizeof(PgscaleSamplerSample), parts.n[1]) &&
+								pgscale_restart_file_put(file, &crc, sizeof(crc), 1),
+								HISTORY_TEMP, HISTORY_FILE);
 }
 
 static bool
@@ -138,8 +139,8 @@ sample_is_possible(const PgscaleSamplerSample *sample, const HistoryHeader *head
 		(sample->blocker_pid == PGSCALE_SAMPLER_NO_PID) == (sample->root_pid == PGSCALE_SAMPLER_NO_PID) &&
 		sample->state <= MAX_STATE &&
 		(sample->label <= header->nnames || pgscale_sampler_label_is_other(sample->label)) &&
-		pgscale_sampler_restart_file_knows_kind(sample->kind, header->ntypes) &&
-		pgscale_sampler_restart_file_knows_event(sample->wait_event);
+		pgscale_sampler_file_knows_kind(sample->kind, header->ntypes) &&
+		pgscale_sampler_file_knows_event(sample->wait_event);
 }
 
 static bool
@@ -167,7 +168,7 @@ check_history(const HistoryStore *store)
 {
 	const HistoryHeader *header = &store->header;
 
-	if (!pgscale_sampler_restart_file_knows_types(store->types, header->ntypes))
+	if (!pgscale_sampler_file_knows_types(store->types, header->ntypes))
 		return "it has a type of process without a name";
 	for (uint32 i = 0; i < header->nnames; i++)
 		if (memchr(store->names[i], '\0', NAMEDATALEN) == NULL)
@@ -188,7 +189,7 @@ read_history(FILE *file, HistoryStore *store)
 	struct stat st;
 	pg_crc32c	crc;
 
-	if (fstat(fileno(file), &st) != 0 || !pgscale_sampler_restart_file_get(file, header, sizeof(*header), 1))
+	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
 		return "it is too short";
 	if (header->format != HISTORY_FORMAT || header->sample_size != sizeof(PgscaleSamplerSample))
 		return "its format is not this version's";
@@ -202,10 +203,10 @@ read_history(FILE *file, HistoryStore *store)
 		return "its size is wrong";
 
 	store->samples = palloc(Max(1, header->nsamples) * sizeof(PgscaleSamplerSample));
-	if (!pgscale_sampler_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
-		!pgscale_sampler_restart_file_get(file, store->names, sizeof(PgscaleSamplerName), header->nnames) ||
-		!pgscale_sampler_restart_file_get(file, store->samples, sizeof(PgscaleSamplerSample), header->nsamples) ||
-		!pgscale_sampler_restart_file_get(file, &crc, sizeof(crc), 1))
+	if (!pgscale_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
+		!pgscale_restart_file_get(file, store->names, sizeof(PgscaleSamplerName), header->nnames) ||
+		!pgscale_restart_file_get(file, store->samples, sizeof(PgscaleSamplerSample), header->nsamples) ||
+		!pgscale_restart_file_get(file, &crc, sizeof(crc), 1))
 		return "it could not be read";
 	if (!EQ_CRC32C(crc, history_checksum(header, store->types, store->names, store->samples, header->nsamples, NULL, 0)))
 		return "its checksum is wrong";
@@ -223,9 +224,9 @@ history_file_restore(HistoryStore *store)
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 	uint16		labels[MAX_NAMES + 1] = {0};
 
-	pgscale_sampler_restart_file_kinds(store->types, header->ntypes, kinds);
+	pgscale_sampler_file_kinds(store->types, header->ntypes, kinds);
 	for (uint32 i = 0; i < header->nnames; i++)
-		if (pgscale_sampler_restart_file_is_ascii(store->names[i]))
+		if (pgscale_sampler_file_is_ascii(store->names[i]))
 			labels[i + 1] = pgscale_sampler_label_of_name(store->names[i]);
 	for (uint32 i = 0; i < header->nsamples; i++)
 	{
@@ -247,7 +248,7 @@ pgscale_sampler_history_load(void)
 {
 	HistoryStore *store;
 	const char *problem;
-	FILE	   *file = pgscale_sampler_restart_file_open(HISTORY_FILE);
+	FILE	   *file = pgscale_restart_file_open(HISTORY_FILE);
 
 	if (file == NULL)
 		return;
@@ -260,5 +261,5 @@ pgscale_sampler_history_load(void)
 	if (store->samples)
 		pfree(store->samples);
 	pfree(store);
-	pgscale_sampler_restart_file_done(file, HISTORY_FILE, problem, "The history starts empty.");
+	pgscale_restart_file_done(file, HISTORY_FILE, problem, "The history starts empty.");
 }

@@ -3,7 +3,7 @@
  * profile_file.c
  *	  Keeps the wait profile over a restart of the server.
  *
- * The file (restart_file.c) has a header, the types of background workers of the
+ * The file (sampler_files.c) has a header, the types of background workers of the
  * entries, the entries as they are in memory, and a CRC of all that.  A file of another
  * major version, another build or another format, or a damaged file, is ignored.  A
  * checksum does not prove who wrote the file, so each field is checked as well:
@@ -24,10 +24,11 @@
 #include "storage/fd.h"
 
 #include "base/pg_compat.h"
+#include "base/restart_file.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
-#include "sampler/restart_file.h"
+#include "sampler/sampler_files.h"
 #include "sampler/worker_types.h"
 
 #define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
@@ -82,7 +83,7 @@ pgscale_sampler_save(void)
 
 	if (!pgscale_sampler_profile_at_rest(&snapshot))
 	{
-		pgscale_sampler_restart_file_not_kept("the wait profile");
+		pgscale_sampler_file_not_kept("the wait profile");
 		return;
 	}
 
@@ -96,13 +97,13 @@ pgscale_sampler_save(void)
 	crc = profile_file_checksum(&header, types, snapshot.entries);
 
 	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
-	pgscale_sampler_restart_file_finish(file,
-										file != NULL &&
-										pgscale_sampler_restart_file_put(file, &header, sizeof(header), 1) &&
-										pgscale_sampler_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-										pgscale_sampler_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
-										pgscale_sampler_restart_file_put(file, &crc, sizeof(crc), 1),
-										STORE_TEMP, STORE_FILE);
+	pgscale_restart_file_finish(file,
+								file != NULL &&
+								pgscale_restart_file_put(file, &header, sizeof(header), 1) &&
+								pgscale_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
+								pgscale_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
+								pgscale_restart_file_put(file, &crc, sizeof(crc), 1),
+								STORE_TEMP, STORE_FILE);
 }
 
 static bool
@@ -110,8 +111,8 @@ entry_is_possible(const PgscaleSamplerProfileEntry *entry, uint32 ntypes)
 {
 	const PgscaleSamplerWaitKey *key = &entry->key;
 
-	if (!(key->kind == PGSCALE_PROC_OTHER || pgscale_sampler_restart_file_knows_kind(key->kind, ntypes)) ||
-		!pgscale_sampler_restart_file_knows_event(key->wait_event) || key->unused != 0)
+	if (!(key->kind == PGSCALE_PROC_OTHER || pgscale_sampler_file_knows_kind(key->kind, ntypes)) ||
+		!pgscale_sampler_file_knows_event(key->wait_event) || key->unused != 0)
 		return false;
 	/* Evicted time has no owner. */
 	return key->kind != PGSCALE_PROC_OTHER ||
@@ -137,7 +138,7 @@ check_store(const Store *store)
 	uint64		samples = 0;
 	uint64		ns = 0;
 
-	if (!pgscale_sampler_restart_file_knows_types(store->types, header->ntypes))
+	if (!pgscale_sampler_file_knows_types(store->types, header->ntypes))
 		return "it has a type of process without a name";
 	for (int i = 0; i < header->nentries; i++)
 	{
@@ -163,7 +164,7 @@ read_store(FILE *file, Store *store)
 	struct stat st;
 	pg_crc32c	crc;
 
-	if (fstat(fileno(file), &st) != 0 || !pgscale_sampler_restart_file_get(file, header, sizeof(*header), 1))
+	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
 		return "it is too short";
 	if (header->format != STORE_FORMAT ||
 		header->entry_size != sizeof(PgscaleSamplerProfileEntry))
@@ -178,9 +179,9 @@ read_store(FILE *file, Store *store)
 
 	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleSamplerProfileEntry),
 									 MCXT_ALLOC_HUGE);
-	if (!pgscale_sampler_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
-		!pgscale_sampler_restart_file_get(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
-		!pgscale_sampler_restart_file_get(file, &crc, sizeof(crc), 1))
+	if (!pgscale_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
+		!pgscale_restart_file_get(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
+		!pgscale_restart_file_get(file, &crc, sizeof(crc), 1))
 		return "it could not be read";
 	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
 		return "its checksum is wrong";
@@ -192,7 +193,7 @@ profile_file_restore(Store *store)
 {
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 
-	pgscale_sampler_restart_file_kinds(store->types, store->header.ntypes, kinds);
+	pgscale_sampler_file_kinds(store->types, store->header.ntypes, kinds);
 	for (int i = 0; i < store->header.nentries; i++)
 	{
 		PgscaleProcKind *kind = &store->entries[i].key.kind;
@@ -213,7 +214,7 @@ pgscale_sampler_load(void)
 {
 	Store	   *store;
 	const char *problem;
-	FILE	   *file = pgscale_sampler_restart_file_open(STORE_FILE);
+	FILE	   *file = pgscale_restart_file_open(STORE_FILE);
 
 	if (file == NULL)
 		return;
@@ -226,5 +227,5 @@ pgscale_sampler_load(void)
 	if (store->entries)
 		pfree(store->entries);
 	pfree(store);
-	pgscale_sampler_restart_file_done(file, STORE_FILE, problem, "The wait profile starts empty.");
+	pgscale_restart_file_done(file, STORE_FILE, problem, "The wait profile starts empty.");
 }
