@@ -11,9 +11,13 @@ SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FIL
 -- the view's columns
 SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
+SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
+  FROM pg_attribute a WHERE a.attrelid = 'pgscale.replacement_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.sweeper_stats'::regclass, 'pg_class')),
-    ('function', obj_description('pgscale_internal.sweeper_stats()'::regprocedure, 'pg_proc'))) v (o, d);
+    ('function', obj_description('pgscale_internal.sweeper_stats()'::regprocedure, 'pg_proc')),
+    ('view', obj_description('pgscale.replacement_stats'::regclass, 'pg_class')),
+    ('function', obj_description('pgscale_internal.replacement_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
 -- it is off by default, and there: one row a worker
 SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, state_change, buffers,
@@ -23,6 +27,10 @@ SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, s
        errors, backend_writes >= 0 AS backend_writes, cpu_ms >= 0 AS cpu, writer_cpu_ms, stats_reset IS NOT NULL AS reset
   FROM pgscale.sweeper_stats \gx
 SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pgscale.health WHERE feature = 'sweeper' \gx
+-- nothing was ever chosen; the memory is there, in proportion to the buffers
+SELECT r.worker, policy, choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
+       restored, restore_problem, memory_bytes BETWEEN 16 * s.buffers AND 64 * s.buffers + 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
+  FROM pgscale.replacement_stats r JOIN pgscale.sweeper_stats s USING (worker) \gx
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
@@ -46,6 +54,10 @@ ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'some';
 ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 ALTER SYSTEM SET pgscale.sweeper_mode = '';
 ALTER SYSTEM SET pgscale.sweeper_mode = 'ahead';
+ALTER SYSTEM SET pgscale.sweeper_policy = 'lru';
+ALTER SYSTEM SET pgscale.sweeper_policy = '';
+ALTER SYSTEM SET pgscale.sweeper_policy = 1;
+SET pgscale.sweeper_policy = history;
 ALTER SYSTEM SET pgscale.sweeper = 'perhaps';
 ALTER SYSTEM SET pgscale.sweeper_adaptive = 2;
 SET pgscale.sweeper = on;
@@ -60,13 +72,16 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 ALTER SYSTEM SET pgscale.sweeper_writers = 16;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
 ALTER SYSTEM SET pgscale.sweeper_mode = 'WINDOW';
+ALTER SYSTEM SET pgscale.sweeper_policy = 'Adaptive';
 SELECT pg_reload_conf();
 -- a session takes a setting over between two commands; a new one has it
 \c -
 SELECT mode, state FROM pgscale.sweeper_stats;
+SELECT policy, choice FROM pgscale.replacement_stats;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_high_watermark;
 ALTER SYSTEM RESET pgscale.sweeper_mode;
+ALTER SYSTEM RESET pgscale.sweeper_policy;
 SELECT pg_reload_conf();
 
 -- who may do what
@@ -75,11 +90,15 @@ CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.sweeper_stats;
 SELECT * FROM pgscale_internal.sweeper_stats();
+SELECT * FROM pgscale.replacement_stats;
+SELECT * FROM pgscale_internal.replacement_stats();
 SELECT pgscale.reset('sweeper');
 RESET ROLE;
 SET ROLE pgscale_watcher;
 SELECT count(*) FROM pgscale.sweeper_stats;
 SELECT count(*) FROM pgscale_internal.sweeper_stats();
+SELECT count(*) FROM pgscale.replacement_stats;
+SELECT count(*) FROM pgscale_internal.replacement_stats();
 SELECT pgscale.reset('sweeper');
 ALTER SYSTEM SET pgscale.sweeper = on;
 RESET ROLE;

@@ -46,7 +46,7 @@ for my $size (@sizes)
     {
         my $with = takes("shared_buffers=$size", "pgscale.sweeper_workers=$workers");
         push @failed, "shared_buffers $size, $workers sweepers: $with of $without"
-          unless $with =~ /^\d+$/ && $with - $without >= $own{$workers}->[-1] - 1 && $with - $without < 100 * $workers;
+          unless $with =~ /^\d+$/ && $with - $without >= $own{$workers}->[-1] - 1 && $with - $without < 100 * $workers + 0.006 * $size / $mb;
         push @{ $own{$workers} }, $with - $without if $with =~ /^\d+$/;
     }
 }

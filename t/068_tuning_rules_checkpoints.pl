@@ -117,6 +117,31 @@ found('bulk load', qr/^satisfied: sessions' own writes/, { backend_ring_buffers 
 found('a writer that is off', qr/^silent: the background writer does next to nothing/, {}, { bgwriter_lru_maxpages => 0 });
 found('that stops', qr/^silent: the background writer stops at its limit/, { bgwriter_stopped => 1000, buffers_allocated => 1e6 });
 
+# A quarter of the time, of which a quarter
+$rule = 'pgscale.sweeper_policy';
+%settings = ('pgscale.sweeper' => 'on');
+%evidence = (s => 100, sessions => 1000, DATA_READ => 250);
+SKIP:
+{
+    skip 'a forecast cannot be made up here', 10 unless $shown;
+    $db->sql('SELECT made_up_forecast(false, 0, 0)');
+    found('nothing is known', 'silent: the sweeper has not seen enough reads while it watched');
+    $db->sql('SELECT made_up_forecast(true, 1000, 750)');
+    found('a quarter', 'pgscale.sweeper_policy|adaptive|0.0625|medium');
+    told('advises|clock|reload|data_read_fraction=0.25 expected_reads=-0.25');
+    found('2 % of the time', qr/^pgscale.sweeper_policy\|adaptive\|0\.0200/, { DATA_READ => 80 });
+    found('less', 'satisfied: waits for reads take 7.9 % of the sessions\' time, and another choice of pages saves 25 % of the reads', { DATA_READ => 79 });
+    found('off', qr/^silent: pgscale.sweeper is off/, {}, { 'pgscale.sweeper' => 'off' });
+    found('another policy', 'satisfied: it is history', {}, { 'pgscale.sweeper_policy' => 'history' });
+    $db->sql('SELECT made_up_forecast(true, 1000, 899)');
+    found('a tenth of the reads', qr/^pgscale.sweeper_policy\|adaptive\|0\.0253/);
+    $db->sql('SELECT made_up_forecast(true, 1000, 901)');
+    found('less', qr/^satisfied: waits for reads take 25.0 % .* saves 10 % of the reads$/);
+    $db->sql('SELECT made_up_forecast(true, 1000, 1100)');
+    found('none', qr/^satisfied: .* saves 0 % of the reads$/);
+}
+%settings = ();
+
 ### Page images: 0.4 of WAL; 0.235 of the time and a quarter of 0.3
 
 my %images = (checkpoints_timed => 2, wal_bytes => 819_200_000, wal_pages => 40_000, wal_position => 100 * 2**20);

@@ -25,6 +25,7 @@ bgwriter_lru_maxpages = 0
 pgscale.sampler = off
 pgscale.sweeper_mode = window
 pgscale.sweeper_adaptive = off
+pgscale.sweeper_policy = clock    # whose counts are those of the headers, when it leaves
 pgscale.sweeper_high_watermark = 0.25
 EOC
 delete $ENV{LD_PRELOAD};

@@ -125,6 +125,24 @@ pgscale_counters_transactions(const Oid *databases, int ndatabases)
 	return counted.commits + counted.rollbacks;
 }
 
+int64
+pgscale_counters_allocations(void)
+{
+	int			consistency = begin_reading();
+	int64		allocations = 0;
+
+	PG_TRY();
+	{
+		allocations = pgstat_fetch_stat_bgwriter()->buf_alloc;
+	}
+	PG_FINALLY();
+	{
+		end_reading(consistency);
+	}
+	PG_END_TRY();
+	return allocations;
+}
+
 static void
 read_databases(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 {

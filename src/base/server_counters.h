@@ -107,6 +107,9 @@ extern void pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *co
 /* Commits and rollbacks of these databases only; cheaper.  A reset makes it fall. */
 extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
 
+/* Buffers that were allocated; as current as the background writer is.  A reset makes it fall. */
+extern int64 pgscale_counters_allocations(void);
+
 /*
  * The pages that backends wrote, as a count that never falls.  The server's falls
  * when its statistics are reset.  Where it has the pages of background workers,

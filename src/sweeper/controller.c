@@ -11,6 +11,13 @@
  * and whether dirty pages have dirty neighbours.  If not, it stands down and rests
  * before it may work again, each time twice as long, until it was useful for a while.
  *
+ * The other reason are reads.  If its policy is not the clock's, it can choose better
+ * which pages leave, and that is foretold while it watches (forecast.c).  So it works
+ * if sessions wait in DataFileRead, a wait is longer than a copy from the kernel's cache, and
+ * a part of the reads would be saved.  The length of a wait is the number of sessions that
+ * wait divided by the number of allocations a second (Little's law).  Either reason
+ * is enough: while reads are saved, it does not matter that writes gain nothing.
+ *
  * The thresholds are not critical.  Where it helps, sessions spend most of their time
  * in such waits and a write takes a millisecond; where it cannot, both are a hundredth
  * of that.
@@ -36,6 +43,19 @@
 
 /* Fewer sessions than that, on average, are not a reason to work. */
 #define MIN_WAITING		0.2
+
+/* A read that is quicker is a copy within memory, too. */
+#define MIN_READ_US		50.0
+
+/*
+ * What must be saved of the reads, to begin and to go on.  A forecast that is lower is as
+ * likely none.
+ */
+#define MIN_SAVED		0.05
+#define STILL_SAVED		0.02
+
+/* To go on, so much of the waits for reads is enough: it saves some. */
+#define STILL_WAITING	0.5
 
 /* Less than this share of victims dirty: nothing to write. */
 #define MIN_DIRTY		0.05
@@ -71,6 +91,19 @@ sweeper_decide(PgscaleSweeperDecision *decision, PgscaleSweeperState state, Pgsc
 	decision->number = number;
 }
 
+/* Microseconds that a read takes. */
+static double
+read_us(const PgscaleSweeperEvidence *e)
+{
+	return e->reading * (e->ns / 1e3) / Max(e->allocations, 1);
+}
+
+static bool
+reads_delay(const PgscaleSweeperEvidence *e, double waiting)
+{
+	return e->reading >= waiting && read_us(e) >= MIN_READ_US;
+}
+
 static void
 sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
@@ -78,16 +111,63 @@ sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e,
 		return;
 	if (e->waiting >= MIN_WAITING)
 		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, e->waiting, now_ns);
+	else if (e->chooses && reads_delay(e, MIN_WAITING) && e->foretold && e->saved >= MIN_SAVED)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_READS, e->saved, now_ns);
 }
 
+/*
+ * Are reads a reason to go on?  If not, says why not.  Where nothing is foretold while the
+ * sweeper works, they are if it began for them.
+ */
+static bool
+saves_reads(const PgscaleSweeperEvidence *e, bool for_reads, PgscaleSweeperReason *why_not, double *number)
+{
+	const bool	saves = e->chooses && (e->foretold ? e->saved >= STILL_SAVED : for_reads);
+
+	*why_not = saves ? PGSCALE_BECAUSE_QUICK_READS : PGSCALE_BECAUSE_CLOCK_AS_GOOD;
+	*number = e->chooses && e->foretold ? Max(e->saved, 0) : 0;
+	return saves && reads_delay(e, STILL_WAITING * MIN_WAITING);
+}
+
+/* Are writes?  *sure: they are seen to gain; otherwise there are too few to say no. */
+static bool
+saves_writes(const PgscaleSweeperEvidence *e, PgscaleSweeperReason *why_not, double *number, bool *sure)
+{
+	const double write_us = e->written ? e->write_ns / 1e3 / e->written : 0;
+	const double run_pages = e->runs ? (double) e->written / e->runs : 0;
+	const double dirty = e->supplied ? (double) e->written / e->supplied : 1;
+
+	*sure = e->written >= ENOUGH_PAGES && e->runs >= ENOUGH_RUNS;
+	if (dirty < MIN_DIRTY)
+		*why_not = PGSCALE_BECAUSE_CLEAN, *number = dirty;
+	else if (e->written >= ENOUGH_PAGES && write_us < MIN_WRITE_US)
+		*why_not = PGSCALE_BECAUSE_FAST_DISK, *number = write_us;
+	else if (e->runs >= ENOUGH_RUNS && run_pages < MIN_RUN_PAGES)
+		*why_not = PGSCALE_BECAUSE_NO_NEIGHBOURS, *number = run_pages;
+	else if (e->waiting >= MIN_WAITING && e->starved == 0)
+		*why_not = PGSCALE_BECAUSE_RINGS, *number = e->waiting;
+	else
+	{
+		*number = run_pages;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * One that began for reads goes on for writes only if it is sure of them: no session was
+ * seen to wait for these.
+ */
 static void
 sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
-	double		write_us = e->written ? e->write_ns / 1e3 / e->written : 0;
-	double		run_pages = e->runs ? (double) e->written / e->runs : 0;
-	double		dirty = e->supplied ? (double) e->written / e->supplied : 1;
-	PgscaleSweeperReason reason;
+	const bool	for_reads = decision->reason == PGSCALE_BECAUSE_READS;
+	PgscaleSweeperReason reason = PGSCALE_BECAUSE_WAITS;
+	PgscaleSweeperReason reads_reason;
 	double		number;
+	double		reads_number;
+	bool		sure;
+	const bool	writes = saves_writes(e, &reason, &number, &sure);
 
 	if (e->consumed == 0 && e->written == 0)
 	{
@@ -96,23 +176,23 @@ sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, 
 		return;
 	}
 
-	if (dirty < MIN_DIRTY)
-		reason = PGSCALE_BECAUSE_CLEAN, number = dirty;
-	else if (e->written >= ENOUGH_PAGES && write_us < MIN_WRITE_US)
-		reason = PGSCALE_BECAUSE_FAST_DISK, number = write_us;
-	else if (e->runs >= ENOUGH_RUNS && run_pages < MIN_RUN_PAGES)
-		reason = PGSCALE_BECAUSE_NO_NEIGHBOURS, number = run_pages;
-	else if (e->waiting >= MIN_WAITING && e->starved == 0)
-		reason = PGSCALE_BECAUSE_RINGS, number = e->waiting;
-	else
+	if (saves_reads(e, for_reads, &reads_reason, &reads_number))
 	{
-		if (now_ns - decision->since_ns >= USEFUL_NS)
-			decision->rest_ns = 0;
+		if (!for_reads && !writes)
+			sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_READS, reads_number, now_ns);
+	}
+	else if (for_reads && writes && sure)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_RUNS, number, now_ns);
+	else if (for_reads || !writes)
+	{
+		if (for_reads)
+			reason = reads_reason, number = reads_number;
+		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
+		decision->rest_ns = Min(Max(2 * decision->rest_ns, REST_MIN_NS), REST_MAX_NS);
 		return;
 	}
-
-	sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
-	decision->rest_ns = Min(Max(2 * decision->rest_ns, REST_MIN_NS), REST_MAX_NS);
+	if (now_ns - decision->since_ns >= USEFUL_NS)
+		decision->rest_ns = 0;
 }
 
 bool
@@ -185,6 +265,14 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 			return psprintf("dirty pages have no dirty neighbours: %.2f pages a run", number);
 		case PGSCALE_BECAUSE_RINGS:
 			return psprintf("%.1f sessions write pages of their own, as COPY and VACUUM do", number);
+		case PGSCALE_BECAUSE_READS:
+			return psprintf("sessions wait for reads, and another choice of pages saves %.0f %% of them", number * 100);
+		case PGSCALE_BECAUSE_RUNS:
+			return psprintf("dirty pages are written together: %.1f pages a run", number);
+		case PGSCALE_BECAUSE_CLOCK_AS_GOOD:
+			return psprintf("another choice of pages saves only %.1f %% of the reads", number * 100);
+		case PGSCALE_BECAUSE_QUICK_READS:
+			return pstrdup("reads no longer delay sessions");
 	}
 	return NULL;				/* not reached */
 }

@@ -25,6 +25,11 @@ typedef struct PgscaleSweeperEvidence
 	uint64		runs;
 	uint64		write_ns;
 	uint64		starved;		/* ticks that found nothing ready */
+	double		reading;		/* sessions that wait to read a page, mean */
+	uint64		allocations;	/* of buffers, by all processes */
+	bool		chooses;		/* is the policy another one than the clock's? */
+	bool		foretold;		/* is it known what that saves? */
+	double		saved;			/* fraction of the reads */
 } PgscaleSweeperEvidence;
 
 typedef struct PgscaleSweeperDecision

@@ -6,8 +6,8 @@
  * It never waits, and least of all for a write.  A clean victim is offered to the
  * backends at once.  A dirty one goes to the writers, with its dirty neighbours, and is
  * offered when it comes back.  Either may have been used meanwhile; then it stays.  A
- * supply (supply/supply.h) passes buffers to the backends and knows how often each was
- * used.  The sweep has a hand of its own, and a policy that decides for each buffer.
+ * supply (supply/supply.h) passes buffers to the backends, and sees what they do.  The
+ * sweep has a hand of its own, and a policy that ranks the page in each buffer.
  *
  * Queued and running writes count as future stock, but only while the writers make
  * progress.  If none can start, or all hang in a write, the sweep takes only clean
@@ -34,7 +34,7 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
@@ -83,6 +83,7 @@ static const PgscaleSweeperSupply *const supplies[] = {
 static PgscaleSweeperShare *mine = NULL;
 static const PgscaleSweeperSupply *supply = NULL;
 static int	wanted_mode;
+static int	wanted_policy;
 static int	hand = 0;
 static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
@@ -100,24 +101,30 @@ pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
 {
 	mine = share;
 	may_pass = (double) PASS_LAPS * share->buffers;
+	pgscale_sweeper_pages_init(share);
 	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
 static void
-use_wanted_mode(PgscaleSweeperShare *share)
+scan_as_wanted(PgscaleSweeperShare *share, bool observe)
 {
+	const int	policy = observe ? PGSCALE_SWEEPER_ADAPTIVE : wanted_policy;
+
 	supply = supplies[wanted_mode];
 	share->mode = wanted_mode;
+	if (share->policy != policy)
+		pgscale_sweeper_policy_begin(share, policy);
+	share->observing = observe;
 }
 
 void
-pgscale_sweeper_scan_mode(PgscaleSweeperShare *share, int mode)
+pgscale_sweeper_scan_settings(PgscaleSweeperShare *share, int mode, int policy)
 {
-	supplies[mode]->init(share);	/* without memory for it nothing changes */
 	wanted_mode = mode;
+	wanted_policy = policy;
 	if (!supply)
-		use_wanted_mode(share);
+		scan_as_wanted(share, share->observing);
 }
 
 bool
@@ -136,7 +143,7 @@ pgscale_sweeper_long_enough(int n)
 static bool
 is_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	return supply->usage(mine, buf, look, page) == 0;
+	return supply->rank(mine, buf, look, page) == 0;
 }
 
 /* The next page that a writer has cleaned, if any. */
@@ -163,7 +170,7 @@ take_back(PgscaleSweeperShare *share)
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
 		{
 			pgscale_sweeper_set_forget(swept.buf);
-			if (supply->offer(share, swept.buf, &swept.page, pgscale_sweeper_policy->neighbour_usage))
+			if (supply->offer(share, swept.buf, &swept.page, pgscale_sweeper_policy(share)->neighbour_usage))
 				share->counts.supplied_written++;
 		}
 	}
@@ -215,7 +222,7 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
 	{
 		if (share->stuck || !pgscale_sweeper_set_lacks(1))
 			return 0;
-		supply->age(share, buf, look, page, 0);
+		supply->show(share, buf, look);
 		share->counts.queued++;
 		return pgscale_sweeper_set_add(buf, page, PGSCALE_RUN_MAX);
 	}
@@ -257,7 +264,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 		const int	buf = share->first + hand;
 		PgscaleBuffer look;
 		PgscalePage page;
-		int			usage;
+		int			rank;
 
 		hand = (hand + 1) % share->buffers;
 		share->counts.scanned++;
@@ -265,13 +272,12 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 
 		if (!pgscale_buffer_read(buf, &look, &page) || look.busy)
 			continue;
-		usage = supply->usage(share, buf, &look, &page);
-		if (usage < 0 || (pgscale_sweeper_set_skip(buf) && look.dirty && usage == 0) || look.pinned)
+		rank = supply->rank(share, buf, &look, &page);
+		if (rank < 0 || (pgscale_sweeper_set_skip(buf) && look.dirty && rank == 0) || look.pinned)
 			continue;
-		if (usage > 0)
+		if (pgscale_sweeper_visit(share, buf) > 0)
 		{
-			usage = pgscale_sweeper_policy->pass(usage);
-			supply->age(share, buf, &look, &page, usage);
+			supply->show(share, buf, &look);
 			share->counts.decremented++;
 		}
 		else
@@ -307,7 +313,7 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 	int			coming;
 
 	Assert(share == mine);
-	if (supply != supplies[wanted_mode] && !pgscale_sweeper_rest(share))
+	if ((supply != supplies[wanted_mode] || share->policy != wanted_policy || share->observing) && !pgscale_sweeper_rest(share, false))
 		return true;
 	give_up_ns = now + SCAN_NS;
 	share->stuck = writers_stuck(share, pending, now);
@@ -331,7 +337,7 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 }
 
 bool
-pgscale_sweeper_rest(PgscaleSweeperShare *share)
+pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe)
 {
 	PgscaleSweeperSwept swept;
 	bool		left;
@@ -346,7 +352,7 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share)
 			pgscale_sweeper_set_forget(swept.buf);
 	left = supply->leave(share);
 	if (left)
-		use_wanted_mode(share);
+		scan_as_wanted(share, observe);
 	share->ready = supply->ready(share);
 	return left;
 }

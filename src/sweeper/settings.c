@@ -25,6 +25,13 @@ static const struct config_enum_entry modes[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry policies[] = {
+	{"clock", PGSCALE_SWEEPER_CLOCK, false},
+	{"history", PGSCALE_SWEEPER_HISTORY, false},
+	{"adaptive", PGSCALE_SWEEPER_ADAPTIVE, false},
+	{NULL, 0, false}
+};
+
 bool
 pgscale_sweeper_wanted(void)
 {
@@ -40,6 +47,12 @@ pgscale_sweeper_define_gucs(void)
 							 "How clean buffers reach the backends.",
 							 "\"freelist\", up to PostgreSQL 18, hands them over; \"window\" lets the server's clock hand find them.",
 							 &s->mode, PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, modes,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pgscale.sweeper_policy",
+							 "How the sweeper chooses the pages that leave shared buffers.",
+							 "\"clock\" as the server does, by usage counts; \"history\" by how often and how long ago a page was used, also before it left; "
+							 "\"adaptive\" by the one of these that would have read less.",
+							 &s->policy, PGSCALE_SWEEPER_CLOCK, policies,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",

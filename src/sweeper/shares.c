@@ -6,7 +6,11 @@
  *
  * A share lasts as long as the server, so that a restarted sweeper or writer continues
  * where its predecessor stopped.  It takes 2 MB, and with a freelist two bytes for each
- * buffer for the stack of ready buffers, but no more than 32 MB.
+ * buffer for the stack of ready buffers, but no more than 32 MB.  An area of its own has
+ * what the sweep knows of the page in each buffer, and the memory of the policy, as much
+ * as that policy needs that needs most: it can be changed while the server runs.  That
+ * area is not touched before a sweeper starts; without huge pages it takes no memory until
+ * then.
  *
  * Runs go from the sweeper to its writers, and pages return, through rings without a
  * lock.  One process puts, because it has claimed to be the only one.  One process
@@ -29,6 +33,7 @@
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
+#include "sweeper/known_pages.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -234,10 +239,49 @@ shares_size(int workers)
 	return size;
 }
 
+static Size
+pages_size(int buffers)
+{
+	return CACHELINEALIGN(mul_size(buffers, sizeof(PgscaleSweeperPage)));
+}
+
+Size
+pgscale_sweeper_memory_size(int buffers)
+{
+	Size		most = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
+		most = Max(most, pgscale_sweeper_policies[i]->size(buffers));
+	return add_size(pages_size(buffers), CACHELINEALIGN(most));
+}
+
+static Size
+memories_size(int workers)
+{
+	Size		size = 0;
+
+	for (int i = 0; i < workers; i++)
+		size = add_size(size, pgscale_sweeper_memory_size(share_begin(i + 1, workers) - share_begin(i, workers)));
+	return size;
+}
+
+/* Where each share has them. */
+static void
+place_memories(int workers, char *at)
+{
+	for (int i = 0; i < workers; i++)
+	{
+		shares[i]->pages = (PgscaleSweeperPage *) at;
+		shares[i]->policy_memory = at + pages_size(shares[i]->buffers);
+		at += pgscale_sweeper_memory_size(shares[i]->buffers);
+	}
+}
+
 void
 pgscale_sweeper_shares_request(int workers)
 {
 	RequestAddinShmemSpace(shares_size(workers));
+	RequestAddinShmemSpace(memories_size(workers));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
@@ -271,6 +315,7 @@ pgscale_sweeper_shares_startup(int workers)
 			share->stack_size = stack_size(share->buffers);
 			share->most_writers = most_writers(i, workers);
 			share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
+			share->policy = PGSCALE_SWEEPER_NO_POLICY;
 			pg_atomic_init_u32(&share->pid, 0);
 			pg_atomic_init_u32(&share->runs_put, 0);
 			pg_atomic_init_u32(&share->runs_taken, 0);
@@ -284,6 +329,10 @@ pgscale_sweeper_shares_startup(int workers)
 		at += MAXALIGN(share_size(share->stack_size));
 	}
 	Assert(at == (char *) shared + shares_size(workers));
+
+	at = ShmemInitStruct("pgscale sweeper policy", memories_size(workers), &found);
+	if (!found)
+		place_memories(workers, at);
 }
 
 int
@@ -333,6 +382,8 @@ pgscale_sweeper_rebase(void)
 	{
 		shared->base.sweep[i] = shares[i]->counts;
 		shared->base.write[i] = pgscale_sweeper_write_counts(shares[i]);
+		if (!pgscale_sweeper_policy_report(shares[i], &shared->base.policy[i], &shared->base.policy_begun[i]))
+			shared->base.policy_begun[i] = 0;
 	}
 	shared->base.backend_writes = backend_writes;
 	shared->base.reset_at = GetCurrentTimestamp();

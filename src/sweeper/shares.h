@@ -17,6 +17,8 @@
 #include "storage/latch.h"
 
 #include "base/shared_buffers.h"
+#include "sweeper/forecast.h"
+#include "sweeper/policies/policy.h"
 #include "sweeper/write_combining.h"
 
 #define PGSCALE_SWEEPER_MAX_WORKERS 16
@@ -65,7 +67,11 @@ typedef enum PgscaleSweeperReason
 	PGSCALE_BECAUSE_CLEAN,		/* share of victims that were dirty */
 	PGSCALE_BECAUSE_FAST_DISK,	/* us a page */
 	PGSCALE_BECAUSE_NO_NEIGHBOURS,	/* pages a run */
-	PGSCALE_BECAUSE_RINGS		/* sessions that wait */
+	PGSCALE_BECAUSE_RINGS,		/* sessions that wait */
+	PGSCALE_BECAUSE_READS,		/* fraction of the reads that is saved */
+	PGSCALE_BECAUSE_RUNS,		/* pages a run */
+	PGSCALE_BECAUSE_CLOCK_AS_GOOD,	/* fraction of the reads */
+	PGSCALE_BECAUSE_QUICK_READS
 } PgscaleSweeperReason;
 
 /*
@@ -85,6 +91,8 @@ typedef struct PgscaleSweeperScanCounts
 	uint64		starved;
 	uint64		errors;
 	uint64		cpu_ns;
+	uint64		observed;		/* while it only watches: see observe.c */
+	uint64		unobserved;
 } PgscaleSweeperScanCounts;
 
 typedef struct PgscaleSweeperWriteCounts
@@ -133,6 +141,12 @@ typedef struct PgscaleSweeperWriter
 	PgscaleSweeperSwept written[PGSCALE_PAGES_WRITTEN];
 } PgscaleSweeperWriter;
 
+/* See known_pages.h. */
+typedef struct PgscaleSweeperPage PgscaleSweeperPage;
+
+/* In place of a PgscaleSweeperPolicyKind. */
+#define PGSCALE_SWEEPER_NO_POLICY	(-1)
+
 /*
  * A worker: a sweeper, its writers, and the buffers they care for.  Fields are
  * the sweeper's to write if nothing else is said.
@@ -145,6 +159,8 @@ typedef struct PgscaleSweeperShare
 	int			buffers;
 	int			stack_size;		/* most buffers that may be ready */
 	int			most_writers;	/* whatever the setting says */
+	PgscaleSweeperPage *pages;	/* of each buffer, what is known of its page */
+	void	   *policy_memory;	/* with room for any policy's */
 	volatile int writers_now;	/* present number, see settle_writers() */
 
 	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
@@ -169,6 +185,18 @@ typedef struct PgscaleSweeperShare
 	int			high;
 	int			ready;
 	double		taken;			/* mode "window": in a tick, of late at most */
+	volatile int policy;		/* whose memory that is, as
+								 * PgscaleSweeperPolicyKind */
+	volatile uint32 policy_begun;	/* how often one was set up; a reader of
+									 * its memory compares that */
+	bool		history_read;	/* what was kept over the restart, if anything */
+	volatile uint32 restored;	/* pages of it */
+	volatile int restore_problem;	/* as PgscaleSweeperSavedProblem */
+	volatile bool observing;	/* the policy learns, and no header shows
+								 * anything of it: see observe.c */
+	int64		not_in_force;	/* misses of the clock's shadow less those of
+								 * the policy's choice, while that was so */
+	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;
 
 	/* Runs to write.  The sweeper puts, writers take. */
@@ -226,6 +254,9 @@ typedef struct PgscaleSweeperBase
 {
 	PgscaleSweeperScanCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
 	PgscaleSweeperWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
+	PgscaleSweeperPolicyReport policy[PGSCALE_SWEEPER_MAX_WORKERS];
+	uint32		policy_begun[PGSCALE_SWEEPER_MAX_WORKERS];	/* the beginning that
+															 * those count from */
 	int64		backend_writes;
 	TimestampTz reset_at;
 } PgscaleSweeperBase;
@@ -236,6 +267,9 @@ extern void pgscale_sweeper_shares_startup(int workers);
 /* How many workers there are, and each of them. */
 extern int	pgscale_sweeper_count(void);
 extern PgscaleSweeperShare *pgscale_sweeper_share(int number);
+
+/* Bytes that a share has for what its policy remembers. */
+extern Size pgscale_sweeper_memory_size(int buffers);
 
 /* Pages that all writers have written since the server started. */
 extern uint64 pgscale_sweeper_written(void);

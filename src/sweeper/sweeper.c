@@ -14,7 +14,9 @@
  * Each worker has a share of the buffers and consists of a sweeper and its writers.
  * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
  * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
- * is in shares.c. sweeper/policies/clock.c decides which pages leave the cache.
+ * is in shares.c.  A policy decides which pages leave the cache (policies/policy.h);
+ * known_pages.c reports to it what the backends did.  A file keeps what it remembers
+ * over a restart of the server (saved_history.c).
  *
  * It works only where that is useful (controller.c).  Worker 1 decides for all.  Until
  * then, and whenever the stock is empty, backends do the same as on a server without
@@ -44,11 +46,14 @@
 #include "utils/timestamp.h"
 
 #include "base/processes.h"
+#include "base/server_counters.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
+#include "sweeper/known_pages.h"
+#include "sweeper/saved_history.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -95,6 +100,7 @@ static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
 static int	idle_ticks = 0;
 static bool left = true;		/* are all buffers the server's again? */
+static bool hurries = false;	/* to observe what the server's hand passes */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
 
@@ -104,7 +110,8 @@ static PgscaleProc *procs = NULL;
 static bool judging = false;
 static PgscaleSweeperDecision decision;
 static int64 evidence_since = 0;
-static uint64 waits_seen = 0;
+static uint64 writes_seen = 0;	/* sessions that waited for one */
+static uint64 reads_seen = 0;
 static uint64 waits_looks = 0;
 static PgscaleSweeperEvidence evidence_before;	/* all shares' counts back
 												 * then */
@@ -130,6 +137,8 @@ static void
 sweeper_shmem_startup(void)
 {
 	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
+	if (!IsUnderPostmaster)
+		pgscale_sweeper_saved_startup();
 }
 
 /* A reset of the server's statistics then takes no more than a second of backends' writes from the count. */
@@ -157,7 +166,7 @@ sweeper_apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	pgscale_sweeper_scan_mode(share, s->mode);
+	pgscale_sweeper_scan_settings(share, s->mode, s->policy);
 	high_setting = Max((int) Min(share->buffers * s->high_watermark, share->stack_size - 1), 2);
 	apply_watermarks();
 }
@@ -237,7 +246,8 @@ static bool
 is_no_use(PgscaleSweeperReason reason)
 {
 	return reason == PGSCALE_BECAUSE_CLEAN || reason == PGSCALE_BECAUSE_FAST_DISK ||
-		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS;
+		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS ||
+		reason == PGSCALE_BECAUSE_CLOCK_AS_GOOD;
 }
 
 static void
@@ -261,29 +271,43 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 	share->state = state;
 }
 
-/* How many processes wait to write a page that they must clean for themselves. */
-static int
-count_waiting(void)
+/*
+ * How many processes wait to write a page that they must clean for themselves, and to read
+ * one?
+ */
+static void
+look_at_waits(void)
 {
-	int			waiting = 0;
 	uint64		retries = 0;
 
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
 		bool		changed;
 
-		if (pgscale_procs_read(slot, &procs[slot], &changed, &retries) &&
-			procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE &&
-			(procs[slot].session || procs[slot].kind == B_STARTUP))
-			waiting++;
+		if (!pgscale_procs_read(slot, &procs[slot], &changed, &retries) ||
+			!(procs[slot].session || procs[slot].kind == B_STARTUP))
+			continue;
+		writes_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
+		reads_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_READ;
 	}
-	return waiting;
+	waits_looks++;
+}
+
+/* What fraction of the reads does another choice of pages save, by all shares? */
+static bool
+sweeper_foretold(double *saved)
+{
+	uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
+
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_share(i)->forecast);
+	return pgscale_sweeper_forecast_saved(misses, saved);
 }
 
 static PgscaleSweeperEvidence
 count_all(void)
 {
-	PgscaleSweeperEvidence sum = {0};
+	PgscaleSweeperEvidence sum = {.chooses = pgscale_sweeper_settings.policy != PGSCALE_SWEEPER_CLOCK};
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 	{
@@ -298,6 +322,8 @@ count_all(void)
 		sum.runs += write.runs;
 		sum.write_ns += write.write_ns;
 	}
+	sum.foretold = sweeper_foretold(&sum.saved);
+	sum.allocations = (uint64) pgscale_counters_allocations();
 	return sum;
 }
 
@@ -306,7 +332,7 @@ start_evidence(int64 now)
 {
 	evidence_before = count_all();
 	evidence_since = now;
-	waits_seen = waits_looks = 0;
+	writes_seen = reads_seen = waits_looks = 0;
 }
 
 /* Worker 1: what the server does, and hence what to do. */
@@ -324,11 +350,14 @@ sweeper_judge(int64 now)
 		decision.rest_ns = 0;
 		start_evidence(now);
 	}
-	waits_seen += count_waiting();
-	waits_looks++;
+	else if (e.allocations < evidence_before.allocations)
+		start_evidence(now);	/* the server's statistics were reset */
+	look_at_waits();
 
 	e.ns = now - evidence_since;
-	e.waiting = (double) waits_seen / waits_looks;
+	e.waiting = (double) writes_seen / waits_looks;
+	e.reading = (double) reads_seen / waits_looks;
+	e.allocations -= evidence_before.allocations;
 	e.supplied -= evidence_before.supplied;
 	e.consumed -= evidence_before.consumed;
 	e.written -= evidence_before.written;
@@ -339,12 +368,25 @@ sweeper_judge(int64 now)
 		start_evidence(now);
 }
 
+/* Takes what its policy knows by now into the forecast. */
+static void
+sweeper_foretell(void)
+{
+	PgscaleSweeperPolicyReport report = {0};
+	uint32		begun = 0;
+	const bool	reports = pgscale_sweeper_policy_report(share, &report, &begun);
+
+	pgscale_sweeper_forecast_go_on(&share->forecast, reports ? &report : NULL, begun, share->buffers);
+}
+
 /* May it supply, and should it? */
 static void
 sweeper_reconsider(int64 now)
 {
 	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
 	const bool	wanted = pgscale_sweeper_wanted();
+
+	sweeper_foretell();
 
 	if (wanted && !share->warm)
 	{
@@ -437,10 +479,20 @@ adapt_period(void)
 
 	if (share->state == PGSCALE_SWEEPER_WORKING)
 		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
-	else if (!left)
+	else if (!left || hurries)
 		period = WORK_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
+}
+
+/* Where it does not work: it learns while it watches, and keeps that while it is off. */
+static void
+sweeper_rest(void)
+{
+	const bool	watches = share->state == PGSCALE_SWEEPER_WATCHING;
+
+	left = pgscale_sweeper_rest(share, watches || share->observing);
+	hurries = left && watches && pgscale_sweeper_observe(share);
 }
 
 static void
@@ -449,6 +501,7 @@ sweep_round(void)
 	int64		due;
 	int64		expired = pgscale_timer_wait(&timer, &due);
 	int64		now;
+	bool		reconsiders;
 
 	Assert(pg_atomic_read_u32(&share->pid) == (uint32) MyProcPid);
 	if (pgscale_worker_interrupts())
@@ -456,13 +509,14 @@ sweep_round(void)
 
 	now = pgscale_timer_clock();
 	/* Worker 1 may come later: its state is off until then. */
-	if (!pgscale_sweeper_wanted() || share->state == PGSCALE_SWEEPER_OFF ||
-		now - watched >= WATCH_PERIOD_NS)
+	reconsiders = !pgscale_sweeper_wanted() || share->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS;
+	if (reconsiders)
 	{
 		sweeper_reconsider(now);
 		watched = now;
 	}
 
+	hurries = false;
 	if (expired > 0 && share->state == PGSCALE_SWEEPER_WORKING)
 	{
 		bool		demand = pgscale_sweeper_scan(share);
@@ -476,7 +530,7 @@ sweep_round(void)
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
-		left = pgscale_sweeper_rest(share);
+		sweeper_rest();
 	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
@@ -490,7 +544,7 @@ sweep_round(void)
 
 	if (expired > 0)
 	{
-		share->counts.ticks++;
+		share->counts.ticks += reconsiders || !hurries;
 		share->last_tick_ns = pgscale_timer_clock();
 	}
 	adapt_period();
@@ -526,6 +580,7 @@ sweeper_main(int number)
 	share->starts++;
 	share->state = PGSCALE_SWEEPER_OFF;
 	sweeper_apply_settings();
+	pgscale_sweeper_saved_read(share);
 	pgscale_sweeper_base_init();
 
 	/* The first round decides what the next one waits for. */
@@ -643,6 +698,7 @@ sweeper_health(PgscaleHealth *health)
 		say_off(leader, health);
 		return;
 	}
+	health->reads_foretold = sweeper_foretold(&health->reads_saved);
 	if (pgscale_sweeper_settings.mode == PGSCALE_SWEEPER_FREELIST)
 		health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
 	for (int i = 0; i < pgscale_sweeper_count(); i++)

@@ -26,6 +26,7 @@ typedef struct PgscaleSweeperSettings
 	int			workers;
 	int			writers;		/* of each worker */
 	int			mode;			/* PgscaleSweeperMode */
+	int			policy;			/* PgscaleSweeperPolicyKind */
 	double		high_watermark; /* fraction of shared_buffers */
 } PgscaleSweeperSettings;
 
@@ -38,20 +39,24 @@ extern bool pgscale_sweeper_wanted(void);
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /*
- * Once in a process; then, and whenever the mode may be another.  The mode changes
- * when the one before has been left.  An error leaves the mode of before.
+ * Once in a process; then, and whenever the mode or the policy may be another.  They
+ * change when the mode of before has left the buffers to the server.
  */
 extern void pgscale_sweeper_scan_init(PgscaleSweeperShare *share);
-extern void pgscale_sweeper_scan_mode(PgscaleSweeperShare *share, int mode);
+extern void pgscale_sweeper_scan_settings(PgscaleSweeperShare *share, int mode, int policy);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
 extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
 
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
- * much of that as a tick has time for.  Is it done?
+ * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted:
+ * the policy for that is "adaptive".
  */
-extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share);
+extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe);
+
+/* observe.c: one tick of that, after the former.  Are the next ones needed as often as those at work? */
+extern bool pgscale_sweeper_observe(PgscaleSweeperShare *share);
 
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);

@@ -69,3 +69,51 @@ COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS 'number of runs of 1, 2
 COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS 'time when state or reason last changed; NULL if it was never on';
 COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS 'time of the latest reset';
 COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in one sentence';
+
+-- What its policy has seen and chosen.
+
+CREATE FUNCTION pgscale_internal.replacement_stats(
+    OUT worker integer, OUT policy text, OUT choice text,
+    OUT evictions bigint, OUT reads_saved bigint, OUT switches bigint,
+    OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
+    OUT half_lives double precision[], OUT shadow_sample bigint,
+    OUT expected_reads double precision, OUT observed bigint, OUT unobserved bigint,
+    OUT restored bigint, OUT restore_problem text, OUT memory_bytes bigint, OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_replacement_stats'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.replacement_stats() IS 'the rows of pgscale.replacement_stats';
+GRANT EXECUTE ON FUNCTION pgscale_internal.replacement_stats() TO pg_monitor;
+
+CREATE VIEW pgscale.replacement_stats AS
+    SELECT worker, policy, choice, round(expected_reads * 1000) / 1000 AS expected_reads, evictions, reads_saved, switches,
+           shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample, observed, unobserved, restored,
+           restore_problem, memory_bytes, stats_reset
+      FROM pgscale_internal.replacement_stats();
+COMMENT ON VIEW pgscale.replacement_stats IS
+'one row a sweeper: how it chooses the pages that leave shared buffers, and what other choices would have missed';
+GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
+COMMENT ON COLUMN pgscale.replacement_stats.worker IS 'number of the sweeper';
+COMMENT ON COLUMN pgscale.replacement_stats.policy IS 'clock, history or adaptive';
+COMMENT ON COLUMN pgscale.replacement_stats.choice IS
+'choice in force: clock, or a half-life in evictions for each buffer; NULL where the policy has no choice';
+COMMENT ON COLUMN pgscale.replacement_stats.expected_reads IS
+'difference that the best half-life would make to the reads of the clock, as a fraction of them, -1 to 0; NULL if too few were seen';
+COMMENT ON COLUMN pgscale.replacement_stats.evictions IS 'number of pages that left their buffers, as far as the sweeper saw';
+COMMENT ON COLUMN pgscale.replacement_stats.reads_saved IS
+'estimated number of reads that the clock would have made in addition; NULL if too few were seen';
+COMMENT ON COLUMN pgscale.replacement_stats.switches IS 'number of times that another choice was made';
+COMMENT ON COLUMN pgscale.replacement_stats.shadow_references IS 'number of references to the pages in the sample of the shadow caches';
+COMMENT ON COLUMN pgscale.replacement_stats.shadow_misses IS 'number of these that each shadow cache missed, in the order of half_lives';
+COMMENT ON COLUMN pgscale.replacement_stats.chosen_misses IS 'number of these that the shadow cache of the choice in force missed';
+COMMENT ON COLUMN pgscale.replacement_stats.half_lives IS
+'half-lives of the shadow caches, in evictions for each buffer; 0 is the clock';
+COMMENT ON COLUMN pgscale.replacement_stats.shadow_sample IS 'one page in that many is in the sample';
+COMMENT ON COLUMN pgscale.replacement_stats.observed IS
+'number of buffers that it looked at after the server''s clock hand had passed, while it only watched';
+COMMENT ON COLUMN pgscale.replacement_stats.unobserved IS
+'number of buffers that the hand passed in pauses between these looks';
+COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before the latest restart of the server';
+COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS 'why the file with these pages was ignored; NULL: it was not, or there was none';
+COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'shared memory that the policies of this sweeper have';
+COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset; later if the policy has changed since';

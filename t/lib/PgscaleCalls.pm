@@ -159,6 +159,7 @@ our %arguments = (
     report_what => [q{'LWLock', 'WALWrite'}],
     revert => ['change(false), false, true'],
     require_library => [''],
+    replacement_stats => [''],
     reset => [ '', map { "'$_'" } qw(sampler lwlocks trace sweeper buffer_usage writeback scalability) ],
     row_origin => ['1, 1'],
     sampler_stats => [''],

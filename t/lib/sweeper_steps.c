@@ -359,7 +359,7 @@ step_tick(PG_FUNCTION_ARGS)
 	if (!ready)
 		pgscale_sweeper_scan_init(share);
 	ready = true;
-	pgscale_sweeper_scan_mode(share, share->mode);
+	pgscale_sweeper_scan_settings(share, share->mode, PGSCALE_SWEEPER_CLOCK);
 	share->state = PGSCALE_SWEEPER_WORKING;
 	PG_RETURN_BOOL(pgscale_sweeper_scan(share));
 }
@@ -367,7 +367,7 @@ step_tick(PG_FUNCTION_ARGS)
 Datum
 step_rest(PG_FUNCTION_ARGS)
 {
-	pgscale_sweeper_rest(pgscale_sweeper_share(0));
+	pgscale_sweeper_rest(pgscale_sweeper_share(0), false);
 	PG_RETURN_VOID();
 }
 

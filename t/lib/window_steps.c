@@ -20,7 +20,10 @@ PG_FUNCTION_INFO_V1(window_steps);
 #define NBuffers	BUFFERS
 
 #include "sweeper/policies/clock.c"
+#include "sweeper/known_pages.c"
 #include "sweeper/supply/window.c"
+
+const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {&pgscale_sweeper_policy_clock};
 
 /* The cache: a page of its own in each buffer, or none. */
 
@@ -40,6 +43,8 @@ static int	wants = 0;			/* until it has found so many */
 static int	looks = 0;
 static int	most_looks;			/* a tick has time for */
 static PgscaleSweeperShare the_share;
+static PgscaleSweeperPage the_pages[BUFFERS];
+static uint8 the_counts[BUFFERS];
 
 /* The hand goes on by a buffer, as in StrategyGetBuffer(). */
 static void
@@ -154,10 +159,11 @@ enter(int first, int buffers, uint8 usage, int ready)
 	the_share.first = first;
 	the_share.buffers = buffers;
 	the_share.high = ready;
-	entries = NULL;
+	the_share.pages = the_pages;
+	the_share.policy_memory = the_counts;
+	pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_CLOCK);
 	entered = false;
 	offered = 0;
-	window_init(&the_share);
 	for (int i = 0; i < BUFFERS; i++)
 	{
 		frames[i].page = next_page++;
@@ -224,7 +230,7 @@ offer(int buf)
 
 	frames[buf].dirty = false;
 	pgscale_buffer_look(buf, &look);
-	is(put_on_offer(buf, &look, &entries[buf]), true, "it is put on offer");
+	is(put_on_offer(buf, &look, &the_pages[buf]), true, "it is put on offer");
 }
 
 static void
@@ -292,7 +298,7 @@ check_behind(void)
 	most_looks = PG_INT32_MAX;
 	(void) window_follow(&the_share);
 	for (int i = 0; i < BUFFERS; i++)
-		wrong += entries[i].usage != 5;
+		wrong += the_counts[i] != 5;
 	is(wrong, 0, "the hand has gone round twice and was followed for a tenth: no page has become older");
 	is(with_usage(5), 0, "their counts are signals");
 

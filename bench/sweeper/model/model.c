@@ -17,12 +17,12 @@
  * from the freelist, or by the clock sweep, and then must write it first if it is
  * dirty.
  *
- *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE
+ *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY
  *
  * LOAD: uniform, pareto, zipf and its exponent; TIMES: pages a buffer; WRITERS: 0 is
  * a stock server, less than 0 are writers that the disk serves before sessions;
- * PART: the set has room for 1/PART of the buffers; MODE: freelist or window.  Prints
- * a line of numbers:
+ * PART: the set has room for 1/PART of the buffers; MODE: freelist or window; POLICY:
+ * clock, history or adaptive.  Prints a line of numbers:
  * transactions a disk write, pages written a transaction, pages a write,
  * transactions a second, misses a transaction, buffers that the sweep passed a miss,
  * share of ticks without stock, pages a transaction that sessions wrote, the longest
@@ -43,7 +43,7 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/sweeper.h"
 
@@ -576,6 +576,26 @@ live(int64 until_ns, int writers)
 	}
 }
 
+static int
+policy_named(const char *name)
+{
+	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
+		if (strcmp(pgscale_sweeper_policies[i]->name, name) == 0)
+			return i;
+	fprintf(stderr, "there is no policy %s\n", name);
+	exit(2);
+}
+
+static Size
+most_memory(void)
+{
+	Size		most = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
+		most = Max(most, pgscale_sweeper_policies[i]->size(BUFFERS));
+	return most;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -585,9 +605,9 @@ main(int argc, char **argv)
 	int			writers,
 				part;
 
-	if (argc != 8)
+	if (argc != 9)
 	{
-		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED MODE\n");
+		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY\n");
 		return 2;
 	}
 	pages = (int) (atof(argv[2]) * BUFFERS);
@@ -602,6 +622,9 @@ main(int argc, char **argv)
 	share = calloc(1, sizeof(PgscaleSweeperShare) + BUFFERS * sizeof(PgscaleSweeperSupplied));
 	share->buffers = BUFFERS;
 	share->stack_size = BUFFERS / 4;
+	share->pages = calloc(BUFFERS, sizeof(PgscaleSweeperPage));
+	share->policy_memory = calloc(1, most_memory());
+	share->policy = PGSCALE_SWEEPER_NO_POLICY;
 	share->low = (int) (0.4 * BUFFERS * pgscale_sweeper_settings.high_watermark);
 	share->high = (int) (BUFFERS * pgscale_sweeper_settings.high_watermark);
 	prepare_load(argv[1]);
@@ -610,7 +633,8 @@ main(int argc, char **argv)
 	for (int i = 0; i < SESSIONS; i++)
 		actors[i].touches = TOUCHES;
 	pgscale_sweeper_scan_init(share);
-	pgscale_sweeper_scan_mode(share, strcmp(argv[7], "window") == 0 ? PGSCALE_SWEEPER_WINDOW : PGSCALE_SWEEPER_FREELIST);
+	pgscale_sweeper_scan_settings(share, strcmp(argv[7], "window") == 0 ? PGSCALE_SWEEPER_WINDOW : PGSCALE_SWEEPER_FREELIST,
+								  policy_named(argv[8]));
 	if (part > 0)
 		pgscale_sweeper_set_init(0, BUFFERS, BUFFERS / part);
 

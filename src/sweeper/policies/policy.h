@@ -3,9 +3,18 @@
  * policy.h
  *	  The choice of pages that leave the cache, and nothing else.
  *
- * Pure: a policy calls no function of the server and changes no buffer.  It gets what
- * the sweeper sees, and returns its decision.  A page's usage is a number from 0 to
- * PGSCALE_MAX_USAGE; at 0 the page may leave.
+ * Pure: a policy calls no function of the server, allocates nothing and has no variables
+ * of its own, so that the same files are compiled into the server and into the simulator
+ * of bench/replacement.  The sweeper gives it one block of memory for each share, and
+ * reports what the backends did; the policy returns its decision.
+ *
+ * A decision is a page's rank, 0 .. PGSCALE_MAX_USAGE.  At 0 the page may leave.  The
+ * ranks above are like the server's usage counts: how long the page should stay, in
+ * comparison with the other pages.
+ *
+ * A buffer is numbered from 0 within its share, a page is known by a 32-bit hash of its
+ * name.  A hash that was read torn, or that two pages share, makes a worse choice, and
+ * nothing else: whoever acts on a rank compares the page itself first.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -16,35 +25,129 @@
 
 #include "postgres.h"
 
+#include "base/shared_buffers.h"
+
+typedef enum PgscaleSweeperPolicyKind
+{
+	PGSCALE_SWEEPER_CLOCK,
+	PGSCALE_SWEEPER_HISTORY,
+	PGSCALE_SWEEPER_ADAPTIVE
+} PgscaleSweeperPolicyKind;
+
+#define PGSCALE_SWEEPER_POLICIES	(PGSCALE_SWEEPER_ADAPTIVE + 1)
+
+/* What a policy that chooses among others may choose: the clock, and half-lives. */
+#define PGSCALE_SWEEPER_CANDIDATES	5
+
+/* All counts are cumulative since init(). */
+typedef struct PgscaleSweeperPolicyReport
+{
+	int			choice;			/* in force: 0 the clock, 1 .. the half-lives */
+	double		half_lives[PGSCALE_SWEEPER_CANDIDATES]; /* in evictions a
+														 * buffer; 0: the clock */
+	uint64		evictions;
+	uint64		switches;
+	uint32		sample;			/* one page in so many is in the shadow caches */
+	uint64		references;		/* to these pages */
+	uint64		misses[PGSCALE_SWEEPER_CANDIDATES]; /* of them, by candidate */
+	uint64		chosen_misses;	/* of the candidate that was in force */
+} PgscaleSweeperPolicyReport;
+
+/* A page that is remembered over a restart of the server. */
+typedef struct PgscaleSweeperRemembered
+{
+	uint32		page;			/* hash of its name, or one that the policy
+								 * takes for that */
+	float		score;			/* log2 of its count now */
+} PgscaleSweeperRemembered;
+
+/* No score is higher, or lower than this below zero. */
+#define PGSCALE_SWEEPER_SCORE_MOST	32
+
 typedef struct PgscaleSweeperPolicy
 {
+	const char *name;
+
+	/* Bytes of memory for that many buffers. */
+	Size		(*size) (int buffers);
+
+	/* Begins; the memory is zeroed. */
+	void		(*init) (void *memory, int buffers);
+
 	/*
 	 * Of a victim's neighbours in its file, which are written together with
-	 * it, those with a usage up to this one leave the cache, too.
+	 * it, those with a rank up to this one leave the cache, too.
 	 */
 	uint8		neighbour_usage;
 
 	/*
-	 * The sweep passes a page that was used so often and may not leave: its
-	 * usage from now on.
+	 * The page in the buffer has come, and was used that many times since, or
+	 * was used that many times more.
 	 */
-	uint8		(*pass) (uint8 usage);
+	void		(*arrived) (void *memory, int buf, uint32 page, int uses);
+	void		(*used) (void *memory, int buf, uint32 page, int uses);
 
 	/*
-	 * Only where usage is no count of the server's (supply/window.c): that of
-	 * a page which has just come, and was used so often since; of one that
-	 * was used so many times more; and for how many rounds the server's hand
-	 * shall leave it alone, 1 to 3.
+	 * The page has left the buffer: a backend took it, or it was dropped.
+	 * Comes before the arrival of the buffer's next page.  Each call is a
+	 * tick of the policy's time.
 	 */
-	uint8		(*arrived) (int uses);
-	uint8		(*used) (uint8 usage, int uses);
-	uint8		(*header) (uint8 usage);
+	void		(*evicted) (void *memory, int buf, uint32 page);
+
+	/* The page's rank; changes nothing. */
+	uint8		(*rank) (const void *memory, int buf);
+
+	/*
+	 * The sweep's hand has come to the page, which is not pinned.  Returns
+	 * the rank with which the hand finds it; the clock decrements its count
+	 * after that.
+	 */
+	uint8		(*visit) (void *memory, int buf);
+
+	/*
+	 * For how many rounds the server's hand shall leave a page alone that may
+	 * not leave, 1 to 3.
+	 */
+	uint8		(*header) (const void *memory, int buf);
+
+	/*
+	 * What it has seen and chosen; NULL: there is nothing to report.  Any
+	 * process may ask, while the memory changes.
+	 */
+	void		(*report) (const void *memory, int buffers, PgscaleSweeperPolicyReport *report);
+
+	/*
+	 * What is kept over a restart of the server; all NULL: nothing.  The
+	 * score of the page in the buffer.  The next pages that have left and are
+	 * remembered, at most that many, from *at on, which begins with 0:
+	 * returns their number, 0 at the end.
+	 */
+	float		(*score) (const void *memory, int buf);
+	int			(*departed) (const void *memory, uint32 *at, PgscaleSweeperRemembered *pages, int most);
+
+	/*
+	 * After init(): remembers a page as one that has left; or goes on with
+	 * the choice that was in force, NULL: there is none.
+	 */
+	void		(*remember) (void *memory, const PgscaleSweeperRemembered *page);
+	void		(*resume) (void *memory, int choice);
 } PgscaleSweeperPolicy;
 
-/* The server's own: usage counts that a clock hand takes down. */
 extern const PgscaleSweeperPolicy pgscale_sweeper_policy_clock;
+extern const PgscaleSweeperPolicy pgscale_sweeper_policy_history;
+extern const PgscaleSweeperPolicy pgscale_sweeper_policy_adaptive;
 
-/* The one in force. */
-#define pgscale_sweeper_policy (&pgscale_sweeper_policy_clock)
+/* By PgscaleSweeperPolicyKind. */
+extern const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES];
+
+/*
+ * The header of a page with that rank.  No more than one where that is all it was used:
+ * VACUUM and COPY give up a buffer of their own that has more.
+ */
+static inline uint8
+pgscale_sweeper_header_of_rank(uint8 rank)
+{
+	return Max(Min(rank, 3), 1);
+}
 
 #endif							/* PGSCALE_SWEEPER_POLICIES_POLICY_H */

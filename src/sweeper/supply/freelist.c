@@ -9,10 +9,13 @@
  * list.  Buffers that were used while they waited stay on the list until a backend
  * finds and drops them; a sample shows how many of the stack they are.
  *
- * A usage count is the server's own, except that of a dirty page.  That count stays at
- * one or more, or bgwriter, and backends that find the list empty, would write the page
- * singly; the mark "aged" remembers that the page is at zero.  Only the server's hand
- * brings dirty pages below one, so only the buffers that it has passed need a look.
+ * The counts in the headers are a signal, for backends that find the list empty and run
+ * the clock sweep.  Under the policy "clock" they are the policy's own counts, so that
+ * this sweep finds what it finds on a stock server.  Under any other, a page that may
+ * leave has none, and any other page one: then its next uses are seen, as a count ends at
+ * five.  A dirty page has one in any case, or bgwriter, and those backends, would write
+ * the page singly.  Only the server's hand brings dirty pages below that, so only the
+ * buffers that it has passed need a look.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -21,9 +24,9 @@
 #include "postgres.h"
 
 #include "common/pg_prng.h"
-#include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
+#include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
@@ -36,30 +39,18 @@
 /* The number of ready buffers in the sample of those used meanwhile. */
 #define STALE_SAMPLE	64
 
-static uint8 *aged = NULL;		/* by buffer of the share: 0, or mark_of() its
-								 * page */
+static int	left_to = 0;		/* buffers of the share that were left */
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
 
+/* A backend has taken that page's buffer.  Has the sweep seen another one in it since? */
 static void
-freelist_init(const PgscaleSweeperShare *share)
+supplied_page_left(PgscaleSweeperShare *share, const PgscaleSweeperSupplied *supplied)
 {
-	if (!aged)
-		aged = MemoryContextAllocExtended(TopMemoryContext, share->buffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-}
-
-/* Not of a newer page, except one in 128. */
-static uint8
-mark_of(const PgscalePage *page)
-{
-	return 0x80 | pgscale_buffer_page_hash(page);
-}
-
-static bool
-is_aged(const PgscaleSweeperShare *share, int buf, const PgscalePage *page)
-{
-	return pgscale_sweeper_in_share(share, buf) &&
-		aged[buf - share->first] != 0 && aged[buf - share->first] == mark_of(page);
+	if (pgscale_sweeper_in_share(share, supplied->buf) &&
+		pgscale_sweeper_page(share, supplied->buf)->hash == supplied->page_hash)
+		pgscale_sweeper_page_left(share, supplied->buf);
+	pgscale_sweeper_set_forget(supplied->buf);
 }
 
 /* Takes off the stack what backends took off the freelist. */
@@ -81,7 +72,7 @@ pop_taken(PgscaleSweeperShare *share)
 		else
 		{
 			share->counts.consumed++;
-			pgscale_sweeper_set_forget(top->buf);
+			supplied_page_left(share, top);
 		}
 		share->stack_used--;
 	}
@@ -93,6 +84,7 @@ freelist_follow(PgscaleSweeperShare *share)
 	const uint64 gone = share->counts.consumed + share->counts.reused;
 	bool		empty;
 
+	left_to = 0;
 	pop_taken(share);
 	empty = !pgscale_buffers_any_listed();
 	share->counts.starved += empty;
@@ -100,33 +92,64 @@ freelist_follow(PgscaleSweeperShare *share)
 }
 
 static int
-freelist_usage(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
+freelist_rank_page(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
 	if (look->listed)
 		return -1;
-	return look->usage > 0 && is_aged(share, buf, page) ? look->usage - 1 : look->usage;
+	(void) pgscale_sweeper_page_seen(share, buf, look, page, pgscale_sweeper_page(share, buf)->left, true);
+	return pgscale_sweeper_rank(share, buf);
+}
+
+/* Has the server find that count there.  The page was just seen. */
+static void
+set_header_count(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, uint8 count)
+{
+	if (count != look->usage && pgscale_buffer_set_usage(buf, look, count))
+		pgscale_sweeper_page(share, buf)->left = count;
 }
 
 static void
-freelist_age(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage)
+freelist_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
 {
-	const bool	stays = look->dirty && usage < DIRTY_FLOOR;
+	uint8		count = pgscale_sweeper_rank(share, buf);
 
-	Assert(pgscale_sweeper_in_share(share, buf));
-	aged[buf - share->first] = stays ? mark_of(page) : 0;
-	if (stays)
-		usage = DIRTY_FLOOR;
-	if (usage != look->usage)
-		(void) pgscale_buffer_set_usage(buf, look, usage);
+	if (share->policy != PGSCALE_SWEEPER_CLOCK)
+		count = Min(count, 1);
+	set_header_count(share, buf, look, look->dirty ? Max(count, DIRTY_FLOOR) : count);
+}
+
+/*
+ * Puts the page on the list, if its rank, or for a page of another sweep's its count, is
+ * that at most, and no process has used it since that was seen.
+ */
+static bool
+put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
+{
+	PgscaleBuffer look;
+	PgscalePage now;
+	int			rank;
+
+	/*
+	 * under another policy than the clock its header says little of its rank:
+	 * its own sweep finds it
+	 */
+	if (!pgscale_sweeper_in_share(share, buf))
+		return pgscale_buffer_supply(buf, page, share->policy == PGSCALE_SWEEPER_CLOCK ? max_rank : 0);
+	if (!pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
+		return false;
+	rank = freelist_rank_page(share, buf, &look, page);
+	if (rank < 0 || rank > max_rank || !pgscale_buffer_supply(buf, page, look.usage))
+		return false;
+	pgscale_sweeper_page(share, buf)->left = 0;
+	return true;
 }
 
 static bool
-freelist_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_usage)
+freelist_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
 {
 	PgscaleSweeperSupplied *top = &share->stack[share->stack_used];
 
-	if (share->stack_used >= share->stack_size ||
-		!pgscale_buffer_supply(buf, page, max_usage + is_aged(share, buf, page)))
+	if (share->stack_used >= share->stack_size || !put_on_list(share, buf, page, max_rank))
 		return false;
 	top->buf = buf;
 	top->page_hash = pgscale_buffer_page_hash(page);
@@ -184,26 +207,42 @@ freelist_guard(PgscaleSweeperShare *share)
 		PgscaleBuffer look;
 
 		pgscale_buffer_look(buf, &look);
-		if (look.valid && look.dirty && look.usage < DIRTY_FLOOR)
-			(void) pgscale_buffer_set_usage(buf, &look, DIRTY_FLOOR);
+		if (look.valid && look.dirty && look.usage < DIRTY_FLOOR && pgscale_buffer_set_usage(buf, &look, DIRTY_FLOOR))
+			pgscale_sweeper_page_raised(share, buf, DIRTY_FLOOR - look.usage);
 		shielded = pgscale_sweeper_into_share(share, shielded + 1);
 	}
 }
 
-/* What is on the list stays there: backends take it as ever. */
+/*
+ * What is on the list stays there: backends take it as ever.  Other pages get their ranks
+ * for counts, which they have already where these are the clock's.
+ */
 static bool
 freelist_leave(PgscaleSweeperShare *share)
 {
 	shielded = PG_INT64_MIN;
 	pop_taken(share);
+	if (share->policy == PGSCALE_SWEEPER_CLOCK || share->observing)
+		return true;
+	for (int n = 0; left_to < share->buffers; n++, left_to++)
+	{
+		const int	buf = share->first + left_to;
+		PgscaleBuffer look;
+		PgscalePage page;
+
+		if (pgscale_sweeper_long_enough(n))
+			return false;
+		if (pgscale_sweeper_page(share, buf)->known && pgscale_buffer_read(buf, &look, &page) &&
+			freelist_rank_page(share, buf, &look, &page) >= 0)
+			set_header_count(share, buf, &look, pgscale_sweeper_rank(share, buf));
+	}
 	return true;
 }
 
 const PgscaleSweeperSupply pgscale_sweeper_freelist = {
-	.init = freelist_init,
 	.follow = freelist_follow,
-	.usage = freelist_usage,
-	.age = freelist_age,
+	.rank = freelist_rank_page,
+	.show = freelist_show,
 	.offer = freelist_offer,
 	.ready = freelist_ready,
 	.full = freelist_full,

@@ -3,8 +3,8 @@
  * supply.h
  *	  How buffers that may leave reach the backends, and what is known of the others.
  *
- * There are two ways, one at a time: freelist.c and window.c.  Each keeps its knowledge
- * of the buffers of its share in the memory of that process.
+ * There are two ways, one at a time: freelist.c and window.c.  Each reports what it sees
+ * of the pages to the policy, through known_pages.c, and acts on their ranks.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -18,14 +18,10 @@
 #include "miscadmin.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/policies/policy.h"
 #include "sweeper/shares.h"
 
 typedef struct PgscaleSweeperSupply
 {
-	/* Before it is used; the second time nothing. */
-	void		(*init) (const PgscaleSweeperShare *share);
-
 	/*
 	 * Begins a tick: notes what the backends have done.  Returns whether
 	 * there is demand: backends take buffers, or nothing is on offer.
@@ -33,19 +29,22 @@ typedef struct PgscaleSweeperSupply
 	bool		(*follow) (PgscaleSweeperShare *share);
 
 	/*
-	 * How often was the page used that the buffer was just seen with?  Less
-	 * than 0: it is on offer.
+	 * The rank of the page that the buffer was just seen with.  Less than 0:
+	 * it is on offer.
 	 */
-	int			(*usage) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page);
-
-	/* Let that be how often; usage() was just asked, with the same look. */
-	void		(*age) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage);
+	int			(*rank) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page);
 
 	/*
-	 * Offers the page to the backends, if it is clean, unpinned, and was used
-	 * no more than that.
+	 * Makes the header fit the rank, which a visit may have changed; rank()
+	 * was just asked, with the same look.
 	 */
-	bool		(*offer) (PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_usage);
+	void		(*show) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look);
+
+	/*
+	 * Offers the page to the backends, if it is clean, unpinned, and ranks no
+	 * higher than that.
+	 */
+	bool		(*offer) (PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank);
 
 	/* Buffers on offer, as far as it knows; and can there be no more? */
 	int			(*ready) (const PgscaleSweeperShare *share);
@@ -93,6 +92,18 @@ pgscale_sweeper_into_share(const PgscaleSweeperShare *share, int64 position)
 	if (buf >= share->first + share->buffers)
 		return position + NBuffers - buf + share->first;
 	return position;
+}
+
+/*
+ * Up to which position the hand has passed buffers, if it is at that one.  A backend moves
+ * it first, and then takes the count down: the last buffers before it must wait.
+ */
+#define PGSCALE_SWEEPER_HAND_LAG	64
+
+static inline int64
+pgscale_sweeper_passed(int64 hand)
+{
+	return hand - Min(PGSCALE_SWEEPER_HAND_LAG, NBuffers / 4);
 }
 
 #endif							/* PGSCALE_SWEEPER_SUPPLY_H */

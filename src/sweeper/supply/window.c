@@ -5,8 +5,8 @@
  *
  * The server's hand takes a buffer whose count is zero, and decrements each other count
  * that it passes.  So a count in the header becomes a signal to the hand only: zero for
- * a page on offer, one to three for any other page, which the hand passes.  The real
- * usage of a page, 0 .. 5, is kept here.
+ * a page on offer, one to three for any other page, which the hand passes.  How often a
+ * page is used the policy knows, and says what rank it has, 0 .. 5.
  *
  * No look at a page is needed when it is used.  Only the hand lowers a count, by one at
  * each pass.  So when the sweep follows the hand, the header's count, minus the one
@@ -33,16 +33,14 @@
  *
  * The hand may be faster than ticks can follow.  A sweep that falls behind by a lap
  * skips the older part and continues just ahead of the hand, where counts are needed
- * first.  A skipped page keeps its usage.  Its uses may be missed, and the hand may
+ * first.  A skipped page keeps its rank.  Its uses may be missed, and the hand may
  * find it at zero and take it, as on a stock server.
  *
  * Entering takes one round of the sweep over its share, in pieces.  Leaving takes one,
- * too, and returns the real counts to the headers.  A sweep that ends without that
+ * too, and gives the ranks to the headers as counts.  A sweep that ends without that
  * leaves counts that a stock server could have.  Nothing is locked: each change is one
  * CAS from the observed state, as in the server itself, and a failed one is repeated at
  * the hand's next round.
- *
- * The memory is four bytes for each buffer of the share, in the sweep's process.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -53,18 +51,12 @@
 #include <math.h>
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "base/shared_buffers.h"
+#include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
-
-/*
- * A backend moves the hand first, and then takes the count down.  The last buffers
- * before the hand wait for the next tick.
- */
-#define HAND_LAG		64
 
 /*
  * The guard looks GUARD_AHEAD buffers ahead of the hand.  It yields within the first
@@ -88,23 +80,9 @@
 /* What was taken in a tick is remembered, a little less each time. */
 #define TAKEN_DECAY		0.95
 
-/* Pages that were used so seldom may be yielded; a rank has two for each count. */
-#define RANKS			(2 * (PGSCALE_MAX_USAGE + 2))
+/* Classes of pages that may be yielded, two for each rank. */
+#define YIELD_CLASSES	(2 * (PGSCALE_MAX_USAGE + 2))
 
-typedef struct WindowEntry
-{
-	unsigned int usage:3;		/* how often the page was used */
-	unsigned int left:3;		/* the header's count when last seen */
-	unsigned int offered:1;
-	unsigned int passed:1;		/* that was behind the hand, and it was not
-								 * followed there yet */
-	unsigned int known:1;		/* or nothing of this holds */
-	unsigned int page_hash:23;
-} WindowEntry;
-
-#define HASH_MASK		0x7FFFFF
-
-static WindowEntry *entries = NULL; /* by buffer of the share */
 static int	offered = 0;		/* on offer, except those used since they were
 								 * last seen */
 static bool entered = false;	/* is the sweep at work here? */
@@ -120,21 +98,6 @@ static int64 yielded_to = 0;	/* positions of the hand */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
 static int	leave_from = 0;		/* in the share */
 
-static void
-window_init(const PgscaleSweeperShare *share)
-{
-	if (!entries)
-		entries = MemoryContextAllocExtended(TopMemoryContext, share->buffers * sizeof(WindowEntry),
-											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-}
-
-static WindowEntry *
-window_entry(const PgscaleSweeperShare *share, int64 position)
-{
-	Assert(pgscale_sweeper_in_share(share, pgscale_sweeper_buffer_at(position)));
-	return &entries[pgscale_sweeper_buffer_at(position) - share->first];
-}
-
 /* Where the server's hand is in the share, or comes into it. */
 static int
 hand_in_share(const PgscaleSweeperShare *share)
@@ -143,87 +106,99 @@ hand_in_share(const PgscaleSweeperShare *share)
 }
 
 static bool
-is_yielded(const WindowEntry *e)
+is_yielded(const PgscaleSweeperPage *p)
 {
-	return e->known && !e->offered && e->left == 0;
+	return p->followed && !p->offered && p->left == 0;
 }
 
 static void
-take_off_offer(WindowEntry *e)
+take_off_offer(PgscaleSweeperPage *p)
 {
-	offered -= e->offered;
-	e->offered = false;
+	offered -= p->offered;
+	p->offered = false;
 	Assert(offered >= 0);
 }
 
-/* The page of the entry has gone, or was taken. */
+/* The page that was followed has gone, or was taken. */
 static void
-page_gone(PgscaleSweeperShare *share, int buf, WindowEntry *e)
+page_gone(PgscaleSweeperShare *share, int buf, PgscaleSweeperPage *p)
 {
 	taken++;
-	share->counts.consumed += e->offered;
-	take_off_offer(e);
+	share->counts.consumed += p->offered;
+	take_off_offer(p);
 	pgscale_sweeper_set_forget(buf);
 }
 
-/*
- * Updates the entry from the header just seen. "passed": that many passes of the hand
- * are noted only now.  A count that is lower than expected shows a pass before the hand
- * is followed there; it is noted, or it would be expected again.
- */
-static WindowEntry *
-catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
+/* There is no page to be seen in the buffer. */
+static void
+page_lost(PgscaleSweeperShare *share, int buf, PgscaleSweeperPage *p)
 {
-	WindowEntry *e = &entries[buf - share->first];
-	const uint32 hash = pgscale_buffer_page_hash(page) & HASH_MASK;
-	const int	expected = (int) e->left - passed;
-
-	Assert(pgscale_sweeper_in_share(share, buf));
-	Assert(e->known || !e->offered);
-	if (!e->known)
-		e->usage = look->usage;
-	else if (e->page_hash != hash)
-	{
-		page_gone(share, buf, e);
-		e->usage = pgscale_sweeper_policy->arrived(look->usage);
-		e->passed = true;		/* or one of its uses is missed */
-	}
-	else if (look->usage > expected)
-	{
-		share->counts.reused += e->offered;
-		take_off_offer(e);
-		e->usage = pgscale_sweeper_policy->used(e->usage, look->usage - expected);
-	}
-	else if (look->usage < expected)
-		e->passed = true;
-	e->known = true;
-	e->page_hash = hash;
-	e->left = look->usage;
-	Assert(e->usage <= PGSCALE_MAX_USAGE);
-	Assert(!e->offered || e->left == 0);	/* or it was used */
-	return e;
+	page_gone(share, buf, p);
+	pgscale_sweeper_page_left(share, buf);
+	p->followed = false;
 }
 
-/* Has the hand find that count there.  The entry is up to date with the look. */
-static bool
-signal_hand(int buf, const PgscaleBuffer *look, WindowEntry *e, uint8 count)
+/*
+ * Updates what is known of the page from the header just seen. "passed": that many
+ * passes of the hand are noted only now.  A count that is lower than expected shows a
+ * pass before the hand is followed there; it is noted, or it would be expected again.
+ * While the window was not at work, the hand has aged pages as on a stock server.
+ */
+static PgscaleSweeperPage *
+catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
 {
-	Assert(e->known && e->left == look->usage);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	const bool	followed = p->followed;
+	const PgscaleSweeperNews news = pgscale_sweeper_page_seen(share, buf, look, page,
+															  (int) p->left - (followed ? passed : 0), !followed);
+
+	Assert(followed || !p->offered);
+	p->followed = true;
+	if (!followed)
+		return p;
+	if (news == PGSCALE_PAGE_REPLACED)
+	{
+		page_gone(share, buf, p);
+		p->passed = true;		/* or one of its uses is missed */
+	}
+	else if (news == PGSCALE_PAGE_USED)
+	{
+		share->counts.reused += p->offered;
+		take_off_offer(p);
+	}
+	else if (news == PGSCALE_PAGE_LOWERED)
+		p->passed = true;
+	Assert(!p->offered || p->left == 0);	/* or it was used */
+	return p;
+}
+
+/* Has the hand find that count there.  What is known is up to date with the look. */
+static bool
+signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 count)
+{
+	Assert(p->followed && p->left == look->usage);
 	if (look->usage == count)
 		return true;
 	if (!pgscale_buffer_set_usage(buf, look, count))
 		return false;
-	e->left = count;
+	p->left = count;
 	return true;
 }
 
-static bool
-put_on_offer(int buf, const PgscaleBuffer *look, WindowEntry *e)
+/* Has it pass the page. */
+static void
+keep_from_hand(const PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 {
-	Assert(!e->offered);
-	if (!signal_hand(buf, look, e, 0))
+	(void) signal_hand(buf, look, p, pgscale_sweeper_header(share, buf));
+}
+
+static bool
+put_on_offer(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
+{
+	Assert(!p->offered);
+	if (!signal_hand(buf, look, p, 0))
 		return false;
-	e->offered = true;
+	p->offered = true;
 	offered++;
 	return true;
 }
@@ -234,7 +209,7 @@ pass_by(PgscaleSweeperShare *share, int buf)
 {
 	PgscaleBuffer look;
 	PgscalePage page;
-	WindowEntry *e = &entries[buf - share->first];
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 
 	if (pgscale_buffer_read(buf, &look, &page))
 	{
@@ -242,19 +217,16 @@ pass_by(PgscaleSweeperShare *share, int buf)
 		 * From a page that is pinned, for a write perhaps, the hand takes
 		 * nothing.
 		 */
-		(void) catch_up(share, buf, &look, &page, !e->passed && !look.pinned);
+		(void) catch_up(share, buf, &look, &page, !p->passed && !look.pinned);
 		/* except a dirty one, which its backend writes before */
 		taken += look.pinned && look.usage == 0;
-		e->passed = false;
-		if (!e->offered)
-			(void) signal_hand(buf, &look, e, pgscale_sweeper_policy->header(e->usage));
+		p->passed = false;
+		if (!p->offered)
+			keep_from_hand(share, buf, &look, p);
 	}
-	else if (e->known)
-	{
-		/* another page is being read into it, or there is none */
-		page_gone(share, buf, e);
-		e->known = false;
-	}
+	else if (p->followed)
+		page_lost(share, buf, p);	/* another one is being read into it, or
+									 * there is none */
 }
 
 /* Makes itself known to more of the share, from the server's hand on. */
@@ -266,18 +238,18 @@ go_on_entering(PgscaleSweeperShare *share)
 		const int	buf = share->first + (enter_from + entered_to++) % share->buffers;
 		PgscaleBuffer look;
 		PgscalePage page;
-		WindowEntry *e;
+		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 
-		if (entries[buf - share->first].known || !pgscale_buffer_read(buf, &look, &page))
+		if (p->followed || !pgscale_buffer_read(buf, &look, &page))
 			continue;
-		e = catch_up(share, buf, &look, &page, 0);
+		(void) catch_up(share, buf, &look, &page, 0);
 		if (look.usage > 0 || look.pinned)
 			continue;
 
 		/* More than is wanted would look as if all victims were clean. */
-		if (look.dirty || offered >= share->high)
-			(void) signal_hand(buf, &look, e, pgscale_sweeper_policy->header(0));
-		else if (put_on_offer(buf, &look, e))
+		if (look.dirty || offered >= share->high || pgscale_sweeper_rank(share, buf) > 0)
+			keep_from_hand(share, buf, &look, p);
+		else if (put_on_offer(buf, &look, p))
 			share->counts.supplied_clean++;
 	}
 }
@@ -290,7 +262,7 @@ static bool
 window_follow(PgscaleSweeperShare *share)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
-	const int64 upto = hand - Min(HAND_LAG, NBuffers / 4);
+	const int64 upto = pgscale_sweeper_passed(hand);
 	bool		demand;
 
 	if (!entered || left_to > 0)
@@ -318,35 +290,30 @@ window_follow(PgscaleSweeperShare *share)
 }
 
 static int
-window_usage(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
+window_rank_page(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	const WindowEntry *e = catch_up(share, buf, look, page, 0);
-
-	return e->offered ? -1 : e->usage;
+	return catch_up(share, buf, look, page, 0)->offered ? -1 : pgscale_sweeper_rank(share, buf);
 }
 
 static void
-window_age(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, uint8 usage)
+window_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
 {
-	WindowEntry *e = &entries[buf - share->first];
-
-	e->usage = usage;
-	(void) signal_hand(buf, look, e, pgscale_sweeper_policy->header(usage));
+	keep_from_hand(share, buf, look, pgscale_sweeper_page(share, buf));
 }
 
 static bool
-window_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_usage)
+window_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
 {
 	PgscaleBuffer look;
 	PgscalePage now;
-	WindowEntry *e;
+	PgscaleSweeperPage *p;
 
 	if (!pgscale_sweeper_in_share(share, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
-	e = catch_up(share, buf, &look, page, 0);
-	if (look.dirty || look.busy || look.pinned || e->offered || e->usage > max_usage)
+	p = catch_up(share, buf, &look, page, 0);
+	if (look.dirty || look.busy || look.pinned || p->offered || pgscale_sweeper_rank(share, buf) > max_rank)
 		return false;
-	return put_on_offer(buf, &look, e);
+	return put_on_offer(buf, &look, p);
 }
 
 static int
@@ -375,18 +342,16 @@ window_onward(const PgscaleSweeperShare *share, int hand, double dirty_share)
 	return dirty_share < 0.5 && ahead > share->buffers / 2 ? server : hand;
 }
 
-/* How little a page was used: what is least is yielded first; less than 0: not to be yielded. */
+/* In what order a page is yielded: the least first, and none that is less than 0. */
 static int
-rank_of(PgscaleSweeperShare *share, int buf, PgscaleBuffer *look, WindowEntry **e)
+yield_class(PgscaleSweeperShare *share, int buf, PgscaleBuffer *look)
 {
 	PgscalePage page;
 
-	if (!pgscale_buffer_read(buf, look, &page) || look->busy || look->pinned)
+	if (!pgscale_buffer_read(buf, look, &page) || look->busy || look->pinned ||
+		catch_up(share, buf, look, &page, 0)->left == 0)
 		return -1;
-	*e = catch_up(share, buf, look, &page, 0);
-	if ((*e)->left == 0)
-		return -1;
-	return 2 * ((*e)->usage + look->dirty) + look->dirty;
+	return 2 * (pgscale_sweeper_rank(share, buf) + look->dirty) + look->dirty;
 }
 
 /*
@@ -400,26 +365,24 @@ take_back_yielded(PgscaleSweeperShare *share, int64 from, int *looked)
 	while (yielded_from < yielded_to && !pgscale_sweeper_long_enough((*looked)++))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(yielded_from);
-		WindowEntry *e = window_entry(share, yielded_from);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		yielded_from = pgscale_sweeper_into_share(share, yielded_from + 1);
-		if (!is_yielded(e) || !pgscale_buffer_read(buf, &look, &page))
-			continue;
-		e = catch_up(share, buf, &look, &page, 0);
-		(void) signal_hand(buf, &look, e, pgscale_sweeper_policy->header(e->usage));
+		if (is_yielded(p) && pgscale_buffer_read(buf, &look, &page))
+			keep_from_hand(share, buf, &look, catch_up(share, buf, &look, &page, 0));
 	}
 }
 
 /* Will the hand take it, although it is not on offer?  It may be empty. */
 static bool
-lies_at_zero(const WindowEntry *e, int buf)
+lies_at_zero(const PgscaleSweeperPage *p, int buf)
 {
 	PgscaleBuffer look;
 
 	pgscale_buffer_look(buf, &look);
-	return !e->offered && look.usage == 0 && !look.pinned && !look.busy;
+	return !p->offered && look.usage == 0 && !look.pinned && !look.busy;
 }
 
 /*
@@ -429,7 +392,7 @@ lies_at_zero(const WindowEntry *e, int buf)
 static int64
 yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *looked)
 {
-	int			of_rank[RANKS] = {0};
+	int			of_class[YIELD_CLASSES] = {0};
 	int			most = 0;
 	int			below = 0;
 
@@ -438,40 +401,39 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
 		PgscaleBuffer look;
-		WindowEntry *e;
-		const int	rank = rank_of(share, buf, &look, &e);
+		const int	class = yield_class(share, buf, &look);
 
-		if (rank >= 0)
-			of_rank[rank]++;
+		if (class >= 0)
+			of_class[class]++;
 		else
-			needed -= lies_at_zero(window_entry(share, at), buf);
+			needed -= lies_at_zero(pgscale_sweeper_page(share, buf), buf);
 		if (pgscale_sweeper_long_enough((*looked)++))
 			to = at + 1;
 	}
 	yielded_from = yielded_from < yielded_to ? Min(yielded_from, from) : from;
 	yielded_to = Max(yielded_to, to);
-	while (most < RANKS - 1 && below + of_rank[most] < needed)
-		below += of_rank[most++];
+	while (most < YIELD_CLASSES - 1 && below + of_class[most] < needed)
+		below += of_class[most++];
 	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_share(share, at + 1))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 		PgscaleBuffer look;
-		WindowEntry *e;
-		const int	rank = rank_of(share, buf, &look, &e);
+		const int	class = yield_class(share, buf, &look);
 
-		if (rank < 0 || rank > most || (rank == most && below >= needed))
+		if (class < 0 || class > most || (class == most && below >= needed))
 			continue;
 		if (look.dirty)
 		{
 			yields_dirty = true;
-			needed -= signal_hand(buf, &look, e, 0);
+			needed -= signal_hand(buf, &look, p, 0);
 		}
-		else if (put_on_offer(buf, &look, e))
+		else if (put_on_offer(buf, &look, p))
 		{
 			share->counts.supplied_clean++;
 			needed--;
 		}
-		below -= rank < most;
+		below -= class < most;
 	}
 	return to;
 }
@@ -480,16 +442,15 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 static bool
 still_on_offer(PgscaleSweeperShare *share, int buf)
 {
-	WindowEntry *e = &entries[buf - share->first];
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 	PgscaleBuffer look;
 	PgscalePage page;
 
-	if (!e->offered)
+	if (!p->offered)
 		return false;
 	if (pgscale_buffer_read(buf, &look, &page))
 		return catch_up(share, buf, &look, &page, 0)->offered && !look.pinned;
-	page_gone(share, buf, e);
-	e->known = false;
+	page_lost(share, buf, p);
 	return false;
 }
 
@@ -554,17 +515,17 @@ window_leave(PgscaleSweeperShare *share)
 	for (int n = 0; entered && left_to < share->buffers; n++)
 	{
 		const int	buf = share->first + (leave_from + left_to) % share->buffers;
-		WindowEntry *e = &entries[buf - share->first];
+		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_sweeper_long_enough(n))
 			return false;
 		left_to++;
-		if (e->known && pgscale_buffer_read(buf, &look, &page) && !catch_up(share, buf, &look, &page, 0)->offered)
-			(void) signal_hand(buf, &look, e, e->usage);
-		take_off_offer(e);
-		e->known = false;
+		if (p->followed && pgscale_buffer_read(buf, &look, &page) && !catch_up(share, buf, &look, &page, 0)->offered)
+			(void) signal_hand(buf, &look, p, pgscale_sweeper_rank(share, buf));
+		take_off_offer(p);
+		p->followed = p->passed = false;
 	}
 	Assert(offered == 0);
 	entered = false;
@@ -573,10 +534,9 @@ window_leave(PgscaleSweeperShare *share)
 }
 
 const PgscaleSweeperSupply pgscale_sweeper_window = {
-	.init = window_init,
 	.follow = window_follow,
-	.usage = window_usage,
-	.age = window_age,
+	.rank = window_rank_page,
+	.show = window_show,
 	.offer = window_offer,
 	.ready = window_ready,
 	.full = window_full,

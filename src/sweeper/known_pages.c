@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * known_pages.c
+ *	  What a sweeper knows of the pages in its buffers, and what its policy remembers.
+ *
+ * No process reports the use of a page.  But a use increments the count in the buffer's
+ * header, and a page that comes or goes changes the buffer's tag.  So the sweep remembers
+ * for each buffer the hash of the page and the header's count when it last saw them, and
+ * what has changed at its next look is what happened: that is reported to the policy
+ * (policies/policy.h), which keeps what it learns in a memory of its own.  A page that
+ * comes and goes between two looks is not noticed, and a header that is at its highest
+ * count shows no further use.
+ *
+ * The count is also lowered: by the server's hand, and by the sweep.  The sweep knows
+ * what it has left there.  How the hand counts is up to the supply.  Where the hand runs
+ * only when backends find nothing ready, each of its passes is a visit to the policy, so
+ * that the clock ages pages as on a stock server.  In a window each pass is expected, and
+ * is no news.
+ *
+ * Both memories lie in shared memory, though one process uses them at a time.  So a
+ * sweeper that was restarted or switched off goes on with what it knew.  What it has
+ * missed meanwhile it sees as above.  A policy that is chosen anew knows nothing, and
+ * finds pages with the counts in their headers, where the one before has left its ranks.
+ *
+ * The tag is read without its lock, with the protocol of pgscale_buffer_read(); if it
+ * were torn nevertheless, or two pages had one hash, the policy would take a page for
+ * another, which makes a choice worse and no page wrong: whatever acts on a buffer
+ * compares the whole tag under the header's lock or by a CAS of its state.
+ *
+ * Failure: a process that is killed in a change makes the server set up all shared memory
+ * again.  Only setting up a policy can be interrupted: then none is in force, and the next
+ * process begins with that.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+
+#include "sweeper/known_pages.h"
+
+/* What "left" has room for. */
+#define MOST_LEFT	7
+
+/* Bytes between two checks for interrupts. */
+#define CLEAR_AT_ONCE	((Size) 64 * 1024 * 1024)
+
+static void
+clear_memory(void *memory, Size size)
+{
+	for (Size at = 0; at < size; at += CLEAR_AT_ONCE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memset((char *) memory + at, 0, Min(size - at, CLEAR_AT_ONCE));
+	}
+}
+
+void
+pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy)
+{
+	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
+	share->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pg_write_barrier();
+	share->policy_begun++;
+	pg_write_barrier();
+	share->not_in_force = 0;
+	clear_memory(share->pages, share->buffers * sizeof(PgscaleSweeperPage));
+	clear_memory(share->policy_memory, pgscale_sweeper_policies[policy]->size(share->buffers));
+	pgscale_sweeper_policies[policy]->init(share->policy_memory, share->buffers);
+	pg_write_barrier();
+	share->policy = policy;
+}
+
+void
+pgscale_sweeper_pages_init(PgscaleSweeperShare *share)
+{
+	/* What was never set up is not touched, and takes no memory. */
+	if (share->policy == PGSCALE_SWEEPER_NO_POLICY)
+		return;
+	for (int i = 0; i < share->buffers; i++)
+		share->pages[i].followed = share->pages[i].offered = share->pages[i].passed = false;
+}
+
+PgscaleSweeperNews
+pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look,
+						  const PgscalePage *page, int expected, bool hand_ages)
+{
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	const uint32 hash = pgscale_buffer_page_hash(page);
+	const int	at = buf - share->first;
+	PgscaleSweeperNews news = PGSCALE_PAGE_NOT_USED;
+
+	if (!p->known || p->hash != hash)
+	{
+		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
+		pgscale_sweeper_page_left(share, buf);
+		policy->arrived(share->policy_memory, at, hash, look->usage);
+		/* A page comes with one use. */
+		expected = 1;
+	}
+	else if (look->usage > expected)
+	{
+		news = PGSCALE_PAGE_USED;
+		policy->used(share->policy_memory, at, hash, look->usage - expected);
+	}
+	else if (look->usage < expected)
+		news = PGSCALE_PAGE_LOWERED;
+	if (hand_ages)
+		for (int passes = expected - look->usage; passes > 0; passes--)
+			(void) policy->visit(share->policy_memory, at);
+	p->hash = hash;
+	p->left = look->usage;
+	p->known = true;
+	return news;
+}
+
+void
+pgscale_sweeper_page_raised(PgscaleSweeperShare *share, int buf, int by)
+{
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+
+	p->left = Min(p->left + by, MOST_LEFT);
+}
+
+void
+pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf)
+{
+	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+
+	if (p->known)
+		pgscale_sweeper_policy(share)->evicted(share->policy_memory, buf - share->first, p->hash);
+	p->known = false;
+}
+
+/* A policy that begins meanwhile has nothing to report: so has what was read of it. */
+bool
+pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report, uint32 *begun)
+{
+	const uint32 before = share->policy_begun;
+	int			policy;
+
+	pg_read_barrier();
+	policy = share->policy;
+	if (policy == PGSCALE_SWEEPER_NO_POLICY || !pgscale_sweeper_policies[policy]->report)
+		return false;
+	pg_read_barrier();
+	pgscale_sweeper_policies[policy]->report(share->policy_memory, share->buffers, report);
+	report->chosen_misses += share->not_in_force;
+	if (share->observing)
+		report->choice = 0;
+	pg_read_barrier();
+	*begun = share->policy_begun;
+	return *begun == before;
+}

@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * known_pages.h
+ *	  What a sweeper knows of the pages in its buffers, and what its policy remembers.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_KNOWN_PAGES_H
+#define PGSCALE_SWEEPER_KNOWN_PAGES_H
+
+#include "postgres.h"
+
+#include "base/shared_buffers.h"
+#include "sweeper/policies/policy.h"
+#include "sweeper/shares.h"
+
+/* A buffer's page, as last seen. */
+struct PgscaleSweeperPage
+{
+	uint32		hash;			/* of its name */
+	unsigned int left:3;		/* the count in the header, and what the sweep
+								 * has raised it by since */
+	unsigned int known:1;		/* the policy knows the page; or nothing of
+								 * this holds */
+
+	/* supply/window.c's, false while that is not at work */
+	unsigned int followed:1;	/* "left" is what the server's hand found or
+								 * will find */
+	unsigned int offered:1;
+	unsigned int passed:1;		/* that was behind the hand, and it was not
+								 * followed there yet */
+};
+
+/* What a header shows of the time since its page was last seen. */
+typedef enum PgscaleSweeperNews
+{
+	PGSCALE_PAGE_FIRST_SEEN,
+	PGSCALE_PAGE_REPLACED,		/* by the one that is seen now */
+	PGSCALE_PAGE_USED,
+	PGSCALE_PAGE_NOT_USED,
+	PGSCALE_PAGE_LOWERED		/* not used, and the count is lower than
+								 * expected */
+} PgscaleSweeperNews;
+
+/*
+ * Sets up the memory of that policy, which knows no page.  Takes as long as clearing
+ * the memory does.
+ */
+extern void pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy);
+
+/* Once in a process: no buffer is on offer, and none is followed. */
+extern void pgscale_sweeper_pages_init(PgscaleSweeperShare *share);
+
+/*
+ * The buffer was just seen with that page: reports to the policy what happened to it
+ * since it was last seen.  The header's count was expected to be that; what it is lower
+ * the server's hand has taken from it, and if that ages pages, so does the policy.
+ */
+extern PgscaleSweeperNews pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look,
+													const PgscalePage *page, int expected, bool hand_ages);
+
+/* The sweep has raised the count in the buffer's header by that, without looking at the page. */
+extern void pgscale_sweeper_page_raised(PgscaleSweeperShare *share, int buf, int by);
+
+/* The page that is known has left the buffer. */
+extern void pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf);
+
+/*
+ * What the policy has to report, the number of its beginning in *begun.  Returns false if
+ * that is nothing.  For any process.
+ */
+extern bool pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report, uint32 *begun);
+
+static inline PgscaleSweeperPage *
+pgscale_sweeper_page(const PgscaleSweeperShare *share, int buf)
+{
+	Assert(buf >= share->first && buf < share->first + share->buffers);
+	return &share->pages[buf - share->first];
+}
+
+/* The policy in force. */
+static inline const PgscaleSweeperPolicy *
+pgscale_sweeper_policy(const PgscaleSweeperShare *share)
+{
+	Assert(share->policy >= 0 && share->policy < PGSCALE_SWEEPER_POLICIES);
+	return pgscale_sweeper_policies[share->policy];
+}
+
+/* What it says of the page that was seen in the buffer: see policies/policy.h. */
+static inline uint8
+pgscale_sweeper_rank(const PgscaleSweeperShare *share, int buf)
+{
+	return pgscale_sweeper_policy(share)->rank(share->policy_memory, buf - share->first);
+}
+
+static inline uint8
+pgscale_sweeper_visit(PgscaleSweeperShare *share, int buf)
+{
+	return pgscale_sweeper_policy(share)->visit(share->policy_memory, buf - share->first);
+}
+
+static inline uint8
+pgscale_sweeper_header(const PgscaleSweeperShare *share, int buf)
+{
+	return pgscale_sweeper_policy(share)->header(share->policy_memory, buf - share->first);
+}
+
+#endif							/* PGSCALE_SWEEPER_KNOWN_PAGES_H */

@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * observe.c
+ *	  What another choice of pages would miss: learned while the sweeper only watches.
+ *
+ * The server's hand takes one from the count of each page that it passes, and takes the
+ * buffers that it finds at zero.  So a header that is read behind the hand shows what
+ * happened since the lap before: its growth over the count of then, and one for the pass,
+ * are uses; another page has come in the place of the one that was known.  That is told
+ * to the policy "adaptive", whatever the setting is.  It decides nothing meanwhile, but
+ * its shadow caches see the uses, and foretell what it would save (forecast.c).  Each
+ * pass is a visit, so that it knows all pages when the sweeper begins to work.
+ *
+ * Nothing is written to a header, and no lock is taken except the one that reads the
+ * position of the hand.
+ *
+ * The cost is in proportion to the hand's movement; while that stands, there is none.
+ * Beyond a number of visits a second it is limited: then the hand is followed in windows
+ * of some laps without a gap, with pauses between them.  Every n-th buffer, or
+ * every n-th lap, would not do: pages that come and leave in between would be missed, so
+ * that the cache would seem to be better than it is.  In a window's first lap pages that
+ * were known before show no uses, because nothing is known of the hand's passes
+ * meanwhile; others have come.  A hand that outruns the sweeper by a lap ends a window.
+ *
+ * A page is also taken as gone while it is being read into its buffer, or its header is
+ * locked at every try.  It comes in the next lap then.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "base/shared_buffers.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "sweeper/known_pages.h"
+#include "sweeper/supply/supply.h"
+#include "sweeper/sweeper.h"
+
+/* Visits a second, in the long run: computed at 0.3 us each, 3 % of a core. */
+#define VISITS_PER_S	100000
+
+/* Laps of a window, at the most; a pause lasts until as many visits are allowed. */
+#define WINDOW_LAPS		8
+
+/* If the hand comes further in that time than that part of a lap, ticks must be more often. */
+#define PACE_NS			(100 * NS_PER_MS)
+#define PACE_PART		8
+
+/* After that long without a tick, the window has ended. */
+#define WINDOW_LOST_NS	NS_PER_S
+
+static double allowed = 0;		/* visits */
+static int64 ticked_ns = 0;		/* when it last was allowed some */
+static int64 hand_before = 0;	/* where the server's hand was then */
+static bool in_window = false;
+static int64 followed = 0;		/* up to there */
+static int64 lap_end = 0;		/* of the window's first lap */
+
+/*
+ * The server's hand has passed a buffer.  From a page that is pinned it takes nothing;
+ * one that was pinned only then seems to be used once less.
+ */
+static void
+observe_buffer(PgscaleSweeperShare *share, int buf, bool known_lap)
+{
+	const PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleBuffer look;
+	PgscalePage page;
+
+	if (!pgscale_buffer_read(buf, &look, &page))
+	{
+		pgscale_sweeper_page_left(share, buf);
+		return;
+	}
+	(void) pgscale_sweeper_page_seen(share, buf, &look, &page,
+									 known_lap ? (int) p->left - !look.pinned : look.usage, false);
+	if (!look.pinned)
+		(void) pgscale_sweeper_visit(share, buf);
+}
+
+/* Is there a window, now that the hand is there?  One begins if enough visits are allowed. */
+static bool
+window_goes_on(PgscaleSweeperShare *share, int64 hand, int64 now)
+{
+	const double most = (double) WINDOW_LAPS * share->buffers;
+
+	if (now - ticked_ns > WINDOW_LOST_NS)
+	{
+		in_window = false;
+		followed = hand;		/* nothing of that was to be observed */
+	}
+	allowed = Min(allowed + (now - ticked_ns) * (VISITS_PER_S / (double) NS_PER_S), most);
+	ticked_ns = now;
+
+	if (in_window && allowed > 0 && hand - followed <= NBuffers)
+		return true;
+	in_window = allowed >= most;
+	if (in_window)
+	{
+		share->counts.unobserved += Max(hand - followed, 0) * share->buffers / NBuffers;
+		followed = pgscale_sweeper_into_share(share, hand);
+		lap_end = hand + NBuffers;
+	}
+	return in_window;
+}
+
+/*
+ * What the policy has chosen is not in force.  So the misses of its choice count as those
+ * of the clock, which is.
+ */
+static int64
+choice_saves(const PgscaleSweeperShare *share)
+{
+	PgscaleSweeperPolicyReport report = {0};
+
+	pgscale_sweeper_policy(share)->report(share->policy_memory, share->buffers, &report);
+	return (int64) (report.misses[0] - report.chosen_misses);
+}
+
+bool
+pgscale_sweeper_observe(PgscaleSweeperShare *share)
+{
+	const int64 hand = (int64) pgscale_buffers_hand();
+	const int64 upto = pgscale_sweeper_passed(hand);
+	const int64 now = pgscale_timer_clock();
+	const bool	fast = (double) (hand - hand_before) * PACE_NS > (double) NBuffers / PACE_PART * (now - ticked_ns);
+	int64		saves;
+
+	Assert(share->observing && share->policy == PGSCALE_SWEEPER_ADAPTIVE);
+	hand_before = hand;
+	if (!window_goes_on(share, hand, now))
+		return false;
+	saves = choice_saves(share);
+	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
+	{
+		observe_buffer(share, pgscale_sweeper_buffer_at(followed), followed >= lap_end);
+		share->counts.observed++;
+		allowed--;
+		followed = pgscale_sweeper_into_share(share, followed + 1);
+	}
+	share->not_in_force += choice_saves(share) - saves;
+	return fast || followed < upto;
+}

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * page_history.h
+ *	  Scores of pages, and the history of a share's pages: see page_history.c.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H
+#define PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H
+
+#include "postgres.h"
+
+#include <math.h>
+
+#include "sweeper/policies/policy.h"
+
+/*
+ * How often a page was used: log2 of a count that halves over a half-life, as it was at
+ * the page's last use.  The tag is for the holder's use.
+ */
+typedef struct PgscaleSweeperScore
+{
+	uint32		at;				/* time of the last use */
+	uint16		count_log;		/* in units of 1 / SCORE_UNIT */
+	uint16		tag;
+} PgscaleSweeperScore;
+
+#define PGSCALE_SWEEPER_SCORE_UNIT	2048.0f
+
+/* log2 of the count that a page may have which was idle for a half-life. */
+#define PGSCALE_SWEEPER_IDLE_LIMIT	1.5f
+
+/* The score's present value; "decay" is half-lives a tick of the time. */
+static inline float
+pgscale_sweeper_score(const PgscaleSweeperScore *s, uint32 now, float decay)
+{
+	return s->count_log / PGSCALE_SWEEPER_SCORE_UNIT - (uint32) (now - s->at) * decay;
+}
+
+/* The page is used once more. */
+static inline void
+pgscale_sweeper_score_use(PgscaleSweeperScore *s, uint32 now, float decay)
+{
+	const float score = pgscale_sweeper_score(s, now, decay);
+
+	s->count_log = (uint16) Min(log2f(1 + exp2f(score)) * PGSCALE_SWEEPER_SCORE_UNIT, PG_UINT16_MAX);
+	s->at = now;
+}
+
+/* The page is used for the first time. */
+static inline void
+pgscale_sweeper_score_first(PgscaleSweeperScore *s, uint32 now)
+{
+	s->count_log = 0;
+	s->at = now;
+}
+
+/* log2, or up to 0.09 less, in a fourth of the time: a float's bits begin with its exponent. */
+static inline float
+pgscale_sweeper_rough_log2(float x)
+{
+	uint32		bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits / (float) (1 << 23) - 127;
+}
+
+/*
+ * What keeping the page is worth: its score, but no more than fits the time for which it
+ * was not used, see page_history.c.
+ */
+static inline float
+pgscale_sweeper_score_worth(const PgscaleSweeperScore *s, uint32 now, float decay)
+{
+	const float idle = (uint32) (now - s->at) * decay;
+	const float score = s->count_log / PGSCALE_SWEEPER_SCORE_UNIT - idle;
+
+	return idle > 0 ? Min(score, PGSCALE_SWEEPER_IDLE_LIMIT - pgscale_sweeper_rough_log2(idle)) : score;
+}
+
+/* Limits between the ranks. */
+#define PGSCALE_SWEEPER_LIMITS		PGSCALE_MAX_USAGE
+
+typedef struct PgscaleSweeperHistory
+{
+	int			buffers;
+	int			ghost_sets;
+	uint32		now;			/* the time, in ticks; wraps around */
+	float		decay;			/* half-lives a tick */
+	float		expected;		/* mean of the last visits: uses that the
+								 * scores predict */
+	float		seen;			/* uses that there were */
+	float		hurry;			/* ticks an eviction, 1 or more */
+	float		owed;			/* part of a tick */
+	float		limits[PGSCALE_SWEEPER_LIMITS]; /* worth below which a page
+												 * has rank 0, 1, ... */
+	float		spread;			/* mean distance of pages from the middle
+								 * limit */
+	PgscaleSweeperScore pages[FLEXIBLE_ARRAY_MEMBER];	/* by buffer; then the
+														 * ghosts */
+} PgscaleSweeperHistory;
+
+extern Size pgscale_sweeper_history_size(int buffers);
+
+/* The memory is zeroed.  half_life: in evictions a buffer. */
+extern void pgscale_sweeper_history_init(PgscaleSweeperHistory *history, int buffers, float half_life);
+extern void pgscale_sweeper_history_half_life(PgscaleSweeperHistory *history, float half_life);
+
+/* As in policy.h. */
+extern void pgscale_sweeper_history_arrived(PgscaleSweeperHistory *history, int buf, uint32 page);
+extern void pgscale_sweeper_history_used(PgscaleSweeperHistory *history, int buf);
+extern void pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int buf, uint32 page);
+extern uint8 pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf);
+extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf);
+
+extern float pgscale_sweeper_history_score(const PgscaleSweeperHistory *history, int buf);
+extern int	pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *at,
+											 PgscaleSweeperRemembered *pages, int most);
+extern void pgscale_sweeper_history_remember(PgscaleSweeperHistory *history, const PgscaleSweeperRemembered *page);
+
+/* A number from 0 to n - 1, of the hash's upper bits. */
+static inline uint32
+pgscale_sweeper_hash_part(uint32 hash, uint32 n)
+{
+	return ((uint64) hash * n) >> 32;
+}
+
+/* 16 bits of a hash that depend little on its upper ones; never 0. */
+static inline uint16
+pgscale_sweeper_hash_tag(uint32 hash)
+{
+	return Max((uint16) (hash ^ hash >> 16), 1);
+}
+
+#endif							/* PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H */

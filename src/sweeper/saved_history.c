@@ -1,0 +1,434 @@
+/*-------------------------------------------------------------------------
+ *
+ * saved_history.c
+ *	  Keeps what the policy remembers over a restart of the server.
+ *
+ * After a restart all buffers are empty.  So what is worth keeping of a policy's memory
+ * is the pages that it knows, in buffers or gone, each with its score, and its choice
+ * among the candidates.  The pages come back as pages that have left: when one is read
+ * again, the policy goes on with its score.  They are known by the hash of their names,
+ * which is the server's own and the same at each start.  A page of a relation that was
+ * dropped meanwhile takes a place until others need it.
+ *
+ * The postmaster writes a file for each sweeper at a clean shutdown, after all other
+ * processes have ended (base/restart_file.c).  The sweepers could not: SIGTERM reaches
+ * them before the last sessions end, and does not say whether the server ends.  After an
+ * immediate shutdown or a crash the sweepers still have their places, or the postmaster
+ * does not end in order; then nothing is written.  Of the pages those with the highest
+ * scores are kept, at most one for each buffer, and MOST_PAGES in all.  The pages are
+ * walked twice: first to find the score from which on there is room, then to write them.
+ *
+ * The sweeper reads its file once, when it starts for the first time, and removes it.
+ * The postmaster removes the files that no sweeper will read.  A file of another major
+ * version, format, shared_buffers or number of sweepers, or a damaged one, is ignored:
+ * the sweeper starts without a history, the log has the reason, and so has
+ * pgscale.replacement_stats.  A checksum does not prove who wrote a file, but whatever
+ * its pages and scores are, they only make a choice worse.
+ *
+ * Failure: a sweeper that ends while it reads has removed nothing, and reads again; a
+ * page that it has read already is not remembered twice.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog/catversion.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_crc32c.h"
+#include "postmaster/interrupt.h"
+#include "storage/bufmgr.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+
+#include "base/restart_file.h"
+#include "base/shared_buffers.h"
+#include "sweeper/known_pages.h"
+#include "sweeper/saved_history.h"
+#include "sweeper/sweeper.h"
+
+#define SAVED_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper_%d.stat"
+#define SAVED_TEMP		SAVED_FILE ".tmp"
+
+/* To be changed with the format of the header or of a page, and with what a page's hash stands for. */
+#define SAVED_FORMAT	0x70677368
+
+/* Of all sweepers: 128 MB. */
+#define MOST_PAGES		(16 * 1024 * 1024)
+
+/* Pages to copy at a time. */
+#define CHUNK			4096
+
+/* Classes of scores, of which there are so many in each doubling of a page's count. */
+#define CLASSES_BY_2	8
+#define CLASSES			(2 * PGSCALE_SWEEPER_SCORE_MOST * CLASSES_BY_2)
+
+/* Where a policy has no choice. */
+#define NO_CHOICE		(-1)
+
+typedef struct SavedHeader
+{
+	uint32		format;
+	uint32		catversion;
+	uint32		block_size;
+	uint32		hash;			/* of a certain page: is that the same here? */
+	uint32		buffers;		/* of the server */
+	uint32		workers;
+	uint32		worker;			/* this one, from 0 */
+	int32		choice;
+	uint32		pages;
+	uint32		unused;
+} SavedHeader;
+
+/* Where a walk through the pages is. */
+typedef struct SavedWalk
+{
+	int			buf;			/* of the share */
+	uint32		departed;
+} SavedWalk;
+
+/* Which pages are kept: those of higher classes, and some of this one. */
+typedef struct SavedCut
+{
+	int			class;
+	uint32		room;
+} SavedCut;
+
+static const char *const problems[] = {
+	[PGSCALE_SAVED_GOOD] = NULL,
+	[PGSCALE_SAVED_SHORT] = "it is too short",
+	[PGSCALE_SAVED_FORMAT] = "its format is not this version's",
+	[PGSCALE_SAVED_MAJOR] = "another major version wrote it",
+	[PGSCALE_SAVED_BUILD] = "a server that was built otherwise wrote it",
+	[PGSCALE_SAVED_BUFFERS] = "shared_buffers was another",
+	[PGSCALE_SAVED_WORKERS] = "it is of another sweeper, or pgscale.sweeper_workers was another",
+	[PGSCALE_SAVED_SIZE] = "its size is wrong",
+	[PGSCALE_SAVED_UNREADABLE] = "it could not be read",
+	[PGSCALE_SAVED_CHECKSUM] = "its checksum is wrong",
+	[PGSCALE_SAVED_IMPOSSIBLE] = "it has a page or a choice that cannot be"
+};
+
+const char *
+pgscale_sweeper_saved_problem(PgscaleSweeperSavedProblem problem)
+{
+	return problems[problem];
+}
+
+static void
+name_files(int number, char *name, char *temp)
+{
+	snprintf(name, MAXPGPATH, SAVED_FILE, number + 1);
+	snprintf(temp, MAXPGPATH, SAVED_TEMP, number + 1);
+}
+
+/* The hash of a page that no server has. */
+static uint32
+hash_of_no_page(void)
+{
+	PgscalePage page;
+
+	memset(&page, 0, sizeof(page));
+	return pgscale_buffer_page_hash(&page);
+}
+
+static SavedHeader
+saved_header(const PgscaleSweeperShare *share)
+{
+	SavedHeader header;
+
+	memset(&header, 0, sizeof(header));
+	header.format = SAVED_FORMAT;
+	header.catversion = CATALOG_VERSION_NO;
+	header.block_size = BLCKSZ;
+	header.hash = hash_of_no_page();
+	header.buffers = NBuffers;
+	header.workers = pgscale_sweeper_count();
+	header.worker = share->number;
+	return header;
+}
+
+/* The next pages, those in buffers first.  Returns their number, 0 at the end. */
+static int
+next_pages(const PgscaleSweeperShare *share, SavedWalk *walk, PgscaleSweeperRemembered *pages)
+{
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	int			n = 0;
+
+	for (; walk->buf < share->buffers && n < CHUNK; walk->buf++)
+		if (share->pages[walk->buf].known)
+		{
+			pages[n].page = share->pages[walk->buf].hash;
+			pages[n++].score = policy->score(share->policy_memory, walk->buf);
+		}
+	if (n == 0)
+		n = policy->departed(share->policy_memory, &walk->departed, pages, CHUNK);
+	return n;
+}
+
+static int
+class_of_score(float score)
+{
+	const int	class = (int) ((score + PGSCALE_SWEEPER_SCORE_MOST) * CLASSES_BY_2);
+
+	return Max(Min(class, CLASSES - 1), 0);
+}
+
+/* Finds the best pages, at most that many.  Returns their number. */
+static uint32
+find_saved_cut(const PgscaleSweeperShare *share, uint32 most, SavedCut *cut)
+{
+	PgscaleSweeperRemembered pages[CHUNK];
+	uint32		counts[CLASSES] = {0};
+	SavedWalk	walk = {0};
+	uint32		above = 0;
+	int			n;
+
+	while ((n = next_pages(share, &walk, pages)) > 0)
+		for (int i = 0; i < n; i++)
+			counts[class_of_score(pages[i].score)]++;
+
+	cut->class = CLASSES - 1;
+	while (cut->class >= 0 && counts[cut->class] <= most - above)
+		above += counts[cut->class--];
+	cut->room = cut->class >= 0 ? most - above : 0;
+	return above + cut->room;
+}
+
+/* Takes the pages of a chunk that are kept to its front.  Returns their number. */
+static int
+keep_best(PgscaleSweeperRemembered *pages, int n, SavedCut *cut)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		const int	class = class_of_score(pages[i].score);
+
+		if (class < cut->class || (class == cut->class && cut->room == 0))
+			continue;
+		if (class == cut->class)
+			cut->room--;
+		pages[kept++] = pages[i];
+	}
+	return kept;
+}
+
+static bool
+put_pages(FILE *file, const PgscaleSweeperShare *share, SavedCut *cut, pg_crc32c *crc)
+{
+	PgscaleSweeperRemembered pages[CHUNK];
+	SavedWalk	walk = {0};
+	int			n;
+
+	while ((n = next_pages(share, &walk, pages)) > 0)
+	{
+		n = keep_best(pages, n, cut);
+		COMP_CRC32C(*crc, pages, n * sizeof(*pages));
+		if (!pgscale_restart_file_put(file, pages, sizeof(*pages), n))
+			return false;
+	}
+	return true;
+}
+
+static bool
+put_saved(FILE *file, const PgscaleSweeperShare *share, const SavedHeader *header, SavedCut *cut)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, header, sizeof(*header));
+	if (!pgscale_restart_file_put(file, header, sizeof(*header), 1) || !put_pages(file, share, cut, &crc))
+		return false;
+	FIN_CRC32C(crc);
+	return pgscale_restart_file_put(file, &crc, sizeof(crc), 1);
+}
+
+/*
+ * Writes what the share's policy remembers, if anything.  If its sweeper has not read the
+ * file of the shutdown before, that one stays.
+ */
+static void
+write_saved(const PgscaleSweeperShare *share)
+{
+	SavedHeader header = saved_header(share);
+	SavedCut	cut;
+	PgscaleSweeperPolicyReport report;
+	uint32		begun;
+	char		name[MAXPGPATH];
+	char		temp[MAXPGPATH];
+	FILE	   *file;
+
+	if (!share->history_read || share->policy == PGSCALE_SWEEPER_NO_POLICY || !pgscale_sweeper_policy(share)->score)
+		return;
+	header.choice = pgscale_sweeper_policy_report(share, &report, &begun) ? report.choice : NO_CHOICE;
+	header.pages = find_saved_cut(share, Min(share->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
+	if (header.pages == 0)
+		return;
+
+	name_files(share->number, name, temp);
+	file = AllocateFile(temp, PG_BINARY_W);
+	pgscale_restart_file_finish(file, file != NULL && put_saved(file, share, &header, &cut), temp, name);
+}
+
+/* In the postmaster, when all other processes are gone. */
+static void
+write_at_shutdown(int code, Datum arg)
+{
+	if (code != 0 || !pgscale_sweeper_wanted())
+		return;
+	/* Not if any sweeper was stopped in mid-air. */
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		if (pg_atomic_read_u32(&pgscale_sweeper_share(i)->pid) != 0)
+			return;
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		write_saved(pgscale_sweeper_share(i));
+}
+
+static void
+remove_if_there(const char *name)
+{
+	if (unlink(name) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", name)));
+}
+
+void
+pgscale_sweeper_saved_startup(void)
+{
+	char		name[MAXPGPATH];
+	char		temp[MAXPGPATH];
+
+	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WORKERS; i++)
+	{
+		name_files(i, name, temp);
+		remove_if_there(temp);
+		if (i >= pgscale_sweeper_count() || !pgscale_sweeper_wanted())
+			remove_if_there(name);
+	}
+	on_shmem_exit(write_at_shutdown, (Datum) 0);
+}
+
+/* Between two chunks. */
+static void
+saved_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ShutdownRequestPending)
+		proc_exit(1);
+}
+
+/* Reads all pages for the checksum. */
+static PgscaleSweeperSavedProblem
+check_pages(FILE *file, const SavedHeader *header)
+{
+	PgscaleSweeperRemembered pages[CHUNK];
+	bool		possible = header->choice >= NO_CHOICE && header->choice < PGSCALE_SWEEPER_CANDIDATES;
+	pg_crc32c	crc;
+	pg_crc32c	written;
+	uint32		n;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, header, sizeof(*header));
+	for (uint32 left = header->pages; left > 0; left -= n)
+	{
+		saved_interrupts();
+		n = Min(left, CHUNK);
+		if (!pgscale_restart_file_get(file, pages, sizeof(*pages), n))
+			return PGSCALE_SAVED_UNREADABLE;
+		COMP_CRC32C(crc, pages, n * sizeof(*pages));
+		/* A score that is no number is not, either. */
+		for (uint32 i = 0; i < n; i++)
+			possible &= fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST;
+	}
+	FIN_CRC32C(crc);
+	if (!pgscale_restart_file_get(file, &written, sizeof(written), 1))
+		return PGSCALE_SAVED_UNREADABLE;
+	if (!EQ_CRC32C(crc, written))
+		return PGSCALE_SAVED_CHECKSUM;
+	return possible ? PGSCALE_SAVED_GOOD : PGSCALE_SAVED_IMPOSSIBLE;
+}
+
+/* Reads the file as a whole. */
+static PgscaleSweeperSavedProblem
+check_saved(FILE *file, const PgscaleSweeperShare *share, SavedHeader *header)
+{
+	const SavedHeader own = saved_header(share);
+	struct stat st;
+
+	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
+		return PGSCALE_SAVED_SHORT;
+	if (header->format != own.format)
+		return PGSCALE_SAVED_FORMAT;
+	if (header->catversion != own.catversion)
+		return PGSCALE_SAVED_MAJOR;
+	if (header->block_size != own.block_size || header->hash != own.hash)
+		return PGSCALE_SAVED_BUILD;
+	if (header->buffers != own.buffers)
+		return PGSCALE_SAVED_BUFFERS;
+	if (header->workers != own.workers || header->worker != own.worker)
+		return PGSCALE_SAVED_WORKERS;
+	if (header->pages > share->buffers ||
+		st.st_size != sizeof(*header) + (uint64) header->pages * sizeof(PgscaleSweeperRemembered) + sizeof(pg_crc32c))
+		return PGSCALE_SAVED_SIZE;
+	return check_pages(file, header);
+}
+
+/* Has the policy remember the pages of a file that was checked. */
+static PgscaleSweeperSavedProblem
+restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
+{
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	PgscaleSweeperRemembered pages[CHUNK];
+	uint32		n;
+
+	if (header->choice != NO_CHOICE && policy->resume)
+		policy->resume(share->policy_memory, header->choice);
+	share->restored = 0;
+	if (fseek(file, sizeof(*header), SEEK_SET) != 0)
+		return PGSCALE_SAVED_UNREADABLE;
+	for (uint32 left = header->pages; left > 0; left -= n)
+	{
+		saved_interrupts();
+		n = Min(left, CHUNK);
+		if (!pgscale_restart_file_get(file, pages, sizeof(*pages), n))
+			return PGSCALE_SAVED_UNREADABLE;
+		for (uint32 i = 0; i < n; i++)
+			policy->remember(share->policy_memory, &pages[i]);
+		share->restored += n;
+	}
+	return PGSCALE_SAVED_GOOD;
+}
+
+void
+pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
+{
+	PgscaleSweeperSavedProblem problem = PGSCALE_SAVED_GOOD;
+	SavedHeader header;
+	char		name[MAXPGPATH];
+	char		temp[MAXPGPATH];
+	FILE	   *file;
+
+	if (share->history_read)
+		return;
+	name_files(share->number, name, temp);
+	file = pgscale_restart_file_open(name);
+	if (file)
+	{
+		if (pgscale_sweeper_policy(share)->remember)
+		{
+			problem = check_saved(file, share, &header);
+			if (problem == PGSCALE_SAVED_GOOD)
+				problem = restore_saved(file, share, &header);
+		}
+		pgscale_restart_file_done(file, name, problems[problem], "The sweeper starts without a history.");
+	}
+	share->restore_problem = problem;
+	share->history_read = true;
+}

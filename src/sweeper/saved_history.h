@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * saved_history.h
+ *	  Keeps what the policy remembers over a restart of the server.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_SAVED_HISTORY_H
+#define PGSCALE_SWEEPER_SAVED_HISTORY_H
+
+#include "postgres.h"
+
+#include "sweeper/shares.h"
+
+/* Why a file is ignored. */
+typedef enum PgscaleSweeperSavedProblem
+{
+	PGSCALE_SAVED_GOOD,
+	PGSCALE_SAVED_SHORT,
+	PGSCALE_SAVED_FORMAT,
+	PGSCALE_SAVED_MAJOR,
+	PGSCALE_SAVED_BUILD,
+	PGSCALE_SAVED_BUFFERS,
+	PGSCALE_SAVED_WORKERS,
+	PGSCALE_SAVED_SIZE,
+	PGSCALE_SAVED_UNREADABLE,
+	PGSCALE_SAVED_CHECKSUM,
+	PGSCALE_SAVED_IMPOSSIBLE
+} PgscaleSweeperSavedProblem;
+
+/* The problem in words; NULL: none. */
+extern const char *pgscale_sweeper_saved_problem(PgscaleSweeperSavedProblem problem);
+
+/*
+ * In the postmaster, when shared memory has been set up: removes files that will not be
+ * read, and has a file written for each sweeper when the server shuts down in order.
+ */
+extern void pgscale_sweeper_saved_startup(void);
+
+/*
+ * In a sweeper, when its policy has begun: the first time since the server started, has
+ * the policy go on with what it knew at the last shutdown, and removes the file.
+ */
+extern void pgscale_sweeper_saved_read(PgscaleSweeperShare *share);
+
+#endif							/* PGSCALE_SWEEPER_SAVED_HISTORY_H */

@@ -1,0 +1,224 @@
+/*
+ * The sweeper's policies, with buffers, pages and uses that are made up. policy_steps() returns a line for each check: "ok" or "not
+ * ok", and its name.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+#include "steps.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(policy_steps);
+
+#include "sweeper/policies/clock.c"
+#include "sweeper/policies/page_history.c"
+#include "sweeper/policies/shadow.c"
+#include "sweeper/policies/adaptive.c"
+
+#define BUFFERS		1600
+#define HOT			200
+#define MOVED		10000		/* the hot pages of later */
+#define WARM		1000		/* a cycle of so many, and as many others, is longer than the cache */
+
+static const PgscaleSweeperPolicy *policy;
+static void *memory;
+static uint32 held[BUFFERS];	/* pages */
+static uint32 next_page;
+static int	at = 0;				/* buffer of the hand */
+static int64 visits = 0;
+static int	refused = 0;		/* of those that could leave */
+
+static uint32
+name_of(uint32 number)
+{
+	return number * 0x85EBCA6Bu + 1;
+}
+
+static void
+begin(const PgscaleSweeperPolicy *of)
+{
+	policy = of;
+	memory = palloc0(policy->size(BUFFERS));
+	policy->init(memory, BUFFERS);
+	next_page = 0;
+	for (int buf = 0; buf < BUFFERS; buf++)
+	{
+		held[buf] = next_page++;
+		policy->arrived(memory, buf, name_of(held[buf]), 1);
+	}
+	visits = refused = 0;
+}
+
+static bool
+is_held(uint32 page)
+{
+	for (int buf = 0; buf < BUFFERS; buf++)
+		if (held[buf] == page)
+			return true;
+	return false;
+}
+
+static void
+use(uint32 page)
+{
+	for (int buf = 0; buf < BUFFERS; buf++)
+		if (held[buf] == page)
+			policy->used(memory, buf, name_of(page), 1);
+}
+
+/* The page comes in the place of one that the hand finds. */
+static void
+come(uint32 page)
+{
+	for (int n = 0; n < 20 * BUFFERS; n++)
+	{
+		at = (at + 1) % BUFFERS;
+		visits++;
+		if (policy->visit(memory, at) > 0)
+			continue;
+		if (policy->rank(memory, at) == 0)
+			break;
+		refused++;
+	}
+	policy->evicted(memory, at, name_of(held[at]));
+	held[at] = page;
+	policy->arrived(memory, at, name_of(page), 1);
+}
+
+/* So many pages come that are used once, while the hot ones are used, about as often as the hand comes to them. */
+static void
+scan(int pages, uint32 hot, int nhot)
+{
+	for (int i = 0; i < pages; i++)
+	{
+		uint32		page = hot + i % nhot;
+
+		if (is_held(page))
+			use(page);
+		else
+			come(page);
+		come(next_page++);
+	}
+}
+
+static int
+count_held(uint32 hot)
+{
+	int			n = 0;
+
+	for (int i = 0; i < HOT; i++)
+		n += is_held(hot + i);
+	return n;
+}
+
+static void
+check_policy(const PgscaleSweeperPolicy *of)
+{
+	int			leaves = 0;
+	int			back = 0;
+
+	begin(of);
+	next_page = 1000000;
+	for (int i = 0; i < BUFFERS; i++)
+		come(next_page++);
+	is(refused, 0, psprintf("%s: what may leave may do so a moment later, too, after a fill", of->name));
+	is(visits < (int64) 64 * BUFFERS, true, "and is found soon");
+	for (int i = 0; i < 2 * BUFFERS; i++)
+	{
+		const int	buf = i % BUFFERS;
+
+		if (policy->visit(memory, buf) > 0)
+			continue;
+		leaves++;
+		policy->used(memory, buf, name_of(held[buf]), 1);
+		policy->used(memory, buf, name_of(held[buf]), 1);
+		back += policy->rank(memory, buf) > 0;
+	}
+	is(leaves > 0, true, "others may leave");
+	is(back > leaves / 2, true, "and stay when they are used");
+	is(policy->header(memory, 0) >= 1 && policy->header(memory, 0) <= 3, true, "the server's hand leaves a page alone");
+}
+
+/* The hand goes round and round, and no buffer is needed. */
+static void
+check_idle(const PgscaleSweeperPolicy *of)
+{
+	int			may = 0;
+
+	begin(of);
+	for (int i = 0; i < 50 * BUFFERS; i++)
+		may += policy->visit(memory, i % BUFFERS) == 0 && i >= 40 * BUFFERS;
+	is(may > BUFFERS / 16, true, psprintf("%s: of pages that are all alike some may leave", of->name));
+}
+
+static void
+check_history(const PgscaleSweeperPolicy *of)
+{
+	begin(of);
+	next_page = 1000000;
+	scan(20 * BUFFERS, 0, HOT);
+	is(count_held(0) > HOT * 9 / 10, true, psprintf("%s: pages that come back stay, whatever else comes", of->name));
+	is(refused, 0, "what may leave may do so a moment later");
+	is(visits < (int64) 2 * 20 * BUFFERS * 32, true, "the hand passes some pages for each");
+	scan(20 * BUFFERS, MOVED, HOT);
+	is(count_held(MOVED) > HOT * 9 / 10, true, "others become the hot ones");
+	is(count_held(0) < HOT / 2, true, "and the old ones leave");
+}
+
+static void
+check_report(void)
+{
+	PgscaleSweeperPolicyReport report = {0};
+
+	begin(&pgscale_sweeper_policy_adaptive);
+	next_page = 1000000;
+	scan(20 * BUFFERS, 0, WARM);
+	policy->report(memory, BUFFERS, &report);
+	is(report.choice > 0, true, "where pages come back, the history is chosen");
+	is(report.misses[report.choice] < report.misses[0], true, "which misses less than the clock");
+	is(report.evictions > BUFFERS && report.references > 1000, true, "evictions and uses are counted");
+	is(report.chosen_misses >= report.misses[report.choice] && report.chosen_misses <= report.misses[0], true,
+	   "what the choice missed lies between the two");
+	is(report.half_lives[0], 0, "the clock has no half-life");
+	is(report.half_lives[PGSCALE_SWEEPER_CANDIDATES - 1], 32, "the last one has");
+
+	/* another policy has begun in the memory */
+	memset(memory, 0xA5, policy->size(BUFFERS));
+	policy->report(memory, BUFFERS, &report);
+	is(report.evictions == UINT64CONST(0xA5A5A5A5A5A5A5A5), true, "a report of any memory is only wrong");
+}
+
+static void
+check_shadows(void)
+{
+	bool		alike = true;
+
+	for (int buffers = 16; buffers < 200000; buffers += 1 + buffers / 7)
+	{
+		const double part = (double) count_shadow_pages(buffers) * shadow_sample(buffers) / buffers;
+
+		alike = alike && part <= 1 && part > 0.9 - 16.0 / buffers;
+	}
+	is(alike, true, "a shadow is smaller by the factor of its sample");
+}
+
+Datum
+policy_steps(PG_FUNCTION_ARGS)
+{
+	initStringInfo(&lines);
+	check_policy(&pgscale_sweeper_policy_clock);
+	check_policy(&pgscale_sweeper_policy_history);
+	check_policy(&pgscale_sweeper_policy_adaptive);
+	check_idle(&pgscale_sweeper_policy_history);
+	check_idle(&pgscale_sweeper_policy_adaptive);
+	check_history(&pgscale_sweeper_policy_history);
+	check_history(&pgscale_sweeper_policy_adaptive);
+	check_report();
+	check_shadows();
+	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
+}
