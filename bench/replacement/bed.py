@@ -1,0 +1,118 @@
+"""The servers of this experiment: pgbench's tables, eight times the buffers.
+
+Limited: on a disk of few reads a second, and with little memory for the kernel's cache, so that a miss in shared buffers is a
+read of the disk. Unlimited: all data in the kernel's cache. The WAL always lies on the fast disk.
+"""
+import contextlib
+import os
+import time
+from typing import NamedTuple
+
+from cluster import run, value
+from copied import CopiedServer
+from memory import MemoryGroup
+from slowdisk import SlowDisk
+
+READ_IOPS = 4000
+DISK_MIB = 5120
+# memory of the server beyond shared_buffers: its processes, and the kernel's cache of all its files
+ROOM_MIB = 112
+# how often all buffers have been taken anew before what counts
+TURNOVERS = 12
+
+# every access by an index, and nothing at work but the sessions
+SETTINGS = {
+    "max_wal_size": "16GB",
+    "max_connections": 50,
+    "max_worker_processes": 32,
+    "max_parallel_workers_per_gather": 0,
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+PRELOADED = {"shared_preload_libraries": "pgscale"}
+
+FREELIST, WINDOW = "freelist", "window"
+OFF, AGAIN, CLOCK, HISTORY, ADAPTIVE = "off", "off again", "clock", "history", "adaptive"
+
+
+class Size(NamedTuple):
+    scale: int
+    buffers_mib: int
+
+
+FULL, QUICK = Size(70, 128), Size(9, 16)
+
+
+def mode_of(major):
+    """The default one."""
+    return FREELIST if major < 19 else WINDOW
+
+
+def settings_of(condition, mode):
+    """Of a turn. The sweeper works all the time, so that policies are compared and not its decisions."""
+    if condition in (OFF, AGAIN):
+        return {}
+    # as its documentation says
+    bgwriter = {"bgwriter_lru_maxpages": 0} if mode == FREELIST else {}
+    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, "pgscale.sweeper_adaptive": "off",
+            "pgscale.sweeper_policy": condition, **bgwriter}
+
+
+@contextlib.contextmanager
+def limited_bed(place, name, size):
+    with SlowDisk(place.folder / f"{name}-disk", DISK_MIB) as disk, MemoryGroup() as memory:
+        yield Bed(place, name, size, disk, memory)
+
+
+class Bed(CopiedServer):
+    def __init__(self, place, name, size, disk=None, memory=None):
+        self.memory = memory
+        # room for new versions in each page
+        super().__init__(place, name, size.scale, disk, load=("-F", 90), shared_buffers=f"{size.buffers_mib}MB", **SETTINGS)
+        self.rows = size.scale * 100000
+        self.branches = size.scale
+
+    @contextlib.contextmanager
+    def running_with(self, buffers_mib):
+        """Yields a connection; the buffers are full."""
+        with self.running(**PRELOADED, shared_buffers=f"{buffers_mib}MB") as connection:
+            self.buffers = buffers_mib * 128
+            self.pages = value(connection, "SELECT pg_relation_size('pgbench_accounts') / 8192")
+            try:
+                if self.memory:
+                    self._forget()
+                    self.memory.take(self.server.process.pid)
+                    self.memory.limit(buffers_mib + ROOM_MIB)
+                run(connection, "SELECT pg_prewarm('pgbench_accounts', last_block => %s)", min(self.buffers, self.pages) - 1)
+                yield connection
+            finally:
+                if self.memory:
+                    self.memory.lift()
+
+    def _forget(self):
+        """Empties the kernel's cache of the data, which the copying has filled: it counts for no server's limit."""
+        self.disk.sync()
+        for file in self.server.data.rglob("*"):
+            if file.is_file():
+                with open(file, "rb") as data:
+                    os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def slow(self):
+        if self.disk:
+            self.disk.slow(read_iops=READ_IOPS)
+
+    def turn_over(self, connection, times, seconds):
+        """Waits until the buffers have been taken that many times, or for that many seconds. Returns how many times it were."""
+        began, before, taken = time.monotonic(), allocations(connection), 0
+        while taken < times and time.monotonic() - began < seconds:
+            time.sleep(0.2)
+            taken = (allocations(connection) - before) / self.buffers
+        return taken
+
+
+def allocations(connection):
+    """Buffers that sessions took, with or without the sweeper: the background writer counts them."""
+    return value(connection, "SELECT buffers_alloc FROM pg_stat_bgwriter")
