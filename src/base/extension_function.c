@@ -43,7 +43,7 @@ is_meant(HeapTuple tuple, Oid extension, bool own, int nargs, const Oid *types)
 	Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
 
 	return function->pronargs == nargs &&
-		memcmp(function->proargtypes.values, types, nargs * sizeof(Oid)) == 0 &&
+		(nargs == 0 || memcmp(function->proargtypes.values, types, nargs * sizeof(Oid)) == 0) &&
 		function->prokind == PROKIND_FUNCTION && extension_trusts(function, own) &&
 		getExtensionOfObject(ProcedureRelationId, function->oid) == extension;
 }
