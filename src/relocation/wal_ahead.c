@@ -3,12 +3,13 @@
  * wal_ahead.c
  *	  Makes the next segment of the WAL before anyone needs it.
  *
- * Whoever reaches the end of a segment first must make the next one, unless a checkpoint has left an old one there: fill it
- * with zeros and sync it, under the lock for which all commits wait.  A live move writes many segments more than a checkpoint
- * leaves.  So it makes them, while nobody waits, with the function that the server itself uses.
+ * The process that first reaches the end of a segment needs the next one.  Often a checkpoint has left an old segment for that.
+ * If not, the process makes one: it fills 16 MB with zeros and syncs them, under the lock that all commits need.  A live move
+ * writes more segments than checkpoints leave.  So its worker makes the next one before each piece, without that lock.
+ * XLogFileInit() does it, as for the server itself.
  *
- * The server calls that function where no segment can be removed meanwhile.  Here a delay could have others write beyond the
- * segment, and a checkpoint remove it: then it would come back, full of zeros, and might be archived over the good one.  So
+ * The server calls XLogFileInit() where no segment can be removed meanwhile.  Here a delay could let others write beyond the
+ * segment, and a checkpoint remove it.  Then it would come back, full of zeros, and might be archived over the good one.  So
  * no checkpoint may start while it is made, and the position is read only after that is so.  A checkpoint that began
  * before keeps all segments from its start on.
  *
@@ -47,8 +48,8 @@ pgscale_relocation_wal_ahead(void)
 		return;
 
 	/*
-	 * for a flag of a process without a transaction nobody waits; and after
-	 * an error it must go
+	 * a checkpoint heeds the flag only of a process in a transaction; an
+	 * error then removes the flag
 	 */
 	StartTransactionCommand();
 	Assert((MyProc->delayChkptFlags & DELAY_CHKPT_START) == 0);

@@ -13,8 +13,8 @@
  * comparison with the other pages.
  *
  * A buffer is numbered from 0 within its share, a page is known by a 32-bit hash of its
- * name.  A hash that was read torn, or that two pages share, makes a worse choice, and
- * nothing else: whoever acts on a rank compares the page itself first.
+ * name.  A hash that was read torn, or that two pages share, only makes a choice worse:
+ * before the sweeper does anything to a page, it compares the whole name.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
