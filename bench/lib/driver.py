@@ -88,6 +88,7 @@ class Job:
         self.name = first.full_name if first.command else first.folder
         self.log = OUTPUT / self.name / "log"
         self._command = self._program(first, options, arguments)
+        self._is_other = bool(options.only or options.rounds)       # takes less time, or more
         self._began = self._ended = None
         self._done = 0          # seconds that the parts that are done were to take
         self._words = ""
@@ -97,6 +98,7 @@ class Job:
             given = first.quick_arguments if options.quick else first.arguments
             return [*first.command, *(arguments if arguments is not None else given)]
         quick = ["--quick"] if options.quick else []
+        quick += [f"--only={text}" for text in options.only or ()] + ([f"--rounds={options.rounds}"] if options.rounds else [])
         packages = dict.fromkeys(package for part in self.parts for package in part.packages.split())
         return ["t/lib/setup.sh", "demo", "bench/lib/start", f"bench/{first.folder}/main.py", " ".join(packages), *quick,
                 *(part.name for part in self.parts)]
@@ -130,7 +132,7 @@ class Job:
                 stop(child)
                 reader.join(5)
         self._ended = time.monotonic()
-        if child.returncode == 0 and len(self.parts) == 1:
+        if child.returncode == 0 and len(self.parts) == 1 and not self._is_other:
             times.measured(self.parts[0], self.seconds)
         return child.returncode
 
@@ -143,7 +145,7 @@ class Job:
             self._words = line.strip()
             measured = MEASURED.match(self._words)
             for part in self.parts:
-                if measured and part.name == measured[1]:
+                if measured and part.name == measured[1] and not self._is_other:
                     self._done += times.of(part)
                     times.measured(part, int(measured[2]))
 
@@ -175,15 +177,20 @@ def arguments_of_this():
         extra = own[own.index("--") + 1:]
         own = own[:own.index("--")]
     program = f"{sys.argv[1]}/run"
-    parser = argparse.ArgumentParser(prog=program, usage=f"{program} [--quick | --redraw] [NAME...] [-- OPTIONS]")
+    parser = argparse.ArgumentParser(prog=program, usage=f"{program} [--quick | --redraw] [--only TEXT]... [--rounds N] [NAME...] [-- OPTIONS]")
     parser.add_argument("--list", action="store_true", help="what there is, and how long it takes")
     parser.add_argument("--quick", action="store_true", help="short, to see that all works; no figures to keep")
     parser.add_argument("--redraw", action="store_true", help="tables, plots and doc/ from what is committed; nothing is measured")
+    parser.add_argument("--only", metavar="TEXT", action="append",
+                        help="pieces whose names contain this, or are this, of parts that allow it; may be repeated")
+    parser.add_argument("--rounds", type=int, metavar="N", help="as many instead of a part's own")
     parser.add_argument("names", nargs="*", metavar="NAME", help="as --list has them; all, if none")
     options = parser.parse_args(own)
     parts = chosen(parser, options.names)
     if extra is not None and (len(parts) != 1 or not parts[0].command):
         parser.error("options are for one program of its own: NAME -- OPTIONS")
+    if (options.only or options.rounds) and any(part.command for part in parts):
+        parser.error("programs of their own have neither pieces nor rounds")
     return options, parts, extra
 
 

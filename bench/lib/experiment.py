@@ -25,6 +25,10 @@ def run(program, parts):
     A part that takes long may have pieces (quick), names in any order. Then its measure (place, quick, names) yields (name,
     result) of each as it ends, and whole (results by name) makes the results. What was measured is kept: after an interruption
     the next run goes on with the rest, if tree and machine are the same.
+
+    The results of a part that has merged (before, found) are those of several runs: of other pieces, or of other majors. Each
+    piece is in the summary as soon as it has ended, some can be chosen (--only), and what is measured anew takes the place of
+    what was there. Such a part has a caption (results) of its own. --rounds is for parts that have rounds.
     """
     here = pathlib.Path(program).resolve().parent
     arguments = _arguments(here, parts)
@@ -39,6 +43,8 @@ def run(program, parts):
     folder = output if arguments.quick else here
     kept = {} if arguments.quick else digest.read(here)
     if not arguments.redraw:
+        for name in arguments.parts if arguments.rounds else ():
+            parts[name].rounds = arguments.rounds
         _measure_all(parts, arguments, output, here, folder, kept)
     results, blocks, verdicts = _shown(parts, kept)
     for name, block in blocks.items():
@@ -57,44 +63,75 @@ def _arguments(here, parts):
     parser.add_argument("--redraw", action="store_true", help="tables and plots from summary.json, nothing is measured")
     parser.add_argument("--check", action="store_true", help="do the tables say what summary.json says?")
     parser.add_argument("--figures", action="store_true", help="print the figures that doc/ takes")
+    parser.add_argument("--only", metavar="TEXT", action="append", help="pieces of the parts whose names contain this, or are this")
+    parser.add_argument("--rounds", type=int, help="as many instead of the part's own")
     parser.add_argument("parts", nargs="*", metavar="PART", help="of: " + " ".join(parts))
     arguments = parser.parse_args()
+    arguments.parts = arguments.parts or list(parts)
     unknown = set(arguments.parts) - set(parts)
     if unknown:
         parser.error("no such part: " + " ".join(unknown))
+    if arguments.only and not any(_chosen(parts[name], arguments) for name in arguments.parts):
+        parser.error(f"no piece of these parts is named {', '.join(arguments.only)}")
+    without = [name for name in arguments.parts if not hasattr(parts[name], "rounds")]
+    if arguments.rounds and without:
+        parser.error("no rounds to choose: " + " ".join(without))
     return arguments
+
+
+def _chosen(part, arguments):
+    """Of a part's pieces those that are asked for, if any; of one that merges."""
+    if not arguments.only:
+        return part.pieces(arguments.quick)
+    names = part.pieces(arguments.quick) if hasattr(part, "merged") else []
+    wanted = [name for text in arguments.only for name in ([text] if text in names else [each for each in names if text in each])]
+    return [name for name in names if name in wanted]
 
 
 def _measure_all(parts, arguments, output, here, folder, kept):
     raw = output / "results.json"
     results = json.loads(raw.read_text()) if raw.exists() else {}
+
+    def keep(name, found):
+        """Of a part, or of a piece of one that merges."""
+        part = parts[name]
+        # as JSON has it, like what is kept
+        found = json.loads(json.dumps(found))
+        if hasattr(part, "merged"):
+            before = digest.restored(kept[name]["results"]) if name in kept else []
+            found["results"] = part.merged(before, found["results"])
+        results[name] = found
+        raw.write_text(json.dumps(results, indent=1) + "\n")
+        kept[name] = {**found, "results": digest.summarise(part, found["results"])}
+        # in the parts' order; then what programs of their own keep there
+        digest.write(folder, {part: kept[part] for part in dict.fromkeys([*parts, *kept]) if part in kept})
+
     with Place() as place:
-        for name in arguments.parts or parts:
-            results[name] = _measure(place, name, parts[name], arguments.quick, here, output)
-            raw.write_text(json.dumps(results, indent=1) + "\n")
-            # as JSON has it, like what is kept
-            kept[name] = json.loads(json.dumps(results[name]))
-            kept[name]["results"] = digest.summarise(parts[name], kept[name]["results"])
-            # in the parts' order; then what programs of their own keep there
-            digest.write(folder, {part: kept[part] for part in dict.fromkeys([*parts, *kept]) if part in kept})
+        for name in arguments.parts:
+            if not arguments.only or _chosen(parts[name], arguments):
+                _measure(place, name, parts[name], arguments, here, output, keep)
 
 
-def _measure(place, name, part, quick, here, output):
+def _measure(place, name, part, arguments, here, output, keep):
     since = time.monotonic()
     say(f"{name} ...")
     load = machine.load()
-    if load > 0.7 and not quick:
+    if load > 0.7 and not arguments.quick:
         say(f"this machine is busy, or was just now: in the last minute {load:.1f} processes wanted a CPU")
     described = machine.describe(place)
     peers = machine.peers(place, [word for each in registry.parts(registry.BENCH) if each.full_name == f"{here.name}/{name}"
                                   for word in each.packages.split()])
+
+    def measured(results, load):
+        keep(name, {"machine": described, "peers": peers, "load before": load, "results": results})
+
     if hasattr(part, "pieces"):
-        of = {"tree": _tree(here), **{what: words for what, words in described.items() if what != "date"}}
-        load, measured = _pieces(place, name, part, quick, load, of, output / f"{name}.pieces.json")
+        of = {"tree": _tree(here), "rounds": getattr(part, "rounds", None),
+              **{what: words for what, words in described.items() if what != "date"}}
+        _pieces(place, name, part, arguments, load, of, output / f"{name}.pieces.json", measured)
     else:
-        measured = part.measure(place, quick)
+        measured(part.measure(place, arguments.quick), load)
     say(f"{name}: {time.monotonic() - since:.0f} s")
-    return {"machine": described, "peers": peers, "load before": load, "results": measured}
 
 
 def _tree(here):
@@ -106,23 +143,30 @@ def _tree(here):
     return tree.hexdigest()
 
 
-def _pieces(place, name, part, quick, load, of, file):
-    """All pieces of a part, those of an interrupted run too. Returns the greatest load before, and the results."""
+def _pieces(place, name, part, arguments, load, of, file, measured):
+    """All pieces that are asked for, those of an interrupted run too. With the greatest load before."""
+    quick = arguments.quick
     kept = json.loads(file.read_text()) if file.exists() and not quick else {}
     if kept.get("of") != of:
         kept = {"of": of, "load": load, "found": {}}
     kept["load"] = max(kept["load"], load)
-    wanted = part.pieces(quick)
+    wanted = _chosen(part, arguments)
     rest = [piece for piece in wanted if piece not in kept["found"]]
     if len(rest) < len(wanted):
         say(f"{name}: {len(wanted) - len(rest)} of {len(wanted)} pieces were measured before")
     if rest:
-        with contextlib.closing(part.measure(place, quick, rest)) as measured:
-            for piece, result in measured:
+        with contextlib.closing(part.measure(place, quick, rest)) as pieces:
+            for piece, result in pieces:
                 kept["found"][piece] = json.loads(json.dumps(result))
                 file.write_text(json.dumps(kept) + "\n")
-    file.unlink(missing_ok=True)
-    return kept["load"], part.whole({piece: kept["found"][piece] for piece in wanted})
+                if hasattr(part, "merged"):
+                    measured(part.whole({piece: kept["found"][piece]}), kept["load"])
+    measured(part.whole({piece: kept["found"][piece] for piece in wanted}), kept["load"])
+    kept["found"] = {piece: result for piece, result in kept["found"].items() if piece not in wanted}
+    if kept["found"] and not quick:
+        file.write_text(json.dumps(kept) + "\n")
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _restored(parts, kept):
@@ -134,7 +178,8 @@ def _shown(parts, kept):
     results = _restored(parts, kept)
     blocks, verdicts = {}, []
     for name, part in results.items():
-        blocks[name] = "\n" + parts[name].show(part["results"]) + _caption(part) + "\n"
+        caption = parts[name].caption(part["results"]) if hasattr(parts[name], "caption") else _caption(part)
+        blocks[name] = "\n" + parts[name].show(part["results"]) + caption + "\n"
         verdicts += parts[name].required(part["results"])
     rows = [[what, measured, limit, "met" if met else "**not met**"] for what, measured, limit, met in verdicts]
     blocks["required"] = "\n" + table(["required", "measured", "limit", ""], rows) + "\n"

@@ -32,16 +32,16 @@ class Folder:
     def __exit__(self, *exc):
         for number in (signal.SIGTERM, signal.SIGKILL):
             _end(self._processes(), number)
-        for mount in reversed([line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]):
-            if self._has(mount):
-                _try("umount", "--lazy", mount)
+        mounts = [line.split()[1:3] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+        for path in (CGROUPS, *(pathlib.Path(mount) for mount, kind in mounts if kind == "cgroup" and self._has(mount))):
+            for group in path.glob(f"**/pgscale-bench.{self.owner}") if self.owner else ():
+                _remove(group)
+        for mount in reversed([mount for mount, _ in mounts if self._has(mount)]):
+            _try("umount", "--lazy", mount)
         for line in _said("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE").splitlines():
             device, *file = line.split(maxsplit=1)
             if file and self._has(file[0]):
                 _try("losetup", "--detach", device)
-        if self.owner:
-            for group in CGROUPS.glob(f"**/pgscale-bench.{self.owner}"):
-                _remove(group)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _has(self, path):

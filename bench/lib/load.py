@@ -47,10 +47,14 @@ class Load:
         return float(numpy.mean([float(tps) for at, tps in seconds if began <= float(at) - 1 and float(at) <= ended]))
 
     def transactions(self):
-        """When each one ended and how many milliseconds it took, from when it was due if there is a rate."""
+        """When each one ended and how many milliseconds it took, from when it was due if there is a rate.
+
+        One that met a deadlock has no time and is left out.
+        """
         found = []
         for log in self.folder.glob(f"{self.server.name}.log.*"):
-            found.append(numpy.loadtxt(log, usecols=(2, 4, 5), ndmin=2))
+            with open(log) as lines:
+                found.append(numpy.loadtxt((line for line in lines if "failed" not in line), usecols=(2, 4, 5), ndmin=2))
             log.unlink()
         us, seconds, fraction = numpy.concatenate(found).T
         return seconds + fraction / 1e6, us / 1000

@@ -4,21 +4,36 @@ The kernel's page cache of what they have read or written counts, too, so that o
 limit lets the disk show; what others have cached before does not count. It needs root. The group is gone when the
 context ends.
 """
+import contextlib
 import errno
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 MIB = 1 << 20
 
 
+@contextlib.contextmanager
 def _hierarchy():
+    """Where the controller is; mounted for a while where it is not, as in a chroot."""
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, path, kind, options, *_ = line.split()
         if kind == "cgroup" and "memory" in options.split(","):
-            return pathlib.Path(path)
-    sys.exit("a memory limit takes the memory controller of cgroup v1, which is not mounted here")
+            yield pathlib.Path(path)
+            return
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="pgscale-memory."))
+    try:
+        if subprocess.run(["mount", "-t", "cgroup", "-o", "memory", "none", folder], stderr=subprocess.DEVNULL).returncode:
+            sys.exit("a memory limit takes the memory controller of cgroup v1, which is not to be had here")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", folder], check=True)
+    finally:
+        folder.rmdir()
 
 
 def _own(hierarchy):
@@ -36,12 +51,18 @@ class MemoryGroup:
     def __enter__(self):
         if os.getuid() != 0:
             sys.exit("a memory limit takes a cgroup: run this as root")
-        self._parent = _own(_hierarchy())
-        self._group = self._parent / f"pgscale-bench.{os.getpid()}"
-        self._group.mkdir()
+        with contextlib.ExitStack() as undo:
+            self._parent = _own(undo.enter_context(_hierarchy()))
+            self._group = self._parent / f"pgscale-bench.{os.getpid()}"
+            self._group.mkdir()
+            undo.callback(self._remove)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *exc):
+        return self._undo.__exit__(*exc)
+
+    def _remove(self):
         self.lift()
         # what still ends, or was left by an interruption, goes back to where it came from
         for _ in range(100):

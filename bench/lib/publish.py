@@ -5,6 +5,9 @@ bench/published/ say where those go: {FOLDER/PART: NAME} becomes the figure, wit
 with ^ these alone; {command} in a row becomes the command that measures the row's figures. A page's template is the whole
 page; a block's takes the place of what follows <!-- figures: NAME --> up to the next empty line. The programs of t/trust
 have their figures in summary.json as they are.
+A line that begins with "? " is optional, for parts that are measured load by load: these have None for what is not measured.
+It is left out as long as a figure of it is missing. If it has no figure, it is left out if all others of its paragraph are;
+if none there has one, if the next paragraph is. In prose each such line is a sentence.
 A page that is written by hand takes figures within its sentences, and whole answers of a server between lines: see INLINE
 and MEASURED. What is there stays as long as their part has not been measured.
 """
@@ -21,11 +24,12 @@ from report import filled, table
 
 TREE = registry.TREE
 PAGES = {"results.md.in": "doc/results.md"}
-BLOCKS = {template: "README.md" for template in registry.README_TABLES}
+BLOCKS = {**{template: "README.md" for template in registry.README_TABLES}, "replacement.md.in": "doc/sweeper.md"}
 # <!-- FOLDER/PART: NAME -->the figure<!-- -->
 INLINE = re.compile(r"(<!-- ((\w+/\w+): [^<>]+?) -->)[^<>]*(<!-- -->)")
 # a line <!-- measured: FOLDER/PART: NAME -->, an answer, a line <!-- end measured -->
 MEASURED = re.compile(r"(<!-- measured: ((\w+/\w+): [^<>]+?) -->\n).*?(<!-- end measured -->)", re.S)
+OPTIONAL = "? "
 WIDTH = 120
 HEAD = "<!-- Made by bench/run --redraw from bench/published/{}: edit that -->\n"
 
@@ -65,8 +69,38 @@ def figures():
 def rendered(template, known):
     lines = [row.replace("{command}", f"`bench/run {' '.join(registry.measured_by(row))}`")
              for row in (registry.PUBLISHED / template).read_text().split("\n")]
-    text = replaced("\n".join(lines), known, f"bench/published/{template}")
+    paragraphs = []
+    for paragraph in reversed("\n".join(lines).split("\n\n")):
+        paragraphs.insert(0, measured(paragraph, known, template, paragraphs[0] if paragraphs else None))
+    text = replaced("\n\n".join(each for each in paragraphs if each is not None), known, f"bench/published/{template}")
     return "\n\n".join(map(wrapped, text.split("\n\n")))
+
+
+def measured(paragraph, known, template, following):
+    """The paragraph without the optional lines that cannot be filled in; None if nothing of it is left.
+
+    If no line has a figure, it is about the following paragraph, which has been asked for before.
+    """
+    lines = paragraph.split("\n")
+    optional = [line for line in lines if line.startswith(OPTIONAL)]
+    if not optional:
+        return paragraph
+    declared = {part.full_name for part in registry.parts(registry.BENCH)}
+    for part in registry.measured_by("\n".join(optional)):
+        if part not in declared:
+            raise Wrong(f"bench/published/{template}: there is no part {part}")
+    if not registry.FIGURE.search("\n".join(optional)):
+        return "\n".join(line.removeprefix(OPTIONAL) for line in lines) if following is not None else None
+    filled_in = [line for line in optional if registry.FIGURE.search(line) and is_measured(line, known)]
+    rest = [line for line in lines if line not in optional or line in filled_in or filled_in and not registry.FIGURE.search(line)]
+    rows = rest[0].removeprefix(OPTIONAL).startswith(("|", "- ")) if rest else False
+    # of prose each line is a sentence
+    return ("\n" if rows else " ").join(line.removeprefix(OPTIONAL) for line in rest) if rest else None
+
+
+def is_measured(text, known):
+    """Are all its figures?"""
+    return all(part in known and known[part].get(name, "") is not None for part, name, _ in registry.FIGURE.findall(text))
 
 
 def replaced(text, known, page):
@@ -109,7 +143,8 @@ def by_hand(text, known, page):
     """A page that is written by hand, with what it takes of the parts that were measured."""
     def taken(match):
         head, name, part, end = match.groups()
-        return head + replaced(f"{{{name}}}", known, page) + end if part in known else match[0]
+        figure = f"{{{name}}}"
+        return head + replaced(figure, known, page) + end if is_measured(figure, known) else match[0]
 
     return MEASURED.sub(taken, INLINE.sub(taken, text))
 
@@ -119,7 +154,8 @@ def with_block(text, template, block):
     before, found, rest = text.partition(head)
     if not found:
         raise Wrong(f"there is no place for bench/published/{template}")
-    return before + head + block + rest[rest.index("\n\n") + 1:]
+    # the old block may be empty
+    return before + head + block + rest[("\n" + rest).index("\n\n"):]
 
 
 def trust_table():

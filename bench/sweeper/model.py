@@ -2,16 +2,11 @@
 
 See model/model.c. No server runs, so the machine does not matter.
 """
-import pathlib
-import subprocess
-
 import stats
-from cluster import TREE, say
+import sweeper_model
+from cluster import say
 from report import spread, table
 
-HERE = pathlib.Path(__file__).resolve().parent
-SWEEPER = TREE / "src" / "sweeper"
-SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "write_combining.c", "supply/*.c", "policies/*.c")
 LOADS = (("uniform", 1.7), ("uniform", 3.2), ("pareto", 3.2), ("pareto", 8), ("zipf1.05", 3.2), ("zipf.9", 3.2))
 # writers, less than 0: that the disk serves first; the set has room for a part of the buffers, one in
 VARIANTS = {
@@ -22,26 +17,18 @@ VARIANTS = {
 }
 SEEDS = (1, 2, 3)
 SECONDS = 120
-FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
-           "longest tick", "hand")
 RECORDS = {"": ("load", "times", "variant")}
 
 
 def measure(place, quick):
-    include = place.ask("--includedir-server")
-    program = place.folder / "model"
-    subprocess.run(["cc", "-O2", "-w", "-D_GNU_SOURCE", f"-I{include}", f"-I{TREE / 'src'}", "-o", program, HERE / "model" / "model.c",
-                    *(path for source in SOURCES for path in sorted(SWEEPER.glob(source))), "-lm"], check=True)
+    program = sweeper_model.compiled(place)
     results = []
     for load, times in LOADS:
         say(f"{load}, {times} times the buffers")
         for variant, (writers, part, *mode) in VARIANTS.items():
             for seed in SEEDS[:1] if quick else SEEDS:
-                line = subprocess.run([program, load, str(times), str(SECONDS), str(writers), str(part), str(seed),
-                                       *(mode or ["freelist"]), "clock"], check=True,
-                                      capture_output=True, text=True).stdout
                 results.append({"load": load, "times": times, "variant": variant, "seed": seed,
-                                **dict(zip(FIGURES, map(float, line.split())))})
+                                **sweeper_model.run(program, load, times, SECONDS, writers, part, seed, *mode)})
     return results
 
 

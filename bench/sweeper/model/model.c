@@ -19,7 +19,7 @@
  *
  *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY
  *
- * LOAD: uniform, pareto, zipf and its exponent; TIMES: pages a buffer; WRITERS: 0 is
+ * LOAD: uniform, pareto, zipf and its exponent, tpcb; TIMES: pages a buffer; WRITERS: 0 is
  * a stock server, less than 0 are writers that the disk serves before sessions;
  * PART: the set has room for 1/PART of the buffers; MODE: freelist or window; POLICY:
  * clock, history or adaptive.  Prints a line of numbers:
@@ -43,6 +43,7 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/sweeper.h"
@@ -240,6 +241,32 @@ pgscale_buffers_any_listed(void)
 	return list_used > 0;
 }
 
+/* No relation is kept. */
+
+int			pgscale_sweeper_kept_files = 0;
+
+void
+pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *of)
+{
+}
+
+int
+pgscale_sweeper_kept_place(const RelFileLocator *file)
+{
+	return -1;
+}
+
+int
+pgscale_sweeper_kept_met(const PgscaleSweeperShare *of, const RelFileLocator *file)
+{
+	return -1;
+}
+
+void
+pgscale_sweeper_kept_stayed(const PgscaleSweeperShare *of, int place)
+{
+}
+
 int
 pgscale_sweeper_count(void)
 {
@@ -298,11 +325,27 @@ pgscale_sweeper_write_counts(const PgscaleSweeperShare *s)
 	return write_counts;
 }
 
+/* One who writes: a session with a page of its own, or a writer at a run. */
+typedef struct Actor
+{
+	bool		waits;			/* in the disk's queue */
+	int64		free_ns;		/* from then on it can go on */
+	int			touches;		/* session: left of its transaction */
+	int			account;		/* session: page of its account */
+	bool		reads;			/* session: does not dirty the page */
+	int			page;			/* session: that it missed */
+	int			buf;			/* session: for that page */
+	PgscaleSweeperRun run;		/* writer */
+	int			at;
+	bool		begun;			/* writer: the page before was written */
+} Actor;
+
 /* Loads */
 
 static double *cumulated = NULL;	/* zipf */
 static int *permuted;
 static double exponent = 0;
+static bool is_tpcb = false;
 
 static double
 draw(void)
@@ -315,6 +358,7 @@ prepare_load(const char *load)
 {
 	double		s = strncmp(load, "zipf", 4) == 0 ? atof(load + 4) : 0;
 
+	is_tpcb = strcmp(load, "tpcb") == 0;
 	if (strcmp(load, "pareto") == 0)
 		exponent = log(0.2) / log(0.8); /* as sysbench's, h = 0.2 */
 	if (s == 0)
@@ -331,13 +375,53 @@ prepare_load(const char *load)
 	}
 }
 
+/*
+ * Like TPC-B: one account in the table and in its key, whose pages are read only; a teller,
+ * a branch and the end of the history.  There is one page of tellers for each 512 pages.
+ * The history takes a page after so many rows, and begins anew where its pages end.
+ */
+#define TPCB_TOUCHES	5
+#define TPCB_KEY		6		/* table's pages a page of the key */
+#define TPCB_TELLERS	512
+#define TPCB_HISTORY	150		/* rows a page */
+
 static int
-draw_page(void)
+draw_tpcb_page(Actor *a)
 {
-	double		u = draw();
+	static uint64 rows = 0;
+	const int	tellers = pages / TPCB_TELLERS + 1;
+	const int	history = pages / 16;
+	const int	key = (pages - 2 * tellers - history) / (TPCB_KEY + 1);
+	const int	accounts = pages - 2 * tellers - history - key;
+
+	switch (a->touches)
+	{
+		case 5:
+			a->account = Min((int) (draw() * accounts), accounts - 1);
+			a->reads = true;
+			return accounts + a->account * (int64) key / accounts;
+		case 4:
+			return a->account;
+		case 3:
+			return accounts + key + Min((int) (draw() * tellers), tellers - 1);
+		case 2:
+			return accounts + key + tellers + Min((int) (draw() * tellers), tellers - 1);
+		default:
+			return accounts + key + 2 * tellers + rows++ / TPCB_HISTORY % history;
+	}
+}
+
+static int
+draw_page(Actor *a)
+{
+	double		u;
 	int			low = 0;
 	int			high = pages - 1;
 
+	a->reads = false;
+	if (is_tpcb)
+		return draw_tpcb_page(a);
+	u = draw();
 	if (exponent > 0)
 		return Min((int) (pages * pow(u, exponent)), pages - 1);
 	if (!cumulated)
@@ -377,19 +461,6 @@ get_buffer(void)
 	}
 }
 
-/* One who writes: a session with a page of its own, or a writer at a run. */
-typedef struct Actor
-{
-	bool		waits;			/* in the disk's queue */
-	int64		free_ns;		/* from then on it can go on */
-	int			touches;		/* session: left of its transaction */
-	int			page;			/* session: that it missed */
-	int			buf;			/* session: for that page */
-	PgscaleSweeperRun run;		/* writer */
-	int			at;
-	bool		begun;			/* writer: the page before was written */
-} Actor;
-
 static Actor actors[SESSIONS + PGSCALE_SWEEPER_MAX_WRITERS];
 static int	line[SESSIONS + PGSCALE_SWEEPER_MAX_WRITERS];
 static int	in_line = 0;
@@ -412,14 +483,14 @@ put_page(Actor *a)
 	if (where[a->page] >= 0)
 	{
 		/* another session was faster; the buffer stays as it is */
-		frames[where[a->page]].dirty = true;
+		frames[where[a->page]].dirty |= !a->reads;
 		return;
 	}
 	if (f->page >= 0)
 		where[f->page] = -1;
 	f->page = a->page;
 	f->usage = 1;
-	f->dirty = true;
+	f->dirty = !a->reads;
 	where[a->page] = a->buf;
 }
 
@@ -430,7 +501,7 @@ session_goes_on(int who)
 
 	while (a->touches > 0)
 	{
-		int			page = draw_page();
+		int			page = draw_page(a);
 
 		a->touches--;
 		if (where[page] >= 0)
@@ -438,7 +509,7 @@ session_goes_on(int who)
 			Frame	   *f = &frames[where[page]];
 
 			f->usage = Min(f->usage + 1, PGSCALE_MAX_USAGE);
-			f->dirty = true;
+			f->dirty |= !a->reads;
 			continue;
 		}
 		misses++;
@@ -452,7 +523,7 @@ session_goes_on(int who)
 		put_page(a);
 	}
 	transactions++;
-	a->touches = TOUCHES;
+	a->touches = is_tpcb ? TPCB_TOUCHES : TOUCHES;
 	a->free_ns = now_ns + TRANSACTION_NS;
 }
 
@@ -631,7 +702,7 @@ main(int argc, char **argv)
 	for (int i = 0; i < BUFFERS; i++)
 		frames[i].page = -1;
 	for (int i = 0; i < SESSIONS; i++)
-		actors[i].touches = TOUCHES;
+		actors[i].touches = is_tpcb ? TPCB_TOUCHES : TOUCHES;
 	pgscale_sweeper_scan_init(share);
 	pgscale_sweeper_scan_settings(share, strcmp(argv[7], "window") == 0 ? PGSCALE_SWEEPER_WINDOW : PGSCALE_SWEEPER_FREELIST,
 								  policy_named(argv[8]));

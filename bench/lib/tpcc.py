@@ -6,8 +6,12 @@ those of others. Customers and items are chosen as clause 2.1.6 has it (NURand).
 WAREHOUSES = 2
 ITEMS = 50000
 CUSTOMERS = 3000
+TABLES = ("warehouse", "district", "customer", "item", "stock", "orders", "new_order", "order_line", "history")
 
-SETUP = f"""
+
+def setup(warehouses):
+    """SQL that makes the tables: about 100 MB a warehouse."""
+    return f"""
 CREATE TABLE tpcc_warehouse (w int PRIMARY KEY, tax numeric, ytd numeric, filler char(60)) WITH (fillfactor = 50);
 CREATE TABLE tpcc_district (w int, d int, tax numeric, ytd numeric, next_o int, filler char(60), PRIMARY KEY (w, d)) WITH (fillfactor = 50);
 CREATE TABLE tpcc_customer (w int, d int, c int, balance numeric, paid numeric, payments int, filler char(450), PRIMARY KEY (w, d, c));
@@ -17,20 +21,21 @@ CREATE TABLE tpcc_orders (w int, d int, o int, c int, entered timestamptz, carri
 CREATE TABLE tpcc_new_order (w int, d int, o int, PRIMARY KEY (w, d, o));
 CREATE TABLE tpcc_order_line (w int, d int, o int, n int, i int, quantity int, amount numeric, delivered timestamptz, filler char(24), PRIMARY KEY (w, d, o, n));
 CREATE TABLE tpcc_history (w int, d int, c int, at timestamptz, amount numeric, filler char(24));
-INSERT INTO tpcc_warehouse SELECT w, 0.1, 0, '' FROM generate_series(1, {WAREHOUSES}) w;
-INSERT INTO tpcc_district SELECT w, d, 0.1, 0, {CUSTOMERS} + 1, '' FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, 10) d;
-INSERT INTO tpcc_customer SELECT w, d, c, 0, 0, 0, '' FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) c;
+INSERT INTO tpcc_warehouse SELECT w, 0.1, 0, '' FROM generate_series(1, {warehouses}) w;
+INSERT INTO tpcc_district SELECT w, d, 0.1, 0, {CUSTOMERS} + 1, '' FROM generate_series(1, {warehouses}) w, generate_series(1, 10) d;
+INSERT INTO tpcc_customer SELECT w, d, c, 0, 0, 0, '' FROM generate_series(1, {warehouses}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) c;
 INSERT INTO tpcc_item SELECT i, 1 + i % 100, '' FROM generate_series(1, {ITEMS}) i;
-INSERT INTO tpcc_stock SELECT w, i, 50, 0, 0, '' FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, {ITEMS}) i;
-INSERT INTO tpcc_orders SELECT w, d, o, 1 + o * 7919 % {CUSTOMERS}, now(), 1, 10 FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) o;
-INSERT INTO tpcc_new_order SELECT w, d, o FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, 10) d, generate_series({CUSTOMERS} * 7 / 10, {CUSTOMERS}) o;
+INSERT INTO tpcc_stock SELECT w, i, 50, 0, 0, '' FROM generate_series(1, {warehouses}) w, generate_series(1, {ITEMS}) i;
+INSERT INTO tpcc_orders SELECT w, d, o, 1 + o * 7919 % {CUSTOMERS}, now(), 1, 10 FROM generate_series(1, {warehouses}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) o;
+INSERT INTO tpcc_new_order SELECT w, d, o FROM generate_series(1, {warehouses}) w, generate_series(1, 10) d, generate_series({CUSTOMERS} * 7 / 10, {CUSTOMERS}) o;
 INSERT INTO tpcc_order_line SELECT w, d, o, n, 1 + (o * 31 + n * 7919) % {ITEMS}, 5, 10, now(), ''
-  FROM generate_series(1, {WAREHOUSES}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) o, generate_series(1, 10) n;
+  FROM generate_series(1, {warehouses}) w, generate_series(1, 10) d, generate_series(1, {CUSTOMERS}) o, generate_series(1, 10) n;
 CREATE INDEX ON tpcc_orders (w, d, c, o);
 """
 
-_WHO = f"""\\set w random(1, {WAREHOUSES})
-\\set d random(1, 10)
+
+_WAREHOUSE = "\\set w random(1, {warehouses})\n"
+_WHO = _WAREHOUSE + f"""\\set d random(1, 10)
 \\set c (random(0, 1023) | random(1, {CUSTOMERS})) % {CUSTOMERS} + 1
 """
 _LINE = """\\set i{n} (random(0, 8191) | random(1, {items})) % {items} + 1
@@ -42,7 +47,7 @@ INSERT INTO tpcc_order_line SELECT :w, :d, :o, {n}, i, :q{n}, price * :q{n}, NUL
 _LINES = range(1, 11)
 
 WEIGHTS = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
-SCRIPTS = {
+_SCRIPTS = {
     "new_order": _WHO + "".join(_LINE.format(n=n, items=ITEMS) for n in _LINES) + """BEGIN;
 SELECT tax FROM tpcc_warehouse WHERE w = :w;
 UPDATE tpcc_district SET next_o = next_o + 1 WHERE w = :w AND d = :d RETURNING next_o - 1 AS o \\gset
@@ -60,7 +65,7 @@ COMMIT;
 """,
     "order_status": _WHO + """SELECT l.* FROM (SELECT w, d, o FROM tpcc_orders WHERE w = :w AND d = :d AND c = :c ORDER BY o DESC LIMIT 1) o JOIN tpcc_order_line l USING (w, d, o);
 """,
-    "delivery": f"\\set w random(1, {WAREHOUSES})\n" + """WITH oldest AS (
+    "delivery": _WAREHOUSE + """WITH oldest AS (
   SELECT w, d, o FROM generate_series(1, 10) d, LATERAL (SELECT w, o FROM tpcc_new_order n WHERE n.w = :w AND n.d = d.d ORDER BY o LIMIT 1) n),
 gone AS (DELETE FROM tpcc_new_order n USING oldest o WHERE (n.w, n.d, n.o) = (o.w, o.d, o.o) RETURNING n.*),
 carried AS (UPDATE tpcc_orders t SET carrier = 5 FROM gone g WHERE (t.w, t.d, t.o) = (g.w, g.d, g.o) RETURNING t.w, t.d, t.o, t.c),
@@ -68,8 +73,18 @@ lines AS (UPDATE tpcc_order_line l SET delivered = now() FROM gone g WHERE (l.w,
 UPDATE tpcc_customer u SET balance = balance + s.amount FROM (SELECT w, d, c, sum(amount) AS amount FROM carried JOIN lines USING (w, d, o) GROUP BY w, d, c) s
  WHERE (u.w, u.d, u.c) = (s.w, s.d, s.c);
 """,
-    "stock_level": f"\\set w random(1, {WAREHOUSES})\n\\set d random(1, 10)\n" + """SELECT count(DISTINCT s.i) FROM tpcc_district t
+    "stock_level": _WAREHOUSE + "\\set d random(1, 10)\n" + """SELECT count(DISTINCT s.i) FROM tpcc_district t
   JOIN tpcc_order_line l ON (l.w, l.d) = (t.w, t.d) AND l.o BETWEEN t.next_o - 20 AND t.next_o - 1
   JOIN tpcc_stock s ON (s.w, s.i) = (l.w, l.i) AND s.quantity < 15 WHERE t.w = :w AND t.d = :d;
 """,
 }
+
+
+def scripts(warehouses):
+    """For pgbench, by name; WEIGHTS has how often each is to run."""
+    return {name: text.replace("{warehouses}", str(warehouses)) for name, text in _SCRIPTS.items()}
+
+
+# with the number of warehouses that most experiments have
+SETUP = setup(WAREHOUSES)
+SCRIPTS = scripts(WAREHOUSES)

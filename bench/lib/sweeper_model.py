@@ -1,0 +1,24 @@
+"""The model of the sweeper's world: bench/sweeper/model/model.c, with the sweeper's own source files."""
+import subprocess
+
+from cluster import TREE
+
+SWEEPER = TREE / "src" / "sweeper"
+SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "write_combining.c", "supply/*.c", "policies/*.c")
+FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
+           "longest tick", "hand")
+
+
+def compiled(place):
+    program = place.folder / "model"
+    subprocess.run(["cc", "-O2", "-w", "-D_GNU_SOURCE", f"-I{place.ask('--includedir-server')}", f"-I{TREE / 'src'}", "-o", program,
+                    TREE / "bench" / "sweeper" / "model" / "model.c",
+                    *(path for source in SOURCES for path in sorted(SWEEPER.glob(source))), "-lm"], check=True)
+    return program
+
+
+def run(program, load, times, seconds, writers, part, seed, mode="freelist", policy="clock"):
+    """By figure; writers and part of the buffers: see model.c."""
+    words = [load, times, seconds, writers, part, seed, mode, policy]
+    line = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True).stdout
+    return dict(zip(FIGURES, map(float, line.split())))
