@@ -70,7 +70,7 @@ PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-i
 SHLIB_LINK += -lm
 # The library's own functions call each other directly, and the server's without a detour.  The sampler's tick runs on code
 # that the cache has forgotten since the one before: a quarter of its time was such detours.
-PG_CFLAGS += -fno-plt
+PG_CFLAGS += -fno-plt -fno-semantic-interposition
 SHLIB_LINK += -Wl,-Bsymbolic-functions
 # Bitcode for JIT inlining would need clang and gains nothing here: no function of pgscale is cheap and called per row.
 ifneq ($(origin with_llvm),command line)

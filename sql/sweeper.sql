@@ -37,6 +37,23 @@ CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
 SELECT pgscale.reset('sweeper');
 SELECT s.stats_reset > b.stats_reset AS later, s.stats_reset <= clock_timestamp() AS now FROM pgscale.sweeper_stats s, before b;
 
+-- kept relations: no effect while it is off; the fractions are checked whatever the sweeper does
+SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
+  FROM pg_attribute a WHERE a.attrelid = 'pgscale.kept_relations'::regclass AND a.attnum > 0 ORDER BY a.attnum;
+CREATE TABLE prices (id int PRIMARY KEY);
+SELECT pgscale.keep('prices') > 0 AS by_default, pgscale.keep('prices_pkey', 0.1) > 0 AS index;
+SELECT database = current_database() AS here, relation, fraction, buffers_allowed > 0 AS allowed, buffers_held, stayed, state,
+       relation_oid = relation::regclass AS oid, relfilenode = pg_relation_filenode(relation_oid) AS file
+  FROM pgscale.kept_relations ORDER BY relation;
+SELECT reason FROM pgscale.health WHERE feature = 'sweeper';
+SELECT pgscale.keep('prices', 0.6);
+SELECT pgscale.keep('prices', 0.45);
+SELECT pgscale.keep('pgscale.kept_relations');
+SELECT pgscale.keep(NULL, 0.1);
+SELECT pgscale.keep('prices', 0), pgscale.keep('prices_pkey', NULL);
+SELECT count(*) FROM pgscale.kept_relations;
+DROP TABLE prices;
+
 -- wrong input: the server's own errors, and nothing changed
 ALTER SYSTEM SET pgscale.sweeper_workers = 0;
 ALTER SYSTEM SET pgscale.sweeper_workers = 17;
@@ -92,9 +109,14 @@ SELECT * FROM pgscale.sweeper_stats;
 SELECT * FROM pgscale_internal.sweeper_stats();
 SELECT * FROM pgscale.replacement_stats;
 SELECT * FROM pgscale_internal.replacement_stats();
+SELECT pgscale.keep('pg_class');
+SELECT * FROM pgscale.kept_relations;
 SELECT pgscale.reset('sweeper');
 RESET ROLE;
 SET ROLE pgscale_watcher;
+SELECT pgscale.keep('pg_class');
+SELECT count(*) FROM pgscale.kept_relations;
+SELECT count(*) FROM pgscale_internal.kept_relations();
 SELECT count(*) FROM pgscale.sweeper_stats;
 SELECT count(*) FROM pgscale_internal.sweeper_stats();
 SELECT count(*) FROM pgscale.replacement_stats;

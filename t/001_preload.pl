@@ -29,6 +29,7 @@ $bare->quit;
 
 my @needing = split /\n/, $db->sql(<<'EOQ');
 SELECT format('%s(%s)', oid::regproc, CASE
+           WHEN proname = 'keep' THEN '''pg_class'''
            WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
            WHEN proname = 'past_items' THEN 'NULL, NULL, ''event'', 1'
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''

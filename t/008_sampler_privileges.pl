@@ -31,7 +31,7 @@ my %acting = map { $_ => 1 } (
     'pgscale_internal.relocation_costs(oid,double precision,double precision,double precision,oid[],double precision[],boolean[])',
     'pgscale_internal.relocation_obstacle(oid,boolean,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
     'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
-    'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
+    'pgscale.keep(regclass,double precision)', 'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
 # What only the library calls, as a superuser: no role is granted a part of it
 my %inner = map { $_ => 1 } grep { /archive_|keep_local|published|require_library/ } split /\n/, $db->sql(q{SELECT oid::regprocedure FROM pg_proc

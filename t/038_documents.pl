@@ -49,7 +49,7 @@ $db->sql('CREATE EXTENSION pg_stat_statements') if @preload > 1;
 sub fences
 {
     my $text = shift;
-    my ($comment, $blank) = (qr/^\h*<!--.*?-->\n/ms, qr/^\h*\n/m);
+    my ($comment, $blank) = (qr/^\h*(?:<!--(?:(?!-->).)*-->)+\n/ms, qr/^\h*\n/m);
     my @found;
 
     while ($text =~ /((?:$comment)*)^(\h*)```sql\n(.*?)^\h*```\n(?:$blank*^\h*```text\n(.*?)^\h*```\n)?/gmsc)

@@ -144,7 +144,7 @@ is("$apart " . ($last - $first), '0 159', 'table a lies in buffers side by side'
 my $other = session($node);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(5,1)'; FETCH c});
 
-my @sweeps = map { session($node) } 1 .. 2;
+my @sweeps = map { session($node) } 1 .. 3;
 $_->sql('SELECT step.tick(), step.rest(), step.queued() WHERE false') for @sweeps;
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer starts', 1);
@@ -237,6 +237,28 @@ $db->sql("SELECT step.touch('b', 0, 104, 104, 1, false)");
 $sweep->sql('SELECT step.rest()');
 is(stats('consumed, reused, ready, supplied_clean, queued'), '1|0|18|0|0', 'it rests');
 is($sweep->sql('SELECT step.queued()'), '', 'and has nothing written');
+
+# Where most victims are clean, few dirty ones wait: 16 at least, which is less than a quarter of these buffers. What waits takes room
+# from pages that were used later. No neighbour leaves that was used. Backends take what is on the list, before.
+$sweep->quit;
+$sweep = shift @sweeps;
+clean();
+$db->sql("SELECT step.touch('b', 0, 200, 259, 1, false)");
+clean(0);
+$db->sql("SELECT step.share($first + 64, 96, 140, 150, 200, false), pgscale.reset('sweeper')");
+$sweep->sql('SELECT step.tick()') for 1 .. 6;
+is(stats('queued, supplied_clean > 75'), '0|t', 'where all victims are clean, none is dirty');
+dirty(1, [ 140, 159 ]);
+dirty(4, [139]);
+$sweep->sql('SELECT step.tick()') for 1 .. 2;
+is(stats('queued'), 16, 'few dirty pages wait among many clean ones');
+is(runs('step.queued()'), 'a:139+21/16', 'their neighbours are written, too');
+queue('a', 139, 21, 16);
+$db->sql('SELECT step.writer(0, true)');
+$db->poll_ok('SELECT written FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer does that', 21);
+$sweep->sql('SELECT step.tick()');
+is(stats('supplied_written'), 20, 'one that was used stays');
+writer_ends();
 
 $sweep->quit;
 $_->quit for $db, $other;

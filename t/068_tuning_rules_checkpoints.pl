@@ -123,14 +123,15 @@ $rule = 'pgscale.sweeper_policy';
 %evidence = (s => 100, sessions => 1000, DATA_READ => 250);
 SKIP:
 {
-    skip 'a forecast cannot be made up here', 10 unless $shown;
+    skip 'a forecast cannot be made up here', 11 unless $shown;
     $db->sql('SELECT made_up_forecast(false, 0, 0)');
-    found('nothing is known', 'silent: the sweeper has not seen enough reads while it watched');
+    found('nothing is known', 'silent: the sweeper has not seen enough reads');
     $db->sql('SELECT made_up_forecast(true, 1000, 750)');
     found('a quarter', 'pgscale.sweeper_policy|adaptive|0.0625|medium');
     told('advises|clock|reload|data_read_fraction=0.25 expected_reads=-0.25');
     found('2 % of the time', qr/^pgscale.sweeper_policy\|adaptive\|0\.0200/, { DATA_READ => 80 });
     found('less', 'satisfied: waits for reads take 7.9 % of the sessions\' time, and another choice of pages saves 25 % of the reads', { DATA_READ => 79 });
+    found('half of the reads were scans\'', qr/^pgscale.sweeper_policy\|adaptive\|0\.0313/, { blocks_read => 2000, buffers_allocated => 1000 });
     found('off', qr/^silent: pgscale.sweeper is off/, {}, { 'pgscale.sweeper' => 'off' });
     found('another policy', 'satisfied: it is history', {}, { 'pgscale.sweeper_policy' => 'history' });
     $db->sql('SELECT made_up_forecast(true, 1000, 899)');

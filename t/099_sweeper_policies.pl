@@ -50,7 +50,9 @@ sub works_ok
 for my $mode (@modes)
 {
     works_ok($mode, $_) for qw(history adaptive clock);
-    is(replacement("num_nonnulls($figures)"), 0, 'the clock has nothing to show');
+    $db->sql(q{SELECT pgscale.reset('sweeper')});
+    $db->poll_ok('SELECT choice, chosen_misses > 0 AND chosen_misses = shadow_misses[1], (SELECT min(m) FROM unnest(shadow_misses) m) > 0
+        FROM pgscale.replacement_stats', 'the clock shows what others would miss', 'clock|t|t') or diag replacement('row_to_json(replacement_stats)');
 }
 
 # What adaptive shows

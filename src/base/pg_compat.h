@@ -218,12 +218,19 @@ typedef struct JsonbInState
 #define InitMaterializedSRF(fcinfo, flags)	SetSingleFuncCall(fcinfo, flags)
 #endif
 
-/* 18 (commit 247ce06b8) has processes that do the reads of sessions. */
+/*
+ * 18 (commit 247ce06b8) has processes that do the reads of sessions, which wait for them, or
+ * for the kernel.  All such operations are reads of relations' pages, up to 19.
+ */
 #if PG_VERSION_NUM >= 180000
 #define PGSCALE_WAIT_AIO_COMPLETION	WAIT_EVENT_AIO_IO_COMPLETION
+#define pgscale_wait_is_data_read(event) \
+	((event) == WAIT_EVENT_DATA_FILE_READ || (event) == WAIT_EVENT_AIO_IO_COMPLETION || \
+	 (event) == WAIT_EVENT_AIO_IO_URING_SUBMIT || (event) == WAIT_EVENT_AIO_IO_URING_EXECUTION)
 #define pgscale_is_io_worker(kind)	((kind) == B_IO_WORKER)
 #else
 #define PGSCALE_WAIT_AIO_COMPLETION	((uint32) 0)
+#define pgscale_wait_is_data_read(event)	((event) == WAIT_EVENT_DATA_FILE_READ)
 #define pgscale_is_io_worker(kind)	((void) (kind), false)
 #endif
 

@@ -35,9 +35,8 @@ pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backen
 	}
 }
 
-/* Where a relation of this database lies. */
-static RelFileLocator
-relation_locator(Form_pg_class class)
+RelFileLocator
+pgscale_relation_locator(Form_pg_class class)
 {
 	RelFileLocator locator;
 
@@ -66,7 +65,7 @@ pgscale_relation_files_each(void (*each) (void *arg, Form_pg_class class, RelFil
 
 		CHECK_FOR_INTERRUPTS();
 		if (RELKIND_HAS_STORAGE(class->relkind) && class->relpersistence != RELPERSISTENCE_TEMP)
-			each(arg, class, relation_locator(class));
+			each(arg, class, pgscale_relation_locator(class));
 	}
 	systable_endscan(scan);
 	table_close(pg_class, AccessShareLock);

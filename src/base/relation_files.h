@@ -26,6 +26,9 @@
 extern void pgscale_relation_file_path(char *path, RelFileLocator locator, ProcNumber backend, ForkNumber fork,
 									   uint32 segment);
 
+/* Where a relation of this database lies. */
+extern RelFileLocator pgscale_relation_locator(Form_pg_class class);
+
 /*
  * Calls each(arg, ...) with every permanent or unlogged relation of this database that
  * has files, and with their place.  Locks only pg_class.

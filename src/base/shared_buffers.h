@@ -142,6 +142,17 @@ extern PgscaleWriteResult pgscale_buffer_write(int buf, const PgscalePage *page,
  */
 extern void pgscale_buffer_pages_writeback(const PgscalePage *first, int count);
 
+/* What is known of a page's uses, by the feature that chooses the pages that leave. */
+typedef struct PgscalePageWorth
+{
+	double		score;			/* number of uses, of which older ones count
+								 * less */
+	bool		may_leave;
+} PgscalePageWorth;
+
+/* Set by that feature; any process may call it.  Returns false if the page in that buffer is not known. */
+extern bool (*pgscale_buffer_page_worth) (int buf, const PgscalePage *page, PgscalePageWorth *worth);
+
 /* How far the server's clock sweep has come, in buffers since its start. */
 extern uint64 pgscale_buffers_hand(void);
 

@@ -35,7 +35,8 @@ GRANT EXECUTE ON FUNCTION pgscale.buffer_usage_sample(integer) TO pg_monitor;
 CREATE FUNCTION pgscale_internal.relation_buffers(
     OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,
     OUT fork text, OUT buffers bigint, OUT buffers_bytes bigint, OUT dirty bigint,
-    OUT mean_usage double precision, OUT cached_fraction double precision)
+    OUT mean_usage double precision, OUT cached_fraction double precision,
+    OUT mean_score double precision, OUT may_leave bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relation_buffers'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
@@ -44,7 +45,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.relation_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
-           round(r.mean_usage * 100) / 100 AS mean_usage,
+           round(r.mean_usage * 100) / 100 AS mean_usage, round(r.mean_score * 100) / 100 AS mean_score, r.may_leave,
            round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale_internal.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
            r.reltablespace
       FROM pgscale_internal.relation_buffers() r
@@ -59,6 +60,10 @@ COMMENT ON COLUMN pgscale.relation_buffers.buffers IS 'number of buffers that ho
 COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS 'size of these buffers';
 COMMENT ON COLUMN pgscale.relation_buffers.dirty IS 'number of these buffers that must be written';
 COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS 'mean usage count';
+COMMENT ON COLUMN pgscale.relation_buffers.mean_score IS
+'mean number of uses as the sweeper remembers them, where older ones count less; NULL if it knows none of these pages';
+COMMENT ON COLUMN pgscale.relation_buffers.may_leave IS
+'number of these buffers whose page its policy would let go now; NULL as mean_score';
 COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS 'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
 COMMENT ON COLUMN pgscale.relation_buffers.datname IS 'name of the database; NULL for shared catalogs';
 COMMENT ON COLUMN pgscale.relation_buffers.datid IS 'OID of the database; 0 for shared catalogs';

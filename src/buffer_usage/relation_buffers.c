@@ -48,6 +48,9 @@ typedef struct Fork
 	int64		buffers;
 	int64		dirty;
 	int64		usage;			/* sum of usage counts */
+	int64		known;			/* those whose page the sweeper knows */
+	double		score;			/* sum of their scores */
+	int64		may_leave;
 } Fork;
 
 static inline bool
@@ -84,9 +87,22 @@ find_or_add(forks_hash *forks, ForkKey key)
 	if (!found)
 	{
 		fork->relation = InvalidOid;
-		fork->buffers = fork->dirty = fork->usage = 0;
+		fork->buffers = fork->dirty = fork->usage = fork->known = fork->may_leave = 0;
+		fork->score = 0;
 	}
 	return fork;
+}
+
+static void
+add_worth(Fork *fork, int buf, const PgscalePage *page)
+{
+	PgscalePageWorth worth;
+
+	if (!pgscale_buffer_page_worth || !pgscale_buffer_page_worth(buf, page, &worth))
+		return;
+	fork->known++;
+	fork->score += worth.score;
+	fork->may_leave += worth.may_leave;
 }
 
 static void
@@ -113,6 +129,7 @@ count_buffers(forks_hash *forks)
 		fork->buffers++;
 		fork->dirty += buffer.dirty;
 		fork->usage += buffer.usage;
+		add_worth(fork, buf, &page);
 	}
 }
 
@@ -182,9 +199,16 @@ pgscale_relation_buffers(PG_FUNCTION_ARGS)
 			Int64GetDatum(bytes),
 			Int64GetDatum(fork->dirty),
 			Float8GetDatum((double) fork->usage / fork->buffers),
-			Float8GetDatum(size > 0 ? Min((double) bytes / size, 1) : 0)
+			Float8GetDatum(size > 0 ? Min((double) bytes / size, 1) : 0),
+			Float8GetDatum(fork->score / Max(fork->known, 1)),
+			Int64GetDatum(fork->may_leave)
 		};
-		bool		nulls[lengthof(values)] = {[1] = !OidIsValid(fork->relation),[9] = size <= 0};
+		bool		nulls[lengthof(values)] = {
+			[1] = !OidIsValid(fork->relation),
+			[9] = size <= 0,
+			[10] = fork->known == 0,
+			[11] = fork->known == 0
+		};
 
 		CHECK_FOR_INTERRUPTS();
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -15,8 +15,19 @@
 #include "sweeper/policies/policy.h"
 
 /*
+ * How much a sweeper sees of what happens in its share, in buffers that were taken, or that
+ * the server's hand has passed.  Cumulative; one process writes it.
+ */
+typedef struct PgscaleSweeperSight
+{
+	int64		seen;
+	int64		missed;			/* an estimate; it may fall */
+} PgscaleSweeperSight;
+
+/*
  * Of a share: misses of its shadow caches in the last periods, and since.  One process
- * writes it; any process reads the last two fields.
+ * writes it; any process reads the last three fields.  It writes the copy that is not
+ * current, and then makes it that, ten times a second at most.
  */
 typedef struct PgscaleSweeperForecast
 {
@@ -24,21 +35,36 @@ typedef struct PgscaleSweeperForecast
 	int			periods;		/* that have ended */
 	uint64		from[PGSCALE_SWEEPER_CANDIDATES];	/* before the last period */
 	uint64		next[PGSCALE_SWEEPER_CANDIDATES];	/* at its end */
+	PgscaleSweeperSight from_sight; /* the same of what was seen */
+	PgscaleSweeperSight next_sight;
 	volatile bool known;
-	uint64		misses[PGSCALE_SWEEPER_CANDIDATES];
+	volatile int current;		/* copy */
+	uint64		misses[2][PGSCALE_SWEEPER_CANDIDATES];
 } PgscaleSweeperForecast;
 
 /* Goes on with what the policy of that many buffers reports now; NULL: it has nothing to report. */
 extern void pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
-										   uint32 begun, int buffers);
+										   uint32 begun, int buffers, const PgscaleSweeperSight *sight);
 
 /* Adds the misses to a sum, if they are known. */
 extern void pgscale_sweeper_forecast_add(uint64 *sum, const PgscaleSweeperForecast *forecast);
 
 /*
- * The fraction of the clock's misses that the best half-life saves, less than 0 if it
- * misses more.  Returns false if there are no misses.
+ * The fraction of the clock's misses that the best half-life saves, or the one of the
+ * policy "history" if that is meant; less than 0 if it misses more.  Returns false if there are no misses.
  */
-extern bool pgscale_sweeper_forecast_saved(const uint64 *misses, double *saved);
+extern bool pgscale_sweeper_forecast_saved(const uint64 *misses, int policy, double *saved);
+
+/* Reads that the clock would have made in addition, with an interval of 95 %. */
+typedef struct PgscaleSweeperSaved
+{
+	double		reads;
+	bool		sure;			/* is the interval known? */
+	double		low;
+	double		high;
+} PgscaleSweeperSaved;
+
+/* By what a policy has reported since some time.  Returns false if that is too little. */
+extern bool pgscale_sweeper_reads_saved(const PgscaleSweeperPolicyReport *report, PgscaleSweeperSaved *saved);
 
 #endif							/* PGSCALE_SWEEPER_FORECAST_H */

@@ -19,17 +19,29 @@
  *
  * Both memories lie in shared memory, though one process uses them at a time.  So a
  * sweeper that was restarted or switched off goes on with what it knew.  What it has
- * missed meanwhile it sees as above.  A policy that is chosen anew knows nothing, and
- * finds pages with the counts in their headers, where the one before has left its ranks.
+ * missed meanwhile it sees as above.  All policies share one memory and learn the same,
+ * whichever is in force: one that is chosen anew knows all that the one before knew.
  *
- * The tag is read without its lock, with the protocol of pgscale_buffer_read(); if it
- * were torn nevertheless, or two pages had one hash, the policy would take a page for
- * another, which makes a choice worse and no page wrong: whatever acts on a buffer
- * compares the whole tag under the header's lock or by a CAS of its state.
+ * The tag is read without its lock, with the protocol of pgscale_buffer_read().  It may be
+ * old a moment later, or torn, if the page is exchanged completely during the read; and two
+ * pages may have one hash.  Then the policy takes a page for another, which makes a choice
+ * worse and no page wrong, because nothing that the sweep does depends on the name:
+ *
+ *	- A page is put on the freelist.  pgscale_buffer_supply() compares the whole tag under
+ *	  the header's lock.  Even there, a backend takes it only if it is not pinned and its
+ *	  count is zero, and evicts it as any other victim.
+ *	- A usage count is changed: by one CAS of the state as it was read.  The state does
+ *	  not include the tag.  A page that has come since with an equal state gets the count
+ *	  that was meant for the other one.  Any count is valid for any page.
+ *	- A page is written.  ReadRecentBuffer() compares the whole tag under the header's
+ *	  lock and pins the buffer; FlushOneBuffer() writes it under the name in the header.
+ *
+ * t/103_sweeper_torn.pl exchanges pages during each of these steps but the last, whose
+ * functions are the server's own.
  *
  * Failure: a process that is killed in a change makes the server set up all shared memory
- * again.  Only setting up a policy can be interrupted: then none is in force, and the next
- * process begins with that.
+ * again.  Only setting up the memory can be interrupted: then no policy is in force, and
+ * the next process begins with that.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -62,11 +74,14 @@ void
 pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy)
 {
 	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
-	share->policy = PGSCALE_SWEEPER_NO_POLICY;
-	pg_write_barrier();
+	if (share->policy != PGSCALE_SWEEPER_NO_POLICY)
+	{
+		pgscale_sweeper_policies[policy]->take_over(share->policy_memory);
+		share->policy = policy;
+		return;
+	}
 	share->policy_begun++;
 	pg_write_barrier();
-	share->not_in_force = 0;
 	clear_memory(share->pages, share->buffers * sizeof(PgscaleSweeperPage));
 	clear_memory(share->policy_memory, pgscale_sweeper_policies[policy]->size(share->buffers));
 	pgscale_sweeper_policies[policy]->init(share->policy_memory, share->buffers);
@@ -98,6 +113,7 @@ pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuff
 	{
 		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
 		pgscale_sweeper_page_left(share, buf);
+		p->kept = false;
 		policy->arrived(share->policy_memory, at, hash, look->usage);
 		/* A page comes with one use. */
 		expected = 1;
@@ -111,7 +127,7 @@ pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuff
 		news = PGSCALE_PAGE_LOWERED;
 	if (hand_ages)
 		for (int passes = expected - look->usage; passes > 0; passes--)
-			(void) policy->visit(share->policy_memory, at);
+			(void) policy->visit(share->policy_memory, at, p->kept);
 	p->hash = hash;
 	p->left = look->usage;
 	p->known = true;
@@ -145,13 +161,10 @@ pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPo
 
 	pg_read_barrier();
 	policy = share->policy;
-	if (policy == PGSCALE_SWEEPER_NO_POLICY || !pgscale_sweeper_policies[policy]->report)
+	if (policy == PGSCALE_SWEEPER_NO_POLICY)
 		return false;
 	pg_read_barrier();
 	pgscale_sweeper_policies[policy]->report(share->policy_memory, share->buffers, report);
-	report->chosen_misses += share->not_in_force;
-	if (share->observing)
-		report->choice = 0;
 	pg_read_barrier();
 	*begun = share->policy_begun;
 	return *begun == before;

@@ -24,6 +24,7 @@ struct PgscaleSweeperPage
 								 * has raised it by since */
 	unsigned int known:1;		/* the policy knows the page; or nothing of
 								 * this holds */
+	unsigned int kept:1;		/* it stays: see keep.h */
 
 	/* supply/window.c's, false while that is not at work */
 	unsigned int followed:1;	/* "left" is what the server's hand found or
@@ -45,7 +46,7 @@ typedef enum PgscaleSweeperNews
 } PgscaleSweeperNews;
 
 /*
- * Sets up the memory of that policy, which knows no page.  Takes as long as clearing
+ * Puts that policy in force.  The first one knows no page, and takes as long as clearing
  * the memory does.
  */
 extern void pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy);
@@ -73,6 +74,9 @@ extern void pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf);
  */
 extern bool pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report, uint32 *begun);
 
+/* What the policy knows of the page.  Returns false if it does not know it in that buffer.  For any process. */
+extern bool pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth);
+
 static inline PgscaleSweeperPage *
 pgscale_sweeper_page(const PgscaleSweeperShare *share, int buf)
 {
@@ -88,22 +92,29 @@ pgscale_sweeper_policy(const PgscaleSweeperShare *share)
 	return pgscale_sweeper_policies[share->policy];
 }
 
-/* What it says of the page that was seen in the buffer: see policies/policy.h. */
+/* What it says of the page that was seen in the buffer: see policies/policy.h.  A kept page ranks one at least. */
 static inline uint8
 pgscale_sweeper_rank(const PgscaleSweeperShare *share, int buf)
 {
-	return pgscale_sweeper_policy(share)->rank(share->policy_memory, buf - share->first);
+	const uint8 rank = pgscale_sweeper_policy(share)->rank(share->policy_memory, buf - share->first);
+
+	return Max(rank, pgscale_sweeper_page(share, buf)->kept);
 }
 
+/* Until the next visit the page is kept, or not. */
 static inline uint8
-pgscale_sweeper_visit(PgscaleSweeperShare *share, int buf)
+pgscale_sweeper_visit(PgscaleSweeperShare *share, int buf, bool kept)
 {
-	return pgscale_sweeper_policy(share)->visit(share->policy_memory, buf - share->first);
+	pgscale_sweeper_page(share, buf)->kept = kept;
+	return pgscale_sweeper_policy(share)->visit(share->policy_memory, buf - share->first, kept);
 }
 
+/* A kept page is left alone for as many rounds as any. */
 static inline uint8
 pgscale_sweeper_header(const PgscaleSweeperShare *share, int buf)
 {
+	if (pgscale_sweeper_page(share, buf)->kept)
+		return PGSCALE_SWEEPER_HEADER_MOST;
 	return pgscale_sweeper_policy(share)->header(share->policy_memory, buf - share->first);
 }
 

@@ -7,9 +7,10 @@
  * buffers that it finds at zero.  So a header that is read behind the hand shows what
  * happened since the lap before: its growth over the count of then, and one for the pass,
  * are uses; another page has come in the place of the one that was known.  That is told
- * to the policy "adaptive", whatever the setting is.  It decides nothing meanwhile, but
- * its shadow caches see the uses, and foretell what it would save (forecast.c).  Each
- * pass is a visit, so that it knows all pages when the sweeper begins to work.
+ * to the policy "clock", whatever the setting is.  It decides nothing meanwhile, but
+ * its shadow caches see the uses, and foretell what another policy would save
+ * (forecast.c).  Each pass is a visit, so that all pages are known when the sweeper begins
+ * to work.
  *
  * Nothing is written to a header, and no lock is taken except the one that reads the
  * position of the hand.
@@ -20,7 +21,9 @@
  * every n-th lap, would not do: pages that come and leave in between would be missed, so
  * that the cache would seem to be better than it is.  In a window's first lap pages that
  * were known before show no uses, because nothing is known of the hand's passes
- * meanwhile; others have come.  A hand that outruns the sweeper by a lap ends a window.
+ * meanwhile; others have come.  A hand that outruns the sweeper by a lap ends a window,
+ * and what it has passed is missed.  In a pool of a few hundred buffers that can happen
+ * at each tick: then nothing is foretold (forecast.c).
  *
  * A page is also taken as gone while it is being read into its buffer, or its header is
  * locked at every try.  It comes in the next lap then.
@@ -62,7 +65,9 @@ static int64 lap_end = 0;		/* of the window's first lap */
 
 /*
  * The server's hand has passed a buffer.  From a page that is pinned it takes nothing;
- * one that was pinned only then seems to be used once less.
+ * one that was pinned only then seems to be used once less.  A page that is new there and
+ * has a count came after the pass; the visit is that of the next lap.  So the policy's
+ * counts are those in the headers, with which it begins if the sweeper begins to work.
  */
 static void
 observe_buffer(PgscaleSweeperShare *share, int buf, bool known_lap)
@@ -70,16 +75,17 @@ observe_buffer(PgscaleSweeperShare *share, int buf, bool known_lap)
 	const PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 	PgscaleBuffer look;
 	PgscalePage page;
+	PgscaleSweeperNews news;
 
 	if (!pgscale_buffer_read(buf, &look, &page))
 	{
 		pgscale_sweeper_page_left(share, buf);
 		return;
 	}
-	(void) pgscale_sweeper_page_seen(share, buf, &look, &page,
+	news = pgscale_sweeper_page_seen(share, buf, &look, &page,
 									 known_lap ? (int) p->left - !look.pinned : look.usage, false);
-	if (!look.pinned)
-		(void) pgscale_sweeper_visit(share, buf);
+	if (!look.pinned && (look.usage == 0 || (news != PGSCALE_PAGE_FIRST_SEEN && news != PGSCALE_PAGE_REPLACED)))
+		(void) pgscale_sweeper_visit(share, buf, false);
 }
 
 /* Is there a window, now that the hand is there?  One begins if enough visits are allowed. */
@@ -87,38 +93,34 @@ static bool
 window_goes_on(PgscaleSweeperShare *share, int64 hand, int64 now)
 {
 	const double most = (double) WINDOW_LAPS * share->buffers;
+	const double part = (double) share->buffers / NBuffers;
 
-	if (now - ticked_ns > WINDOW_LOST_NS)
+	/*
+	 * the server's count of the hand's rounds wraps around, in a tiny pool
+	 * within a day
+	 */
+	if (now - ticked_ns > WINDOW_LOST_NS || hand < followed - NBuffers)
 	{
 		in_window = false;
 		followed = hand;		/* nothing of that was to be observed */
 	}
+	if (ticked_ns == 0)
+		allowed = most;
 	allowed = Min(allowed + (now - ticked_ns) * (VISITS_PER_S / (double) NS_PER_S), most);
 	ticked_ns = now;
 
-	if (in_window && allowed > 0 && hand - followed <= NBuffers)
+	if (in_window && hand - followed > NBuffers)
+		share->sight.missed += (int64) (part * (hand - followed));
+	else if (in_window && allowed > 0)
 		return true;
 	in_window = allowed >= most;
 	if (in_window)
 	{
-		share->counts.unobserved += Max(hand - followed, 0) * share->buffers / NBuffers;
+		share->counts.unobserved += (uint64) (part * Max(hand - followed, 0));
 		followed = pgscale_sweeper_into_share(share, hand);
 		lap_end = hand + NBuffers;
 	}
 	return in_window;
-}
-
-/*
- * What the policy has chosen is not in force.  So the misses of its choice count as those
- * of the clock, which is.
- */
-static int64
-choice_saves(const PgscaleSweeperShare *share)
-{
-	PgscaleSweeperPolicyReport report = {0};
-
-	pgscale_sweeper_policy(share)->report(share->policy_memory, share->buffers, &report);
-	return (int64) (report.misses[0] - report.chosen_misses);
 }
 
 bool
@@ -128,20 +130,18 @@ pgscale_sweeper_observe(PgscaleSweeperShare *share)
 	const int64 upto = pgscale_sweeper_passed(hand);
 	const int64 now = pgscale_timer_clock();
 	const bool	fast = (double) (hand - hand_before) * PACE_NS > (double) NBuffers / PACE_PART * (now - ticked_ns);
-	int64		saves;
 
-	Assert(share->observing && share->policy == PGSCALE_SWEEPER_ADAPTIVE);
+	Assert(share->observing && share->policy == PGSCALE_SWEEPER_CLOCK);
 	hand_before = hand;
 	if (!window_goes_on(share, hand, now))
 		return false;
-	saves = choice_saves(share);
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
 		observe_buffer(share, pgscale_sweeper_buffer_at(followed), followed >= lap_end);
 		share->counts.observed++;
+		share->sight.seen++;
 		allowed--;
 		followed = pgscale_sweeper_into_share(share, followed + 1);
 	}
-	share->not_in_force += choice_saves(share) - saves;
 	return fast || followed < upto;
 }

@@ -3,12 +3,8 @@
  * replacement_stats.c
  *	  What the sweeper's policy has seen and chosen.
  *
- * Reads saved: the shadow caches of the policy "adaptive" see the same references, each
- * with another choice of pages.  So the misses of the clock, divided by those of the
- * choice that was in force at the time, are the reads that the server would have done for
- * each that it did.  It did about one for each eviction.
- *
- * Expected reads: see forecast.c.
+ * Reads saved and expected reads: see forecast.c.  Counts that the sweeper's supply has,
+ * too, are not repeated here: the view takes them from pgscale_internal.sweeper_stats().
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -34,24 +30,37 @@
 
 PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
 
-/* An estimate of less evidence would mean nothing. */
-#define ENOUGH_MISSES	1000
+/* Of what the policy reports. */
+#define REPORT_COLUMNS	11
 
-/* What a policy had reported at the last reset, or when it began if that was later. */
-static PgscaleSweeperPolicyReport
-report_base(const PgscaleSweeperBase *base, int n, uint32 begun)
+/* Subtracts what had been reported at the last reset, unless the memory was set up after that. */
+static void
+subtract_base(PgscaleSweeperPolicyReport *report, const PgscaleSweeperBase *base, int n, uint32 begun)
 {
-	const PgscaleSweeperPolicyReport nothing = {0};
+	const PgscaleSweeperPolicyReport *from = &base->policy[n];
 
-	return base->policy_begun[n] == begun ? base->policy[n] : nothing;
+	if (base->policy_begun[n] != begun)
+		return;
+	report->arrivals -= from->arrivals;
+	report->evictions -= from->evictions;
+	report->switches -= from->switches;
+	report->references -= from->references;
+	report->chosen_misses -= from->chosen_misses;
+	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
+		report->misses[i] -= from->misses[i];
+	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
+	{
+		report->clock_group[g] -= from->clock_group[g];
+		report->chosen_group[g] -= from->chosen_group[g];
+	}
 }
 
-static text *
-describe_choice(const PgscaleSweeperPolicyReport *report)
+const char *
+pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice)
 {
-	const double half_life = report->half_lives[report->choice];
+	const double half_life = report->half_lives[choice];
 
-	return cstring_to_text(half_life == 0 ? "clock" : psprintf("half-life %g", half_life));
+	return half_life == 0 ? "clock" : psprintf("half-life %g", half_life);
 }
 
 static Datum
@@ -74,32 +83,72 @@ int8_array(const uint64 *values, int n)
 	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* Puts what is reported into the columns from evictions on. */
+/* Puts what is reported into the columns from the choice on. */
 static void
-put_report(PgscaleSweeperPolicyReport report, const PgscaleSweeperPolicyReport *base, Datum *values, bool *nulls)
+put_report(const PgscaleSweeperPolicyReport *report, Datum *values, bool *nulls)
 {
-	const uint64 evictions = report.evictions - base->evictions;
-	const uint64 chosen_misses = report.chosen_misses - base->chosen_misses;
+	PgscaleSweeperSaved saved = {0};
+	const bool	estimated = pgscale_sweeper_reads_saved(report, &saved);
 	int			i = 0;
 
-	for (int c = 0; c < PGSCALE_SWEEPER_CANDIDATES; c++)
-		report.misses[c] -= base->misses[c];
-
-	values[i++] = Int64GetDatum((int64) evictions);
-	if (chosen_misses >= ENOUGH_MISSES)
-		values[i] = Int64GetDatum((int64) rint(evictions * ((double) report.misses[0] / chosen_misses - 1)));
-	else
-		nulls[i] = true;
-	i++;
-	values[i++] = Int64GetDatum((int64) (report.switches - base->switches));
-	values[i++] = Int64GetDatum((int64) (report.references - base->references));
-	values[i++] = int8_array(report.misses, PGSCALE_SWEEPER_CANDIDATES);
-	values[i++] = Int64GetDatum((int64) chosen_misses);
-	values[i++] = float8_array(report.half_lives, PGSCALE_SWEEPER_CANDIDATES);
-	values[i++] = Int64GetDatum((int64) report.sample);
+	values[i++] = CStringGetTextDatum(pgscale_sweeper_describe_choice(report, report->choice));
+	values[i++] = Int64GetDatum((int64) report->evictions);
+	nulls[i] = !estimated;
+	values[i++] = Int64GetDatum((int64) rint(saved.reads));
+	nulls[i] = !saved.sure;
+	values[i++] = Int64GetDatum((int64) rint(saved.low));
+	nulls[i] = !saved.sure;
+	values[i++] = Int64GetDatum((int64) rint(saved.high));
+	values[i++] = Int64GetDatum((int64) report->switches);
+	values[i++] = Int64GetDatum((int64) report->references);
+	values[i++] = int8_array(report->misses, PGSCALE_SWEEPER_CANDIDATES);
+	values[i++] = Int64GetDatum((int64) report->chosen_misses);
+	values[i++] = float8_array(report->half_lives, PGSCALE_SWEEPER_CANDIDATES);
+	values[i++] = Int64GetDatum((int64) report->sample);
+	Assert(i == REPORT_COLUMNS);
 }
 
-#define REPORT_COLUMNS	8
+/* How many of the buffers that were taken on the whole server were not ready ones?  *served: what fraction was. */
+static int64
+count_fallbacks(const PgscaleSweeperBase *base, double *served)
+{
+	const uint64 allocated = pgscale_sweeper_share(0)->counts.allocated - base->sweep[0].allocated;
+	uint64		consumed = 0;
+
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		consumed += pgscale_sweeper_share(n)->counts.consumed - base->sweep[n].consumed;
+	/* the server counts later than the sweeper does */
+	consumed = Min(consumed, allocated);
+	*served = allocated > 0 ? (double) consumed / allocated : -1;
+	return (int64) (allocated - consumed);
+}
+
+static const PgscaleSweeperShare *
+share_of_buffer(int buf)
+{
+	int			n = 0;
+
+	while (buf >= pgscale_sweeper_share(n)->first + pgscale_sweeper_share(n)->buffers)
+		n++;
+	return pgscale_sweeper_share(n);
+}
+
+/* The memory may change meanwhile; then a figure of one page is wrong, and no other. */
+bool
+pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth)
+{
+	const PgscaleSweeperShare *share = share_of_buffer(buf);
+	const int	number = share->policy;
+	const PgscaleSweeperPolicy *policy;
+
+	if (number == PGSCALE_SWEEPER_NO_POLICY || !share->pages[buf - share->first].known ||
+		share->pages[buf - share->first].hash != pgscale_buffer_page_hash(page))
+		return false;
+	policy = pgscale_sweeper_policies[number];
+	worth->score = exp2(policy->score(share->policy_memory, buf - share->first));
+	worth->may_leave = policy->rank(share->policy_memory, buf - share->first) == 0;
+	return true;
+}
 
 /* pgscale_internal.replacement_stats(): one row a worker. */
 Datum
@@ -107,6 +156,8 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSweeperBase base;
+	double		served;
+	int64		fallbacks;
 
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
@@ -114,6 +165,7 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 	/* Where the sweeper never was on, nothing has been counted yet. */
 	pgscale_sweeper_base_init();
 	pgscale_sweeper_base(&base);
+	fallbacks = count_fallbacks(&base, &served);
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
@@ -124,8 +176,8 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		uint32		begun;
 		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
 		double		saved = 0;
-		Datum		values[3 + REPORT_COLUMNS + 7] = {0};
-		bool		nulls[3 + REPORT_COLUMNS + 7] = {0};
+		Datum		values[2 + REPORT_COLUMNS + 9] = {0};
+		bool		nulls[2 + REPORT_COLUMNS + 9] = {0};
 		int			i = 0;
 
 		values[i++] = Int32GetDatum(n + 1);
@@ -133,17 +185,18 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		values[i++] = CStringGetTextDatum(pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
 		if (pgscale_sweeper_policy_report(s, &report, &begun))
 		{
-			const PgscaleSweeperPolicyReport from = report_base(&base, n, begun);
-
-			values[i] = PointerGetDatum(describe_choice(&report));
-			put_report(report, &from, values + i + 1, nulls + i + 1);
+			subtract_base(&report, &base, n, begun);
+			put_report(&report, values + i, nulls + i);
 		}
 		else
-			memset(nulls + i, true, 1 + REPORT_COLUMNS);
-		i += 1 + REPORT_COLUMNS;
+			memset(nulls + i, true, REPORT_COLUMNS);
+		i += REPORT_COLUMNS;
 		pgscale_sweeper_forecast_add(misses, &s->forecast);
-		nulls[i] = !pgscale_sweeper_forecast_saved(misses, &saved);
+		nulls[i] = !pgscale_sweeper_forecast_saved(misses, PGSCALE_SWEEPER_ADAPTIVE, &saved);
 		values[i++] = Float8GetDatum(Min(-saved, 0));
+		nulls[i] = served < 0;
+		values[i++] = Float8GetDatum(served);
+		values[i++] = Int64GetDatum(fallbacks);
 		values[i++] = Int64GetDatum((int64) (s->counts.observed - base.sweep[n].observed));
 		values[i++] = Int64GetDatum((int64) (s->counts.unobserved - base.sweep[n].unobserved));
 		values[i++] = Int64GetDatum((int64) s->restored);

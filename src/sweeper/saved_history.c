@@ -57,7 +57,7 @@
 #define SAVED_TEMP		SAVED_FILE ".tmp"
 
 /* To be changed with the format of the header or of a page, and with what a page's hash stands for. */
-#define SAVED_FORMAT	0x70677368
+#define SAVED_FORMAT	0x70677369
 
 /* Of all sweepers: 128 MB. */
 #define MOST_PAGES		(16 * 1024 * 1024)
@@ -69,9 +69,6 @@
 #define CLASSES_BY_2	8
 #define CLASSES			(2 * PGSCALE_SWEEPER_SCORE_MOST * CLASSES_BY_2)
 
-/* Where a policy has no choice. */
-#define NO_CHOICE		(-1)
-
 typedef struct SavedHeader
 {
 	uint32		format;
@@ -81,7 +78,7 @@ typedef struct SavedHeader
 	uint32		buffers;		/* of the server */
 	uint32		workers;
 	uint32		worker;			/* this one, from 0 */
-	int32		choice;
+	int32		choice;			/* that is preferred */
 	uint32		pages;
 	uint32		unused;
 } SavedHeader;
@@ -129,11 +126,12 @@ name_files(int number, char *name, char *temp)
 
 /* The hash of a page that no server has. */
 static uint32
-hash_of_no_page(void)
+hash_of_one_page(void)
 {
 	PgscalePage page;
 
 	memset(&page, 0, sizeof(page));
+	page.locator.spcOid = page.locator.dbOid = page.locator.relNumber = page.block = 1;
 	return pgscale_buffer_page_hash(&page);
 }
 
@@ -146,7 +144,7 @@ saved_header(const PgscaleSweeperShare *share)
 	header.format = SAVED_FORMAT;
 	header.catversion = CATALOG_VERSION_NO;
 	header.block_size = BLCKSZ;
-	header.hash = hash_of_no_page();
+	header.hash = hash_of_one_page();
 	header.buffers = NBuffers;
 	header.workers = pgscale_sweeper_count();
 	header.worker = share->number;
@@ -264,9 +262,9 @@ write_saved(const PgscaleSweeperShare *share)
 	char		temp[MAXPGPATH];
 	FILE	   *file;
 
-	if (!share->history_read || share->policy == PGSCALE_SWEEPER_NO_POLICY || !pgscale_sweeper_policy(share)->score)
+	if (!share->history_read || !pgscale_sweeper_policy_report(share, &report, &begun))
 		return;
-	header.choice = pgscale_sweeper_policy_report(share, &report, &begun) ? report.choice : NO_CHOICE;
+	header.choice = report.preferred;
 	header.pages = find_saved_cut(share, Min(share->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
 	if (header.pages == 0)
 		return;
@@ -329,7 +327,7 @@ static PgscaleSweeperSavedProblem
 check_pages(FILE *file, const SavedHeader *header)
 {
 	PgscaleSweeperRemembered pages[CHUNK];
-	bool		possible = header->choice >= NO_CHOICE && header->choice < PGSCALE_SWEEPER_CANDIDATES;
+	bool		possible = header->choice >= 0 && header->choice < PGSCALE_SWEEPER_CANDIDATES;
 	pg_crc32c	crc;
 	pg_crc32c	written;
 	uint32		n;
@@ -388,8 +386,7 @@ restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		n;
 
-	if (header->choice != NO_CHOICE && policy->resume)
-		policy->resume(share->policy_memory, header->choice);
+	policy->resume(share->policy_memory, header->choice);
 	share->restored = 0;
 	if (fseek(file, sizeof(*header), SEEK_SET) != 0)
 		return PGSCALE_SAVED_UNREADABLE;
@@ -421,12 +418,9 @@ pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
 	file = pgscale_restart_file_open(name);
 	if (file)
 	{
-		if (pgscale_sweeper_policy(share)->remember)
-		{
-			problem = check_saved(file, share, &header);
-			if (problem == PGSCALE_SAVED_GOOD)
-				problem = restore_saved(file, share, &header);
-		}
+		problem = check_saved(file, share, &header);
+		if (problem == PGSCALE_SAVED_GOOD)
+			problem = restore_saved(file, share, &header);
 		pgscale_restart_file_done(file, name, problems[problem], "The sweeper starts without a history.");
 	}
 	share->restore_problem = problem;

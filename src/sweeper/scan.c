@@ -34,6 +34,7 @@
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
 #include "sweeper/supply/supply.h"
@@ -51,10 +52,19 @@
 
 /*
  * The standing set: a quarter of the buffers, but no more than can be kept in
- * order in the time that there is.
+ * order in the time that there is.  Of that it uses the fraction of victims that are
+ * dirty, and a few: clean victims leave at once, so dirty ones that wait take the
+ * room of clean pages that were used later.
  */
 #define SET_PART		4
 #define SET_MOST		(256 * 1024)
+#define SET_LEAST		16
+
+/*
+ * Neighbours leave with a victim only where at least that fraction of the victims are
+ * dirty.  Where fewer are, clean ones are enough, and were used longer ago.
+ */
+#define NEIGHBOURS_LEAVE	0.25
 
 /* As many candidates are looked at anew as this times the pages that are chosen. */
 #define REFRESH_TIMES	4
@@ -66,6 +76,19 @@
  */
 #define PASS_TIMES		4
 #define PASS_LAPS		2
+
+/*
+ * The sweep passes so many buffers a second for the pages that leave.  Where they leave
+ * faster than that allows, the policy chooses among fewer, down to that many for each.
+ */
+#define PASS_A_SECOND	800000
+#define PASS_LEAST		4
+
+/* How fast buffers are taken, as a mean of that time. */
+#define RATE_S			0.25
+
+/* It refills before what is ready may be taken in so many ticks. */
+#define REFILL_TICKS	2
 
 /* The fraction of dirty victims, as a mean of the last ones. */
 #define DIRTY_MEMORY	1000
@@ -88,6 +111,9 @@ static int	hand = 0;
 static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
 static double dirty_share = 0;	/* of the victims found */
+static int	found = 0;			/* victims, up to those that are remembered */
+static double rate = 0;			/* buffers that are taken, a second */
+static int64 rated_ns = 0;		/* in the last tick */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
 
 /* The writers' progress. */
@@ -100,6 +126,7 @@ void
 pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
 {
 	mine = share;
+	dirty_share = found = 0;
 	may_pass = (double) PASS_LAPS * share->buffers;
 	pgscale_sweeper_pages_init(share);
 	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
@@ -109,7 +136,8 @@ pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
 static void
 scan_as_wanted(PgscaleSweeperShare *share, bool observe)
 {
-	const int	policy = observe ? PGSCALE_SWEEPER_ADAPTIVE : wanted_policy;
+	/* what the server does while it is left to itself */
+	const int	policy = observe ? PGSCALE_SWEEPER_CLOCK : wanted_policy;
 
 	supply = supplies[wanted_mode];
 	share->mode = wanted_mode;
@@ -140,6 +168,15 @@ pgscale_sweeper_long_enough(int n)
 	return pgscale_timer_clock() > give_up_ns;
 }
 
+/* Has the standing set room for another candidate? */
+static bool
+set_has_room(void)
+{
+	const int	buffers = mine->buffers;
+
+	return pgscale_sweeper_set_lacks(Min(Max(dirty_share, (double) SET_LEAST * SET_PART / buffers), 1));
+}
+
 static bool
 is_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
@@ -161,6 +198,8 @@ take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSw
 static void
 take_back(PgscaleSweeperShare *share)
 {
+	const bool	lacking = share->ready < share->low && dirty_share >= NEIGHBOURS_LEAVE;
+	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(share->policy_memory, lacking);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
@@ -169,8 +208,11 @@ take_back(PgscaleSweeperShare *share)
 
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
 		{
+			/* of a kept relation no page leaves as a neighbour */
+			const bool	neighbours = pgscale_sweeper_kept_place(&swept.page.locator) < 0;
+
 			pgscale_sweeper_set_forget(swept.buf);
-			if (supply->offer(share, swept.buf, &swept.page, pgscale_sweeper_policy(share)->neighbour_usage))
+			if (supply->offer(share, swept.buf, &swept.page, neighbours ? most : 0))
 				share->counts.supplied_written++;
 		}
 	}
@@ -217,10 +259,11 @@ sweeper_write(PgscaleSweeperShare *share, int pages)
 static int
 sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
 {
-	dirty_share += (look->dirty - dirty_share) / DIRTY_MEMORY;
+	found = Min(found + 1, DIRTY_MEMORY);
+	dirty_share += (look->dirty - dirty_share) / found;
 	if (look->dirty)
 	{
-		if (share->stuck || !pgscale_sweeper_set_lacks(1))
+		if (share->stuck || !set_has_room())
 			return 0;
 		supply->show(share, buf, look);
 		share->counts.queued++;
@@ -243,9 +286,20 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
 static bool
 sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
 {
-	if (lacking > 0 && (share->stuck || pgscale_sweeper_set_lacks(1)))
+	if (lacking > 0 && (share->stuck || set_has_room()))
 		return true;
-	return may_pass > 0 && (lacking > 0 || (!share->stuck && pgscale_sweeper_set_lacks(Min(2 * dirty_share, 1))));
+	return may_pass > 0 && (lacking > 0 || (!share->stuck && pgscale_sweeper_set_lacks(dirty_share)));
+}
+
+/* A visit: may the page leave?  A kept one does not.  Place: see pgscale_sweeper_kept_met(). */
+static bool
+visit_may_leave(PgscaleSweeperShare *share, int buf, int place)
+{
+	const uint8 rank = pgscale_sweeper_visit(share, buf, place >= 0);
+
+	if (rank == 0 && place >= 0)
+		pgscale_sweeper_kept_stayed(share, place);
+	return rank == 0 && place < 0;
 }
 
 /*
@@ -265,6 +319,7 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 		PgscaleBuffer look;
 		PgscalePage page;
 		int			rank;
+		int			place;
 
 		hand = (hand + 1) % share->buffers;
 		share->counts.scanned++;
@@ -272,16 +327,17 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 
 		if (!pgscale_buffer_read(buf, &look, &page) || look.busy)
 			continue;
+		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(share, &page.locator) : -1;
 		rank = supply->rank(share, buf, &look, &page);
 		if (rank < 0 || (pgscale_sweeper_set_skip(buf) && look.dirty && rank == 0) || look.pinned)
 			continue;
-		if (pgscale_sweeper_visit(share, buf) > 0)
+		if (visit_may_leave(share, buf, place))
+			looked_up += sweeper_found(share, buf, &look, &page, &lacking);
+		else
 		{
 			supply->show(share, buf, &look);
 			share->counts.decremented++;
 		}
-		else
-			looked_up += sweeper_found(share, buf, &look, &page, &lacking);
 	}
 	return lacking;
 }
@@ -303,28 +359,71 @@ sweeper_refill(PgscaleSweeperShare *share, int lacking)
 		(void) sweeper_write(share, lacking);
 }
 
+/* So many buffers were taken since the last tick.  Returns how many the next ticks will take. */
+static int
+follow_rate(PgscaleSweeperShare *share, double taken, int64 now)
+{
+	const double s = Max((now - rated_ns) / (double) NS_PER_S, 1e-6);
+	const double part = Min(s / RATE_S, 1);
+
+	rated_ns = now;
+	rate += (taken / s - rate) * part;
+	pgscale_sweeper_policy(share)->pass(share->policy_memory, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
+	return (int) Min(REFILL_TICKS * rate * s, (double) share->high);
+}
+
+/*
+ * Is the stock short, with the buffers that are ready or coming?  Of the list that all
+ * sweepers fill, what was put there last is taken first.  A sweeper that looked at its own
+ * buffers alone would fill it up above those of the others, which were never taken then.
+ */
+static bool
+stock_is_short(const PgscaleSweeperShare *share, int coming, bool starved)
+{
+	int			have = coming;
+	int			need = share->needed;
+
+	if (share->mode != PGSCALE_SWEEPER_FREELIST || starved)
+		return have < need;
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+	{
+		const PgscaleSweeperShare *other = pgscale_sweeper_share(i);
+
+		if (other == share || other->state != PGSCALE_SWEEPER_WORKING)
+			continue;
+		have += other->ready;
+		need += other->needed;
+	}
+	return coming < share->high && have < need;
+}
+
 bool
 pgscale_sweeper_scan(PgscaleSweeperShare *share)
 {
 	const int64 now = pgscale_timer_clock();
 	const int	pending = pgscale_sweeper_pending(share);
 	const uint64 gone = share->counts.consumed + share->counts.reused;
+	const uint64 starved = share->counts.starved;
 	bool		demand;
 	int			coming;
+	double		taken;
 
 	Assert(share == mine);
 	if ((supply != supplies[wanted_mode] || share->policy != wanted_policy || share->observing) && !pgscale_sweeper_rest(share, false))
 		return true;
 	give_up_ns = now + SCAN_NS;
+	pgscale_sweeper_kept_refresh(share);
 	share->stuck = writers_stuck(share, pending, now);
 	demand = supply->follow(share);
 	take_back(share);
 	share->ready = supply->ready(share);
 
-	may_pass += PASS_TIMES * (double) (share->counts.consumed + share->counts.reused - gone);
+	taken = (double) (share->counts.consumed + share->counts.reused - gone);
+	share->needed = Max(share->low, follow_rate(share, taken, now));
+	may_pass += PASS_TIMES * taken;
 	may_pass = Max(Min(may_pass, (double) PASS_LAPS * share->buffers), -(double) share->buffers);
 	coming = share->ready + (share->stuck ? 0 : pending);
-	if (coming < share->low)
+	if (stock_is_short(share, coming, share->counts.starved != starved))
 		refilling = true;
 	else if (coming >= share->high)
 		refilling = false;

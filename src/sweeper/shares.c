@@ -292,6 +292,7 @@ pgscale_sweeper_shares_startup(int workers)
 	char	   *at;
 
 	pgscale_counters_own_writes = pgscale_sweeper_written;
+	pgscale_buffer_page_worth = pgscale_sweeper_page_worth;
 	shared = ShmemInitStruct("pgscale sweeper", shares_size(workers), &found);
 	at = (char *) shared + MAXALIGN(sizeof(SweeperShared));
 	if (!found)

@@ -93,6 +93,8 @@ typedef struct PgscaleSweeperScanCounts
 	uint64		cpu_ns;
 	uint64		observed;		/* while it only watches: see observe.c */
 	uint64		unobserved;
+	uint64		allocated;		/* worker 1's: buffers that processes took
+								 * while it worked, on the whole server */
 } PgscaleSweeperScanCounts;
 
 typedef struct PgscaleSweeperWriteCounts
@@ -184,6 +186,7 @@ typedef struct PgscaleSweeperShare
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
+	int			needed;			/* below which it refills */
 	double		taken;			/* mode "window": in a tick, of late at most */
 	volatile int policy;		/* whose memory that is, as
 								 * PgscaleSweeperPolicyKind */
@@ -194,8 +197,7 @@ typedef struct PgscaleSweeperShare
 	volatile int restore_problem;	/* as PgscaleSweeperSavedProblem */
 	volatile bool observing;	/* the policy learns, and no header shows
 								 * anything of it: see observe.c */
-	int64		not_in_force;	/* misses of the clock's shadow less those of
-								 * the policy's choice, while that was so */
+	PgscaleSweeperSight sight;
 	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;
 

@@ -37,6 +37,11 @@
  * are written, too, and become dirty again; and pages leave earlier.  Two variants were
  * worse: runs in which only cold pages count, and runs from which only victims leave.
  *
+ * The sweep fills as much of that as the fraction of victims that are dirty (scan.c).
+ * Clean victims leave at once, and dirty ones in short runs would wait for long where new
+ * rows give long runs again and again: the set would be full of pages that are older than
+ * the clean ones that leave for them.
+ *
  * When a backend replaces a page by itself, the buffer keeps its marks.  So the new
  * page may leave one lap early, or wait until the old page's entry has its turn.  That
  * is harmless, and not worth a hash for each buffer: where half of the ticks find no

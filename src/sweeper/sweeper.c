@@ -45,6 +45,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/server_counters.h"
 #include "base/shared_buffers.h"
@@ -52,6 +53,7 @@
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
+#include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/shares.h"
@@ -103,6 +105,12 @@ static bool left = true;		/* are all buffers the server's again? */
 static bool hurries = false;	/* to observe what the server's hand passes */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
+static int64 sighted_allocations = -1;	/* by the server's count, and the
+										 * pages */
+static uint64 sighted_arrivals; /* that came to the share, a second ago; -1:
+								 * it did not work then */
+static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
+								 * seen */
 
 static PgscaleProc *procs = NULL;
 
@@ -131,12 +139,14 @@ static void
 sweeper_shmem_request(void)
 {
 	pgscale_sweeper_shares_request(pgscale_sweeper_settings.workers);
+	pgscale_sweeper_kept_request();
 }
 
 static void
 sweeper_shmem_startup(void)
 {
 	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
+	pgscale_sweeper_kept_startup();
 	if (!IsUnderPostmaster)
 		pgscale_sweeper_saved_startup();
 }
@@ -288,12 +298,12 @@ look_at_waits(void)
 			!(procs[slot].session || procs[slot].kind == B_STARTUP))
 			continue;
 		writes_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
-		reads_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_READ;
+		reads_seen += pgscale_wait_is_data_read(procs[slot].wait_event);
 	}
 	waits_looks++;
 }
 
-/* What fraction of the reads does another choice of pages save, by all shares? */
+/* What fraction of the reads does the policy's choice of pages save, by all shares? */
 static bool
 sweeper_foretold(double *saved)
 {
@@ -301,7 +311,7 @@ sweeper_foretold(double *saved)
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_share(i)->forecast);
-	return pgscale_sweeper_forecast_saved(misses, saved);
+	return pgscale_sweeper_forecast_saved(misses, pgscale_sweeper_settings.policy, saved);
 }
 
 static PgscaleSweeperEvidence
@@ -376,7 +386,53 @@ sweeper_foretell(void)
 	uint32		begun = 0;
 	const bool	reports = pgscale_sweeper_policy_report(share, &report, &begun);
 
-	pgscale_sweeper_forecast_go_on(&share->forecast, reports ? &report : NULL, begun, share->buffers);
+	pgscale_sweeper_forecast_go_on(&share->forecast, reports ? &report : NULL, begun, share->buffers, &share->sight);
+}
+
+/* In a tick: logs it if another choice of pages has come into force. */
+static void
+note_choice(void)
+{
+	PgscaleSweeperPolicyReport report;
+	uint32		begun;
+
+	if (!pgscale_sweeper_policy_report(share, &report, &begun))
+		return;
+	if (last_choice >= 0 && report.choice != last_choice)
+		ereport(DEBUG1,
+				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", share->number + 1,
+						pgscale_sweeper_describe_choice(&report, report.choice), pgscale_sweeper_describe_choice(&report, last_choice),
+						(unsigned long long) report.switches)));
+	last_choice = report.choice;
+}
+
+/*
+ * Once a second while it works: how many buffers were taken in the share, and how many of
+ * the pages that came has it seen?  The server counts for all shares; the hand passes all
+ * of them equally often.
+ */
+static void
+note_sight(void)
+{
+	const int64 allocations = pgscale_counters_allocations();
+	PgscaleSweeperPolicyReport report = {0};
+	uint32		begun;
+
+	if (!pgscale_sweeper_policy_report(share, &report, &begun))
+		return;
+	/* a reset of the server's statistics makes it fall */
+	if (sighted_allocations >= 0 && allocations >= sighted_allocations)
+	{
+		const int64 taken = allocations - sighted_allocations;
+		const int64 seen = (int64) (report.arrivals - sighted_arrivals);
+
+		share->sight.seen += seen;
+		share->sight.missed += taken * share->buffers / NBuffers - seen;
+		if (share->number == 0)
+			share->counts.allocated += taken;
+	}
+	sighted_allocations = allocations;
+	sighted_arrivals = report.arrivals;
 }
 
 /* May it supply, and should it? */
@@ -531,6 +587,9 @@ sweep_round(void)
 	}
 	else if (share->state != PGSCALE_SWEEPER_WORKING)
 		sweeper_rest();
+	note_choice();
+	if (share->state != PGSCALE_SWEEPER_WORKING)
+		sighted_allocations = -1;
 	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
@@ -538,6 +597,7 @@ sweep_round(void)
 	{
 		limit_stock(now);
 		settle_writers();
+		note_sight();
 		pgscale_compat_refresh_backend_writes();
 		refreshed = now;
 	}
@@ -671,6 +731,9 @@ static const PgscaleClaim other_claims[] = {
 static void
 say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 {
+	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+	const int	kept = pgscale_sweeper_kept_copy(list);
+
 	health->state = PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
@@ -681,6 +744,8 @@ say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 								  pgscale_sweeper_reason(leader->stood_down, leader->stood_down_number));
 		health->action = NULL;
 	}
+	if (kept > 0)
+		health->reason = psprintf("%s; meanwhile it keeps none of the %d relations in pgscale.kept_relations", health->reason, kept);
 }
 
 static void
@@ -710,6 +775,13 @@ sweeper_health(PgscaleHealth *health)
 		health->action = "if this lasts, " OFF_AND_BGWRITER;
 }
 
+static void
+sweeper_reset(void)
+{
+	pgscale_sweeper_rebase();
+	pgscale_sweeper_kept_reset();
+}
+
 static int
 sweeper_workers(void)
 {
@@ -730,6 +802,6 @@ const PgscaleModule pgscale_sweeper_module = {
 	.shmem_startup = sweeper_shmem_startup,
 	.worker = &sweeper_worker,
 	.observe = sweeper_observe,
-	.reset = pgscale_sweeper_rebase,
+	.reset = sweeper_reset,
 	.health = sweeper_health,
 };

@@ -51,7 +51,7 @@ extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
  * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted:
- * the policy for that is "adaptive".
+ * the policy in force is then "clock", as in the server.
  */
 extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe);
 
@@ -60,5 +60,8 @@ extern bool pgscale_sweeper_observe(PgscaleSweeperShare *share);
 
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);
+
+/* replacement_stats.c: a choice in words */
+extern const char *pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice);
 
 #endif							/* PGSCALE_SWEEPER_H */

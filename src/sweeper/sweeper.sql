@@ -74,10 +74,11 @@ COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in o
 
 CREATE FUNCTION pgscale_internal.replacement_stats(
     OUT worker integer, OUT policy text, OUT choice text,
-    OUT evictions bigint, OUT reads_saved bigint, OUT switches bigint,
+    OUT evictions bigint, OUT reads_saved bigint, OUT reads_saved_low bigint, OUT reads_saved_high bigint, OUT switches bigint,
     OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
     OUT half_lives double precision[], OUT shadow_sample bigint,
-    OUT expected_reads double precision, OUT observed bigint, OUT unobserved bigint,
+    OUT expected_reads double precision, OUT served double precision, OUT fallbacks bigint,
+    OUT observed bigint, OUT unobserved bigint,
     OUT restored bigint, OUT restore_problem text, OUT memory_bytes bigint, OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_replacement_stats'
@@ -86,23 +87,37 @@ COMMENT ON FUNCTION pgscale_internal.replacement_stats() IS 'the rows of pgscale
 GRANT EXECUTE ON FUNCTION pgscale_internal.replacement_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.replacement_stats AS
-    SELECT worker, policy, choice, round(expected_reads * 1000) / 1000 AS expected_reads, evictions, reads_saved, switches,
-           shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample, observed, unobserved, restored,
-           restore_problem, memory_bytes, stats_reset
-      FROM pgscale_internal.replacement_stats();
+    SELECT r.worker, r.policy, r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
+           r.reads_saved_low, r.reads_saved_high, r.switches, round(r.served * 10000) / 10000 AS served, r.fallbacks,
+           s.reused AS second_chances, s.scanned AS visits, round(s.cpu_ms * 10) / 10 AS cpu_ms,
+           r.shadow_references, r.shadow_misses, r.chosen_misses, r.half_lives, r.shadow_sample, r.observed, r.unobserved,
+           r.restored, r.restore_problem, r.memory_bytes, r.stats_reset
+      FROM pgscale_internal.replacement_stats() r
+      JOIN pgscale_internal.sweeper_stats() s USING (worker);
 COMMENT ON VIEW pgscale.replacement_stats IS
 'one row a sweeper: how it chooses the pages that leave shared buffers, and what other choices would have missed';
 GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.replacement_stats.worker IS 'number of the sweeper';
 COMMENT ON COLUMN pgscale.replacement_stats.policy IS 'clock, history or adaptive';
 COMMENT ON COLUMN pgscale.replacement_stats.choice IS
-'choice in force: clock, or a half-life in evictions for each buffer; NULL where the policy has no choice';
+'choice in force: clock, or a half-life in evictions for each buffer; clock while the sweeper only watches; NULL if it was never on';
 COMMENT ON COLUMN pgscale.replacement_stats.expected_reads IS
 'difference that the best half-life would make to the reads of the clock, as a fraction of them, -1 to 0; NULL if too few were seen';
 COMMENT ON COLUMN pgscale.replacement_stats.evictions IS 'number of pages that left their buffers, as far as the sweeper saw';
 COMMENT ON COLUMN pgscale.replacement_stats.reads_saved IS
 'estimated number of reads that the clock would have made in addition; NULL if too few were seen';
+COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_low IS
+'lower end of the 95 % interval of that estimate, by how much groups of sampled pages differ; NULL if it is not known';
+COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_high IS 'upper end of that interval';
 COMMENT ON COLUMN pgscale.replacement_stats.switches IS 'number of times that another choice was made';
+COMMENT ON COLUMN pgscale.replacement_stats.served IS
+'fraction of the buffers taken on the whole server while the sweeper worked that it had made ready; NULL if none was taken';
+COMMENT ON COLUMN pgscale.replacement_stats.fallbacks IS
+'number of the others, on the whole server: the server''s own clock sweep found them';
+COMMENT ON COLUMN pgscale.replacement_stats.second_chances IS
+'number of ready buffers that were used again for their old page: reused of sweeper_stats';
+COMMENT ON COLUMN pgscale.replacement_stats.visits IS 'number of buffers that its hand passed: scanned of sweeper_stats';
+COMMENT ON COLUMN pgscale.replacement_stats.cpu_ms IS 'CPU time of the sweeper, in milliseconds: cpu_ms of sweeper_stats';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_references IS 'number of references to the pages in the sample of the shadow caches';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_misses IS 'number of these that each shadow cache missed, in the order of half_lives';
 COMMENT ON COLUMN pgscale.replacement_stats.chosen_misses IS 'number of these that the shadow cache of the choice in force missed';
@@ -116,4 +131,45 @@ COMMENT ON COLUMN pgscale.replacement_stats.unobserved IS
 COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before the latest restart of the server';
 COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS 'why the file with these pages was ignored; NULL: it was not, or there was none';
 COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'shared memory that the policies of this sweeper have';
-COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset; later if the policy has changed since';
+COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset';
+
+-- Relations whose pages it ranks higher.
+
+CREATE FUNCTION pgscale.keep(relation regclass, fraction double precision DEFAULT 0.05)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_keep'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale.keep(regclass, double precision) IS
+'has the sweeper keep pages of a relation in shared buffers, up to a fraction of these; 0 or NULL takes it back; returns that number of buffers';
+
+CREATE FUNCTION pgscale_internal.kept_relations(
+    OUT database oid, OUT relation oid, OUT name name, OUT relfilenode oid, OUT fraction double precision,
+    OUT buffers_allowed bigint, OUT buffers_held bigint, OUT stayed bigint, OUT state text, OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_kept_relations'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.kept_relations() IS 'the rows of pgscale.kept_relations';
+GRANT EXECUTE ON FUNCTION pgscale_internal.kept_relations() TO pg_monitor;
+
+CREATE VIEW pgscale.kept_relations AS
+    SELECT coalesce(pgscale_internal.foreign_name(d.datname)::text, k.database::text) AS database,
+           CASE WHEN d.datname = current_database() THEN k.relation::regclass::text
+                ELSE pgscale_internal.foreign_name(k.name)::text END AS relation,
+           k.fraction, k.buffers_allowed, k.buffers_held, k.stayed, k.state, k.relation AS relation_oid, k.relfilenode,
+           k.stats_reset
+      FROM pgscale_internal.kept_relations() k
+      LEFT JOIN pg_catalog.pg_database d ON d.oid = k.database;
+COMMENT ON VIEW pgscale.kept_relations IS 'one row for each relation that pgscale.keep() keeps, of all databases';
+GRANT SELECT ON pgscale.kept_relations TO pg_monitor;
+COMMENT ON COLUMN pgscale.kept_relations.database IS 'name of its database; its OID if that was dropped';
+COMMENT ON COLUMN pgscale.kept_relations.relation IS
+'name of the relation; in another database without its schema, and as last seen';
+COMMENT ON COLUMN pgscale.kept_relations.fraction IS 'fraction of shared_buffers that it may hold against the policy';
+COMMENT ON COLUMN pgscale.kept_relations.buffers_allowed IS 'number of buffers that this is';
+COMMENT ON COLUMN pgscale.kept_relations.buffers_held IS
+'number of its buffers that the sweepers met in their last laps; NULL before the first whole lap since it or its file changed';
+COMMENT ON COLUMN pgscale.kept_relations.stayed IS 'number of times that a page of it stayed that would have left';
+COMMENT ON COLUMN pgscale.kept_relations.state IS 'in force, or why it has no effect now';
+COMMENT ON COLUMN pgscale.kept_relations.relation_oid IS 'OID of the relation in its database';
+COMMENT ON COLUMN pgscale.kept_relations.relfilenode IS 'number of its file; NULL: not known since the start of the server';
+COMMENT ON COLUMN pgscale.kept_relations.stats_reset IS 'start of the count stayed: the start of the server, the call of keep(), or the latest reset';

@@ -21,9 +21,9 @@ PG_FUNCTION_INFO_V1(known_pages_steps);
 #define BUFFERS		1000
 #define NBuffers	BUFFERS
 
-#include "sweeper/policies/clock.c"
 #include "sweeper/known_pages.c"
 #include "sweeper/supply/freelist.c"
+#include "steps_pages.h"
 
 /* The policy: ranks are what a test says. */
 
@@ -45,6 +45,12 @@ static void
 heard_init(void *memory, int buffers)
 {
 	appendStringInfo(&heard, "init %d; ", ((char *) memory)[buffers - 1]);
+}
+
+static void
+heard_take_over(void *memory)
+{
+	appendStringInfo(&heard, "take over %d; ", ((char *) memory)[0]);
 }
 
 static void
@@ -72,7 +78,7 @@ heard_rank(const void *memory, int buf)
 }
 
 static uint8
-heard_visit(void *memory, int buf)
+heard_visit(void *memory, int buf, bool kept)
 {
 	appendStringInfo(&heard, "%d: visit; ", buf);
 	return ranks[buf];
@@ -92,14 +98,17 @@ heard_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report
 	report->misses[0] = 10 * ++reports;
 	report->chosen_misses = 3 * reports;
 	if (begins_while_read)
+	{
+		the_share.policy = PGSCALE_SWEEPER_NO_POLICY;
 		pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_HISTORY);
+	}
 }
 
 static const PgscaleSweeperPolicy heard_policy = {
 	.name = "heard",
 	.size = heard_size,
 	.init = heard_init,
-	.neighbour_usage = 2,
+	.take_over = heard_take_over,
 	.arrived = heard_arrived,
 	.used = heard_used,
 	.evicted = heard_evicted,
@@ -110,7 +119,7 @@ static const PgscaleSweeperPolicy heard_policy = {
 };
 
 const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
-	[PGSCALE_SWEEPER_CLOCK] = &pgscale_sweeper_policy_clock,
+	[PGSCALE_SWEEPER_CLOCK] = &heard_policy,
 	[PGSCALE_SWEEPER_HISTORY] = &heard_policy,
 	[PGSCALE_SWEEPER_ADAPTIVE] = &heard_policy
 };
@@ -145,7 +154,6 @@ typedef struct Frame
 
 static Frame frames[BUFFERS];
 static bool changes_fail = false;
-static int	most_looks = PG_INT32_MAX;
 static uint64 server_hand = 0;
 
 void
@@ -192,18 +200,6 @@ pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 }
 
 bool
-pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
-{
-	return a->block == b->block;
-}
-
-uint32
-pgscale_buffer_page_hash(const PgscalePage *page)
-{
-	return page->block;
-}
-
-bool
 pgscale_buffer_listed(int buf)
 {
 	return frames[buf].listed;
@@ -219,12 +215,6 @@ uint64
 pgscale_buffers_hand(void)
 {
 	return server_hand;
-}
-
-bool
-pgscale_sweeper_long_enough(int n)
-{
-	return n >= most_looks;
 }
 
 void
@@ -253,6 +243,7 @@ begin(int policy)
 	the_share.policy_memory = the_memory;
 	memset(the_memory, 1, sizeof(the_memory));
 	memset(the_pages, 1, sizeof(the_pages));
+	the_share.policy = PGSCALE_SWEEPER_NO_POLICY;
 	pgscale_sweeper_policy_begin(&the_share, policy);
 	memset(frames, 0, sizeof(frames));
 	for (int i = 0; i < BUFFERS; i++)
@@ -315,8 +306,15 @@ check_memory(void)
 	is(pgscale_sweeper_policy_report(&the_share, &report, &begun), false, "nothing if another begins meanwhile");
 	begins_while_read = false;
 	is(the_pages[5].known, false, "which knows no page");
-	begin(PGSCALE_SWEEPER_CLOCK);
-	is(pgscale_sweeper_policy_report(&the_share, &report, &begun), false, "the clock has nothing to report");
+	begin(PGSCALE_SWEEPER_HISTORY);
+	(void) see(105, 0, false);
+	resetStringInfo(&heard);
+	begun = the_share.policy_begun;
+	the_memory[0] = 7;
+	pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_CLOCK);
+	hears("take over 7", "another policy goes on with the memory");
+	is(the_share.policy_begun, begun, "which was not set up anew");
+	is(the_pages[5].known, true, "and with the pages");
 	the_share.policy = PGSCALE_SWEEPER_NO_POLICY;
 	is(pgscale_sweeper_policy_report(&the_share, &report, &begun), false, "nor has a sweeper that was never on");
 	resetStringInfo(&heard);
@@ -334,8 +332,6 @@ shown(int buf, uint8 rank)
 	(void) pgscale_buffer_read(buf, &look, &page);
 	(void) freelist_rank_page(&the_share, buf, &look, &page);
 	ranks[buf - the_share.first] = rank;
-	if (the_share.policy == PGSCALE_SWEEPER_CLOCK)
-		the_memory[buf - the_share.first] = rank;
 	freelist_show(&the_share, buf, &look);
 	return frames[buf].usage;
 }
@@ -438,6 +434,40 @@ check_offers(void)
 	(void) see(120, the_pages[20].left, true);
 	hears("20: 220 used 1", "once");
 
+	/* One is used again, and waits on the list below others. */
+	is(offers(120, 220, 2), true, "it is offered again");
+	is(offers(122, 7122, 2), true, "and one after it");
+	the_share.counts.reused = 0;
+	resetStringInfo(&heard);
+	is(offers(120, 220, 5), false, "as long as it was not used, it is ready");
+	frames[120].usage = 3;
+	is(shown(120, 2), 1, "when it was used, the sweep sees it as any other page");
+	hears("20: 220 used 3", "with its uses");
+	is(offers(120, 220, 1), false, "it is not offered before it may leave");
+	frames[120].dirty = true;
+	is(offers(120, 220, 2), false, "nor while it is dirty");
+	frames[120].dirty = false;
+	frames[120].pinned = true;
+	is(offers(120, 220, 2), false, "or pinned");
+	frames[120].pinned = false;
+	is(frames[120].usage, 1, "a backend would drop it");
+	is(offers(120, 220, 2), true, "then it is");
+	is(frames[120].usage, 0, "where it is: it is ready");
+	is(the_share.stack_used, 2, "the list has it once");
+	is(the_share.counts.reused, 1, "and it counts as used again");
+	is(see(120, the_pages[20].left, true), PGSCALE_PAGE_NOT_USED, "which is no use of it");
+	frames[122].listed = false;
+	frames[122].page = 222;
+	(void) freelist_follow(&the_share);
+	frames[120].listed = false;
+	frames[120].page = 320;
+	resetStringInfo(&heard);
+	(void) freelist_follow(&the_share);
+	hears("20: 220 evicted", "it can be taken like any other");
+	(void) see(120, 1, true);
+	frames[120].page = 220;
+	(void) see(120, 1, true);
+
 	/* A page that cannot be read is gone. */
 	is(offers(120, 220, 2), true, "again");
 	resetStringInfo(&heard);
@@ -457,6 +487,8 @@ check_left(void)
 		ranks[buf - 100] = buf % 6;
 	}
 	frames[101].listed = true;
+	frames[101].usage = 0;
+	frames[105].listed = true;
 	frames[102].dirty = true;
 	ranks[2] = 0;
 	(void) freelist_follow(&the_share);
@@ -466,7 +498,8 @@ check_left(void)
 	is(frames[605].usage, 1, "not the next");
 	is(freelist_leave(&the_share), true, "which the second tick does");
 	is(frames[605].usage, 5, "up to five");
-	is(frames[101].usage, 1, "except what is on the list");
+	is(frames[101].usage, 0, "except what is ready on the list");
+	is(frames[105].usage, 105 % 6, "what is there, and was used, has one again");
 	is(frames[102].usage, 0, "a dirty page, too: bgwriter may write it now");
 	frames[605].usage = 3;
 	is(freelist_leave(&the_share), true, "once is enough");
@@ -478,7 +511,7 @@ check_left(void)
 	begin(PGSCALE_SWEEPER_CLOCK);
 	frames[105].usage = 2;
 	(void) shown(105, 2);
-	the_memory[5] = 4;
+	ranks[5] = 4;
 	is(freelist_leave(&the_share), true, "under the clock");
 	is(frames[105].usage, 2, "they have the counts already");
 }

@@ -194,6 +194,6 @@ made_up_forecast(PG_FUNCTION_ARGS)
 
 	forecast->known = PG_GETARG_BOOL(0);
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		forecast->misses[i] = PG_GETARG_INT64(i == 0 ? 1 : 2) + (i > 1 ? 1000 : 0);
+		forecast->misses[forecast->current][i] = PG_GETARG_INT64(i == 0 ? 1 : 2) + (i > 1 ? 1000 : 0);
 	PG_RETURN_VOID();
 }

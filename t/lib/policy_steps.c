@@ -15,7 +15,6 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(policy_steps);
 
-#include "sweeper/policies/clock.c"
 #include "sweeper/policies/page_history.c"
 #include "sweeper/policies/shadow.c"
 #include "sweeper/policies/adaptive.c"
@@ -31,6 +30,7 @@ static uint32 held[BUFFERS];	/* pages */
 static uint32 next_page;
 static int	at = 0;				/* buffer of the hand */
 static int64 visits = 0;
+static uint8 ranks[BUFFERS];
 static int	refused = 0;		/* of those that could leave */
 
 static uint32
@@ -79,7 +79,7 @@ come(uint32 page)
 	{
 		at = (at + 1) % BUFFERS;
 		visits++;
-		if (policy->visit(memory, at) > 0)
+		if (policy->visit(memory, at, false) > 0)
 			continue;
 		if (policy->rank(memory, at) == 0)
 			break;
@@ -132,7 +132,7 @@ check_policy(const PgscaleSweeperPolicy *of)
 	{
 		const int	buf = i % BUFFERS;
 
-		if (policy->visit(memory, buf) > 0)
+		if (policy->visit(memory, buf, false) > 0)
 			continue;
 		leaves++;
 		policy->used(memory, buf, name_of(held[buf]), 1);
@@ -152,7 +152,7 @@ check_idle(const PgscaleSweeperPolicy *of)
 
 	begin(of);
 	for (int i = 0; i < 50 * BUFFERS; i++)
-		may += policy->visit(memory, i % BUFFERS) == 0 && i >= 40 * BUFFERS;
+		may += policy->visit(memory, i % BUFFERS, false) == 0 && i >= 40 * BUFFERS;
 	is(may > BUFFERS / 16, true, psprintf("%s: of pages that are all alike some may leave", of->name));
 }
 
@@ -168,6 +168,104 @@ check_history(const PgscaleSweeperPolicy *of)
 	scan(20 * BUFFERS, MOVED, HOT);
 	is(count_held(MOVED) > HOT * 9 / 10, true, "others become the hot ones");
 	is(count_held(0) < HOT / 2, true, "and the old ones leave");
+}
+
+/* Another policy takes the memory over. */
+static void
+take_over(const PgscaleSweeperPolicy *by)
+{
+	policy = by;
+	policy->take_over(memory);
+}
+
+static void
+check_fixed(void)
+{
+	PgscaleSweeperPolicyReport report;
+	int			alike = 0;
+
+	begin(&pgscale_sweeper_policy_clock);
+	next_page = 1000000;
+	scan(20 * BUFFERS, 0, WARM);
+	policy->report(memory, BUFFERS, &report);
+	is(report.choice, 0, "the clock stays the clock, where the history misses less");
+	is(report.preferred > 0 && report.misses[report.preferred] < report.misses[0], true, "which its shadow caches show");
+	is(report.chosen_misses, report.misses[0], "what it missed are the clock's misses");
+	is(report.switches, 0, "it made no other choice");
+	policy->visit(memory, 0, false);
+	policy->used(memory, 0, name_of(held[0]), 2);
+	is(policy->rank(memory, 0), count_of_page(memory, 0), "its ranks are counts");
+
+	take_over(&pgscale_sweeper_policy_adaptive);
+	policy->report(memory, BUFFERS, &report);
+	is(report.choice == report.preferred && report.switches == 1, true, "adaptive takes over, and chooses at once");
+	is(chose_clock(memory), false, "the history");
+	scan(20 * BUFFERS, 0, HOT);
+	is(count_held(0) > HOT * 9 / 10, true, "of which it goes on");
+
+	take_over(&pgscale_sweeper_policy_history);
+	policy->report(memory, BUFFERS, &report);
+	is(report.half_lives[report.choice], 8, "a history has a half-life of 8");
+	is(history_of(memory)->decay == 1 / (8.0f * BUFFERS), true, "by which it ages");
+	for (int buf = 0; buf < BUFFERS; buf++)
+		ranks[buf] = policy->rank(memory, buf);
+	take_over(&pgscale_sweeper_policy_clock);
+	for (int buf = 0; buf < BUFFERS; buf++)
+		alike += policy->rank(memory, buf) == ranks[buf];
+	is(alike, BUFFERS, "the clock begins with its ranks for counts");
+	for (int buf = 0; buf < BUFFERS; buf++)
+		policy->used(memory, buf, name_of(held[buf]), 5);
+	take_over(&pgscale_sweeper_policy_clock);
+	is(policy->rank(memory, 7), 5, "and keeps them if it is chosen again");
+}
+
+static void
+check_groups(void)
+{
+	PgscaleSweeperPolicyReport report;
+	uint64		clock = 0;
+	uint64		chosen = 0;
+	int			some = 0;
+
+	begin(&pgscale_sweeper_policy_adaptive);
+	next_page = 1000000;
+	scan(20 * BUFFERS, 0, WARM);
+	policy->report(memory, BUFFERS, &report);
+	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
+	{
+		clock += report.clock_group[g];
+		chosen += report.chosen_group[g];
+		some += report.clock_group[g] > report.misses[0] / 32;
+	}
+	is(clock == report.misses[0] && chosen == report.chosen_misses, true, "the groups have all misses");
+	is(some, PGSCALE_SWEEPER_GROUPS, "each its part");
+	is(report.groups, PGSCALE_SWEEPER_GROUPS, "and are all of them");
+	is(report.arrivals >= report.evictions && report.arrivals <= report.evictions + BUFFERS, true, "pages come and go");
+	policy = &pgscale_sweeper_policy_clock;
+	memory = palloc0(policy->size(100));
+	policy->init(memory, 100);
+	policy->report(memory, 100, &report);
+	is(report.groups, 6, "a small cache has fewer groups");
+}
+
+/* The hand passes fewer buffers for each page, where it is to. */
+static void
+check_pass(const PgscaleSweeperPolicy *of)
+{
+	int64		at_most;
+
+	begin(of);
+	next_page = 1000000;
+	scan(10 * BUFFERS, 0, HOT);
+	visits = 0;
+	scan(5 * BUFFERS, 0, HOT);
+	at_most = visits;
+	policy->pass(memory, 4);
+	scan(5 * BUFFERS, 0, HOT);
+	visits = 0;
+	scan(5 * BUFFERS, 0, HOT);
+	is(visits < at_most / 2, true, psprintf("%s: where pages leave fast, the hand passes fewer for each", of->name));
+	is(count_held(0) > HOT * 9 / 10, true, "and those that come back stay");
 }
 
 static void
@@ -193,6 +291,26 @@ check_report(void)
 	is(report.evictions == UINT64CONST(0xA5A5A5A5A5A5A5A5), true, "a report of any memory is only wrong");
 }
 
+/* No page is used more often than others: no candidate is better. */
+static void
+check_chance(void)
+{
+	PgscaleSweeperPolicyReport report = {0};
+
+	begin(&pgscale_sweeper_policy_adaptive);
+	for (uint32 i = 0; i < 60 * BUFFERS; i++)
+	{
+		const uint32 page = (uint32) (((uint64) (name_of(i) ^ name_of(i) >> 15) * 0x9E3779B97F4A7C15 >> 40) % (4 * BUFFERS));
+
+		if (is_held(page))
+			use(page);
+		else
+			come(page);
+	}
+	policy->report(memory, BUFFERS, &report);
+	is(report.switches <= 20, true, psprintf("where all are equal, the choice changes seldom, here %d times", (int) report.switches));
+}
+
 static void
 check_shadows(void)
 {
@@ -207,6 +325,29 @@ check_shadows(void)
 	is(alike, true, "a shadow is smaller by the factor of its sample");
 }
 
+static int
+neighbours(const PgscaleSweeperPolicy *of, bool lacking)
+{
+	if (of != policy)
+		begin(of);
+	return policy->neighbour_rank(memory, lacking);
+}
+
+/* By counts of uses under the clock; by parts of the pages, which have the ranks, under a history. */
+static void
+check_neighbours(void)
+{
+	policy = NULL;
+	is(neighbours(&pgscale_sweeper_policy_clock, true), 2, "clock: neighbours that were used twice leave with a victim while buffers are lacking");
+	is(neighbours(&pgscale_sweeper_policy_clock, false), 0, "while buffers are ready, only unused ones");
+	is(neighbours(&pgscale_sweeper_policy_history, false), 0, "history: those that may leave in any case do");
+	is(neighbours(&pgscale_sweeper_policy_history, true), 4, "three quarters do while buffers are lacking");
+	is(neighbours(&pgscale_sweeper_policy_adaptive, false), 0, "adaptive, too: those that may");
+	is(neighbours(&pgscale_sweeper_policy_adaptive, true), 4, "or three quarters");
+	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	is(neighbours(&pgscale_sweeper_policy_adaptive, true), 2, "but by the clock's counts while that is in force");
+}
+
 Datum
 policy_steps(PG_FUNCTION_ARGS)
 {
@@ -218,7 +359,13 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_idle(&pgscale_sweeper_policy_adaptive);
 	check_history(&pgscale_sweeper_policy_history);
 	check_history(&pgscale_sweeper_policy_adaptive);
+	check_fixed();
+	check_groups();
+	check_pass(&pgscale_sweeper_policy_history);
+	check_pass(&pgscale_sweeper_policy_adaptive);
 	check_report();
+	check_chance();
 	check_shadows();
+	check_neighbours();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

@@ -5,6 +5,7 @@
  */
 #include "known_pages_steps.c"
 
+#include "base/pg_compat.h"
 #include "sweeper/controller.c"
 #include "sweeper/forecast.c"
 #include "sweeper/observe.c"
@@ -81,10 +82,11 @@ lap(void)
 static void
 begin_observing(void)
 {
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
+	begin(PGSCALE_SWEEPER_CLOCK);
 	the_share.buffers = 4;
 	the_share.observing = true;
 	the_share.counts.observed = the_share.counts.unobserved = 0;
+	memset(&the_share.sight, 0, sizeof(the_share.sight));
 	server_hand += BUFFERS - server_hand % BUFFERS;
 	frames[100].usage = 2;
 	frames[102].usage = 5;
@@ -103,17 +105,17 @@ check_observed(void)
 	hears("", "nor do the buffers that it may still be at");
 	hand_passes(1);
 	(void) tick(0);
-	hears("0: 7100 arrived, 1; 0: visit", "one that it has passed");
+	hears("0: 7100 arrived, 1", "one that it has passed");
 	hand_passes(10);
 	(void) tick(0);
-	hears("1: 8101 arrived, 1; 1: visit; 2: 7102 arrived, 4; 2: visit; 3: 7103 arrived, 0; 3: visit",
+	hears("1: 8101 arrived, 1; 2: 7102 arrived, 4; 3: 7103 arrived, 0; 3: visit",
 		  "one after the other, in some of which are other pages now");
 
 	use(100, 1);
 	frames[101].pinned = true;
 	use(102, 3);
 	lap();
-	hears("0: 7100 used 1; 0: visit; 2: 7102 used 1; 2: visit; 3: 7103 evicted; 3: 8103 arrived, 1; 3: visit",
+	hears("0: 7100 used 1; 0: visit; 2: 7102 used 1; 2: visit; 3: 7103 evicted; 3: 8103 arrived, 1",
 		  "in the next lap, uses are the growth and one for the pass, except where a pin keeps the hand away");
 	frames[101].pinned = false;
 	frames[101].locked = true;
@@ -123,8 +125,8 @@ check_observed(void)
 	use(101, 2);
 	use(100, 1);
 	lap();
-	hears("0: 7100 used 1; 0: visit; 1: 8101 arrived, 1; 1: visit; 2: visit; 3: 8103 evicted; 3: 9103 arrived, 1; 3: visit",
-		  "a page that is found unused, but in its place, was used once");
+	hears("0: 7100 used 1; 0: visit; 1: 8101 arrived, 1; 2: visit; 3: 8103 evicted; 3: 9103 arrived, 1",
+		  "one that comes with uses is visited in the lap after that");
 	is(the_share.counts.observed, 16, "each visit is counted");
 	is(written, false, "no header is written");
 }
@@ -156,15 +158,18 @@ check_windows(void)
 	frames[103].page = 1;
 	resetStringInfo(&heard);
 	lap();
-	hears(psprintf("0: visit; 1: visit; 2: visit; 3: %u evicted; 3: 1 arrived, 4; 3: visit", last),
+	hears(psprintf("0: visit; 1: visit; 2: visit; 3: %u evicted; 3: 1 arrived, 4", last),
 		  "in its first lap counts show no uses, because passes of the hand were not seen");
 	use(103, 1);
 	lap();
 	hears("0: visit; 1: visit; 2: visit; 3: 1 used 1; 3: visit", "in the second lap they do");
 
+	is(the_share.sight.seen, the_share.counts.observed, "what is observed is seen");
+	is(the_share.sight.missed, 0, "and nothing is missed, because pauses are not part of a window");
 	hand_passes(2 * BUFFERS + 200);
 	(void) tick(0);
 	hears("", "a hand that outruns the ticks ends the window");
+	is(the_share.sight.missed > 0 && the_share.sight.missed < 2.5 * the_share.buffers, true, "and what it passed is missed");
 	(void) tick(2000);
 	is(the_share.counts.unobserved / 4, 4, "what passes where no tick comes is not missed");
 }
@@ -190,28 +195,12 @@ check_pace(void)
 	is(tick(100), true, "one that takes more time than a tick has needs more ticks, too");
 	is(the_share.counts.observed, 4, "which waits for the next tick");
 	most_looks = PG_INT32_MAX;
-}
-
-static void
-check_force(void)
-{
-	PgscaleSweeperPolicyReport report;
-	uint32		begun;
-
-	begin_observing();
-	is(the_share.not_in_force, 7, "what the choice saves in a tick");
-	hand_passes(BUFFERS / 2);
-	(void) tick(0);
-	is(the_share.not_in_force, 14, "in another one");
-	reports = 99;
-	is(pgscale_sweeper_policy_report(&the_share, &report, &begun), true, "a report");
-	is(report.chosen_misses, 300 + 14, "counts as the clock's misses");
-	pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_ADAPTIVE);
-	is(the_share.not_in_force, 0, "until it begins again");
 	resetStringInfo(&heard);
 }
 
 /* Misses of the clock, and of the best half-life, with one page of ten in the sample of 100 buffers. */
+static PgscaleSweeperSight sight;
+
 static const char *
 foretells(PgscaleSweeperForecast *forecast, uint32 begun, uint64 clock, uint64 best)
 {
@@ -219,16 +208,16 @@ foretells(PgscaleSweeperForecast *forecast, uint32 begun, uint64 clock, uint64 b
 	uint64		sum[PGSCALE_SWEEPER_CANDIDATES] = {0};
 	double		saved;
 
-	pgscale_sweeper_forecast_go_on(forecast, &report, begun, 100);
+	pgscale_sweeper_forecast_go_on(forecast, &report, begun, 100, &sight);
 	pgscale_sweeper_forecast_add(sum, forecast);
-	return pgscale_sweeper_forecast_saved(sum, &saved) ? psprintf("%.3f", saved) : "unknown";
+	return pgscale_sweeper_forecast_saved(sum, PGSCALE_SWEEPER_ADAPTIVE, &saved) ? psprintf("%.3f", saved) : "unknown";
 }
 
 static void
 check_forecast(void)
 {
 	PgscaleSweeperForecast forecast = {0};
-	PgscaleSweeperForecast other = {.known = true,.misses = {100, 50, 60, 70, 80}};
+	PgscaleSweeperForecast other = {.known = true,.misses = {{100, 50, 60, 70, 80}}};
 	uint64		sum[PGSCALE_SWEEPER_CANDIDATES] = {0};
 	double		saved;
 
@@ -241,12 +230,52 @@ check_forecast(void)
 	says(foretells(&forecast, 1, 80, 90), "-0.500", "again");
 	pgscale_sweeper_forecast_add(sum, &other);
 	pgscale_sweeper_forecast_add(sum, &forecast);
-	is(pgscale_sweeper_forecast_saved(sum, &saved), true, "several shares");
+	is(pgscale_sweeper_forecast_saved(sum, PGSCALE_SWEEPER_ADAPTIVE, &saved), true, "several shares");
 	is(saved, 1 - 90 / 120.0, "by the sum of their misses");
+	is(pgscale_sweeper_forecast_saved(sum, PGSCALE_SWEEPER_HISTORY, &saved), true, "the policy history has one half-life");
+	is(saved, 1 - 130 / 120.0, "which may be worse than the clock where another one is better");
 	says(foretells(&forecast, 2, 20, 10), "unknown", "another policy's beginning is the forecast's, too");
 	says(foretells(&forecast, 2, 40, 20), "0.500", "which takes as long");
-	pgscale_sweeper_forecast_go_on(&forecast, NULL, 0, 100);
+	sight.missed = 1;
+	says(foretells(&forecast, 2, 50, 30), "unknown", "nothing is known while more was missed than seen");
+	sight.seen = 1;
+	says(foretells(&forecast, 2, 60, 30), "0.500", "as much of each will do");
+	sight.missed = 10;
+	says(foretells(&forecast, 2, 61, 31), "unknown", "not more");
+	says(foretells(&forecast, 2, 80, 50), "unknown", "that counts for two to four turnovers");
+	sight.seen = 2;
+	says(foretells(&forecast, 2, 100, 60), "0.500", "as the misses do");
+	pgscale_sweeper_forecast_go_on(&forecast, NULL, 0, 100, &sight);
 	is(forecast.known, false, "nothing is known from a policy that reports nothing");
+}
+
+/* The groups have 100 misses of the choice each, and of the clock in turn "some" more and fewer than 150. */
+static const char *
+saves(int groups, int some)
+{
+	/* more pages left than came, as after DROP TABLE */
+	PgscaleSweeperPolicyReport report = {.arrivals = 32000,.evictions = 50000,.groups = groups};
+	PgscaleSweeperSaved saved = {0};
+
+	for (int g = 0; g < groups; g++)
+	{
+		report.misses[0] += report.clock_group[g] = 150 + (g % 2 ? some : -some);
+		report.chosen_misses += report.chosen_group[g] = 100;
+	}
+	if (!pgscale_sweeper_reads_saved(&report, &saved))
+		return "unknown";
+	return saved.sure ? psprintf("%.0f, %.0f to %.0f", saved.reads, saved.low, saved.high) : psprintf("%.0f", saved.reads);
+}
+
+static void
+check_saved_reads(void)
+{
+	says(saves(16, 0), "16000, 16000 to 16000", "reads saved: groups that do not differ leave no doubt");
+	/* The variance of the ratio is 16 / 15 * 16 * 10^2 / 1600^2 = 0.0258^2 */
+	says(saves(16, 10), "16000, 14239 to 17761", "those that do give an interval");
+	says(saves(16, 100), "16000, -1607 to 33607", "which may have no gain in it");
+	says(saves(10, 10), "16000", "too few groups give none");
+	says(saves(9, 10), "unknown", "and too few misses no estimate");
 }
 
 /* In place of what is saved: the policy is the clock, or it is not known. */
@@ -269,14 +298,24 @@ decides(PgscaleSweeperState state, PgscaleSweeperReason reason, double reading, 
 		.reading = reading,
 		.allocations = allocations,
 		.chooses = saved > CLOCK,
-		.foretold = saved > UNTOLD,
-		.saved = saved
+		.foretold = saved != UNTOLD,
+		.saved = saved == CLOCK ? 0.5 : saved
 	};
 
 	(void) pgscale_sweeper_decide(&decision, &e, 50 * NS_PER_S);
 	says(psprintf("%s %d: %s", decision.state == PGSCALE_SWEEPER_WORKING ? "work" : "watch", (int) (decision.rest_ns / NS_PER_S),
 				  pgscale_sweeper_reason(decision.reason, decision.number)), want,
 		 psprintf("decides: %d, %d, %g waiting, %d allocations, %g saved, writes %d", state, reason, reading, allocations, saved, writes));
+}
+
+/* Waits for reads: a session's own, and from 18 on those of io workers, if the server has such an event */
+static void
+check_waits(void)
+{
+	is(pgscale_wait_is_data_read(WAIT_EVENT_DATA_FILE_READ), true, "a session reads");
+	is(pgscale_wait_is_data_read(PGSCALE_WAIT_AIO_COMPLETION), PGSCALE_WAIT_AIO_COMPLETION != 0, "or another process does, for which it waits");
+	is(pgscale_wait_is_data_read(WAIT_EVENT_DATA_FILE_WRITE), false, "a write is no read");
+	is(pgscale_wait_is_data_read(0), false, "nor is work");
 }
 
 static void
@@ -333,8 +372,9 @@ reads_steps(PG_FUNCTION_ARGS)
 	check_observed();
 	check_windows();
 	check_pace();
-	check_force();
 	check_forecast();
+	check_saved_reads();
+	check_waits();
 	check_decisions();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

@@ -27,8 +27,6 @@ PG_FUNCTION_INFO_V1(saved_steps);
 
 #include "base/restart_file.c"
 #include "sweeper/policies/adaptive.c"
-#undef CLOCK
-#include "sweeper/policies/clock.c"
 #include "sweeper/policies/page_history.c"
 #undef GHOST_WAYS
 #include "sweeper/policies/shadow.c"
@@ -138,7 +136,7 @@ work(int rounds)
 			if (held[b] == page)
 			{
 				/* The hand has passed since: each use counts. */
-				(void) pgscale_sweeper_visit(&the_share, b);
+				(void) pgscale_sweeper_visit(&the_share, b, false);
 				look.usage = 2;
 				(void) pgscale_sweeper_page_seen(&the_share, b, &look, &name, 1, false);
 				there = true;
@@ -159,7 +157,7 @@ work(int rounds)
 static float
 comes_back(uint32 page)
 {
-	PgscaleSweeperHistory *history = the_share.policy == PGSCALE_SWEEPER_ADAPTIVE ? history_of(the_share.policy_memory) : the_share.policy_memory;
+	PgscaleSweeperHistory *history = history_of(the_share.policy_memory);
 	PgscaleSweeperScore score;
 
 	if (!ghost_take(history, hash_of_number(page), &score))
@@ -175,7 +173,7 @@ list_scores(float *scores)
 		scores[page] = comes_back(page);
 	for (int b = 0; b < BUFFERS; b++)
 		if (held[b] != PG_UINT32_MAX)
-			scores[held[b]] = page_history_score(the_share.policy_memory, b);
+			scores[held[b]] = adaptive_score(the_share.policy_memory, b);
 }
 
 static int
@@ -234,7 +232,7 @@ check_history(void)
 	write_saved(&the_share);
 	is(kept(&header), true, "a history leaves a file");
 	is(header.pages, BUFFERS, "with a page for each buffer");
-	is(header.choice, NO_CHOICE, "and no choice");
+	is(header.choice, ((Adaptive *) the_share.policy_memory)->preferred, "and what adaptive would choose");
 	list_scores(scores);
 	for (int i = 0; i < PAGES; i++)
 		if (!isnan(scores[i]))
@@ -273,21 +271,21 @@ check_goes_on(void)
 	PgscaleSweeperHistory *history;
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	history = the_share.policy_memory;
-	page_history_remember(history, &page);
-	page_history_remember(history, &page);
-	page_history_arrived(history, 0, page.page, 1);
-	is(fabs(page_history_score(history, 0) - log2(9)) < 0.001, true, "eight uses and one are nine");
-	page_history_arrived(history, 1, page.page, 1);
-	is(page_history_score(history, 1), 0, "what is remembered twice comes back once");
+	history = history_of(the_share.policy_memory);
+	pgscale_sweeper_history_remember(history, &page);
+	pgscale_sweeper_history_remember(history, &page);
+	pgscale_sweeper_history_arrived(history, 0, page.page);
+	is(fabs(pgscale_sweeper_history_score(history, 0) - log2(9)) < 0.001, true, "eight uses and one are nine");
+	pgscale_sweeper_history_arrived(history, 1, page.page);
+	is(pgscale_sweeper_history_score(history, 1), 0, "what is remembered twice comes back once");
 	page.score = -4;
-	page_history_remember(history, &page);
+	pgscale_sweeper_history_remember(history, &page);
 	is(fabs(comes_back(1) + 4) < 0.001, true, "a score below zero");
 	page.score = -PGSCALE_SWEEPER_SCORE_MOST;
-	page_history_remember(history, &page);
+	pgscale_sweeper_history_remember(history, &page);
 	is(comes_back(1) < -30, true, "the least that there is");
 	page.score = PGSCALE_SWEEPER_SCORE_MOST;
-	page_history_remember(history, &page);
+	pgscale_sweeper_history_remember(history, &page);
 	is(comes_back(1) > 31.9, true, "the most");
 }
 
@@ -318,11 +316,13 @@ check_adaptive(void)
 	is(the_share.restored > 0, true, "another policy takes the pages over");
 	write_saved(&the_share);
 	start(PGSCALE_SWEEPER_CLOCK);
-	is(the_share.restored, 0, "but not the clock");
-	is(kept(&header), false, "which removes the file");
+	is(the_share.restored > 0, true, "the clock, too");
+	adaptive_resume(the_share.policy_memory, 4);
+	adaptive_report(the_share.policy_memory, the_share.buffers, &report);
+	is(report.choice, PGSCALE_SWEEPER_THE_CLOCK, "which goes on as the clock");
 	work(1000);
 	write_saved(&the_share);
-	is(kept(&header), false, "and keeps nothing");
+	is(kept(&header) && header.choice == 4, true, "and keeps what adaptive would choose");
 }
 
 /* The most that are kept in all are divided among the sweepers. */
@@ -350,6 +350,7 @@ check_unread(void)
 
 	work(30000);
 	write_saved(&the_share);
+	the_share.policy = PGSCALE_SWEEPER_NO_POLICY;
 	pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_HISTORY);
 	the_share.history_read = false;
 	work(100);

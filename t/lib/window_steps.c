@@ -19,11 +19,12 @@ PG_FUNCTION_INFO_V1(window_steps);
 #define BUFFERS		20000
 #define NBuffers	BUFFERS
 
-#include "sweeper/policies/clock.c"
 #include "sweeper/known_pages.c"
 #include "sweeper/supply/window.c"
+#include "plain_clock.h"
+#include "steps_pages.h"
 
-const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {&pgscale_sweeper_policy_clock};
+const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {&plain_clock};
 
 /* The cache: a page of its own in each buffer, or none. */
 
@@ -41,7 +42,6 @@ static int	taken_by_hand = 0;
 static int	runs_by_look = 0;	/* so far does the hand run while the sweep looks at a buffer */
 static int	wants = 0;			/* until it has found so many */
 static int	looks = 0;
-static int	most_looks;			/* a tick has time for */
 static PgscaleSweeperShare the_share;
 static PgscaleSweeperPage the_pages[BUFFERS];
 static uint8 the_counts[BUFFERS];
@@ -105,28 +105,10 @@ pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 	return true;
 }
 
-bool
-pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)
-{
-	return a->block == b->block;
-}
-
-uint32
-pgscale_buffer_page_hash(const PgscalePage *page)
-{
-	return page->block;
-}
-
 uint64
 pgscale_buffers_hand(void)
 {
 	return (uint64) server_hand;
-}
-
-bool
-pgscale_sweeper_long_enough(int n)
-{
-	return n >= most_looks;
 }
 
 int
@@ -161,6 +143,7 @@ enter(int first, int buffers, uint8 usage, int ready)
 	the_share.high = ready;
 	the_share.pages = the_pages;
 	the_share.policy_memory = the_counts;
+	the_share.policy = PGSCALE_SWEEPER_NO_POLICY;
 	pgscale_sweeper_policy_begin(&the_share, PGSCALE_SWEEPER_CLOCK);
 	entered = false;
 	offered = 0;

@@ -31,17 +31,20 @@
  *
  * The sweep needs ranks, and no comparisons with other pages.  So there is a limit
  * between each rank and the next: the score below which 1/16, 1/8, 1/4, 1/2 and 3/4 of
- * the pages are that the hand comes to.  A limit learns that from each visit: it goes
- * down by a step if the page is below, and up by a smaller one if not, such that it
+ * the pages are that the hand comes to.  A limit learns that from every second visit: it
+ * goes down by a step if the page is below, and up by a smaller one if not, such that it
  * rests where the parts are as wanted.  The hand so passes 16 pages for each that
- * leaves; that page is among the worst 16th, as if it had been the worst of 16.  It may
- * leave until it is used: the limits have moved when it is asked for again, and with
- * pages that are worth the same, as after a bulk load, would find it too good.
+ * leaves; that page is among the worst 16th, as if it had been the worst of 16.  Where
+ * pages leave so fast that this would take too long, the part that may leave is larger,
+ * and the hand passes fewer: 8 cost 1 % more misses, 4 cost 3 %.  A page
+ * keeps the rank that a visit found until it is used: the limits have moved when it is
+ * asked for again, and with pages that are worth the same, as after a bulk load, would
+ * find one that may leave too good.
  *
  * When other pages become the hot ones, the old ones keep their places: their counts are
  * high.  But then the scores also predict uses that do not come.  A page is used
- * count * ln(2) times in a half-life, and the hand comes once in N/16 evictions; so the
- * uses that are expected between two visits are known.  A sample of the visits compares
+ * count * ln(2) times in a half-life, and the time of the hand's last round is known; so
+ * are the uses that are expected between two visits.  A sample of the visits compares
  * them with the uses that there were, as means over the last N/4 visits.  If these are
  * fewer than LIKELY of the expected, time runs faster, up to 32 ticks an eviction, until
  * the old counts are so small that they predict well again.  While the load is stable,
@@ -51,8 +54,8 @@
  * but its set and its tag are all that is needed of one, and determine a hash that has
  * both.
  *
- * Times are 32 bits and wrap around.  A page would have to stay unvisited for two
- * thousand million ticks until its age is wrong, and a ghost to survive them.
+ * Times are 32 bits and wrap around, after 65,536 turnovers of the cache or more, 2,048
+ * while time hurries most.  A page or a ghost that stays unused for so long seems young.
  *
  * The memory is 8 bytes for each buffer and each ghost, 24 for each buffer.
  *
@@ -68,9 +71,6 @@
 #include "sweeper/policies/page_history.h"
 #include "sweeper/policies/policy.h"
 
-/* In evictions a buffer. */
-#define HALF_LIFE		8
-
 /* Ghosts: for each buffer, and those that one page may take the place of. */
 #define GHOSTS			2
 #define GHOST_WAYS		4
@@ -78,6 +78,9 @@
 /* Uses that there are, as a part of the expected, below which time hurries; and the most. */
 #define LIKELY			0.7f
 #define HURRY_MOST		32.0f
+
+/* With more buffers a tick is several evictions, or time would wrap around within some turnovers. */
+#define TICKS_A_TURNOVER	65536
 
 /* Pages that are used so seldom predict nothing. */
 #define EXPECTED_LEAST	0.03f
@@ -90,15 +93,25 @@
 #define LIMIT_STEP		(1.0f / 32)
 #define SPREAD_LEAST	(1.0f / 16)
 
-/* Tag of a buffer's score: its page was used, or has come, since the last visit; or that found that it may leave. */
+/* At one visit in so many: the next visits need not wait for the limits then, nor is their rank predicted badly. */
+#define LIMIT_SAMPLE	2
+
+/* Tag of a buffer's score: its page was used, or has come, since the last visit, or the rank that this found. */
 #define TAG_USED		1
 #define TAG_NEW			2
-#define TAG_LEAVES		4
+#define RANK_SHIFT		2
+#define TAG_RANK		PGSCALE_SWEEPER_TAG_RANK
+#define TAG_NO_RANK		TAG_RANK
 
-/* The pages of rank 0, of ranks 0 and 1, ... as parts of all. */
-static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 3.0f / 4};
+StaticAssertDecl(TAG_NO_RANK >> RANK_SHIFT > PGSCALE_MAX_USAGE, "no rank is taken for none");
+
+/* The pages of rank 0, unless the sweep is in a hurry; of ranks 0 and 1; of 0, 1 and 2; ... as parts of all. */
+static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / PGSCALE_SWEEPER_PASS_MOST, 1.0f / 8, 1.0f / 4, 1.0f / 2, 3.0f / 4};
 
 #define MIDDLE			3		/* limit of the median */
+
+/* Neighbours of the victims that leave while writes are short: three quarters of the pages have these ranks. */
+#define NEIGHBOURS_LACKING	4
 
 static PgscaleSweeperScore *
 ghost_set(PgscaleSweeperHistory *history, uint32 page)
@@ -123,7 +136,7 @@ pgscale_sweeper_history_size(int buffers)
 void
 pgscale_sweeper_history_half_life(PgscaleSweeperHistory *history, float half_life)
 {
-	history->decay = 1 / (half_life * history->buffers);
+	history->decay = 1 / (half_life * Min(history->buffers, TICKS_A_TURNOVER));
 }
 
 void
@@ -132,8 +145,15 @@ pgscale_sweeper_history_init(PgscaleSweeperHistory *history, int buffers, float 
 	history->buffers = buffers;
 	history->ghost_sets = count_ghost_sets(buffers);
 	history->hurry = 1;
+	history->leaving = parts[0];
 	history->spread = 1;
 	pgscale_sweeper_history_half_life(history, half_life);
+}
+
+void
+pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages)
+{
+	history->leaving = 1 / pages;
 }
 
 /* Remembers a page by its score; the least worthy ghost of its set is forgotten. */
@@ -183,7 +203,7 @@ pgscale_sweeper_history_arrived(PgscaleSweeperHistory *history, int buf, uint32 
 		pgscale_sweeper_score_use(score, history->now, history->decay);
 	else
 		pgscale_sweeper_score_first(score, history->now);
-	score->tag = TAG_USED | TAG_NEW;
+	score->tag = TAG_USED | TAG_NEW | TAG_NO_RANK;
 }
 
 void
@@ -191,7 +211,7 @@ pgscale_sweeper_history_used(PgscaleSweeperHistory *history, int buf)
 {
 	PgscaleSweeperScore *score = &history->pages[buf];
 
-	score->tag &= ~TAG_LEAVES;
+	score->tag |= TAG_NO_RANK;
 	if (score->tag & TAG_USED)
 		return;
 	pgscale_sweeper_score_use(score, history->now, history->decay);
@@ -202,19 +222,20 @@ void
 pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int buf, uint32 page)
 {
 	ghost_put(history, page, &history->pages[buf]);
-	history->owed += history->hurry;
+	history->owed += history->hurry * Min((float) TICKS_A_TURNOVER / history->buffers, 1);
 	history->now += (uint32) history->owed;
 	history->owed -= (uint32) history->owed;
 }
 
+/* The first limit decides who may leave.  No branch: it would be predicted badly. */
 static inline uint8
 rank_of_worth(const PgscaleSweeperHistory *history, float worth)
 {
-	uint8		rank = 0;
+	uint8		above = 1;
 
-	while (rank < PGSCALE_SWEEPER_LIMITS && worth >= history->limits[rank])
-		rank++;
-	return rank;
+	for (int i = 1; i < PGSCALE_SWEEPER_LIMITS; i++)
+		above += worth >= history->limits[i];
+	return (worth >= history->limits[0]) * above;
 }
 
 uint8
@@ -222,9 +243,15 @@ pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf)
 {
 	const PgscaleSweeperScore *score = &history->pages[buf];
 
-	if (score->tag & TAG_LEAVES)
-		return 0;
+	if ((score->tag & TAG_RANK) != TAG_NO_RANK)
+		return (score->tag & TAG_RANK) >> RANK_SHIFT;
 	return rank_of_worth(history, pgscale_sweeper_score_worth(score, history->now, history->decay));
+}
+
+uint8
+pgscale_sweeper_history_neighbour_rank(bool lacking)
+{
+	return lacking ? NEIGHBOURS_LACKING : 0;
 }
 
 /* Each limit moves towards its part of the pages that the hand comes to. */
@@ -233,7 +260,8 @@ move_limits(PgscaleSweeperHistory *history, float worth)
 {
 	const float step = Max(history->spread, SPREAD_LEAST) * LIMIT_STEP;
 
-	for (int i = 0; i < PGSCALE_SWEEPER_LIMITS; i++)
+	history->limits[0] += step * (history->leaving - (worth < history->limits[0]));
+	for (int i = 1; i < PGSCALE_SWEEPER_LIMITS; i++)
 		history->limits[i] += step * (parts[i] - (worth < history->limits[i]));
 	history->spread += (fabsf(worth - history->limits[MIDDLE]) - history->spread) * LIMIT_STEP;
 }
@@ -245,7 +273,7 @@ compare_uses(PgscaleSweeperHistory *history, const PgscaleSweeperScore *score)
 	const float weight = Min((float) (MEAN_PART * MEAN_SAMPLE) / history->buffers, 1);
 	const float used = (score->tag & TAG_USED) ? 1 : 0;
 	const float count = exp2f(pgscale_sweeper_score(score, history->now, history->decay)) - used;
-	const float half_lives = history->decay * history->buffers * parts[0];
+	const float half_lives = history->decay * history->lap;
 	float		likely;
 
 	history->expected += (Max(Min(count * (float) M_LN2 * half_lives, 1), 0) - history->expected) * weight;
@@ -254,27 +282,39 @@ compare_uses(PgscaleSweeperHistory *history, const PgscaleSweeperScore *score)
 	history->hurry = likely <= 1 || history->expected < EXPECTED_LEAST ? 1 : Min(likely * likely * likely, HURRY_MOST);
 }
 
+/* A kept page moves no limit: else these would come down to the kept pages, and no other one could leave. */
 uint8
-pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf)
+pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf, bool kept)
 {
 	PgscaleSweeperScore *score = &history->pages[buf];
 	const float worth = pgscale_sweeper_score_worth(score, history->now, history->decay);
 	const uint8 rank = rank_of_worth(history, worth);
 
+	if (buf <= history->last)
+	{
+		history->lap = history->now - history->lap_began;
+		history->lap_began = history->now;
+	}
+	history->last = buf;
 	if ((score->tag & TAG_NEW) == 0 && buf % MEAN_SAMPLE == 0)
 		compare_uses(history, score);
-	score->tag &= ~(TAG_USED | TAG_NEW | TAG_LEAVES);
-	if (rank == 0)
-		score->tag |= TAG_LEAVES;
-	move_limits(history, worth);
+	score->tag = (score->tag & ~(TAG_USED | TAG_NEW | TAG_RANK)) | rank << RANK_SHIFT;
+	if (buf % LIMIT_SAMPLE == 0 && !kept)
+		move_limits(history, worth);
 	return rank;
 }
 
 /* Within the limits of a score. */
+static float
+limited_score(const PgscaleSweeperHistory *history, const PgscaleSweeperScore *score)
+{
+	return Max(pgscale_sweeper_score(score, history->now, history->decay), -PGSCALE_SWEEPER_SCORE_MOST);
+}
+
 float
 pgscale_sweeper_history_score(const PgscaleSweeperHistory *history, int buf)
 {
-	return Max(pgscale_sweeper_score(&history->pages[buf], history->now, history->decay), -PGSCALE_SWEEPER_SCORE_MOST);
+	return limited_score(history, &history->pages[buf]);
 }
 
 /*
@@ -309,7 +349,7 @@ pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *a
 
 		if (ghost->tag == 0 || !hash_of_ghost(*at / GHOST_WAYS, history->ghost_sets, ghost->tag, &pages[n].page))
 			continue;
-		pages[n++].score = pgscale_sweeper_history_score(history, history->buffers + *at);
+		pages[n++].score = limited_score(history, ghost);
 	}
 	return n;
 }
@@ -326,79 +366,3 @@ pgscale_sweeper_history_remember(PgscaleSweeperHistory *history, const PgscaleSw
 	score.at = history->now - (uint32) Min(age, (float) PG_INT32_MAX);
 	ghost_put(history, page->page, &score);
 }
-
-static void
-page_history_init(void *memory, int buffers)
-{
-	pgscale_sweeper_history_init(memory, buffers, HALF_LIFE);
-}
-
-static void
-page_history_arrived(void *memory, int buf, uint32 page, int uses)
-{
-	pgscale_sweeper_history_arrived(memory, buf, page);
-}
-
-static void
-page_history_used(void *memory, int buf, uint32 page, int uses)
-{
-	pgscale_sweeper_history_used(memory, buf);
-}
-
-static void
-page_history_evicted(void *memory, int buf, uint32 page)
-{
-	pgscale_sweeper_history_evicted(memory, buf, page);
-}
-
-static uint8
-page_history_rank(const void *memory, int buf)
-{
-	return pgscale_sweeper_history_rank(memory, buf);
-}
-
-static uint8
-page_history_visit(void *memory, int buf)
-{
-	return pgscale_sweeper_history_visit(memory, buf);
-}
-
-static uint8
-page_history_header(const void *memory, int buf)
-{
-	return pgscale_sweeper_header_of_rank(page_history_rank(memory, buf));
-}
-
-static float
-page_history_score(const void *memory, int buf)
-{
-	return pgscale_sweeper_history_score(memory, buf);
-}
-
-static int
-page_history_departed(const void *memory, uint32 *at, PgscaleSweeperRemembered *pages, int most)
-{
-	return pgscale_sweeper_history_departed(memory, at, pages, most);
-}
-
-static void
-page_history_remember(void *memory, const PgscaleSweeperRemembered *page)
-{
-	pgscale_sweeper_history_remember(memory, page);
-}
-
-const PgscaleSweeperPolicy pgscale_sweeper_policy_history = {
-	.name = "history",
-	.size = pgscale_sweeper_history_size,
-	.init = page_history_init,
-	.neighbour_usage = 2,
-	.arrived = page_history_arrived,
-	.used = page_history_used,
-	.evicted = page_history_evicted,
-	.rank = page_history_rank,
-	.visit = page_history_visit,
-	.header = page_history_header,
-	.score = page_history_score,
-	.departed = page_history_departed,
-	.remember = page_history_remember
-};

@@ -80,6 +80,10 @@ pgscale_sweeper_score_worth(const PgscaleSweeperScore *s, uint32 now, float deca
 	return idle > 0 ? Min(score, PGSCALE_SWEEPER_IDLE_LIMIT - pgscale_sweeper_rough_log2(idle)) : score;
 }
 
+/* The history's part of a page's tag, lowest bits; in it a page's rank. */
+#define PGSCALE_SWEEPER_TAG_BITS	5
+#define PGSCALE_SWEEPER_TAG_RANK	0x001C
+
 /* Limits between the ranks. */
 #define PGSCALE_SWEEPER_LIMITS		PGSCALE_MAX_USAGE
 
@@ -94,6 +98,10 @@ typedef struct PgscaleSweeperHistory
 	float		seen;			/* uses that there were */
 	float		hurry;			/* ticks an eviction, 1 or more */
 	float		owed;			/* part of a tick */
+	int			last;			/* buffer that was visited */
+	uint32		lap_began;		/* when the hand was last at the first buffer */
+	uint32		lap;			/* ticks of its last round */
+	float		leaving;		/* part of the pages that has rank 0 */
 	float		limits[PGSCALE_SWEEPER_LIMITS]; /* worth below which a page
 												 * has rank 0, 1, ... */
 	float		spread;			/* mean distance of pages from the middle
@@ -107,13 +115,15 @@ extern Size pgscale_sweeper_history_size(int buffers);
 /* The memory is zeroed.  half_life: in evictions a buffer. */
 extern void pgscale_sweeper_history_init(PgscaleSweeperHistory *history, int buffers, float half_life);
 extern void pgscale_sweeper_history_half_life(PgscaleSweeperHistory *history, float half_life);
+extern void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages);
 
 /* As in policy.h. */
 extern void pgscale_sweeper_history_arrived(PgscaleSweeperHistory *history, int buf, uint32 page);
 extern void pgscale_sweeper_history_used(PgscaleSweeperHistory *history, int buf);
 extern void pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int buf, uint32 page);
+extern uint8 pgscale_sweeper_history_neighbour_rank(bool lacking);
 extern uint8 pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf);
-extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf);
+extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf, bool kept);
 
 extern float pgscale_sweeper_history_score(const PgscaleSweeperHistory *history, int buf);
 extern int	pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *at,

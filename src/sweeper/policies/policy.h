@@ -39,18 +39,35 @@ typedef enum PgscaleSweeperPolicyKind
 /* What a policy that chooses among others may choose: the clock, and half-lives. */
 #define PGSCALE_SWEEPER_CANDIDATES	5
 
+/* The sampled pages are divided into that many groups: how much these differ shows how sure a sum of theirs is. */
+#define PGSCALE_SWEEPER_GROUPS		16
+
+/* The candidates that are the clock and the policy "history", in all lists of them. */
+#define PGSCALE_SWEEPER_THE_CLOCK	0
+#define PGSCALE_SWEEPER_THE_HISTORY	3
+
+/* Pages that a sweep passes for each that leaves, if it has the time. */
+#define PGSCALE_SWEEPER_PASS_MOST	16
+
 /* All counts are cumulative since init(). */
 typedef struct PgscaleSweeperPolicyReport
 {
 	int			choice;			/* in force: 0 the clock, 1 .. the half-lives */
+	int			preferred;		/* what "adaptive" would choose */
 	double		half_lives[PGSCALE_SWEEPER_CANDIDATES]; /* in evictions a
 														 * buffer; 0: the clock */
+	uint64		arrivals;		/* of pages */
 	uint64		evictions;
 	uint64		switches;
 	uint32		sample;			/* one page in so many is in the shadow caches */
 	uint64		references;		/* to these pages */
 	uint64		misses[PGSCALE_SWEEPER_CANDIDATES]; /* of them, by candidate */
 	uint64		chosen_misses;	/* of the candidate that was in force */
+	int			groups;			/* that have pages, 1 .. GROUPS */
+	uint64		clock_group[PGSCALE_SWEEPER_GROUPS];	/* misses of the clock,
+														 * by group */
+	uint64		chosen_group[PGSCALE_SWEEPER_GROUPS];	/* chosen_misses, by
+														 * group */
 } PgscaleSweeperPolicyReport;
 
 /* A page that is remembered over a restart of the server. */
@@ -75,10 +92,16 @@ typedef struct PgscaleSweeperPolicy
 	void		(*init) (void *memory, int buffers);
 
 	/*
-	 * Of a victim's neighbours in its file, which are written together with
-	 * it, those with a rank up to this one leave the cache, too.
+	 * Goes on with the memory of another policy, which has the same form and
+	 * keeps all that it knows.
 	 */
-	uint8		neighbour_usage;
+	void		(*take_over) (void *memory);
+
+	/*
+	 * For each page that leaves, the sweep can pass that many, PASS_MOST or
+	 * less: the fewer they are, the worse is the choice.  PASS_MOST at first.
+	 */
+	void		(*pass) (void *memory, float pages);
 
 	/*
 	 * The page in the buffer has come, and was used that many times since, or
@@ -94,15 +117,22 @@ typedef struct PgscaleSweeperPolicy
 	 */
 	void		(*evicted) (void *memory, int buf, uint32 page);
 
+	/*
+	 * Of a victim's neighbours in its file, which are written together with
+	 * it, those with a rank up to this one leave the cache, too.  Lacking:
+	 * fewer buffers are ready than should be, so writes are what is short.
+	 */
+	uint8		(*neighbour_rank) (const void *memory, bool lacking);
+
 	/* The page's rank; changes nothing. */
 	uint8		(*rank) (const void *memory, int buf);
 
 	/*
 	 * The sweep's hand has come to the page, which is not pinned.  Returns
 	 * the rank with which the hand finds it; the clock decrements its count
-	 * after that.
+	 * after that.  A page that is kept stays whatever its rank is.
 	 */
-	uint8		(*visit) (void *memory, int buf);
+	uint8		(*visit) (void *memory, int buf, bool kept);
 
 	/*
 	 * For how many rounds the server's hand shall leave a page alone that may
@@ -111,23 +141,23 @@ typedef struct PgscaleSweeperPolicy
 	uint8		(*header) (const void *memory, int buf);
 
 	/*
-	 * What it has seen and chosen; NULL: there is nothing to report.  Any
-	 * process may ask, while the memory changes.
+	 * What it has seen and chosen.  Any process may ask, while the memory
+	 * changes.
 	 */
 	void		(*report) (const void *memory, int buffers, PgscaleSweeperPolicyReport *report);
 
 	/*
-	 * What is kept over a restart of the server; all NULL: nothing.  The
-	 * score of the page in the buffer.  The next pages that have left and are
-	 * remembered, at most that many, from *at on, which begins with 0:
-	 * returns their number, 0 at the end.
+	 * What is kept over a restart of the server.  The score of the page in
+	 * the buffer.  The next pages that have left and are remembered, at most
+	 * that many, from *at on, which begins with 0: returns their number, 0 at
+	 * the end.
 	 */
 	float		(*score) (const void *memory, int buf);
 	int			(*departed) (const void *memory, uint32 *at, PgscaleSweeperRemembered *pages, int most);
 
 	/*
 	 * After init(): remembers a page as one that has left; or goes on with
-	 * the choice that was in force, NULL: there is none.
+	 * the choice that was preferred.
 	 */
 	void		(*remember) (void *memory, const PgscaleSweeperRemembered *page);
 	void		(*resume) (void *memory, int choice);
@@ -140,6 +170,18 @@ extern const PgscaleSweeperPolicy pgscale_sweeper_policy_adaptive;
 /* By PgscaleSweeperPolicyKind. */
 extern const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES];
 
+#define PGSCALE_SWEEPER_HEADER_MOST	3
+
+/*
+ * By counts of uses: twice used neighbours leave while writes are short, because then the
+ * run that was written serves more transactions.  Else only unused ones do.
+ */
+static inline uint8
+pgscale_sweeper_neighbour_usage(bool lacking)
+{
+	return lacking ? 2 : 0;
+}
+
 /*
  * The header of a page with that rank.  No more than one where that is all it was used:
  * VACUUM and COPY give up a buffer of their own that has more.
@@ -147,7 +189,7 @@ extern const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPE
 static inline uint8
 pgscale_sweeper_header_of_rank(uint8 rank)
 {
-	return Max(Min(rank, 3), 1);
+	return Max(Min(rank, PGSCALE_SWEEPER_HEADER_MOST), 1);
 }
 
 #endif							/* PGSCALE_SWEEPER_POLICIES_POLICY_H */

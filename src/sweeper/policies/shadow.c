@@ -15,6 +15,10 @@
  * each set.  The time of a shadow is its own evictions: a candidate that misses less
  * ages its pages less.
  *
+ * Misses are counted in groups of sets.  A page belongs to one group, so groups know
+ * nothing of each other: how much they differ shows how well a sample of the pages
+ * stands for all.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -178,19 +182,21 @@ pgscale_sweeper_shadows_use(PgscaleSweeperShadows *shadows, uint32 page, int use
 	const uint32 rest = page * 0x9E3779B1;	/* independent of what chose the
 											 * page */
 	uint16		tag;
+	uint32		number;
 	PgscaleSweeperScore *set;
 
 	if (page % shadows->sample != 0)
 		return false;
 	tag = Max(pgscale_sweeper_hash_tag(rest) & TAG_PAGE, 1);
-	set = shadows->slots + (Size) pgscale_sweeper_hash_part(rest, shadows->sets) * SLOTS;
+	number = pgscale_sweeper_hash_part(rest, shadows->sets);
+	set = shadows->slots + (Size) number * SLOTS;
 	shadows->references++;
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
 	{
 		PgscaleSweeperShadow *shadow = &shadows->of[i];
 
 		if (shadow->half_life > 0 ? use_by_history(shadow, set, tag) : use_by_clock(set, tag, uses))
-			shadow->misses++;
+			shadow->misses[number % PGSCALE_SWEEPER_GROUPS]++;
 		set += (Size) shadows->sets * SLOTS;
 	}
 	return true;

@@ -21,7 +21,7 @@ typedef struct PgscaleSweeperShadow
 	float		half_life;		/* 0: the clock */
 	float		decay;
 	uint32		now;			/* evictions; wraps around */
-	uint64		misses;
+	uint64		misses[PGSCALE_SWEEPER_GROUPS]; /* by group of sets */
 } PgscaleSweeperShadow;
 
 typedef struct PgscaleSweeperShadows
@@ -36,6 +36,13 @@ typedef struct PgscaleSweeperShadows
 
 extern Size pgscale_sweeper_shadows_size(int buffers);
 extern void pgscale_sweeper_shadows_init(PgscaleSweeperShadows *shadows, int buffers);
+
+/* How many groups have pages. */
+static inline int
+pgscale_sweeper_shadows_groups(const PgscaleSweeperShadows *shadows)
+{
+	return Min(shadows->sets, PGSCALE_SWEEPER_GROUPS);
+}
 
 /* A page was used that many times.  Returns whether the shadows look at it. */
 extern bool pgscale_sweeper_shadows_use(PgscaleSweeperShadows *shadows, uint32 page, int uses);

@@ -7,7 +7,10 @@
  * first out, and so is our stack of the buffers that we put there.  So the stack shows
  * without a search which ones were taken: its last entries that are no longer on the
  * list.  Buffers that were used while they waited stay on the list until a backend
- * finds and drops them; a sample shows how many of the stack they are.
+ * finds and drops them; a sample shows how many of the stack they are.  A backend finds
+ * them only when it has taken all that came later, which may never be.  So the sweep
+ * ages them as it does all pages, and makes those that may leave again ready where they
+ * are.  Otherwise they would stay in the cache for good, and become more and more.
  *
  * The counts in the headers are a signal, for backends that find the list empty and run
  * the clock sweep.  Under the policy "clock" they are the policy's own counts, so that
@@ -94,7 +97,7 @@ freelist_follow(PgscaleSweeperShare *share)
 static int
 freelist_rank_page(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	if (look->listed)
+	if (look->listed && look->usage == 0)
 		return -1;
 	(void) pgscale_sweeper_page_seen(share, buf, look, page, pgscale_sweeper_page(share, buf)->left, true);
 	return pgscale_sweeper_rank(share, buf);
@@ -119,15 +122,30 @@ freelist_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
 }
 
 /*
- * Puts the page on the list, if its rank, or for a page of another sweep's its count, is
- * that at most, and no process has used it since that was seen.
+ * Makes a page ready again that was used while it waited.  The stack has it already; it
+ * counts as used again, and as supplied once more.
  */
 static bool
-put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
+make_ready_again(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
+{
+	if (look->dirty || look->busy || look->pinned || !pgscale_buffer_set_usage(buf, look, 0))
+		return false;
+	share->counts.reused++;
+	return true;
+}
+
+/*
+ * Makes the page ready, if its rank, or for a page of another sweep's its count, is that
+ * at most, and no process has used it since that was seen.  *listed: it was on the list.
+ */
+static bool
+put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank, bool *listed)
 {
 	PgscaleBuffer look;
 	PgscalePage now;
 	int			rank;
+
+	*listed = false;
 
 	/*
 	 * under another policy than the clock its header says little of its rank:
@@ -138,7 +156,10 @@ put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 
 	if (!pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
 	rank = freelist_rank_page(share, buf, &look, page);
-	if (rank < 0 || rank > max_rank || !pgscale_buffer_supply(buf, page, look.usage))
+	if (rank < 0 || rank > max_rank)
+		return false;
+	*listed = look.listed;
+	if (!(*listed ? make_ready_again(share, buf, &look) : pgscale_buffer_supply(buf, page, look.usage)))
 		return false;
 	pgscale_sweeper_page(share, buf)->left = 0;
 	return true;
@@ -148,9 +169,12 @@ static bool
 freelist_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
 {
 	PgscaleSweeperSupplied *top = &share->stack[share->stack_used];
+	bool		listed;
 
-	if (share->stack_used >= share->stack_size || !put_on_list(share, buf, page, max_rank))
+	if (share->stack_used >= share->stack_size || !put_on_list(share, buf, page, max_rank, &listed))
 		return false;
+	if (listed)
+		return true;
 	top->buf = buf;
 	top->page_hash = pgscale_buffer_page_hash(page);
 	share->stack_used++;

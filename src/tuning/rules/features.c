@@ -69,14 +69,18 @@ find_sweeper(const PgscaleTuningRuleInput *input)
  * pgscale.sweeper_policy.  Window: 30 s or more.
  *
  * Threshold: the sweeper foretells that another choice of the pages that leave saves a tenth of the
- * reads or more.  It does so while it only watches, so there is no advice while it is off.
- * Gain: that part of the time that sessions wait for reads.  Source: doc/sweeper.md.
+ * reads or more.  It does so while it is on, so there is no advice while it is off.
+ * Gain: that part of the time that sessions wait for reads, without the part of the reads for
+ * which no other page had to leave: those of scans and VACUUM, into buffers of their own.
+ * Source: doc/sweeper.md.
  */
 static PgscaleTuningFinding *
 find_sweeper_policy(const PgscaleTuningRuleInput *input)
 {
 	const char *policy = pgscale_tuning_setting_text("pgscale.sweeper_policy");
-	const double reading = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ);
+	const PgscaleCounters *c = &input->sum->counts;
+	const double shared = c->blocks_read > 0 ? Min((double) c->buffers_allocated / c->blocks_read, 1) : 1;
+	const double reading = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ) * shared;
 	PgscaleHealth health;
 	double		gain;
 	PgscaleTuningNumber numbers[] = {
@@ -88,10 +92,10 @@ find_sweeper_policy(const PgscaleTuningRuleInput *input)
 	if (strcmp(policy, "clock") != 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is %s", policy);
 	if (pgscale_tuning_setting("pgscale.sweeper") == 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.sweeper is off; while it is on and only watches, it learns what is saved");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.sweeper is off; while it is on, it learns what is saved");
 	pgscale_health_of(pgscale_module("sweeper"), &health);
 	if (!health.reads_foretold)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "the sweeper has not seen enough reads while it watched");
+		return pgscale_tuning_finding(PGSCALE_SILENT, "the sweeper has not seen enough reads");
 	gain = reading * health.reads_saved;
 	numbers[1].value = -health.reads_saved;
 	if (health.reads_saved < 0.1 || gain < PGSCALE_LEAST_GAIN)

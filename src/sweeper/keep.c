@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * keep.c
+ *	  pgscale.keep(), and the rows of pgscale.kept_relations.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/pg_compat.h"
+#include "base/preload.h"
+#include "sweeper/keep.h"
+#include "sweeper/shares.h"
+#include "sweeper/sweeper.h"
+
+PG_FUNCTION_INFO_V1(pgscale_keep);
+PG_FUNCTION_INFO_V1(pgscale_kept_relations);
+
+/* What sums of fractions may differ by. */
+#define ROUNDING	1e-9
+
+/* How many buffers that is: each sweeper rounds down. */
+static int64
+fraction_in_buffers(double fraction)
+{
+	int64		buffers = 0;
+
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		buffers += (int) (fraction * pgscale_sweeper_share(i)->buffers);
+	return buffers;
+}
+
+static double
+check_fraction(double fraction)
+{
+	if (isnan(fraction) || fraction < 0 || fraction > PGSCALE_SWEEPER_KEPT_FRACTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cannot keep a fraction of %g of shared_buffers", fraction),
+				 errhint("Choose one up to %g; 0 takes the relation back.", PGSCALE_SWEEPER_KEPT_FRACTION)));
+	if (fraction > 0 && fraction_in_buffers(fraction) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a fraction of %g of shared_buffers is not a single buffer", fraction),
+				 errhint("A sweeper has %d buffers, and rounds down: choose a larger fraction.", pgscale_sweeper_share(0)->buffers)));
+	return fraction;
+}
+
+static void
+check_kind(Relation relation)
+{
+	const char *name = RelationGetRelationName(relation);
+	const char	kind = relation->rd_rel->relkind;
+
+	if (kind == RELKIND_PARTITIONED_TABLE || kind == RELKIND_PARTITIONED_INDEX)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot keep \"%s\": it is partitioned, and has no pages", name),
+				 errhint("Keep its partitions.")));
+	if (kind != RELKIND_RELATION && kind != RELKIND_INDEX && kind != RELKIND_MATVIEW && kind != RELKIND_TOASTVALUE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot keep \"%s\": it is not a table, index, materialized view or TOAST table", name),
+				 errhint("Keep the tables that it reads.")));
+	if (relation->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot keep \"%s\": it is temporary, and its pages are not in shared_buffers", name),
+				 errhint("The setting temp_buffers says how many of them a session caches.")));
+	if (IsCatalogRelation(relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("cannot keep \"%s\": it is a system catalog", name),
+				 errhint("Keep tables of your own.")));
+}
+
+/*
+ * Finds the relation, which stays locked until the end of the transaction, so that no other
+ * one moves it meanwhile.
+ */
+static void
+find_to_keep(Oid relid, PgscaleSweeperKept *kept)
+{
+	Relation	relation;
+
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist in this database", relid),
+				 errhint("Connect to its database, or name another relation.")));
+	/* before it waits for a lock */
+	if (!pgscale_owns_relation(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of relation \"%s\"", get_rel_name(relid)),
+				 errhint("Ask its owner, or a superuser, to keep it.")));
+	relation = relation_open(relid, AccessShareLock);
+	check_kind(relation);
+	if (relation->rd_createSubid != InvalidSubTransactionId)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot keep \"%s\": this transaction has created it", RelationGetRelationName(relation)),
+				 errhint("COMMIT before.")));
+	relation_close(relation, NoLock);
+	kept->database = MyDatabaseId;
+	kept->relation = relid;
+	if (!pgscale_sweeper_kept_look_up(kept, kept))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+}
+
+/* A relation to keep, or to take back if the fraction is 0, and its place. */
+typedef struct KeepRequest
+{
+	PgscaleSweeperKept kept;
+	bool		dropped[PGSCALE_SWEEPER_KEPT_MOST]; /* databases, by place */
+	uint32		changes[PGSCALE_SWEEPER_KEPT_MOST]; /* when that was so */
+	int			place;
+} KeepRequest;
+
+/* One may be the index that REINDEX CONCURRENTLY has made in place of the other. */
+static bool
+is_same_relation(const PgscaleSweeperKept *a, const PgscaleSweeperKept *b)
+{
+	return a->relation == b->relation ||
+		(OidIsValid(a->table) && a->table == b->table && strcmp(NameStr(a->name), NameStr(b->name)) == 0);
+}
+
+static int
+place_to_keep(const PgscaleSweeperKept *list, const PgscaleSweeperKept *kept)
+{
+	int			free = -1;
+
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+	{
+		if (list[place].database == kept->database && is_same_relation(&list[place], kept))
+			return place;
+		if (free < 0 && !OidIsValid(list[place].relation))
+			free = place;
+	}
+	return free;
+}
+
+/* Are the fractions of all more than can be kept? */
+static void
+check_sum(const PgscaleSweeperKept *list, int place, double fraction)
+{
+	double		others = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_KEPT_MOST; i++)
+		if (i != place && OidIsValid(list[i].relation))
+			others += list[i].fraction;
+	if (others + fraction > PGSCALE_SWEEPER_KEPT_FRACTION + ROUNDING)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("cannot keep a fraction of %g of shared_buffers beside the %g that are kept already", fraction, others),
+				 errdetail("All fractions together are at most %g.", PGSCALE_SWEEPER_KEPT_FRACTION),
+				 errhint("pgscale.kept_relations shows them; pgscale.keep(relation, 0) takes one back.")));
+}
+
+static void
+keep_one(PgscaleSweeperKept *list, void *arg)
+{
+	KeepRequest *request = arg;
+	PgscaleSweeperKept *kept;
+
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+		if (request->dropped[place] && list[place].changes == request->changes[place])
+		{
+			list[place].database = list[place].relation = InvalidOid;
+			list[place].changes++;
+		}
+	request->place = place_to_keep(list, &request->kept);
+	if (request->kept.fraction == 0 && (request->place < 0 || !OidIsValid(list[request->place].relation)))
+		return;
+	if (request->place < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("cannot keep more than %d relations", PGSCALE_SWEEPER_KEPT_MOST),
+				 errhint("pgscale.kept_relations shows them; pgscale.keep(relation, 0) takes one back.")));
+	kept = &list[request->place];
+	request->kept.changes = kept->changes + 1;
+	if (request->kept.fraction == 0)
+	{
+		kept->database = kept->relation = InvalidOid;
+		kept->changes++;
+		return;
+	}
+	check_sum(list, request->place, request->kept.fraction);
+	*kept = request->kept;
+}
+
+/*
+ * pgscale.keep(relation, fraction): keeps up to that fraction of shared_buffers for the
+ * relation's pages, at once and whatever becomes of the transaction; NULL or 0: no more.
+ * Returns how many buffers that is.
+ */
+Datum
+pgscale_keep(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+	KeepRequest request;
+
+	pgscale_preload_require();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("relation must not be null"),
+				 errhint("Name a table, an index, a materialized view or a TOAST table.")));
+	memset(&request, 0, sizeof(request));
+	request.kept.database = MyDatabaseId;
+	request.kept.relation = PG_GETARG_OID(0);
+	request.kept.fraction = PG_ARGISNULL(1) ? 0 : check_fraction(PG_GETARG_FLOAT8(1));
+
+	/* What was dropped has no owner, and the list follows that anyway. */
+	if (request.kept.fraction > 0 || SearchSysCacheExists1(RELOID, ObjectIdGetDatum(request.kept.relation)))
+		find_to_keep(request.kept.relation, &request.kept);
+	(void) pgscale_sweeper_kept_copy(list);
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+	{
+		request.changes[place] = list[place].changes;
+		request.dropped[place] = OidIsValid(list[place].database) &&
+			!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(list[place].database));
+	}
+	pgscale_sweeper_kept_change(keep_one, &request);
+	if (request.kept.fraction > 0)
+		pgscale_sweeper_kept_suspect(request.place);
+	PG_RETURN_INT64(fraction_in_buffers(request.kept.fraction));
+}
+
+/* What keeping a relation does now. */
+static const char *
+describe_effect(const PgscaleSweeperKept *kept)
+{
+	PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
+	PgscaleSweeperState state = leader->state;
+
+	if (!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(kept->database)))
+		return "its database was dropped";
+	if (pg_atomic_read_u32(&leader->pid) == 0)
+		state = PGSCALE_SWEEPER_OFF;
+	switch (state)
+	{
+		case PGSCALE_SWEEPER_OFF:
+			return "no effect: the sweeper is off";
+		case PGSCALE_SWEEPER_WARMING_UP:
+			return "no effect: the sweeper is warming up";
+		case PGSCALE_SWEEPER_WATCHING:
+			return "no effect: the sweeper only watches";
+		case PGSCALE_SWEEPER_WORKING:
+			break;
+	}
+	return kept->found ? "in force" : "no effect before a transaction ends in its database";
+}
+
+/* Buffers that all sweepers have met in their last laps; less than 0: not known. */
+static int64
+buffers_held(const PgscaleSweeperKept *kept, int place)
+{
+	int64		held = 0;
+
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+	{
+		const PgscaleSweeperKeptCounts *counts = &pgscale_sweeper_kept_list->counts[i][place];
+
+		if (counts->changes != kept->changes || counts->held < 0)
+			return -1;
+		held += counts->held;
+	}
+	return held;
+}
+
+/* pgscale_internal.kept_relations(): one row a relation. */
+Datum
+pgscale_kept_relations(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+
+	pgscale_preload_require();
+	InitMaterializedSRF(fcinfo, 0);
+	(void) pgscale_sweeper_kept_copy(list);
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+	{
+		const PgscaleSweeperKept *kept = &list[place];
+		const int64 held = buffers_held(kept, place);
+		Datum		values[10] = {0};
+		bool		nulls[10] = {0};
+		int			i = 0;
+
+		if (!OidIsValid(kept->relation))
+			continue;
+		values[i++] = ObjectIdGetDatum(kept->database);
+		values[i++] = ObjectIdGetDatum(kept->relation);
+		values[i++] = NameGetDatum(&kept->name);
+		nulls[i] = !kept->found;
+		values[i++] = ObjectIdGetDatum(kept->file.relNumber);
+		values[i++] = Float8GetDatum(kept->fraction);
+		values[i++] = Int64GetDatum(fraction_in_buffers(kept->fraction));
+		nulls[i] = held < 0;
+		values[i++] = Int64GetDatum(held);
+		values[i++] = Int64GetDatum((int64) (pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place]));
+		values[i++] = CStringGetTextDatum(describe_effect(kept));
+		values[i++] = TimestampTzGetDatum(pgscale_sweeper_kept_list->counted_since[place]);
+		Assert(i == lengthof(values));
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * keep.h
+ *	  Relations whose pages the sweeper ranks higher: see kept_relations.c.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_KEEP_H
+#define PGSCALE_SWEEPER_KEEP_H
+
+#include "postgres.h"
+
+#include "common/relpath.h"
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#include "base/pg_compat.h"
+#include "sweeper/shares.h"
+
+/* As many relations can be kept, and that fraction of the buffers for all of them. */
+#define PGSCALE_SWEEPER_KEPT_MOST		64
+#define PGSCALE_SWEEPER_KEPT_FRACTION	0.5
+
+/* A relation that is kept. */
+typedef struct PgscaleSweeperKept
+{
+	Oid			database;		/* InvalidOid: the place is free */
+	Oid			relation;		/* then, too */
+	Oid			table;			/* of an index, or InvalidOid */
+	bool		in_toast;		/* it is a TOAST table, or an index of one */
+	NameData	name;			/* as last seen, in the encoding of its
+								 * database */
+	double		fraction;		/* of the buffers, at most */
+	uint32		changes;		/* of the place, in all that is above and
+								 * below */
+	uint32		class_hash;		/* of its row in pg_class, to recognize that
+								 * one changed */
+	bool		found;			/* what follows is known */
+	bool		moves_along;	/* it lies in its database's tablespace */
+	RelFileLocator file;
+} PgscaleSweeperKept;
+
+/* What a sweeper has done for the relation of one place; it alone writes it. */
+typedef struct PgscaleSweeperKeptCounts
+{
+	volatile uint32 changes;	/* of the relation that was held */
+	volatile int held;			/* buffers in its last whole lap; less than 0:
+								 * not known */
+	volatile uint64 stayed;		/* pages that would have left, since the
+								 * server started */
+} PgscaleSweeperKeptCounts;
+
+typedef struct PgscaleSweeperKeptList
+{
+	LWLock	   *change_lock;	/* held by a process that changes the list,
+								 * and writes the file */
+	LWLock	   *lock;			/* over what follows, except where said; a
+								 * change takes both */
+	pg_atomic_uint32 version;	/* of the list; read without the lock */
+	PgscaleSweeperKept of[PGSCALE_SWEEPER_KEPT_MOST];
+	volatile int relations;		/* how many are kept, and their class_hash;
+								 * read without the lock */
+	uint32		class_hashes[PGSCALE_SWEEPER_KEPT_MOST];
+	TimestampTz counted_since[PGSCALE_SWEEPER_KEPT_MOST];
+	uint64		stayed_before[PGSCALE_SWEEPER_KEPT_MOST];	/* counted_since */
+	PgscaleSweeperKeptCounts counts[PGSCALE_SWEEPER_MAX_WORKERS][PGSCALE_SWEEPER_KEPT_MOST];	/* without a lock */
+} PgscaleSweeperKeptList;
+
+/* In shared memory, set at server start. */
+extern PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
+
+/* kept_relations.c: the list, its file, and how it follows the relations */
+
+extern void pgscale_sweeper_kept_request(void);
+extern void pgscale_sweeper_kept_startup(void);
+
+/*
+ * Changes the list with change(list, arg) and writes the file.  Nothing has changed after
+ * an error, of change() or of the write.
+ */
+extern void pgscale_sweeper_kept_change(void (*change) (PgscaleSweeperKept *list, void *arg), void *arg);
+
+/* What the catalogs say of a relation of this database.  False if it is not there. */
+extern bool pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept *now);
+
+/* This transaction may have changed the relation, and may roll that back: the list follows after its end. */
+extern void pgscale_sweeper_kept_suspect(int place);
+
+/* A copy of the list.  Returns how many places are taken. */
+extern int	pgscale_sweeper_kept_copy(PgscaleSweeperKept *list);
+
+/* Pages that stayed, by all sweepers, since the server started; and a reset of what is shown of it. */
+extern uint64 pgscale_sweeper_kept_stayed_at(int place);
+extern void pgscale_sweeper_kept_reset(void);
+
+/* kept_pages.c: the sweep's side, in a sweeper */
+
+/* Files that this sweeper keeps pages of. */
+extern int	pgscale_sweeper_kept_files;
+
+/* In each tick: has the list changed? */
+extern void pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *share);
+
+/* Whose place is the file's?  Less than 0: of none. */
+extern int	pgscale_sweeper_kept_place(const RelFileLocator *file);
+
+/*
+ * The sweep has come to a page of that file, whatever it does with it.  Returns the place
+ * of its relation if the page stays, because that holds no more of the sweep's buffers than
+ * its fraction; else less than 0.
+ */
+extern int	pgscale_sweeper_kept_met(const PgscaleSweeperShare *share, const RelFileLocator *file);
+
+/* It stayed, and would have left. */
+extern void pgscale_sweeper_kept_stayed(const PgscaleSweeperShare *share, int place);
+
+#endif							/* PGSCALE_SWEEPER_KEEP_H */
