@@ -25,6 +25,7 @@ LIMIT = 300         # seconds that a switch may take
 MOVING = tuple(f"accounts_{n}" for n in range(0, TABLES, 2))
 SETTINGS = {
     **sweeper.SETTINGS,
+    "pgscale.sweeper_policy": "adaptive",
     **features.SETTINGS,
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",

@@ -90,7 +90,8 @@ class Ordeal:
     def run(self, seconds):
         """Returns what happened."""
         server = self.server
-        server.start(**(SWEEPER if self.kind == "sweeper" else {}))
+        policy = sweeper.POLICIES[FAULTS.index(self.fault) % len(sweeper.POLICIES)]
+        server.start(**({**SWEEPER, "pgscale.sweeper_policy": policy} if self.kind == "sweeper" else {}))
         connection = server.connect()
         ledger.create(connection)
         if self.kind == "sweeper":

@@ -69,6 +69,7 @@ def settings(rng, kind, durable):
             "pgscale.sweeper_workers": rng.randint(1, 3),
             "pgscale.sweeper_mode": rng.choice(("freelist", "window")),
             "pgscale.sweeper_high_watermark": rng.choice((0.02, 0.1, 0.25)),
+            "pgscale.sweeper_policy": rng.choice(sweeper.POLICIES),
         })
     return chosen
 
@@ -103,6 +104,7 @@ class Experiment:
         self.cycles = 0
         self.deaths = collections.Counter()
         self.swept = 0          # pages that the sweeper wrote
+        self.policies = collections.Counter()   # of these, by the policy at work
         shim = Shim(place, "disk") if control and control.startswith("dropped") else None
         self.server = Server(place, "server", self.disk.path / "data", shim)
 
@@ -186,7 +188,9 @@ class Experiment:
         self.death = self.choose_death()
         if self.kind == "sweeper":
             admin = server.connect()
-            self.swept += sweeper.swept(admin)
+            swept = sweeper.swept(admin)
+            self.swept += swept
+            self.policies[value(admin, "SHOW pgscale.sweeper_policy")] += swept
             if self.moves:
                 self.deck = self.deck or self.rng.sample(moves.PHASES, len(moves.PHASES))
                 self.struck = moves.await_phase(admin, self.rng, self.deck.pop(), SEEN)
@@ -380,7 +384,7 @@ def one(arguments):
         result = {
             **machine.describe(place), "major": place.major, "kind": kind, "control": arguments.control, "seed": arguments.seed,
             "cycles": experiment.cycles, "deaths": experiment.deaths, "commits": experiment.commits,
-            "swept pages": experiment.swept, "features": experiment.features, "lost": lost, "moves": arguments.moves,
+            "swept pages": experiment.swept, "policies": experiment.policies, "features": experiment.features, "lost": lost, "moves": arguments.moves,
             "cuts": {", ".join(cut): times for cut, times in experiment.cuts.items()},
             "dropped": experiment.server.shim.hits() if experiment.server.shim else 0,
             "seconds": round(time.monotonic() - since),
@@ -429,7 +433,7 @@ def several(arguments):
     summed = {**results[0], "seconds": max(result["seconds"] for result in results), "lost": None}
     for name in ("cycles", "commits", "swept pages", "dropped"):
         summed[name] = sum(result[name] for result in results)
-    for name in ("deaths", "features", "cuts"):
+    for name in ("deaths", "features", "cuts", "policies"):
         summed[name] = sum((collections.Counter(result[name]) for result in results), collections.Counter())
     losses = [f"seed {result['seed']}: {result['lost']}" for result in results if result["lost"]]
     summed["lost"] = "; ".join(losses) or None
@@ -470,6 +474,8 @@ def main():
         print(f"{cut}: {times}")
     if result["features"]:
         print(", ".join(f"{name} {count}" for name, count in sorted(result["features"].items())))
+    if result["policies"]:
+        print("pages swept with policy " + ", ".join(f"{policy} {pages}" for policy, pages in sorted(result["policies"].items())))
     print(", ".join(f"{death} {count}" for death, count in result["deaths"].items()) + f", {result['seconds']} s")
     print(f"{result['cycles']} cycles, {result['commits']} acknowledged commits, {result['swept pages']} pages swept, " +
           (f"lost: {lost}" if lost else "lost 0"))

@@ -30,6 +30,7 @@ SWITCHED = (
     lambda rng: {"pgscale.sweeper": rng.choice(("on", "on", "on", "off"))},
     lambda rng: {"pgscale.sweeper_mode": rng.choice(("freelist", "window"))},
     lambda rng: {"pgscale.sweeper_high_watermark": rng.choice((0.002, 0.02, 0.1, 0.25))},
+    lambda rng: {"pgscale.sweeper_policy": rng.choice(sweeper.POLICIES)},
     lambda rng: {"pgscale.sweeper_adaptive": rng.choice(("on", "off", "off", "off"))},
 )
 
@@ -167,6 +168,7 @@ def static(rng, stock):
             **sweeper.SETTINGS,
             "shared_preload_libraries": "pgscale,pg_prewarm",
             "pgscale.sweeper_workers": rng.randint(1, 3),
+            "pgscale.sweeper_policy": rng.choice(sweeper.POLICIES),
         })
     return settings
 

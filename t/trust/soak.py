@@ -42,6 +42,7 @@ SETTINGS = {
     "pgscale.sampler_profile_size": "1000",     # so that entries are evicted
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
+    "pgscale.sweeper_policy": "adaptive",
     "pgscale.sweeper_workers": "2",
     "pgscale.sweeper_writers": "2",
     "pgscale.writeback": "on",

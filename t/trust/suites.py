@@ -37,6 +37,7 @@ EVERYTHING = {
     "pgscale.sampler_nested": "on",
     "pgscale.sweeper": "on",
     "pgscale.sweeper_adaptive": "off",
+    "pgscale.sweeper_policy": "adaptive",
     "pgscale.sweeper_workers": "2",
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",

@@ -8,6 +8,9 @@ SETTINGS = {
     "pgscale.sweeper_adaptive": "off",
 }
 
+# One of these at random, from life to life.
+POLICIES = ("clock", "history", "adaptive", "adaptive")
+
 
 def wait_at_work(connection):
     """Under load; not while buffers are free, and dropped tables free some all the time: so before there are any."""

@@ -10,15 +10,15 @@
  */
 #include "simulate.h"
 
-#include "sweeper/policies/clock.c"
 #include "sweeper/shares.c"
+#include "../../lib/plain_clock.h"
 
 #define WRITERS 3
 #define RUNS	12
 
 PgscaleSweeperSettings pgscale_sweeper_settings;
 const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
-	&pgscale_sweeper_policy_clock, &pgscale_sweeper_policy_clock, &pgscale_sweeper_policy_clock
+	&plain_clock, &plain_clock, &plain_clock
 };
 
 static bool taken[RUNS + 1];
