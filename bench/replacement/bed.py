@@ -1,7 +1,7 @@
 """The servers of this experiment: pgbench's tables, eight times the buffers.
 
-Limited: on a disk of few reads a second, and with little memory for the kernel's cache, so that a miss in shared buffers is a
-read of the disk. Unlimited: all data in the kernel's cache. The WAL always lies on the fast disk.
+Limited: on a disk of few reads a second, or of few reads and few writes, and with little memory for the kernel's cache, so that
+a miss in shared buffers is a read of the disk. Unlimited: all data in the kernel's cache. The WAL always lies on the fast disk.
 """
 import contextlib
 import os
@@ -13,12 +13,14 @@ from copied import CopiedServer
 from memory import MemoryGroup
 from slowdisk import SlowDisk
 
-READ_IOPS = 4000
+# what a disk may do; of writes also what the kernel may have in memory, or the disk would look fast for a while
+FEW_READS = {"read_iops": 4000}
+FEW_WRITES = {**FEW_READS, "write_iops": 300, "dirty_mib": 4}
 DISK_MIB = 5120
 # memory of the server beyond shared_buffers: its processes, and the kernel's cache of all its files
 ROOM_MIB = 112
 # how often all buffers have been taken anew before what counts
-TURNOVERS = 12
+TURNOVERS = 10
 
 # every access by an index, and nothing at work but the sessions
 SETTINGS = {
@@ -62,14 +64,15 @@ def settings_of(condition, mode):
 
 
 @contextlib.contextmanager
-def limited_bed(place, name, size):
+def limited_bed(place, name, size, limits=FEW_READS):
     with SlowDisk(place.folder / f"{name}-disk", DISK_MIB) as disk, MemoryGroup() as memory:
-        yield Bed(place, name, size, disk, memory)
+        yield Bed(place, name, size, disk, memory, limits)
 
 
 class Bed(CopiedServer):
-    def __init__(self, place, name, size, disk=None, memory=None):
+    def __init__(self, place, name, size, disk=None, memory=None, limits=None):
         self.memory = memory
+        self.limits = limits
         # room for new versions in each page
         super().__init__(place, name, size.scale, disk, load=("-F", 90), shared_buffers=f"{size.buffers_mib}MB", **SETTINGS)
         self.rows = size.scale * 100000
@@ -102,7 +105,7 @@ class Bed(CopiedServer):
 
     def slow(self):
         if self.disk:
-            self.disk.slow(read_iops=READ_IOPS)
+            self.disk.slow(**self.limits)
 
     def turn_over(self, connection, times, seconds):
         """Waits until the buffers have been taken that many times, or for that many seconds. Returns how many times it were."""

@@ -1,12 +1,17 @@
 """What the sessions do: scripts for pgbench, and what is required of each."""
-from typing import NamedTuple
+from typing import Callable, NamedTuple
+
+import tpcc
 
 # Ranks are spread over the table at random, so that no neighbourhood helps.
 _RANK = "\\set rank random_zipfian(1, :rows, 1.05)\n"
 _ZIPF = _RANK + "\\set aid 1 + permute(:rank, :rows)\n"
 _UNIFORM = "\\set aid random(1, :rows)\n"
 _PAGE = "\\set page random(1, :pages)\nSELECT abalance FROM pgbench_accounts WHERE ctid = ('(' || :page - 1 || ',1)')::tid;\n"
+# As sysbench has it: 80 % of the uses are of 20 % of the rows, of these again 80 % of 20 %, and so on; hot rows are neighbours.
+_PARETO = "\\set aid 1 + int((:rows - 1) * pow(random(1, 1000000) / 1000000.0, 7.2126))\n"
 _SELECT = "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+_UPDATE = "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
 
 SCANNED = 2500
 _SCAN = f"""\\set first random(1, :rows - {SCANNED})
@@ -45,6 +50,8 @@ SELECT count(length(filler)) FROM events_id_seq s CROSS JOIN LATERAL (VALUES """
 END;
 """
 
+_WAREHOUSE_PAGES = 12800
+
 # A join by TID: a page each, nearly never the same again.
 TAKEN = 200
 _TAKE = f"""SELECT count(a.aid) FROM (SELECT format('(%s,1)', floor(random() * :pages))::tid AS tid FROM generate_series(1, {TAKEN})) r
@@ -52,18 +59,49 @@ _TAKE = f"""SELECT count(a.aid) FROM (SELECT format('(%s,1)', floor(random() * :
 """
 
 
+def oldest(buffers):
+    """Of the rows that are read, by age."""
+    return 4 * _EVENT_ROWS_A_PAGE * buffers
+
+
+def _events(buffers):
+    return [statement for statement in _EVENTS.format(oldest=oldest(buffers)).split(";\n") if statement.strip()]
+
+
+def _warehouses(buffers, times):
+    """So many that their tables have about that many times the buffers."""
+    return max(round(buffers * times / _WAREHOUSE_PAGES), 1)
+
+
+class Tpcc(NamedTuple):
+    """Its tables, and its scripts."""
+    times: int
+
+    def tables(self, buffers):
+        names = ", ".join(f"tpcc_{name}" for name in tpcc.TABLES)
+        return [tpcc.setup(_warehouses(buffers, self.times)), f"VACUUM ANALYZE {names}"]
+
+    def scripts(self, buffers):
+        return {name: (text, tpcc.WEIGHTS[name]) for name, text in tpcc.scripts(_warehouses(buffers, self.times)).items()}
+
+
 class Load(NamedTuple):
     name: str
-    scripts: dict                   # by name: text, weight
+    scripts: dict | Callable        # by name: text, weight; or for a number of buffers
     # required: reads a transaction, and transactions a second, to those without the sweeper
     most_reads: float = None
     least_tps: float = None
     rows: float = 1                 # of the table's, so much is used
     buffers: float = 1              # of the experiment's
-    events: bool = False
+    tables: Callable = None         # SQL that makes tables for a number of buffers
+    anew: bool = False              # are these made anew for each round?
     clients: int = 8
+    writes: bool = False
     takes_none: bool = False        # no buffers, once all is in them
     has_most_cpu: bool = False      # is the sweeper's CPU time limited? If most of the buffers are taken for other pages
+
+    def scripts_for(self, buffers):
+        return self.scripts(buffers) if callable(self.scripts) else self.scripts
 
 
 ZIPF = Load("zipf 1.05", {"zipf": (_ZIPF + _SELECT, 1)}, most_reads=0.80, least_tps=1.25)
@@ -71,7 +109,8 @@ ZIPF = Load("zipf 1.05", {"zipf": (_ZIPF + _SELECT, 1)}, most_reads=0.80, least_
 UNIFORM = Load("uniform", {"uniform": (_UNIFORM + _SELECT, 1)}, least_tps=0.98)
 GAINS = (
     Load("zipf 1.05 and index scans", {"zipf": (_ZIPF + _SELECT, 99), "scan": (_SCAN, 1)}, most_reads=0.88),
-    Load("TPC-B, zipf 1.05", {"tpcb": (_TPCB, 1)}, most_reads=0.88, rows=0.5, buffers=0.5),
+    Load("TPC-B, zipf 1.05", {"tpcb": (_TPCB, 1)}, most_reads=0.88, rows=0.5, buffers=0.5, writes=True),
+    Load("like TPC-C", Tpcc(6).scripts, buffers=0.5, tables=Tpcc(6).tables, writes=True),
     Load("zipf 1.05, moving", {"drift": (_DRIFT + _SELECT, 1)}),
     UNIFORM,
 )
@@ -79,20 +118,17 @@ RANDOM_PAGES = Load("random pages", {"page": (_PAGE, 1)}, most_reads=1.05, least
 NEUTRAL = (
     RANDOM_PAGES,
     Load("all in memory", {"zipf": (_ZIPF + _SELECT, 1)}, least_tps=0.98, rows=0.08, takes_none=True),
-    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, events=True),
+    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, tables=_events, anew=True, writes=True),
 )
 CPU = (
     ZIPF._replace(most_reads=None, least_tps=0.98),
     UNIFORM,
     Load("pages by TID", {"take": (_TAKE, 1)}, least_tps=0.98, clients=2, has_most_cpu=True),
 )
-
-
-def oldest(buffers):
-    """Of the rows that are read, by age."""
-    return 4 * _EVENT_ROWS_A_PAGE * buffers
-
-
-def events(buffers):
-    """SQL that makes the table of events, statement by statement."""
-    return [statement for statement in _EVENTS.format(oldest=oldest(buffers)).split(";\n") if statement.strip()]
+# Data of about 3.2 times the buffers: where the sweeper saves writes by their neighbours.
+WRITES = (
+    Load("updates, zipf 1.05", {"update": (_ZIPF + _UPDATE, 1)}, rows=0.4, writes=True),
+    Load("updates, pareto", {"update": (_PARETO + _UPDATE, 1)}, rows=0.4, writes=True),
+    Load("updates, uniform", {"update": (_UNIFORM + _UPDATE, 1)}, rows=0.4, writes=True),
+    Load("like TPC-C", Tpcc(3).scripts, buffers=0.5, tables=Tpcc(3).tables, writes=True),
+)

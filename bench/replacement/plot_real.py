@@ -6,25 +6,28 @@ import real
 import stats
 import turns
 from bed import ADAPTIVE, AGAIN, CLOCK, HISTORY
+from real_tables import majors, ratios, select
 
 COLOURS = {AGAIN: "#999999", CLOCK: "#d2601a", HISTORY: "#63a8e0", ADAPTIVE: "#1668b8"}
-TITLES = {"reads": "", "reads_window": ", mode window", "cases": "", "neutral": ""}
+TITLES = {"reads": "", "reads_window": ", mode window", "cases": "", "neutral": "", "slow_writes": ", few writes"}
 
 
 def rows_of(results):
-    """Each load that was measured on the disk of few reads, with its title."""
+    """Each load and major that was measured on the slow disk, with its title."""
     for name, more in TITLES.items():
-        if name in results:
-            for load in real.PARTS[name].loads:
-                yield load.name + more, load, results[name]["results"]
+        measured = results[name]["results"] if name in results else []
+        for load in real.PARTS[name].loads:
+            for major in majors(measured):
+                if select(measured, load, ADAPTIVE, major):
+                    yield f"{load.name}{more}, {major}", load, major, measured
 
 
 def draw_ratios(axes, rows, figure, label):
-    for place, (_, load, measured) in enumerate(rows):
+    for place, (_, load, major, measured) in enumerate(rows):
         if load.takes_none and figure is turns.reads:
             continue
         for at, (condition, colour) in enumerate(COLOURS.items()):
-            found = real.ratios(measured, load, condition, figure)
+            found = ratios(measured, load, condition, major, figure)
             if not found:
                 continue
             height = place + 0.27 - 0.18 * at
@@ -32,6 +35,7 @@ def draw_ratios(axes, rows, figure, label):
             axes.plot(stats.median(found), height, "|", color=colour, markersize=11)
     axes.axvline(1, color="#777777", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [title for title, *_ in rows])
+    axes.set_ylim(-0.5, len(rows) - 0.5)
     axes.set_xlabel(label)
 
 

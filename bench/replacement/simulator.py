@@ -14,9 +14,15 @@ SEEDS = (1, 2, 3)
 # windows, each of as many references as there are buffers; as in patterns.c
 WARM_UP = 60
 BUFFERS = 16384
+# of the sweeper, in a window; as in simulator.h
+TICKS = 64
 CLOCK, OURS = "clock", ("policy clock", "policy history", "policy adaptive")
 ADAPTIVE = OURS[-1]
-ALGORITHMS = (CLOCK, "LRU", "2Q", "ARC", "S3-FIFO", "SIEVE", "LIRS", *OURS, "static optimum", "Belady")
+ALGORITHMS = (CLOCK, "LRU", "LRU-2", "2Q", "ARC", "S3-FIFO", "SIEVE", "LIRS", *OURS, "static optimum", "Belady")
+ONE_BIT = "clock of one bit"
+# misses to a clock's, zipf 80/20, the cache a quarter of the pages: a talk on PostgreSQL's buffer manager
+PUBLISHED = {"ARC": 0.75, "2Q": 0.73, "LRU-2": 0.60}
+SAME_SHAPE = ("80/20", "80/20, equal pages")
 MOVES = "move"          # patterns with a moment at which the pages change their ranks
 SKEWED = ("zipf 0.7", "zipf 0.9", "zipf 0.99", "zipf 1.05", "zipf 1.1")
 # required: misses relative to the clock's
@@ -32,14 +38,14 @@ def measure(place, quick):
         say(pattern)
         for seed in SEEDS[:1] if quick else SEEDS:
             windows = run(program, pattern, seed)
-            results += [record(pattern, seed, name, windows) for name in ALGORITHMS]
+            results += [record(pattern, seed, name, windows) for name in (*ALGORITHMS, ONE_BIT)]
     return results
 
 
-def compiled(place, policies=POLICIES):
+def compiled(place, policies=POLICIES, buffers=BUFFERS, ticks=TICKS):
     """The program, with the policies in that folder."""
-    program = place.folder / "simulator"
-    subprocess.run(["cc", "-O2", "-Wall", "-D_GNU_SOURCE", f"-I{place.ask('--includedir-server')}", f"-I{policies.parents[1]}",
+    program = place.folder / f"simulator-{buffers}-{ticks}"
+    subprocess.run(["cc", "-O2", "-Wall", "-D_GNU_SOURCE", f"-DBUFFERS={buffers}", f"-DTICKS={ticks}", f"-I{place.ask('--includedir-server')}", f"-I{policies.parents[1]}",
                     f"-I{TREE / 'src'}", f"-I{HERE}", "-o", program, *HERE.glob("*.c"), *policies.glob("*.c"), "-lm"], check=True)
     return program
 
@@ -103,11 +109,23 @@ def show(results):
              *(f"{stats.median(ratios(results, pattern, name)):.2f}" for name in ALGORITHMS[1:])] for pattern in steady]
     text = "Misses in the steady state, relative to the clock's; median of seeds.\n\n"
     text += table(["", "misses of the clock", *ALGORITHMS[1:]], rows)
+    text += "\n\n" + show_published(results)
     text += "\n\nAfter a sudden move of the hot pages, in windows of N references: misses relative to the clock's, at the greatest " \
         f"of the first {MOVED_WINDOWS} windows, and of those after them (median of seeds in each window); in all of the first {MOVED_WINDOWS}.\n\n"
     return text + table(["", "", "greatest", "greatest later", "in all"], [
         [pattern, name, *(f"{each:.2f}" for each in move_figures(results, pattern, name))]
         for pattern in patterns(results) if is_move(pattern) for name in ALGORITHMS[1:-2]])
+
+
+def show_published(results):
+    """Beside the published figures."""
+    rows = [["published", "a clock's", *(f"{figure:.2f}" for figure in PUBLISHED.values())]]
+    for pattern in SAME_SHAPE:
+        for to in (CLOCK, "LRU", ONE_BIT):
+            rows.append([pattern, to, *(f"{stats.median([ratio(*both) for both in zip(of(results, pattern, name), of(results, pattern, to))]):.2f}"
+                                       for name in PUBLISHED)])
+    return "Beside published figures, the cache a quarter of the pages; median of seeds.\n\n" + table(
+        ["", "misses relative to those of", *PUBLISHED], rows)
 
 
 def missing(results, pattern):

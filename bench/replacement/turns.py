@@ -2,7 +2,7 @@
 import pathlib
 import time
 
-from bed import CLOCK, TURNOVERS
+from bed import TURNOVERS
 from cluster import run, say
 
 # cumulative columns of the views
@@ -39,15 +39,17 @@ def read(bed, connection):
 
 
 def shadows(connection):
-    """The choice in force, and what each candidate's shadow cache has missed, by candidate; nothing, unless the policy has shadows."""
-    choice, *arrays = run(connection, "SELECT choice, half_lives, shadow_misses FROM pgscale.replacement_stats WHERE worker = 1")[0]
-    return choice, {CLOCK if half_life == 0 else f"half-life {half_life:g}": misses for half_life, misses in zip(*arrays)} if choice else {}
+    """The choice in force, and what the shadow caches of the choices in force and of the clock have missed; None without shadows."""
+    choice, chosen, half_lives, missed = run(connection, "SELECT choice, chosen_misses, half_lives, shadow_misses"
+                                                         " FROM pgscale.replacement_stats WHERE worker = 1")[0]
+    return choice, (chosen, missed[half_lives.index(0)]) if choice else None
 
 
-def saved_by(choice, before, after):
-    """The share of the clock's misses that a choice saved between two such counts; None if there were none."""
-    missed = {name: after[name] - before[name] for name in before}
-    return 1 - missed[choice] / missed[CLOCK] if missed.get(CLOCK) else None
+def saved(before, after):
+    """The share of the clock's misses that the choices saved between two such counts; None if there were none."""
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return 1 - (after[0] - before[0]) / (after[1] - before[1])
 
 
 def turn(bed, connection, load, settings, warm_up, settle, seconds):
@@ -67,13 +69,17 @@ def measured(bed, connection, load, seconds):
     time.sleep(seconds)
     after, (choice, shadows_after) = read(bed, connection), shadows(connection)
     return {**{name: after[name] - before[name] for name in after}, "began": before["seconds"], "ended": after["seconds"],
-            "tps": load.tps(before["seconds"], after["seconds"]), "choice": choice, "foretold": saved_by(choice, shadows_before, shadows_after)}
+            "tps": load.tps(before["seconds"], after["seconds"]), "choice": choice, "foretold": saved(shadows_before, shadows_after)}
 
 
 def described(r):
     said = f"{r['tps']:,.0f} TPS, {reads(r):.3f} reads a transaction, {r['busy'] / r['seconds']:.2f} cores busy, {a_second(r):,.0f} buffers/s"
     if r["consumed"]:
-        said += f", {served(r) * 100:.1f} % of them supplied, sweeper {cpu(r) * 100:.1f} % of a core, {r['choice']}"
+        said += f", {served(r) * 100:.1f} % of them supplied, sweeper {cpu(r) * 100:.1f} % of a core, {cpu_a_buffer(r):,.0f} ns a buffer, {r['choice']}"
+    if "device reads" in r:
+        said += f", {device_reads(r):.3f} device reads a transaction"
+        if r["device writes"] > r["seconds"]:
+            said += f", {pages_written(r):.2f} pages written, {transactions_a_write(r):.2f} transactions a write"
     if r["foretold"] is not None:
         said += f", foretold {r['foretold'] * 100:.0f} %"
     return said
@@ -99,6 +105,11 @@ def transactions_a_write(r):
     return r["transactions"] / max(r["device writes"], 1)
 
 
+def pages_written(r):
+    """By the device, a transaction."""
+    return r["device bytes written"] / 8192 / r["transactions"]
+
+
 def a_second(r):
     """Buffers that sessions took."""
     return r["allocations"] / r["seconds"]
@@ -121,9 +132,14 @@ def cpu(r):
     return r["cpu_ms"] / 1000 / r["seconds"]
 
 
+def cpu_a_buffer(r):
+    """Nanoseconds of CPU time of the sweeper for each buffer that sessions took, of a page that left."""
+    return r["cpu_ms"] * 1e6 / max(r["allocations"], 1)
+
+
 def cpu_at_100k(r):
-    """If there were 100,000 buffers a second to supply."""
-    return cpu(r) / max(a_second(r), 1) * 100000
+    """Of a core, if there were 100,000 buffers a second to supply."""
+    return cpu_a_buffer(r) / 1e9 * 100000
 
 
 def say_turn(condition, r):

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * known.c
- *	  Known algorithms: the server's clock, LRU, 2Q, ARC, S3-FIFO, SIEVE and LIRS, with
+ *	  Known algorithms: the server's clock and that of one bit, LRU, 2Q, ARC, S3-FIFO, SIEVE and LIRS, with
  *	  the parameters of their papers.
  *
  * They know each reference, and evict at the moment of a miss.  The sweeper's policies
@@ -32,10 +32,11 @@ end_lists(void)
 	links_free(&links);
 }
 
-/* The server's: StrategyGetBuffer(), usage counts up to 5. */
+/* The server's: StrategyGetBuffer(), usage counts up to 5.  Textbooks have one bit. */
 
 #define MAX_USAGE	5
 
+static int	max_usage;
 static uint32_t *held;			/* by buffer */
 static uint8_t *usage;
 static int *where;				/* by page: buffer + 1, or 0 */
@@ -43,13 +44,26 @@ static int	clock_hand;
 static int	clock_used;
 
 static void
-clock_begin(const Trace *t)
+clock_begin_with(const Trace *t, int most)
 {
 	trace = t;
+	max_usage = most;
 	held = zeroed(BUFFERS, sizeof(uint32_t));
 	usage = zeroed(BUFFERS, 1);
 	where = zeroed(t->distinct, sizeof(int));
 	clock_hand = clock_used = 0;
+}
+
+static void
+clock_begin(const Trace *t)
+{
+	clock_begin_with(t, MAX_USAGE);
+}
+
+static void
+one_bit_begin(const Trace *t)
+{
+	clock_begin_with(t, 1);
 }
 
 static void
@@ -68,7 +82,7 @@ clock_use(int reference)
 
 	if (buf >= 0)
 	{
-		usage[buf] = MIN(usage[buf] + 1, MAX_USAGE);
+		usage[buf] = MIN(usage[buf] + 1, max_usage);
 		return true;
 	}
 	if (clock_used < BUFFERS)
@@ -91,6 +105,7 @@ clock_use(int reference)
 }
 
 const Algorithm server_clock = {"clock", clock_begin, clock_use, NULL, NULL, clock_end};
+const Algorithm one_bit_clock = {"clock of one bit", one_bit_begin, clock_use, NULL, NULL, clock_end};
 
 /* LRU */
 

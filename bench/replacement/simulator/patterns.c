@@ -245,6 +245,19 @@ make_80_20(Trace *trace, double buffers)
 	free(order);
 }
 
+/* 80 % of the references are to 20 % of the pages, which are equal, as are the others; that many times the buffers. */
+static void
+make_hot_and_cold(Trace *trace, double buffers)
+{
+	const uint32_t pages = (uint32_t) (buffers * BUFFERS);
+	const uint32_t hot = pages / 5;
+	uint32_t   *order = random_order(pages);
+
+	for (int i = 0; i < trace->length; i++)
+		trace->pages[i] = order[random_part() < 0.8 ? random_below(hot) : hot + random_below(pages - hot)];
+	free(order);
+}
+
 /*
  * Single pages, and one reference in four in ranges of 64 pages; a pass over a table of
  * as many pages as there are buffers takes half of the references, every tenth window.
@@ -290,6 +303,7 @@ static const struct
 	{"zipf 1.05", make_zipf, 1.05, MEASURED},
 	{"zipf 1.1", make_zipf, 1.1, MEASURED},
 	{"80/20", make_80_20, 4, MEASURED},
+	{"80/20, equal pages", make_hot_and_cold, 4, MEASURED},
 	{"20 % used once", make_one_touch, 0.99, MEASURED},
 	{"B-tree and heap", make_btree, 0.99, MEASURED},
 	{"ranges and passes", make_ranges, 0.99, MEASURED},

@@ -4,6 +4,7 @@
  *	  Misses of replacement algorithms on one sequence of references.
  *
  *	  simulator PATTERN SEED [ALGORITHM...]
+ *	  simulator trace:FILE 0 [ALGORITHM...]
  *
  * Prints a line for each algorithm: its name, a tab, and its misses in each window of
  * as many references as there are buffers. "simulator" alone lists the patterns.
@@ -20,9 +21,11 @@
 #include "simulator.h"
 
 static const Algorithm *const algorithms[] = {
-	&server_clock, &lru, &two_q, &arc, &s3_fifo, &sieve, &lirs, &static_optimum, &belady,
+	&server_clock, &one_bit_clock, &lru, &lru_2, &two_q, &arc, &s3_fifo, &sieve, &lirs, &static_optimum, &belady,
 	&sweeper_clock, &sweeper_history, &sweeper_adaptive
 };
+
+#define FROM_FILE	"trace:"
 
 #define ALGORITHMS	(sizeof(algorithms) / sizeof(algorithms[0]))
 
@@ -75,9 +78,10 @@ main(int argc, char **argv)
 		trace_patterns();
 		return argc == 1 ? 0 : 2;
 	}
-	if (!trace_make(argv[1], strtoull(argv[2], NULL, 10), &trace))
+	if (strncmp(argv[1], FROM_FILE, strlen(FROM_FILE)) == 0 ? !trace_read(argv[1] + strlen(FROM_FILE), &trace) :
+		!trace_make(argv[1], strtoull(argv[2], NULL, 10), &trace))
 	{
-		fprintf(stderr, "there is no pattern \"%s\"\n", argv[1]);
+		fprintf(stderr, "there is no pattern or trace \"%s\"\n", argv[1]);
 		return 2;
 	}
 	for (size_t i = 0; i < ALGORITHMS; i++)

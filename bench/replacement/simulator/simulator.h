@@ -14,7 +14,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#ifndef BUFFERS
 #define BUFFERS		16384
+#endif
+
+/* Ticks of the sweeper in a window: the fewer, the more pages are used meanwhile. */
+#ifndef TICKS
+#define TICKS		64
+#endif
+
 #define PAGES		131072
 
 /* A sequence of references to pages.  Misses are counted in windows of BUFFERS references. */
@@ -27,6 +35,9 @@ typedef struct Trace
 
 /* Makes the trace of a pattern, or returns false if there is none of that name. */
 extern bool trace_make(const char *pattern, uint64_t seed, Trace *trace);
+
+/* Reads one from a file of 32-bit numbers of pages, or returns false if there are none. */
+extern bool trace_read(const char *file, Trace *trace);
 extern void trace_patterns(void);	/* prints their names */
 
 typedef struct Algorithm
@@ -44,7 +55,9 @@ typedef struct Algorithm
 } Algorithm;
 
 extern const Algorithm server_clock,
+			one_bit_clock,
 			lru,
+			lru_2,
 			two_q,
 			arc,
 			s3_fifo,

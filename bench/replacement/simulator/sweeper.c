@@ -7,7 +7,7 @@
  * taken, and where less than LOW of the buffers are ready, the sweep's hand goes round
  * until HIGH are.  A page's uses are seen when the hand comes to it, as the growth of
  * the count in its header over what was left there; that counts to 5, so a burst counts
- * little.  A page that is used while it is on offer stays.  Backends take what is on
+ * little.  A page that is used while it is on offer stays, and ages there like any other.  Backends take what is on
  * offer, and where that is nothing, the server's own clock finds a buffer.  So a page
  * leaves some time after it was chosen, as in the server with its freelist.
  *
@@ -22,9 +22,13 @@
 #include "simulator.h"
 #include "sweeper/policies/policy.h"
 
-#define TICK		256
+#define TICK		(BUFFERS / TICKS)
 #define HIGH		(BUFFERS / 20)
 #define LOW			(HIGH * 2 / 5)
+
+/* It refills, too, before what is ready may be taken in so many ticks; how fast that is, is a mean of so many. */
+#define REFILL_TICKS	2
+#define RATE_TICKS		64
 
 #define NO_PAGE		UINT32_MAX
 
@@ -48,6 +52,7 @@ static int	stack[BUFFERS];		/* what the sweep put there */
 static int	stack_used;
 static int	server_hand;
 static int	hand;
+static double rate;				/* buffers that are taken in a tick, a mean */
 static double visits;
 
 static uint32
@@ -66,7 +71,7 @@ sweeper_begin(const PgscaleSweeperPolicy *p, const Trace *t)
 	frames = zeroed(BUFFERS, sizeof(Frame));
 	where = zeroed(t->distinct, sizeof(int));
 	stack_used = server_hand = hand = 0;
-	visits = 0;
+	rate = visits = 0;
 	for (list_used = 0; list_used < BUFFERS; list_used++)
 	{
 		list[list_used] = list_used;
@@ -132,11 +137,13 @@ offer(int buf)
 static void
 sweep(void)
 {
+	const int	before = stack_used;
 	int			ready;
 
 	follow_taken();
+	rate += (before - stack_used - rate) / RATE_TICKS;
 	ready = count_ready();
-	if (ready >= LOW)
+	if (ready >= Max(LOW, Min(REFILL_TICKS * rate, HIGH)))
 		return;
 	for (int i = 0; i < BUFFERS && ready < HIGH && stack_used < BUFFERS / 4; i++)
 	{
@@ -144,13 +151,16 @@ sweep(void)
 		Frame	   *f = &frames[buf];
 
 		hand = (hand + 1) % BUFFERS;
-		if (f->listed)
+		if (f->listed && f->count == 0)
 			continue;
 		visits++;
 		catch_up(buf);
-		if (policy->visit(memory, buf) == 0)
+		if (policy->visit(memory, buf, false) == 0)
 		{
-			offer(buf);
+			if (f->listed)
+				f->count = f->left = 0;
+			else
+				offer(buf);
 			ready++;
 		}
 		else
