@@ -155,7 +155,7 @@ def with_block(text, template, block):
     if not found:
         raise Wrong(f"there is no place for bench/published/{template}")
     # the old block may be empty
-    return before + head + block + rest[("\n" + rest).index("\n\n"):]
+    return before + head + (block.rstrip("\n") + "\n" if block.strip() else "") + rest[("\n" + rest).index("\n\n"):]
 
 
 def trust_table():
