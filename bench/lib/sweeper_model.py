@@ -1,10 +1,12 @@
 """The model of the sweeper's world: bench/sweeper/model/model.c, with the sweeper's own source files."""
 import subprocess
 
-from cluster import TREE
+from cluster import TREE, say
 
 SWEEPER = TREE / "src" / "sweeper"
 SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "write_combining.c", "supply/*.c", "policies/*.c")
+SEEDS = (1, 2, 3)
+SECONDS = 120
 FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
            "longest tick", "hand")
 
@@ -22,3 +24,19 @@ def run(program, load, times, seconds, writers, part, seed, mode="freelist", pol
     words = [load, times, seconds, writers, part, seed, mode, policy]
     line = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True).stdout
     return dict(zip(FIGURES, map(float, line.split())))
+
+
+def measured(place, quick, loads, variants):
+    """A record for each load (with how many times the buffers its data are), variant and seed.
+
+    variants: by name, the writers, the part of the buffers, and if need be mode and policy.
+    """
+    program = compiled(place)
+    results = []
+    for load, times in loads:
+        say(f"{load}, {times} times the buffers")
+        for variant, (writers, part, *rest) in variants.items():
+            for seed in SEEDS[:1] if quick else SEEDS:
+                results.append({"load": load, "times": times, "variant": variant, "seed": seed,
+                                **run(program, load, times, SECONDS, writers, part, seed, *rest)})
+    return results

@@ -1,7 +1,6 @@
 """What the policies cost the writes, and the writes cost them: bench/sweeper's model, with each policy."""
 import stats
 import sweeper_model
-from cluster import say
 from report import table
 
 LOADS = (("uniform", 1.7), ("uniform", 3.2), ("pareto", 3.2), ("pareto", 8), ("zipf1.05", 3.2), ("zipf.9", 3.2), ("tpcb", 3.2))
@@ -10,22 +9,12 @@ POLICIES = ("clock", "history", "adaptive")
 NAMES = {STOCK: "stock", **{policy: f"policy {policy}" for policy in POLICIES}}
 # that the disk serves first; the set has room for one buffer in so many
 WRITERS, PART = -16, 4
-SEEDS = (1, 2, 3)
-SECONDS = 120
+VARIANTS = {STOCK: (0, PART), **{policy: (WRITERS, PART, "freelist", policy) for policy in POLICIES}}
 RECORDS = {"": ("load", "times", "variant")}
 
 
 def measure(place, quick):
-    program = sweeper_model.compiled(place)
-    results = []
-    for load, times in LOADS:
-        say(f"{load}, {times} times the buffers")
-        for variant in NAMES:
-            for seed in SEEDS[:1] if quick else SEEDS:
-                words = (0, PART, seed) if variant == STOCK else (WRITERS, PART, seed, "freelist", variant)
-                results.append({"load": load, "times": times, "variant": variant, "seed": seed,
-                                **sweeper_model.run(program, load, times, SECONDS, *words)})
-    return results
+    return sweeper_model.measured(place, quick, LOADS, VARIANTS)
 
 
 def median(results, load, times, variant, figure):

@@ -4,7 +4,6 @@ See model/model.c. No server runs, so the machine does not matter.
 """
 import stats
 import sweeper_model
-from cluster import say
 from report import spread, table
 
 LOADS = (("uniform", 1.7), ("uniform", 3.2), ("pareto", 3.2), ("pareto", 8), ("zipf1.05", 3.2), ("zipf.9", 3.2))
@@ -15,21 +14,11 @@ VARIANTS = {
     "N/4, 4 writers and 8 sessions alike": (4, 4), "N/4, 16 writers and 8 sessions alike": (16, 4),
     "window, N/4": (-16, 4, "window"), "window, N/4, 16 writers and 8 sessions alike": (16, 4, "window"),
 }
-SEEDS = (1, 2, 3)
-SECONDS = 120
 RECORDS = {"": ("load", "times", "variant")}
 
 
 def measure(place, quick):
-    program = sweeper_model.compiled(place)
-    results = []
-    for load, times in LOADS:
-        say(f"{load}, {times} times the buffers")
-        for variant, (writers, part, *mode) in VARIANTS.items():
-            for seed in SEEDS[:1] if quick else SEEDS:
-                results.append({"load": load, "times": times, "variant": variant, "seed": seed,
-                                **sweeper_model.run(program, load, times, SECONDS, writers, part, seed, *mode)})
-    return results
+    return sweeper_model.measured(place, quick, LOADS, VARIANTS)
 
 
 def of(results, load, times, variant, figure):

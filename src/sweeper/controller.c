@@ -276,3 +276,11 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 	}
 	return NULL;				/* not reached */
 }
+
+bool
+pgscale_sweeper_is_no_use(PgscaleSweeperReason reason)
+{
+	return reason == PGSCALE_BECAUSE_CLEAN || reason == PGSCALE_BECAUSE_FAST_DISK ||
+		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS ||
+		reason == PGSCALE_BECAUSE_CLOCK_AS_GOOD;
+}

@@ -67,4 +67,7 @@ extern void pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pres
 /* In words. */
 extern char *pgscale_sweeper_reason(PgscaleSweeperReason reason, double number);
 
+/* Has it been seen, if that is the reason, that the sweeper would be of no use? */
+extern bool pgscale_sweeper_is_no_use(PgscaleSweeperReason reason);
+
 #endif							/* PGSCALE_SWEEPER_CONTROLLER_H */

@@ -61,6 +61,15 @@ extern bool pgscale_sweeper_observe(PgscaleSweeperShare *share);
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);
 
+/*
+ * sweeper.c: what fraction of the reads does the policy's choice of pages save, by all
+ * shares?  Returns false if that is not known.
+ */
+extern bool pgscale_sweeper_foretold(double *saved);
+
+/* sweeper_health.c */
+extern void pgscale_sweeper_health(PgscaleHealth *health);
+
 /* replacement_stats.c: a choice in words */
 extern const char *pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice);
 
