@@ -78,7 +78,8 @@ for my $case (
         "finds the run: $victim, at most $limit" . ($why ? ": $why" : ''));
 }
 
-# The standing set: of pages that may leave, those in the longest runs
+# The standing set: of pages that may leave, those in the longest runs, while writes are short
+$db->sql('SELECT step.order(true)');
 clean();
 dirty(1, [5], [ 10, 14 ], [ 20, 22 ], [ 30, 33 ], [ 50, 55 ]);
 sub chosen
@@ -135,6 +136,18 @@ is(looks(64, 5, 12, 10, 14, 5, 6), '3 7 0 0 0 2', 'a run costs its length, once'
 is(looks(8, 40 .. 59), join(' ', 10, (0) x 7, 10, (0) x 7, 6, (0) x 3), 'a long one costs no more, block by block');
 is(looks(8, reverse 40 .. 59), join(' ', 10, (0) x 7, 10, (0) x 7, 6, (0) x 3), 'or backwards');
 
+# While they are not, the oldest, and no run is looked at before it is written.
+$db->sql('SELECT step.order(false)');
+dirty(1, [ 20, 22 ]);
+for my $case ([ 0, '' ], [ 1, 'a:5+1/1' ], [ 2, 'a:5+1/1 a:10+5/1' ], [ 7, 'a:5+1/1 a:10+5/1 a:20+3/1' ],
+    [ 99, 'a:5+1/1 a:10+5/1 a:20+3/1 a:40+20/1' ])
+{
+    is(chosen([ 5, 11, 21, 54 ], $case->[0]), $case->[1], "chooses the oldest for $case->[0] pages, in the order of the file");
+}
+chosen([ 54, 5 ], 0);
+is(runs('step.again(1, 1, 64)'), 'a:40+20/1', 'whatever their order in the file is');
+is(looks(8, 40 .. 45), '0 0 0 0 0 0', 'a page costs nothing when it is put there');
+
 # The sweep, tick by tick, over the buffers of 64 pages of table a: those from block 0 on, whose usage counts are 0 (ten pages, one
 # of them pinned), 1 (ten) and 3.
 clean();
@@ -144,7 +157,7 @@ is("$apart " . ($last - $first), '0 159', 'table a lies in buffers side by side'
 my $other = session($node);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(5,1)'; FETCH c});
 
-my @sweeps = map { session($node) } 1 .. 3;
+my @sweeps = map { session($node) } 1 .. 4;
 $_->sql('SELECT step.tick(), step.rest(), step.queued() WHERE false') for @sweeps;
 $db->sql('SELECT step.writer(0, true)');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer starts', 1);
@@ -201,9 +214,9 @@ writer_ends();
 dirty(0, [ 101, 102 ], [ 104, 105 ], [ 107, 109 ], [ 111, 112 ], [120]);
 dirty(0, [20]);
 tick_ok('f', 'queued, supplied_clean', '16|0', 'all that are found become candidates');
-like(runs('step.queued()'), qr{^(a:104\+2/2 a:107\+3/3|a:107\+3/3 a:111\+2/2|a:100\+3/2 a:107\+3/3)$}, 'and the longest written, as many as needed');
+is(runs('step.queued()'), 'a:100+3/2 a:104+2/2', 'and the oldest written, as many as needed');
 tick_ok('f', 'queued', '16', 'the next time no other is found');
-like(runs('step.queued()'), qr{^a:\d+\+\d/\d a:\d+\+\d/\d}, 'and what stayed is written');
+is(runs('step.queued()'), 'a:107+3/3 a:111+2/2', 'but the next ones are written');
 my $gathered = 16;
 $db->sql("SELECT step.touch('a', 0, $_->[0], $_->[-1], 5, false)")
   for [ 64, 69 ], [ 75, 79 ], [ 81, 89 ], [ 92, 99 ], [103], [106], [110], [ 113, 119 ], [ 121, 127 ];
@@ -238,13 +251,18 @@ $sweep->sql('SELECT step.rest()');
 is(stats('consumed, reused, ready, supplied_clean, queued'), '1|0|18|0|0', 'it rests');
 is($sweep->sql('SELECT step.queued()'), '', 'and has nothing written');
 
+# A backend that reads this page of table b drops all that is on the list, as it seems to be used.
+sub list_is_dropped { my $block = shift; $db->sql("SELECT step.set_usage(0, 999, 5), step.touch('b', 0, $block, $block, 1, false)"); return; }
+
 # Where most victims are clean, few dirty ones wait: 16 at least, which is less than a quarter of these buffers. What waits takes room
-# from pages that were used later. No neighbour leaves that was used. Backends take what is on the list, before.
+# from pages that were used later. No neighbour leaves that was used, even if ticks find nothing ready.
 $sweep->quit;
 $sweep = shift @sweeps;
-clean();
-$db->sql("SELECT step.touch('b', 0, 200, 259, 1, false)");
+list_is_dropped(200);
 clean(0);
+$db->sql("SELECT step.share($first + 64, 96, 0, 0, 200, false), pgscale.reset('sweeper')");
+$sweep->sql('SELECT step.tick()') for 1 .. 5;
+is(stats('starved, queued'), '5|0', 'ticks find nothing ready');
 $db->sql("SELECT step.share($first + 64, 96, 140, 150, 200, false), pgscale.reset('sweeper')");
 $sweep->sql('SELECT step.tick()') for 1 .. 6;
 is(stats('queued, supplied_clean > 75'), '0|t', 'where all victims are clean, none is dirty');
@@ -259,6 +277,46 @@ $db->poll_ok('SELECT written FROM pgscale.sweeper_stats WHERE worker = 1', 'a wr
 $sweep->sql('SELECT step.tick()');
 is(stats('supplied_written'), 20, 'one that was used stays');
 writer_ends();
+
+# Where ticks find nothing ready and victims are dirty, writes are short, after the second such tick: then the longest run is written
+# first, as soon as it is known, and neighbours that were used twice leave. Before that it is the oldest, those in the first buffers.
+$sweep->quit;
+$sweep = shift @sweeps;
+list_is_dropped(201);
+clean();
+$db->sql('SELECT step.set_usage(0, 999, 5)');
+dirty(0, (map { [$_] } 0, 2, 4, 6), [ 100, 105 ]);
+dirty(2, [106]);
+$db->sql("SELECT step.share($first, 160, 1, 1, 200, false), pgscale.reset('sweeper')");
+for my $expected ('a:0+1/1', 'a:2+1/1', 'a:4+1/1', 'a:100+7/6', 'a:6+1/1')
+{
+    $sweep->sql('SELECT step.tick()');
+    is(runs('step.queued()'), $expected, "a tick that finds nothing ready: has $expected written");
+}
+is(stats('starved, ready'), '5|0', 'each of them did');
+queue('a', 100, 7, 6);
+$db->sql('SELECT step.writer(0, true)');
+$db->poll_ok('SELECT written FROM pgscale.sweeper_stats WHERE worker = 1', 'a writer does that', 7);
+$sweep->sql('SELECT step.tick()');
+is(stats('supplied_written'), 7, 'all leave, also the neighbour that was used');
+writer_ends();
+
+# After a rest the oldest is first again.
+$sweep->sql('SELECT step.rest(), step.queued()');
+list_is_dropped(202);
+clean();
+$db->sql('SELECT step.set_usage(0, 999, 5)');
+dirty(0, [0], [ 100, 105 ]);
+$sweep->sql('SELECT step.tick()');
+is(runs('step.queued()'), 'a:0+1/1', 'after a rest the oldest is written first again');
+
+# It refills before what is ready is gone: when as much is left as was taken lately within two ticks.
+clean(0);
+$db->sql("SELECT step.share($first, 160, 120, 121, 200, false)");
+$sweep->sql('SELECT step.tick()') for 1 .. 2;
+is(stats('ready'), 121, 'much is ready');
+$db->sql("SELECT step.share($first, 160, 0, 121, 200, false), pgscale.reset('sweeper'), step.touch('b', 0, 800, 920, 1, false)");
+tick_ok('t', 'consumed, scanned > 0', '121|t', 'all of it was taken, and is refilled although the low watermark is zero');
 
 $sweep->quit;
 $_->quit for $db, $other;

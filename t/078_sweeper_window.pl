@@ -64,7 +64,7 @@ sub tick_ok
 }
 sub counts { return join ' ', map { usage($_) } @_; }
 
-# Its share are the 100 pages from block 10 on, where the hand is. It refills nothing.
+# Its share are the 100 pages from block 10 on, where the hand is.
 sub share { my ($low, $high) = @_; $db->sql("SELECT step.share($first + 10, 100, $low, $high, 100, true), pgscale.reset('sweeper')"); return; }
 hand_to($first + 10);
 $other->sql(q{BEGIN; DECLARE c CURSOR FOR SELECT * FROM a WHERE ctid = '(45,1)'; FETCH c});
@@ -82,6 +82,8 @@ $db->sql("SELECT step.touch('a', 0, 50, 50, -1, false)") for 1 .. 4;
 miss(10);
 is($db->sql('SELECT hand FROM pgscale.clock_sweep'), ($first + 201) % 1000, 'the hand has come past them');
 is(counts(15, 20, 25, 30, 40, 45, 50), '0 0 0 2 2 3 4', 'and has taken counts down, but not that of a page that is pinned');
+# what was taken would be refilled
+share(0, 0);
 tick_ok('t', 'ready, consumed, reused', '0|9|1', 'nine were taken, one was used');
 is(counts(15, 20, 25, 30, 40, 45, 50), '1 1 1 3 3 3 3', 'the hand finds all others used, three times at most');
 

@@ -61,27 +61,32 @@
 #define SET_LEAST		16
 
 /*
- * Neighbours leave with a victim only where at least that fraction of the victims are
- * dirty.  Where fewer are, clean ones are enough, and were used longer ago.
+ * Writes are short if more than that fraction of the last ticks found nothing ready, until
+ * nearly none did; and if at least that fraction of the victims are dirty.  Only then
+ * victims in long runs are written first, and neighbours leave with them: both cost reads.
  */
-#define NEIGHBOURS_LEAVE	0.25
+#define SHORT_SHARE		0.001
+#define SHORT_OVER		(SHORT_SHARE / 20)
+#define SHORT_TICKS		2500
+#define SHORT_DIRTY		0.25
 
 /* As many candidates are looked at anew as this times the pages that are chosen. */
 #define REFRESH_TIMES	4
 
 /*
  * While a batch has what it needs, the sweep may pass no more buffers than this
- * times those that were taken, about as many as the server's own hand would; after
- * a rest, so many laps.
+ * times those that were taken, about as many as the server's own hand would, and more
+ * while writes are short, to find long runs; after a rest, so many laps.
  */
-#define PASS_TIMES		4
-#define PASS_LAPS		2
+#define PASS_TIMES			3
+#define PASS_TIMES_SHORT	4
+#define PASS_LAPS			2
 
 /*
  * The sweep passes so many buffers a second for the pages that leave.  Where they leave
  * faster than that allows, the policy chooses among fewer, down to that many for each.
  */
-#define PASS_A_SECOND	800000
+#define PASS_A_SECOND	500000
 #define PASS_LEAST		4
 
 /* How fast buffers are taken, as a mean of that time. */
@@ -112,6 +117,8 @@ static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
 static double dirty_share = 0;	/* of the victims found */
 static int	found = 0;			/* victims, up to those that are remembered */
+static double starved_share = 0;	/* of the ticks */
+static bool writes_short = false;
 static double rate = 0;			/* buffers that are taken, a second */
 static int64 rated_ns = 0;		/* in the last tick */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
@@ -198,8 +205,7 @@ take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSw
 static void
 take_back(PgscaleSweeperShare *share)
 {
-	const bool	lacking = share->ready < share->low && dirty_share >= NEIGHBOURS_LEAVE;
-	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(share->policy_memory, lacking);
+	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(share->policy_memory, writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
@@ -372,6 +378,15 @@ follow_rate(PgscaleSweeperShare *share, double taken, int64 now)
 	return (int) Min(REFILL_TICKS * rate * s, (double) share->high);
 }
 
+/* One more tick. */
+static void
+follow_shortage(bool starved)
+{
+	starved_share += (starved - starved_share) / SHORT_TICKS;
+	writes_short = starved_share > (writes_short ? SHORT_OVER : SHORT_SHARE) && dirty_share >= SHORT_DIRTY;
+	pgscale_sweeper_set_order(writes_short);
+}
+
 /*
  * Is the stock short, with the buffers that are ready or coming?  Of the list that all
  * sweepers fill, what was put there last is taken first.  A sweeper that looked at its own
@@ -406,6 +421,7 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 	const uint64 starved = share->counts.starved;
 	bool		demand;
 	int			coming;
+	int			soon;
 	double		taken;
 
 	Assert(share == mine);
@@ -415,12 +431,14 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 	pgscale_sweeper_kept_refresh(share);
 	share->stuck = writers_stuck(share, pending, now);
 	demand = supply->follow(share);
+	follow_shortage(share->counts.starved != starved);
 	take_back(share);
 	share->ready = supply->ready(share);
 
 	taken = (double) (share->counts.consumed + share->counts.reused - gone);
-	share->needed = Max(share->low, follow_rate(share, taken, now));
-	may_pass += PASS_TIMES * taken;
+	soon = follow_rate(share, taken, now);
+	share->needed = Max(share->low, soon);
+	may_pass += (writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
 	may_pass = Max(Min(may_pass, (double) PASS_LAPS * share->buffers), -(double) share->buffers);
 	coming = share->ready + (share->stuck ? 0 : pending);
 	if (stock_is_short(share, coming, share->counts.starved != starved))
@@ -442,7 +460,8 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe)
 	bool		left;
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
-	refilling = false;
+	refilling = writes_short = false;
+	starved_share = 0;
 	may_pass = (double) PASS_LAPS * share->buffers;
 	progress_ns = give_up_ns;
 	share->stuck = false;

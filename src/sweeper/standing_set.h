@@ -21,6 +21,12 @@ typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const 
 /* For the buffers from first on; room for that many candidates.  Call it once in a process. */
 extern void pgscale_sweeper_set_init(int first, int buffers, int room);
 
+/*
+ * What is chosen first from now on: the longest runs, or else the oldest candidates.  Then
+ * no lengths are measured.
+ */
+extern void pgscale_sweeper_set_order(bool longest);
+
 /* Has it less than that part of what it has room for? */
 extern bool pgscale_sweeper_set_lacks(double part);
 
@@ -40,9 +46,9 @@ extern bool pgscale_sweeper_set_skip(int buf);
 extern void pgscale_sweeper_set_forget(int buf);
 
 /*
- * Takes out the longest runs that together have that many pages, at most "most" runs of
- * at most limit pages each, in the order of files and blocks; fewer if finding them
- * takes longer than that CPU time.  Drops candidates that are used or gone.  Returns
+ * Takes out the runs around the first candidates that together have that many pages, at
+ * most "most" runs of at most limit pages each, in the order of files and blocks; fewer if
+ * finding them takes longer than that CPU time.  Drops candidates that are used or gone.  Returns
  * the number of runs.
  */
 extern int	pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most);

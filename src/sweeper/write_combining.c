@@ -8,8 +8,8 @@
  * for neighbours that are in memory and dirty.
  *
  * Where a fraction p of a file's pages is dirty, at random, the run around a victim has
- * (1 + p) / (1 - p) pages on average. standing_set.c finds longer ones: it chooses the
- * longest of many.
+ * (1 + p) / (1 - p) pages on average. standing_set.c finds longer ones: while writes are
+ * short it chooses the longest of many.
  *
  * Nothing is locked over the batch, and requests of the server are served during it.
  * Changes are noticed when a page's turn comes.

@@ -25,6 +25,7 @@ sub sweeper_steps
         'decide' => 'int, float8, float8, float8, float8, float8, bigint, bigint, bigint, bigint, bigint, bigint) RETURNS text',
         'crew' => 'int, float8, int, int, int, int) RETURNS text',
         'find' => 'regclass, int, int, int) RETURNS text',
+        'order' => 'boolean) RETURNS void',
         'choose' => 'regclass, int[], int, int, int, int) RETURNS text',
         'looks' => 'regclass, int[], int) RETURNS text',
         'plant' => 'regclass, int, int) RETURNS void',

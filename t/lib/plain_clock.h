@@ -44,9 +44,9 @@ clock_evicted(void *memory, int buf, uint32 page)
 }
 
 static uint8
-clock_neighbour_rank(const void *memory, bool lacking)
+clock_neighbour_rank(const void *memory, bool writes_short)
 {
-	return pgscale_sweeper_neighbour_usage(lacking);
+	return pgscale_sweeper_neighbour_usage(writes_short);
 }
 
 static uint8

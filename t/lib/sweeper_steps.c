@@ -29,6 +29,7 @@ PG_MODULE_MAGIC;
 PG_FUNCTION_INFO_V1(step_decide);
 PG_FUNCTION_INFO_V1(step_crew);
 PG_FUNCTION_INFO_V1(step_find);
+PG_FUNCTION_INFO_V1(step_order);
 PG_FUNCTION_INFO_V1(step_choose);
 PG_FUNCTION_INFO_V1(step_looks);
 PG_FUNCTION_INFO_V1(step_plant);
@@ -140,6 +141,14 @@ static bool
 step_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
 	return look->usage <= unused_usage;
+}
+
+/* order(longest): what sets of this session choose first */
+Datum
+step_order(PG_FUNCTION_ARGS)
+{
+	pgscale_sweeper_set_order(PG_GETARG_BOOL(0));
+	PG_RETURN_VOID();
 }
 
 /*

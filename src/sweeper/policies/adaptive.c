@@ -32,7 +32,7 @@
  * neighbour with a count of 2 or less would leave within two more passes, and would mostly
  * be dirty again by then.
  * In bench/sweeper/model, with uniform keys and 1.7 times the data that fits, the clock so
- * has 4.4 transactions a disk write instead of 3.0, with the same misses.
+ * has 4.4 transactions a disk write instead of 3.6, with the same misses.
  *
  * The memory is that of the history, and about 5 bytes for each buffer, less for more
  * than 65,536 buffers.
@@ -303,9 +303,9 @@ adaptive_evicted(void *memory, int buf, uint32 page)
 }
 
 static uint8
-adaptive_neighbour_rank(const void *memory, bool lacking)
+adaptive_neighbour_rank(const void *memory, bool writes_short)
 {
-	return chose_clock(memory) ? pgscale_sweeper_neighbour_usage(lacking) : pgscale_sweeper_history_neighbour_rank(lacking);
+	return chose_clock(memory) ? pgscale_sweeper_neighbour_usage(writes_short) : pgscale_sweeper_history_neighbour_rank(writes_short);
 }
 
 static uint8

@@ -111,7 +111,7 @@ static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / PGSCALE_SWEEPER_PASS_
 #define MIDDLE			3		/* limit of the median */
 
 /* Neighbours of the victims that leave while writes are short: three quarters of the pages have these ranks. */
-#define NEIGHBOURS_LACKING	4
+#define NEIGHBOURS_SHORT	4
 
 static PgscaleSweeperScore *
 ghost_set(PgscaleSweeperHistory *history, uint32 page)
@@ -249,9 +249,9 @@ pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf)
 }
 
 uint8
-pgscale_sweeper_history_neighbour_rank(bool lacking)
+pgscale_sweeper_history_neighbour_rank(bool writes_short)
 {
-	return lacking ? NEIGHBOURS_LACKING : 0;
+	return writes_short ? NEIGHBOURS_SHORT : 0;
 }
 
 /* Each limit moves towards its part of the pages that the hand comes to. */

@@ -121,7 +121,7 @@ extern void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float p
 extern void pgscale_sweeper_history_arrived(PgscaleSweeperHistory *history, int buf, uint32 page);
 extern void pgscale_sweeper_history_used(PgscaleSweeperHistory *history, int buf);
 extern void pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int buf, uint32 page);
-extern uint8 pgscale_sweeper_history_neighbour_rank(bool lacking);
+extern uint8 pgscale_sweeper_history_neighbour_rank(bool writes_short);
 extern uint8 pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf);
 extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf, bool kept);
 

@@ -119,10 +119,10 @@ typedef struct PgscaleSweeperPolicy
 
 	/*
 	 * Of a victim's neighbours in its file, which are written together with
-	 * it, those with a rank up to this one leave the cache, too.  Lacking:
-	 * fewer buffers are ready than should be, so writes are what is short.
+	 * it, those with a rank up to this one leave the cache, too.  Writes are
+	 * short if backends find nothing ready.
 	 */
-	uint8		(*neighbour_rank) (const void *memory, bool lacking);
+	uint8		(*neighbour_rank) (const void *memory, bool writes_short);
 
 	/* The page's rank; changes nothing. */
 	uint8		(*rank) (const void *memory, int buf);
@@ -177,9 +177,9 @@ extern const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPE
  * run that was written serves more transactions.  Else only unused ones do.
  */
 static inline uint8
-pgscale_sweeper_neighbour_usage(bool lacking)
+pgscale_sweeper_neighbour_usage(bool writes_short)
 {
-	return lacking ? 2 : 0;
+	return writes_short ? 2 : 0;
 }
 
 /*
