@@ -7,6 +7,7 @@ SWEEPER = TREE / "src" / "sweeper"
 SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "write_combining.c", "supply/*.c", "policies/*.c")
 SEEDS = (1, 2, 3)
 SECONDS = 120
+WRITES = 300     # that the disk does a second
 FIGURES = ("transactions a write", "pages a transaction", "pages a write", "tps", "misses", "passed", "starved", "sessions' pages",
            "longest tick", "hand")
 
@@ -19,9 +20,9 @@ def compiled(place):
     return program
 
 
-def run(program, load, times, seconds, writers, part, seed, mode="freelist", policy="clock"):
-    """By figure; writers and part of the buffers: see model.c."""
-    words = [load, times, seconds, writers, part, seed, mode, policy]
+def run(program, load, times, seconds, writers, part, seed, mode="freelist", policy="clock", writes=WRITES):
+    """By figure; writers, part of the buffers and the disk's writes: see model.c."""
+    words = [load, times, seconds, writers, part, seed, mode, policy, writes]
     line = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True).stdout
     return dict(zip(FIGURES, map(float, line.split())))
 
@@ -29,7 +30,7 @@ def run(program, load, times, seconds, writers, part, seed, mode="freelist", pol
 def measured(place, quick, loads, variants):
     """A record for each load (with how many times the buffers its data are), variant and seed.
 
-    variants: by name, the writers, the part of the buffers, and if need be mode and policy.
+    variants: by name, the writers, the part of the buffers, and if need be mode, policy and writes a second.
     """
     program = compiled(place)
     results = []

@@ -38,6 +38,7 @@ PRELOADED = {"shared_preload_libraries": "pgscale"}
 
 FREELIST, WINDOW = "freelist", "window"
 OFF, AGAIN, CLOCK, HISTORY, ADAPTIVE = "off", "off again", "clock", "history", "adaptive"
+BY_ITSELF = "adaptive, by itself"
 
 
 class Size(NamedTuple):
@@ -54,13 +55,14 @@ def mode_of(major):
 
 
 def settings_of(condition, mode):
-    """Of a turn. The sweeper works all the time, so that policies are compared and not its decisions."""
+    """Of a turn. The sweeper works all the time, so that policies are compared and not its decisions, or it decides by itself."""
     if condition in (OFF, AGAIN):
         return {}
     # as its documentation says
     bgwriter = {"bgwriter_lru_maxpages": 0} if mode == FREELIST else {}
-    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, "pgscale.sweeper_adaptive": "off",
-            "pgscale.sweeper_policy": condition, **bgwriter}
+    decides = {} if condition == BY_ITSELF else {"pgscale.sweeper_adaptive": "off"}
+    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, "pgscale.sweeper_policy": ADAPTIVE if condition == BY_ITSELF else condition,
+            **decides, **bgwriter}
 
 
 @contextlib.contextmanager

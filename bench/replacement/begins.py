@@ -10,7 +10,7 @@ import time
 import loads
 import machine
 import turns
-from bed import ADAPTIVE, FULL, OFF, QUICK, limited_bed, mode_of, settings_of
+from bed import ADAPTIVE, BY_ITSELF, FULL, OFF, QUICK, limited_bed, mode_of, settings_of
 from cluster import run, say
 from load import Load, latencies
 from real import SAMPLED, options
@@ -99,8 +99,7 @@ class Begins:
 
 
 def one(bed, connection, afterwards, warm_up, settle, measured, begin, stand_down):
-    settings = settings_of(ADAPTIVE, mode_of(bed.place.major))
-    del settings["pgscale.sweeper_adaptive"]
+    settings = settings_of(BY_ITSELF, mode_of(bed.place.major))
     with Load(bed.server, *options(bed, loads.ZIPF), f"--sampling-rate={SAMPLED}", log=True) as running:
         bed.turn_over(connection, TURNOVERS, warm_up)
         bed.slow()

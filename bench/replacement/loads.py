@@ -79,7 +79,7 @@ class Tpcc(NamedTuple):
 
     def tables(self, buffers):
         names = ", ".join(f"tpcc_{name}" for name in tpcc.TABLES)
-        return [tpcc.setup(_warehouses(buffers, self.times)), f"VACUUM ANALYZE {names}"]
+        return [f"DROP TABLE IF EXISTS {names}", tpcc.setup(_warehouses(buffers, self.times)), f"VACUUM ANALYZE {names}"]
 
     def scripts(self, buffers):
         return {name: (text, tpcc.WEIGHTS[name]) for name, text in tpcc.scripts(_warehouses(buffers, self.times)).items()}
@@ -94,7 +94,7 @@ class Load(NamedTuple):
     rows: float = 1                 # of the table's, so much is used
     buffers: float = 1              # of the experiment's
     tables: Callable = None         # SQL that makes tables for a number of buffers
-    anew: bool = False              # are these made anew for each round?
+    grows: bool = False             # do these grow? Then they are made anew for each turn
     clients: int = 8
     writes: bool = False
     takes_none: bool = False        # no buffers, once all is in them
@@ -110,7 +110,7 @@ UNIFORM = Load("uniform", {"uniform": (_UNIFORM + _SELECT, 1)}, least_tps=0.98)
 GAINS = (
     Load("zipf 1.05 and index scans", {"zipf": (_ZIPF + _SELECT, 99), "scan": (_SCAN, 1)}, most_reads=0.88),
     Load("TPC-B, zipf 1.05", {"tpcb": (_TPCB, 1)}, most_reads=0.88, rows=0.5, buffers=0.5, writes=True),
-    Load("like TPC-C", Tpcc(6).scripts, buffers=0.5, tables=Tpcc(6).tables, writes=True),
+    Load("like TPC-C", Tpcc(6).scripts, buffers=0.5, tables=Tpcc(6).tables, grows=True, writes=True),
     Load("zipf 1.05, moving", {"drift": (_DRIFT + _SELECT, 1)}),
     UNIFORM,
 )
@@ -118,7 +118,7 @@ RANDOM_PAGES = Load("random pages", {"page": (_PAGE, 1)}, most_reads=1.05, least
 NEUTRAL = (
     RANDOM_PAGES,
     Load("all in memory", {"zipf": (_ZIPF + _SELECT, 1)}, least_tps=0.98, rows=0.08, takes_none=True),
-    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, tables=_events, anew=True, writes=True),
+    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, tables=_events, grows=True, writes=True),
 )
 CPU = (
     ZIPF._replace(most_reads=None, least_tps=0.98),
@@ -130,5 +130,5 @@ WRITES = (
     Load("updates, zipf 1.05", {"update": (_ZIPF + _UPDATE, 1)}, rows=0.4, writes=True),
     Load("updates, pareto", {"update": (_PARETO + _UPDATE, 1)}, rows=0.4, writes=True),
     Load("updates, uniform", {"update": (_UNIFORM + _UPDATE, 1)}, rows=0.4, writes=True),
-    Load("like TPC-C", Tpcc(3).scripts, buffers=0.5, tables=Tpcc(3).tables, writes=True),
+    Load("like TPC-C", Tpcc(3).scripts, buffers=0.5, tables=Tpcc(3).tables, grows=True, writes=True),
 )

@@ -2,6 +2,7 @@
 
 Two of the turns of a round are without the sweeper, so that it is seen by how much two equal turns differ.
 """
+import contextlib
 import datetime
 import itertools
 
@@ -10,7 +11,7 @@ import machine
 import real_tables
 import stats
 import turns
-from bed import (ADAPTIVE, AGAIN, CLOCK, FEW_READS, FEW_WRITES, FULL, HISTORY, OFF, QUICK, WINDOW, Bed, limited_bed, mode_of, settings_of)
+from bed import (ADAPTIVE, AGAIN, BY_ITSELF, CLOCK, FEW_READS, FEW_WRITES, FULL, HISTORY, OFF, QUICK, WINDOW, Bed, limited_bed, mode_of, settings_of)
 from cluster import run, say
 from load import Load, latencies
 
@@ -57,14 +58,15 @@ class Part(real_tables.Tables):
     def _one(self, bed, connection, load, quick):
         most, most_if_none, *times = QUICK_TIMES if quick else self.times
         found = []
-        make(connection, load, bed.buffers)
-        turns_of_round = itertools.groupby(stats.rounds(1 if quick else self.rounds, self.conditions), key=lambda both: both[0])
-        for number, conditions in turns_of_round:
+        make(bed, load)
+        every_turn = stats.rounds(1 if quick else self.rounds, self.conditions)
+        # one run of pgbench for a round, or for a turn if its tables grow
+        for n, (_, together) in enumerate(itertools.groupby(enumerate(every_turn), key=lambda turn: turn[0] if load.grows else turn[1][0])):
             mine = []
-            if load.anew and number:
-                make(connection, load, bed.buffers)
+            if load.grows and n:
+                make(bed, load)
             with Load(bed.server, *options(bed, load), f"--sampling-rate={self.sampled}", log=True) as running:
-                for _, condition in conditions:
+                for _, (number, condition) in together:
                     settings = settings_of(condition, self.mode or mode_of(bed.place.major))
                     mine.append({"load": load.name, "round": number, "condition": condition,
                                  **turns.turn(bed, connection, running, settings, most_if_none if load.takes_none else most, *times)})
@@ -84,10 +86,11 @@ class Part(real_tables.Tables):
                       key=lambda r: (order.index(r["load"]), r["major"]))
 
 
-def make(connection, load, buffers):
-    """The tables of the load's own."""
-    for statement in load.tables(buffers) if load.tables else ():
-        run(connection, statement)
+def make(bed, load):
+    """The tables of the load's own. What they dirtied is written, and the memory that they took is free, before anything is measured."""
+    with contextlib.closing(bed.server.connect()) as connection:
+        for statement in (*load.tables(bed.buffers), "CHECKPOINT") if load.tables else ():
+            run(connection, statement)
 
 
 def options(bed, load):
@@ -105,7 +108,7 @@ PARTS = {part.name: part for part in (
     Part("reads", (loads.ZIPF,), rounds=3, conditions=CONDITIONS),
     Part("reads_window", (loads.ZIPF,), rounds=3, conditions=CONDITIONS, mode=WINDOW),
     Part("cases", loads.GAINS, rounds=2),
-    Part("neutral", loads.NEUTRAL, rounds=2),
+    Part("neutral", loads.NEUTRAL, rounds=2, conditions=(*FEWER, BY_ITSELF)),
     Part("slow_writes", loads.WRITES, rounds=1, conditions=CONDITIONS, limits=FEW_WRITES, times=WRITE_TIMES, sampled=1),
     Part("cpu", loads.CPU, rounds=2, limits=None),
 )}

@@ -17,12 +17,13 @@
  * from the freelist, or by the clock sweep, and then must write it first if it is
  * dirty.
  *
- *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY
+ *	  model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY WRITES
  *
  * LOAD: uniform, pareto, zipf and its exponent, tpcb; TIMES: pages a buffer; WRITERS: 0 is
  * a stock server, less than 0 are writers that the disk serves before sessions;
  * PART: the set has room for 1/PART of the buffers; MODE: freelist or window; POLICY:
- * clock, history or adaptive.  Prints a line of numbers:
+ * clock, history or adaptive; WRITES: operations of the disk a second.  The sweeper
+ * begins when all buffers are in use.  Prints a line of numbers:
  * transactions a disk write, pages written a transaction, pages a write,
  * transactions a second, misses a transaction, buffers that the sweep passed a miss,
  * share of ticks without stock, pages a transaction that sessions wrote, the longest
@@ -51,7 +52,6 @@
 #define BUFFERS			8192
 #define SESSIONS		8
 #define TOUCHES			6		/* pages a transaction */
-#define WRITE_IOPS		300.0
 #define TRANSACTION_NS	(4000 * NS_PER_US)	/* without waits */
 #define TICK_NS			(4 * NS_PER_MS)
 #define STEP_NS			(NS_PER_MS / 20)
@@ -467,6 +467,7 @@ static int	in_line = 0;
 static bool writers_first = false;	/* what the writers could do if sessions left the disk to them */
 static double owed_ops = 0;		/* what the kernel has yet to write */
 static double owed_pages = 0;
+static double writes_a_second;
 
 static void
 stand_in_line(int who)
@@ -611,7 +612,7 @@ serve(void)
 static void
 disk_works(double seconds)
 {
-	double		done = Min(seconds * WRITE_IOPS, owed_ops);
+	double		done = Min(seconds * writes_a_second, owed_ops);
 
 	if (done > 0)
 		owed_pages -= owed_pages * done / owed_ops;
@@ -647,6 +648,15 @@ live(int64 until_ns, int writers)
 	}
 }
 
+static bool
+all_in_use(void)
+{
+	for (int i = 0; i < BUFFERS; i++)
+		if (frames[i].page < 0)
+			return false;
+	return true;
+}
+
 static int
 policy_named(const char *name)
 {
@@ -676,9 +686,9 @@ main(int argc, char **argv)
 	int			writers,
 				part;
 
-	if (argc != 9)
+	if (argc != 10)
 	{
-		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY\n");
+		fprintf(stderr, "model LOAD TIMES SECONDS WRITERS PART SEED MODE POLICY WRITES\n");
 		return 2;
 	}
 	pages = (int) (atof(argv[2]) * BUFFERS);
@@ -687,6 +697,7 @@ main(int argc, char **argv)
 	writers_first = atoi(argv[4]) < 0;
 	part = atoi(argv[5]);
 	pg_global_prng_state.s0 = 88172645463325252 + atoi(argv[6]);
+	writes_a_second = atof(argv[9]);
 	where = malloc(pages * sizeof(int));
 	memset(where, -1, pages * sizeof(int));
 	written = malloc(BUFFERS * sizeof(PgscaleSweeperSwept));
@@ -709,7 +720,9 @@ main(int argc, char **argv)
 	if (part > 0)
 		pgscale_sweeper_set_init(0, BUFFERS, BUFFERS / part);
 
-	live((int64) SETTLE_S * NS_PER_S, writers);
+	while (!all_in_use() && now_ns < SETTLE_S * NS_PER_S)
+		live(now_ns + NS_PER_S, 0);
+	live(now_ns + (int64) SETTLE_S * NS_PER_S, writers);
 	ops = pages_written = session_pages = transactions = misses = 0;
 	share->counts.ticks = share->counts.starved = longest_ns = 0;
 	passed = (double) share->counts.scanned;
