@@ -59,14 +59,14 @@ class Part(real_tables.Tables):
         most, most_if_none, *times = QUICK_TIMES if quick else self.times
         found = []
         make(bed, load)
-        every_turn = stats.rounds(1 if quick else self.rounds, self.conditions)
         # one run of pgbench for a round, or for a turn if its tables grow
-        for n, (_, together) in enumerate(itertools.groupby(enumerate(every_turn), key=lambda turn: turn[0] if load.grows else turn[1][0])):
+        together = itertools.groupby(stats.rounds(1 if quick else self.rounds, self.conditions), key=lambda turn: turn if load.grows else turn[0])
+        for n, (_, its_turns) in enumerate(together):
             mine = []
             if load.grows and n:
                 make(bed, load)
             with Load(bed.server, *options(bed, load), f"--sampling-rate={self.sampled}", log=True) as running:
-                for _, (number, condition) in together:
+                for number, condition in its_turns:
                     settings = settings_of(condition, self.mode or mode_of(bed.place.major))
                     mine.append({"load": load.name, "round": number, "condition": condition,
                                  **turns.turn(bed, connection, running, settings, most_if_none if load.takes_none else most, *times)})

@@ -10,14 +10,13 @@ POLICIES = ("clock", "history", "adaptive")
 NAMES = ("stock", *(f"policy {policy}" for policy in POLICIES))
 # that the disk serves first; the set has room for one buffer in so many
 WRITERS, PART = -16, 4
-VARIANTS = {(disk, name): (WRITERS if policy else 0, PART, "freelist", policy or "clock", writes)
+VARIANTS = {f"{disk}, {name}": (WRITERS if policy else 0, PART, "freelist", policy or "clock", writes)
             for disk, writes in DISKS.items() for name, policy in zip(NAMES, (None, *POLICIES))}
 RECORDS = {"": ("load", "times", "variant")}
 
 
 def measure(place, quick):
-    variants = {", ".join(variant): words for variant, words in VARIANTS.items()}
-    return sweeper_model.measured(place, quick, LOADS, variants)
+    return sweeper_model.measured(place, quick, LOADS, VARIANTS)
 
 
 def median(results, load, times, disk, name, figure):

@@ -33,10 +33,10 @@
  * (8,192 buffers, six pages a transaction, all dirtied):
  *
  *					stock			N/16			N/8				N/4				N/2
- * uniform, 1.7x		0.41 (2.47)		4.09 (2.53)		4.36 (2.52)		4.45 (2.52)		4.46 (2.51)
- * uniform, 3.2x		0.24 (4.12)		0.56 (4.17)		0.59 (4.17)		0.65 (4.18)		0.67 (4.17)
- * pareto, 3.2x		0.83 (1.20)		1.81 (1.64)		1.88 (1.67)		1.99 (1.69)		2.00 (1.77)
- * zipf 1.05, 3.2x		1.43 (0.70)		2.57 (0.83)		2.71 (0.82)		2.90 (0.82)		3.02 (0.84)
+ * uniform, 1.7x		0.41 (2.47)		4.09 (2.53)		4.36 (2.52)		4.45 (2.52)		4.49 (2.50)
+ * uniform, 3.2x		0.24 (4.12)		0.55 (4.18)		0.59 (4.17)		0.65 (4.19)		0.68 (4.16)
+ * pareto, 3.2x		0.83 (1.20)		1.80 (1.65)		1.88 (1.67)		1.99 (1.70)		2.00 (1.76)
+ * zipf 1.05, 3.2x		1.43 (0.70)		2.58 (0.82)		2.69 (0.83)		2.88 (0.83)		3.01 (0.84)
  *
  * More pages are written for each transaction than on a stock server: hot neighbours
  * are written, too, and become dirty again; and pages leave earlier.  Two variants were
@@ -252,6 +252,13 @@ still_candidate(const Candidate *c, PgscaleSweeperUnused unused, PgscalePage *pa
 	return false;
 }
 
+/* The length by which they are ordered: while the oldest go first, all are equal. */
+static int
+order_length(int at)
+{
+	return longest_first ? lengths[at] : 0;
+}
+
 /* Removes those that lost their mark, and counts the others by the lengths of their runs. */
 static void
 set_compact(int *counts)
@@ -271,7 +278,7 @@ set_compact(int *counts)
 			marks[at] &= ~MARK_ENTRY;
 			continue;
 		}
-		counts[lengths[at]]++;
+		counts[order_length(at)]++;
 		candidates[n++] = candidates[i];
 	}
 	Assert(n <= used);
@@ -301,7 +308,7 @@ set_longest(int pages, int *ends)
 	}
 	for (int i = 0; i < used; i++)
 	{
-		int			length = lengths[candidates[i].buf - first];
+		int			length = order_length(candidates[i].buf - first);
 
 		if (length >= least)
 			chosen[ends[length]++] = i;
@@ -310,29 +317,13 @@ set_longest(int pages, int *ends)
 	return n;
 }
 
-/* Puts the oldest candidates into chosen. ends: as if no length were known. */
-static int
-set_oldest(int pages, int *ends)
-{
-	int			counts[LENGTH_MAX + 1];
-	int			n;
-
-	set_compact(counts);
-	n = Min(used, pages);
-	memset(ends, 0, (LENGTH_MAX + 1) * sizeof(int));
-	ends[0] = n;
-	for (int i = 0; i < n; i++)
-		chosen[i] = i;
-	return n;
-}
-
-/* One look at the best. Returns how many runs, and takes their pages off. */
+/* One look at the first. Returns how many runs, and takes their pages off. */
 static int
 set_choose_some(int *pages, PgscaleSweeperUnused unused, int limit, int64 give_up, PgscaleSweeperRun *runs, int most)
 {
 	int			bufs[PGSCALE_RUN_MAX];
 	int			ends[LENGTH_MAX + 1];
-	int			n = longest_first ? set_longest(*pages, ends) : set_oldest(*pages, ends);
+	int			n = set_longest(*pages, ends);
 	int			expected = LENGTH_MAX;
 	int			nruns = 0;
 	int			looked = 0;

@@ -48,8 +48,8 @@ extern void pgscale_sweeper_set_forget(int buf);
 /*
  * Takes out the runs around the first candidates that together have that many pages, at
  * most "most" runs of at most limit pages each, in the order of files and blocks; fewer if
- * finding them takes longer than that CPU time.  Drops candidates that are used or gone.  Returns
- * the number of runs.
+ * finding them takes longer than that CPU time.  Drops candidates that are used or gone.
+ * Returns the number of runs.
  */
 extern int	pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, int64 cpu_ns, PgscaleSweeperRun *runs, int most);
 
