@@ -95,6 +95,7 @@ pgscale_sweeper_pages_init(PgscaleSweeperShare *share)
 	/* What was never set up is not touched, and takes no memory. */
 	if (share->policy == PGSCALE_SWEEPER_NO_POLICY)
 		return;
+	pgscale_sweeper_policy(share)->take_over(share->policy_memory);
 	for (int i = 0; i < share->buffers; i++)
 		share->pages[i].followed = share->pages[i].offered = share->pages[i].passed = false;
 }

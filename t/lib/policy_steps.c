@@ -219,6 +219,50 @@ check_fixed(void)
 	is(policy->rank(memory, 7), 5, "and keeps them if it is chosen again");
 }
 
+static int
+choice(void)
+{
+	PgscaleSweeperPolicyReport report;
+
+	policy->report(memory, BUFFERS, &report);
+	return report.choice;
+}
+
+/* Which candidate is better is not concluded from what is seen while the sweeper catches up. */
+static void
+check_settling(void)
+{
+	begin(&pgscale_sweeper_policy_adaptive);
+	next_page = 1000000;
+	scan(20 * BUFFERS, 0, WARM);
+	is(choice() > 0, true, "where pages come back, the history is chosen");
+	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	take_over(policy);
+	scan(BUFFERS / 3, 0, WARM);
+	is(choice(), PGSCALE_SWEEPER_THE_CLOCK, "but not from what was seen before a pause, or in the turnover after that");
+	scan(20 * BUFFERS, 0, WARM);
+	is(choice() > 0, true, "only later");
+}
+
+/*
+ * Of ten pages that are used, eight never come back, which every candidate misses; the others do, though
+ * too late for the clock.  So the history misses a tenth less, and that is certain.
+ */
+static void
+check_pairs(void)
+{
+	begin(&pgscale_sweeper_policy_adaptive);
+	next_page = 1000000;
+	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	for (int i = 0; i < 40 * BUFFERS; i++)
+	{
+		scan(1, i % HOT, 1);
+		for (int n = 0; n < 8; n++)
+			come(next_page++);
+	}
+	is(choice() > 0, true, "what all miss does not hide a small gain");
+}
+
 static void
 check_groups(void)
 {
@@ -360,6 +404,8 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_history(&pgscale_sweeper_policy_history);
 	check_history(&pgscale_sweeper_policy_adaptive);
 	check_fixed();
+	check_settling();
+	check_pairs();
 	check_groups();
 	check_pass(&pgscale_sweeper_policy_history);
 	check_pass(&pgscale_sweeper_policy_adaptive);

@@ -14,8 +14,15 @@
  * long one forgets slowly, and a gain of 2 % is enough to change the choice: candidates
  * that are equal do not take turns.  The short one forgets fast, and must show a gain of
  * 8 %: that is a change of the load, to which the choice follows within N/8 evictions.
- * The shadows of a small cache have few misses, and each change costs some: so a gain must
- * also be larger than chance makes it.
+ * Each change costs some misses, and the shadows of a small cache have few of them: so a
+ * gain must also be larger than chance makes it.  All candidates see the same references.
+ * What several of them miss is no chance of one, however much it is; so only the references
+ * that one candidate misses, and the other does not, are counted for and against it.
+ *
+ * When a sweeper starts, or another policy begins, pages have perhaps come and gone unseen.
+ * What has changed then is seen in the hand's next round, each page once.  A long half-life
+ * looks good by that, as the hot pages are in the cache.  So for a turnover nothing is
+ * concluded.
  *
  * All pages keep their scores whatever the choice is, and a score does not depend on the
  * half-life, so a change needs no pass over the pages.  The clock's counts are kept only
@@ -56,26 +63,28 @@
 #define PERIOD_PART		32
 
 /*
- * The sums of misses: the part that is kept from one comparison to the next; the part of
- * the present candidate's misses that a better one has at most; and what it misses less,
- * in standard errors of that difference.
+ * The sums: the part that is kept from one comparison to the next; and how much less a
+ * better candidate misses at least, as a part of the misses of the one that is preferred,
+ * and in standard errors of that difference.
  */
 static const struct
 {
 	float		kept;
-	float		better;
+	float		gain;
 	float		errors;
 }			sums[] =
 
 {
-	{0.95f, 0.98f, 2.0f},
-	{0.7f, 0.92f, 1.2f}
+	{0.95f, 0.02f, 5.0f},
+	{0.7f, 0.08f, 3.5f}
 };
 
 #define SUMS			((int) lengthof(sums))
 
-/* In standard errors. */
-#define NOISE	1.0f
+/* Which of the candidates missed: one bit each. */
+#define OUTCOMES		(1 << PGSCALE_SWEEPER_CANDIDATES)
+
+#define NO_OTHER		(-1)
 
 /* The clock's part of a page's tag, beside the history's: a count, and its term. */
 #define COUNT_SHIFT		PGSCALE_SWEEPER_TAG_BITS
@@ -95,11 +104,15 @@ typedef struct Adaptive
 	uint64		arrivals;
 	uint64		evictions;
 	uint64		compare_at;		/* evictions */
+	bool		settling;		/* until then, nothing says which candidate is
+								 * better */
 	uint64		seen[PGSCALE_SWEEPER_CANDIDATES][PGSCALE_SWEEPER_GROUPS];	/* misses, when last
 																			 * compared */
 	uint64		chosen[PGSCALE_SWEEPER_GROUPS]; /* those of the choice in
 												 * force */
-	float		misses[SUMS][PGSCALE_SWEEPER_CANDIDATES];
+	uint64		missed_by[OUTCOMES];	/* when last compared */
+	float		sums[SUMS][OUTCOMES];	/* of references, by the candidates
+										 * that missed */
 	/* the history is behind this struct, then the shadows are */
 } Adaptive;
 
@@ -140,6 +153,17 @@ adaptive_size(int buffers)
 }
 
 /*
+ * Pages came and went unseen.  What has changed is seen in one round of the hand, as if all
+ * of it happened now.
+ */
+static void
+settle(Adaptive *a)
+{
+	a->settling = true;
+	a->compare_at = a->evictions + a->buffers;
+}
+
+/*
  * Puts in force what is fixed or else preferred.  Was something else?  Under the clock the
  * history goes on with the half-life that it had.
  */
@@ -164,6 +188,7 @@ fix_choice(void *memory, int fixed)
 
 	a->fixed = fixed;
 	a->switches += choose_candidate(memory);
+	settle(a);
 }
 
 static void
@@ -177,6 +202,7 @@ candidates_init(void *memory, int buffers, int fixed)
 	pgscale_sweeper_shadows_init(shadows_of(memory), buffers);
 	pgscale_sweeper_history_init(history_of(memory), buffers, shadows_of(memory)->of[FIRST_CHOICE].half_life);
 	(void) choose_candidate(memory);
+	settle(a);
 }
 
 static uint8
@@ -200,14 +226,20 @@ set_page_count(void *memory, int buf, uint8 count)
 	*tag = (*tag & ~(TERM_MASK | COUNT_MASK)) | (uint16) (a->term << TERM_SHIFT) | count << COUNT_SHIFT;
 }
 
-/* Adds the misses since the last comparison to the sums. */
+/* Adds the misses since the last comparison. */
 static void
 add_misses(Adaptive *a, const PgscaleSweeperShadows *shadows)
 {
+	for (int i = 0; i < OUTCOMES; i++)
+	{
+		const uint64 more = shadows->missed_by[i] - a->missed_by[i];
+
+		a->missed_by[i] += more;
+		for (int s = 0; s < SUMS; s++)
+			a->sums[s][i] = a->sums[s][i] * sums[s].kept + more;
+	}
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
 	{
-		uint64		more = 0;
-
 		for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
 		{
 			const uint64 of_group = shadows->of[i].misses[g] - a->seen[i][g];
@@ -215,35 +247,47 @@ add_misses(Adaptive *a, const PgscaleSweeperShadows *shadows)
 			if (i == a->choice)
 				a->chosen[g] += of_group;
 			a->seen[i][g] += of_group;
-			more += of_group;
 		}
-		for (int s = 0; s < SUMS; s++)
-			a->misses[s][i] = a->misses[s][i] * sums[s].kept + more;
 	}
 }
 
+/* Of the references of a sum, those that one candidate missed and the other one, if any, did not. */
+static float
+missed(const float *sum, int candidate, int other)
+{
+	float		misses = 0;
+
+	for (int i = 0; i < OUTCOMES; i++)
+		if ((i >> candidate & 1) != 0 && (other == NO_OTHER || (i >> other & 1) == 0))
+			misses += sum[i];
+	return misses;
+}
+
 static int
-fewest_misses(const float *misses)
+fewest_misses(const float *sum)
 {
 	int			best = 0;
 
 	for (int i = 1; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		if (misses[i] < misses[best])
+		if (missed(sum, i, best) < missed(sum, best, i))
 			best = i;
 	return best;
 }
 
 /*
- * Does the candidate with that sum of misses miss less than the one in force, by more
- * than chance?  As a period's weight falls by "kept" from each to the next, a sum's
- * variance is the sum divided by 1 + kept.
+ * Does the candidate miss less than the one that is preferred, by more than chance?  What
+ * both miss, or neither, says nothing: all chance is in the references that one of them
+ * misses.  As a period's weight falls by "kept" from each to the next, a sum's variance is
+ * the sum divided by 1 + kept.
  */
 static bool
-is_better(int sum, float misses, float in_force)
+is_better(const float *sum, int kind, int candidate, int preferred)
 {
-	const float error = sqrtf((misses + in_force) / (1 + sums[sum].kept));
+	const float more = missed(sum, preferred, candidate);
+	const float less = missed(sum, candidate, preferred);
+	const float error = sqrtf((more + less) / (1 + sums[kind].kept));
 
-	return misses < in_force * sums[sum].better && in_force - misses > error * sums[sum].errors;
+	return more - less > Max(missed(sum, preferred, NO_OTHER) * sums[kind].gain, error * sums[kind].errors);
 }
 
 static void
@@ -253,11 +297,14 @@ compare_candidates(void *memory)
 
 	a->compare_at = a->evictions + Max(a->buffers / PERIOD_PART, 1);
 	add_misses(a, shadows_of(memory));
+	if (a->settling)
+		memset(a->sums, 0, sizeof(a->sums));
+	a->settling = false;
 	for (int s = 0; s < SUMS; s++)
 	{
-		const int	best = fewest_misses(a->misses[s]);
+		const int	best = fewest_misses(a->sums[s]);
 
-		if (is_better(s, a->misses[s][best], a->misses[s][a->preferred]))
+		if (is_better(a->sums[s], s, best, a->preferred))
 		{
 			a->preferred = best;
 			a->switches += choose_candidate(memory);

@@ -93,7 +93,8 @@ typedef struct PgscaleSweeperPolicy
 
 	/*
 	 * Goes on with the memory of another policy, which has the same form and
-	 * keeps all that it knows.
+	 * keeps all that it knows; or with its own, after some time in which
+	 * pages came and went unseen.
 	 */
 	void		(*take_over) (void *memory);
 

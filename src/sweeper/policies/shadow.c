@@ -184,6 +184,7 @@ pgscale_sweeper_shadows_use(PgscaleSweeperShadows *shadows, uint32 page, int use
 	uint16		tag;
 	uint32		number;
 	PgscaleSweeperScore *set;
+	uint32		missed = 0;
 
 	if (page % shadows->sample != 0)
 		return false;
@@ -196,8 +197,12 @@ pgscale_sweeper_shadows_use(PgscaleSweeperShadows *shadows, uint32 page, int use
 		PgscaleSweeperShadow *shadow = &shadows->of[i];
 
 		if (shadow->half_life > 0 ? use_by_history(shadow, set, tag) : use_by_clock(set, tag, uses))
+		{
 			shadow->misses[number % PGSCALE_SWEEPER_GROUPS]++;
+			missed |= 1 << i;
+		}
 		set += (Size) shadows->sets * SLOTS;
 	}
+	shadows->missed_by[missed]++;
 	return true;
 }

@@ -29,6 +29,8 @@ typedef struct PgscaleSweeperShadows
 	uint32		sample;			/* one page in so many is looked at */
 	uint32		sets;
 	uint64		references;
+	/* of these, by the candidates that missed: one bit each */
+	uint64		missed_by[1 << PGSCALE_SWEEPER_CANDIDATES];
 	PgscaleSweeperShadow of[PGSCALE_SWEEPER_CANDIDATES];
 	PgscaleSweeperScore slots[FLEXIBLE_ARRAY_MEMBER];	/* by candidate, set and
 														 * way */
