@@ -1,4 +1,4 @@
-"""A small table that is used a few times a minute, beside sessions that take all other buffers, with and without pgscale.keep()."""
+"""A small table that is used each few seconds, beside sessions that take all other buffers, with and without pgscale.keep()."""
 import time
 
 import loads
@@ -16,9 +16,9 @@ CONDITIONS = (OFF, CLOCK, ADAPTIVE, f"{CLOCK}, {KEPT}", f"{ADAPTIVE}, {KEPT}")
 # rows of the small table, about 7 a page; the fraction of the buffers that it may hold
 ROWS, FRACTION = 1400, 0.05
 USE = "SELECT sum(length(filler)) FROM small WHERE id > 0"
-# seconds between two uses; uses that are measured, after some that are not
-PAUSE, USES, BEFORE = 20, 6, 2
-QUICK_PAUSE, QUICK_USES = 3, 3
+# seconds between two uses, in which sessions take all buffers several times; uses that are measured, after some that are not
+PAUSE, USES, BEFORE = 4, 6, 2
+QUICK_PAUSE, QUICK_USES = 2, 3
 ROUNDS = 3
 RECORDS = {"": ("condition",)}
 
@@ -55,7 +55,8 @@ def _turn(bed, connection, running, condition, pause, uses):
         time.sleep(pause)
     after = turns.read(bed, connection)
     return {"reads": sum(reads) / uses, "ms": stats.median(ms), "tps": running.tps(before["seconds"], after["seconds"]),
-            "beside": (after["reads"] - before["reads"]) / (after["transactions"] - before["transactions"])}
+            "beside": (after["reads"] - before["reads"]) / (after["transactions"] - before["transactions"]),
+            "turnovers": (after["allocations"] - before["allocations"]) / bed.buffers / uses}
 
 
 def _of(results, condition, figure):
@@ -64,8 +65,10 @@ def _of(results, condition, figure):
 
 def show(results):
     rows = [[condition, by_round(_of(results, condition, "reads"), "{:.0f}"), spread(_of(results, condition, "ms"), "{:.1f}"),
-             spread(_of(results, condition, "beside"), "{:.3f}"), spread(_of(results, condition, "tps"), "{:,.0f}")] for condition in CONDITIONS]
-    return table(["", "pages of the small table read a use, every round", "a use, ms", "pages read a transaction beside it", "TPS beside it"], rows)
+             spread(_of(results, condition, "turnovers"), "{:.0f}"), spread(_of(results, condition, "beside"), "{:.3f}"),
+             spread(_of(results, condition, "tps"), "{:,.0f}")] for condition in CONDITIONS]
+    return table(["", "pages of the small table read a use, every round", "a use, ms", "times all buffers were taken between two uses",
+                  "pages read a transaction beside it", "TPS beside it"], rows)
 
 
 def required(results):
