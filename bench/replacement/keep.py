@@ -71,6 +71,11 @@ def show(results):
                   "pages read a transaction beside it", "TPS beside it"], rows)
 
 
+def published(results):
+    for condition in CONDITIONS:
+        yield f"pages of the small table read a use, {condition}", f"{stats.median(_of(results, condition, 'reads')):.0f}"
+
+
 def required(results):
     for policy in (CLOCK, ADAPTIVE):
         without, kept = (stats.median(_of(results, condition, "reads")) for condition in (policy, f"{policy}, {KEPT}"))

@@ -110,5 +110,5 @@ PARTS = {part.name: part for part in (
     Part("cases", loads.GAINS, rounds=2),
     Part("neutral", loads.NEUTRAL, rounds=2, conditions=(*FEWER, BY_ITSELF)),
     Part("slow_writes", loads.WRITES, rounds=1, conditions=CONDITIONS, limits=FEW_WRITES, times=WRITE_TIMES, sampled=1),
-    Part("cpu", loads.CPU, rounds=2, limits=None),
+    Part("cpu", loads.CPU, rounds=2, conditions=(*FEWER, BY_ITSELF), limits=None),
 )}

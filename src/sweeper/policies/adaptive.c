@@ -104,7 +104,7 @@ typedef struct Adaptive
 	uint64		arrivals;
 	uint64		evictions;
 	uint64		compare_at;		/* evictions */
-	bool		settling;		/* until then, nothing says which candidate is
+	uint64		settled_at;		/* until then, nothing says which candidate is
 								 * better */
 	uint64		seen[PGSCALE_SWEEPER_CANDIDATES][PGSCALE_SWEEPER_GROUPS];	/* misses, when last
 																			 * compared */
@@ -159,8 +159,7 @@ adaptive_size(int buffers)
 static void
 settle(Adaptive *a)
 {
-	a->settling = true;
-	a->compare_at = a->evictions + a->buffers;
+	a->settled_at = a->evictions + a->buffers;
 }
 
 /*
@@ -297,9 +296,11 @@ compare_candidates(void *memory)
 
 	a->compare_at = a->evictions + Max(a->buffers / PERIOD_PART, 1);
 	add_misses(a, shadows_of(memory));
-	if (a->settling)
+	if (a->evictions < a->settled_at)
+	{
 		memset(a->sums, 0, sizeof(a->sums));
-	a->settling = false;
+		return;
+	}
 	for (int s = 0; s < SUMS; s++)
 	{
 		const int	best = fewest_misses(a->sums[s]);
