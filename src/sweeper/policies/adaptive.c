@@ -157,7 +157,7 @@ adaptive_size(int buffers)
  * of it happened now.
  */
 static void
-settle(Adaptive *a)
+settle_choice(Adaptive *a)
 {
 	a->settled_at = a->evictions + a->buffers;
 }
@@ -187,7 +187,7 @@ fix_choice(void *memory, int fixed)
 
 	a->fixed = fixed;
 	a->switches += choose_candidate(memory);
-	settle(a);
+	settle_choice(a);
 }
 
 static void
@@ -201,7 +201,7 @@ candidates_init(void *memory, int buffers, int fixed)
 	pgscale_sweeper_shadows_init(shadows_of(memory), buffers);
 	pgscale_sweeper_history_init(history_of(memory), buffers, shadows_of(memory)->of[FIRST_CHOICE].half_life);
 	(void) choose_candidate(memory);
-	settle(a);
+	settle_choice(a);
 }
 
 static uint8
@@ -252,7 +252,7 @@ add_misses(Adaptive *a, const PgscaleSweeperShadows *shadows)
 
 /* Of the references of a sum, those that one candidate missed and the other one, if any, did not. */
 static float
-missed(const float *sum, int candidate, int other)
+sum_missed(const float *sum, int candidate, int other)
 {
 	float		misses = 0;
 
@@ -268,7 +268,7 @@ fewest_misses(const float *sum)
 	int			best = 0;
 
 	for (int i = 1; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		if (missed(sum, i, best) < missed(sum, best, i))
+		if (sum_missed(sum, i, best) < sum_missed(sum, best, i))
 			best = i;
 	return best;
 }
@@ -282,11 +282,11 @@ fewest_misses(const float *sum)
 static bool
 is_better(const float *sum, int kind, int candidate, int preferred)
 {
-	const float more = missed(sum, preferred, candidate);
-	const float less = missed(sum, candidate, preferred);
+	const float more = sum_missed(sum, preferred, candidate);
+	const float less = sum_missed(sum, candidate, preferred);
 	const float error = sqrtf((more + less) / (1 + sums[kind].kept));
 
-	return more - less > Max(missed(sum, preferred, NO_OTHER) * sums[kind].gain, error * sums[kind].errors);
+	return more - less > Max(sum_missed(sum, preferred, NO_OTHER) * sums[kind].gain, error * sums[kind].errors);
 }
 
 static void
