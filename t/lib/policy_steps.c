@@ -245,7 +245,7 @@ check_settling(void)
 }
 
 /*
- * Of ten pages that are used, eight never come back, which every candidate misses; the others do, though
+ * Of ten pages that are used, nine never come back, which every candidate misses; the other one does, though
  * too late for the clock.  So the history misses a tenth less, and that is certain.
  */
 static void
