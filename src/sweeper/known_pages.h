@@ -51,7 +51,10 @@ typedef enum PgscaleSweeperNews
  */
 extern void pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy);
 
-/* Once in a process: no buffer is on offer, and none is followed. */
+/*
+ * Once in a process: no buffer is on offer, and none is followed.  The policy goes on after
+ * a pause.
+ */
 extern void pgscale_sweeper_pages_init(PgscaleSweeperShare *share);
 
 /*

@@ -294,9 +294,10 @@ check_memory(void)
 	begin(PGSCALE_SWEEPER_HISTORY);
 	(void) see(105, 0, false);
 	the_pages[5].followed = the_pages[5].offered = the_pages[5].passed = true;
+	resetStringInfo(&heard);
 	pgscale_sweeper_pages_init(&the_share);
 	is(the_pages[5].followed + the_pages[5].offered + the_pages[5].passed, 0, "to a new process nothing is on offer");
-	resetStringInfo(&heard);
+	hears("take over 0", "and the policy goes on after a pause");
 	frames[105].usage = 1;
 	is(see(105, the_pages[5].left, true), PGSCALE_PAGE_USED, "and pages are known");
 	is(pgscale_sweeper_policy_report(&the_share, &report, &begun), true, "a policy reports");

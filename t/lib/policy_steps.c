@@ -228,18 +228,33 @@ choice(void)
 	return report.choice;
 }
 
-/* Which candidate is better is not concluded from what is seen while the sweeper catches up. */
+/* The choice does not change by what is seen while the sweeper catches up. */
 static void
 check_settling(void)
 {
+	PgscaleSweeperPolicyReport before;
+	PgscaleSweeperPolicyReport after;
+
 	begin(&pgscale_sweeper_policy_adaptive);
 	next_page = 1000000;
 	scan(20 * BUFFERS, 0, WARM);
 	is(choice() > 0, true, "where pages come back, the history is chosen");
 	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
 	take_over(policy);
+	compare_candidates(memory);
+	is(sum_missed(((Adaptive *) memory)->sums[0], PGSCALE_SWEEPER_THE_CLOCK, NO_OTHER) == 0, true, "what was seen before a pause is forgotten");
+	policy->report(memory, BUFFERS, &before);
 	scan(BUFFERS / 3, 0, WARM);
-	is(choice(), PGSCALE_SWEEPER_THE_CLOCK, "but not from what was seen before a pause, or in the turnover after that");
+	policy->report(memory, BUFFERS, &after);
+	is(after.misses[0] > before.misses[0], true, "what is seen after it is reported");
+	is(choice(), PGSCALE_SWEEPER_THE_CLOCK, "but changes no choice for a turnover");
+	for (int i = 0; i < 60; i++)
+	{
+		scan(BUFFERS / 3, 0, WARM);
+		take_over(i % 2 == 0 ? &pgscale_sweeper_policy_clock : &pgscale_sweeper_policy_adaptive);
+	}
+	is(choice() > 0, true, "also where policies take turns, it does later");
+	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
 	scan(20 * BUFFERS, 0, WARM);
 	is(choice() > 0, true, "only later");
 }

@@ -16,13 +16,13 @@
  * 8 %: that is a change of the load, to which the choice follows within N/8 evictions.
  * Each change costs some misses, and the shadows of a small cache have few of them: so a
  * gain must also be larger than chance makes it.  All candidates see the same references.
- * What several of them miss is no chance of one, however much it is; so only the references
- * that one candidate misses, and the other does not, are counted for and against it.
+ * A reference that two of them miss says nothing about which is better.  So only those
+ * count that one of the two misses and the other does not.
  *
  * When a sweeper starts, or another policy begins, pages have perhaps come and gone unseen.
- * What has changed then is seen in the hand's next round, each page once.  A long half-life
- * looks good by that, as the hot pages are in the cache.  So for a turnover nothing is
- * concluded.
+ * What has changed then is seen in the hand's next round, each page once.  That favours a
+ * long half-life, because the hot pages are in the cache.  So the choice does not change for
+ * one turnover.
  *
  * All pages keep their scores whatever the choice is, and a score does not depend on the
  * half-life, so a change needs no pass over the pages.  The clock's counts are kept only
@@ -63,9 +63,10 @@
 #define PERIOD_PART		32
 
 /*
- * The sums: the part that is kept from one comparison to the next; and how much less a
- * better candidate misses at least, as a part of the misses of the one that is preferred,
- * and in standard errors of that difference.
+ * The sums: the part that is kept from one comparison to the next; and the least gain, as a
+ * part of the misses of the candidate that is preferred, and in standard errors.  These are
+ * many, because comparisons are, and because references to one page are not independent:
+ * by bench/replacement, candidates that are equal change places seldom.
  */
 static const struct
 {
@@ -80,9 +81,6 @@ static const struct
 };
 
 #define SUMS			((int) lengthof(sums))
-
-/* Which of the candidates missed: one bit each. */
-#define OUTCOMES		(1 << PGSCALE_SWEEPER_CANDIDATES)
 
 #define NO_OTHER		(-1)
 
@@ -104,15 +102,16 @@ typedef struct Adaptive
 	uint64		arrivals;
 	uint64		evictions;
 	uint64		compare_at;		/* evictions */
-	uint64		settled_at;		/* until then, nothing says which candidate is
-								 * better */
+	uint64		settled_at;		/* evictions; before that the choice does not
+								 * change */
 	uint64		seen[PGSCALE_SWEEPER_CANDIDATES][PGSCALE_SWEEPER_GROUPS];	/* misses, when last
 																			 * compared */
 	uint64		chosen[PGSCALE_SWEEPER_GROUPS]; /* those of the choice in
 												 * force */
-	uint64		missed_by[OUTCOMES];	/* when last compared */
-	float		sums[SUMS][OUTCOMES];	/* of references, by the candidates
-										 * that missed */
+	uint64		missed_by[PGSCALE_SWEEPER_OUTCOMES];	/* when last compared */
+	float		sums[SUMS][PGSCALE_SWEEPER_OUTCOMES];	/* of references, by the
+														 * candidates that
+														 * missed */
 	/* the history is behind this struct, then the shadows are */
 } Adaptive;
 
@@ -153,13 +152,14 @@ adaptive_size(int buffers)
 }
 
 /*
- * Pages came and went unseen.  What has changed is seen in one round of the hand, as if all
- * of it happened now.
+ * The choice does not change for the next N evictions.  If that holds already, it does not
+ * hold for longer: or policies that take turns would never choose.
  */
 static void
 settle_choice(Adaptive *a)
 {
-	a->settled_at = a->evictions + a->buffers;
+	if (a->evictions >= a->settled_at)
+		a->settled_at = a->evictions + a->buffers;
 }
 
 /*
@@ -229,7 +229,7 @@ set_page_count(void *memory, int buf, uint8 count)
 static void
 add_misses(Adaptive *a, const PgscaleSweeperShadows *shadows)
 {
-	for (int i = 0; i < OUTCOMES; i++)
+	for (int i = 0; i < PGSCALE_SWEEPER_OUTCOMES; i++)
 	{
 		const uint64 more = shadows->missed_by[i] - a->missed_by[i];
 
@@ -256,7 +256,7 @@ sum_missed(const float *sum, int candidate, int other)
 {
 	float		misses = 0;
 
-	for (int i = 0; i < OUTCOMES; i++)
+	for (int i = 0; i < PGSCALE_SWEEPER_OUTCOMES; i++)
 		if ((i >> candidate & 1) != 0 && (other == NO_OTHER || (i >> other & 1) == 0))
 			misses += sum[i];
 	return misses;
@@ -274,9 +274,7 @@ fewest_misses(const float *sum)
 }
 
 /*
- * Does the candidate miss less than the one that is preferred, by more than chance?  What
- * both miss, or neither, says nothing: all chance is in the references that one of them
- * misses.  As a period's weight falls by "kept" from each to the next, a sum's variance is
+ * Does the candidate miss less than the one that is preferred, by more than chance?  As a period's weight falls by "kept" from each to the next, a sum's variance is
  * the sum divided by 1 + kept.
  */
 static bool

@@ -15,6 +15,9 @@
 #include "sweeper/policies/page_history.h"
 #include "sweeper/policies/policy.h"
 
+/* Which of the candidates miss a reference: one bit each. */
+#define PGSCALE_SWEEPER_OUTCOMES	(1 << PGSCALE_SWEEPER_CANDIDATES)
+
 /* Of one candidate. */
 typedef struct PgscaleSweeperShadow
 {
@@ -29,8 +32,7 @@ typedef struct PgscaleSweeperShadows
 	uint32		sample;			/* one page in so many is looked at */
 	uint32		sets;
 	uint64		references;
-	/* of these, by the candidates that missed: one bit each */
-	uint64		missed_by[1 << PGSCALE_SWEEPER_CANDIDATES];
+	uint64		missed_by[PGSCALE_SWEEPER_OUTCOMES];	/* of these */
 	PgscaleSweeperShadow of[PGSCALE_SWEEPER_CANDIDATES];
 	PgscaleSweeperScore slots[FLEXIBLE_ARRAY_MEMBER];	/* by candidate, set and
 														 * way */
