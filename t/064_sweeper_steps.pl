@@ -287,7 +287,7 @@ is(stats('queued'), 16, 'few dirty pages wait among many clean ones');
 is(runs('step.queued()'), 'a:139+21/16', 'their neighbours are written, too');
 run_leaves([ 139, 21, 16 ], 20, 'one that was used stays');
 
-# Where ticks find nothing ready and victims are dirty, writes are short, after the second such tick: then the longest run is written
+# Where ticks find nothing ready and victims are dirty, writes are short, after the third such tick: then the longest run is written
 # first, as soon as it is known, and neighbours that were used twice leave. Before that it is the oldest, those in the first buffers.
 $sweep->quit;
 $sweep = shift @sweeps;
@@ -305,11 +305,20 @@ for my $expected ('a:0+1/1', 'a:2+1/1', 'a:4+1/1', 'a:100+7/6', 'a:6+1/1')
 is(stats('starved, ready'), '5|0', 'each of them did');
 run_leaves([ 100, 7, 6 ], 7, 'all leave, also the neighbour that was used');
 
+# While they are, the sweep also looks for candidates between batches, but only where buffers are taken.
+dirty(0, [ 20, 40 ]);
+$db->sql("SELECT step.share($first, 160, 0, 1, 200, false), pgscale.reset('sweeper')");
+$sweep->sql('SELECT step.tick()');
+is(stats('ready, scanned'), '7|0', 'while no buffer is taken, the sweep looks for no candidates');
+$db->sql("SELECT step.touch('b', 0, 700, 704, 1, false)");
+$sweep->sql('SELECT step.tick()');
+is(stats('consumed, ready, queued > 0'), '5|2|t', 'while buffers are taken and writes are short, it does although enough is ready');
+
 # After a rest the oldest is first again.
 $sweep->sql('SELECT step.rest(), step.queued()');
 list_is_dropped(202);
 clean();
-$db->sql('SELECT step.set_usage(0, 999, 5)');
+$db->sql("SELECT step.set_usage(0, 999, 5), step.share($first, 160, 1, 1, 200, false)");
 dirty(0, [0], [ 100, 105 ]);
 $sweep->sql('SELECT step.tick()');
 is(runs('step.queued()'), 'a:0+1/1', 'after a rest the oldest is written first again');
@@ -319,7 +328,10 @@ clean(0);
 $db->sql("SELECT step.share($first, 160, 120, 121, 200, false)");
 $sweep->sql('SELECT step.tick()') for 1 .. 2;
 is(stats('ready'), 121, 'much is ready');
-$db->sql("SELECT step.share($first, 160, 0, 121, 200, false), pgscale.reset('sweeper'), step.touch('b', 0, 800, 920, 1, false)");
+$db->sql("SELECT step.share($first, 160, 0, 121, 200, false), pgscale.reset('sweeper'), step.touch('b', 0, 799, 799, 1, false)");
+$sweep->sql('SELECT step.tick()');
+is(stats('consumed, scanned'), '1|0', 'while writes are not short and enough is ready, the sweep looks for nothing');
+$db->sql("SELECT step.touch('b', 0, 800, 919, 1, false)");
 until_ok(sub { $sweep->sql('SELECT step.tick()'); return stats('scanned > 0') eq 't' }, 'it is refilled although the low watermark is zero');
 is(stats('consumed'), 121, 'as all of it was taken');
 

@@ -14,8 +14,8 @@ VARIANTS = {
     "no ghosts": ("page_history.c", "if (set[i].tag == pgscale_sweeper_hash_tag(page))", "if (false)"),
     "no limit for idle pages": ("page_history.h", "IDLE_LIMIT\t1.5f", "IDLE_LIMIT\t100.0f"),
     "time never hurries": ("page_history.c", "HURRY_MOST\t\t32.0f", "HURRY_MOST\t\t1.0f"),
-    "no short memory": ("adaptive.c", "{0.7f, 0.08f, 3.5f}", "{0.7f, 1.0f, 3.5f}"),
-    "changes by chance": ("adaptive.c", "error * sums[kind].errors", "0"),
+    "no short memory": ("adaptive.c", "{0.7f, 0.08f, 2.7f}", "{0.7f, 1.0f, 2.7f}"),
+    "changes by chance": ("adaptive.c", "limits[s].errors * sqrtf(more + less)", "0"),
     "a half-life of 8, always": ("adaptive.c", "if (a->evictions >= a->compare_at)", "if (false)"),
 }
 RECORDS = {"": ("pattern", "variant")}

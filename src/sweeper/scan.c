@@ -75,11 +75,12 @@
 
 /*
  * While a batch has what it needs, the sweep may pass no more buffers than this
- * times those that were taken, about as many as the server's own hand would, and more
- * while writes are short, to find long runs; after a rest, so many laps.
+ * times those that were taken, about as many as the server's own hand would; after a
+ * rest, so many laps.  While writes are short it may pass more, and looks for candidates
+ * between batches, too: the more candidates, the longer are the runs that are chosen.
  */
 #define PASS_TIMES			3
-#define PASS_TIMES_SHORT	4
+#define PASS_TIMES_SHORT	6
 #define PASS_LAPS			2
 
 /*
@@ -265,8 +266,12 @@ sweeper_write(PgscaleSweeperShare *share, int pages)
 static int
 sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
 {
-	found = Min(found + 1, DIRTY_MEMORY);
-	dirty_share += (look->dirty - dirty_share) / found;
+	/* a clean one that is not offered stays, and would count in each lap */
+	if (look->dirty || *lacking > 0)
+	{
+		found = Min(found + 1, DIRTY_MEMORY);
+		dirty_share += (look->dirty - dirty_share) / found;
+	}
 	if (look->dirty)
 	{
 		if (share->stuck || !set_has_room())
@@ -286,8 +291,8 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
 
 /*
  * May the sweep pass another buffer?  Always, if buffers are lacking and what is
- * found can be used.  Otherwise no faster than the server's own hand; and to find
- * candidates only if part of the victims are dirty.
+ * found can be used.  Otherwise only as many as it may; and to find candidates only if
+ * part of the victims are dirty.
  */
 static bool
 sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
@@ -317,7 +322,8 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
 {
 	int			looked_up = 0;
 
-	hand = supply->onward(share, hand, dirty_share);
+	if (lacking > 0)
+		hand = supply->onward(share, hand, dirty_share);
 	Assert(hand >= 0 && hand < share->buffers);
 	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
 	{
@@ -447,6 +453,8 @@ pgscale_sweeper_scan(PgscaleSweeperShare *share)
 		refilling = false;
 	if (refilling && !supply->full(share))
 		sweeper_refill(share, share->high - coming);
+	else if (writes_short && taken > 0)
+		(void) sweeper_sweep(share, 0);
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	supply->guard(share);

@@ -7,8 +7,7 @@
  * price of one page.  So while writes are short a large choice pays: of many pages that may
  * leave, those with the most dirty neighbours are written, and the others wait for
  * neighbours.  A candidate stays until it is written, used again, or replaced.  So the
- * sweep passes only as many buffers as it needs to find as many new candidates, and usage
- * counts keep their meaning.
+ * sweep need not pass many buffers to find new ones, and usage counts keep their meaning.
  *
  * But the longest runs are where pages are used most.  So while writes are not short the
  * oldest candidates are written first, with their neighbours: in bench/replacement, with

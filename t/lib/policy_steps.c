@@ -278,6 +278,62 @@ check_pairs(void)
 	is(choice() > 0, true, "what all miss does not hide a small gain");
 }
 
+/* The candidates, as bits of those that miss. */
+#define CLOCK	1
+#define TWO		4
+#define EIGHT	8
+#define OTHERS	(2 | 16)
+
+static void
+set_sum(int s, int missed_by, float references)
+{
+	((Adaptive *) memory)->sums[s][missed_by | OTHERS] = references;
+}
+
+/* Sums of a memory that prefers a half-life of 8.  Which candidate is better? */
+static int
+chosen_of(int s, float clock, float two, float eight, float all, float clock_eight, float two_eight)
+{
+	set_sum(s, CLOCK, clock);
+	set_sum(s, TWO, two);
+	set_sum(s, EIGHT, eight);
+	set_sum(s, CLOCK | TWO | EIGHT, all);
+	set_sum(s, CLOCK | EIGHT, clock_eight);
+	set_sum(s, TWO | EIGHT, two_eight);
+	return best_candidate(memory, s);
+}
+
+static void
+check_sums(void)
+{
+	begin(&pgscale_sweeper_policy_adaptive);
+	is(chosen_of(0, 0, 0, 190, 10000, 0, 0), 3, "a gain of less than 2 % changes nothing");
+	is(chosen_of(0, 0, 0, 0, 10000, 250, 0), 2, "more than 2 % does");
+	is(chosen_of(1, 0, 0, 80, 1000, 0, 0), 3, "in a short time, less than 8 % changes nothing");
+	is(chosen_of(1, 0, 0, 0, 1000, 100, 0), 2, "more than 8 % does");
+	is(chosen_of(0, 100, 70, 100, 0, 0, 0), 3, "30 of 170 that differ are chance");
+	is(chosen_of(1, 100, 70, 100, 0, 0, 0), 3, "also in a short time");
+	is(chosen_of(0, 0, 0, 100, 0, 50, 0), 2, "of two candidates that are better the best is chosen, if it is the last");
+	is(chosen_of(0, 0, 0, 100, 0, 0, 50), 0, "and if it is the first");
+	is(chosen_of(0, 1469, 10, 0, 0, 70, 1530), 2, "one that is better for sure is chosen, though another one misses less by chance");
+}
+
+/* What the load was before does not undo the choice. */
+static void
+check_change(void)
+{
+	begin(&pgscale_sweeper_policy_adaptive);
+	set_sum(0, TWO, 10000);
+	set_sum(1, CLOCK | EIGHT, 200);
+	compare_candidates(memory);
+	is(choice(), 2, "a change of the load changes the choice");
+	compare_candidates(memory);
+	is(choice(), 2, "which is not undone by what the load was before");
+	set_sum(0, CLOCK | TWO, 10000);
+	compare_candidates(memory);
+	is(((Adaptive *) memory)->sums[0][CLOCK | TWO | OTHERS] > 0, true, "what changes the choice in the long run is kept");
+}
+
 static void
 check_groups(void)
 {
@@ -421,6 +477,8 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_fixed();
 	check_settling();
 	check_pairs();
+	check_sums();
+	check_change();
 	check_groups();
 	check_pass(&pgscale_sweeper_policy_history);
 	check_pass(&pgscale_sweeper_policy_adaptive);

@@ -13,13 +13,14 @@
  * Once in N/32 evictions the candidates are compared by two sums of their misses.  The
  * long one forgets slowly, and a gain of 2 % is enough to change the choice: candidates
  * that are equal do not take turns.  The short one forgets fast, and must show a gain of
- * 8 %: that is a change of the load, to which the choice follows within N/8 evictions.
+ * 8 %: that is a change of the load, to which the choice follows within N/8 evictions.  Then
+ * the long one, which is of the load before, begins anew.
  * Each change costs some misses, and the shadows of a small cache have few of them: so a
  * gain must also be larger than chance makes it.  All candidates see the same references.
  * A reference that two of them miss says nothing about which is better.  So only those
  * count that one of the two misses and the other does not.
  *
- * When a sweeper starts, or another policy begins, pages have perhaps come and gone unseen.
+ * When a sweeper starts again, or another policy takes over, pages may have come and gone unseen.
  * What has changed then is seen in the hand's next round, each page once.  That favours a
  * long half-life, because the hot pages are in the cache.  So the choice does not change for
  * one turnover.
@@ -63,7 +64,7 @@
 #define PERIOD_PART		32
 
 /*
- * The sums: the part that is kept from one comparison to the next; and the least gain, as a
+ * Of each sum, the part that is kept from one comparison to the next; and the least gain, as a
  * part of the misses of the candidate that is preferred, and in standard errors.  These are
  * many, because comparisons are, and because references to one page are not independent:
  * by bench/replacement, candidates that are equal change places seldom.
@@ -73,14 +74,15 @@ static const struct
 	float		kept;
 	float		gain;
 	float		errors;
-}			sums[] =
+}			limits[] =
 
 {
-	{0.95f, 0.02f, 5.0f},
-	{0.7f, 0.08f, 3.5f}
+	{0.95f, 0.02f, 3.6f},
+	{0.7f, 0.08f, 2.7f}
 };
 
-#define SUMS			((int) lengthof(sums))
+#define THE_LONG_SUM	0
+#define SUMS			((int) lengthof(limits))
 
 #define NO_OTHER		(-1)
 
@@ -201,7 +203,6 @@ candidates_init(void *memory, int buffers, int fixed)
 	pgscale_sweeper_shadows_init(shadows_of(memory), buffers);
 	pgscale_sweeper_history_init(history_of(memory), buffers, shadows_of(memory)->of[FIRST_CHOICE].half_life);
 	(void) choose_candidate(memory);
-	settle_choice(a);
 }
 
 static uint8
@@ -235,7 +236,7 @@ add_misses(Adaptive *a, const PgscaleSweeperShadows *shadows)
 
 		a->missed_by[i] += more;
 		for (int s = 0; s < SUMS; s++)
-			a->sums[s][i] = a->sums[s][i] * sums[s].kept + more;
+			a->sums[s][i] = a->sums[s][i] * limits[s].kept + more;
 	}
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
 	{
@@ -262,29 +263,32 @@ sum_missed(const float *sum, int candidate, int other)
 	return misses;
 }
 
-static int
-fewest_misses(const float *sum)
-{
-	int			best = 0;
-
-	for (int i = 1; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		if (sum_missed(sum, i, best) < sum_missed(sum, best, i))
-			best = i;
-	return best;
-}
-
 /*
- * Does the candidate miss less than the one that is preferred, by more than chance?  As a period's weight falls by "kept" from each to the next, a sum's variance is
- * the sum divided by 1 + kept.
+ * Does a candidate miss less than the one that is preferred, by more than chance?  A count
+ * of chance events has itself for a variance.  A sum counts what is older only in part, so
+ * its variance is the sum at first, and less later.
  */
 static bool
-is_better(const float *sum, int kind, int candidate, int preferred)
+is_better(const Adaptive *a, int s, int candidate)
 {
-	const float more = sum_missed(sum, preferred, candidate);
-	const float less = sum_missed(sum, candidate, preferred);
-	const float error = sqrtf((more + less) / (1 + sums[kind].kept));
+	const float *sum = a->sums[s];
+	const float more = sum_missed(sum, a->preferred, candidate);
+	const float less = sum_missed(sum, candidate, a->preferred);
+	const float least = sum_missed(sum, a->preferred, NO_OTHER) * limits[s].gain;
 
-	return more - less > Max(sum_missed(sum, preferred, NO_OTHER) * sums[kind].gain, error * sums[kind].errors);
+	return more - less > Max(least, limits[s].errors * sqrtf(more + less));
+}
+
+/* The best of the candidates that are better than the preferred one, or that one. */
+static int
+best_candidate(const Adaptive *a, int s)
+{
+	int			best = a->preferred;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
+		if (is_better(a, s, i) && sum_missed(a->sums[s], i, best) < sum_missed(a->sums[s], best, i))
+			best = i;
+	return best;
 }
 
 static void
@@ -301,14 +305,16 @@ compare_candidates(void *memory)
 	}
 	for (int s = 0; s < SUMS; s++)
 	{
-		const int	best = fewest_misses(a->sums[s]);
+		const int	best = best_candidate(a, s);
 
-		if (is_better(a->sums[s], s, best, a->preferred))
-		{
-			a->preferred = best;
-			a->switches += choose_candidate(memory);
-			return;
-		}
+		if (best == a->preferred)
+			continue;
+		a->preferred = best;
+		a->switches += choose_candidate(memory);
+		/* the long one is of the load before, and would undo the change */
+		if (s != THE_LONG_SUM)
+			memset(a->sums[THE_LONG_SUM], 0, sizeof(a->sums[THE_LONG_SUM]));
+		return;
 	}
 }
 
