@@ -184,6 +184,7 @@ class Skewed:
     def __init__(self, name, *modes):
         self.name = name
         self.modes = modes
+        self.rounds = FULL[0]
 
     def pieces(self, quick):
         return [workload.name for workload in WORKLOADS]
@@ -197,7 +198,7 @@ class Skewed:
                     yield workload.name, self._one(bed, disk, workload, quick)
 
     def _one(self, bed, disk, workload, quick):
-        rounds, fill, settle, seconds = QUICK if quick else FULL
+        rounds, fill, settle, seconds = QUICK if quick else (self.rounds, *FULL[1:])
         found = []
         with bed.running(**PRELOADED) as connection:
             size = bytes_of(connection, workload.kind.tables())

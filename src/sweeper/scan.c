@@ -3,7 +3,7 @@
  * scan.c
  *	  The sweep: finds buffers that may leave, and makes them ready.
  *
- * It never waits, and least of all for a write.  A clean victim is offered to the
+ * The sweep never waits, not even for a write.  A clean victim is offered to the
  * backends at once.  A dirty one goes to the writers, with its dirty neighbours, and is
  * offered when it comes back.  Either may have been used meanwhile; then it stays.  A
  * supply (supply/supply.h) passes buffers to the backends, and sees what they do.  The

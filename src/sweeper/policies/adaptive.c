@@ -10,25 +10,27 @@
  * count the misses that each candidate would have: the clock, and the history
  * (page_history.c) with half-lives of 0.5, 2, 8 and 32 evictions a buffer.
  *
- * Once in N/32 evictions the candidates are compared by two sums of their misses.  The
- * long one forgets slowly, and a gain of 2 % is enough to change the choice: candidates
- * that are equal do not take turns.  The short one forgets fast, and must show a gain of
- * 8 %: that is a change of the load, to which the choice follows within N/8 evictions.  Then
- * the long one, which is of the load before, begins anew.
+ * Once in N/32 evictions, N being the buffers, the candidates are compared by two sums
+ * of their misses.  The long one forgets slowly, and a gain of 2 % is enough to change
+ * the choice: candidates that are equal do not take turns.  The short one forgets fast,
+ * and must show a gain of 8 %: that is a change of the load, to which the choice follows
+ * within N/8 evictions.  Then the long one, which is of the load before, begins anew.
+ *
  * Each change costs some misses, and the shadows of a small cache have few of them: so a
- * gain must also be larger than chance makes it.  All candidates see the same references.
- * A reference that two of them miss says nothing about which is better.  So only those
- * count that one of the two misses and the other does not.
+ * gain must also be larger than chance makes it.  All candidates see the same
+ * references.  A reference that two of them miss says nothing about which is better.  So
+ * only those count that one of the two misses and the other does not.
  *
- * When a sweeper starts again, or another policy takes over, pages may have come and gone unseen.
- * What has changed then is seen in the hand's next round, each page once.  That favours a
- * long half-life, because the hot pages are in the cache.  So the choice does not change for
- * one turnover.
+ * When a sweeper starts again, or another policy takes over, pages may have come and
+ * gone unseen.  What has changed then is seen in the hand's next round, each page once.
+ * That favours a long half-life, because the hot pages are in the cache.  So the choice
+ * does not change for one turnover.
  *
- * All pages keep their scores whatever the choice is, and a score does not depend on the
- * half-life, so a change needs no pass over the pages.  The clock's counts are kept only
- * while it is in force.  A count has the number of the clock's term; a page without a
- * count of this term has its rank by the history for one.
+ * All pages keep their scores whatever the choice is.  A score is stored as a count and
+ * the time of the last use, and another half-life goes on from these.  So a change needs
+ * no pass over the pages.  The clock's counts are kept only while it is in force.  A
+ * count has the number of the clock's term; a page without a count of this term has its
+ * rank by the history for one.
  *
  * The policies "clock" and "history" have the same memory and learn the same; only their
  * choice is fixed: the clock, and a half-life of 8.  So the shadow caches show what another
@@ -36,11 +38,11 @@
  * the clock that costs what the history does for each visit; but the clock visits fewer
  * buffers for each page that leaves.
  *
- * While writes are short, neighbours of a victim leave earlier than with the hand only: a
- * neighbour with a count of 2 or less would leave within two more passes, and would mostly
- * be dirty again by then.
- * In bench/sweeper/model, with uniform keys and 1.7 times the data that fits, the clock so
- * has 4.4 transactions a disk write instead of 3.6, with the same misses.
+ * While writes are short, neighbours of a victim leave earlier than with the hand only:
+ * a neighbour with a count of 2 or less would leave within two more passes, and would
+ * mostly be dirty again by then.  In bench/sweeper/model, with uniform keys and 1.7
+ * times the data that fits, the clock so has 4.4 transactions a disk write instead of
+ * 3.6, with the same misses.
  *
  * The memory is that of the history, and about 5 bytes for each buffer, less for more
  * than 65,536 buffers.

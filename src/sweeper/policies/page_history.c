@@ -29,17 +29,18 @@
  * page that comes back goes on with it.  Without ghosts a page would have to prove
  * itself within one stay in the cache.
  *
- * The sweep needs ranks, and no comparisons with other pages.  So there is a limit
- * between each rank and the next: the score below which 1/16, 1/8, 1/4, 1/2 and 3/4 of
- * the pages are that the hand comes to.  A limit learns that from every second visit: it
- * goes down by a step if the page is below, and up by a smaller one if not, such that it
- * rests where the parts are as wanted.  The hand so passes 16 pages for each that
- * leaves; that page is among the worst 16th, as if it had been the worst of 16.  Where
- * pages leave so fast that this would take too long, the part that may leave is larger,
- * and the hand passes fewer: 8 cost 1 % more misses, 4 cost 3 %.  A page
- * keeps the rank that a visit found until it is used: the limits have moved when it is
- * asked for again, and with pages that are worth the same, as after a bulk load, would
- * find one that may leave too good.
+ * The sweep needs a rank for each page, without a comparison with other pages.  So there
+ * is a limit between each rank and the next.  Of the pages that the hand comes to, 1/16
+ * score below the first limit, and 1/8, 1/4, 1/2 and 3/4 below the others.  Every second
+ * visit corrects each limit: down by a step if the page is below it, else up by a smaller
+ * one, such that it rests where its part of the pages is below.  So the hand passes 16
+ * pages for each that leaves, and that page is among the worst 16th.  Where pages leave
+ * too fast for that, a larger part may leave, and the hand passes fewer: 8 cost 1 % more
+ * misses, 4 cost 3 %.
+ *
+ * A page keeps the rank that a visit found until it is used.  The limits move meanwhile.
+ * Pages that are worth the same, as after a bulk load, would get a higher rank when they
+ * are asked for again.
  *
  * When other pages become the hot ones, the old ones keep their places: their counts are
  * high.  But then the scores also predict uses that do not come.  A page is used
@@ -57,7 +58,7 @@
  * Times are 32 bits and wrap around, after 65,536 turnovers of the cache or more, 2,048
  * while time hurries most.  A page or a ghost that stays unused for so long seems young.
  *
- * The memory is 8 bytes for each buffer and each ghost, 24 for each buffer.
+ * A score takes 8 bytes.  With two ghosts for each buffer, that is 24 bytes a buffer.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

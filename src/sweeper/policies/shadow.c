@@ -4,16 +4,16 @@
  *	  Shadow caches: how many misses would each candidate have now?
  *
  * A shadow cache has no pages, only their names.  It sees one page in so many, chosen by
- * the hash, and is smaller than the real cache by the same factor; so it misses as often
- * as a real cache would that its candidate rules.  All shadows see the same uses: those
- * that the sweeper sees.
+ * the hash, and is smaller than the real cache by the same factor.  So its misses stand
+ * for those of a real cache that its candidate rules.  All shadows see the same uses:
+ * those that the sweeper sees.
  *
  * Each is a table of sets.  A page's hash determines its set, which has WAYS resident
- * pages and as many ghosts, so no lists or maps are needed, and a use costs one pass
- * over a set.  A candidate with a half-life evicts the least worthy page of the set, as
- * the sweep evicts one of the least worthy that its hand passes.  The clock has a hand in
- * each set.  The time of a shadow is its own evictions: a candidate that misses less
- * ages its pages less.
+ * pages and, except in the clock's shadow, as many ghosts.  So no lists or maps are
+ * needed, and a use costs one pass over a set.  A candidate with a half-life evicts the
+ * least worthy page of the set, as the sweep evicts one of the least worthy that its
+ * hand passes.  The clock has a hand in each set.  The time of a shadow is its own
+ * evictions: a candidate that misses less ages its pages less.
  *
  * Misses are counted in groups of sets.  A page belongs to one group, so groups know
  * nothing of each other: how much they differ shows how well a sample of the pages
