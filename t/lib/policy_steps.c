@@ -318,22 +318,6 @@ check_sums(void)
 	is(chosen_of(0, 1469, 10, 0, 0, 70, 1530), 2, "one that is better for sure is chosen, though another one misses less by chance");
 }
 
-/* What the load was before does not undo the choice. */
-static void
-check_change(void)
-{
-	begin(&pgscale_sweeper_policy_adaptive);
-	set_sum(0, TWO, 10000);
-	set_sum(1, CLOCK | EIGHT, 200);
-	compare_candidates(memory);
-	is(choice(), 2, "a change of the load changes the choice");
-	compare_candidates(memory);
-	is(choice(), 2, "which is not undone by what the load was before");
-	set_sum(0, CLOCK | TWO, 10000);
-	compare_candidates(memory);
-	is(((Adaptive *) memory)->sums[0][CLOCK | TWO | OTHERS] > 0, true, "what changes the choice in the long run is kept");
-}
-
 static void
 check_groups(void)
 {
@@ -478,7 +462,6 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_settling();
 	check_pairs();
 	check_sums();
-	check_change();
 	check_groups();
 	check_pass(&pgscale_sweeper_policy_history);
 	check_pass(&pgscale_sweeper_policy_adaptive);

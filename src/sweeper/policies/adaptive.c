@@ -14,7 +14,7 @@
  * of their misses.  The long one forgets slowly, and a gain of 2 % is enough to change
  * the choice: candidates that are equal do not take turns.  The short one forgets fast,
  * and must show a gain of 8 %: that is a change of the load, to which the choice follows
- * within N/8 evictions.  Then the long one, which is of the load before, begins anew.
+ * within N/8 evictions.
  *
  * Each change costs some misses, and the shadows of a small cache have few of them: so a
  * gain must also be larger than chance makes it.  All candidates see the same
@@ -83,7 +83,6 @@ static const struct
 	{0.7f, 0.08f, 2.7f}
 };
 
-#define THE_LONG_SUM	0
 #define SUMS			((int) lengthof(limits))
 
 #define NO_OTHER		(-1)
@@ -309,14 +308,12 @@ compare_candidates(void *memory)
 	{
 		const int	best = best_candidate(a, s);
 
-		if (best == a->preferred)
-			continue;
-		a->preferred = best;
-		a->switches += choose_candidate(memory);
-		/* the long one is of the load before, and would undo the change */
-		if (s != THE_LONG_SUM)
-			memset(a->sums[THE_LONG_SUM], 0, sizeof(a->sums[THE_LONG_SUM]));
-		return;
+		if (best != a->preferred)
+		{
+			a->preferred = best;
+			a->switches += choose_candidate(memory);
+			return;
+		}
 	}
 }
 
