@@ -36,7 +36,7 @@
  * one, such that it rests where its part of the pages is below.  So the hand passes 16
  * pages for each that leaves, and that page is among the worst 16th.  Where pages leave
  * too fast for that, a larger part may leave, and the hand passes fewer: 8 cost 1 % more
- * misses, 4 cost 3 %.
+ * misses, 4 cost 2 to 7 %.
  *
  * A page keeps the rank that a visit found until it is used.  The limits move meanwhile.
  * Pages that are worth the same, as after a bulk load, would get a higher rank when they
