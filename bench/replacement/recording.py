@@ -30,7 +30,7 @@ SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "16GB", "jit": "off", "max_
             "enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 
-NAMED = {load.name: load.scripts for load in (loads.ZIPF, *loads.GAINS, *loads.NEUTRAL)}
+NAMED = {load.name: load for load in (loads.ZIPF, *loads.GAINS, *loads.NEUTRAL)}
 
 
 def _pgbench(scripts, buffers, **more):
@@ -39,13 +39,13 @@ def _pgbench(scripts, buffers, **more):
 
 # pages of the cache that is simulated: 1/8 to 1/2 of those that the load refers to
 LOADS = {
-    "zipf 1.05": _pgbench(NAMED["zipf 1.05"], 64),
-    "zipf 1.05 and index scans": _pgbench(NAMED["zipf 1.05 and index scans"], 64),
+    "zipf 1.05": _pgbench(NAMED["zipf 1.05"].scripts, 64),
+    "zipf 1.05 and index scans": _pgbench(NAMED["zipf 1.05 and index scans"].scripts, 64),
     "TPC-B": _pgbench({"@tpcb-like": (None, 1)}, 64),
-    "TPC-B, zipf 1.05, VACUUM": _pgbench({**NAMED["TPC-B, zipf 1.05"], "vacuum": (VACUUM, 0.001)}, 64),
+    "TPC-B, zipf 1.05, VACUUM": _pgbench({**NAMED["TPC-B, zipf 1.05"].scripts, "vacuum": (VACUUM, 0.001)}, 64),
     "sysbench read_write": {"sysbench": "oltp_read_write", "buffers": 40 * MIB},
     "five transactions like TPC-C's": _pgbench({name: (text, tpcc.WEIGHTS[name]) for name, text in tpcc.SCRIPTS.items()}, 32, sql=tpcc.SETUP),
-    "recent rows": _pgbench(NAMED["recent rows"], 64, events=True),
+    "recent rows": _pgbench(NAMED["recent rows"].scripts, 64, tables=NAMED["recent rows"].tables),
 }
 
 
@@ -99,7 +99,7 @@ class Recorder:
         load = LOADS[name]
         room = HEADER + references * ENTRY.itemsize
         with contextlib.closing(self.server.connect()) as connection:
-            for statement in (load.get("sql", "").split(";\n") + (loads.events(load["buffers"]) if "events" in load else [])):
+            for statement in (load.get("sql", "").split(";\n") + (load["tables"](load["buffers"]) if "tables" in load else [])):
                 if statement.strip():
                     run(connection, statement)
             with open(self.file, "wb") as new:
