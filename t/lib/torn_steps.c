@@ -8,7 +8,7 @@
  * beside the sweep.
  *
  * In every second buffer or so lies a page that the sweep cannot see, because its reads are refused.  These pages lack BM_PERMANENT, so
- * no state that was seen of another page is equal to theirs.  So nothing that the sweep does may reach one of them, however old the
+ * no state that was seen of another page is equal to theirs, and they have names that no other page has.  So nothing that the sweep does may reach one of them, however old the
  * name is by which it acts.
  */
 #include "postgres.h"
@@ -165,8 +165,8 @@ exchange_page(int buf, int usage)
 {
 	BufferDesc *desc = &descs[buf];
 	PgscaleBufferState state = lock_header(desc);
-	const PgscalePage page = page_of((uint32) pg_prng_uint64_range(&random_of_backend, 0, PAGES - 1));
 	const bool	hidden = one_in(&random_of_backend, 2);
+	const PgscalePage page = page_of((uint32) pg_prng_uint64_range(&random_of_backend, 0, PAGES - 1) + (hidden ? PAGES : 0));
 	BufferTag	tag = {0};
 
 	broken += (state & BM_TAG_VALID) != 0 && (state & BM_PERMANENT) == 0 && buffer_usage_of(state) != expected[buf];
