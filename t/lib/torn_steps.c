@@ -8,8 +8,8 @@
  * beside the sweep.
  *
  * In every second buffer or so lies a page that the sweep cannot see, because its reads are refused.  These pages lack BM_PERMANENT, so
- * no state that was seen of another page is equal to theirs, and they have names that no other page has.  So nothing that the sweep does may reach one of them, however old the
- * name is by which it acts.
+ * no state that was seen of another page is equal to theirs, and they have names that no other page has.  So nothing that the sweep does
+ * may reach one of them, however old the name is by which it acts.
  */
 #include "postgres.h"
 
@@ -32,7 +32,7 @@ PG_MODULE_MAGIC;
 PG_FUNCTION_INFO_V1(torn_steps);
 
 #define BUFFERS		128
-#define PAGES		1024
+#define PAGES		1024		/* that the sweep can see, and as many that it cannot */
 #define NBuffers	BUFFERS
 #define GUARD		64			/* bytes behind the policy's memory */
 #define GUARD_BYTE	0x5A
