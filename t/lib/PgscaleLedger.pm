@@ -29,10 +29,11 @@ DECLARE
     this int;
 BEGIN
     WHILE EXISTS (SELECT FROM load_on) LOOP
-        this := CASE WHEN $toasted > 0 AND random() < 0.1 THEN sessions * floor(random() * ($toasted / sessions))
-            ELSE sessions * floor(random() * ($rows / sessions)) END::int + me;
-        UPDATE kept SET n = n + this % 7 + 1, v = CASE WHEN id < $toasted THEN words(id, n + this % 7 + 1) END WHERE id = this;
-        UPDATE ledger SET n = n + this % 7 + 1 WHERE id = this;
+        FOR i IN 1..5 LOOP
+            this := sessions * floor(random() * (CASE WHEN random() < 0.02 THEN $toasted ELSE $rows END / sessions))::int + me;
+            UPDATE kept SET n = n + this % 7 + 1, v = CASE WHEN id < $toasted THEN words(id, n + this % 7 + 1) END WHERE id = this;
+            UPDATE ledger SET n = n + this % 7 + 1 WHERE id = this;
+        END LOOP;
         COMMIT;
         PERFORM pg_sleep(0.001);
     END LOOP;
