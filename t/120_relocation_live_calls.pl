@@ -51,7 +51,8 @@ sub end_soon
     until_true(sub {
         my ($ended, $waits) = split /\|/, $db->sql("SELECT finished_at IS NOT NULL, state IN ('queued', 'waiting') AND not_before > clock_timestamp()
             OR pid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = j.pid) FROM pgscale_internal.relocation_job j WHERE job = $job");
-        return 1 if $ended eq 't';
+        # no file of the other is in the making
+        return $db->sql('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL') eq '0' if $ended eq 't';
         if ($waits eq 't' && $rounds++ % 10 == 2)
         {
             $db->sql("UPDATE pgscale_internal.relocation_job SET not_before = clock_timestamp() WHERE job = $job AND finished_at IS NULL");
