@@ -56,6 +56,9 @@ extern int64 pgscale_relocation_wal_growth(int64 bytes);
 /* Bytes that are free on the disk of a folder, and which disk that is; -1 if unknown. */
 extern int64 pgscale_relocation_free_bytes(const char *folder, dev_t *device);
 
+/* A notice at the request, if a slot could lose its WAL by moves of that many bytes, or WAL is held back already. */
+extern void pgscale_relocation_notice_readers(int64 bytes);
+
 /*
  * Why a job should wait with its beginning, or NULL.  As a superuser.
  */

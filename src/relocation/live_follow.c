@@ -22,6 +22,7 @@
 #include "base/relation_files.h"
 #include "relocation/live_parts.h"
 #include "relocation/wal_ahead.h"
+#include "relocation/wal_readers.h"
 
 /* At most these are copied in one transaction. */
 #define PIECE_BLOCKS	512
@@ -189,6 +190,14 @@ live_pace_blocks(const PgscaleRelocationLive *move)
 	return Min(Max(pgscale_relocation_pace_piece(&move->pace) / BLCKSZ, 1), PIECE_BLOCKS);
 }
 
+BlockNumber
+pgscale_relocation_live_try_blocks(const PgscaleRelocationLive *move, BlockNumber most)
+{
+	if (!pgscale_relocation_wal_is_synchronous())
+		return most;
+	return Min(most, Max(live_pace_blocks(move), FEW_BLOCKS / 4));
+}
+
 static void
 live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumber map, PgscaleRelocationPhase phase)
 {
@@ -196,8 +205,7 @@ live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumb
 	copy->map_page = 0;
 	do
 	{
-		if (phase == PGSCALE_PHASE_COPYING)
-			live_keep_pace(move, phase);
+		live_keep_pace(move, phase);
 		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 	} while (live_piece(move, copy, live_map, live_pace_blocks(move)) > 0);
 }
@@ -231,9 +239,7 @@ live_copy_marked(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, Pgsca
 	copy->again = 0;
 	do
 	{
-		/* while it waits for a moment to switch, it must not fall behind */
-		if (phase == PGSCALE_PHASE_FOLLOWING)
-			live_keep_pace(move, phase);
+		live_keep_pace(move, phase);
 		done = live_piece(move, copy, pgscale_relocation_copy_again, live_pace_blocks(move));
 		move->progress.counts.recopied_blocks += done;
 		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
@@ -260,8 +266,7 @@ pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationP
 			while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0)
 			{
 				grown = true;
-				if (phase == PGSCALE_PHASE_FOLLOWING)
-					live_keep_pace(move, phase);
+				live_keep_pace(move, phase);
 				pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 			}
 			if (left > FEW_BLOCKS && copy->marked > 0)

@@ -81,6 +81,9 @@ extern BlockNumber pgscale_relocation_live_marked(const PgscaleRelocationLive *m
 /* For how many milliseconds nothing may be copied; notes the reason. */
 extern long pgscale_relocation_live_pause(PgscaleRelocationLive *move);
 
+/* How many blocks may be copied under the lock, at most that number: commits wait for them, too, where standbys are synchronous. */
+extern BlockNumber pgscale_relocation_live_try_blocks(const PgscaleRelocationLive *move, BlockNumber most);
+
 /* The following are in no transaction. */
 
 extern void pgscale_relocation_live_copy_all(PgscaleRelocationLive *move);

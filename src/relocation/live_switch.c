@@ -181,7 +181,7 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 		relations[i] = pgscale_relocation_live_open(move, &move->copies[i], NoLock);
 	live_check_rights(move);
 	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
-	if (live_left(move, relations) > MANY_BLOCKS)
+	if (live_left(move, relations) > pgscale_relocation_live_try_blocks(move, MANY_BLOCKS))
 		return false;
 	live_copy_rest(move, relations);
 	move->step = PGSCALE_SWITCH_CATALOG;
@@ -373,7 +373,7 @@ pgscale_relocation_live_switch(PgscaleRelocationLive *move)
 			live_look(move, &users);
 			may_try = may_try && (users.n == 0 || users.all_new);
 		}
-		if (may_try && pgscale_relocation_live_marked(move) <= TRY_BLOCKS)
+		if (may_try && pgscale_relocation_live_marked(move) <= pgscale_relocation_live_try_blocks(move, TRY_BLOCKS))
 		{
 			if (live_try(move, users.n > 0))
 				return;

@@ -28,6 +28,7 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
+#include "relocation/job_table.h"
 #include "relocation/pace.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
@@ -66,6 +67,22 @@ relocation_define_gucs(void)
 	pgscale_relocation_pace_define_gucs();
 }
 
+/* What holds back a live move of any database, if anything does. */
+static const char *
+relocation_held_back(void)
+{
+	for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
+	{
+		PgscaleRelocationProgress progress;
+		Oid			database;
+		int64		job;
+
+		if (pgscale_relocation_progress_of(slot, &database, &job, &progress) && progress.held_back_by[0] != '\0')
+			return psprintf(", job " INT64_FORMAT " waits: %s", job, progress.held_back_by);
+	}
+	return "";
+}
+
 static void
 relocation_health(PgscaleHealth *health)
 {
@@ -100,7 +117,8 @@ relocation_health(PgscaleHealth *health)
 	else if (jobs > 0)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = psprintf("%d of its workers %s at a job; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are");
+		health->reason = psprintf("%d of its workers %s at a job%s; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are",
+								  relocation_held_back());
 	}
 	else if (no_slot)
 	{
@@ -111,8 +129,10 @@ relocation_health(PgscaleHealth *health)
 	}
 	else
 	{
+		const char *waits = pgscale_relocation_may_have_jobs() ? pgscale_relocation_jobs_wait() : NULL;
+
 		health->state = PGSCALE_HEALTH_IDLE;
-		health->reason = "ready; nothing is under way";
+		health->reason = waits ? waits : "ready; nothing is under way";
 	}
 }
 
