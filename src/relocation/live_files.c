@@ -120,12 +120,21 @@ forget_fsyncs(RelFileLocator locator, uint32 segments)
 		}
 }
 
-/*
- * What the server's removal leaves undone where it does not find the file.  Raises an error if its folder is missing, too: its disk may come
- * back, and the file with it.  In a transaction.
- */
+/* What the server's removal leaves undone where it does not find the file.  In a transaction. */
 static void
-check_missing(RelFileLocator locator, uint32 segments)
+forget_file(RelFileLocator locator, uint32 segments)
+{
+	char		path[MAXPGPATH];
+
+	drop_buffers(locator);
+	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
+	if (access(path, F_OK) != 0)
+		forget_fsyncs(locator, segments);
+}
+
+/* Raises an error if the file and its folder are missing: its disk may come back, and the file with it.  In a transaction. */
+static void
+check_missing(RelFileLocator locator)
 {
 	const char *tablespace;
 	char		path[MAXPGPATH];
@@ -133,7 +142,6 @@ check_missing(RelFileLocator locator, uint32 segments)
 	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
 	if (access(path, F_OK) == 0)
 		return;
-	forget_fsyncs(locator, segments);
 	pgscale_relation_files_folder(path, locator.spcOid);
 	if (access(path, F_OK) == 0)
 		return;
@@ -165,19 +173,31 @@ empty_file(RelFileLocator locator, bool (*more_time) (void))
 	shrink_file(locator, blocks, more_time);
 }
 
+static bool
+is_used(RelFileLocator locator)
+{
+	return OidIsValid(RelidByRelfilenumber(locator.spcOid, locator.relNumber));
+}
+
 void
-pgscale_relocation_file_remove(RelFileLocator locator, uint32 segments, bool (*more_time) (void))
+pgscale_relocation_file_forget(RelFileLocator locator, uint32 segments)
+{
+	StartTransactionCommand();
+	if (!is_used(locator))
+		forget_file(locator, segments);
+	CommitTransactionCommand();
+}
+
+void
+pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void))
 {
 	Relation	fake;
 	bool		used;
 
 	StartTransactionCommand();
-	used = OidIsValid(RelidByRelfilenumber(locator.spcOid, locator.relNumber));
+	used = is_used(locator);
 	if (!used)
-	{
-		drop_buffers(locator);
-		check_missing(locator, segments);
-	}
+		check_missing(locator);
 	CommitTransactionCommand();
 	if (used)
 		return;
@@ -194,6 +214,6 @@ pgscale_relocation_file_remove(RelFileLocator locator, uint32 segments, bool (*m
 
 	/* if it went away meanwhile, the file was not removed */
 	StartTransactionCommand();
-	check_missing(locator, segments);
+	check_missing(locator);
 	CommitTransactionCommand();
 }

@@ -18,10 +18,15 @@
 extern void pgscale_relocation_file_make(RelFileLocator locator);
 
 /*
- * Call it outside a transaction.  Removes a file with all of its forks, here and on standbys, unless a relation has it: slowly as
- * long as more_time() returns true.  It has at most that number of segments.  If the folder of its tablespace is missing, raises an
- * error: then the server does not write the file any more, but it is still to be removed.
+ * Call it outside a transaction, for all files of a move before the first one is removed.  Unless a relation has the file, which has at
+ * most that number of segments, the server writes it no longer, even if its folder is missing.
  */
-extern void pgscale_relocation_file_remove(RelFileLocator locator, uint32 segments, bool (*more_time) (void));
+extern void pgscale_relocation_file_forget(RelFileLocator locator, uint32 segments);
+
+/*
+ * Call it outside a transaction.  Removes a file with all of its forks, here and on standbys, unless a relation has it: slowly as
+ * long as more_time() returns true.  If the folder of its tablespace is missing, raises an error: it is still to be removed.
+ */
+extern void pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void));
 
 #endif							/* PGSCALE_RELOCATION_LIVE_FILES_H */

@@ -323,9 +323,12 @@ pgscale_relocation_live_clean_up(PgscaleRelocationJob *job)
 	const int64 bytes = Max(job->bytes, job->counts.copied_bytes);
 	const uint32 segments = bytes / PGSCALE_SEGMENT_BYTES + GROWN_SEGMENTS;
 
+	/* one that cannot be removed must not keep the server writing the others */
+	for (int i = 0; i < job->nfiles; i++)
+		pgscale_relocation_file_forget(job->files[i], segments);
 	while (job->nfiles > 0)
 	{
-		pgscale_relocation_file_remove(job->files[job->nfiles - 1], segments, live_has_time);
+		pgscale_relocation_file_remove(job->files[job->nfiles - 1], live_has_time);
 		job->nfiles--;
 	}
 }
