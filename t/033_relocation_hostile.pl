@@ -48,7 +48,7 @@ $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHE
 launching('on');
 
 # a function of the name of what a worker calls, and that itself when a superuser has given it away
-my $obstacle = 'relocation_obstacle(relation oid, live boolean, max_age_s integer, max_lag_mb integer) RETURNS text ' . sprintf($spring, 'NULL');
+my $obstacle = 'relocation_obstacle(relation oid, live boolean, max_age_s integer) RETURNS text ' . sprintf($spring, 'NULL');
 $mallory->sql("CREATE FUNCTION public.$obstacle");
 my ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', mode => 'rebuild')");
 job_ok($move, 'state, sqlstate', 'done|', 'a move takes what belongs to the extension');

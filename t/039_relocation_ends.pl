@@ -109,7 +109,7 @@ sub obstacle
 {
     my ($table, $age) = (@_, 0);
 
-    return $db->sql("SELECT substring(pgscale_internal.relocation_obstacle('$table'::regclass, false, $age, -1), '^.* process (\\d+) has been open for')");
+    return $db->sql("SELECT substring(pgscale_internal.relocation_obstacle('$table'::regclass, false, $age), '^.* process (\\d+) has been open for')");
 }
 {
     my ($first, $second) = map { session($node) } 1 .. 2;

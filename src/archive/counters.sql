@@ -182,7 +182,7 @@ BEGIN
         'moment', (SELECT jsonb_build_object('lag_s', max(extract(epoch FROM r.replay_lag)),
                                              'lag_bytes', max(pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)),
                                              'sessions', (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'))
-                     FROM pg_stat_replication r),
+                     FROM pg_stat_replication r JOIN pg_stat_activity a USING (pid) WHERE a.datid IS NULL),
         'sampler', sampler);
 END
 $$;

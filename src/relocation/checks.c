@@ -47,6 +47,7 @@
 #include "relocation/live_move.h"
 #include "relocation/pace.h"
 #include "relocation/relocation.h"
+#include "relocation/wal_readers.h"
 
 /* Room for WAL while something holds it back, until the worker looks at the room again. */
 #define WAL_AT_LEAST	(256 * PGSCALE_MB)
@@ -302,6 +303,17 @@ pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode
 	return fit;
 }
 
+void
+pgscale_relocation_check_job(const PgscaleRelocationJob *job)
+{
+	pgscale_relocation_check_there(job->relation, job->is_table);
+	pgscale_relocation_check_target(job->target);
+	if (job->is_table)
+		(void) pgscale_relocation_check_table(job->relation, job->target, job->mode, ERROR);
+	else
+		(void) pgscale_relocation_check_index(job->relation, job->target, job->mode, ERROR);
+}
+
 int64
 pgscale_relocation_free_bytes(const char *folder, dev_t *device)
 {
@@ -349,8 +361,12 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 	dev_t		wal_device = 0;
 	int64		wal_room = pgscale_relocation_free_bytes("pg_wal", &wal_device);
 	char		folder[MAXPGPATH];
+	char		who[96];
 	int64		room;
 
+	/* then moves pause before it is full, and go on when there is room again */
+	if (wal > 0 && pgscale_relocation_wal_held_back(who, sizeof(who)))
+		wal = 0;
 	pgscale_relation_files_folder(folder, tablespace);
 	room = pgscale_relocation_free_bytes(folder, &device);
 
@@ -361,20 +377,33 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 	tablespace_check_room(psprintf("in tablespace \"%s\"", get_tablespace_name(tablespace)), room, needed);
 }
 
+void
+pgscale_relocation_notice_readers(int64 bytes)
+{
+	char		who[192];
+
+	if (pgscale_relocation_wal_slot_at_risk(bytes, who, sizeof(who)) || pgscale_relocation_wal_held_back(who, sizeof(who)))
+		ereport(NOTICE,
+				(errmsg("moves write " INT64_FORMAT " MB of WAL, and pause where there is no room for it: %s", bytes / PGSCALE_MB, who),
+				 errhint("Find out why that WAL is not read. Moves go on by themselves when it is.")));
+}
+
 char *
 pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 {
-	static const Oid types[] = {OIDOID, BOOLOID, INT4OID, INT4OID};
+	static const Oid types[] = {OIDOID, BOOLOID, INT4OID};
 	const bool	live = pgscale_relocation_is_live(job->mode);
 	const Datum values[] = {
 		ObjectIdGetDatum(live ? job->relation : job->heap),
 		BoolGetDatum(live),
-		Int32GetDatum(pgscale_relocation_max_transaction_age),
-		Int32GetDatum(pgscale_relocation_max_lag)
+		Int32GetDatum(pgscale_relocation_max_transaction_age)
 	};
 	char		why[192];
 
 	if (pgscale_relocation_pace_outside_hours(why, sizeof(why)))
+		return pstrdup(why);
+	if (pgscale_relocation_max_lag >= 0 &&
+		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, why, sizeof(why)))
 		return pstrdup(why);
 	return pgscale_extension_own_text("relocation_obstacle", lengthof(types), types, values);
 }

@@ -44,6 +44,9 @@ extern void pgscale_relocation_check_is_table(Oid relation);
 extern bool pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel);
 extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel);
 
+/* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */
+extern void pgscale_relocation_check_job(const PgscaleRelocationJob *job);
+
 /* Raises an error if there is no room for relations of that many bytes. */
 extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
 
@@ -52,6 +55,9 @@ extern int64 pgscale_relocation_wal_growth(int64 bytes);
 
 /* Bytes that are free on the disk of a folder, and which disk that is; -1 if unknown. */
 extern int64 pgscale_relocation_free_bytes(const char *folder, dev_t *device);
+
+/* A notice at the request, if a slot could lose its WAL by moves of that many bytes, or WAL is held back already. */
+extern void pgscale_relocation_notice_readers(int64 bytes);
 
 /*
  * Why a job should wait with its beginning, or NULL.  As a superuser.

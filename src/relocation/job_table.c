@@ -591,6 +591,31 @@ first_due(void)
 	return due;
 }
 
+char *
+pgscale_relocation_jobs_wait(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	PgscaleParameters here = {0};
+	Oid			owner;
+	char	   *waits = NULL;
+
+	if (!OidIsValid(pgscale_table_find(&jobs, &owner)))
+		return NULL;
+	pgscale_table_add_here(&here);
+	job_table_execute("SELECT pg_catalog.format('%s of this database wait to begin, the first one because of: %s', pg_catalog.count(*),"
+					  " (pg_catalog.array_agg(message ORDER BY job))[1])"
+					  " FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND state = 'waiting' AND message IS NOT NULL AND" HERE
+					  " HAVING pg_catalog.count(*) > 0", &here, false);
+	if (SPI_processed == 1)
+	{
+		bool		isnull;
+
+		waits = MemoryContextStrdup(context, TextDatumGetCString(pgscale_table_column(0, 1, &isnull)));
+	}
+	SPI_finish();
+	return waits;
+}
+
 TimestampTz
 pgscale_relocation_jobs_next(bool *open)
 {

@@ -143,6 +143,9 @@ extern bool pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more);
 /* When the next one can be taken; DT_NOEND if there is none. *open: is there any that has not ended? */
 extern TimestampTz pgscale_relocation_jobs_next(bool *open);
 
+/* In a backend: how many jobs of this database wait to begin, and why the first of them does; NULL: no job waits. */
+extern char *pgscale_relocation_jobs_wait(void);
+
 extern void pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job);
 extern void pgscale_relocation_job_verifying(const PgscaleRelocationJob *job);
 

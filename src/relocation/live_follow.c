@@ -13,12 +13,16 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/relation.h"
 #include "access/xact.h"
 #include "utils/snapmgr.h"
 
+#include "base/relation_files.h"
 #include "relocation/live_parts.h"
 #include "relocation/wal_ahead.h"
+#include "relocation/wal_readers.h"
 
 /* At most these are copied in one transaction. */
 #define PIECE_BLOCKS	512
@@ -132,6 +136,24 @@ pgscale_relocation_live_marked(const PgscaleRelocationLive *move)
 	return marked;
 }
 
+/*
+ * Is the target still there?  Its folder, not that of the mount point.  If not, no page of the copy can be written, and no checkpoint
+ * ends until the move has ended and its pages are gone.
+ */
+static void
+live_check_target(const PgscaleRelocationLive *move)
+{
+	char		folder[MAXPGPATH];
+	struct stat st;
+
+	pgscale_relation_files_folder(folder, move->job->target);
+	if (stat(folder, &st) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not find the target's folder \"%s\": %m", folder),
+				 errhint("Is its disk mounted?")));
+}
+
 long
 pgscale_relocation_live_pause(PgscaleRelocationLive *move)
 {
@@ -141,6 +163,7 @@ pgscale_relocation_live_pause(PgscaleRelocationLive *move)
 	char	   *why = NULL;
 	const long	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
 
+	live_check_target(move);
 	strlcpy(move->progress.held_back_by, why ? why : "", sizeof(move->progress.held_back_by));
 	return ms;
 }
@@ -167,6 +190,14 @@ live_pace_blocks(const PgscaleRelocationLive *move)
 	return Min(Max(pgscale_relocation_pace_piece(&move->pace) / BLCKSZ, 1), PIECE_BLOCKS);
 }
 
+BlockNumber
+pgscale_relocation_live_try_blocks(const PgscaleRelocationLive *move, BlockNumber most)
+{
+	if (!pgscale_relocation_wal_is_synchronous())
+		return most;
+	return Min(most, Max(live_pace_blocks(move), FEW_BLOCKS / 4));
+}
+
 static void
 live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumber map, PgscaleRelocationPhase phase)
 {
@@ -174,8 +205,7 @@ live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumb
 	copy->map_page = 0;
 	do
 	{
-		if (phase == PGSCALE_PHASE_COPYING)
-			live_keep_pace(move, phase);
+		live_keep_pace(move, phase);
 		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 	} while (live_piece(move, copy, live_map, live_pace_blocks(move)) > 0);
 }
@@ -197,23 +227,24 @@ pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
 	}
 }
 
-/* Copies again the blocks that have changed by now. */
+/*
+ * Copies again the blocks that have changed.  The WAL is followed after each piece: what a piece writes lets the server
+ * recycle what has not been read yet.
+ */
 static void
 live_copy_marked(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, PgscaleRelocationPhase phase)
 {
-	BlockNumber left = copy->marked;
 	BlockNumber done;
 
+	copy->again = 0;
 	do
 	{
-		/* while it waits for a moment to switch, it must not fall behind */
-		if (phase == PGSCALE_PHASE_FOLLOWING)
-			live_keep_pace(move, phase);
-		done = live_piece(move, copy, pgscale_relocation_copy_again, Min(left, live_pace_blocks(move)));
-		left -= Min(done, left);
+		live_keep_pace(move, phase);
+		done = live_piece(move, copy, pgscale_relocation_copy_again, live_pace_blocks(move));
 		move->progress.counts.recopied_blocks += done;
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 		pgscale_relocation_live_show(move, phase);
-	} while (left > 0 && done > 0);
+	} while (done > 0);
 }
 
 void
@@ -235,8 +266,7 @@ pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationP
 			while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0)
 			{
 				grown = true;
-				if (phase == PGSCALE_PHASE_FOLLOWING)
-					live_keep_pace(move, phase);
+				live_keep_pace(move, phase);
 				pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 			}
 			if (left > FEW_BLOCKS && copy->marked > 0)

@@ -16,17 +16,17 @@
  * piece to the next.  The time includes that of the WAL followed in between, so this errs
  * to small pieces.
  *
+ * Commits of others must not wait for a piece to cross the line to a synchronous standby.  So a piece is over only when such
+ * standbys have confirmed its WAL, and it is small enough for that to take 20 ms (wal_readers.c).
+ *
  * The reasons to wait are looked for once a second: the hours, standbys, and I/O pressure.  That
  * pressure is not looked at by default: it is the time in which any process waited for a
  * disk, so one session that reads all the time makes it 1, and on a slow disk the copy
  * itself does.
  *
- * While it goes on, free space is looked at once a second, and every 64 MB.  The rest of the copy must fit on the
+ * Before each piece, slots: none may lose its WAL.  Once a second, and every 64 MB, free space: the rest of the copy must fit on the
  * disk of the target.  The disk of pg_wal needs room for pg_wal to reach max_wal_size.  More WAL piles up only
- * while an archiver or a slot holds it back; then the move ends while the server itself still has room.
- *
- * Standbys are read from the shared memory of the walsenders, one spinlock each, as
- * pg_stat_replication does; that view takes a transaction.
+ * while the archiver or a slot holds it back, which may end: so the move waits, while the server itself still has room.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -45,20 +45,17 @@
 #include "commands/tablespace.h"
 #include "pgtime.h"
 #include "postmaster/interrupt.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
-#include "storage/procarray.h"
-#include "storage/spin.h"
 #include "utils/guc.h"
 
 #include "base/kernel.h"
-#include "base/processes.h"
 #include "base/relation_files.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
 #include "relocation/pace.h"
 #include "relocation/relocation.h"
+#include "relocation/wal_follow.h"
+#include "relocation/wal_readers.h"
 
 /* The largest piece, and the smallest: pages of one record of the WAL. */
 #define PIECE_MOST		(4 * PGSCALE_MB)
@@ -66,6 +63,11 @@
 
 /* How long a piece should hold its lock, and how much of the rate may be saved up. */
 #define PIECE_NS		(100 * NS_PER_MS)
+
+/* How long a piece may take until synchronous standbys have confirmed it, the first one, and between two looks for that. */
+#define CONFIRM_NS		(20 * NS_PER_MS)
+#define CONFIRM_FIRST	(64 * PGSCALE_KB)
+#define CONFIRM_LOOK_MS	1
 
 /* Between two looks at the reasons to wait. */
 #define PACE_LOOK_MS	1000
@@ -184,7 +186,7 @@ pgscale_relocation_pace_start(PgscaleRelocationPace *pace, Oid target, int64 byt
 	memset(pace, 0, sizeof(*pace));
 	pace->target = target;
 	pace->bytes = bytes;
-	pace->piece = PIECE_MOST;
+	pace->piece = pgscale_relocation_wal_is_synchronous() ? CONFIRM_FIRST : PIECE_MOST;
 	pace->asked_ns = pgscale_timer_clock();
 }
 
@@ -200,9 +202,8 @@ pgscale_relocation_pace_piece(const PgscaleRelocationPace *pace)
 	int64		piece = pace->piece;
 
 	if (rate_kb > 0)
-		piece = Min(piece, (int64) (pace_rate() * PIECE_NS / NS_PER_S));
-	piece = Max(piece, PIECE_LEAST);
-	return piece - piece % BLCKSZ;
+		piece = Min(piece, Max((int64) (pace_rate() * PIECE_NS / NS_PER_S), PIECE_LEAST));
+	return Max(piece - piece % BLCKSZ, BLCKSZ);
 }
 
 /* Learns from what was copied since the last call, when it was that time. */
@@ -214,10 +215,11 @@ pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
 
 	if (pace->went_on && bytes > 0)
 	{
-		const double fits = (double) bytes * PIECE_NS / took_ns;
+		const bool	synchronous = pgscale_relocation_wal_is_synchronous();
+		const double fits = (double) bytes * (synchronous ? CONFIRM_NS : PIECE_NS) / took_ns;
 
 		pace->piece = (int64) Min(fits, Min(2 * pace->piece, PIECE_MOST));
-		pace->piece = Max(pace->piece, PIECE_LEAST);
+		pace->piece = Max(pace->piece, synchronous ? BLCKSZ : PIECE_LEAST);
 	}
 	pace->debt += bytes - pace_rate() * took_ns / NS_PER_S;
 	pace->debt = Max(pace->debt, -pace_rate() * PIECE_NS / NS_PER_S);
@@ -225,41 +227,6 @@ pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
 		pace->debt = 0;			/* of a limit there was before */
 	pace->copied = copied;
 	pace->asked_ns = now;
-}
-
-/* Sets why to what holds back, if a standby is behind by too much: the one that is furthest behind. */
-static void
-pace_look_at_standbys(char *why, Size size)
-{
-	const XLogRecPtr here = GetXLogWriteRecPtr();
-	int64		most = pgscale_relocation_max_lag * PGSCALE_MB;
-	int			pid = 0;
-	PGPROC	   *proc;
-	PgscaleProcClient client;
-
-	for (int i = 0; i < max_wal_senders; i++)
-	{
-		WalSnd	   *sender = &WalSndCtl->walsnds[i];
-		XLogRecPtr	replayed;
-		int			its_pid;
-
-		SpinLockAcquire(&sender->mutex);
-		its_pid = sender->pid;
-		replayed = sender->apply;
-		SpinLockRelease(&sender->mutex);
-		/* a base backup, or a receiver that only keeps the WAL, replays none */
-		if (its_pid == 0 || XLogRecPtrIsInvalid(replayed) || replayed >= here || (int64) (here - replayed) <= most)
-			continue;
-		most = (int64) (here - replayed);
-		pid = its_pid;
-	}
-	if (pid == 0)
-		return;
-	/* its name, as pg_stat_replication has it */
-	proc = BackendPidGetProc(pid);
-	if (!proc || !pgscale_procs_read_client((int) (proc - ProcGlobal->allProcs), false, &client))
-		client.application_name[0] = '\0';
-	snprintf(why, size, "standby %s is " INT64_FORMAT " MB behind", client.application_name, most / PGSCALE_MB);
 }
 
 bool
@@ -287,9 +254,10 @@ pace_look(PgscaleRelocationPace *pace)
 	pace->why[0] = '\0';
 	if (pgscale_relocation_pace_outside_hours(pace->why, sizeof(pace->why)))
 		return;
-	if (pgscale_relocation_max_lag >= 0)
-		pace_look_at_standbys(pace->why, sizeof(pace->why));
-	if (pace->why[0] != '\0' || max_io_pressure < 0)
+	if (pgscale_relocation_max_lag >= 0 &&
+		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, pace->why, sizeof(pace->why)))
+		return;
+	if (max_io_pressure < 0)
 		return;
 	pressure = pgscale_kernel_io_pressure_fraction();
 	if (pressure > max_io_pressure)
@@ -327,15 +295,29 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 			 errdetail(INT64_FORMAT " of " INT64_FORMAT " MB were copied.",
 					   pace->copied / PGSCALE_MB, pace->bytes / PGSCALE_MB),
 			 for_wal
-			 ? errhint("Find out what holds the WAL back: the archiver, a replication slot or wal_keep_size. Then request the move again.")
+			 ? errhint("Make room for max_wal_size there, or lower max_wal_size and wal_keep_size. Then request the move again.")
 			 : errhint("Make room there, and request the move again.")));
 }
 
-/* Raises an error unless what is left still fits, as far as that was not seen just now. */
-static void
+/* Pauses a move for want of room for WAL, if something holds back WAL that may let go of it. */
+static bool
+pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room)
+{
+	char		who[96];
+
+	if (!pgscale_relocation_wal_held_back(who, sizeof(who)))
+		return false;
+	snprintf(pace->why, sizeof(pace->why), "only " INT64_FORMAT " MB are free on the disk of pg_wal: %s", room / PGSCALE_MB, who);
+	return true;
+}
+
+/*
+ * Has what is left still room, as far as that was not seen just now?  Returns false if the move must wait for room for its WAL.
+ * Raises an error if waiting would not help.
+ */
+static bool
 pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
 {
-	int64		needed = left;
 	int64		wal;
 	dev_t		device = 0;
 	dev_t		wal_device = 0;
@@ -344,20 +326,52 @@ pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
 	int64		room;
 
 	if (pace->had_room && now - pace->space_ns < PACE_LOOK_NS && pace->copied - pace->space_copied < SPACE_LOOK_BYTES)
-		return;
+		return true;
+	pace->had_room = false;
 	pgscale_relation_files_folder(folder, pace->target);
 	wal = pgscale_relocation_wal_growth(left);
 	wal_room = pgscale_relocation_free_bytes("pg_wal", &wal_device);
 	room = pgscale_relocation_free_bytes(folder, &device);
+	if (room >= 0 && room < pace_with_reserve(left))
+		pace_raise_no_room(pace, false, room, pace_with_reserve(left));
 	if (device == wal_device)
-		needed += wal;
-	else if (wal_room >= 0 && wal_room < pace_with_reserve(wal))
-		pace_raise_no_room(pace, true, wal_room, pace_with_reserve(wal));
-	if (room >= 0 && room < pace_with_reserve(needed))
-		pace_raise_no_room(pace, false, room, pace_with_reserve(needed));
+	{
+		wal += left;
+		wal_room = room;
+	}
+	if (wal_room >= 0 && wal_room < pace_with_reserve(wal))
+	{
+		if (pace_wal_may_shrink(pace, wal_room))
+			return false;
+		pace_raise_no_room(pace, device != wal_device, wal_room, pace_with_reserve(wal));
+	}
 	pace->had_room = true;
 	pace->space_ns = now;
 	pace->space_copied = pace->copied;
+	return true;
+}
+
+/* Is the last piece still to be confirmed?  Then sets why, if that takes long. */
+static bool
+pace_unconfirmed(PgscaleRelocationPace *pace, int64 copied, int64 now)
+{
+	char		who[192];
+
+	if (pace->went_on && copied > pace->copied && XLogRecPtrIsInvalid(pace->piece_end) && pgscale_relocation_wal_is_synchronous())
+		pace->piece_end = pgscale_relocation_wal_flush();
+	if (XLogRecPtrIsInvalid(pace->piece_end))
+		return false;
+	if (!pgscale_relocation_wal_unconfirmed(pace->piece_end, who, sizeof(who)))
+	{
+		pace->piece_end = InvalidXLogRecPtr;
+		/* why is that it was not, or is looked for again */
+		if (now - pace->asked_ns >= PACE_LOOK_NS)
+			pace->looked = false;
+		return false;
+	}
+	if (now - pace->asked_ns >= PACE_LOOK_NS)
+		strlcpy(pace->why, who, sizeof(pace->why));
+	return true;
 }
 
 long
@@ -375,22 +389,28 @@ pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 le
 		reloaded = true;
 	}
 	now = pgscale_timer_clock();
-	pace_learn(pace, copied, now);
+	if (pace_unconfirmed(pace, copied, now))
+	{
+		*why = pace->why[0] != '\0' ? pace->why : NULL;
+		return CONFIRM_LOOK_MS;
+	}
 	if (!pace->looked || reloaded || now - pace->looked_ns >= PACE_LOOK_NS)
 	{
 		pace_look(pace);
 		pace->looked = true;
 		pace->looked_ns = now;
 	}
+	pace_learn(pace, copied, now);
+	if (pace->why[0] == '\0' && pace->debt <= 0 &&
+		!pgscale_relocation_wal_slot_at_risk(Min(left, pace->piece), pace->why, sizeof(pace->why)))
+		(void) pace_see_room(pace, left, now);
 	if (pace->why[0] != '\0')
 	{
 		*why = pace->why;
-		wait_ms = (double) (pace->looked_ns + PACE_LOOK_NS - now) / NS_PER_MS;
+		wait_ms = Max((double) (pace->looked_ns + PACE_LOOK_NS - now) / NS_PER_MS, 1);
 	}
 	else if (pace->debt > 0)
 		wait_ms = pace->debt / pace_rate() * 1000;
 	pace->went_on = wait_ms <= 0;
-	if (pace->went_on)
-		pace_see_room(pace, left, now);
 	return (long) Min(ceil(wait_ms), PACE_LOOK_MS);
 }

@@ -16,6 +16,8 @@
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
+
 /* In the worker's memory. */
 typedef struct PgscaleRelocationPace
 {
@@ -36,8 +38,11 @@ typedef struct PgscaleRelocationPace
 	char		why[192];		/* what was found, or empty */
 	bool		warned;			/* that I/O pressure is unknown */
 
-	/* when free space was looked at */
-	bool		had_room;		/* whether it ever was */
+	XLogRecPtr	piece_end;		/* end of its WAL, while synchronous standbys
+								 * have not confirmed it; else invalid */
+
+	/* when free space was looked at, and found */
+	bool		had_room;
 	int64		space_ns;
 	int64		space_copied;
 } PgscaleRelocationPace;

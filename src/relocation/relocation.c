@@ -28,6 +28,7 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
+#include "relocation/job_table.h"
 #include "relocation/pace.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
@@ -49,7 +50,7 @@ relocation_define_gucs(void)
 							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_lag",
-							"A relocation job waits while a standby is further behind than this.",
+							"A relocation job waits while a physical standby has more WAL than this still to flush.",
 							"-1 does not check standbys.",
 							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
@@ -64,6 +65,22 @@ relocation_define_gucs(void)
 							&pgscale_relocation_switch_timeout, 3600, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	pgscale_relocation_pace_define_gucs();
+}
+
+/* What holds back a live move of any database, if anything does. */
+static const char *
+relocation_held_back(void)
+{
+	for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
+	{
+		PgscaleRelocationProgress progress;
+		Oid			database;
+		int64		job;
+
+		if (pgscale_relocation_progress_of(slot, &database, &job, &progress) && progress.held_back_by[0] != '\0')
+			return psprintf(", job " INT64_FORMAT " waits: %s", job, progress.held_back_by);
+	}
+	return "";
 }
 
 static void
@@ -100,7 +117,8 @@ relocation_health(PgscaleHealth *health)
 	else if (jobs > 0)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = psprintf("%d of its workers %s at a job; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are");
+		health->reason = psprintf("%d of its workers %s at a job%s; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are",
+								  relocation_held_back());
 	}
 	else if (no_slot)
 	{
@@ -111,8 +129,10 @@ relocation_health(PgscaleHealth *health)
 	}
 	else
 	{
+		const char *waits = pgscale_relocation_may_have_jobs() ? pgscale_relocation_jobs_wait() : NULL;
+
 		health->state = PGSCALE_HEALTH_IDLE;
-		health->reason = "ready; nothing is under way";
+		health->reason = waits ? waits : "ready; nothing is under way";
 	}
 }
 

@@ -203,43 +203,37 @@ COMMENT ON FUNCTION pgscale_internal.relocation_copyable(oid) IS
 
 -- Workers call it, as superusers: the reason why a job on this relation should not begin yet. It looks for the transactions that REINDEX
 -- CONCURRENTLY would wait for; or, for a live move, for those that have locked the relation. A limit of -1 means no limit.
-CREATE FUNCTION pgscale_internal.relocation_obstacle(relation oid, live boolean, max_age_s integer, max_lag_mb integer)
+CREATE FUNCTION pgscale_internal.relocation_obstacle(relation oid, live boolean, max_age_s integer)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(
-        (SELECT format('%s has been open for %s', who, date_trunc('second', age))
-           FROM (SELECT 'the transaction of process ' || a.pid AS who, clock_timestamp() - a.xact_start AS age
-                   FROM pg_stat_activity a
-                  WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
-                    AND a.backend_type NOT LIKE ALL ('{autovacuum%,pgscale%}')
-                    AND a.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum
-                                      UNION ALL
-                                      SELECT pid FROM pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')
-                    AND (a.backend_xmin IS NOT NULL AND NOT live OR
-                         EXISTS (SELECT FROM pg_locks l
-                                  WHERE l.pid = a.pid AND l.relation = relocation_obstacle.relation AND l.granted
-                                    AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))))
-                 UNION ALL
-                 SELECT format('the prepared transaction %L', p.gid), clock_timestamp() - p.prepared
-                   FROM pg_prepared_xacts p
-                  WHERE p.database = current_database()
-                    AND EXISTS (SELECT FROM pg_locks x JOIN pg_locks l USING (virtualtransaction)
-                                 WHERE x.pid IS NULL AND x.transactionid = p.transaction
-                                   AND l.pid IS NULL AND l.relation = relocation_obstacle.relation
-                                   AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock')))) t
-          WHERE max_age_s >= 0 AND age > max_age_s * interval '1 second'
-          ORDER BY age DESC
-          LIMIT 1),
-        (SELECT format('standby %s is %s behind', application_name, pg_size_pretty(lag))
-           FROM (SELECT application_name, pg_current_wal_lsn() - replay_lsn AS lag FROM pg_stat_replication) t
-          WHERE max_lag_mb >= 0 AND lag > max_lag_mb * 1024::bigint * 1024
-          ORDER BY lag DESC
-          LIMIT 1))
+    SELECT format('%s has been open for %s', who, date_trunc('second', age))
+      FROM (SELECT 'the transaction of process ' || a.pid AS who, clock_timestamp() - a.xact_start AS age
+              FROM pg_stat_activity a
+             WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+               AND a.backend_type NOT LIKE ALL ('{autovacuum%,pgscale%}')
+               AND a.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum
+                                 UNION ALL
+                                 SELECT pid FROM pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')
+               AND (a.backend_xmin IS NOT NULL AND NOT live OR
+                    EXISTS (SELECT FROM pg_locks l
+                             WHERE l.pid = a.pid AND l.relation = relocation_obstacle.relation AND l.granted
+                               AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))))
+            UNION ALL
+            SELECT format('the prepared transaction %L', p.gid), clock_timestamp() - p.prepared
+              FROM pg_prepared_xacts p
+             WHERE p.database = current_database()
+               AND EXISTS (SELECT FROM pg_locks x JOIN pg_locks l USING (virtualtransaction)
+                            WHERE x.pid IS NULL AND x.transactionid = p.transaction
+                              AND l.pid IS NULL AND l.relation = relocation_obstacle.relation
+                              AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock')))) t
+     WHERE max_age_s >= 0 AND age > max_age_s * interval '1 second'
+     ORDER BY age DESC
+     LIMIT 1
 $$;
-COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, boolean, integer, integer) IS
-'internal, for relocation: the oldest transaction or the standby furthest behind that a job on a relation should wait for';
+COMMENT ON FUNCTION pgscale_internal.relocation_obstacle(oid, boolean, integer) IS
+'internal, for relocation: the oldest transaction that a job on a relation should wait for';
 
 -- Workers call it before and after a move, as the requesting role: the complete definition of an index, without its tablespace. On any
 -- major the text is the same before and after.

@@ -138,6 +138,8 @@ end_request(Oid target, bool logged)
 
 	(void) pgscale_relocation_jobs_to(target, &bytes);
 	pgscale_relocation_check_space(target, bytes, logged);
+	if (logged)
+		pgscale_relocation_notice_readers(bytes);
 	tell_launcher_at_commit();
 }
 

@@ -499,7 +499,10 @@ BEGIN
                    array_agg(ARRAY[r.application_name, r.state, r.sync_state,
                                    pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
                                                    r.replay_lsn)::text]))
-               FROM (SELECT * FROM pg_stat_replication LIMIT 20) r), '');
+               FROM (SELECT r.*
+                       FROM pg_stat_replication r JOIN pg_stat_activity a USING (pid)
+                      WHERE a.datid IS NULL       -- a logical consumer is connected to a database
+                      LIMIT 20) r), '');
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_wal(timestamptz, timestamptz, text) IS 'part of report: WAL, checkpoints and standbys';

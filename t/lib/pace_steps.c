@@ -12,11 +12,15 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "catalog/pg_tablespace_d.h"
 #include "commands/tablespace.h"
 #include "fmgr.h"
+#include "pgstat.h"
 #include "pgtime.h"
 #include "postmaster/interrupt.h"
+#include "replication/slot.h"
+#include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/procarray.h"
@@ -35,6 +39,9 @@ PG_FUNCTION_INFO_V1(pace_steps);
 
 #define SENDERS		3
 
+/* Of the slots that have no process that is connected to a database */
+#define SLOT_OF(pid)	((int) ProcGlobal->allProcCount - 1 - (pid))
+
 static int64 now_ns = 0;
 static pg_time_t wall = 0;
 static pg_tz *zone;
@@ -48,6 +55,11 @@ static int64 target_free = 1LL << 50;
 static int64 wal_free = 1LL << 50;
 static bool one_disk = false;
 static int	spaces = 0;
+static SyncRepConfigData *synchronous = NULL;
+static XLogRecPtr confirmed;
+static int	candidates;
+static bool slot_at_risk = false;
+static bool held_back = false;
 
 int			pgscale_relocation_max_lag = 256;
 
@@ -58,8 +70,47 @@ int			pgscale_relocation_max_lag = 256;
 #define GetXLogWriteRecPtr()		(written)
 #define max_wal_senders				SENDERS
 #define WalSndCtl					senders
-#define BackendPidGetProc(pid)		(&ProcGlobal->allProcs[pid])
+#define BackendPidGetProc(pid)		(&ProcGlobal->allProcs[SLOT_OF(pid)])
+#define SyncRepConfig				synchronous
+#define SyncRepGetCandidateStandbys made_up_standbys
+#define GetConfigOptionResetString(name)	"on"
+
+static int
+made_up_standbys(SyncRepStandbyData **standbys)
+{
+	*standbys = palloc0(sizeof(SyncRepStandbyData));
+	(*standbys)->pid = 1;
+	(*standbys)->flush = confirmed;
+	return candidates;
+}
 #define StartTransactionCommand()	((void) 0)
+
+/* The slots and the archiver are not made up, so what is said of them is. */
+#define pgscale_relocation_wal_slot_at_risk real_slot_at_risk
+#define pgscale_relocation_wal_held_back real_held_back
+#include "relocation/wal_readers.c"
+#undef pgscale_relocation_wal_slot_at_risk
+#undef pgscale_relocation_wal_held_back
+
+bool
+pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size)
+{
+	strlcpy(why, "a slot", slot_at_risk ? size : 0);
+	return slot_at_risk;
+}
+
+bool
+pgscale_relocation_wal_held_back(char *why, Size size)
+{
+	strlcpy(why, "an archiver", held_back ? size : 0);
+	return held_back;
+}
+
+XLogRecPtr
+pgscale_relocation_wal_flush(void)
+{
+	return written;
+}
 
 #include "relocation/pace.c"
 
@@ -100,7 +151,7 @@ pgscale_relocation_wal_growth(int64 bytes)
 bool
 pgscale_procs_read_client(int slot, bool address, PgscaleProcClient *client)
 {
-	snprintf(client->application_name, NAMEDATALEN, "s%d", slot);
+	snprintf(client->application_name, NAMEDATALEN, "s%d", SLOT_OF(slot));
 	return true;
 }
 
@@ -134,7 +185,7 @@ static char *why;
 static long
 ask(int64 copied)
 {
-	return pgscale_relocation_pace_wait(&pace, copied, PGSCALE_GB, &why);
+	return pgscale_relocation_pace_wait(&pace, copied, 1000 * PGSCALE_MB, &why);
 }
 
 static void
@@ -309,10 +360,10 @@ check_hours(void)
 }
 
 static void
-sender(int i, int pid, XLogRecPtr apply)
+sender(int i, int pid, XLogRecPtr flush)
 {
 	senders->walsnds[i].pid = pid;
-	senders->walsnds[i].apply = apply;
+	senders->walsnds[i].flush = flush;
 }
 
 static void
@@ -331,15 +382,15 @@ check_standbys(void)
 	is(ask(0), 0, "it is looked at once a second");
 	now_ns += NS_PER_S;
 	is(ask(0), 1000, "by more it may not");
-	says(why, "standby s2 is 257 MB behind", "it is named");
+	says(why, "standby \"s2\" has 257 MB of WAL still to receive (pgscale.relocation_max_lag)", "it is named");
 	sender(1, 1, written - PGSCALE_GB);
 	now_ns += NS_PER_S;
 	(void) ask(0);
-	says(why, "standby s1 is 1024 MB behind", "the last one of several");
+	says(why, "standby \"s1\" has 1024 MB of WAL still to receive (pgscale.relocation_max_lag)", "the last one of several");
 	sender(1, 1, written + 1);
 	pgscale_relocation_max_lag = 258;
 	now_ns += NS_PER_S;
-	is(ask(0), 0, "one that replays what was written since is not behind");
+	is(ask(0), 0, "one that has flushed what was written since is not behind");
 	sender(1, 1, 1);
 	pgscale_relocation_max_lag = -1;
 	now_ns += NS_PER_S;
@@ -349,6 +400,59 @@ check_standbys(void)
 	is(ask(0), 0, "the largest limit");
 	sender(1, 0, 0);
 	sender(2, 0, 0);
+}
+
+static void
+check_synchronous(void)
+{
+	SyncRepConfigData config = {.num_sync = 1};
+
+	synchronous = &config;
+	written = 10 * PGSCALE_GB;
+	candidates = 1;
+	begin();
+	is(ask(0), 0, "with a synchronous standby it begins");
+	is(pgscale_relocation_pace_piece(&pace), 64 * PGSCALE_KB, "with a small piece");
+	now_ns += 5 * NS_PER_MS;
+	confirmed = written - 1;
+	is(ask(64 * PGSCALE_KB), 1, "which must be confirmed");
+	says(why, NULL, "for a moment without a word");
+	now_ns += 5 * NS_PER_MS;
+	written += PGSCALE_MB;
+	confirmed = written - PGSCALE_MB;
+	is(ask(64 * PGSCALE_KB), 0, "and then it goes on, whatever others have written since");
+	is(pgscale_relocation_pace_piece(&pace), 128 * PGSCALE_KB, "by what is confirmed in 20 ms");
+	now_ns += 400 * NS_PER_MS;
+	is(ask(192 * PGSCALE_KB), 1, "a slow standby");
+	confirmed = written;
+	is(ask(192 * PGSCALE_KB), 0, "that has confirmed");
+	is(pgscale_relocation_pace_piece(&pace), 8192, "makes pieces small");
+	written += 8192;
+	now_ns += NS_PER_S;
+	is(ask(200 * PGSCALE_KB), 1, "one that does not confirm");
+	says(why, "synchronous standby \"s1\" has not confirmed the WAL of the last piece", "is named after a second");
+	candidates = 0;
+	is(ask(200 * PGSCALE_KB), 1, "none at all");
+	says(why, "0 of the 1 standbys for which commits wait are connected (synchronous_standby_names)", "is said");
+	candidates = 1;
+	confirmed = written;
+	is(ask(200 * PGSCALE_KB), 0, "it goes on as soon as it has");
+	says(why, NULL, "and says nothing");
+	synchronous = NULL;
+	now_ns += NS_PER_MS;
+	is(ask(208 * PGSCALE_KB), 0, "without synchronous standbys nothing is waited for");
+}
+
+static void
+check_slots(void)
+{
+	begin();
+	slot_at_risk = true;
+	is(ask(0), 1000, "it waits for a slot that would be lost");
+	says(why, "a slot", "which is named");
+	slot_at_risk = false;
+	now_ns += NS_PER_S;
+	is(ask(0), 0, "until it has advanced");
 }
 
 static void
@@ -438,6 +542,14 @@ check_room(void)
 	target_free--;
 	now_ns += NS_PER_S;
 	is(strlen(refused(65 * PGSCALE_MB, left)) > 0, true, "and not less");
+	held_back = true;
+	now_ns += NS_PER_S;
+	is(ask(65 * PGSCALE_MB), 1000, "unless something holds WAL back");
+	says(why, "only 1590 MB are free on the disk of pg_wal: an archiver", "which is named");
+	target_free = left;
+	now_ns += NS_PER_S;
+	is(strlen(refused(65 * PGSCALE_MB, left)) > 0, true, "which does not help where the relation itself has no room");
+	held_back = false;
 	target_free = wal_free = -1;
 	now_ns += NS_PER_S;
 	says(refused(65 * PGSCALE_MB, left), "", "what is not known holds nothing back");
@@ -448,6 +560,8 @@ pace_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
 	check_standbys();
+	check_synchronous();
+	check_slots();
 	check_rate();
 	check_pieces();
 	spaces = 0;

@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal_readers.c
+ *	  Who has still to read the WAL that a move writes: standbys, slots, the archiver.
+ *
+ * Synchronous standbys.  A commit waits until they have confirmed its WAL, and with it all WAL of a move before it.  So a move asks
+ * before each piece whether they have confirmed the piece before.  Which confirmation counts is that of the database's
+ * synchronous_commit: written, flushed or replayed.
+ *
+ * Other physical receivers, pg_receivewal too, are behind by what they have not flushed.  What a standby has flushed and not
+ * replayed costs nobody here anything: it may be told to replay hours later.
+ *
+ * Logical consumers confirm when they have applied, which may take as long as the longest transaction.  They are not
+ * waited for; their slots keep the WAL.  A walsender for them is connected to a database, a physical one is not.
+ *
+ * A slot loses its WAL at the checkpoint after it is behind by more than max_slot_wal_keep_size, whether it is in use or not.
+ * pg_replication_slots.safe_wal_size is computed in the same way.  A part of that room is left to the WAL of others.
+ *
+ * All of it is in shared memory: one spinlock for each walsender, and for each slot, as in the views.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "pgstat.h"
+#include "replication/slot.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/spin.h"
+#include "utils/guc.h"
+
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "base/units.h"
+#include "relocation/wal_readers.h"
+
+/* The part of max_slot_wal_keep_size that is left to others. */
+#define SLOT_RESERVE_PERCENT	25
+
+/* Its name, as pg_stat_replication has it. */
+static void
+receiver_name(int pid, char *name, Size size)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	PgscaleProcClient client;
+
+	if (!proc || !pgscale_procs_read_client((int) (proc - ProcGlobal->allProcs), false, &client))
+		client.application_name[0] = '\0';
+	strlcpy(name, client.application_name, size);
+}
+
+static bool
+receiver_is_physical(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	return proc && !OidIsValid(proc->databaseId);
+}
+
+bool
+pgscale_relocation_wal_is_synchronous(void)
+{
+	return SyncRepConfig != NULL && strcmp(GetConfigOptionResetString("synchronous_commit"), "off") != 0 &&
+		strcmp(GetConfigOptionResetString("synchronous_commit"), "local") != 0;
+}
+
+static XLogRecPtr
+standby_confirmed(const SyncRepStandbyData *standby)
+{
+	const char *level = GetConfigOptionResetString("synchronous_commit");
+
+	if (strcmp(level, "remote_apply") == 0)
+		return standby->apply;
+	return strcmp(level, "remote_write") == 0 ? standby->write : standby->flush;
+}
+
+bool
+pgscale_relocation_wal_unconfirmed(XLogRecPtr until, char *why, Size size)
+{
+	SyncRepStandbyData *standbys = NULL;
+	int			n;
+	int			confirmed = 0;
+	int			waits_for = 0;
+
+	if (!pgscale_relocation_wal_is_synchronous())
+		return false;
+	n = SyncRepGetCandidateStandbys(&standbys);
+	for (int i = 0; i < n; i++)
+		if (standby_confirmed(&standbys[i]) >= until)
+			confirmed++;
+		else
+			waits_for = standbys[i].pid;
+	if (standbys)
+		pfree(standbys);
+	/* of a quorum any will do; else there are no more candidates than that */
+	if (confirmed >= SyncRepConfig->num_sync)
+		return false;
+	if (waits_for == 0)
+		snprintf(why, size, "%d of the %d standbys for which commits wait are connected (synchronous_standby_names)",
+				 n, SyncRepConfig->num_sync);
+	else
+	{
+		char		name[NAMEDATALEN];
+
+		receiver_name(waits_for, name, sizeof(name));
+		snprintf(why, size, "synchronous standby \"%s\" has not confirmed the WAL of the last piece", name);
+	}
+	return true;
+}
+
+bool
+pgscale_relocation_wal_behind(int64 most, char *why, Size size)
+{
+	const XLogRecPtr here = GetXLogWriteRecPtr();
+	char		name[NAMEDATALEN];
+	int			pid = 0;
+
+	for (int i = 0; i < max_wal_senders; i++)
+	{
+		WalSnd	   *sender = &WalSndCtl->walsnds[i];
+		XLogRecPtr	flushed;
+		int			its_pid;
+
+		SpinLockAcquire(&sender->mutex);
+		its_pid = sender->pid;
+		flushed = sender->flush;
+		SpinLockRelease(&sender->mutex);
+		/* a base backup flushes none */
+		if (its_pid == 0 || XLogRecPtrIsInvalid(flushed) || flushed >= here || (int64) (here - flushed) <= most ||
+			!receiver_is_physical(its_pid))
+			continue;
+		most = (int64) (here - flushed);
+		pid = its_pid;
+	}
+	if (pid == 0)
+		return false;
+	receiver_name(pid, name, sizeof(name));
+	snprintf(why, size, "standby \"%s\" has " INT64_FORMAT " MB of WAL still to receive (pgscale.relocation_max_lag)",
+			 name, most / PGSCALE_MB);
+	return true;
+}
+
+/* Calls see(slot's name, what it still needs, arg) with each slot that keeps WAL. */
+static void
+each_slot(void (*see) (const char *name, XLogRecPtr restart, void *arg), void *arg)
+{
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots; i++)
+	{
+		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
+		NameData	name;
+		XLogRecPtr	restart;
+
+		if (!slot->in_use)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		name = slot->data.name;
+		restart = slot->data.restart_lsn;
+		SpinLockRelease(&slot->mutex);
+		/* one that was lost keeps none */
+		if (!XLogRecPtrIsInvalid(restart))
+			see(NameStr(name), restart, arg);
+	}
+	LWLockRelease(ReplicationSlotControlLock);
+}
+
+typedef struct SeenSlot
+{
+	XLogRecPtr	restart;		/* of the one that needs the oldest WAL;
+								 * invalid: there is none */
+	char		name[NAMEDATALEN];
+} SeenSlot;
+
+static void
+see_oldest(const char *name, XLogRecPtr restart, void *arg)
+{
+	SeenSlot   *oldest = arg;
+
+	if (!XLogRecPtrIsInvalid(oldest->restart) && oldest->restart <= restart)
+		return;
+	oldest->restart = restart;
+	strlcpy(oldest->name, name, sizeof(oldest->name));
+}
+
+/* How much WAL may be written until a slot that needs it from there on may lose it. */
+static int64
+slot_room(XLogRecPtr restart)
+{
+	const int64 kept_mb = Max(max_slot_wal_keep_size_mb, wal_keep_size_mb);
+	const XLogSegNo kept = kept_mb * PGSCALE_MB / wal_segment_size;
+	XLogSegNo	segment;
+	XLogRecPtr	lost_at;
+
+	XLByteToSeg(restart, segment, wal_segment_size);
+	XLogSegNoOffsetToRecPtr(segment + kept + 1, 0, wal_segment_size, lost_at);
+	return (int64) lost_at - (int64) GetXLogWriteRecPtr();
+}
+
+bool
+pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size)
+{
+	const int64 reserve = max_slot_wal_keep_size_mb * PGSCALE_MB / 100 * SLOT_RESERVE_PERCENT;
+	SeenSlot	oldest = {InvalidXLogRecPtr};
+	int64		room;
+
+	if (max_slot_wal_keep_size_mb < 0)
+		return false;
+	each_slot(see_oldest, &oldest);
+	if (XLogRecPtrIsInvalid(oldest.restart))
+		return false;
+	room = slot_room(oldest.restart);
+	if (room - reserve >= bytes)
+		return false;
+	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " MB more of WAL (max_slot_wal_keep_size)",
+			 oldest.name, Max(room, 0) / PGSCALE_MB);
+	return true;
+}
+
+/* How much WAL is still to be archived, in bytes; 0: none; -1: the archiver fails, and has archived nothing yet. */
+static int64
+to_archive(void)
+{
+	const PgStat_ArchiverStats *archiver;
+	TimeLineID	timeline;
+	XLogSegNo	archived;
+	XLogSegNo	now;
+
+	if (!XLogArchivingActive())
+		return 0;
+	pgstat_clear_snapshot();
+	archiver = pgstat_fetch_stat_archiver();
+	if (!IsXLogFileName(archiver->last_archived_wal))
+		return archiver->failed_count > 0 ? -1 : 0;
+	XLogFromFileName(archiver->last_archived_wal, &timeline, &archived, wal_segment_size);
+	XLByteToSeg(GetXLogWriteRecPtr(), now, wal_segment_size);
+	/* the segment that is being written cannot be archived yet */
+	return now > archived + 1 ? (int64) (now - archived - 1) * wal_segment_size : 0;
+}
+
+bool
+pgscale_relocation_wal_held_back(char *why, Size size)
+{
+	/* what recovery would need is kept anyway */
+	const int64 kept = (int64) (GetXLogWriteRecPtr() - GetRedoRecPtr());
+	const int64 archive = to_archive();
+	SeenSlot	oldest = {InvalidXLogRecPtr};
+	int64		slot = 0;
+
+	each_slot(see_oldest, &oldest);
+	if (!XLogRecPtrIsInvalid(oldest.restart))
+		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
+	if (archive < 0 && slot <= kept)
+		snprintf(why, size, "the archiver fails, and has archived no WAL yet");
+	else if (Max(slot, archive) <= kept)
+		return false;
+	else if (slot >= archive)
+		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);
+	else
+		snprintf(why, size, "the archiver has " INT64_FORMAT " MB of WAL still to archive", archive / PGSCALE_MB);
+	return true;
+}
