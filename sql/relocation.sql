@@ -63,12 +63,12 @@ END $$;
 \pset tuples_only
 \pset format unaligned
 
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 SELECT * FROM jobs();
 SELECT requested_by = session_user, requested_at <= clock_timestamp(), num_nulls(started_at, finished_at, phase, done_fraction, size_after_bytes,
        block_ms_predicted, sqlstate, message, undo_of), size_bytes = pg_table_size('t_x'), attempts, wait_until <= clock_timestamp()
   FROM pgscale.relocation_jobs;
-SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast', mode => 'rebuild');
 SELECT * FROM jobs();
 SELECT count(*) FROM pgscale.relocate_table('t', 'regress_fast', 'lock', '50 ms');
 SELECT kind, relation, "table" FROM jobs() WHERE kind = 'table';
@@ -78,13 +78,13 @@ SELECT state, sqlstate, message = 'cancelled by ' || quote_ident(session_user), 
 SELECT * FROM clear();
 
 -- one job an index; when that has ended, another
-SELECT pgscale.relocate_index('t_x', 'regress_fast') IS NOT NULL;
-SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast')$$);
-SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b')$$);
-SELECT * FROM refusal($$relocate_indexes('t', 'regress_fast')$$);
+SELECT pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild') IS NOT NULL;
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', mode => 'rebuild')$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b', mode => 'rebuild')$$);
+SELECT * FROM refusal($$relocate_indexes('t', 'regress_fast', mode => 'rebuild')$$);
 SELECT * FROM jobs();
 SELECT * FROM clear();
-SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b')$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b', mode => 'rebuild')$$);
 SELECT * FROM refusal($$relocate_table('t', 'regress "a'' b', 'lock')$$);
 SELECT * FROM refusal($$relocate_table('t', 'regress "a'' b', 'lock')$$);
 SELECT * FROM clear();
@@ -105,34 +105,34 @@ CREATE INDEX unstored_id ON ONLY unstored (id);
 SELECT format('toast: %s', toast) AS toast, i.indexrelid::regclass AS toast_index, toast::text AS toast_table
   FROM (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass) c (toast), pg_index i WHERE i.indrelid = toast \gset
 SELECT call, answer FROM unnest(ARRAY[
-    $$relocate_index('duplicates_id', 'regress_fast')$$,
-    $$relocate_index('duplicates_invalid', 'regress_fast')$$,
-    $$relocate_index('excluded_during_excl', 'regress_fast')$$,
-    $$relocate_index('unstored_id', 'regress_fast')$$,
+    $$relocate_index('duplicates_id', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('duplicates_invalid', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('excluded_during_excl', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('unstored_id', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_table('unstored', 'regress_fast', 'lock')$$,
-    $$relocate_index('temporary_pkey', 'regress_fast')$$,
-    $$relocate_index('pg_class_oid_index', 'regress_fast')$$,
-    $$relocate_index('pg_database_oid_index', 'regress_fast')$$,
-    $$relocate_index('t_there', 'regress_fast')$$,
-    $$relocate_index('t_x', 'pg_default')$$,
-    $$relocate_index('t_x', 'pg_global')$$,
-    $$relocate_index('t_x', 'regress_none')$$,
-    $$relocate_index('t_x', '')$$,
-    $$relocate_index('t', 'regress_fast')$$,
-    $$relocate_index('v', 'regress_fast')$$,
-    $$relocate_index('s', 'regress_fast')$$,
-    $$relocate_index('none', 'regress_fast')$$,
-    $$relocate_index(1, 'regress_fast')$$,
-    $$relocate_index(0, 'regress_fast')$$,
-    $$relocate_indexes('t', 'pg_global')$$,
-    $$relocate_indexes('pg_class', 'regress_fast')$$,
-    $$relocate_indexes('excluded', 'regress_fast')$$,
-    $$relocate_indexes('duplicates', 'regress_fast')$$,
-    $$relocate_indexes('temporary', 'regress_fast')$$,
-    $$relocate_all_indexes('regress_fast', 'regress_fast')$$,
-    $$relocate_all_indexes('regress_none', 'regress_fast')$$,
-    $$relocate_all_indexes('pg_global', 'regress_fast')$$,
-    $$relocate_all_indexes('pg_default', 'pg_global')$$,
+    $$relocate_index('temporary_pkey', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('pg_class_oid_index', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('pg_database_oid_index', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('t_there', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('t_x', 'pg_default', mode => 'rebuild')$$,
+    $$relocate_index('t_x', 'pg_global', mode => 'rebuild')$$,
+    $$relocate_index('t_x', 'regress_none', mode => 'rebuild')$$,
+    $$relocate_index('t_x', '', mode => 'rebuild')$$,
+    $$relocate_index('t', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('v', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('s', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index('none', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index(1, 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_index(0, 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t', 'pg_global', mode => 'rebuild')$$,
+    $$relocate_indexes('pg_class', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('excluded', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('duplicates', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('temporary', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_all_indexes('regress_fast', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_all_indexes('regress_none', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_all_indexes('pg_global', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_all_indexes('pg_default', 'pg_global', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast', 'fast')$$,
     $$relocate_table('t', 'regress_fast', '')$$,
     $$relocate_table('t', 'regress_fast', 'lock', '0')$$,
@@ -149,28 +149,28 @@ SELECT call, answer FROM unnest(ARRAY[
     $$relocate_table('pg_class', 'regress_fast', 'lock')$$,
     $$relocate_table(1, 'regress_fast', 'lock')$$]) call, refusal(call) answer;
 -- the server's words, which differ from one major to the next
-SELECT left(answer, 5) FROM refusal($$relocate_indexes('t_x', 'regress_fast')$$) answer;
-SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_index(%L, %L)', :'toast_index', 'regress_fast')) answer;
+SELECT left(answer, 5) FROM refusal($$relocate_indexes('t_x', 'regress_fast', mode => 'rebuild')$$) answer;
+SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_index(%L, %L, mode => ''rebuild'')', :'toast_index', 'regress_fast')) answer;
 SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_table(%L, %L, %L)', :'toast_table', 'regress_fast', 'lock')) answer;
 SELECT * FROM jobs();
 
 -- of several, what cannot be moved is left out, with a word
 SET client_min_messages = notice;
-SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast', mode => 'rebuild');
 SET client_min_messages = warning;
 SELECT * FROM jobs();
 SELECT * FROM clear();
 
 -- null is nothing; needed extensions
-SELECT count(*) FROM pgscale.relocate_index(NULL, 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('t_x', NULL);
-SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast', NULL);
-SELECT count(*) FROM pgscale.relocate_all_indexes(NULL, 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index(NULL, 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_index('t_x', NULL, mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t', 'regress_fast', NULL, mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_all_indexes(NULL, 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM pgscale.relocate_table('t', 'regress_fast', NULL);
 SELECT pgscale.relocation_cancel(NULL) IS NULL, pgscale.relocation_undo(NULL) IS NULL;
-SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', amcheck => true)$$);
-SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', prewarm => true)$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', amcheck => true, mode => 'rebuild')$$);
+SELECT * FROM refusal($$relocate_index('t_x', 'regress_fast', prewarm => true, mode => 'rebuild')$$);
 SELECT * FROM jobs();
 
 -- partitioned: every leaf, and of tables without any, none
@@ -181,16 +181,16 @@ CREATE TABLE p21 PARTITION OF p2 FOR VALUES FROM (10) TO (15);
 CREATE TABLE p22 PARTITION OF p2 FOR VALUES FROM (15) TO (20);
 CREATE INDEX p_x ON p (x);
 CREATE TABLE leafless (id int PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('p2_pkey', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_index('p2_pkey', 'regress_fast', mode => 'rebuild');
 SELECT relation, "table" FROM jobs();
 SELECT * FROM clear();
-SELECT count(*) FROM pgscale.relocate_indexes('p', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_indexes('p', 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM pgscale.relocate_table('p', 'regress_fast', 'lock');
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
-SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_indexes('leafless', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('leafless', 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast', 'lock');
 
 -- moves of what is in use: of partitioned tables and indexes also the tablespace of new partitions
@@ -259,7 +259,7 @@ DROP ACCESS METHOD regress_hash CASCADE;
 -- other kinds
 CREATE MATERIALIZED VIEW matview AS SELECT 1 AS x;
 CREATE INDEX matview_x ON matview (x);
-SELECT count(*) FROM unnest('{unlogged_pkey, matview_x}'::regclass[]) i, pgscale.relocate_index(i, 'regress_fast');
+SELECT count(*) FROM unnest('{unlogged_pkey, matview_x}'::regclass[]) i, pgscale.relocate_index(i, 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM unnest('{unlogged, matview}'::regclass[]) r, pgscale.relocate_table(r, 'regress_fast', 'lock');
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
@@ -269,13 +269,13 @@ CREATE TABLE larger (id int);
 INSERT INTO larger SELECT generate_series(1, 3000);
 CREATE INDEX larger_empty ON larger (id) TABLESPACE regress_fast WHERE id < 0;
 CREATE INDEX larger_id ON larger (id) TABLESPACE regress_fast;
-SELECT count(*) FROM pgscale.relocate_all_indexes('regress_fast', 'regress "a'' b');
+SELECT count(*) FROM pgscale.relocate_all_indexes('regress_fast', 'regress "a'' b', mode => 'rebuild');
 SELECT * FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) FROM pgscale.relocate_tablespace('regress_fast', 'regress "a'' b');
 SELECT * FROM jobs();
 SELECT * FROM clear();
-SELECT count(*) > 5 FROM pgscale.relocate_all_indexes('pg_default', 'regress_fast');
+SELECT count(*) > 5 FROM pgscale.relocate_all_indexes('pg_default', 'regress_fast', mode => 'rebuild');
 SELECT relation FROM jobs() WHERE relation ~ '^pg|temporary|excl|duplicates|regress' ORDER BY 1;
 SELECT cancelled > 5 FROM clear();
 
@@ -326,21 +326,21 @@ CREATE TABLE "s ""ch'ema
 "."ta ble" (id int);
 SELECT format('CREATE INDEX %I ON %I.%I (id)', name, E's "ch''ema\n', 'ta ble')
   FROM unnest(ARRAY['"', '''', 'ONE', E'new\nline', 'semi; DROP TABLE t', repeat('x', 63), repeat('ä', 31), '%s', '\']) name \gexec
-SELECT count(*) FROM pgscale.relocate_indexes(E'"s ""ch''ema\n"."ta ble"', 'regress "a'' b');
+SELECT count(*) FROM pgscale.relocate_indexes(E'"s ""ch''ema\n"."ta ble"', 'regress "a'' b', mode => 'rebuild');
 SELECT relation, "table", target FROM jobs();
-SELECT * FROM refusal(format('relocate_index(%L, %L)', E'"s ""ch''ema\n"."new\nline"', 'regress "a'' b'));
+SELECT * FROM refusal(format('relocate_index(%L, %L, mode => ''rebuild'')', E'"s ""ch''ema\n"."new\nline"', 'regress "a'' b'));
 SELECT * FROM clear();
 
 -- it belongs to the transaction that asks for it
 BEGIN;
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM jobs();
 ROLLBACK;
 SELECT count(*) FROM jobs();
 BEGIN;
-SELECT count(*) FROM pgscale.relocate_index('t_pkey', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_pkey', 'regress_fast', mode => 'rebuild');
 SAVEPOINT before;
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 ROLLBACK TO before;
 COMMIT;
 SELECT relation FROM jobs();
@@ -350,11 +350,11 @@ ROLLBACK;
 SELECT relation, state FROM jobs();
 SELECT * FROM clear();
 BEGIN;
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 PREPARE TRANSACTION 'regress';
 SELECT count(*) FROM jobs();
 BEGIN READ ONLY;
-SELECT * FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT * FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 ROLLBACK;
 BEGIN READ ONLY;
 SELECT * FROM pgscale.relocation_cancel(1);
@@ -364,7 +364,7 @@ SELECT * FROM pgscale.relocation_undo(1);
 ROLLBACK;
 
 -- cancel, undo, wait
-SELECT pgscale.relocate_index('t_x', 'regress_fast') AS job \gset
+SELECT pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild') AS job \gset
 SELECT state FROM pgscale.relocation_jobs WHERE job = :job;
 CALL pgscale.relocation_wait(:job, '1 ms');
 SELECT * FROM refusal(format('relocation_undo(%s)', :job));
@@ -409,19 +409,19 @@ GRANT EXECUTE ON FUNCTION refusal(text) TO regress_mover, regress_other;
 CREATE TABLE own (id int PRIMARY KEY);
 ALTER TABLE own OWNER TO regress_mover;
 SET ROLE regress_mover;
-SELECT * FROM refusal($$relocate_index('own_pkey', 'regress_fast')$$);
+SELECT * FROM refusal($$relocate_index('own_pkey', 'regress_fast', mode => 'rebuild')$$);
 RESET ROLE;
 GRANT CREATE ON TABLESPACE regress_fast TO regress_mover, regress_other;
 SET ROLE regress_mover;
-SELECT pgscale.relocate_index('own_pkey', 'regress_fast') AS job \gset
+SELECT pgscale.relocate_index('own_pkey', 'regress_fast', mode => 'rebuild') AS job \gset
 SELECT call, regexp_replace(answer, 'From PostgreSQL.*', '') FROM unnest(ARRAY[
-    $$relocate_index('t_x', 'regress_fast')$$,
-    $$relocate_indexes('t', 'regress_fast')$$,
+    $$relocate_index('t_x', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast', 'lock')$$,
     $$relocate_table('t', 'regress_fast')$$,
     $$relocate_index('t_x', 'regress_fast', mode => 'copy')$$,
     $$relocate_indexes('t', 'regress_fast', mode => 'copy')$$,
-    $$relocate_all_indexes('pg_default', 'regress_fast')$$,
+    $$relocate_all_indexes('pg_default', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_tablespace('pg_default', 'regress_fast')$$]) call, refusal(call) answer;
 TABLE pgscale.relocation_jobs;
 TABLE pgscale_internal.relocation_job;
@@ -450,7 +450,7 @@ $$BEGIN RAISE WARNING 'as %', CASE WHEN current_setting('is_superuser')::bool TH
 CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
 SET search_path = evil, pg_catalog;
 SELECT pgscale.relocation_cancel(:job);
-SELECT count(*) FROM pgscale.relocate_index('relocate.own_pkey', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('relocate.own_pkey', 'regress_fast', mode => 'rebuild');
 SET search_path = relocate, public;
 RESET ROLE;
 SHOW search_path;
@@ -460,15 +460,15 @@ SELECT * FROM clear();
 -- a table of that name counts only while it is the extension's and a superuser's
 BEGIN;
 ALTER EXTENSION pgscale DROP TABLE pgscale_internal.relocation_job;
-SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
+SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'', mode => ''rebuild'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 ROLLBACK;
 BEGIN;
 ALTER TABLE pgscale_internal.relocation_job OWNER TO regress_other;
-SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
+SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'', mode => ''rebuild'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 ROLLBACK;
 
 -- goes without a trace, with jobs in the queue
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast');
+SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';
 SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 't'::regclass ORDER BY 1;

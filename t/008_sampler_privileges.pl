@@ -29,7 +29,7 @@ my %acting = map { $_ => 1 } (
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale_internal.relocation_write_rate(oid)',
     'pgscale_internal.relocation_costs(oid,double precision,double precision,double precision,oid[],double precision[],boolean[])',
-    'pgscale_internal.relocation_obstacle(oid,boolean,integer)', 'pgscale_internal.relocation_describe_index(oid)',
+    'pgscale_internal.relocation_obstacle(oid,boolean,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
     'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
     'pgscale.keep(regclass,double precision)', 'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');

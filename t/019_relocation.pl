@@ -22,7 +22,7 @@ clean_ok();
 my $schema = schema();
 like($schema, qr/SET STATISTICS 321.*CLUSTER ON t_include.*REPLICA IDENTITY USING INDEX t_unique/s, 'pg_dump shows what there is');
 my @tables = ('t', q{"sch ""'ema"."Ta ble"}, qw(parent unlogged matview toasted empty));
-my @jobs = map { my $table = $_ =~ s/'/''/gr; ask("relocate_indexes('$table', 'fast', $options)") } @tables;
+my @jobs = map { my $table = $_ =~ s/'/''/gr; ask("relocate_indexes('$table', 'fast', $options, mode => 'rebuild')") } @tables;
 is(scalar @jobs, 13 + 1 + 6 + 1 + 1 + 1 + 1, 'a job for each index');
 done_ok('every kind of index', @jobs);
 is(schema(), $schema, 'they are what they were');
@@ -77,7 +77,7 @@ is($db->sql('SELECT count(*) FROM pg_class WHERE reltablespace > 16383'), 0, 'an
 my ($state, $text) = $db->try("SELECT pgscale.relocation_undo($jobs[0])");
 is($state, '55000', 'there is nothing to undo twice');
 like($text, qr/relocation job $jobs[0] is done, and there is nothing to undo\nHINT:  Only what a job has moved/, 'which is said');
-@jobs = ask(q{relocate_index('t_gin', 'fast')});
+@jobs = ask(q{relocate_index('t_gin', 'fast', mode => 'rebuild')});
 done_ok('once more', @jobs);
 $db->sql('DROP INDEX t_gin; CREATE INDEX t_gin ON t USING gin (a) WITH (fastupdate = off)');
 is(($db->try("SELECT pgscale.relocation_undo($jobs[0])"))[0], '42704', 'nor is what has been built anew');

@@ -90,7 +90,7 @@ sub request
 
     $place = $db->sql("SELECT CASE reltablespace WHEN 0 THEN 'elsewhere' ELSE 'pg_default' END FROM pg_class
         WHERE oid = '$index'::regclass");
-    $job = $db->sql("SELECT pgscale.relocate_index('$index', '$place', amcheck => " . (have_module('amcheck') ? 1 : 0) . '::bool)');
+    $job = $db->sql("SELECT pgscale.relocate_index('$index', '$place', amcheck => " . (have_module('amcheck') ? 1 : 0) . q{::bool, mode => 'rebuild')});
     return;
 }
 

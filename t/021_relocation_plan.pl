@@ -97,7 +97,7 @@ SKIP:
     # on a busy machine rounds may disagree: then it is moved back, and once more
     in_time_ok(sub {
         $word->($db->sql("SELECT pgscale.relocation_undo($job)")) if $job;
-        $job = $db->sql(q{SELECT pgscale.relocate_index('t_n', 'fast')});
+        $job = $db->sql(q{SELECT pgscale.relocate_index('t_n', 'fast', mode => 'rebuild')});
         ($suggested) = $word->($job) =~
           /^done\|the disk of "fast" suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); new relations go there with default_tablespace = 'fast'$/;
         return defined $suggested;

@@ -40,7 +40,7 @@ $mallory->sql('CREATE OPERATOR public.= (LEFTARG = "char", RIGHTARG = "char", FU
 launching('off');
 my $careless = session($node);
 $careless->sql('SET search_path = public, pg_catalog');
-$careless->try(q{SELECT pgscale.relocate_all_indexes('pg_default', 'fast')});
+$careless->try(q{SELECT pgscale.relocate_all_indexes('pg_default', 'fast', mode => 'rebuild')});
 $careless->quit;
 unharmed();
 $mallory->sql('DROP FUNCTION public.same CASCADE');
@@ -50,13 +50,13 @@ launching('on');
 # a function of the name of what a worker calls, and that itself when a superuser has given it away
 my $obstacle = 'relocation_obstacle(relation oid, live boolean, max_age_s integer) RETURNS text ' . sprintf($spring, 'NULL');
 $mallory->sql("CREATE FUNCTION public.$obstacle");
-my ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+my ($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', mode => 'rebuild')");
 job_ok($move, 'state, sqlstate', 'done|', 'a move takes what belongs to the extension');
 my $superuser = $db->sql('SELECT quote_ident(current_user)');
 my $definition = $db->sql(q{SELECT pg_get_functiondef('pgscale_internal.relocation_obstacle'::regproc)});
 $db->sql('GRANT USAGE, CREATE ON SCHEMA pgscale_internal TO mallory; ALTER FUNCTION pgscale_internal.relocation_obstacle OWNER TO mallory');
 $mallory->sql("CREATE OR REPLACE FUNCTION pgscale_internal.$obstacle");
-($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+($move) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', mode => 'rebuild')");
 job_ok($move, 'state, sqlstate', 'failed|42883', 'and nothing that is no superuser\'s');
 unharmed();
 $db->sql("ALTER FUNCTION pgscale_internal.relocation_obstacle OWNER TO $superuser; REVOKE ALL ON SCHEMA pgscale_internal FROM mallory");
@@ -86,7 +86,7 @@ SKIP:
     $db->sql(q{CREATE SCHEMA checks; GRANT USAGE, CREATE ON SCHEMA checks TO mallory});
     $db->sql(q{CREATE EXTENSION amcheck SCHEMA checks VERSION '1.0'});
     $mallory->sql('CREATE FUNCTION checks.bt_index_check(regclass, boolean) RETURNS void ' . sprintf($spring, ''));
-    my ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)", 'amcheck of an old version is not used, which is said',
+    my ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, mode => 'rebuild')", 'amcheck of an old version is not used, which is said',
         $notice->('t_n', sprintf($too_old, 'btree'), 'ALTER EXTENSION amcheck UPDATE.'));
     job_ok($job, 'state, sqlstate, message', 'done||its contents were not verified: ' . sprintf($too_old, 'btree'), 'also when it has moved');
     unharmed();
@@ -94,7 +94,7 @@ SKIP:
     # it gets old while the job is in the queue, or goes
     $db->sql('DROP EXTENSION amcheck; DROP FUNCTION checks.bt_index_check(regclass, boolean); CREATE EXTENSION amcheck SCHEMA checks');
     launching('off');
-    ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)", 'the right one can check it');
+    ($job) = $told->("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, mode => 'rebuild')", 'the right one can check it');
     $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck SCHEMA checks VERSION '1.0'});
     $mallory->sql('CREATE FUNCTION checks.bt_index_check(regclass, boolean) RETURNS void ' . sprintf($spring, ''));
     launching('on');
@@ -102,13 +102,13 @@ SKIP:
     unharmed();
     $db->sql('DROP EXTENSION amcheck; DROP SCHEMA checks CASCADE; CREATE EXTENSION amcheck');
     launching('off');
-    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)");
+    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, mode => 'rebuild')");
     $db->sql('DROP EXTENSION amcheck');
     launching('on');
     job_ok($job, 'state, sqlstate, message', 'done||its contents were not verified: the extension "amcheck" is not installed here', 'nor when it is gone');
-    is(($db->try("SELECT pgscale.relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true)"))[0], '55000', 'and then cannot be asked for');
+    is(($db->try("SELECT pgscale.relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, mode => 'rebuild')"))[0], '55000', 'and then cannot be asked for');
     $db->sql('CREATE EXTENSION amcheck');
-    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false)");
+    ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', amcheck => true, prewarm => false, mode => 'rebuild')");
     job_ok($job, 'state, sqlstate, message', 'done||', 'the right one is called');
 
     # several indexes, of which it can check some: a GIN index from 18 on, by its 1.5; and no hash index
@@ -129,17 +129,17 @@ SKIP:
         return;
     };
     $ends->('the latest version', $checks_gin ? '' : sprintf($checks_not, 'gin'),
-        $told->(q{relocate_indexes('lists', 'fast', amcheck => true)}, 'which cannot be checked is said', $checks_gin ? () : @not_gin, @not_hash));
+        $told->(q{relocate_indexes('lists', 'fast', amcheck => true, mode => 'rebuild')}, 'which cannot be checked is said', $checks_gin ? () : @not_gin, @not_hash));
     $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck VERSION '1.3'});
     @not_gin = $notice->('lists_gin', sprintf($too_old, 'gin'), 'ALTER EXTENSION amcheck UPDATE.') if $checks_gin;
     $ends->('an old version', sprintf($checks_gin ? $too_old : $checks_not, 'gin'),
-        $told->(q{relocate_indexes('lists', 'other', amcheck => true)}, 'which of them an old version cannot check is said', @not_gin, @not_hash));
+        $told->(q{relocate_indexes('lists', 'other', amcheck => true, mode => 'rebuild')}, 'which of them an old version cannot check is said', @not_gin, @not_hash));
 
     # a check that finds something: an index whose function says it is immutable, and is not
     $db->sql(q{DROP EXTENSION amcheck; CREATE EXTENSION amcheck;
         CREATE FUNCTION lies(int) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN random(); END';
         CREATE INDEX lists_lies ON lists (lies(n))});
-    ($job) = $told->(q{relocate_index('lists_lies', 'fast', amcheck => true)}, 'an index that can be checked');
+    ($job) = $told->(q{relocate_index('lists_lies', 'fast', amcheck => true, mode => 'rebuild')}, 'an index that can be checked');
     job_ok($job, q{state, sqlstate, message ~ '^it has moved, but its verification failed: heap tuple .* lacks matching index tuple'}, 'failed|XX001|t',
         'and is not in order');
 }
@@ -150,9 +150,9 @@ SKIP:
 {
     skip 'there are no keys WITHOUT OVERLAPS before 18', 3 if $db->sql('SHOW server_version_num') < 180000;
     $db->sql('CREATE TABLE temporal (id int4range, during daterange, PRIMARY KEY (id, during WITHOUT OVERLAPS), UNIQUE (during, id WITHOUT OVERLAPS), EXCLUDE USING gist (during WITH &&))');
-    like(($db->try("SELECT pgscale.relocate_index('$_', 'fast')"))[1], qr/0A000: index "$_" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently/, "$_ is refused")
+    like(($db->try("SELECT pgscale.relocate_index('$_', 'fast', mode => 'rebuild')"))[1], qr/0A000: index "$_" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently/, "$_ is refused")
       for 'temporal_pkey', 'temporal_during_id_key';
-    like(($db->try(q{SELECT pgscale.relocate_index('temporal_during_excl', 'fast')}))[1], qr/belongs to an exclusion constraint/, 'and an exclusion constraint as what it is');
+    like(($db->try(q{SELECT pgscale.relocate_index('temporal_during_excl', 'fast', mode => 'rebuild')}))[1], qr/belongs to an exclusion constraint/, 'and an exclusion constraint as what it is');
 }
 
 ### What is told to whom
@@ -180,7 +180,7 @@ ALTER TABLE fail ADD now int;
 RESET ROLE;
 EOQ
 my $owning = session($node, user => 'owning');
-my ($loud) = ask(q{relocate_index('cards_loud', 'fast')}, $owning);
+my ($loud) = ask(q{relocate_index('cards_loud', 'fast', mode => 'rebuild')}, $owning);
 job_ok($loud, 'state, sqlstate', 'failed|22P02', 'a move that fails over a value');
 my $watching = session($node, user => 'watching');
 my $message = "SELECT message FROM pgscale.relocation_jobs WHERE job = $loud";
@@ -198,7 +198,7 @@ $_->quit for $owning, $watching;
 # While somebody has locked the table of jobs, the worker that has moved an index can be ended; and nothing is lost.
 my $holder = session($node);
 $holder->sql('BEGIN; UPDATE t SET n = n WHERE id = 1');
-my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+my ($job) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', mode => 'rebuild')");
 job_ok($job, 'state, phase', 'running|waiting for writers before build', 'a move is under way');
 my $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
 my $locker = session($node);
@@ -220,7 +220,7 @@ my $there = session($node, dbname => 'origin');
 $there->sql('CREATE EXTENSION pgscale; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100); '
       . 'CREATE INDEX t_id ON t (id)');
 launching('off');
-my ($copied) = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+my ($copied) = ask(q{relocate_index('t_pkey', 'fast', mode => 'rebuild')}, $there);
 $there->quit;
 $db->sql('CREATE DATABASE copy TEMPLATE origin');
 launching('on');
@@ -229,12 +229,12 @@ job_ok($copied, 'state', 'done', 'in the origin a job is done', $there);
 $there->quit;
 $there = session($node, dbname => 'copy');
 is($there->sql('SELECT state FROM pgscale.relocation_jobs'), 'copied', 'in a copy of the database it says that it is one');
-my ($own) = ask(q{relocate_index('t_id', 'fast')}, $there);
+my ($own) = ask(q{relocate_index('t_id', 'fast', mode => 'rebuild')}, $there);
 job_ok($own, 'state', 'done', 'a job of the copy is done', $there);
 job_ok($copied, 'state, sqlstate, message', 'cancelled|57014|it was asked for in another database, of which this is a copy',
     'the copied one is not', $there);
 is($there->sql(q{SELECT reltablespace FROM pg_class WHERE relname = 't_pkey'}), 0, 'nothing has moved by it');
-($own) = ask(q{relocate_index('t_pkey', 'fast')}, $there);
+($own) = ask(q{relocate_index('t_pkey', 'fast', mode => 'rebuild')}, $there);
 job_ok($own, 'state', 'done', 'and it is in nobody\'s way', $there);
 $there->quit;
 
@@ -249,7 +249,7 @@ sub at_work
     $session->sql(q{CREATE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
         $$BEGIN IF $1 = 10 AND current_setting('application_name') = '' THEN PERFORM pg_sleep(60); END IF; RETURN $1; END$$});
     $session->sql(q{INSERT INTO large SELECT i, '' FROM generate_series(1, 28) i; SET application_name = here; CREATE INDEX large_slow ON large (slow(id))});
-    my ($id) = ask(q{relocate_index('large_slow', 'fast')}, $session);
+    my ($id) = ask(q{relocate_index('large_slow', 'fast', mode => 'rebuild')}, $session);
     job_ok($id, 'state, phase, done_fraction', 'running|building index: scanning table|0.25', "a worker is at a move in $name", $session);
     $session->quit;
     return $id;
@@ -312,7 +312,7 @@ until_ok(sub { (unpack 'L4', slurp_file($list))[3] == 0 }, 'no database has jobs
 my $empty = slurp_file($list);
 launching('off');
 $db->sql(q{SELECT pg_backup_start('copy', true)});
-($copied) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "')");
+($copied) = ask("relocate_index('t_n', '" . elsewhere('t_n') . "', mode => 'rebuild')");
 mkdir $node->backup_dir;
 my $backup = $node->backup_dir . '/copy';
 PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $backup, filterfn => sub { shift !~ /^(?:postmaster[.].*|pg_wal)$/ });

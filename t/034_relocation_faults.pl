@@ -75,7 +75,7 @@ sub ask
 {
     my ($relation, $to) = @_;
 
-    return $relation eq 't' ? sql("SELECT pgscale.relocate_table('t', '$to', 'lock')") : sql("SELECT pgscale.relocate_index('$relation', '$to')");
+    return $relation eq 't' ? sql("SELECT pgscale.relocate_table('t', '$to', 'lock')") : sql("SELECT pgscale.relocate_index('$relation', '$to', mode => 'rebuild')");
 }
 
 sub end_of
@@ -182,11 +182,11 @@ sql('CREATE DATABASE fresh');
 my $fresh = session($node, dbname => 'fresh');
 $fresh->sql('CREATE EXTENSION pgscale; CREATE TABLE f (id int PRIMARY KEY)');
 chmod 0555, $node->data_dir . '/pg_stat' or die $!;
-my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_index('f_pkey', 'fast')});
+my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_index('f_pkey', 'fast', mode => 'rebuild')});
 like("$state $text", qr/^58030 .*HINT:  The server log says why "pg_stat/s, 'what cannot be written down is refused');
 chmod 0700, $node->data_dir . '/pg_stat' or die $!;
 is($fresh->sql('SELECT count(*) FROM pgscale.relocation_jobs'), 0, 'and is no job');
-$fresh->sql(q{SELECT pgscale.relocate_index('f_pkey', 'fast')});
+$fresh->sql(q{SELECT pgscale.relocate_index('f_pkey', 'fast', mode => 'rebuild')});
 $fresh->poll_ok('SELECT state FROM pgscale.relocation_jobs', 'later it is', 'done');
 $fresh->quit;
 

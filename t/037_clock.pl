@@ -141,7 +141,7 @@ $db->sql(q{CREATE TABLESPACE other LOCATION ''});
 $db->sql('CREATE INDEX t_id ON t (id)');
 until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
 set_clock($HOURS);
-my $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'other')});
+my $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'other', mode => 'rebuild')});
 my $waiting = session($node);
 $waiting->start("CALL pgscale.relocation_wait($job, '2 s')");
 until_true(sub { $db->sql('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid) eq 'Extension' });
@@ -154,7 +154,7 @@ $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'a jo
 $db->set('pgscale.relocation_workers', 0);
 until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
 set_clock($HOURS);
-$job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'pg_default')});
+$job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'pg_default', mode => 'rebuild')});
 set_clock(0);
 my $cancelling = session($node);
 $cancelling->sql("BEGIN; SELECT pgscale.relocation_cancel($job)");

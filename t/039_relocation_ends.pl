@@ -22,7 +22,7 @@ my $reader = q{BEGIN; SELECT count(*) FROM t};
 for my $hold ([ $writer, 'waiting for writers before build' ], [ $snapshot, 'waiting for old snapshots' ])
 {
     my ($holder, $job, $worker) = held(@$hold, 't_partial');
-    my @next = $hold->[0] eq $writer ? ask(q{relocate_index('t_gist', 'fast')}) : ();
+    my @next = $hold->[0] eq $writer ? ask(q{relocate_index('t_gist', 'fast', mode => 'rebuild')}) : ();
 
     is($db->sql("SELECT pgscale.relocation_cancel($job)"), 't', 'relocation_cancel');
     $holder->sql('ROLLBACK') if @next;    # to drop an index waits for writers, too
@@ -141,10 +141,10 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
 {
     my $holder = session($node);
     $holder->sql($snapshot);
-    my ($job) = ask(q{relocate_index('t_unique', 'fast')});
+    my ($job) = ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')});
     job_ok($job, q{state, sqlstate, message ~ ('^the transaction of process } . $holder->pid . q{ has been open for \d'), attempts, wait_until > requested_at},
         'waiting|55006|t|0|t', 'it waits for an old transaction');
-    my ($waiting) = ask(q{relocate_index('t_hash', 'fast')});
+    my ($waiting) = ask(q{relocate_index('t_hash', 'fast', mode => 'rebuild')});
     job_ok($waiting, 'state', 'waiting', 'so does another one');
     is($db->sql("SELECT pgscale.relocation_cancel($waiting)"), 't', 'that is cancelled');
     job_ok($waiting, 'state, finished_at IS NOT NULL, wait_until', 'cancelled|t|', 'at once');
@@ -153,7 +153,7 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
 
     $holder = session($node);
     $holder->sql("$writer; PREPARE TRANSACTION 'it''s prepared'");
-    ($job) = ask(q{relocate_index('t_unique', 'other')});
+    ($job) = ask(q{relocate_index('t_unique', 'other', mode => 'rebuild')});
     job_ok($job, q{state, message ~ $$^the prepared transaction 'it''s prepared' has been open for \d$$}, 'waiting|t', 'it waits for a prepared one');
     $db->sql(q{ROLLBACK PREPARED 'it''s prepared'});
     done_ok('when that has ended', $job);
@@ -163,7 +163,7 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
     $db->sql('CREATE DATABASE another');
     $holder = session($node, dbname => 'another');
     $holder->sql($snapshot =~ s/empty/pg_class/r);
-    done_ok('a transaction of another database is none', ask(q{relocate_index('t_unique', 'fast')}));
+    done_ok('a transaction of another database is none', ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')}));
     $holder->quit;
 }
 $db->set('pgscale.relocation_max_transaction_age');
@@ -174,7 +174,7 @@ my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature =
 {
     my ($holder, $job, $worker) = held($writer, 'waiting for writers before build', 't_partial');
     is($db->sql($health), 't|working|1 of its workers is at a job; see pgscale.relocation_jobs', 'health says that it is at work');
-    my @queued = ask(q{relocate_index('t_unique', 'other')});
+    my @queued = ask(q{relocate_index('t_unique', 'other', mode => 'rebuild')});
     $db->set('pgscale.relocation_workers', 0);
     $db->poll_ok($health, 'switched off', 'f|off|it is switched off; jobs that are under way go on');
     $holder->sql('ROLLBACK');
@@ -182,7 +182,7 @@ my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature =
     workers_gone();
     $db->poll_ok($health, 'nothing is', 'f|off|it is switched off; a database may have queued jobs');
     # a table of its own: whoever takes it first starts it first
-    push @queued, ask(q{relocate_index('unlogged_pkey', 'other')});
+    push @queued, ask(q{relocate_index('unlogged_pkey', 'other', mode => 'rebuild')});
     is($db->sql("SELECT state, attempts, started_at FROM pgscale.relocation_jobs WHERE job = $_"), 'queued|0|', 'jobs are queued') for @queued;
     is($db->sql("CALL pgscale.relocation_wait($queued[0], '300 ms')"), 'queued', 'and stay so');
     launching('on');
@@ -196,12 +196,12 @@ $db->set('pgscale.relocation_max_transaction_age');
 
 # A request that is rolled back
 $db->sql('BEGIN');
-ask(q{relocate_index('t_unique', 'fast')});
+ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')});
 $db->sql('ROLLBACK');
 $db->sql('BEGIN');
-my ($kept) = ask(q{relocate_index('t_hash', 'fast')});
+my ($kept) = ask(q{relocate_index('t_hash', 'fast', mode => 'rebuild')});
 $db->sql('SAVEPOINT here');
-my ($gone) = ask(q{relocate_index('t_unique', 'fast')});
+my ($gone) = ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')});
 $db->sql('ROLLBACK TO here; COMMIT');
 done_ok('of a transaction what was kept', $kept);
 is($db->sql("SELECT count(*) FROM pgscale.relocation_jobs WHERE job = $gone"), 0, 'and nothing else');
@@ -214,8 +214,8 @@ $db->set('pgscale.relocation_max_transaction_age', -1);
 {
     my $holder = session($node);
     $holder->sql("$writer; INSERT INTO unlogged VALUES (-1)");
-    my @of_t = map { ask("relocate_index('$_', 'pg_default')") } qw(t_unique t_hash t_partial);
-    my ($of_other) = ask(q{relocate_index('unlogged_pkey', 'fast')});
+    my @of_t = map { ask("relocate_index('$_', 'pg_default', mode => 'rebuild')") } qw(t_unique t_hash t_partial);
+    my ($of_other) = ask(q{relocate_index('unlogged_pkey', 'fast', mode => 'rebuild')});
     job_ok($of_other, 'state', 'running', 'two workers: a job of another table runs');
     job_ok($of_t[0], 'state', 'running', 'at the same time');
     is($db->sql("SELECT string_agg(DISTINCT state, ' ') FROM pgscale.relocation_jobs WHERE job IN ($of_t[1], $of_t[2])"), 'queued', 'one of the same table does not');

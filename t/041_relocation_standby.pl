@@ -10,7 +10,7 @@ use Test::More;
 
 relocation_node();
 relocation_objects();
-done_ok('a job', ask(q{relocate_index('t_hash', 'fast')}));
+done_ok('a job', ask(q{relocate_index('t_hash', 'fast', mode => 'rebuild')}));
 
 ### A standby
 
@@ -18,7 +18,7 @@ my $standby = pgscale_standby($node);
 $node->wait_for_catchup($standby, 'replay');
 my $there = session($standby);
 is(($there->try("SELECT * FROM pgscale.$_"))[0], '25006', "on a standby: $_")
-  for q{relocate_index('t_hash', 'other')}, q{relocate_indexes('t', 'other')}, q{relocate_all_indexes('pg_default', 'other')},
+  for q{relocate_index('t_hash', 'other', mode => 'rebuild')}, q{relocate_indexes('t', 'other', mode => 'rebuild')}, q{relocate_all_indexes('pg_default', 'other', mode => 'rebuild')},
   q{relocate_table('t', 'other', 'lock')}, 'relocation_cancel(1)', 'relocation_undo(1)';
 is($there->sql('CALL pgscale.relocation_wait(1)'), 'done', 'on a standby: relocation_wait tells');
 is($there->sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale relocation%'}), 0, 'on a standby there is no worker');
@@ -30,14 +30,14 @@ $there->sql('SELECT pg_wal_replay_pause()');
 $there->poll_ok('SELECT pg_get_wal_replay_pause_state()', 'replay is paused', 'paused');
 $db->sql('INSERT INTO empty VALUES (1); SELECT pg_switch_wal()');
 $db->poll_ok('SELECT flush_lsn = pg_current_wal_lsn() FROM pg_stat_replication', 'a standby that has flushed all, and replays nothing', 't');
-done_ok('it is not waited for', ask(q{relocate_index('t_unique', 'fast')}));
+done_ok('it is not waited for', ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')}));
 $there->sql('SELECT pg_wal_replay_resume()');
 
 # One that receives nothing is.
 my $receiver = $db->sql('SELECT pid FROM pg_stat_replication');
 kill 'STOP', $receiver;
 $db->sql('INSERT INTO empty VALUES (-1); SELECT pg_switch_wal()');
-my ($behind) = ask(q{relocate_index('t_unique', 'other')});
+my ($behind) = ask(q{relocate_index('t_unique', 'other', mode => 'rebuild')});
 job_ok($behind, q{state, sqlstate, message ~ '^standby "standby" has \\d+ MB of WAL still to receive \\(pgscale.relocation_max_lag\\)$', attempts},
     'waiting|55006|t|0', 'it waits for a standby');
 $db->poll_ok(q{SELECT reason LIKE '1 of this database wait to begin, the first one because of: standby "standby" has %' FROM pgscale.health WHERE feature = 'relocation'},
@@ -45,14 +45,14 @@ $db->poll_ok(q{SELECT reason LIKE '1 of this database wait to begin, the first o
 $db->set('pgscale.relocation_max_lag', -1);
 done_ok('that is not looked at', $behind);
 $db->set('pgscale.relocation_max_lag', 0);
-($behind) = ask(q{relocate_index('t_unique', 'fast')});
+($behind) = ask(q{relocate_index('t_unique', 'fast', mode => 'rebuild')});
 job_ok($behind, 'state', 'waiting', 'it waits again');
 kill 'CONT', $receiver;
 done_ok('until the standby has caught up', $behind);
 
 launching('off');
 $db->sql('INSERT INTO empty VALUES (2)');
-my ($queued) = ask(q{relocate_index('t_unique', 'other')});
+my ($queued) = ask(q{relocate_index('t_unique', 'other', mode => 'rebuild')});
 $node->wait_for_catchup($standby, 'replay');
 $db->quit;
 $node->stop;
@@ -106,21 +106,21 @@ SKIP:
     $db->sql('CREATE TABLE t (id int, n int PRIMARY KEY); INSERT INTO t SELECT i, i FROM generate_series(1, 150000) i; '
           . 'CREATE INDEX t_wide ON t ((id::bigint), (n::bigint))');
     clean_ok();
-    my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('large_pkey', 'small')});
+    my ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('large_pkey', 'small', mode => 'rebuild')});
     is($state, '53100', 'more than there is room for is refused');
     my $needed = $db->sql(q{SELECT ceil(1.2 * pg_table_size('large_pkey') / 1048576)});
 like($text, qr/ 8 MB are free, $needed MB are needed/, 'with what is needed: a fifth more than its size');
     launching('off');
-    my ($late) = ask(q{relocate_index('t_pkey', 'small')});
-    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_pkey', 'small')});
+    my ($late) = ask(q{relocate_index('t_pkey', 'small', mode => 'rebuild')});
+    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_pkey', 'small', mode => 'rebuild')});
     is($state, '55006', 'what there is room for is not');
-    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_wide', 'small')});
+    ($state) = $db->try(q{SELECT pgscale.relocate_index('t_wide', 'small', mode => 'rebuild')});
     is($state, '53100', 'nor is there room for two');
     is($db->sql("SELECT pgscale.relocation_cancel($late)"), 't', 'when the first one is cancelled');
-    ($late) = ask(q{relocate_index('t_wide', 'small')});
+    ($late) = ask(q{relocate_index('t_wide', 'small', mode => 'rebuild')});
     ok($late, 'there is for the other one');
     $db->sql("SELECT pgscale.relocation_cancel($late)");
-    ($late) = ask(q{relocate_index('t_pkey', 'small')});
+    ($late) = ask(q{relocate_index('t_pkey', 'small', mode => 'rebuild')});
     $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 35000) i');
     launching('on');
     job_ok($late, 'state, sqlstate, attempts', 'failed|53100|0', 'there is no room when its turn comes');
@@ -129,7 +129,7 @@ like($text, qr/ 8 MB are free, $needed MB are needed/, 'with what is needed: a f
     $db->sql('DROP TABLE filler; CHECKPOINT');
     my $holder = session($small);
     $holder->sql('BEGIN; UPDATE t SET id = 0 WHERE n = 1');
-    ($late) = ask(q{relocate_index('t_pkey', 'small')});
+    ($late) = ask(q{relocate_index('t_pkey', 'small', mode => 'rebuild')});
     job_ok($late, 'state, phase', 'running|waiting for writers before build', 'it begins while there is room');
     $db->sql('CREATE TABLE filler TABLESPACE small AS SELECT i, repeat($$x$$, 100) FROM generate_series(1, 45000) i');
     $holder->sql('COMMIT');
@@ -137,7 +137,7 @@ like($text, qr/ 8 MB are free, $needed MB are needed/, 'with what is needed: a f
     clean_ok('nothing is left behind');
     is(place('t_pkey'), 'pg_default', 'it has not moved');
     $db->sql('DROP TABLE filler; CHECKPOINT');
-    done_ok('with room again', ask(q{relocate_index('t_pkey', 'small')}));
+    done_ok('with room again', ask(q{relocate_index('t_pkey', 'small', mode => 'rebuild')}));
     is(place('t_pkey'), 'small', 'it has moved');
     $_->quit for $db, $holder;
 
@@ -146,7 +146,7 @@ like($text, qr/ 8 MB are free, $needed MB are needed/, 'with what is needed: a f
     $small->start;
     $db = session($small);
     $db->sql('CREATE TABLE u (id int PRIMARY KEY)');
-    ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('u_pkey', 'small')});
+    ($state, $text) = $db->try(q{SELECT pgscale.relocate_index('u_pkey', 'small', mode => 'rebuild')});
     is($state, '58P01', 'a tablespace whose disk is not mounted');
     like($text, qr/HINT: .*Is its disk mounted/, 'is refused with a hint');
     $db->quit;

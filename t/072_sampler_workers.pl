@@ -79,7 +79,7 @@ workers_ok('and go');
 $db->sql(q{CREATE TABLESPACE elsewhere LOCATION ''; CREATE TABLE t (i int PRIMARY KEY)});
 my $blocker = session($node);
 $blocker->sql('BEGIN; LOCK t');
-my $job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'elsewhere')});
+my $job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'elsewhere', mode => 'rebuild')});
 workers_ok('a job: the launcher', 'relocation');
 $blocker->sql('COMMIT');
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'which has it done', 'done');
@@ -87,7 +87,7 @@ workers_ok('and goes');
 is($db->sql(q{SELECT state, reason FROM pgscale.health WHERE feature = 'relocation'}), 'idle|ready; nothing is under way', 'health knows that it need not be there');
 $db->set('pgscale.relocation_workers', 0);
 $db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'relocation'}, 'relocation off', 'off');
-$job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'pg_default')});
+$job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'pg_default', mode => 'rebuild')});
 $db->quit;
 $node->stop;
 $node->start;
@@ -97,7 +97,7 @@ workers_ok('a job that may not start: no launcher');
 $db->set('pgscale.relocation_workers');
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'switched on, a job of before the restart is done', 'done');
 workers_ok('and the launcher goes');
-$db->sql(q{BEGIN; SELECT pgscale.relocate_index('t_pkey', 'elsewhere'); ROLLBACK});
+$db->sql(q{BEGIN; SELECT pgscale.relocate_index('t_pkey', 'elsewhere', mode => 'rebuild'); ROLLBACK});
 workers_ok('nor is it there for a job that was taken back');
 
 # No free slot: said, and tried again

@@ -16,7 +16,7 @@ $db->sql('CREATE TABLE t (id int PRIMARY KEY)');
 my ($from, $to) = map { $db->sql("SELECT to_char(clock_timestamp() + interval '$_ h', 'HH24:MI')") } 3, 4;
 $db->set('log_timezone', $db->sql('SHOW timezone'));
 $db->set('pgscale.relocation_hours', "$from-$to");
-my ($job) = ask(q{relocate_index('t_pkey', 'fast')});
+my ($job) = ask(q{relocate_index('t_pkey', 'fast', mode => 'rebuild')});
 job_ok($job, q{state, sqlstate, attempts, message}, "waiting|55006|0|pgscale.relocation_hours begin at $from (" . $db->sql('SHOW timezone') . ')',
     'a job waits for its hours');
 $db->set('pgscale.relocation_hours', '');

@@ -15,11 +15,11 @@ def request(connection, statement, *parameters):
 
 
 def relocate_index(connection, index, tablespace):
-    return request(connection, "SELECT pgscale.relocate_index(%s::regclass, %s)", index, tablespace)
+    return request(connection, "SELECT pgscale.relocate_index(%s::regclass, %s, mode => 'rebuild')", index, tablespace)
 
 
 def relocate_indexes(connection, table, tablespace):
-    return request(connection, "SELECT pgscale.relocate_indexes(%s::regclass, %s)", table, tablespace)
+    return request(connection, "SELECT pgscale.relocate_indexes(%s::regclass, %s, mode => 'rebuild')", table, tablespace)
 
 
 def relocate_table(connection, table, tablespace):

@@ -186,7 +186,9 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 		ereport(elevel,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of index \"%s\"", name),
-				 errhint("Ask its owner, or a superuser, to move it.")));
+				 pgscale_compat_may_reindex(index->indexrelid, index->indrelid)
+				 ? errhint("pgscale.relocate_index(..., mode => 'rebuild') moves it with the privilege MAINTAIN.")
+				 : errhint("Ask its owner, or a superuser, to move it.")));
 		return false;
 	}
 	if (!pgscale_compat_may_reindex(index->indexrelid, index->indrelid))

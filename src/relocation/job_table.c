@@ -12,10 +12,22 @@
  * crash the table lists exactly the leftovers that may exist, and no index is ever
  * recognized by its name.
  *
- * Workers take jobs one after the other, under a lock on the table that does not block
- * backends; otherwise two workers could take two jobs of one table, which would
- * deadlock.  If a row says that a worker runs the job and no worker does, then a worker
- * or the server has crashed: the next worker queues the job again.
+ * Workers take jobs one after the other, under a lock of their own; otherwise two workers
+ * could take two jobs of one table, which would deadlock.  The lock is not one on the
+ * table: ANALYZE and VACUUM of autovacuum would have to wait for it, or be cancelled by it.
+ * Shared memory knows the tables that workers are at (relocation_state.c), so no row has to
+ * be compared with other rows.
+ *
+ * The cost of taking a job does not depend on how many there are.  The jobs are taken in
+ * the order of not_before, which an index of the open jobs has, so the first row that it
+ * returns is the job, whatever the statistics of the table say.  A job that has to wait goes
+ * to the end of the queue.  While an old snapshot is held, the index keeps entries of jobs
+ * that have ended: so a search begins at the last job that this worker has taken, and only
+ * now and then at the beginning (LOOK_BACK_MS).  Statements that read all open jobs run once
+ * in a worker or once in a request.
+ *
+ * If a row says that a worker runs the job and no worker does, then a worker or the server
+ * has crashed: the next worker that starts queues the job again.
  *
  * base/extension_table.c describes how the table is written on behalf of users, and to
  * which server its rows belong.
@@ -32,17 +44,20 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_class_d.h"
 #include "catalog/pg_type_d.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/extension_table.h"
 #include "base/pg_compat.h"
+#include "base/timer.h"
 #include "base/units.h"
 #include "relocation/job_table.h"
 #include "relocation/relocation.h"
@@ -75,10 +90,27 @@ job_table_execute(const char *statement, PgscaleParameters *parameters, bool lat
 	return pgscale_table_execute(&jobs, statement, parameters, latest);
 }
 
-static uint64
+static void
 execute_alone(const char *statement, PgscaleParameters *parameters)
 {
-	return pgscale_table_execute_alone(&jobs, statement, parameters);
+	(void) pgscale_table_execute_alone(&jobs, statement, parameters);
+}
+
+/*
+ * The same, without waiting for the disk: for what is on disk with the next commit that waits, and is not missed if a crash undoes it
+ * before.
+ */
+static void
+execute_unflushed(const char *statement, PgscaleParameters *parameters)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	job_table_execute(statement, parameters, false);
+	SPI_finish();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
 }
 
 #define HERE	PGSCALE_TABLE_HERE(1, 2)
@@ -107,14 +139,51 @@ end_copied(void)
 	SPI_finish();
 }
 
-int64
-pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
+/* Adds the row and returns its id; 0 if there is an open job of this relation. */
+static int64
+insert_job(PgscaleParameters *parameters)
+{
+	int64		id = 0;
+
+	if (job_table_execute("INSERT INTO pgscale_internal.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
+						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
+						  " cluster, database, mode)"
+						  " VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
+						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
+						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
+						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14, $15)"
+						  " ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", parameters, false) == 1)
+		id = pgscale_table_bigint(0, 1);
+	SPI_finish();
+	return id;
+}
+
+/* The open job of a relation; 0: none.  *here: is it one of this database? */
+static int64
+open_job_of(Oid relation, bool *here)
 {
 	PgscaleParameters parameters = {0};
 	int64		id = 0;
 
-	end_copied();
-	CommandCounterIncrement();
+	pgscale_table_add_here(&parameters);
+	pgscale_table_add_oid(&parameters, relation);
+	if (job_table_execute("SELECT job," HERE "FROM pgscale_internal.relocation_job WHERE relation = $3 AND finished_at IS NULL",
+						  &parameters, true) == 1)
+	{
+		id = pgscale_table_bigint(0, 1);
+		*here = pgscale_table_bool(0, 2);
+	}
+	SPI_finish();
+	return id;
+}
+
+int64
+pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
+{
+	PgscaleParameters parameters = {0};
+	bool		here = true;
+	int64		id;
+
 	pgscale_table_add_text(&parameters, job->is_table ? "table" : "index");
 	pgscale_table_add_oid(&parameters, job->relation);
 	pgscale_table_add_oid(&parameters, job->heap);
@@ -129,25 +198,16 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 	pgscale_table_add_bigint(&parameters, job->undo_of);
 	pgscale_table_add_here(&parameters);
 	pgscale_table_add_text(&parameters, mode_words[job->mode]);
-	if (job_table_execute("INSERT INTO pgscale_internal.relocation_job (kind, relation, heap, relation_name, heap_name, source, target,"
-						  " source_name, target_name, role, role_name, amcheck, prewarm, lock_timeout_ms, block_ms_predicted, bytes, undo_of,"
-						  " cluster, database, mode)"
-						  " VALUES ($1, $2, $3, $2::pg_catalog.regclass, $3::pg_catalog.regclass, $4, $5,"
-						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $4),"
-						  " (SELECT spcname FROM pg_catalog.pg_tablespace WHERE oid = $5),"
-						  " $6, pg_catalog.pg_get_userbyid($6), $7, $8, $9, nullif($10, -1), $11, nullif($12, 0), $13, $14, $15)"
-						  " ON CONFLICT (relation) WHERE finished_at IS NULL DO NOTHING RETURNING job", &parameters, false) == 1)
-		id = pgscale_table_bigint(0, 1);
-	SPI_finish();
+	id = insert_job(&parameters);
 	if (id == 0)
+		*other = open_job_of(job->relation, &here);
+	if (id == 0 && !here)
 	{
-		PgscaleParameters key = {0};
-
-		pgscale_table_add_oid(&key, job->relation);
-		*other = 0;
-		if (job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE relation = $1 AND finished_at IS NULL", &key, true) == 1)
-			*other = pgscale_table_bigint(0, 1);
-		SPI_finish();
+		end_copied();
+		CommandCounterIncrement();
+		id = insert_job(&parameters);
+		if (id == 0)
+			*other = open_job_of(job->relation, &here);
 	}
 	return id;
 }
@@ -166,6 +226,21 @@ pgscale_relocation_jobs_to(Oid target, int64 *bytes)
 	*bytes = pgscale_table_bigint(0, 2);
 	SPI_finish();
 	return n;
+}
+
+bool
+pgscale_relocation_job_is_last_to(Oid target)
+{
+	PgscaleParameters parameters = {0};
+	bool		is_last;
+
+	pgscale_table_add_here(&parameters);
+	pgscale_table_add_oid(&parameters, target);
+	/* the youngest first: the entries of those that have ended are at the other end of the index */
+	is_last = job_table_execute("SELECT FROM pgscale_internal.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE
+								" ORDER BY job DESC LIMIT 2", &parameters, false) < 2;
+	SPI_finish();
+	return is_last;
 }
 
 #define JOB_COLUMNS \
@@ -310,7 +385,7 @@ pgscale_relocation_jobs_here(void)
 	return here;
 }
 
-/* Rows whose worker is gone. The lock on the table must be held. */
+/* Rows whose worker is gone. The lock of those that take jobs must be held. */
 static void
 put_back_orphans(void)
 {
@@ -320,7 +395,8 @@ put_back_orphans(void)
 	int			n = 0;
 
 	pgscale_table_add_here(&here);
-	rows = job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE state IN ('running', 'verifying') AND" HERE, &here, false);
+	rows = job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE finished_at IS NULL"
+							 " AND state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
 	for (uint64 i = 0; i < rows; i++)
 	{
@@ -343,24 +419,127 @@ put_back_orphans(void)
 	SPI_finish();
 }
 
-/*
- * When it may be claimed.  What is to wait for longer than any job is told to,
- * relocation_worker.c's RETRY_MAX_MS, was told by a clock that was set back since, and is due.
- */
-#define DUE_AT \
-	" CASE WHEN not_before <= pg_catalog.clock_timestamp() + interval '1 minute' THEN not_before" \
-	" ELSE pg_catalog.clock_timestamp() END"
+/* How often a search for a job begins at the first entry of the index. */
+#define LOOK_BACK_MS	1000
 
-/* Jobs whose table no other worker is at. */
+/* How often a worker looks for rows of workers that are gone. */
+#define LOOK_OVER_MS	10000
+
+/*
+ * What is to wait for longer than any job is told to, relocation_worker.c's RETRY_MAX_MS,
+ * was told by a clock that was set back since, and is due.
+ */
+#define LONGEST_US		((int64) 60 * USECS_PER_SEC)
+
+/*
+ * Jobs that can be taken: $3 has the tables that workers are at.  In the order of not_before, which is from $4 to $5.
+ * These are parameters, because a volatile function cannot be looked up in an index.
+ */
 #define CLAIMABLE \
-	" FROM pgscale_internal.relocation_job j WHERE state IN ('queued', 'waiting') AND" HERE \
-	" AND NOT EXISTS (SELECT FROM pgscale_internal.relocation_job r WHERE r.heap = j.heap AND r.state IN ('running', 'verifying'))"
+	" FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND state IN ('queued', 'waiting') AND heap <> ALL ($3) AND" HERE \
+	" AND not_before >= $4 AND not_before <= $5 ORDER BY not_before, job LIMIT 1"
+
+/* Where the search for a job begins. */
+static TimestampTz taken_up_to = DT_NOBEGIN;
+
+/* After true, the caller calls SPI_finish(). */
+static bool
+find_between(const char *statement, TimestampTz from, TimestampTz until)
+{
+	PgscaleParameters parameters = {0};
+	Oid			heaps[PGSCALE_RELOCATION_SLOTS];
+	Datum		values[PGSCALE_RELOCATION_SLOTS];
+	const int	n = pgscale_relocation_heaps_at_work(MyDatabaseId, heaps);
+
+	for (int i = 0; i < n; i++)
+		values[i] = ObjectIdGetDatum(heaps[i]);
+	pgscale_table_add_here(&parameters);
+	pgscale_table_add(&parameters, OIDARRAYOID,
+					  PointerGetDatum(construct_array(values, n, OIDOID, sizeof(Oid), true, TYPALIGN_INT)));
+	pgscale_table_add(&parameters, TIMESTAMPTZOID, TimestampTzGetDatum(from));
+	pgscale_table_add(&parameters, TIMESTAMPTZOID, TimestampTzGetDatum(until));
+	if (job_table_execute(statement, &parameters, false) == 1)
+		return true;
+	SPI_finish();
+	return false;
+}
+
+/* Is there one that is due?  After true, the caller calls SPI_finish(). */
+static bool
+find_due(const char *statement)
+{
+	const TimestampTz now = GetCurrentTimestamp();
+
+	return find_between(statement, taken_up_to, now) ||
+		(taken_up_to != DT_NOBEGIN && find_between(statement, DT_NOBEGIN, now)) ||
+		find_between(statement, now + LONGEST_US, DT_NOEND);
+}
+
+/* Finds the job, and reads it into *job. The lock of those that take jobs must be held. */
+static bool
+find_job(PgscaleRelocationJob *job, MemoryContext context)
+{
+	bool		isnull;
+
+	/* a job that is cancelled at the same time is left to the cancel */
+	if (!find_due("SELECT " JOB_COLUMNS ", not_before" CLAIMABLE " FOR UPDATE SKIP LOCKED"))
+		return false;
+	read_job(job, context);
+	taken_up_to = Min(DatumGetTimestampTz(pgscale_table_column(0, 19, &isnull)), GetCurrentTimestamp());
+	SPI_finish();
+	return true;
+}
+
+/* Takes the job. The lock of those that take jobs must be held. */
+static void
+take_job(const PgscaleRelocationJob *job)
+{
+	PgscaleParameters parameters = {0};
+
+	/* before the row says so, so that it never looks like an orphan */
+	pgscale_relocation_at_work(job->id, job->heap);
+	pgscale_table_add_bigint(&parameters, job->id);
+	pgscale_table_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
+	job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
+					  " message = CASE WHEN new_index IS NOT NULL OR files IS NOT NULL THEN 'cleaning up after an attempt' END,"
+					  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
+	SPI_finish();
+	CommandCounterIncrement();
+}
+
+/* Has that time passed since it was last so? */
+static bool
+is_time(int64 *last_ns, int64 ms)
+{
+	const int64 now = pgscale_timer_clock();
+
+	if (*last_ns != 0 && now - *last_ns < ms * NS_PER_MS)
+		return false;
+	*last_ns = now;
+	return true;
+}
+
+/* What costs more where there are more jobs, from time to time. */
+static void
+look_around(void)
+{
+	static int64 looked_back_ns = 0;
+	static int64 looked_over_ns = 0;
+
+	if (is_time(&looked_back_ns, LOOK_BACK_MS))
+		taken_up_to = DT_NOBEGIN;
+	if (!is_time(&looked_over_ns, LOOK_OVER_MS))
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	end_copied();
+	put_back_orphans();
+	PopActiveSnapshot();
+}
 
 bool
 pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 {
 	MemoryContext context = CurrentMemoryContext;
-	PgscaleParameters parameters = {0};
 	Oid			table;
 	Oid			owner;
 	bool		found = false;
@@ -370,44 +549,46 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 	StartTransactionCommand();
 	table = pgscale_table_find(&jobs, &owner);
 	if (OidIsValid(table))
-		LockRelationOid(table, ShareUpdateExclusiveLock);
+	{
+		LockRelationOid(table, RowExclusiveLock);
+		LockDatabaseObject(RelationRelationId, table, 0, ExclusiveLock);
+	}
 	/* it may have been dropped until we got the lock */
 	if (OidIsValid(table) && pgscale_table_find(&jobs, &owner) == table)
 	{
+		look_around();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		end_copied();
-		put_back_orphans();
-		PopActiveSnapshot();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		/* a job that is cancelled at the same time is left to the cancel */
-		pgscale_table_add_here(&parameters);
-		found = job_table_execute("SELECT " JOB_COLUMNS CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp()"
-								  " ORDER BY job LIMIT 1 FOR UPDATE SKIP LOCKED", &parameters, false) == 1;
+		found = find_job(job, context);
 		if (found)
 		{
-			read_job(job, context);
-			SPI_finish();
-			/* before the row says so, so that it never looks like an orphan */
-			pgscale_relocation_at_work(job->id);
-			parameters.n = 0;
-			pgscale_table_add_bigint(&parameters, job->id);
-			pgscale_table_add(&parameters, INT4OID, Int32GetDatum(MyProcPid));
-			job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'running', pid = $2, sqlstate = NULL, detail = NULL,"
-							  " message = CASE WHEN new_index IS NOT NULL OR files IS NOT NULL THEN 'cleaning up after an attempt' END,"
-							  " started_at = coalesce(started_at, pg_catalog.clock_timestamp()) WHERE job = $1", &parameters, false);
-			SPI_finish();
-			CommandCounterIncrement();
-			parameters.n = 0;
-			pgscale_table_add_here(&parameters);
-			*more = job_table_execute("SELECT" CLAIMABLE " AND" DUE_AT " <= pg_catalog.clock_timestamp() LIMIT 1",
-									  &parameters, false) > 0;
+			take_job(job);
+			*more = find_due("SELECT" CLAIMABLE);
+			if (*more)
+				SPI_finish();
 		}
-		SPI_finish();
 		PopActiveSnapshot();
 	}
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 	return found;
+}
+
+/* When the first job can be taken; DT_NOEND if there is none. */
+static TimestampTz
+first_due(void)
+{
+	const TimestampTz now = GetCurrentTimestamp();
+	TimestampTz due;
+	bool		isnull;
+
+	if (find_between("SELECT" CLAIMABLE, now + LONGEST_US, DT_NOEND))
+		due = now;
+	else if (find_between("SELECT not_before" CLAIMABLE, DT_NOBEGIN, DT_NOEND))
+		due = DatumGetTimestampTz(pgscale_table_column(0, 1, &isnull));
+	else
+		return DT_NOEND;
+	SPI_finish();
+	return due;
 }
 
 char *
@@ -423,7 +604,7 @@ pgscale_relocation_jobs_wait(void)
 	pgscale_table_add_here(&here);
 	job_table_execute("SELECT pg_catalog.format('%s of this database wait to begin, the first one because of: %s', pg_catalog.count(*),"
 					  " (pg_catalog.array_agg(message ORDER BY job))[1])"
-					  " FROM pgscale_internal.relocation_job WHERE state = 'waiting' AND message IS NOT NULL AND" HERE
+					  " FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND state = 'waiting' AND message IS NOT NULL AND" HERE
 					  " HAVING pg_catalog.count(*) > 0", &here, false);
 	if (SPI_processed == 1)
 	{
@@ -447,17 +628,10 @@ pgscale_relocation_jobs_next(bool *open)
 	StartTransactionCommand();
 	if (OidIsValid(pgscale_table_find(&jobs, &owner)))
 	{
-		bool		isnull;
-		Datum		value;
-
 		PushActiveSnapshot(GetTransactionSnapshot());
-		job_table_execute("SELECT min(" DUE_AT ")" CLAIMABLE, &here, false);
-		value = pgscale_table_column(0, 1, &isnull);
-		if (!isnull)
-			next = DatumGetTimestampTz(value);
-		SPI_finish();
-		job_table_execute("SELECT count(*) FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND" HERE, &here, false);
-		*open = pgscale_table_bigint(0, 1) > 0;
+		next = first_due();
+		*open = job_table_execute("SELECT FROM pgscale_internal.relocation_job WHERE finished_at IS NULL AND" HERE
+								  " ORDER BY not_before, job LIMIT 1", &here, false) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
 	}
@@ -486,8 +660,9 @@ pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_alone("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL, files = NULL,"
-				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
+	/* files are noted before they are made, by a commit that waits */
+	execute_unflushed("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL, files = NULL,"
+					  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
 	job->attempts++;
 }
 
@@ -497,7 +672,7 @@ pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_alone("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters);
+	execute_unflushed("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters);
 }
 
 static void
@@ -551,16 +726,22 @@ void
 pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why)
 {
 	PgscaleParameters parameters = {0};
+	const char *statement;
 
 	pgscale_table_add_bigint(&parameters, job->id);
 	pgscale_table_add_text(&parameters, state);
 	add_word(&parameters, why);
 	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_bigint(&parameters, job->bytes_after);
-	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
-						   " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(), files = NULL,"
-						   " bytes_after = nullif($7, 0)%s" MINE,
-						   set_counts(&parameters, job)), &parameters);
+	statement = psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
+						 " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(), files = NULL,"
+						 " bytes_after = nullif($7, 0)%s" MINE,
+						 set_counts(&parameters, job));
+	/* after a crash, another worker would find that it has moved */
+	if (strcmp(state, PGSCALE_JOB_DONE) == 0)
+		execute_unflushed(statement, &parameters);
+	else
+		execute_alone(statement, &parameters);
 }
 
 void

@@ -112,6 +112,9 @@ extern int64 pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *
 /* How many jobs to this tablespace have not ended, and their bytes. */
 extern int64 pgscale_relocation_jobs_to(Oid target, int64 *bytes);
 
+/* Is there at most one job to this tablespace that has not ended? */
+extern bool pgscale_relocation_job_is_last_to(Oid target);
+
 /* False if there is none with this id. */
 extern bool pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state);
 

@@ -125,8 +125,8 @@ CREATE VIEW pgscale_internal.relocation_movable AS
     SELECT CASE c.relkind WHEN 'i' THEN 'index' ELSE 'table' END AS kind, c.oid AS relation,
            format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname,
            x.indrelid AS heap, c.relpersistence = 'p' AS logged,
-           CASE WHEN x.indisexclusion THEN 'copy' WHEN c.relkind = 'i' THEN 'rebuild'
-                WHEN pgscale_internal.relocation_copyable(c.oid) THEN 'online' ELSE 'lock' END AS mode
+           CASE WHEN pgscale_internal.relocation_copyable(c.oid) THEN CASE c.relkind WHEN 'i' THEN 'copy' ELSE 'online' END
+                WHEN c.relkind = 'i' THEN 'rebuild' ELSE 'lock' END AS mode
       FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace
       JOIN pg_database d ON d.datname = current_database()
@@ -414,7 +414,7 @@ BEGIN
            r.reads / seen.seconds, r.physical / seen.seconds, r.here_ms / nullif(r.reads, 0), r.there / nullif(r.reads, 0),
            r.saved, r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3, e.move_s, e.wal_bytes, e.space_bytes, coalesce(g.chosen, false),
            format('SELECT pgscale.relocate_%s(%L, %L%s);', r.kind, r.name, relocation_plan.tablespace,
-                  CASE WHEN r.mode IN ('copy', 'lock') THEN format(', mode => %L', r.mode) END),
+                  CASE WHEN r.mode IN ('rebuild', 'lock') THEN format(', mode => %L', r.mode) END),
            CASE WHEN r.built THEN 'discarded: built or rewritten during the window'
                 ELSE concat_ws('; ',
                      CASE WHEN r.unknown THEN 'latency here is unknown: ' || r.reason

@@ -43,8 +43,13 @@ CREATE TABLE pgscale_internal.relocation_job (
     locked_ms double precision,
     sqlstate text,
     message text,
-    detail text);
+    detail text)
+    -- a row is updated some times until its job has ended: in its page, without new entries in the indexes
+    WITH (fillfactor = 50);
 CREATE UNIQUE INDEX relocation_job_open ON pgscale_internal.relocation_job (relation) WHERE finished_at IS NULL;
+-- in the order in which workers take them; and by target
+CREATE INDEX relocation_job_next ON pgscale_internal.relocation_job (not_before, job) WHERE finished_at IS NULL;
+CREATE INDEX relocation_job_target ON pgscale_internal.relocation_job (target, job) WHERE finished_at IS NULL;
 COMMENT ON TABLE pgscale_internal.relocation_job IS 'relocation jobs as the library keeps them; see pgscale.relocation_jobs';
 COMMENT ON SEQUENCE pgscale_internal.relocation_job_job_seq IS 'ids of relocation jobs';
 
@@ -130,16 +135,16 @@ COMMENT ON COLUMN pgscale.relocation_jobs.message IS
 
 CREATE FUNCTION pgscale.relocate_index(
     index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'rebuild')
+    mode text DEFAULT 'copy')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text) IS
-'queues the online move of an index, of a partitioned one all leaves, and returns the jobs; mode rebuild builds it anew, copy copies it as it is, auto chooses by its bloat';
+'queues the online move of an index, of a partitioned one all leaves, and returns the jobs; mode copy copies it as it is, rebuild builds it anew, auto chooses by its bloat';
 
 CREATE FUNCTION pgscale.relocate_indexes(
     "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'rebuild')
+    mode text DEFAULT 'copy')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
@@ -148,7 +153,7 @@ COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, t
 
 CREATE FUNCTION pgscale.relocate_all_indexes(
     source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'rebuild')
+    mode text DEFAULT 'copy')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;

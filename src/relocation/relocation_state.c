@@ -43,6 +43,7 @@ typedef struct Slot
 	Oid			database;		/* InvalidOid: free */
 	int			pid;			/* 0: the worker has not begun yet */
 	int64		job;			/* 0: none */
+	Oid			heap;			/* the job's table */
 	RelFileLocator grows;		/* relNumber 0: nothing */
 	PgscaleRelocationProgress progress;
 	bool		cancelled;
@@ -312,10 +313,11 @@ pgscale_relocation_slot_attach(int slot)
 }
 
 void
-pgscale_relocation_at_work(int64 job)
+pgscale_relocation_at_work(int64 job, Oid heap)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	my_slot->job = job;
+	my_slot->heap = heap;
 	my_slot->grows.relNumber = 0;
 	my_slot->progress.phase = PGSCALE_PHASE_NONE;
 	my_slot->cancelled = false;
@@ -430,6 +432,19 @@ pgscale_relocation_is_at_work(Oid database, int64 job)
 	found = find_job(database, job) != NULL;
 	LWLockRelease(shared->lock);
 	return found;
+}
+
+int
+pgscale_relocation_heaps_at_work(Oid database, Oid *heaps)
+{
+	int			n = 0;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (shared->slots[i].database == database && shared->slots[i].job != 0)
+			heaps[n++] = shared->slots[i].heap;
+	LWLockRelease(shared->lock);
+	return n;
 }
 
 bool

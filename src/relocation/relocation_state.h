@@ -67,8 +67,8 @@ extern bool pgscale_relocation_slot_abandon(int slot);
  */
 extern Oid	pgscale_relocation_slot_attach(int slot);
 
-/* In a worker: sets its job; 0 if none.  Forgets a request to end the last one. */
-extern void pgscale_relocation_at_work(int64 job);
+/* In a worker: sets its job and the job's table; 0 and InvalidOid if none.  Forgets a request to end the last one. */
+extern void pgscale_relocation_at_work(int64 job, Oid heap);
 
 /* In a worker: it is about to write these files, until its job ends. */
 extern void pgscale_relocation_grows(RelFileLocator locator);
@@ -121,6 +121,9 @@ extern void pgscale_relocation_leave(void);
 
 /* Is a worker at that job? */
 extern bool pgscale_relocation_is_at_work(Oid database, int64 job);
+
+/* The tables of the jobs that workers in this database are at; there is room for PGSCALE_RELOCATION_SLOTS.  Returns their number. */
+extern int	pgscale_relocation_heaps_at_work(Oid database, Oid *heaps);
 
 /* Has the worker that is at that job end it; false if there is none. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);

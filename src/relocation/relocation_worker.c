@@ -75,6 +75,7 @@
 #include "base/worker.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
+#include "relocation/live_move.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
@@ -226,6 +227,8 @@ typedef struct Attempt
 									 * has raised */
 	char	   *obstacle;		/* what to wait for; NULL: nothing */
 	bool		moved;
+	bool		copyable;		/* an index whose rebuild has failed, and that
+								 * could be copied */
 	char	   *unverified;		/* why amcheck could not check it, or NULL */
 	char	   *suggestion;		/* or NULL */
 	AttemptEnd	end;
@@ -344,8 +347,16 @@ attempt_keep(const char *text)
 static void
 attempt_settle(Attempt *attempt)
 {
+	const PgscaleRelocationJob *job = attempt->job;
+
 	set_lock_timeout(0);		/* that of a move */
 	attempt->moved = pgscale_relocation_move_settle(attempt->job);
+	if (attempt->step == ATTEMPT_SETTLE && !attempt->moved && job->mode == PGSCALE_RELOCATE_REBUILD)
+	{
+		StartTransactionCommand();
+		attempt->copyable = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_live_check(job->relation, DEBUG5);
+		CommitTransactionCommand();
+	}
 }
 
 static void
@@ -522,6 +533,21 @@ unmoved_word(const Attempt *attempt)
 	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 
+/* Of a rebuild that failed while it was made: a copy may do, such as of an index whose expression raises an error. */
+static PgscaleRelocationJobWord
+failed_word(const Attempt *attempt)
+{
+	static const char *const hint = "(pgscale.relocate_index(..., mode => 'copy') moves the index without building it)";
+	PgscaleRelocationJobWord word = unmoved_word(attempt);
+
+	if (!attempt->copyable || !word.message)
+		return word;
+	word.message = psprintf("%s %s", word.message, hint);
+	if (word.detail)
+		word.detail = psprintf("%s %s", word.detail, hint);
+	return word;
+}
+
 /*
  * Each of them may come from any step, and may be over by the next attempt.  An attempt uses nothing of the one before: it begins with
  * the clean-up, and the job's row.
@@ -573,7 +599,7 @@ attempt_end(const Attempt *attempt)
 		return ends_for_now(PGSCALE_JOB_QUEUED, 0, unmoved_word(attempt));
 	if (may_try_again(error.sqlstate) && job->attempts < ATTEMPTS)
 		return ends_for_now(PGSCALE_JOB_WAITING, retry_delay(job), error);
-	return ends_for_good(PGSCALE_JOB_FAILED, unmoved_word(attempt));
+	return ends_for_good(PGSCALE_JOB_FAILED, failed_word(attempt));
 }
 
 static void
@@ -684,7 +710,7 @@ pgscale_relocation_worker_main(Datum arg)
 			HOLD_CANCEL_INTERRUPTS();
 			work_at(&job);
 			RESUME_CANCEL_INTERRUPTS();
-			pgscale_relocation_at_work(0);
+			pgscale_relocation_at_work(0, InvalidOid);
 			MemoryContextSwitchTo(job_context);
 			MemoryContextReset(job_context);
 		}

@@ -11,6 +11,10 @@
  * Of several indexes, the impossible ones are skipped with a notice; for a single index
  * it is an error.  An index that amcheck cannot check is moved, with a notice.
  *
+ * The default mode of an index is a copy.  REINDEX CONCURRENTLY, which a rebuild is, has a second
+ * unique index for a while, and INSERT ... ON CONFLICT does not expect conflicts there: it raises
+ * unique violations.  So the request for a rebuild says that.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -22,6 +26,7 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_tablespace_d.h"
 #include "catalog/pg_type_d.h"
@@ -37,6 +42,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -223,6 +229,29 @@ tell_unverified(Oid index)
 				 errhint("%s", hint)));
 }
 
+/* Says what the rebuild of this number of unique indexes means for others. */
+static void
+tell_unique_rebuilds(int n)
+{
+	if (n > 0)
+		ereport(NOTICE,
+				(errmsg_plural("while %d unique index is built anew, INSERT ... ON CONFLICT may raise unique violations on its table",
+							   "while %d unique indexes are built anew, INSERT ... ON CONFLICT may raise unique violations on their tables",
+							   n, n),
+				 errhint("mode => 'copy', the default, does not have this effect.")));
+}
+
+static bool
+is_unique_rebuild(Oid index, PgscaleRelocationMode mode)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	bool		is_unique = HeapTupleIsValid(tuple) && ((Form_pg_index) GETSTRUCT(tuple))->indisunique;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return is_unique && mode == PGSCALE_RELOCATE_REBUILD;
+}
+
 /* What the user has asked for; 'auto' is decided for each index. */
 typedef struct IndexRequest
 {
@@ -253,9 +282,9 @@ choose_mode(Oid index, const char **why)
 	return mode;
 }
 
-/* One index; false if it is not to be moved, which is said. */
+/* One index; false if it is not to be moved, which is said.  Counts rebuilds of unique indexes. */
 static bool
-move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, int elevel)
+move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, int elevel, int *unique_rebuilds)
 {
 	PgscaleRelocationJob job = {0};
 	const char *why = NULL;
@@ -281,6 +310,7 @@ move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, 
 						get_rel_name(index), why)));
 	if (job.amcheck)
 		tell_unverified(index);
+	*unique_rebuilds += is_unique_rebuild(index, job.mode);
 	put_id(fcinfo, job.id);
 	return true;
 }
@@ -289,14 +319,16 @@ static void
 move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes, int elevel)
 {
 	bool		logged = false;
+	int			unique_rebuilds = 0;
 	ListCell   *cell;
 
 	foreach(cell, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel))
+		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel, &unique_rebuilds))
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
+	tell_unique_rebuilds(unique_rebuilds);
 	end_request(request->target, logged);
 }
 
@@ -319,7 +351,7 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
-				 errhint("It is 'rebuild', 'copy' or 'auto'.")));
+				 errhint("It is 'copy', 'rebuild' or 'auto'.")));
 	if (request.amcheck)
 		(void) pgscale_extension_required("amcheck", "amcheck");
 	if (request.prewarm)
@@ -715,6 +747,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.block_ms = -1;
 	back.undo_of = id;
 	(void) request_queue(&back, ERROR);
+	tell_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
 	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT);
 	PG_RETURN_INT64(back.id);
 }

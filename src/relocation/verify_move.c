@@ -170,10 +170,9 @@ char *
 pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
 {
 	PgscaleRelocationProbe probe;
-	int64		bytes;
 	char	   *name = get_tablespace_name(job->target);
 
-	if (!name || has_random_page_cost(job->target) || pgscale_relocation_jobs_to(job->target, &bytes) > 1 ||
+	if (!name || has_random_page_cost(job->target) || !pgscale_relocation_job_is_last_to(job->target) ||
 		!pgscale_relocation_probe_tablespace(job->target, &probe) ||
 		probe.random_page_cost == 0 ||
 		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))

@@ -235,10 +235,10 @@ EOC
         q{CREATE FUNCTION change(first bool) RETURNS bigint LANGUAGE sql
             AS $$ SELECT CASE WHEN first THEN min(change) ELSE max(change) END FROM pgscale.tuning_journal $$},
         'ANALYZE',
-        q{SELECT pgscale.relocate_index('p_b_idx', 'there')},
+        q{SELECT pgscale.relocate_index('p_b_idx', 'there', mode => 'rebuild')},
         "SELECT pgscale.fleet_add('self', 'host=$host port=$port')",
         q{CALL pgscale.set('work_mem', '4MB')},
-        q{SELECT pgscale.relocate_index('p0_pkey', 'there')});
+        q{SELECT pgscale.relocate_index('p0_pkey', 'there', mode => 'rebuild')});
     $db->quit;
     return $node;
 }

@@ -157,7 +157,7 @@ sub held
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $holder->sql($in_transaction);
-    my ($job) = ask("relocate_index('$index', '" . (place($index) eq 'fast' ? 'other' : 'fast') . "')");
+    my ($job) = ask("relocate_index('$index', '" . (place($index) eq 'fast' ? 'other' : 'fast') . "', mode => 'rebuild')");
     job_ok($job, 'state, phase', "running|$phase", "a job that is $phase");
     my $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
     return ($holder, $job, $worker);

@@ -68,9 +68,9 @@ class Features(Churn):
         if relation == table:
             statement = f"relocate_table('{table}', '{target}', mode => 'lock')"
         elif rng.random() < 0.2:
-            statement = f"relocate_indexes('{table}', '{target}')"
+            statement = f"relocate_indexes('{table}', '{target}', mode => 'rebuild')"
         else:
-            statement = f"relocate_index('{relation}', '{target}', amcheck => {rng.random() < 0.2}, prewarm => false)"
+            statement = f"relocate_index('{relation}', '{target}', amcheck => {rng.random() < 0.2}, prewarm => false, mode => 'rebuild')"
         jobs = [job for job, in run(connection, f"SELECT * FROM pgscale.{statement}")]
         if not jobs:        # none of the table's could be: another move of it is under way
             return

@@ -298,7 +298,7 @@ class Experiment:
     def request(self, connection, index):
         """Has it moved to where it is not; returns the job."""
         target = self.other_tablespace(connection, index)
-        return value(connection, "SELECT pgscale.relocate_index(%s, %s, amcheck => true)", index, target)
+        return value(connection, "SELECT pgscale.relocate_index(%s, %s, amcheck => true, mode => 'rebuild')", index, target)
 
     @staticmethod
     def look(connection, job):
