@@ -270,10 +270,9 @@ pgscale_archive_round_main(Datum arg)
 	pqsignal(SIGINT, StatementCancelHandler);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pgscale_worker_connect(database, round_settings, lengthof(round_settings));
 
 	round_context = AllocSetContextCreate(TopMemoryContext, "pgscale archive round", ALLOCSET_DEFAULT_SIZES);
-	pgscale_worker_override_settings(round_settings, lengthof(round_settings));
 	pgstat_report_activity(STATE_RUNNING, "pgscale archive round");
 	if (round_try(write_row, false))
 		(void) round_try(keep_up, true);
