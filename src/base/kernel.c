@@ -174,6 +174,17 @@ pgscale_kernel_begins_writes(const char *path)
 	return statfs(path, &fs) != 0 || fs.f_type != OVERLAY_MAGIC;
 }
 
+/* Tried once in each process, as cachestat is. */
+bool
+pgscale_kernel_may_begin_writes(void)
+{
+	static int	error = -1;
+
+	if (error < 0)
+		error = sync_file_range(-1, 0, 0, SYNC_FILE_RANGE_WRITE) == 0 ? 0 : errno;
+	return error == EBADF || error == 0;
+}
+
 bool
 pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached)
 {

@@ -44,6 +44,12 @@ extern bool pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCac
  */
 extern bool pgscale_kernel_begins_writes(const char *path);
 
+/*
+ * May this process ask it to, by sync_file_range?  Where a filter of system calls forbids
+ * that, the server takes the failure for a failed write and ends all sessions.
+ */
+extern bool pgscale_kernel_may_begin_writes(void);
+
 /* Drops what is clean of the file, and begins to write what is not. */
 extern void pgscale_kernel_evict(int fd);
 
