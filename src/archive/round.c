@@ -244,6 +244,10 @@ round_try(void (*action) (void), bool upkeep)
 	}
 	PG_CATCH();
 	{
+		/*
+		 * Any error, a cancel too: it ends the round, whose part of the work
+		 * is rolled back, and is noted.
+		 */
 		ErrorData  *data;
 
 		MemoryContextSwitchTo(round_context);

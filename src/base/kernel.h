@@ -136,6 +136,19 @@ extern bool pgscale_kernel_setting(const char *path, char *text, Size size);
  */
 extern double pgscale_kernel_cpus(void);
 
+/*
+ * Bytes of huge pages of a size that the cgroups of this process, of either version, let it use and
+ * reserve; PG_INT64_MAX: no limit.  A mapping beyond what may be reserved fails; one beyond what may
+ * be used does not, and then the process ends by SIGBUS when it touches it.
+ */
+typedef struct PgscaleHugePageLimit
+{
+	int64		used;
+	int64		reserved;
+} PgscaleHugePageLimit;
+
+extern PgscaleHugePageLimit pgscale_kernel_huge_page_limit(int64 size);
+
 /* Has this process touched memory in huge pages, as of the server's own? */
 extern bool pgscale_kernel_uses_huge_pages(void);
 

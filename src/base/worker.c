@@ -231,6 +231,10 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 	CurrentResourceOwner = AuxProcessResourceOwner;
 	MemoryContextSwitchTo(context);
 
+	/*
+	 * Any error of a round: it is logged, and the next round begins from
+	 * shared memory alone.
+	 */
 	if (sigsetjmp(on_error, 1) != 0)
 	{
 		int64		resume;
