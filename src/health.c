@@ -15,8 +15,8 @@
  * Starting.  A feature that is about to start is not broken.  The server's uptime is
  * not enough to decide that: after a crash, and on a standby, workers start when
  * recovery has come far enough, which may take hours.  So a worker that never started
- * also counts as starting for some seconds after the first look that missed it.  That
- * moment is the only content of the shared memory.
+ * also counts as starting for some seconds after the first look that missed it, unless
+ * the server has no slot for it.  That moment is the only content of the shared memory.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -39,6 +39,7 @@
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "base/worker.h"
 #include "pgscale.h"
 
 /* How long a worker may take to start. */
@@ -119,6 +120,23 @@ missed_lately(void)
 	return (int64) (now - first) < STARTING_MS * NS_PER_MS;
 }
 
+static void
+say_no_slot(PgscaleHealth *health)
+{
+	health->reason = psprintf("the server has no slot for its background worker; max_worker_processes is %d",
+							  max_worker_processes);
+	health->action = "raise max_worker_processes and restart";
+	health->no_slot = true;
+}
+
+static bool
+has_no_slot(const PgscaleModule *module)
+{
+	if (module->worker)
+		return pgscale_workers_start_of(module) == PGSCALE_WORKER_NO_SLOT;
+	return !pgscale_worker_all_registered();
+}
+
 /* Of a worker that the sampler's process starts, and that is not there. */
 static void
 health_of_start(PgscaleHealth *health, const PgscaleModule *module, bool worked_lately)
@@ -126,10 +144,7 @@ health_of_start(PgscaleHealth *health, const PgscaleModule *module, bool worked_
 	switch (pgscale_workers_start_of(module))
 	{
 		case PGSCALE_WORKER_NO_SLOT:
-			health->reason = psprintf("the server has no slot for its background worker; max_worker_processes is %d",
-									  max_worker_processes);
-			health->action = "raise max_worker_processes and restart";
-			health->no_slot = true;
+			say_no_slot(health);
 			break;
 		case PGSCALE_WORKER_STARTING:
 			health->state = PGSCALE_HEALTH_STARTING;
@@ -170,6 +185,8 @@ pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pi
 		health->reason = psprintf("its background worker, process %d, is not responding", pid);
 		health->action = "check whether that process is stopped or starved of CPU";
 	}
+	else if (has_no_slot(module))
+		say_no_slot(health);
 	else if (is_recent(started_ns, STARTING_MS))
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
@@ -191,10 +208,8 @@ pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *module, int pi
 	}
 	else
 	{
-		health->reason = psprintf("its background worker was never started; max_worker_processes is %d",
-								  max_worker_processes);
-		health->action = "raise max_worker_processes and restart; the server log has details";
-		health->no_slot = true;
+		health->reason = "its background worker was never started";
+		health->action = "see the server log";
 	}
 	return false;
 }

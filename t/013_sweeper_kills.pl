@@ -81,16 +81,16 @@ for my $killed ([ 'pgscale sweeper writer 1', sweeper_mode() ], [ 'pgscale sweep
 }
 $db->churn_right('the data is right');
 
-# No room for all writers; other workers come and go
+# No room for all writers, which leave the last slot; other workers come and go
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'};
-$node->append_conf('postgresql.conf', 'max_worker_processes = 5');    # of which the sampler, the sweeper and logical replication's launcher have three
+$node->append_conf('postgresql.conf', 'max_worker_processes = 6');    # of which the sampler, the sweeper and logical replication's launcher have three
 $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('with two writers instead of three it works');
 $db->poll_ok($health, 'health says that there is no room for the third',
-    't|working|the server has no slot for all its writers; max_worker_processes is 5|raise max_worker_processes and restart');
+    't|working|the server has no slot for all its writers; max_worker_processes is 6|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
 $db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');
@@ -123,18 +123,35 @@ $db->sweeps_on('when there is room, it works');
 $db->poll_ok($health, 'and health says so', 't|working|pgscale.sweeper_adaptive is off|');
 $db->churn_end(@churning);
 
-# No room for the sweeper
-$node->append_conf('postgresql.conf', "max_worker_processes = 3\npgscale.sweeper_workers = 4");
+# Sweepers take no more than a third of all slots
+$node->append_conf('postgresql.conf', "max_worker_processes = 8\npgscale.sweeper_workers = 4");
 $_->quit for $db, $other;
 $node->restart;
 $db = session($node);
-$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'no slot for its background worker; max_worker_processes is 3'
+$db->set('pgscale.sweeper_writers');
+@churning = churn($node, 4);
+$db->sweeps_on('two of four sweepers work');
+$db->poll_ok($health, 'health says so', 't|working|the server has no slot for all its writers; max_worker_processes is 8; '
+      . '2 of the 4 sweepers of pgscale.sweeper_workers run, because they take no more than a third of max_worker_processes, which is 8'
+      . '|raise max_worker_processes and restart');
+is($db->sql('SELECT count(*), sum(buffers) = (SELECT setting::int FROM pg_settings WHERE name = $$shared_buffers$$) FROM pgscale.sweeper_stats'),
+    '2|t', 'they have all buffers');
+is($db->sql(q{SELECT count(*) BETWEEN 6 AND 7 FROM pg_stat_activity WHERE backend_type ~ '^(pgscale|logical replication launcher)'}), 't',
+    'with a writer each, and leave the last slot');
+$db->churn_end(@churning);
+
+# No room for the sweeper
+$node->append_conf('postgresql.conf', "max_worker_processes = 2");
+$db->quit;
+$node->restart;
+$db = session($node);
+$db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'no slot for its background worker; max_worker_processes is 2'
     AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'sweeper'},
     'no room for the sweeper: health names max_worker_processes');
 @churning = churn($node, 4);
 $n = $db->sql('SELECT sum(n) FROM churned');
 $db->poll_ok("SELECT sum(n) > $n + 5000 FROM churned", 'and the server works');
-is($db->sql('SELECT count(*) FROM pgscale.sweeper_stats'), 4, 'the view answers');
+is($db->sql('SELECT count(*) FROM pgscale.sweeper_stats'), 1, 'the view answers');
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
 

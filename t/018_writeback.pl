@@ -447,6 +447,33 @@ SKIP:
     $node->stop;
 }
 
+# Where the kernel or a filter refuses sync_file_range, nothing is asked for or counted, and no session crashes
+SKIP:
+{
+    my $path = refuse_call($node, 'sync_file_range');
+    skip 'no filter of system calls can be set up here', 10 unless defined $path;
+
+    for my $errno (POSIX::EPERM, POSIX::ENOSYS)
+    {
+        local ($ENV{PATH}, $ENV{REFUSE_WITH}) = ($path, $errno);
+
+        $node->start;
+        $db = session($node);
+        $db->poll_ok($health, "error $errno of sync_file_range: health says so",
+            't|broken|the kernel or the container does not let it call sync_file_range, which begins writing|'
+              . q{allow the system call sync_file_range, as in the container's seccomp profile, and restart});
+        my $seen = seen('rounds');
+        @churning = churn($node, 2);
+        $db->poll_ok("SELECT rounds > $seen + 40 AND cluster_dirty_bytes > $cap FROM pgscale.writeback_stats", "error $errno: it sees what waits");
+        $db->churn_end(@churning);
+        is(seen('requests, requested_bytes, errors'), '0|0|0', "error $errno: nothing counts as requested");
+        is(($db->try(q{SELECT pgscale.os_cache_flush('churn')}))[0], '0A000', "error $errno: os_cache_flush refuses");
+        is(($db->try(q{SELECT pgscale.os_cache_flush('churn', true)}))[0], '00000', "error $errno: unless it waits");
+        $db->quit;
+        $node->stop;
+    }
+}
+
 # No room for it
 $in_crowd->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'no slot for its background worker; max_worker_processes is 2'
     AND action ~ 'max_worker_processes' FROM pgscale.health WHERE feature = 'writeback'}, 'no room for it: health says so');

@@ -56,6 +56,16 @@ works_ok('noisy', 'a', 3);
 unlike(slurp_file($node->logfile), qr/pgscale archive round LOG:  (?:00000: )?(?:plan|duration|QUERY STATISTICS)/, 'its rounds are quiet');
 $db->sql('ALTER DATABASE a RESET ALL');
 
+# Nor is what each connection warns of; but errors of a connection are
+$db->sql(q{UPDATE pg_database SET datcollversion = 'another' WHERE datname = 'a'});
+works_ok('a stale collation version', 'a', 3);
+like(slurp_file($node->logfile), qr/WARNING:.*collation version/, 'sessions are warned of a stale collation version');
+unlike(slurp_file($node->logfile), qr/pgscale archive round WARNING/, 'its rounds do not repeat it');
+$db->sql(q{UPDATE pg_database SET datcollversion = NULL, datctype = 'none such' WHERE datname = 'a'});
+until_ok(sub { slurp_file($node->logfile) =~ /pgscale archive round FATAL:.*locale/ }, 'a round that cannot connect is in the log');
+$db->sql(q{UPDATE pg_database SET datctype = 'C' WHERE datname = 'a'});
+works_ok('and can connect again');
+
 # Dropped while it works, by who waits for nobody; made again
 for my $round (1 .. 2)
 {

@@ -157,6 +157,14 @@ cmp_ok(rows_of(section($page, $_)), '>', 0, "but $_") for qw(waits health settin
 is($db->sql('SHOW lock_timeout'), '0', 'lock_timeout is as before');
 $locker->sql('ROLLBACK');
 
+# An error that speaks of the server's state is in the log, too
+$db->sql(q{BEGIN; CREATE OR REPLACE FUNCTION pgscale_internal.report_part_health(since timestamptz, until timestamptz, format text) RETURNS text
+    LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'a damaged page' USING ERRCODE = 'data_corrupted'; END$$});
+$page = report($db, q{NULL, NULL, 'html'});
+like(section($page, 'health'), qr/<p class="x">This part is missing: a damaged page/, 'a part that fails');
+like(slurp_file($node->logfile), qr/LOG: .*pgscale report: health: a damaged page/, 'as the log says');
+$db->sql('ROLLBACK');
+
 # and a cancel is none
 for my $ms (1, 20)
 {

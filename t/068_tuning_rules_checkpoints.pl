@@ -7,9 +7,17 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 made_up();
-my $node = pgscale_node('main', conf => <<'EOC');
+my $forged = PostgreSQL::Test::Utils::tempdir();
+my $library = "$forged/forged_files.so";
+my $forges = system("cc -shared -fPIC -o $library t/lib/forged_files.c -ldl >$library.out 2>&1") == 0;
+chmod 0755, $library if $forges;
+my $node;
+{
+    local ($ENV{LD_PRELOAD}, $ENV{FORGED_FILES}) = ($forges ? $library : '', $forged);
+    $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_debug_period = 1h
 EOC
+}
 my $db = session($node);
 made_up_functions($db);
 
@@ -205,6 +213,19 @@ told("advises|off|restart|cpu_fraction=0.67 huge_pages_needed=$pages shared_memo
 found('less', 'satisfied: shared memory is less than 2 GB', {}, { shared_memory_size => 2047 });
 found('less of the CPU', 'satisfied: the CPU takes 66 % of the sessions\' time', { CPU => 660 });
 found('none to be had', "vm.nr_hugepages|sysctl vm.nr_hugepages=$pages, because huge_pages is try and got none|0.0201|medium", {}, { huge_pages => 'try' });
+SKIP:
+{
+    my ($kb) = slurp_file('/proc/meminfo') =~ /^Hugepagesize:\s+(\d+) kB$/m;
+    skip 'no compiler, or no huge pages', 1 unless $forges && $kb;
+    my $size = $kb >= 1024 ? $kb / 1024 . 'MB' : "${kb}KB";
+
+    mkdir "$forged/$_" or die $! for qw(proc proc/self sys sys/fs sys/fs/cgroup sys/fs/cgroup/pod);
+    append_to_file("$forged/proc/self/cgroup", "0::/pod\n");
+    append_to_file("$forged/sys/fs/cgroup/pod/hugetlb.$size.max", $kb * 1024 * 3 . "\n");
+    found('the cgroup allows fewer', "silent: shared memory takes $pages huge pages, and the server's cgroup (hugetlb) allows 3: in huge pages it would not start",
+        {}, { huge_pages => 'try' });
+    unlink "$forged/proc/self/cgroup";
+}
 
 $rule = 'vm.swappiness';
 %settings = ();

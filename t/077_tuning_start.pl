@@ -195,6 +195,44 @@ if (slurp_file('/proc/meminfo') =~ /^HugePages_Total:\s+0$/m && slurp_file('/pro
     cmp_ok(abs($pages * 2 - $db->sql(q{SELECT setting FROM pg_settings WHERE name = 'shared_memory_size'})), '<=', 3, 'as many as the server takes');
 }
 
+# Huge pages that the kernel has, and the server's cgroup does not allow
 $db->quit;
 $node->stop;
+SKIP:
+{
+    my $forged = PostgreSQL::Test::Utils::tempdir();
+    my $library = "$forged/forged_files.so";
+    my ($kb) = slurp_file('/proc/meminfo') =~ /^Hugepagesize:\s+(\d+) kB$/m;
+
+    skip 'no compiler, or no huge pages', 11 if !$kb || system("cc -shared -fPIC -o $library t/lib/forged_files.c -ldl >$library.out 2>&1") != 0;
+    chmod 0755, $library or die $!;
+    my $size = $kb >= 1024 ? $kb / 1024 . 'MB' : "${kb}KB";
+    my $forge = sub {
+        my ($path, $text) = @_;
+
+        system('mkdir', '-p', "$forged$path" =~ s{/[^/]*$}{}r) == 0 or die $!;
+        open my $out, '>', "$forged$path" or die $!;
+        print $out $text;
+        close $out;
+        return;
+    };
+    $forge->('/proc/self/cgroup', "0::/pod/server\n");
+    $forge->("/sys/kernel/mm/hugepages/hugepages-${kb}kB/nr_hugepages", "1000000\n");
+    {
+        local ($ENV{LD_PRELOAD}, $ENV{FORGED_FILES}) = ($library, $forged);
+        $node->start;
+    }
+    $db = session($node);
+    change($db, 'revert(' . change($db, q{set('huge_pages', 'on')}) . ')');
+    $forge->("/sys/fs/cgroup/pod/hugetlb.$size.max", $kb * 1024 * 3 . "\n");
+    refused_ok($db, q{set('huge_pages', 'on')}, '22023',
+        qr/"huge_pages" would be on: that takes \d+ pages of \S+ MB, and the server's cgroup \(hugetlb\) allows 3\./, 'more than a limit of its cgroup');
+    refused_ok($db, q{set('shared_buffers', '1GB')}, '22023', qr/"huge_pages" would be try: .* allows 3\./, 'also where it tries to get them');
+    change($db, 'revert(' . change($db, q{set('log_checkpoints', 'off')}) . ')');
+    $forge->("/sys/fs/cgroup/pod/server/hugetlb.$size.rsvd.max", "0\n");
+    change($db, 'revert(' . change($db, q{set('shared_buffers', '1GB')}) . ')');
+    refused_ok($db, q{set('huge_pages', 'on')}, '22023', qr/ allows 0\./, 'but where it cannot reserve any, it goes on without');
+    $db->quit;
+    $node->stop;
+}
 done_testing();

@@ -54,6 +54,10 @@ for my $how ('DROP EXTENSION pgscale', 'DROP EXTENSION pgscale CASCADE', 'DROP E
     like($db->sql($how), $notices, "$how says what is lost and how to keep it");
     $db->sql('ROLLBACK');
 }
+$db->sql('BEGIN; ALTER TABLE pgscale_internal.tuning_change RENAME COLUMN setting TO another');
+like($db->sql('DROP EXTENSION pgscale'), qr/NOTICE: .*the archive from.*WARNING: .*part of what DROP EXTENSION pgscale discards is not known: column .* does not exist/s,
+    'what it cannot say, it says so, and is dropped');
+$db->sql('ROLLBACK');
 for my $schema ('pgscale', 'pgscale_internal')
 {
     like(join(' ', $db->try("DROP SCHEMA $schema CASCADE")), qr/^2BP01 .*extension pgscale requires it.*HINT: .*drop extension pgscale/s,

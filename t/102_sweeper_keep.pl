@@ -392,6 +392,7 @@ my %bad = (
     'it could not be read, or is too long' => $good . 'x' x 10000,
 );
 is(with_checksum(substr $good, 0, -4), $good, 'a file ends with its checksum');
+my $health = q{SELECT reason, action FROM pgscale.health WHERE feature = 'sweeper'};
 for my $problem (sort keys %bad)
 {
     my $log = -s $node->logfile;
@@ -399,6 +400,7 @@ for my $problem (sort keys %bad)
     write_bytes($file, $bad{$problem});
     begin();
     is(kept('count(*)'), '0', 'nothing is kept by a file that is not right');
+    like($db->sql($health), qr/; no relation is kept, because \S+keep\.stat was damaged or of another server\|.*call pgscale\.keep\(\) again$/, 'as health says');
     $db->quit;
     $node->stop('immediate');
     like(substr(slurp_file($node->logfile), $log), qr/ignoring file "[^"]*keep.stat": $problem/, $problem);
@@ -408,7 +410,11 @@ mkdir $file or die $!;
 my $log = -s $node->logfile;
 begin();
 like(substr(slurp_file($node->logfile), $log), qr/ignoring "[^"]*keep.stat": it is not a regular file/, 'nor by a folder');
-refused($db, q{SELECT pgscale.keep('hot', 0.1)}, '\w+', 'could not write file') if 0;
+like($db->sql($health), qr/; no relation is kept, because \S+keep\.stat is not a file\|.*remove it, and call pgscale\.keep\(\) again$/, 'health says so');
+refused($db, q{SELECT pgscale.keep('hot', 0.1)}, '42809', 'could not write file');
+rmdir $file or die $!;
+$db->sql(q{SELECT pgscale.keep('hot', 0.1)});
+unlike($db->sql($health), qr/keep/, 'when it is gone and the list is written, there is nothing to say');
 $db->quit;
 $node->stop;
 

@@ -244,6 +244,10 @@ round_try(void (*action) (void), bool upkeep)
 	}
 	PG_CATCH();
 	{
+		/*
+		 * Any error, a cancel too: it ends the round, whose part of the work
+		 * is rolled back, and is noted.
+		 */
 		ErrorData  *data;
 
 		MemoryContextSwitchTo(round_context);
@@ -270,10 +274,9 @@ pgscale_archive_round_main(Datum arg)
 	pqsignal(SIGINT, StatementCancelHandler);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pgscale_worker_connect(database, round_settings, lengthof(round_settings));
 
 	round_context = AllocSetContextCreate(TopMemoryContext, "pgscale archive round", ALLOCSET_DEFAULT_SIZES);
-	pgscale_worker_override_settings(round_settings, lengthof(round_settings));
 	pgstat_report_activity(STATE_RUNNING, "pgscale archive round");
 	if (round_try(write_row, false))
 		(void) round_try(keep_up, true);

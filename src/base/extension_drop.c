@@ -55,6 +55,16 @@ tell_all(void)
 
 		if (error && pgscale_subtransaction_is_grave(error))
 			ReThrowError(error);
+
+		/*
+		 * such as of another version's tables, which must not keep it from
+		 * being dropped
+		 */
+		if (error)
+			ereport(WARNING,
+					(errcode(error->sqlerrcode),
+					 errmsg("part of what DROP EXTENSION pgscale discards is not known: %s", error->message),
+					 errhint("To look at it first, ROLLBACK: see \"Keep archive and journal\" in doc/operations.md.")));
 	}
 }
 

@@ -174,6 +174,17 @@ pgscale_kernel_begins_writes(const char *path)
 	return statfs(path, &fs) != 0 || fs.f_type != OVERLAY_MAGIC;
 }
 
+/* Tried once in each process, as cachestat is. */
+bool
+pgscale_kernel_may_begin_writes(void)
+{
+	static int	error = -1;
+
+	if (error < 0)
+		error = sync_file_range(-1, 0, 0, SYNC_FILE_RANGE_WRITE) == 0 ? 0 : errno;
+	return error == EBADF || error == 0;
+}
+
 bool
 pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached)
 {
@@ -407,7 +418,7 @@ read_group_file(const char *folder, const char *file, char *line, Size size)
 }
 
 static int64
-memory_max(const char *folder)
+memory_max(const char *folder, const char *of)
 {
 	char		line[64];
 
@@ -415,7 +426,7 @@ memory_max(const char *folder)
 }
 
 static int64
-memory_limit_in_bytes(const char *folder)
+memory_limit_in_bytes(const char *folder, const char *of)
 {
 	char		line[64];
 
@@ -430,7 +441,7 @@ quota_parts(int64 quota_us, int64 period_us)
 }
 
 static int64
-cpu_max(const char *folder)
+cpu_max(const char *folder, const char *of)
 {
 	char		line[64];
 	char	   *rest;
@@ -443,7 +454,7 @@ cpu_max(const char *folder)
 }
 
 static int64
-cpu_cfs_quota(const char *folder)
+cpu_cfs_quota(const char *folder, const char *of)
 {
 	char		quota[64];
 	char		period[64];
@@ -454,23 +465,47 @@ cpu_cfs_quota(const char *folder)
 	return quota_parts(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
+/* Of huge pages of a size, or of reservations of them: "2MB" or "2MB.rsvd". */
+static int64
+hugetlb_file(const char *folder, const char *of, const char *end)
+{
+	char		file[64];
+	char		line[64];
+
+	snprintf(file, sizeof(file), "hugetlb.%s.%s", of, end);
+	return read_group_file(folder, file, line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
+}
+
+static int64
+hugetlb_max(const char *folder, const char *of)
+{
+	return hugetlb_file(folder, of, "max");
+}
+
+static int64
+hugetlb_limit_in_bytes(const char *folder, const char *of)
+{
+	return hugetlb_file(folder, of, "limit_in_bytes");
+}
+
 /* A limit of a group by its folder, in both versions; PG_INT64_MAX if it has none. */
 typedef struct GroupLimit
 {
 	const char *controller;
-	int64		(*version1) (const char *folder);
-	int64		(*version2) (const char *folder);
+	int64		(*version1) (const char *folder, const char *of);
+	int64		(*version2) (const char *folder, const char *of);
 } GroupLimit;
 
 static const GroupLimit memory_group_limit = {"memory", memory_limit_in_bytes, memory_max};
 static const GroupLimit cpu_group_limit = {"cpu", cpu_cfs_quota, cpu_max};
+static const GroupLimit hugetlb_group_limit = {"hugetlb", hugetlb_limit_in_bytes, hugetlb_max};
 
 /*
  * The least limit of a group and those around it.  One that is not there, as in a
  * container that sees its own part only, has none.
  */
 static int64
-least_group_limit(const char *root, const char *path, int64 (*limit_of) (const char *folder))
+least_group_limit(const char *root, const char *path, int64 (*limit_of) (const char *folder, const char *of), const char *of)
 {
 	int64		limit = PG_INT64_MAX;
 	char		group[MAXPGPATH];
@@ -483,7 +518,7 @@ least_group_limit(const char *root, const char *path, int64 (*limit_of) (const c
 		int64		own;
 
 		snprintf(folder, sizeof(folder), "%s%s", root, group);
-		own = limit_of(folder);
+		own = limit_of(folder, of);
 		limit = Min(limit, own);
 		if (!last)
 			return limit;
@@ -508,9 +543,9 @@ is_controller(const char *controllers, const char *controller)
 	return false;
 }
 
-/* What this process is limited to by its cgroups, of either version. */
+/* What this process is limited to by its cgroups, of either version; of what, where there are several. */
 static int64
-cgroup_limit(const GroupLimit *of)
+cgroup_limit(const GroupLimit *limited, const char *of)
 {
 	char		lines[FILE_BYTES];
 	char		folder[MAXPGPATH];
@@ -520,7 +555,7 @@ cgroup_limit(const GroupLimit *of)
 
 	if (!kernel_read_file("/proc/self/cgroup", lines, sizeof(lines)))
 		return limit;
-	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%s", of->controller);
+	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%s", limited->controller);
 
 	/* Lines are number:controllers:path, of version 2 without controllers. */
 	while ((line = strsep(&rest, "\n")) != NULL)
@@ -532,9 +567,9 @@ cgroup_limit(const GroupLimit *of)
 		if (!path)
 			continue;
 		if (controllers + 1 == path)
-			group = least_group_limit("/sys/fs/cgroup", path + 1, of->version2);
-		else if (is_controller(controllers + 1, of->controller))
-			group = least_group_limit(folder, path + 1, of->version1);
+			group = least_group_limit("/sys/fs/cgroup", path + 1, limited->version2, of);
+		else if (is_controller(controllers + 1, limited->controller))
+			group = least_group_limit(folder, path + 1, limited->version1, of);
 		limit = Min(limit, group);
 	}
 	return limit;
@@ -544,7 +579,7 @@ int64
 pgscale_kernel_ram(void)
 {
 	const long	pages = sysconf(_SC_PHYS_PAGES);
-	const int64 limit = cgroup_limit(&memory_group_limit);
+	const int64 limit = cgroup_limit(&memory_group_limit, NULL);
 
 	if (pages <= 0)
 		return -1;
@@ -579,10 +614,29 @@ pgscale_kernel_uses_huge_pages(void)
 	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;
 }
 
+PgscaleHugePageLimit
+pgscale_kernel_huge_page_limit(int64 size)
+{
+	const int64 kb = size / 1024;
+	PgscaleHugePageLimit limit;
+	char		of[32];
+
+	if (kb >= 1024 * 1024)
+		snprintf(of, sizeof(of), INT64_FORMAT "GB", kb / 1024 / 1024);
+	else if (kb >= 1024)
+		snprintf(of, sizeof(of), INT64_FORMAT "MB", kb / 1024);
+	else
+		snprintf(of, sizeof(of), INT64_FORMAT "KB", kb);
+	limit.used = cgroup_limit(&hugetlb_group_limit, of);
+	strlcat(of, ".rsvd", sizeof(of));
+	limit.reserved = cgroup_limit(&hugetlb_group_limit, of);
+	return limit;
+}
+
 double
 pgscale_kernel_cpus(void)
 {
-	const double quota = cgroup_limit(&cpu_group_limit) / (double) CPU_PARTS;
+	const double quota = cgroup_limit(&cpu_group_limit, NULL) / (double) CPU_PARTS;
 	cpu_set_t	cpus;
 
 	/* The set is too small for what the kernel has. */

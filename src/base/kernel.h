@@ -44,6 +44,12 @@ extern bool pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCac
  */
 extern bool pgscale_kernel_begins_writes(const char *path);
 
+/*
+ * May this process ask it to, by sync_file_range?  Where a filter of system calls forbids
+ * that, the server takes the failure for a failed write and ends all sessions.
+ */
+extern bool pgscale_kernel_may_begin_writes(void);
+
 /* Drops what is clean of the file, and begins to write what is not. */
 extern void pgscale_kernel_evict(int fd);
 
@@ -129,6 +135,19 @@ extern bool pgscale_kernel_setting(const char *path, char *text, Size size);
  * fewer, also a part of one, by the quota of its cgroups, of either version.  Reads about ten small files.
  */
 extern double pgscale_kernel_cpus(void);
+
+/*
+ * Bytes of huge pages of a size that the cgroups of this process, of either version, let it use and
+ * reserve; PG_INT64_MAX: no limit.  A mapping beyond what may be reserved fails; one beyond what may
+ * be used does not, and then the process ends by SIGBUS when it touches it.
+ */
+typedef struct PgscaleHugePageLimit
+{
+	int64		used;
+	int64		reserved;
+} PgscaleHugePageLimit;
+
+extern PgscaleHugePageLimit pgscale_kernel_huge_page_limit(int64 size);
 
 /* Has this process touched memory in huge pages, as of the server's own? */
 extern bool pgscale_kernel_uses_huge_pages(void);

@@ -10,6 +10,7 @@
 #include "base/pg_compat.h"
 
 #include "pgstat.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/reinit.h"
@@ -400,6 +401,29 @@ pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
 	stats->temp_bytes = entry->n_temp_bytes;
 #endif
 	return true;
+}
+
+#if PG_VERSION_NUM >= 180000
+#define each_worker(iter)	dlist_foreach(iter, &BackgroundWorkerList)
+#define worker_of(iter)		dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+typedef dlist_iter WorkerIter;
+#else
+#define each_worker(iter)	slist_foreach(iter, &BackgroundWorkerList)
+#define worker_of(iter)		slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+typedef slist_iter WorkerIter;
+#endif
+
+bool
+pgscale_compat_worker_is_registered(const char *name)
+{
+	WorkerIter	iter;
+
+	each_worker(iter)
+	{
+		if (strcmp(worker_of(iter)->rw_worker.bgw_name, name) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* 19 has a member of its own for the queue of a lock. */

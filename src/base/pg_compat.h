@@ -104,6 +104,12 @@ extern PGPROC *pgscale_compat_next_waiter(LOCK *lock, PGPROC *previous);
 extern PROCLOCK *pgscale_compat_next_holder(LOCK *lock, PROCLOCK *previous);
 extern PROCLOCK *pgscale_compat_earlier_held(PGPROC *proc, int partition, PROCLOCK *later);
 
+/*
+ * In the postmaster: has a background worker of that name a slot?  RegisterBackgroundWorker() does
+ * not say so.  18 has a list of another kind.
+ */
+extern bool pgscale_compat_worker_is_registered(const char *name);
+
 /* 17 (commit 50c67c201) has resource owners keep sets of wait events, which memory contexts did. */
 #if PG_VERSION_NUM < 170000
 #define CreateWaitEventSet(owner, nevents)	CreateWaitEventSet(CurrentMemoryContext, nevents)

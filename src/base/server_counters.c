@@ -31,7 +31,8 @@
 /*
  * Statistics as of now, only of the requested objects: copying those of all the
  * server's tables, which stats_fetch_consistency may request, takes too long.  Returns
- * the argument for end_reading().
+ * the argument for end_reading(), which must be called after an error, too: for want of
+ * memory, for one.  Else the session would keep reading in this way.
  */
 static int
 begin_reading(void)
@@ -176,16 +177,31 @@ count_backend_writes(PgscaleBackendWrites *count, int64 server, TimestampTz rese
 	count->reset_at = reset_at;
 }
 
+static int64
+read_backend_writes_anew(TimestampTz *reset_at)
+{
+	int			consistency = begin_reading();
+	volatile int64 writes = 0;
+
+	PG_TRY();
+	{
+		writes = pgscale_compat_backend_writes(reset_at);
+	}
+	PG_FINALLY();
+	{
+		end_reading(consistency);
+	}
+	PG_END_TRY();
+	return writes;
+}
+
 int64
 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew)
 {
-	int			consistency = anew ? begin_reading() : 0;
 	TimestampTz reset_at;
-	const int64 server = pgscale_compat_backend_writes(&reset_at);
+	const int64 server = anew ? read_backend_writes_anew(&reset_at) : pgscale_compat_backend_writes(&reset_at);
 	int64		writes;
 
-	if (anew)
-		end_reading(consistency);
 	if (lock)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 	count_backend_writes(count, server, reset_at);

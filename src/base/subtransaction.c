@@ -42,6 +42,10 @@ pgscale_subtransaction_run(void (*function) (void *arg), void *arg)
 	}
 	PG_CATCH();
 	{
+		/*
+		 * whichever it is, a cancel too: the caller decides, by
+		 * pgscale_subtransaction_is_grave()
+		 */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

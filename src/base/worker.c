@@ -94,6 +94,9 @@ worker_describe(BackgroundWorker *worker, const char *name, const char *function
 	worker->bgw_main_arg = Int32GetDatum(arg);
 }
 
+/* Of the postmaster, as processes inherit it. */
+static bool all_registered = true;
+
 void
 pgscale_worker_register(const char *name, const char *function, int32 arg)
 {
@@ -101,6 +104,13 @@ pgscale_worker_register(const char *name, const char *function, int32 arg)
 
 	worker_describe(&worker, name, function, arg);
 	RegisterBackgroundWorker(&worker);
+	all_registered &= pgscale_compat_worker_is_registered(name);
+}
+
+bool
+pgscale_worker_all_registered(void)
+{
+	return all_registered;
 }
 
 bool
@@ -221,6 +231,10 @@ pgscale_worker_rounds(void (*round) (void), void (*failed) (void))
 	CurrentResourceOwner = AuxProcessResourceOwner;
 	MemoryContextSwitchTo(context);
 
+	/*
+	 * Any error of a round: it is logged, and the next round begins from
+	 * shared memory alone.
+	 */
 	if (sigsetjmp(on_error, 1) != 0)
 	{
 		int64		resume;
@@ -276,7 +290,7 @@ worker_override(const PgscaleWorkerSetting *settings, int n)
 }
 
 void
-pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n)
+pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n)
 {
 	static const PgscaleWorkerSetting settings[] = {
 		{"lock_timeout", "0"},
@@ -305,6 +319,10 @@ pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n)
 		{"trace_notify", "off"},
 		{"auto_explain.log_min_duration", "-1"},
 	};
+
+	/* such as that of a collation's version, three lines each time */
+	SetConfigOption("log_min_messages", "error", PGC_SUSET, PGC_S_SESSION);
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 
 	worker_override(settings, lengthof(settings));
 	worker_override(own, n);

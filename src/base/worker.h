@@ -14,8 +14,12 @@
 
 #include "postmaster/bgworker.h"
 
-/* Registers a worker that runs function(arg), from consistency on, for ever. */
+/*
+ * In the postmaster: registers a worker that runs function(arg), from consistency on, for ever.
+ * Has the server a slot for each of those?  If not, it will not have one before its next start.
+ */
 extern void pgscale_worker_register(const char *name, const char *function, int32 arg);
+extern bool pgscale_worker_all_registered(void);
 
 /*
  * Starts one now, for once.  Returns false if the server has no slot for it.
@@ -51,11 +55,12 @@ typedef struct PgscaleWorkerSetting
 } PgscaleWorkerSetting;
 
 /*
- * For a worker that connects to a database, once: settings of the database or the role that could stop
- * it, change what it does, or log it are overridden, and then those of its own.  They are set for the
- * session, so that pg_settings.reset_val still is the server's value.
+ * Connects a worker to a database, once: settings of the database or the role that could stop it,
+ * change what it does, or log it are overridden, and then those of its own.  They are set for the
+ * session, so that pg_settings.reset_val still is the server's value.  Warnings of the connection
+ * itself, which would be in the log again each time, are not logged; its errors are.
  */
-extern void pgscale_worker_override_settings(const PgscaleWorkerSetting *own, int n);
+extern void pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n);
 
 /* Wait for a request to serve, or for that many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);

@@ -474,6 +474,7 @@ run_talks(Round *round)
 	}
 	PG_CATCH();
 	{
+		/* libpq's memory and sockets belong to no transaction */
 		end_talks(round);
 		PG_RE_THROW();
 	}

@@ -314,6 +314,7 @@ pgscale_fleet_add(PG_FUNCTION_ARGS)
 	}
 	PG_FINALLY();
 	{
+		/* libpq's memory, with the text that was given */
 		libpq->conninfoFree(options);
 	}
 	PG_END_TRY();

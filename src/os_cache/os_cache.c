@@ -379,6 +379,11 @@ pgscale_os_cache_flush(PG_FUNCTION_ARGS)
 	if (!relation)
 		os_cache_raise_no_relation(oid);
 	check_storage(relation->rd_rel);
+	if (!wait && enableFsync && !pgscale_kernel_may_begin_writes())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the kernel or the container does not let this server call sync_file_range, which begins writing"),
+				 errhint("With wait => true it is not called.")));
 	written = flush_buffers(relation);
 
 	for (ForkNumber number = 0; number <= MAX_FORKNUM && !RelationUsesLocalBuffers(relation); number++)

@@ -692,11 +692,10 @@ pgscale_relocation_worker_main(Datum arg)
 	pqsignal(SIGINT, StatementCancelHandler);
 	pqsignal(SIGTERM, handle_sigterm);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pgscale_worker_connect(database, worker_settings, lengthof(worker_settings));
 
 	job_context = AllocSetContextCreate(TopMemoryContext, "pgscale relocation job", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(job_context);
-	pgscale_worker_override_settings(worker_settings, lengthof(worker_settings));
 	users_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
 	become_myself();
 	pgscale_relocation_move_start();

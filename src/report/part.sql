@@ -21,7 +21,7 @@ BEGIN
         cells := ARRAY['Node', concat_ws(', ', item.node, 'system identifier ' || item.system_identifier, item.role,
                                          'behind by ' || round(item.lag_s::numeric, 1) || ' s')] || cells;
     EXCEPTION
-        WHEN OTHERS THEN NULL;
+        WHEN insufficient_privilege THEN NULL;
     END;
     body := pgscale_internal.report_table(format, '{"",""}'::text[], '{name,prose}'::text[], cells);
     BEGIN
@@ -493,7 +493,8 @@ BEGIN
     BEGIN
         body := body || pgscale_internal.report_paragraph(format, (SELECT w.reason FROM pgscale.wal_efficiency w), ''::text);
     EXCEPTION
-        WHEN OTHERS THEN NULL;      -- its evidence needs preload
+        -- its evidence needs preload
+        WHEN object_not_in_prerequisite_state OR insufficient_privilege THEN NULL;
     END;
     RETURN body || coalesce((SELECT pgscale_internal.report_table(format, '{standby,state,sync,"not yet replayed"}'::text[], '{name,name,name,bytes}'::text[],
                    array_agg(ARRAY[r.application_name, r.state, r.sync_state,

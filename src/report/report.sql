@@ -1,6 +1,7 @@
 -- A report and a difference of two periods, section by section.
 
--- A part, or a sentence with the reason why it is missing. WHEN OTHERS does not catch a cancel.
+-- A part, or a sentence with the reason why it is missing. Parts only read. WHEN OTHERS does not catch a cancel. What speaks of the
+-- server's state (a lack of resources, a damaged file) is in the log, too.
 CREATE FUNCTION pgscale_internal.report_section(
     part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
 RETURNS text
@@ -23,6 +24,9 @@ BEGIN
             why := 'This part is missing: another session holds a lock on what it reads.';
         WHEN OTHERS THEN
             why := 'This part is missing: ' || SQLERRM || '.';
+            IF SQLSTATE ~ '^(53|58|XX)' THEN
+                RAISE LOG 'pgscale report: %: %', part, SQLERRM USING ERRCODE = SQLSTATE;
+            END IF;
     END;
     body := pgscale_internal.report_paragraph(format, title, 'part'::text)
             || pgscale_internal.report_paragraph(format, CASE WHEN why IS NULL THEN about END, 'note'::text)
@@ -44,7 +48,7 @@ AS $$
 BEGIN
     RETURN (SELECT n.node FROM pgscale.node_identity() n);
 EXCEPTION
-    WHEN OTHERS THEN
+    WHEN insufficient_privilege THEN
         RETURN concat_ws('@', nullif(current_setting('cluster_name'), ''), 'port ' || current_setting('port'));
 END
 $$;
@@ -78,7 +82,8 @@ BEGIN
         BEGIN
             SELECT min(c.at) INTO since FROM pgscale.past_coverage(since, until) c;
         EXCEPTION
-            WHEN OTHERS THEN since := NULL;
+            -- the library is not preloaded, or another session has locked the archive
+            WHEN object_not_in_prerequisite_state OR lock_not_available OR insufficient_privilege THEN since := NULL;
         END;
         since := coalesce(since, until - interval '1 hour');
     END IF;

@@ -110,6 +110,7 @@ nested_leave(uint64 outer)
 	pg_atomic_write_u64(&slots[MyProcNumber].queryid, outer);
 }
 
+/* In each of these: a statement that fails is left as well, or the session would seem to be in it for ever. */
 static void
 nested_ExecutorRun(PGSCALE_EXECUTOR_RUN_PARAMS)
 {

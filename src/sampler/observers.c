@@ -199,6 +199,10 @@ observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservati
 	}
 	PG_CATCH();
 	{
+		/*
+		 * Any error, which is logged: the sampler must go on.  The next
+		 * observation tells of the gap.
+		 */
 		observers_clean_up();
 		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
 		observer->resume_ns = pgscale_timer_clock() + observer->pause_ns;

@@ -53,12 +53,25 @@ typedef struct PgscaleSweeperKeptCounts
 								 * server started */
 } PgscaleSweeperKeptCounts;
 
+/* What the file does not have of the list. */
+typedef enum PgscaleSweeperKeptProblem
+{
+	PGSCALE_KEPT_NO_PROBLEM,
+	PGSCALE_KEPT_NO_FILE,		/* something that is no file lies there */
+	PGSCALE_KEPT_UNREAD,		/* it could not be read at the start */
+	PGSCALE_KEPT_IGNORED,		/* its contents were not right then */
+	PGSCALE_KEPT_UNWRITTEN		/* the list followed a relation, and it did
+								 * not */
+} PgscaleSweeperKeptProblem;
+
 typedef struct PgscaleSweeperKeptList
 {
 	LWLock	   *change_lock;	/* held by a process that changes the list,
 								 * and writes the file */
 	LWLock	   *lock;			/* over what follows, except where said; a
 								 * change takes both */
+	volatile PgscaleSweeperKeptProblem problem; /* written under change_lock;
+												 * read without a lock */
 	pg_atomic_uint32 version;	/* of the list; read without the lock */
 	PgscaleSweeperKept of[PGSCALE_SWEEPER_KEPT_MOST];
 	volatile int relations;		/* how many are kept, and their class_hash;

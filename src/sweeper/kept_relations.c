@@ -42,7 +42,7 @@
  *
  * Failure: a damaged file is ignored with a LOG message, and stays until the next change.
  * After a failed write nothing has changed, except where a relation was followed: then the
- * file is behind until the next change.
+ * file is behind until the next change.  pgscale.health says both.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -218,6 +218,8 @@ write_kept_file(const PgscaleSweeperKept *list, int elevel)
 		const int	problem = errno;
 
 		unlink(KEPT_TEMP);
+		if (elevel < ERROR)
+			pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_UNWRITTEN;
 		errno = problem;
 		ereport(elevel,
 				(errcode_for_file_access(),
@@ -226,6 +228,7 @@ write_kept_file(const PgscaleSweeperKept *list, int elevel)
 		return;
 	}
 	sync_folder();
+	pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_NO_PROBLEM;
 }
 
 /* Is that what a server would have written?  Else why not. */
@@ -271,15 +274,21 @@ read_kept_file(void)
 	FILE	   *file = pgscale_restart_file_open(KEPT_FILE);
 	Size		size;
 	const char *problem;
+	struct stat there;
 
 	if (file == NULL)
+	{
+		if (lstat(KEPT_FILE, &there) == 0)
+			pgscale_sweeper_kept_list->problem = S_ISREG(there.st_mode) ? PGSCALE_KEPT_UNREAD : PGSCALE_KEPT_NO_FILE;
 		return;
+	}
 	memset(&content, 0, sizeof(content));
 	size = fread(&content, 1, sizeof(content), file);
 	problem = ferror(file) || getc(file) != EOF ? "it could not be read, or is too long" : check_content(&content, size);
 	FreeFile(file);
 	if (problem)
 	{
+		pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_IGNORED;
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring file \"%s\": %s", KEPT_FILE, problem),

@@ -38,6 +38,12 @@ pgscale_sweeper_wanted(void)
 	return pgscale_sweeper_settings.enabled;
 }
 
+int
+pgscale_sweeper_workers(void)
+{
+	return Min(pgscale_sweeper_settings.workers, Max(max_worker_processes / 3, 1));
+}
+
 void
 pgscale_sweeper_define_gucs(void)
 {
@@ -66,7 +72,7 @@ pgscale_sweeper_define_gucs(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_workers",
 							"Number of sweepers; each has writers and a share of the buffers of its own.",
-							"Each takes one of max_worker_processes.",
+							"Each takes one of max_worker_processes; together they take no more than a third of these.",
 							&s->workers, 1, 1, PGSCALE_SWEEPER_MAX_WORKERS,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_writers",

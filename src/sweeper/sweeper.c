@@ -82,6 +82,9 @@
 /* What may not be taken of max_worker_processes for more than the first writers. */
 #define SLOTS_LEFT		Max(max_worker_processes / 4, 2)
 
+/* And what not even these take, except for the first one of each sweeper. */
+#define LAST_SLOTS		1
+
 static PgscaleSweeperShare *share = NULL;
 static int	high_setting;		/* the high watermark, as the setting has it */
 static double stock_most = STOCK_LEAST; /* what the upper one may be */
@@ -132,14 +135,14 @@ static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 static void
 sweeper_shmem_request(void)
 {
-	pgscale_sweeper_shares_request(pgscale_sweeper_settings.workers);
+	pgscale_sweeper_shares_request(pgscale_sweeper_workers());
 	pgscale_sweeper_kept_request();
 }
 
 static void
 sweeper_shmem_startup(void)
 {
-	pgscale_sweeper_shares_startup(pgscale_sweeper_settings.workers);
+	pgscale_sweeper_shares_startup(pgscale_sweeper_workers());
 	pgscale_sweeper_kept_startup();
 	if (!IsUnderPostmaster)
 		pgscale_sweeper_saved_startup();
@@ -454,9 +457,9 @@ sweeper_reconsider(int64 now)
 }
 
 /*
- * Asks for a writer, once a second until it runs.  A request that the postmaster has
- * not handled yet still counts; after that, the writer must still claim its place, or
- * is ending.
+ * Asks for a writer, to be called once a second until it runs.  A request that the
+ * postmaster has not handled yet still counts; after that, the writer must still claim
+ * its place, or is ending.
  */
 static void
 launch_writer(int i, int64 now)
@@ -466,8 +469,6 @@ launch_writer(int i, int64 now)
 	char		name[BGW_MAXLEN];
 	pid_t		pid;
 
-	if (request->at_ns != 0 && now - request->at_ns < NS_PER_S)
-		return;
 	if (request->handle)
 	{
 		if (GetBackgroundWorkerPid(request->handle, &pid) != BGWH_STOPPED)
@@ -483,18 +484,41 @@ launch_writer(int i, int64 now)
 	MemoryContextSwitchTo(context);
 }
 
+/* How many slots may this sweeper take now for writers?  Each has its part of those that there are. */
+static int
+slots_for_writers(void)
+{
+	return Max(max_worker_processes - count_background_workers() - LAST_SLOTS, 0) / pgscale_sweeper_count();
+}
+
 /* Has the writers that are wanted. */
 static void
 launch_writers(int64 now)
 {
+	const int	wanted = pgscale_sweeper_writers_wanted(share);
 	bool		refused = false;
+	int			slots = -1;
 
-	for (int i = 0; i < pgscale_sweeper_writers_wanted(share); i++)
+	for (int i = 0; i < wanted; i++)
 	{
+		Request    *request = &requests[i];
+
 		if (pg_atomic_read_u32(&share->writers[i].pid) != 0)
 			continue;
-		launch_writer(i, now);
-		refused |= requests[i].refused;
+		if (request->at_ns == 0 || now - request->at_ns >= NS_PER_S)
+		{
+			if (slots < 0)
+				slots = slots_for_writers();
+			if (i == 0 || slots > 0 || request->handle)
+				launch_writer(i, now);
+			else
+			{
+				request->at_ns = now;
+				request->refused = true;
+			}
+			slots = Max(slots - 1, 0);
+		}
+		refused |= request->refused;
 	}
 	share->no_slots = refused;
 }
@@ -639,15 +663,9 @@ sweeper_reset(void)
 	pgscale_sweeper_kept_reset();
 }
 
-static int
-sweeper_workers(void)
-{
-	return pgscale_sweeper_settings.workers;
-}
-
 static const PgscaleWorker sweeper_worker = {
 	.name = "pgscale sweeper",
-	.count = sweeper_workers,
+	.count = pgscale_sweeper_workers,
 	.wanted = pgscale_sweeper_wanted,
 	.main = sweeper_main,
 };

@@ -36,6 +36,9 @@ extern void pgscale_sweeper_define_gucs(void);
 
 extern bool pgscale_sweeper_wanted(void);
 
+/* How many sweepers there are: those of the setting, or fewer, so that other workers find slots. */
+extern int	pgscale_sweeper_workers(void);
+
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /*

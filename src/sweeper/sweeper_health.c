@@ -128,13 +128,59 @@ say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
 		health->reason = psprintf("%s; meanwhile it keeps none of the %d relations in pgscale.kept_relations", health->reason, kept);
 }
 
-void
-pgscale_sweeper_health(PgscaleHealth *health)
+static const struct
+{
+	const char *what;
+	const char *action;
+}			kept_problems[] =
+
+{
+	[PGSCALE_KEPT_NO_FILE] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat is not a file", "remove it, and call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_UNREAD] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat could not be read", "see the server log, and call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_IGNORED] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat was damaged or of another server", "call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_UNWRITTEN] = {
+		"pg_stat/pgscale_sweeper_keep.stat could not be written and has an older list of kept relations",
+		"see the server log, and call pgscale.keep() again before the next restart"
+	}
+};
+
+/* Adds that there are fewer sweepers than were asked for. */
+static void
+add_fewer_sweepers(PgscaleHealth *health)
+{
+	const int	asked = pgscale_sweeper_settings.workers;
+
+	if (health->state == PGSCALE_HEALTH_OFF || pgscale_sweeper_count() >= asked)
+		return;
+	health->reason = psprintf("%s; %d of the %d sweepers of pgscale.sweeper_workers run, because they take no more than a third of "
+							  "max_worker_processes, which is %d", health->reason, pgscale_sweeper_count(), asked, max_worker_processes);
+	if (!health->action)
+		health->action = psprintf("raise max_worker_processes to %d and restart", 3 * asked);
+	health->no_slot = true;
+}
+
+/* Adds what is wrong with the list of kept relations, whatever the sweeper does. */
+static void
+add_kept_problem(PgscaleHealth *health)
+{
+	const PgscaleSweeperKeptProblem problem = pgscale_sweeper_kept_list->problem;
+
+	if (problem == PGSCALE_KEPT_NO_PROBLEM)
+		return;
+	health->reason = psprintf("%s; %s", health->reason, kept_problems[problem].what);
+	health->action = health->action ? psprintf("%s; %s", health->action, kept_problems[problem].action) : kept_problems[problem].action;
+}
+
+static void
+health_of_sweepers(PgscaleHealth *health)
 {
 	PgscaleSweeperShare *leader;
-
-	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
-		return;
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
@@ -153,4 +199,14 @@ pgscale_sweeper_health(PgscaleHealth *health)
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
 	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
 		health->action = "if this lasts, " OFF_AND_BGWRITER;
+}
+
+void
+pgscale_sweeper_health(PgscaleHealth *health)
+{
+	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
+		return;
+	health_of_sweepers(health);
+	add_fewer_sweepers(health);
+	add_kept_problem(health);
 }

@@ -192,6 +192,8 @@ writeback_is_possible(PgscaleWritebackReason *obstacle)
 		*obstacle = PGSCALE_WRITEBACK_DIRECT_IO;
 	else if (!pgscale_kernel_begins_writes("."))
 		*obstacle = PGSCALE_WRITEBACK_OVERLAY;
+	else if (!pgscale_kernel_may_begin_writes())
+		*obstacle = PGSCALE_WRITEBACK_NO_CALL;
 	else
 		return true;
 	return false;
@@ -313,6 +315,7 @@ writeback_state_of(const PgscaleWritebackShare *s)
 		case PGSCALE_WRITEBACK_LITTLE:
 			return PGSCALE_HEALTH_IDLE;
 		case PGSCALE_WRITEBACK_OVERLAY:
+		case PGSCALE_WRITEBACK_NO_CALL:
 		case PGSCALE_WRITEBACK_FAILED:
 			return PGSCALE_HEALTH_BROKEN;
 		default:
@@ -379,6 +382,8 @@ writeback_health(PgscaleHealth *health)
 	health->claims = claims_of(health, s);
 	if (s->reason == PGSCALE_WRITEBACK_OVERLAY)
 		health->action = "put the data directory on a volume of its own";
+	else if (s->reason == PGSCALE_WRITEBACK_NO_CALL)
+		health->action = "allow the system call sync_file_range, as in the container's seccomp profile, and restart";
 	else if (s->reason == PGSCALE_WRITEBACK_REWRITES && pgscale_kernel_buffers_may_grow())
 		health->action = "raise shared_buffers, so that pages which change often stay in them";
 }

@@ -220,6 +220,8 @@ pgscale_writeback_reason(PgscaleWritebackReason reason, double number)
 			return pstrdup("the server writes data past the kernel's cache: nothing piles up there");
 		case PGSCALE_WRITEBACK_OVERLAY:
 			return pstrdup("the data directory is on overlay, which ignores requests to begin writing");
+		case PGSCALE_WRITEBACK_NO_CALL:
+			return pstrdup("the kernel or the container does not let it call sync_file_range, which begins writing");
 		case PGSCALE_WRITEBACK_FAILED:
 			return pstrdup("an error ended its last round; see the server log");
 		case PGSCALE_WRITEBACK_LEARNING:

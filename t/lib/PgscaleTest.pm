@@ -133,7 +133,7 @@ sub refuse_cachestat
 EOF
 }
 
-# One that may not call what is named, as in many a container: it fails with EPERM.
+# One that may not call what is named, as in many a container: it fails with REFUSE_WITH of the environment, or EPERM.
 sub refuse_call
 {
     my ($node, $name) = @_;
@@ -141,7 +141,7 @@ sub refuse_call
     return _filtered($node, <<"EOF");
 0x20, 0, 0, 0,
 0x15, 0, 1, SYS_$name(),
-0x06, 0, 0, 0x00050000 | 1,
+0x06, 0, 0, 0x00050000 | (\$ENV{REFUSE_WITH} // 1),
 0x06, 0, 0, 0x7fff0000
 EOF
 }

@@ -221,6 +221,43 @@ check_ram(void)
 	is(pgscale_kernel_buffers_may_grow(), false, "larger ones may not");
 }
 
+static void
+is_huge(int64 size, int64 used, int64 reserved, const char *name)
+{
+	const PgscaleHugePageLimit limit = pgscale_kernel_huge_page_limit(size);
+
+	is((double) limit.used, (double) used, psprintf("huge pages: %s", name));
+	is((double) limit.reserved, (double) reserved, psprintf("reservations: %s", name));
+}
+
+static void
+check_huge_pages(void)
+{
+	const int64 mb = 1024 * 1024;
+
+	put("/proc/self/cgroup", "0::/h/i\n");
+	is_huge(2 * mb, PG_INT64_MAX, PG_INT64_MAX, "without a group's files");
+	put("/sys/fs/cgroup/h/i/hugetlb.2MB.max", "max\n");
+	put("/sys/fs/cgroup/h/i/hugetlb.2MB.rsvd.max", "max\n");
+	is_huge(2 * mb, PG_INT64_MAX, PG_INT64_MAX, "no limit");
+	put("/sys/fs/cgroup/h/hugetlb.2MB.max", "4194304\n");
+	put("/sys/fs/cgroup/h/hugetlb.2MB.rsvd.max", "6291456\n");
+	is_huge(2 * mb, 4 * mb, 6 * mb, "that of the group around it");
+	put("/sys/fs/cgroup/h/i/hugetlb.2MB.max", "0\n");
+	is_huge(2 * mb, 0, 6 * mb, "none at all");
+	put("/sys/fs/cgroup/h/i/hugetlb.1GB.max", "2147483648\n");
+	is_huge(1024 * mb, 2048 * mb, PG_INT64_MAX, "of another size");
+	put("/sys/fs/cgroup/h/i/hugetlb.64KB.max", "65536\n");
+	is_huge(mb / 16, mb / 16, PG_INT64_MAX, "of a small one");
+	put("/sys/fs/cgroup/hugetlb.32MB.max", "33554432\n");
+	is_huge(32 * mb, 32 * mb, PG_INT64_MAX, "of a container, which sees its part only");
+	put("/proc/self/cgroup", "5:hugetlb:/h\n4:memory:/c\n");
+	is_huge(2 * mb, PG_INT64_MAX, PG_INT64_MAX, "the first version, without a limit");
+	put("/sys/fs/cgroup/hugetlb/h/hugetlb.2MB.limit_in_bytes", "8388608\n");
+	put("/sys/fs/cgroup/hugetlb/h/hugetlb.2MB.rsvd.limit_in_bytes", "2097152\n");
+	is_huge(2 * mb, 8 * mb, 2 * mb, "and with one");
+}
+
 /* A machine has one CPU at least, so quotas of less are seen on any. */
 static void
 check_cpus(void)
@@ -539,6 +576,7 @@ memory_steps(PG_FUNCTION_ARGS)
 
 	check_counts();
 	check_ram();
+	check_huge_pages();
 	check_cpus();
 	check_cached();
 	check_intervals();

@@ -49,7 +49,7 @@ DECLARE
 BEGIN
     RETURN QUERY EXECUTE format(waits, format('pgscale_internal.foreign_text(s.query, %s)', own), statements, 'session_queries');
 EXCEPTION
-    -- one text that is none in this database's encoding, and it shows nothing at all
+    -- one text that is none in this database's encoding, and it shows nothing at all: not one row is out before the sort
     WHEN untranslatable_character OR character_not_in_repertoire THEN
         RETURN QUERY EXECUTE format(waits, 'NULL',
                                     (SELECT format('%I.pg_stat_statements(false)', n.nspname)

@@ -197,6 +197,10 @@ change_act(const PgscaleTuningChange *change, volatile PgscaleTuningLineFate *fa
 	}
 	PG_CATCH();
 	{
+		/*
+		 * Whichever it is, no cancel, is raised again once the journal has it
+		 * and the line's fate.
+		 */
 		HOLD_INTERRUPTS();		/* the error has let go of them all */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
@@ -628,7 +632,10 @@ follow_advice(void *arg)
 	check_start(advice->change);
 }
 
-/* Follows one advice within apply_all(): refusals are reported, and all other errors are raised. */
+/*
+ * Follows one advice within apply_all().  Any error of it is reported, and its part rolled back, so that
+ * what was changed before is reloaded and returned; only a cancel or the server's end is raised.
+ */
 static bool
 follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {

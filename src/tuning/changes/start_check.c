@@ -271,6 +271,39 @@ huge_pages_of(int64 size, int64 *bytes)
 	return strtoll(reserved, NULL, 10) + strtoll(surplus, NULL, 10);
 }
 
+/*
+ * Are there huge pages for it, and do its cgroups allow them?  Beyond what it may use of them, the server
+ * would get them and then end by SIGBUS; if it only tries to get them, it does so unless there are none,
+ * or it may not reserve them either.
+ */
+static void
+check_huge_pages(const Change *change, double needs, bool grows)
+{
+	const int64 mode = start_coming(change, "huge_pages");
+	int64		size;
+	int64		pages;
+	PgscaleHugePageLimit limit;
+	bool		in_vain;
+
+	if (mode == HUGE_PAGES_OFF)
+		return;
+	pages = huge_pages_of(start_coming(change, "huge_page_size"), &size);
+	if (mode == HUGE_PAGES_ON && start_coming(change, "shared_memory_type") != SHMEM_TYPE_MMAP)
+		start_refuse(change, "\"huge_pages\" would be on, which takes the \"shared_memory_type\" mmap.");
+	if (pages < 0)
+		return;
+	in_vain = needs > (double) pages * size;
+	if (mode == HUGE_PAGES_ON && in_vain)
+		start_refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
+									  needs / size, pretty_bytes(size), pages));
+	limit = pgscale_kernel_huge_page_limit(size);
+	if (mode == HUGE_PAGES_TRY && (in_vain || needs > limit.reserved || !(grows || pg_strcasecmp(change->setting, "huge_pages") == 0)))
+		return;
+	if (needs > Min(limit.used, limit.reserved))
+		start_refuse(change, psprintf("\"huge_pages\" would be %s: that takes %.0f pages of %s, and the server's cgroup (hugetlb) allows " INT64_FORMAT ".",
+									  mode == HUGE_PAGES_ON ? "on" : "try", needs / size, pretty_bytes(size), Min(limit.used, limit.reserved) / size));
+}
+
 /* Is there memory for what the server says that it takes? */
 static void
 check_memory(const Change *change, double needs)
@@ -292,17 +325,7 @@ check_memory(const Change *change, double needs)
 			start_refuse(change, psprintf("It would take %s more of shared memory, and the kernel, with vm.overcommit_memory = 2, gives %s.",
 										  pretty_bytes(needs - has), pretty_bytes(Max(limit - committed, 0))));
 	}
-	if (start_coming(change, "huge_pages") == HUGE_PAGES_ON)
-	{
-		int64		size;
-		int64		pages = huge_pages_of(start_coming(change, "huge_page_size"), &size);
-
-		if (start_coming(change, "shared_memory_type") != SHMEM_TYPE_MMAP)
-			start_refuse(change, "\"huge_pages\" would be on, which takes the \"shared_memory_type\" mmap.");
-		if (pages >= 0 && needs > (double) pages * size)
-			start_refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
-										  needs / size, pretty_bytes(size), pages));
-	}
+	check_huge_pages(change, needs, needs > has);
 }
 
 /* Files that it would look for in the folder that is made for asking it. */

@@ -27,8 +27,8 @@
  * Threshold: shared memory of 2 GB or more that is not in huge pages.  Gain: 3 %
  * of the CPU's time, which is what address translation costs at least when each
  * process has page tables of its own for all of it.  Value: on, or, if the server
- * has tried and got none, the kernel's vm.nr_hugepages.  Source: the
- * documentation's "Linux Huge Pages".
+ * has tried and got none, the kernel's vm.nr_hugepages.  None where the server's cgroup
+ * does not allow as many.  Source: the documentation's "Linux Huge Pages".
  */
 static PgscaleTuningFinding *
 find_huge_pages(const PgscaleTuningRuleInput *input)
@@ -42,6 +42,9 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 		{"cpu_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU)},
 		{NULL}
 	};
+	const int64 size_kb = (int64) pgscale_tuning_setting("huge_page_size");
+	const int64 size = size_kb > 0 ? size_kb * PGSCALE_KB : pgscale_kernel_meminfo("Hugepagesize:");
+	PgscaleHugePageLimit limit;
 	PgscaleTuningFinding *f;
 
 	if (shared_mb < 2048)
@@ -50,6 +53,13 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "shared memory is in huge pages");
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the CPU takes %.0f %% of the sessions' time", 100 * numbers[2].value);
+	if (size > 0)
+	{
+		limit = pgscale_kernel_huge_page_limit(size);
+		if (numbers[1].value * size > Min(limit.used, limit.reserved))
+			return pgscale_tuning_finding(PGSCALE_SILENT, "shared memory takes %.0f huge pages, and the server's cgroup (hugetlb) allows "
+										  INT64_FORMAT ": in huge pages it would not start", numbers[1].value, Min(limit.used, limit.reserved) / size);
+	}
 	f = pgscale_tuning_advise("try", gain, numbers,
 							  "%.1f GB of shared memory are in small pages, so that each session has page tables for them "
 							  "(documentation, \"Linux Huge Pages\")", shared_mb / 1024);
