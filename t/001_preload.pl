@@ -41,7 +41,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
    AND proname NOT IN ('connections', 'connections_ages', 'connections_by_application', 'health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
-                       'relocation_describe_index', 'relocation_progress', 'relocation_copyable', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'tuning_journal', 'row_origin',
+                       'relocation_describe_index', 'relocation_progress', 'relocation_copyable', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'query_waits_text_fits', 'short_locks', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'session_queries', 'statement_command', 'statement_texts', 'unidentified_statement', 'cancel', 'terminate', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
                        'discard_replicated', 'keep_local', 'published', 'require_library')
    AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|parts|btree_bytes|copy_or_rebuild|costs|effort|fit|write_rate)|trace_(waits|summary))'

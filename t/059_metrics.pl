@@ -81,6 +81,28 @@ is($db->sql(q{SELECT round((value - extract(epoch FROM (SELECT max(at) FROM arch
 is($db->sql(q{SELECT value BETWEEN 40 AND 50 FROM pgscale.metrics('archive') WHERE name = 'pgscale_archive_rounds'}), 't',
     'and how many of the last hour there are');
 
+# A locked table of pgscale: all other features are there; who asks for just this one waits for half a second, or as the caller wants
+my $lock = session($primary);
+$lock->sql('BEGIN; LOCK TABLE pgscale_internal.archive_minute');
+my ($state, $text) = $db->try('SELECT count(*) FROM pgscale.top_waits()');
+is($state, '55P03', 'top_waits does not wait for a lock without end');
+like($text, qr/HINT: .*pgscale\.blockers/, 'and says where to look');
+is(($db->try('SELECT count(*) FROM pgscale.contention()'))[0], '55P03', 'nor does contention');
+is(($db->try('SELECT count(*) FROM pgscale.past_coverage($$-infinity$$)'))[0], '55P03', 'nor the search for the oldest row');
+is($db->sql(q{SELECT string_agg(DISTINCT labels ->> 'feature', ' ') FILTER (WHERE name = 'pgscale_metrics_missing'), count(*) > 100,
+    bool_or(name ~ '^pgscale_archive') FROM pgscale.metrics()}), 'archive|t|f', 'metrics have all but the archive, and say so');
+is($db->sql('SHOW lock_timeout'), '0', 'lock_timeout is as it was');
+is($db->sql("SET lock_timeout = '$_->[0]'; BEGIN; SELECT pgscale_internal.short_locks(); SHOW lock_timeout; COMMIT; SHOW lock_timeout") =~ s/\s+/ /gr, "$_->[1] $_->[0]",
+    "of $_->[0] and half a second the shorter one counts, until it ends")
+    for [ '1ms', ' 1ms' ], [ '2s', ' 500ms' ];
+$db->sql(q{SET lock_timeout = '1ms'});
+like(($db->try(q{DO $$ BEGIN PERFORM pgscale.top_waits(); EXCEPTION WHEN lock_not_available THEN RAISE EXCEPTION 'then %', current_setting('lock_timeout'); END $$}))[1],
+    qr/then 1ms/, 'lock_timeout is as it was after the error, too');
+$db->sql('RESET lock_timeout');
+$lock->sql('ROLLBACK');
+$lock->quit;
+is($db->sql(q{SELECT count(*) FROM pgscale.metrics() WHERE name = 'pgscale_metrics_missing'}), 0, 'then none is missing');
+
 # What is there is described.
 my $page = slurp_file('doc/metrics.md');
 is(join(' ', grep { $page !~ /`$_`/ } split /\n/, $db->sql('SELECT DISTINCT name FROM pgscale.metrics() ORDER BY 1')), '',

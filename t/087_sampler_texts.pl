@@ -66,13 +66,33 @@ $db->sql('DELETE FROM pgscale_internal.archive_query');
 
 SKIP:
 {
-    skip 'this server has no pg_stat_statements', 3 unless $statements;
+    skip 'this server has no pg_stat_statements', 9 unless $statements;
 
     $db->sql('CREATE EXTENSION pg_stat_statements');
     is($text->($db), 1, 'beside pg_stat_statements, which does not know it');
     is($db->sql(qq{SELECT DISTINCT calls IS NULL, query ~ 'AS runaway' FROM pgscale.query_waits() WHERE queryid = $queryid}), 't|t', 'query_waits has it');
     $db->sql(qq{SELECT pgscale_internal.archive_texts('{$queryid}', '2020-03-02 12:00+00')});
     is($db->sql(q{SELECT count(*) FROM pgscale_internal.archive_query WHERE query ~ 'runaway'}), 1, 'and the archive');
+
+    # Texts that take more memory than a hash table may are not read; those that the archive has are known
+    my $filler = sub { my $from = shift; $db->sql(join ' ', 'SELECT', join(', ', map { "1 AS c$_" . 'x' x 58 } $from .. $from + 999)) };
+    $filler->(1);
+    $db->sql(q{SET work_mem = '64kB'; SET hash_mem_multiplier = 1});
+    my $wanted = $db->sql(q{SELECT queryid FROM pg_stat_statements WHERE query ~ 'c1x'});
+    my $query = qq{SELECT count(*) FROM pgscale_internal.past_queries('{$wanted}')};
+    cmp_ok($db->sql(q{SELECT size FROM pg_stat_file('pg_stat_tmp/pgss_query_texts.stat')}), '>', 64 * 1024, 'a file of texts that is larger than work_mem');
+    my ($state, $said) = $db->try($query);
+    like($said, qr/NOTICE: .*texts of queries are missing.*\n(?:.*\n)*.*HINT: .*work_mem/, 'it is not read, and a notice says so');
+    $db->sql('SET client_min_messages = warning');
+    is($db->sql($query), 0, 'the text is missing');
+    is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits() WHERE calls > 0}), 't', 'counts are there');
+    $db->sql(qq{RESET work_mem; SELECT pgscale_internal.archive_texts('{$wanted}', '2020-03-02 12:00+00')});
+    is($db->sql($query), 1, 'with more memory it is read');
+    $db->sql(q{SELECT pg_stat_statements_reset(); SET work_mem = '64kB'});
+    $filler->(2000);
+    is($db->sql($query), 1, 'and once the archive has it, it is known');
+    $db->sql('RESET work_mem; RESET hash_mem_multiplier; RESET client_min_messages');
+    $db->sql('DELETE FROM pgscale_internal.archive_query');
 }
 
 # A secret

@@ -187,7 +187,7 @@ archive_health(PgscaleHealth *health)
 /* What a row is made of. */
 static const char *const asks[] = {
 	"pgscale_internal.connections_peak", "pgscale.node_identity", "pgscale.relocation_jobs",
-	"pgscale_internal.sampler_stats", "pgscale_internal.session_queries", "pgscale_internal.sweeper_stats",
+	"pgscale_internal.past_queries", "pgscale_internal.sampler_stats", "pgscale_internal.sweeper_stats",
 	"pgscale.wait_history", "pgscale.wait_profile", "pgscale_internal.writeback_stats", NULL
 };
 

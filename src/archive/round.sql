@@ -8,8 +8,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.archive_wait_growth(bigint[], double precision[]) IS
 'increase of waits since the latest row of the archive; for its worker';
 
--- Texts of queries that have none for this day yet: those of pg_stat_statements, and where it has none, those of statements that
--- sessions execute or have just executed.
+-- Texts of queries that have none for this day yet.
 CREATE FUNCTION pgscale_internal.archive_texts(wanted bigint[], seen_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -19,8 +18,6 @@ DECLARE
     today date := (seen_at AT TIME ZONE 'UTC')::date;
     missing bigint[];
     room integer;
-    statements regclass;
-    inserted integer := 0;
 BEGIN
     UPDATE pgscale_internal.archive_query q SET last_seen = seen_at
      WHERE q.day = today AND q.queryid = ANY (wanted) AND q.last_seen < seen_at - interval '1 hour';
@@ -33,32 +30,10 @@ BEGIN
     IF room <= 0 THEN
         RETURN;
     END IF;
-    SELECT c.oid INTO statements
-      FROM pg_extension e
-      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-           AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
-      JOIN pg_class c ON c.oid = d.objid
-     WHERE e.extname = 'pg_stat_statements' AND c.relname = 'pg_stat_statements' AND c.relkind = 'v';
-    IF FOUND THEN
-        BEGIN
-            EXECUTE format($q$
-                INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
-                SELECT $2, t.queryid, $3, $3, pgscale_internal.clean_statement(max(t.query))
-                  FROM %s t WHERE t.queryid = ANY ($1) AND t.query IS NOT NULL GROUP BY t.queryid LIMIT $4
-                ON CONFLICT DO NOTHING$q$, statements) USING missing, today, seen_at, room;
-            GET DIAGNOSTICS inserted = ROW_COUNT;
-        EXCEPTION
-            -- it is not preloaded, or a text is of another encoding
-            WHEN object_not_in_prerequisite_state OR undefined_column OR undefined_function OR untranslatable_character
-                 OR character_not_in_repertoire THEN
-                NULL;
-        END;
-    END IF;
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
-    SELECT today, s.queryid, seen_at, seen_at, s.query
-      FROM pgscale_internal.session_queries(missing) s
-     WHERE NOT EXISTS (SELECT FROM pgscale_internal.archive_query q WHERE q.day = today AND q.queryid = s.queryid)
-     LIMIT room - inserted
+    SELECT today, s.queryid, seen_at, seen_at, pgscale_internal.clean_statement(s.query)
+      FROM pgscale_internal.past_queries(missing) s
+     LIMIT room
     ON CONFLICT DO NOTHING;
 END
 $$;

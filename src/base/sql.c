@@ -16,9 +16,13 @@
 
 #include "catalog/pg_type_d.h"
 #include "executor/spi.h"
+#include "fmgr.h"
+#include "storage/proc.h"
 #include "utils/guc.h"
 
 #include "base/sql.h"
+
+PG_FUNCTION_INFO_V1(pgscale_short_locks);
 
 double
 pgscale_sql_number(const PgscaleRows *rows, int row, int column)
@@ -62,4 +66,39 @@ pgscale_sql_names(void)
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	return settings;
+}
+
+static void
+wait_short(void)
+{
+	if (LockTimeout == 0 || LockTimeout > PGSCALE_LOCK_WAIT_MS)
+		(void) set_config_option("lock_timeout", CppAsString2(PGSCALE_LOCK_WAIT_MS), PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
+int
+pgscale_sql_short_locks(void)
+{
+	int			settings = NewGUCNestLevel();
+
+	wait_short();
+	return settings;
+}
+
+void
+pgscale_sql_locked_hint(void *arg)
+{
+	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		errhint("Another session has locked a table of pgscale; pgscale.blockers shows it. Try again when it has ended.");
+}
+
+/*
+ * pgscale_internal.short_locks(): pgscale_sql_short_locks(), until the function that calls it ends, which must have
+ * a SET clause: what is saved at its level is restored there.
+ */
+Datum
+pgscale_short_locks(PG_FUNCTION_ARGS)
+{
+	wait_short();
+	PG_RETURN_VOID();
 }

@@ -44,4 +44,15 @@ extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, co
  */
 extern int	pgscale_sql_names(void);
 
+/*
+ * Until AtEOXact_GUC(true, what it returns) a lock is waited for PGSCALE_LOCK_WAIT_MS at most, or for the
+ * caller's lock_timeout if that is shorter.  An error ends it, too.
+ */
+#define PGSCALE_LOCK_WAIT_MS	500
+
+extern int	pgscale_sql_short_locks(void);
+
+/* Callback of an error context: if it is that such a wait ended, adds a hint. */
+extern void pgscale_sql_locked_hint(void *arg);
+
 #endif							/* PGSCALE_BASE_SQL_H */

@@ -315,13 +315,20 @@ DECLARE
     features CONSTANT text[] := '{health,now,fleet,connections,sampler,blockers,archive,sweeper,buffer_usage,writeback,relocation,tuning,scalability,numa}';
     one text;
 BEGIN
+    PERFORM pgscale_internal.short_locks();
     IF metrics.feature <> ALL (features) THEN
         RAISE invalid_parameter_value USING MESSAGE = format('there are no metrics of a feature named "%s"', metrics.feature),
             HINT = format('Features with metrics are %s; NULL stands for all.', array_to_string(features, ', '));
     END IF;
     FOREACH one IN ARRAY features LOOP
         CONTINUE WHEN metrics.feature <> one;
-        RETURN QUERY EXECUTE format('SELECT * FROM pgscale_internal.metrics_%s()', one);
+        BEGIN
+            RETURN QUERY EXECUTE format('SELECT * FROM pgscale_internal.metrics_%s()', one);
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN QUERY SELECT 'pgscale_metrics_missing', 'gauge',
+                                'A feature whose metrics are missing while another session has locked a table of pgscale; always 1.',
+                                jsonb_build_object('feature', one), 1::float8;
+        END;
     END LOOP;
 END
 $$;

@@ -113,6 +113,7 @@ our %arguments = (
     published => [''],
     query_waits => [''],
     query_waits_statements => ['true'],
+    query_waits_text_fits => ['true'],
     relation_buffers => [''],
     relation_os_cache => [ '', q{'t'} ],
     relocate_all_indexes => [q{'pg_default', 'there'}],

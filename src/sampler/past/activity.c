@@ -251,7 +251,7 @@ pgscale_activity(PG_FUNCTION_ARGS)
 	if (buckets.period.begin >= buckets.period.end)
 		return (Datum) 0;
 
-	past = pgscale_sampler_past_sums(&buckets.period);
+	past = pgscale_sampler_past_sums(&buckets.period, PGSCALE_PAST_CLASSES);
 	ours = period_without(&buckets.period, past, true);
 	seconds = pgscale_sampler_past_seconds(ours.ranges, ours.n, past->texts);
 	rest = period_without(&buckets.period, seconds, false);

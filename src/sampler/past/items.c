@@ -39,6 +39,18 @@ typedef enum ItemBy
 
 static const char *const bys[] = {"event", "class", "query", "database", "user", "application", "backend_type", "blocker"};
 
+/* What they need of a period. */
+static const uint32 by_parts[] = {
+	[BY_EVENT] = PGSCALE_PAST_WAITS,
+	[BY_CLASS] = PGSCALE_PAST_WAITS,
+	[BY_QUERY] = PGSCALE_PAST_WAITS,
+	[BY_DATABASE] = PGSCALE_PAST_WAITS | PGSCALE_PAST_DATABASES,
+	[BY_USER] = PGSCALE_PAST_WAITS | PGSCALE_PAST_USERS,
+	[BY_APPLICATION] = PGSCALE_PAST_WAITS | PGSCALE_PAST_APPLICATIONS,
+	[BY_BACKEND_TYPE] = PGSCALE_PAST_WAITS,
+	[BY_BLOCKER] = PGSCALE_PAST_WAITS | PGSCALE_PAST_BLOCKERS,
+};
+
 /* A role may have the name "other": so a name, a missing name, and all that is not separate have no texts. */
 typedef enum ItemKind
 {
@@ -364,7 +376,7 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 
-	question.past = pgscale_sampler_past_sums(&period);
+	question.past = pgscale_sampler_past_sums(&period, by_parts[question.by]);
 	question.other = pgscale_sampler_past_number(question.past->texts, kinds[ITEM_OTHER]);
 	question.idle = pgscale_sampler_past_number(question.past->texts, PGSCALE_WAIT_IDLE_NAME);
 	hash = items_create(CurrentMemoryContext, 256, NULL);

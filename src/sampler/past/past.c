@@ -169,11 +169,12 @@ pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us
 {
 	Archived	archived = {.reader = reader,.size = 1024};
 	const PgscaleSamplerPastReader archive_reader = {
+		.parts = reader->parts,
 		.texts = reader->texts,
 		.arg = &archived,
 		.visit_span = archived_span,
 		.visit_wait = archived_wait,
-		.visit_class = reader->visit_class ? archived_class : NULL,
+		.visit_class = archived_class,
 	};
 	PgscaleSamplerPastRange *left;
 	int			nleft;
@@ -250,7 +251,8 @@ Datum
 pgscale_past_waits(PG_FUNCTION_ARGS)
 {
 	const double resolution_s = PG_ARGISNULL(2) ? 0 : PG_GETARG_FLOAT8(2);
-	PgscaleSamplerPastReader reader = {.texts = pgscale_sampler_past_texts_create(),.visit_span = skip_span,.visit_wait = put_waited};
+	PgscaleSamplerPastReader reader = {.parts = PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES,
+		.texts = pgscale_sampler_past_texts_create(),.visit_span = skip_span,.visit_wait = put_waited};
 	WaitRows	rows = {.texts = reader.texts,.result = (ReturnSetInfo *) fcinfo->resultinfo};
 	PgscaleSamplerPastRange period;
 
@@ -315,7 +317,7 @@ pgscale_past_coverage(PG_FUNCTION_ARGS)
 
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
-	past = pgscale_sampler_past_sums(&period);
+	past = pgscale_sampler_past_sums(&period, 0);
 	spans = join_spans(past, &nspans);
 	for (int64 i = 0; i < nspans; i++)
 	{

@@ -50,8 +50,18 @@ typedef struct PgscaleSamplerPastKey
 /* Client backends, their parallel workers, and waits that are not separate, most of which are theirs. */
 extern bool pgscale_sampler_past_is_session(const char *backend_type);
 
+/* What of a period is wanted: of a key, the columns without their part may be missing. */
+#define PGSCALE_PAST_CLASSES		0x01	/* visit_class */
+#define PGSCALE_PAST_WAITS			0x02	/* visit_wait, and of its key the type, the query and the event */
+#define PGSCALE_PAST_DATABASES		0x04
+#define PGSCALE_PAST_USERS			0x08
+#define PGSCALE_PAST_APPLICATIONS	0x10
+#define PGSCALE_PAST_BLOCKERS		0x20
+#define PGSCALE_PAST_ALL			0x3F
+
 typedef struct PgscaleSamplerPastReader
 {
+	uint32		parts;			/* what is wanted */
 	PgscaleSamplerPastTexts *texts;
 	void	   *arg;
 
@@ -62,7 +72,7 @@ typedef struct PgscaleSamplerPastReader
 	void		(*visit_span) (const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg);
 	/* time that was waited in it */
 	void		(*visit_wait) (const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg);
-	/* or NULL.  Of that, the sessions' time by class of the event only */
+	/* of that, the sessions' time by class of the event only */
 	void		(*visit_class) (const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg);
 } PgscaleSamplerPastReader;
 
@@ -152,8 +162,8 @@ typedef struct PgscaleSamplerPast
 	double		known_ms;
 } PgscaleSamplerPast;
 
-/* In the current memory context, or what past_keep() has of the period. */
-extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period);
+/* At least these parts, in the current memory context, or what past_keep() has of the period. */
+extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts);
 
 /* What the timeline has of these ranges, which has no sums, with the numbers of these texts. */
 extern const PgscaleSamplerPast *pgscale_sampler_past_seconds(const PgscaleSamplerPastRange *ranges, int nranges,

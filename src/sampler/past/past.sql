@@ -19,7 +19,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION pgscale_internal.past_archive() IS
 'the tables of the archive that top_waits, activity and compare_waits may read here; NULL if they may not';
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive() TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_coverage(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
@@ -74,37 +73,57 @@ AS $$
 DECLARE
     statements regclass := pgscale_internal.query_waits_statements(false);
     archived regclass;
+    has_texts boolean := false;
+    found_now bigint;
 BEGIN
+    $1 := ARRAY(SELECT DISTINCT w FROM unnest($1) w WHERE w IS NOT NULL);
+    IF $1 = '{}' THEN
+        RETURN;
+    END IF;
+    PERFORM pgscale_internal.short_locks();
     SELECT a.queries INTO archived FROM pgscale_internal.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
     IF has_table_privilege(statements, 'SELECT') THEN
         BEGIN
-            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale_internal.foreign_text(s.query, %s)) FROM %s s
-                     WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
-                    (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
-                $1 := array_remove($1, queryid);
-                RETURN NEXT;
-            END LOOP;
+            -- for one text it reads all: so first, without texts, whether it has any of these
+            EXECUTE (SELECT format('SELECT EXISTS (SELECT FROM %I.pg_stat_statements(false) s WHERE s.queryid = ANY ($1))', n.nspname)
+                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements) INTO has_texts USING $1;
+            IF has_texts AND pgscale_internal.query_waits_text_fits(false) THEN
+                FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale_internal.foreign_text(s.query, %s)) FROM %s s
+                         WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
+                        (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
+                    $1 := array_remove($1, queryid);
+                    RETURN NEXT;
+                END LOOP;
+            END IF;
         EXCEPTION
-            -- one text that is none in this database's encoding, and it shows nothing at all
-            WHEN untranslatable_character OR character_not_in_repertoire THEN
+            -- one text that is none in this database's encoding, and it shows nothing at all; or its library is not loaded, or too old
+            WHEN untranslatable_character OR character_not_in_repertoire OR object_not_in_prerequisite_state OR undefined_column
+                 OR undefined_function THEN
                 NULL;
         END;
     END IF;
     IF archived IS NOT NULL AND $1 <> '{}' THEN
-        FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
-            $1 := array_remove($1, queryid);
-            RETURN NEXT;
-        END LOOP;
+        BEGIN
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
+                $1 := array_remove($1, queryid);
+                RETURN NEXT;
+            END LOOP;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
     END IF;
     -- it has not ended yet, it was cancelled, or the statistics were reset
     IF $1 <> '{}' THEN
         RETURN QUERY SELECT s.queryid, s.query FROM pgscale_internal.session_queries($1) s;
+        GET DIAGNOSTICS found_now = ROW_COUNT;
+        IF has_texts AND found_now < cardinality($1) THEN
+            PERFORM pgscale_internal.query_waits_text_fits(true);
+        END IF;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[]) IS
 'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_queries(bigint[]) TO pg_monitor;
 
 CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)

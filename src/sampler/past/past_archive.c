@@ -24,12 +24,14 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/node_name.h"
 #include "base/pg_compat.h"
+#include "base/sql.h"
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
 
@@ -58,7 +60,21 @@ enum
 	COLUMNS = COLUMN_WAIT_MS
 };
 
-/* An array of a row. */
+/* Which part of a period an array is for. */
+static const uint32 column_parts[] = {
+	[COLUMN_BACKEND_TYPES] = PGSCALE_PAST_WAITS | PGSCALE_PAST_CLASSES,
+	[COLUMN_DATIDS] = PGSCALE_PAST_DATABASES,
+	[COLUMN_DATNAMES] = PGSCALE_PAST_DATABASES,
+	[COLUMN_USENAMES] = PGSCALE_PAST_USERS,
+	[COLUMN_APPLICATION_NAMES] = PGSCALE_PAST_APPLICATIONS,
+	[COLUMN_QUERYIDS] = PGSCALE_PAST_WAITS,
+	[COLUMN_EVENT_TYPES] = PGSCALE_PAST_WAITS | PGSCALE_PAST_CLASSES,
+	[COLUMN_EVENTS] = PGSCALE_PAST_WAITS | PGSCALE_PAST_CLASSES,
+	[COLUMN_BLOCKERS] = PGSCALE_PAST_BLOCKERS,
+	[COLUMN_WAIT_MS] = PGSCALE_PAST_WAITS | PGSCALE_PAST_CLASSES,
+};
+
+/* An array of a row; of one that is not wanted, none of its values. */
 typedef struct Column
 {
 	Datum	   *values;
@@ -131,7 +147,11 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 	bool		session = false;
 
 	for (int i = COLUMN_BACKEND_TYPES; i <= COLUMNS; i++)
-		read_column(row, i, &columns[i]);
+	{
+		columns[i].n = 0;
+		if (reader->parts & column_parts[i])
+			read_column(row, i, &columns[i]);
+	}
 	for (int i = 0; i < wait_ms->n; i++)
 	{
 		const double ms = wait_ms->nulls[i] ? 0 : DatumGetFloat4(wait_ms->values[i]) * part;
@@ -148,7 +168,7 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 		key.event = column_text(texts, &columns[COLUMN_EVENTS], i, key.event);
 		key.blocker = column_text(texts, &columns[COLUMN_BLOCKERS], i, key.blocker);
 		reader->visit_wait(range, &key, ms, reader->arg);
-		if (!reader->visit_class)
+		if (!(reader->parts & PGSCALE_PAST_CLASSES))
 			continue;
 		if (i == 0 || key.backend_type != type)
 		{
@@ -195,9 +215,11 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 	Datum		values[2];
 	MemoryContext rows;
 	MemoryContext old;
+	ErrorContextCallback locked = {.previous = error_context_stack,.callback = pgscale_sql_locked_hint};
 	const char *own_node;
 	const char *table;
 	Portal		portal;
+	int			settings;
 
 	SPI_connect();
 	table = find_archive();
@@ -209,12 +231,16 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 	own_node = pgscale_node_name();
 	values[0] = TimestampTzGetDatum(period->begin - ROW_MAX_US);
 	values[1] = TimestampTzGetDatum(period->end);
+	settings = pgscale_sql_short_locks();
+	error_context_stack = &locked;
 	portal = SPI_cursor_open_with_args(NULL,
 									   psprintf("SELECT at, period_s, observed_ms::pg_catalog.float8, node, backend_types, datids, datnames, usenames,"
 												" application_names, queryids, event_types, events, blockers, wait_ms"
 												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2",
 												table),
 									   lengthof(types), types, values, NULL, true, 0);
+	error_context_stack = locked.previous;
+	AtEOXact_GUC(true, settings);
 	rows = AllocSetContextCreate(CurrentMemoryContext, "pgscale archive rows", ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
@@ -242,9 +268,12 @@ pgscale_sampler_past_archive_begin(void)
 	bool		isnull;
 	Datum		value;
 	const char *table;
+	ErrorContextCallback locked = {.previous = error_context_stack,.callback = pgscale_sql_locked_hint};
+	const int	settings = pgscale_sql_short_locks();
 
 	SPI_connect();
 	table = find_archive();
+	error_context_stack = &locked;
 	if (table &&
 		SPI_execute(psprintf("SELECT pg_catalog.min(at) FROM %s", table), true, 1) == SPI_OK_SELECT &&
 		SPI_processed == 1)
@@ -253,6 +282,8 @@ pgscale_sampler_past_archive_begin(void)
 		if (!isnull)
 			begin = DatumGetTimestampTz(value);
 	}
+	error_context_stack = locked.previous;
 	SPI_finish();
+	AtEOXact_GUC(true, settings);
 	return begin;
 }

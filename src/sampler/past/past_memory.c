@@ -373,14 +373,14 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	sums.nranges = nranges;
 	sums.bucket_us = bucket_us;
 	sums.hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
-	sums.with_slices = reader->visit_class != NULL;
+	sums.with_slices = (reader->parts & PGSCALE_PAST_CLASSES) != 0;
 	sums.slices_size = 1024;
 	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
 
 	labels = sum_with_labels(&sums, spans);
 	visit_spans(&sums, spans, reader);
 	visit_sums(&sums, labels, reader);
-	if (reader->visit_class)
+	if (reader->parts & PGSCALE_PAST_CLASSES)
 		visit_slices(&sums, reader);
 	history_sums_destroy(sums.hash);
 	pfree(sums.slices);

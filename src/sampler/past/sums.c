@@ -54,6 +54,7 @@ static Kept *kept;
 typedef struct Adding
 {
 	PgscaleSamplerPast *past;
+	uint32		parts;
 	past_sums_hash *hash;
 	int64		spans_size;
 	int64		slices_size;
@@ -83,9 +84,25 @@ static void
 sum_wait(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg)
 {
 	Adding	   *adding = arg;
+	PgscaleSamplerPastKey wanted = *key;
+	PgscaleSamplerPastSum *sum;
 	bool		found;
-	PgscaleSamplerPastSum *sum = past_sums_insert(adding->hash, *key, &found);
 
+	if (!(adding->parts & PGSCALE_PAST_WAITS))
+		return;
+	/* a sum for each of their values would take much memory for nothing */
+	if (!(adding->parts & PGSCALE_PAST_DATABASES))
+	{
+		wanted.datid = InvalidOid;
+		wanted.datname = 0;
+	}
+	if (!(adding->parts & PGSCALE_PAST_USERS))
+		wanted.usename = 0;
+	if (!(adding->parts & PGSCALE_PAST_APPLICATIONS))
+		wanted.application_name = 0;
+	if (!(adding->parts & PGSCALE_PAST_BLOCKERS))
+		wanted.blocker = 0;
+	sum = past_sums_insert(adding->hash, wanted, &found);
 	sum->ms = (found ? sum->ms : 0) + ms;
 }
 
@@ -115,28 +132,28 @@ sum_class(const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, do
 
 /* In the current memory context, where all that is of use only while it is read stays, too. */
 static PgscaleSamplerPastReader
-begin_adding(Adding *adding, PgscaleSamplerPastTexts *texts)
+begin_adding(Adding *adding, uint32 parts, PgscaleSamplerPastTexts *texts)
 {
 	PgscaleSamplerPast *past = palloc0(sizeof(PgscaleSamplerPast));
 
 	*adding = (Adding)
 	{
-		.past = past,.spans_size = 256,.slices_size = 1024
+		.past = past,.parts = parts,.spans_size = 256,.slices_size = 1024
 	};
 	past->texts = texts;
 	past->spans = palloc(adding->spans_size * sizeof(PgscaleSamplerPastSpan));
 	past->slices = palloc(adding->slices_size * sizeof(PgscaleSamplerPastSlice));
 	return (PgscaleSamplerPastReader)
 	{
-		.texts = texts,.arg = adding,.visit_span = keep_span,.visit_wait = sum_wait,.visit_class = sum_class
+		.parts = parts,.texts = texts,.arg = adding,.visit_span = keep_span,.visit_wait = sum_wait,.visit_class = sum_class
 	};
 }
 
 static PgscaleSamplerPast *
-read_period(const PgscaleSamplerPastRange *period)
+read_period(const PgscaleSamplerPastRange *period, uint32 parts)
 {
 	Adding		adding;
-	PgscaleSamplerPastReader reader = begin_adding(&adding, pgscale_sampler_past_texts_create());
+	PgscaleSamplerPastReader reader = begin_adding(&adding, parts, pgscale_sampler_past_texts_create());
 	PgscaleSamplerPast *past = adding.past;
 	past_sums_iterator it;
 	PgscaleSamplerPastSum *sum;
@@ -156,7 +173,7 @@ const PgscaleSamplerPast *
 pgscale_sampler_past_seconds(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastTexts *texts)
 {
 	Adding		adding;
-	const PgscaleSamplerPastReader reader = begin_adding(&adding, texts);
+	const PgscaleSamplerPastReader reader = begin_adding(&adding, PGSCALE_PAST_CLASSES, texts);
 
 	pgscale_sampler_past_read_timeline(ranges, nranges, &reader);
 	return adding.past;
@@ -173,7 +190,7 @@ find_kept(const PgscaleSamplerPastRange *period)
 }
 
 const PgscaleSamplerPast *
-pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
+pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts)
 {
 	Kept	   *of = find_kept(period);
 	MemoryContext context;
@@ -181,14 +198,14 @@ pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period)
 	PgscaleSamplerPast *past;
 
 	if (!of)
-		return read_period(period);
+		return read_period(period, parts);
 	if (of->past)
 		return of->past;
 
 	/* after an error in the midst it is as if it had not been read */
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	past = read_period(period);
+	past = read_period(period, PGSCALE_PAST_ALL);
 	MemoryContextSwitchTo(old);
 	/* a policy on the archive's table may have forgotten or read it meanwhile */
 	of = find_kept(period);

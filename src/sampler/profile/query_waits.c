@@ -14,18 +14,32 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/attnum.h"
+#include "access/xact.h"
 #include "commands/extension.h"
+#include "executor/nodeHash.h"
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "base/extension_function.h"
 #include "base/server_settings.h"
 #include "pgscale.h"
 #include "sampler/profile/query_waits.h"
 
+/* The texts of pg_stat_statements, in all majors. */
+#define TEXT_FILE	PG_STAT_TMP_DIR "/pgss_query_texts.stat"
+
+/* A round of the archive may read this many bytes of them, on average. */
+#define BYTES_PER_MINUTE	(INT64CONST(16) * 1024 * 1024)
+
 PG_FUNCTION_INFO_V1(pgscale_query_waits_statements);
+PG_FUNCTION_INFO_V1(pgscale_query_waits_text_fits);
 
 /* What keeps query texts from being joined to waits, and what the DBA can do about it. */
 typedef struct Obstacle
@@ -92,6 +106,46 @@ pgscale_query_waits_statements(PG_FUNCTION_ARGS)
 				 errmsg("%s", obstacle.reason),
 				 errhint("For texts, %s. Without them, pgscale.wait_profile has the waits by queryid.", obstacle.action)));
 	PG_RETURN_NULL();
+}
+
+/* Size of the file that pg_stat_statements reads into private memory as a whole, for one text, too. */
+static int64
+text_file_bytes(void)
+{
+	struct stat file;
+
+	return stat(TEXT_FILE, &file) == 0 ? file.st_size : 0;
+}
+
+/* Is it the turn of a round of the archive, which comes each minute?  The larger the file, the more rarely. */
+static bool
+is_turn(int64 bytes)
+{
+	return GetCurrentTransactionStartTimestamp() / USECS_PER_MINUTE % (1 + bytes / BYTES_PER_MINUTE) == 0;
+}
+
+/*
+ * pgscale_internal.query_waits_text_fits(missed): may this process read all texts now?  Not if they are larger than a hash
+ * table may become.  If a client misses some for that reason, one notice for its statement says so.
+ */
+Datum
+pgscale_query_waits_text_fits(PG_FUNCTION_ARGS)
+{
+	static TimestampTz noticed = 0;
+	const int64 bytes = text_file_bytes();
+
+	if (bytes <= (int64) get_hash_memory_limit())
+		PG_RETURN_BOOL(MyBackendType != B_BG_WORKER || is_turn(bytes));
+	if (PG_GETARG_BOOL(0) && MyBackendType == B_BACKEND && noticed != GetCurrentStatementStartTimestamp())
+	{
+		noticed = GetCurrentStatementStartTimestamp();
+		ereport(NOTICE,
+				(errmsg("texts of queries are missing, because pg_stat_statements would read " INT64_FORMAT " kB into memory",
+						bytes / 1024),
+				 errdetail("It reads the texts of all statements at once. The limit is work_mem * hash_mem_multiplier."),
+				 errhint("Set work_mem to more than this for this session, or lower pg_stat_statements.max.")));
+	}
+	PG_RETURN_BOOL(false);
 }
 
 static void

@@ -9,6 +9,13 @@ COMMENT ON FUNCTION pgscale_internal.query_waits_statements(boolean) IS
 'the view pg_stat_statements; if it cannot be read, an error with a hint, or NULL where it is not needed';
 GRANT EXECUTE ON FUNCTION pgscale_internal.query_waits_statements(boolean) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.query_waits_text_fits(missed boolean)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'pgscale_query_waits_text_fits'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.query_waits_text_fits(boolean) IS
+'whether pg_stat_statements may read its texts, all at once, within work_mem * hash_mem_multiplier; otherwise with a notice if one is missed';
+
 -- Dynamic SQL, because pg_stat_statements may be in any schema, or missing.
 CREATE FUNCTION pgscale.query_waits(
     OUT datid oid, OUT userid oid, OUT queryid bigint,
@@ -21,18 +28,20 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     statements regclass := pgscale_internal.query_waits_statements(true);
-    own integer := (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database());
+    counts text := (SELECT format('%I.pg_stat_statements(false)', n.nspname)
+                      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements);
     -- A statement is one row there for each level it was run at; here it is one. One that has not ended is not there.
     -- Sessions' time that no query is known of stays in, so that sums are whole.
-    waits text := $q$
+BEGIN
+    RETURN QUERY EXECUTE format($q$
         WITH texts AS MATERIALIZED (
             SELECT t.queryid, min(t.query) AS query
-              FROM pgscale_internal.%3$I(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p)) t
+              FROM pgscale_internal.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p WHERE NOT p.idle)) t
              GROUP BY 1)
         SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
                w.samples::bigint, w.wait_ms,
                w.wait_ms / nullif(sum(w.wait_ms) OVER (PARTITION BY w.datid, w.userid, w.queryid), 0),
-               s.calls::bigint, s.total_time_ms, coalesce(%1$s, (SELECT x.query FROM texts x WHERE x.queryid = w.queryid))
+               s.calls::bigint, s.total_time_ms, (SELECT x.query FROM texts x WHERE x.queryid = w.queryid)
           FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
                        sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
                   FROM pgscale.wait_profile() p
@@ -40,20 +49,11 @@ DECLARE
                    AND NOT p.idle
                  GROUP BY 1, 2, 3, 4, 5) w
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
-                            sum(t.total_plan_time + t.total_exec_time) AS total_time_ms,
-                            min(t.query) AS query
-                       FROM %2$s t
+                            sum(t.total_plan_time + t.total_exec_time) AS total_time_ms
+                       FROM %s t
                       GROUP BY 1, 2, 3) s
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
-         ORDER BY w.wait_ms DESC$q$;
-BEGIN
-    RETURN QUERY EXECUTE format(waits, format('pgscale_internal.foreign_text(s.query, %s)', own), statements, 'session_queries');
-EXCEPTION
-    -- one text that is none in this database's encoding, and it shows nothing at all: not one row is out before the sort
-    WHEN untranslatable_character OR character_not_in_repertoire THEN
-        RETURN QUERY EXECUTE format(waits, 'NULL',
-                                    (SELECT format('%I.pg_stat_statements(false)', n.nspname)
-                                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements), 'past_queries');
+         ORDER BY w.wait_ms DESC$q$, counts);
 END
 $$;
 COMMENT ON FUNCTION pgscale.query_waits() IS 'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';
@@ -76,7 +76,7 @@ COMMENT ON COLUMN pgscale.query_waits.event IS 'name of the wait event as in pg_
 COMMENT ON COLUMN pgscale.query_waits.wait_ms IS 'time that the samples represent, in milliseconds';
 COMMENT ON COLUMN pgscale.query_waits.calls IS 'number of executions, repeated on each row of the query';
 COMMENT ON COLUMN pgscale.query_waits.query IS
-'beginning of the query''s text; NULL or <insufficient privilege> for other users'' queries without pg_read_all_stats';
+'beginning of the query''s text; NULL if it is unknown, and for other users'' queries without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.query_waits.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
 COMMENT ON COLUMN pgscale.query_waits.stats_reset IS 'time since which waits are added up: the latest reset; not that of pg_stat_statements';
