@@ -50,7 +50,7 @@ relocation_define_gucs(void)
 							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_lag",
-							"A relocation job waits while a standby is further behind than this.",
+							"A relocation job waits while a physical standby has more WAL than this still to flush.",
 							"-1 does not check standbys.",
 							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
