@@ -99,6 +99,7 @@ calls_clear();
 is(end_soon(ask(q{relocate_table('kept', 'other')})), 'done', 'and once more');
 my $counted = calls_counted();
 is(join(' ', sort keys %$counted), 'before clean-up copy switch', 'each part of a move has calls');
+cmp_ok($counted->{switch}{ConditionalLockRelationOid}, '>=', 3, 'the table, its TOAST table and the index of that are locked');
 ok($counted->{switch}{ReadBufferWithoutRelcache}, 'blocks are copied in the switch');
 
 # [part, function, n, sqlstate]
