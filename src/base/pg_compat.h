@@ -186,6 +186,18 @@ typedef uint32 PgscaleBufferState;
 	ReadBufferWithoutRelcache(locator, fork, P_NEW, RBM_ZERO_AND_LOCK, strategy, true)
 #endif
 
+/* Is a page, as it is on the disk, one that the server would accept?  18 (commit 55bdba11b) reports failed checksums apart. */
+#if PG_VERSION_NUM >= 180000
+#define pgscale_compat_page_verified(page, block)	PageIsVerified(page, block, 0, &(bool) {false})
+#else
+#define pgscale_compat_page_verified(page, block)	PageIsVerifiedExtended(page, block, 0)
+#endif
+
+/* 16 (commit faeedbcef) aligns what is read directly. */
+#if PG_VERSION_NUM < 160000
+typedef PGAlignedBlock PGIOAlignedBlock;
+#endif
+
 /* 19 builds a jsonb in a state that also has its result. */
 #if PG_VERSION_NUM < 190000
 typedef struct JsonbInState

@@ -300,6 +300,17 @@ pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode
 	return fit;
 }
 
+void
+pgscale_relocation_check_job(const PgscaleRelocationJob *job)
+{
+	pgscale_relocation_check_there(job->relation, job->is_table);
+	pgscale_relocation_check_target(job->target);
+	if (job->is_table)
+		(void) pgscale_relocation_check_table(job->relation, job->target, job->mode, ERROR);
+	else
+		(void) pgscale_relocation_check_index(job->relation, job->target, job->mode, ERROR);
+}
+
 int64
 pgscale_relocation_free_bytes(const char *folder, dev_t *device)
 {

@@ -44,6 +44,9 @@ extern void pgscale_relocation_check_is_table(Oid relation);
 extern bool pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel);
 extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel);
 
+/* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */
+extern void pgscale_relocation_check_job(const PgscaleRelocationJob *job);
+
 /* Raises an error if there is no room for relations of that many bytes. */
 extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
 

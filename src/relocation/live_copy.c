@@ -9,21 +9,26 @@
  * the switch, under load, and could race with a checkpoint.)  Both sides use small rings of buffers.
  *
  * Commits of others must not wait for all that is written here.  So WAL is flushed in small pieces, its next segment is
- * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_live_move()).  With a table of 3 GB beside 50 transactions a second the longest wait was 110 to 200 ms
- * without the last two, 5 to 10 ms with them.
+ * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_live_move()).
+ * With a table of 3 GB beside 50 transactions a second the longest wait was 110 to 200 ms without the last two, 5 to 10 ms
+ * with them.
  *
  * Why no change is missed.  A backend changes a block and writes the WAL record of the change under one exclusive lock of
  * the block's content.  The copy is taken under a share lock, so it contains a change completely or not at all.  The record of
  * a change that it does not contain is written after the copy was taken, so a reader that follows the WAL from a point
- * before the first copy sees that record, and marks the block.  A mark is removed before its block is copied again,
- * so a change during that copy marks the block again.  Blocks that still have to be copied need no marks.
+ * before the first copy sees that record, and marks the block.  A mark is removed after its block was written again, so an error
+ * in between loses none; a change during that copy marks the block again, because marks are only set between copies, from
+ * WAL that is read later.  Blocks that still have to be copied need no marks.
  *
  * Two kinds of change have no record that names the block.  Hints may be lost, as after a crash.  Bits of the visibility map
  * are cleared by records that name the heap page only; so the map is compared page by page
  * (pgscale_relocation_copy_map()).  Comparing the LSNs of pages instead of following the WAL would miss changes:
  * without checksums, PD_ALL_VISIBLE is set in a heap page without a new LSN.
  *
- * Pages of zeros are copied as they are.
+ * A buffer may hold something else than the disk: a session with zero_damaged_pages has zeros there, one with
+ * ignore_checksum_failure a damaged page, and a copy would give either a valid checksum.  ALTER TABLE SET TABLESPACE
+ * reads from the disk and refuses.  So a page that the copy found in a buffer is read from the disk, too, and verified
+ * (check_on_disk()).  Pages of zeros on the disk are copied as they are.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -38,6 +43,7 @@
 #include "catalog/pg_control.h"
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
@@ -46,6 +52,7 @@
 #include "utils/rel.h"
 
 #include "base/pg_compat.h"
+#include "base/shared_buffers.h"
 #include "relocation/live_copy.h"
 
 /* In one record; fewer where there are few buffers. */
@@ -102,21 +109,25 @@ pgscale_relocation_copy_mark(PgscaleRelocationCopy *copy, BlockNumber block)
 	}
 }
 
+static void
+remove_mark(PgscaleRelocationCopy *copy, BlockNumber block)
+{
+	const uint64 bit = UINT64CONST(1) << (block % MARK_BITS);
+
+	if (copy->marks[block / MARK_BITS] & bit)
+	{
+		copy->marks[block / MARK_BITS] &= ~bit;
+		copy->marked--;
+	}
+}
+
 void
 pgscale_relocation_copy_truncated(PgscaleRelocationCopy *copy, BlockNumber blocks)
 {
 	if (blocks >= copy->copied)
 		return;
 	for (BlockNumber block = blocks; block < Min(copy->copied, copy->nmarks); block++)
-	{
-		const uint64 bit = UINT64CONST(1) << (block % MARK_BITS);
-
-		if (copy->marks[block / MARK_BITS] & bit)
-		{
-			copy->marks[block / MARK_BITS] &= ~bit;
-			copy->marked--;
-		}
-	}
+		remove_mark(copy, block);
 	/* if it grows again, those are copied as any other */
 	copy->copied = blocks;
 }
@@ -127,14 +138,51 @@ piece_blocks(void)
 	return Min(RECORD_BLOCKS, Max(NBuffers / 64, 1));
 }
 
-/* The maps are read as the server reads them: a damaged page says nothing. */
+/* How often a page on the disk is read that seems to be damaged: it may be half written at that moment. */
+#define DISK_READS		3
+
+/*
+ * Raises an error if the page on the disk is damaged, or is not the page of zeros that the buffer holds.  The buffer's content must be
+ * locked.  A dirty page passes: the disk may have half of it since a crash, and the server will write all of it.
+ */
 static void
-read_page(Relation relation, ForkNumber fork, BlockNumber block, BufferAccessStrategy ring, char *page)
+check_on_disk(Relation relation, BlockNumber block, Buffer buffer)
 {
+	PGIOAlignedBlock disk;
+
+	for (int i = 0; i < DISK_READS; i++)
+	{
+		PgscaleBuffer header;
+
+		pgscale_buffer_look(buffer - 1, &header);
+		if (header.dirty || header.busy)
+			return;
+		smgrread(RelationGetSmgr(relation), MAIN_FORKNUM, block, disk.data);
+		if (pgscale_compat_page_verified((Page) disk.data, block) &&
+			(!PageIsNew(BufferGetPage(buffer)) || PageIsNew((Page) disk.data)))
+			return;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("page %u of \"%s\" is damaged on the disk, and shared buffers hold something else",
+					block, RelationGetRelationName(relation)),
+			 errhint("A session with zero_damaged_pages or ignore_checksum_failure has read it. Restore the page, or delete its rows, before you move the relation.")));
+}
+
+/*
+ * The maps are read as the server reads them: a damaged page says nothing.  first: the page is copied for the first time; later it
+ * is in a buffer because it has changed.
+ */
+static void
+read_page(Relation relation, ForkNumber fork, BlockNumber block, BufferAccessStrategy ring, bool first, char *page)
+{
+	const int64 hits = pgBufferUsage.shared_blks_hit;
 	Buffer		buffer = ReadBufferExtended(relation, fork, block, fork == MAIN_FORKNUM ? RBM_NORMAL : RBM_ZERO_ON_ERROR, ring);
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
+	if (fork == MAIN_FORKNUM && (PageIsNew((Page) page) || (first && pgBufferUsage.shared_blks_hit != hits)))
+		check_on_disk(relation, block, buffer);
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -205,7 +253,7 @@ pgscale_relocation_copy_more(PgscaleRelocationCopy *copy, Relation relation, Blo
 		for (piece->n = 0; piece->n < Min(piece_blocks(), most - done) && copy->copied + piece->n < end; piece->n++)
 		{
 			piece->blocks[piece->n] = copy->copied + piece->n;
-			read_page(relation, MAIN_FORKNUM, piece->blocks[piece->n], from, piece->pages[piece->n].data);
+			read_page(relation, MAIN_FORKNUM, piece->blocks[piece->n], from, true, piece->pages[piece->n].data);
 		}
 		write_piece(copy->to, MAIN_FORKNUM, piece, &copy->blocks, copy->standard, to);
 		copy->copied += piece->n;
@@ -217,22 +265,16 @@ pgscale_relocation_copy_more(PgscaleRelocationCopy *copy, Relation relation, Blo
 	return done;
 }
 
-/* The next marked block from this one on; it is not marked any more.  InvalidBlockNumber: there is none. */
+/* The next marked block from this one on; InvalidBlockNumber: there is none. */
 static BlockNumber
-take_mark(PgscaleRelocationCopy *copy, BlockNumber block)
+next_mark(const PgscaleRelocationCopy *copy, BlockNumber block)
 {
 	while (copy->marked > 0 && block < Min(copy->nmarks, copy->copied))
 	{
-		uint64	   *word = &copy->marks[block / MARK_BITS];
-		const uint64 rest = *word >> (block % MARK_BITS);
+		const uint64 rest = copy->marks[block / MARK_BITS] >> (block % MARK_BITS);
 
 		if (rest != 0)
-		{
-			block += pg_rightmost_one_pos64(rest);
-			*word &= ~(UINT64CONST(1) << (block % MARK_BITS));
-			copy->marked--;
-			return block;
-		}
+			return block + pg_rightmost_one_pos64(rest);
 		block += MARK_BITS - block % MARK_BITS;
 	}
 	return InvalidBlockNumber;
@@ -244,36 +286,32 @@ pgscale_relocation_copy_again(PgscaleRelocationCopy *copy, Relation relation, Bl
 	const BlockNumber end = RelationGetNumberOfBlocks(relation);
 	BufferAccessStrategy ring = GetAccessStrategy(BAS_BULKWRITE);
 	Piece	   *piece = palloc(sizeof(Piece));
-	BlockNumber next = 0;
 	BlockNumber done = 0;
 
 	piece->unflushed = 0;
 	do
 	{
-		CHECK_FOR_INTERRUPTS();
-		piece->n = 0;
-		while (piece->n < Min(piece_blocks(), most - done))
-		{
-			next = take_mark(copy, next);
+		BlockNumber next = copy->again;
 
-			/*
-			 * what is behind the end was truncated; that will be read in the
-			 * WAL
-			 */
-			if (next >= end)
-				break;
+		CHECK_FOR_INTERRUPTS();
+		/* what is behind the end was truncated; that will be read in the WAL */
+		for (piece->n = 0; piece->n < Min(piece_blocks(), most - done) && (next = next_mark(copy, next)) < end; piece->n++, next++)
+		{
 			piece->blocks[piece->n] = next;
 
 			/*
 			 * it has just been changed, so it is in a buffer, and is to stay
 			 * there
 			 */
-			read_page(relation, MAIN_FORKNUM, next++, NULL, piece->pages[piece->n++].data);
+			read_page(relation, MAIN_FORKNUM, next, NULL, false, piece->pages[piece->n].data);
 		}
 		if (piece->n > 0)
 			write_piece(copy->to, MAIN_FORKNUM, piece, &copy->blocks, copy->standard, ring);
+		for (int i = 0; i < piece->n; i++)
+			remove_mark(copy, piece->blocks[i]);
+		copy->again = next;
 		done += piece->n;
-	} while (piece->n > 0 && done < most && next < end);
+	} while (piece->n > 0 && done < most);
 	pfree(piece);
 	FreeAccessStrategy(ring);
 	return done;
@@ -314,8 +352,6 @@ pgscale_relocation_copy_map(PgscaleRelocationCopy *copy, Relation relation, Fork
 	}
 	end = smgrnblocks(RelationGetSmgr(relation), fork);
 	blocks = smgrnblocks(to, fork);
-	if (fork == FSM_FORKNUM)
-		copy->mapped = RelationGetNumberOfBlocks(relation);
 	piece = palloc(sizeof(Piece));
 	piece->n = piece->unflushed = 0;
 	all = Max(end, blocks);
@@ -331,7 +367,7 @@ pgscale_relocation_copy_map(PgscaleRelocationCopy *copy, Relation relation, Fork
 		 * either map
 		 */
 		if (next < end)
-			read_page(relation, fork, next, NULL, page);
+			read_page(relation, fork, next, NULL, false, page);
 		else
 			memset(page, 0, BLCKSZ);
 		if (next < blocks && same_page(copy->to, fork, next, page))
@@ -346,6 +382,13 @@ pgscale_relocation_copy_map(PgscaleRelocationCopy *copy, Relation relation, Fork
 	if (piece->n > 0)
 		write_piece(copy->to, fork, piece, &blocks, false, NULL);
 	pfree(piece);
+
+	/*
+	 * after the last page was read: it may have grown until then, and is not
+	 * truncated while it is open
+	 */
+	if (fork == FSM_FORKNUM)
+		copy->mapped = Max(copy->mapped, RelationGetNumberOfBlocks(relation));
 	return next < all ? next : InvalidBlockNumber;
 }
 

@@ -26,9 +26,12 @@ typedef struct PgscaleRelocationCopy
 								 * pd_lower and pd_upper? */
 	BlockNumber copied;			/* blocks before this one have been copied */
 	BlockNumber blocks;			/* that the copy has */
-	BlockNumber mapped;			/* that the relation had when its free space
-								 * map was copied, which may name them */
+	BlockNumber mapped;			/* the most that the relation had while its
+								 * free space map was copied, which may name
+								 * them */
 	BlockNumber marked;			/* copied blocks that have changed since */
+	BlockNumber again;			/* marked blocks are copied again from this
+								 * one on */
 	ForkNumber	map;			/* that is being copied, and its next page */
 	BlockNumber map_page;
 	uint64	   *marks;			/* a bit for each block before nmarks */
@@ -49,7 +52,10 @@ extern void pgscale_relocation_copy_truncated(PgscaleRelocationCopy *copy, Block
 /* Copies at most that number of further blocks.  Returns their number: 0 at the end of the relation. */
 extern BlockNumber pgscale_relocation_copy_more(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
 
-/* Copies at most that number of marked blocks again.  Returns their number. */
+/*
+ * Copies at most that number of marked blocks again, from copy->again on.  Returns their number: 0 if there is none up to
+ * the end of the relation.
+ */
 extern BlockNumber pgscale_relocation_copy_again(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
 
 /*

@@ -17,6 +17,10 @@
  * otherwise miss blocks that earlier records name.  If the file cannot be truncated, the removal at the end only warns.
  * (RelationTruncate() would instead end the server if the disk fails.)
  *
+ * A target's disk may go away during a move.  The server's own removal drops buffers, and forgets fsyncs, only of files that it finds,
+ * so here that comes first (drop_buffers(), forget_fsyncs()).  The file stays in the job's row until its folder is
+ * there again.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -31,10 +35,12 @@
 #include "access/xlogutils.h"
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
+#include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/smgr.h"
+#include "storage/sync.h"
 #include "utils/rel.h"
 
 #include "base/pg_compat.h"
@@ -83,44 +89,111 @@ shrink_file(RelFileLocator locator, BlockNumber blocks, bool (*more_time) (void)
 	}
 }
 
-/* Does it exist, and no relation has it?  In a transaction. */
-static bool
-is_orphan(RelFileLocator locator)
+/* The server must not write its pages any more: where the folder is gone, each checkpoint and each query that needs one of those buffers would fail. */
+static void
+drop_buffers(RelFileLocator locator)
 {
-	if (OidIsValid(RelidByRelfilenumber(locator.spcOid, locator.relNumber)))
-		return false;
-	return smgrexists(smgropen(locator, INVALID_PROC_NUMBER), MAIN_FORKNUM);
+	ForkNumber	forks[MAX_FORKNUM + 1];
+	BlockNumber first[MAX_FORKNUM + 1] = {0};
+
+	for (ForkNumber fork = MAIN_FORKNUM; fork <= MAX_FORKNUM; fork++)
+		forks[fork] = fork;
+	DropRelationBuffers(smgropen(locator, INVALID_PROC_NUMBER), forks, lengthof(forks), first);
+}
+
+/* Nor fsync its files, which would end in a PANIC. */
+static void
+forget_fsyncs(RelFileLocator locator, uint32 segments)
+{
+	for (ForkNumber fork = MAIN_FORKNUM; fork <= MAX_FORKNUM; fork++)
+		for (uint32 segment = 0; segment < segments; segment++)
+		{
+			FileTag		tag;
+
+			CHECK_FOR_INTERRUPTS();
+			memset(&tag, 0, sizeof(tag));
+			tag.handler = SYNC_HANDLER_MD;
+			tag.rlocator = locator;
+			tag.forknum = fork;
+			tag.segno = segment;
+			(void) RegisterSyncRequest(&tag, SYNC_FORGET_REQUEST, true);
+		}
+}
+
+/*
+ * What the server's removal leaves undone where it does not find the file.  Raises an error if its folder is missing, too: its disk may come
+ * back, and the file with it.  In a transaction.
+ */
+static void
+check_missing(RelFileLocator locator, uint32 segments)
+{
+	const char *tablespace;
+	char		path[MAXPGPATH];
+
+	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
+	if (access(path, F_OK) == 0)
+		return;
+	forget_fsyncs(locator, segments);
+	pgscale_relation_files_folder(path, locator.spcOid);
+	if (access(path, F_OK) == 0)
+		return;
+	/* the folder of a tablespace that was dropped does not come back */
+	tablespace = get_tablespace_name(locator.spcOid);
+	if (tablespace)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 errmsg("could not find the folder of tablespace \"%s\", where file %u is still to be removed",
+						tablespace, locator.relNumber),
+				 errhint("Mount its disk again, or drop the tablespace.")));
+}
+
+/* Shortens the file slowly, outside a transaction. */
+static void
+empty_file(RelFileLocator locator, bool (*more_time) (void))
+{
+	SMgrRelation file;
+	BlockNumber blocks = 0;
+
+	StartTransactionCommand();
+	file = smgropen(locator, INVALID_PROC_NUMBER);
+	if (smgrexists(file, MAIN_FORKNUM))
+		blocks = smgrnblocks(file, MAIN_FORKNUM);
+	if (blocks > 0)
+		log_truncation(locator);
+	smgrclose(file);
+	CommitTransactionCommand();
+	shrink_file(locator, blocks, more_time);
 }
 
 void
-pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void))
+pgscale_relocation_file_remove(RelFileLocator locator, uint32 segments, bool (*more_time) (void))
 {
-	BlockNumber blocks;
 	Relation	fake;
+	bool		used;
 
 	StartTransactionCommand();
-	if (!is_orphan(locator))
+	used = OidIsValid(RelidByRelfilenumber(locator.spcOid, locator.relNumber));
+	if (!used)
 	{
-		CommitTransactionCommand();
+		drop_buffers(locator);
+		check_missing(locator, segments);
+	}
+	CommitTransactionCommand();
+	if (used)
 		return;
-	}
-	blocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER), MAIN_FORKNUM);
-	if (more_time() && blocks > 0)
-	{
-		SMgrRelation file = smgropen(locator, INVALID_PROC_NUMBER);
-		ForkNumber	fork = MAIN_FORKNUM;
-		BlockNumber first = 0;
 
-		log_truncation(locator);
-		DropRelationBuffers(file, &fork, 1, &first);
-		smgrclose(file);
-		CommitTransactionCommand();
-		shrink_file(locator, blocks, more_time);
-		StartTransactionCommand();
-	}
+	if (more_time())
+		empty_file(locator, more_time);
+
+	StartTransactionCommand();
 	(void) GetCurrentTransactionId();
 	fake = CreateFakeRelcacheEntry(locator);
 	RelationDropStorage(fake);
 	FreeFakeRelcacheEntry(fake);
+	CommitTransactionCommand();
+
+	/* if it went away meanwhile, the file was not removed */
+	StartTransactionCommand();
+	check_missing(locator, segments);
 	CommitTransactionCommand();
 }

@@ -18,9 +18,10 @@
 extern void pgscale_relocation_file_make(RelFileLocator locator);
 
 /*
- * Call it outside a transaction.  Removes a file with all of its forks, here and on standbys, unless a relation has it or it does
- * not exist: slowly as long as more_time() returns true.
+ * Call it outside a transaction.  Removes a file with all of its forks, here and on standbys, unless a relation has it: slowly as
+ * long as more_time() returns true.  It has at most that number of segments.  If the folder of its tablespace is missing, raises an
+ * error: then the server does not write the file any more, but it is still to be removed.
  */
-extern void pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void));
+extern void pgscale_relocation_file_remove(RelFileLocator locator, uint32 segments, bool (*more_time) (void));
 
 #endif							/* PGSCALE_RELOCATION_LIVE_FILES_H */

@@ -13,10 +13,13 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/relation.h"
 #include "access/xact.h"
 #include "utils/snapmgr.h"
 
+#include "base/relation_files.h"
 #include "relocation/live_parts.h"
 #include "relocation/wal_ahead.h"
 
@@ -132,6 +135,24 @@ pgscale_relocation_live_marked(const PgscaleRelocationLive *move)
 	return marked;
 }
 
+/*
+ * Is the target still there?  Its folder, not that of the mount point.  If not, no page of the copy can be written, and no checkpoint
+ * ends until the move has ended and its pages are gone.
+ */
+static void
+live_check_target(const PgscaleRelocationLive *move)
+{
+	char		folder[MAXPGPATH];
+	struct stat st;
+
+	pgscale_relation_files_folder(folder, move->job->target);
+	if (stat(folder, &st) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not find the target's folder \"%s\": %m", folder),
+				 errhint("Is its disk mounted?")));
+}
+
 long
 pgscale_relocation_live_pause(PgscaleRelocationLive *move)
 {
@@ -141,6 +162,7 @@ pgscale_relocation_live_pause(PgscaleRelocationLive *move)
 	char	   *why = NULL;
 	const long	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
 
+	live_check_target(move);
 	strlcpy(move->progress.held_back_by, why ? why : "", sizeof(move->progress.held_back_by));
 	return ms;
 }
@@ -197,23 +219,26 @@ pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
 	}
 }
 
-/* Copies again the blocks that have changed by now. */
+/*
+ * Copies again the blocks that have changed.  The WAL is followed after each piece: what a piece writes lets the server
+ * recycle what has not been read yet.
+ */
 static void
 live_copy_marked(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, PgscaleRelocationPhase phase)
 {
-	BlockNumber left = copy->marked;
 	BlockNumber done;
 
+	copy->again = 0;
 	do
 	{
 		/* while it waits for a moment to switch, it must not fall behind */
 		if (phase == PGSCALE_PHASE_FOLLOWING)
 			live_keep_pace(move, phase);
-		done = live_piece(move, copy, pgscale_relocation_copy_again, Min(left, live_pace_blocks(move)));
-		left -= Min(done, left);
+		done = live_piece(move, copy, pgscale_relocation_copy_again, live_pace_blocks(move));
 		move->progress.counts.recopied_blocks += done;
+		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
 		pgscale_relocation_live_show(move, phase);
-	} while (left > 0 && done > 0);
+	} while (done > 0);
 }
 
 void

@@ -58,6 +58,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "base/relation_files.h"
 #include "base/timer.h"
 #include "relocation/checks.h"
 #include "relocation/live_files.h"
@@ -313,12 +314,18 @@ live_has_time(void)
 	return !ShutdownRequestPending && !pgscale_relocation_in_the_way();
 }
 
+/* How much larger the relation may have become, in segments, since its size was last known. */
+#define GROWN_SEGMENTS	64
+
 void
 pgscale_relocation_live_clean_up(PgscaleRelocationJob *job)
 {
+	const int64 bytes = Max(job->bytes, job->counts.copied_bytes);
+	const uint32 segments = bytes / PGSCALE_SEGMENT_BYTES + GROWN_SEGMENTS;
+
 	while (job->nfiles > 0)
 	{
-		pgscale_relocation_file_remove(job->files[job->nfiles - 1], live_has_time);
+		pgscale_relocation_file_remove(job->files[job->nfiles - 1], segments, live_has_time);
 		job->nfiles--;
 	}
 }

@@ -23,6 +23,14 @@
 #include "relocation/relocation_state.h"
 #include "relocation/wal_follow.h"
 
+/* What a try to switch is at, for the errors that it may raise. */
+typedef enum PgscaleRelocationSwitchStep
+{
+	PGSCALE_SWITCH_LOCKS,		/* it asks for a lock */
+	PGSCALE_SWITCH_COPIES,		/* it copies, and all else */
+	PGSCALE_SWITCH_CATALOG,		/* it changes rows of pg_class */
+} PgscaleRelocationSwitchStep;
+
 typedef struct PgscaleRelocationLive
 {
 	PgscaleRelocationJob *job;
@@ -33,7 +41,8 @@ typedef struct PgscaleRelocationLive
 														 * there already */
 	int			ncopies;
 	int64		locked_at;		/* when it got the lock, at the last try */
-	int			collisions;		/* internal errors of tries */
+	PgscaleRelocationSwitchStep step;	/* of the last try */
+	int			collisions;		/* of tries, with others that change pg_class */
 	char	   *checksums;		/* the server's setting when it began */
 	PgscaleRelocationWal *wal;
 	PgscaleRelocationPace pace;

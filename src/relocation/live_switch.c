@@ -29,6 +29,7 @@
 
 #include "base/timer.h"
 #include "base/units.h"
+#include "relocation/checks.h"
 #include "relocation/live_parts.h"
 #include "relocation/lock_gap.h"
 #include "relocation/relocation.h"
@@ -42,6 +43,10 @@
 #define AGAIN_TRY_MS	50
 #define AGAIN_MS		250
 #define AGAIN_MAX_MS	5000
+
+/* It then copies no more than that in a second, or the size of the relation in that time if that is more. */
+#define AGAIN_BYTES		(2 * PGSCALE_MB)
+#define AGAIN_ALL_S		600
 
 /* After a try that failed, doubled each time: its queue was for 3 % of the time in the end, where each transaction is long. */
 #define TRY_MS			100
@@ -87,6 +92,20 @@ live_left(const PgscaleRelocationLive *move, const Relation *relations)
 	return left;
 }
 
+/* Has the requesting role still the rights that the move takes?  It may have lost them while the copy went on for hours. */
+static void
+live_check_rights(const PgscaleRelocationLive *move)
+{
+	Oid			user;
+	int			context;
+
+	/* after an error the end of the transaction takes it back */
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(move->job->role, context | SECURITY_LOCAL_USERID_CHANGE);
+	pgscale_relocation_check_job(move->job);
+	SetUserIdAndSecContext(user, context);
+}
+
 static void
 live_copy_rest(PgscaleRelocationLive *move, const Relation *relations)
 {
@@ -96,6 +115,7 @@ live_copy_rest(PgscaleRelocationLive *move, const Relation *relations)
 
 		while (pgscale_relocation_copy_more(copy, relations[i], MANY_BLOCKS) > 0)
 			;
+		copy->again = 0;
 		move->progress.counts.recopied_blocks += pgscale_relocation_copy_again(copy, relations[i], MANY_BLOCKS);
 		(void) pgscale_relocation_copy_map(copy, relations[i], VISIBILITYMAP_FORKNUM, 0, InvalidBlockNumber);
 		pgscale_relocation_copy_finish(copy, relations[i]);
@@ -138,12 +158,16 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	LockTimeout = ROW_LOCK_MS;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgscale_relocation_live_note_files(move, &row, true);
+	move->step = PGSCALE_SWITCH_LOCKS;
 	pgscale_relocation_job_has_files(&row);
+	move->step = PGSCALE_SWITCH_COPIES;
 	PopActiveSnapshot();
 	/* so that little is left to flush and to read under the lock */
 	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
+	move->step = PGSCALE_SWITCH_LOCKS;
 	if (!live_lock_all(move, queue))
 		return false;
+	move->step = PGSCALE_SWITCH_COPIES;
 
 	/*
 	 * from now on others wait for this process, and it must not wait: an
@@ -155,10 +179,12 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	live_check_same(move);
 	for (int i = 0; i < move->ncopies; i++)
 		relations[i] = pgscale_relocation_live_open(move, &move->copies[i], NoLock);
+	live_check_rights(move);
 	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
 	if (live_left(move, relations) > MANY_BLOCKS)
 		return false;
 	live_copy_rest(move, relations);
+	move->step = PGSCALE_SWITCH_CATALOG;
 	for (int i = 0; i < move->ncopies; i++)
 	{
 		live_set_tablespace(move, relations[i], move->copies[i].to.relNumber);
@@ -174,13 +200,42 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	return true;
 }
 
-/* May another try succeed after that error?  Of two that change the same row of pg_class, the later one gets an internal error. */
+/*
+ * May another try succeed after that error?  Only errors of calls that wait for locks, and of those that change pg_class: of two that change
+ * the same row, the later one gets an internal error.  Neither has touched the copy or its marks.  An error of
+ * the copy itself ends the attempt, whatever it is.
+ */
 static bool
 live_may_try_again(PgscaleRelocationLive *move, int sqlstate)
 {
-	if (sqlstate == ERRCODE_INTERNAL_ERROR)
+	if (move->step == PGSCALE_SWITCH_COPIES)
+		return false;
+	if (move->step == PGSCALE_SWITCH_CATALOG && sqlstate == ERRCODE_INTERNAL_ERROR)
 		return ++move->collisions <= MAX_COLLISIONS;
 	return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+/* After an error of a try: ends its transaction, and logs it; or raises it again. */
+static void
+live_take_error(PgscaleRelocationLive *move)
+{
+	ErrorData  *error;
+
+	if (!live_may_try_again(move, geterrcode()))
+		PG_RE_THROW();
+	MemoryContextSwitchTo(move->context);
+	error = CopyErrorData();
+	FlushErrorState();
+	AbortCurrentTransaction();
+
+	/*
+	 * a lock that is not free is what it waits for, and may be so once a
+	 * second for hours
+	 */
+	ereport(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ? DEBUG1 : LOG,
+			(errcode(error->sqlerrcode),
+			 errmsg("pgscale relocation job " INT64_FORMAT " will try to switch again: %s", move->job->id, error->message)));
+	FreeErrorData(error);
 }
 
 /*
@@ -196,10 +251,12 @@ live_try(PgscaleRelocationLive *move, bool queue)
 	move->progress.held_back_by[0] = '\0';
 	pgscale_relocation_live_show(move, PGSCALE_PHASE_SWITCHING);
 	SetCurrentStatementStartTimestamp();
+	move->step = PGSCALE_SWITCH_COPIES;
 	PG_TRY();
 	{
 		StartTransactionCommand();
 		switched = live_try_now(move, queue);
+		move->step = PGSCALE_SWITCH_COPIES;
 		if (switched)
 			CommitTransactionCommand();
 		else
@@ -208,11 +265,8 @@ live_try(PgscaleRelocationLive *move, bool queue)
 	PG_CATCH();
 	{
 		LockTimeout = lock_timeout;
-		if (!live_may_try_again(move, geterrcode()))
-			PG_RE_THROW();
+		live_take_error(move);
 		switched = false;
-		FlushErrorState();
-		AbortCurrentTransaction();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(move->context);
@@ -264,13 +318,20 @@ live_give_up(const PgscaleRelocationLive *move)
 			 errhint("Move it when there are no long transactions, or raise pgscale.relocation_switch_timeout.")));
 }
 
-/* How long not to copy again: each time costs the WAL an image of each changed block. */
+/*
+ * How long not to copy again after that number of bytes was: each time costs the WAL an image of each changed block.  With a chance to
+ * switch, that is worth its price.
+ */
 static int64
-live_again_ns(int64 waited_ns, bool may_try)
+live_again_ns(const PgscaleRelocationLive *move, int64 waited_ns, int64 bytes, bool may_try)
 {
+	const int64 rate = Max(AGAIN_BYTES, move->progress.total_bytes / AGAIN_ALL_S);
+	const int64 paid_ns = (int64) ((double) bytes / rate * NS_PER_S);
+	const int64 most_ns = AGAIN_MAX_MS * NS_PER_MS;
+
 	if (may_try)
-		return AGAIN_TRY_MS * NS_PER_MS;
-	return Min(Max(AGAIN_MS * NS_PER_MS, waited_ns / 20), AGAIN_MAX_MS * NS_PER_MS);
+		return Min(Max(AGAIN_TRY_MS * NS_PER_MS, paid_ns), most_ns);
+	return Max(Min(Max(AGAIN_MS * NS_PER_MS, waited_ns / 20), most_ns), paid_ns);
 }
 
 void
@@ -279,6 +340,7 @@ pgscale_relocation_live_switch(PgscaleRelocationLive *move)
 	int64		waited_ns = 0;	/* without the time for which it was held back */
 	int64		looked_at = pgscale_timer_clock();
 	int64		copied_at = 0;
+	int64		copied_bytes = 0;	/* at that time */
 	int64		try_at = 0;
 	int64		pause_ms = TRY_MS;
 
@@ -299,12 +361,15 @@ pgscale_relocation_live_switch(PgscaleRelocationLive *move)
 		live_look(move, &users);
 		looked_ns = pgscale_timer_clock() - looked_ns;
 		may_try = !held_back && now >= try_at && (users.n == 0 || users.all_new);
-		if (!held_back && now - copied_at >= live_again_ns(waited_ns, may_try))
+		if (!held_back && now - copied_at >= live_again_ns(move, waited_ns, copied_bytes, may_try))
 		{
+			const int64 blocks = move->progress.counts.recopied_blocks;
+
 			pgscale_relocation_live_catch_up(move, PGSCALE_PHASE_WAITING);
 			if (may_try)
 				pgscale_relocation_live_prepare(move);
 			copied_at = pgscale_timer_clock();
+			copied_bytes = (move->progress.counts.recopied_blocks - blocks) * BLCKSZ;
 			live_look(move, &users);
 			may_try = may_try && (users.n == 0 || users.all_new);
 		}

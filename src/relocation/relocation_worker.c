@@ -372,12 +372,7 @@ attempt_check(Attempt *attempt)
 
 	become_requester(job);
 	attempt_start_transaction();
-	pgscale_relocation_check_there(job->relation, job->is_table);
-	pgscale_relocation_check_target(job->target);
-	if (job->is_table)
-		(void) pgscale_relocation_check_table(job->relation, job->target, job->mode, ERROR);
-	else
-		(void) pgscale_relocation_check_index(job->relation, job->target, job->mode, ERROR);
+	pgscale_relocation_check_job(job);
 	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
 	attempt_commit();
 }
@@ -527,11 +522,15 @@ unmoved_word(const Attempt *attempt)
 	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 
+/*
+ * Each of them may come from any step, and may be over by the next attempt.  An attempt uses nothing of the one before: it begins with
+ * the clean-up, and the job's row.
+ */
 static bool
 may_try_again(int sqlstate)
 {
 	return sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
-		sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE || sqlstate == ERRCODE_UNDEFINED_FILE;
+		sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
 }
 
 static int64

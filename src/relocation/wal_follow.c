@@ -19,6 +19,8 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+
 #include "access/rmgr.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
@@ -28,12 +30,16 @@
 #include "catalog/pg_control.h"
 #include "catalog/storage_xlog.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 
 #include "base/pg_compat.h"
 #include "relocation/wal_follow.h"
 
 /* Between two looks for a request to end. */
 #define RECORDS_BETWEEN_LOOKS	256
+
+/* A segment that is recycled while it is read has records of another position. */
+#define RECYCLED_HINT	"Raise max_wal_size or wal_keep_size, or lower pgscale.relocation_rate."
 
 struct PgscaleRelocationWal
 {
@@ -45,6 +51,26 @@ struct PgscaleRelocationWal
 	PgscaleRelocationWalVisitor visitor;
 };
 
+/* As wal_segment_open(), with an error that says what to do. */
+static void
+wal_open_segment(XLogReaderState *reader, XLogSegNo segment, TimeLineID *timeline)
+{
+	char		path[MAXPGPATH];
+
+	XLogFilePath(path, *timeline, segment, wal_segment_size);
+	reader->seg.ws_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
+	if (reader->seg.ws_file >= 0)
+		return;
+	if (errno == ENOENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the server has recycled WAL that the move had not read yet: \"%s\"", path),
+				 errhint(RECYCLED_HINT)));
+	ereport(ERROR,
+			(errcode_for_file_access(),
+			 errmsg("could not open file \"%s\": %m", path)));
+}
+
 PgscaleRelocationWal *
 pgscale_relocation_wal_begin(const PgscaleRelocationWalVisitor *visitor)
 {
@@ -54,7 +80,7 @@ pgscale_relocation_wal_begin(const PgscaleRelocationWalVisitor *visitor)
 	follow->context = CurrentMemoryContext;
 	follow->reader = XLogReaderAllocate(wal_segment_size, NULL,
 										XL_ROUTINE(.page_read = read_local_xlog_page_no_wait,
-												   .segment_open = wal_segment_open,
+												   .segment_open = wal_open_segment,
 												   .segment_close = wal_segment_close),
 										&follow->private);
 	if (!follow->reader)
@@ -129,7 +155,8 @@ pgscale_relocation_wal_read(PgscaleRelocationWal *follow, XLogRecPtr until)
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("could not read the WAL at %X/%X: %s", LSN_FORMAT_ARGS(follow->next),
-							problem ? problem : "there is no valid record")));
+							problem ? problem : "there is no valid record"),
+					 errhint(RECYCLED_HINT)));
 		}
 		wal_visit(&follow->visitor, follow->reader);
 		follow->next = wal_record_after(follow->reader->EndRecPtr);
