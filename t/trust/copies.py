@@ -45,7 +45,8 @@ SETTINGS = {
     "max_standby_archive_delay": "-1",
 }
 COMMIT = re.compile(r"lsn: ([0-9A-F]+/[0-9A-F]+),.*desc: COMMIT(?:_PREPARED (\d+):)?")
-ROOM = 24           # MB that the small disk of a standby has beyond what is there
+NARROW = SPACES[2]  # lies on a small disk of one standby,
+ROOM = 24           # which has so many MB beyond what is there
 
 
 class Scene:
@@ -260,6 +261,7 @@ def points(place):
             connection, "SELECT client, number, xmin::text FROM ledger")]
         found = switches(connection, at, begun)
     for number, (name, file, lsn) in enumerate(sorted(found, key=lambda switch: switch[0] != "large")[:3]):
+        counts = []
         for inclusive, when in (("off", "right before"), ("on", "right after")):
             last = position(lsn) - (inclusive == "off")
             expected = {key for key, xid in entries if position(at.get(xid, "0/0")) <= last}
@@ -275,7 +277,8 @@ def points(place):
             copy.reload(**{"pgscale.relocation_workers": SETTINGS["pgscale.relocation_workers"]})
             twin.judge(copy, None, scene.churn.cancelled, exactly(expected | prepared, f"the point {when} {lsn}"))
             copy.discard()
-            yield f"{when} the switch of {name}", f"{len(expected)} commits, as the WAL says"
+            counts.append(f"{len(expected)} commits {when} it")
+        yield f"the switch of {name}", f"{counts[0]}, {counts[1]}, as the WAL says"
 
 
 ### pg_rewind
@@ -338,52 +341,62 @@ def digest_of(server):
 
 ### Standbys
 
+def small_disk(server, base):
+    """A folder with so much room beyond what the backup has of that tablespace, into which large has not moved then."""
+    folder = server.outside / "small_disk"
+    folder.mkdir()
+    size = sum(file.stat().st_size for file in base.spaces[NARROW].rglob("*") if file.is_file()) // 2**20 + ROOM
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", folder], check=True)
+    (folder / NARROW).mkdir()
+    server.place.give(folder)
+    return folder
+
+
+def fill(connection, narrow):
+    """large moves to where that standby has no room, if that has not ended by then; returns how many jobs the primary did."""
+    if value(connection, "SELECT spcname <> %s FROM pg_class c JOIN pg_tablespace t ON t.oid = reltablespace"
+                         " WHERE c.oid = 'large'::regclass", NARROW):
+        job = value(connection, "SELECT pgscale.relocate_table('large', %s)", NARROW)
+        wait_for("a move", lambda: value(
+            connection, "SELECT state = 'done' FROM pgscale.relocation_jobs WHERE job = %s", job), CAUGHT_UP)
+    wait_for("end of the standby without room", lambda: narrow.process.poll() is not None, CAUGHT_UP)
+
+
 def standbys(place):
     """A synchronous one, one behind it, a delayed one, and one in whose tablespace there is no room for the copies."""
     scene = Scene(place, "standbys", **{"pgscale.relocation_max_lag": "-1"})
     primary = scene.server
     base = scene.backup("standbys_base")
-    small = primary.outside / "small_disk"
-    small.mkdir()
-    size = sum(file.stat().st_size for file in base.spaces["space_1"].rglob("*") if file.is_file()) // 2**20 + ROOM
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", small], check=True)
-    place.give(small)
-    (small / "space_1").mkdir()
-    place.give(small)
+    small = small_disk(primary, base)
     sync, behind, delayed = (scene.cloned(name, base) for name in ("sync", "behind", "delayed"))
-    narrow = scene.cloned("narrow", base, {"space_1": small / "space_1"})
+    narrow = scene.cloned("narrow", base, {NARROW: small / NARROW})
     for copy, origin, settings in ((sync, primary, {}), (behind, sync, {}), (delayed, primary, {"recovery_min_apply_delay": "4s"}),
                                    (narrow, primary, {})):
         copy.follow(origin, copy.name, **settings)
         copy.start()
     primary.reload(synchronous_standby_names="sync")
-    since = narrow.mark()
     with scene.busy():
         time.sleep(LOAD)
         for phase in moves.PHASES:
             scene.during(phase)
-        wait_for("end of the standby without room", lambda: narrow.process.poll() is not None, 120)
+    moved = scene.churn.counts["jobs done"]
+    with contextlib.closing(primary.connect()) as connection:
+        fill(connection, narrow)
     primary.reload(synchronous_standby_names="")
     expected, lsn = digest_of(primary)
     for copy, what in ((sync, "synchronous"), (behind, "behind another standby"), (delayed, "4 s late")):
-        took = caught_up(copy, lsn)
+        caught_up(copy, lsn)
         twin.judge(copy, expected, stop=copy is not sync)
-        yield f"standby, {what}", f"{scene.churn.counts['jobs done']} moves done; replayed after {took:.1f} s"
-    reason = narrow.last_words(since)
-    if "No space left on device" not in reason:
-        raise Loss(f"the standby without room ended for another reason: {reason}")
+        yield f"standby, {what}", f"{moved} moves done"
+    reason = next((line for line in narrow.said().splitlines() if " FATAL: " in line and "No space left on device" in line), None)
+    if not reason:
+        raise Loss(f"the standby without room ended for another reason: {narrow.last_words(0)}")
     subprocess.run(["mount", "-o", "remount,size=4g", small], check=True)
     narrow.start()
     caught_up(narrow, lsn)
-    expected, lsn = digest_of(primary)
-    caught_up(narrow, lsn)
     judge_after_full(narrow, expected)
     yield f"standby without room for a copy ({ROOM} MB left)", "it ended: " + re.sub(r"^.*?FATAL: +", "", reason) + \
-        "; the jobs of the primary were done; with more room it went on, with the same rows"
-    # whose own moves have somewhere to lie
-    sync.stop()
-    for each in (sync, behind, delayed, narrow, base):
-        each.discard()
+        "; the moves of the primary were done; with more room it went on, with the same rows"
 
 
 def judge_after_full(standby, expected):
@@ -457,6 +470,7 @@ def pgbackrest(place):
     conf = place.script("pgbackrest.conf", f"""[global]
 repo1-path={repository}
 lock-path={server.outside}/lock
+spool-path={server.outside}/spool
 log-level-file=off
 log-level-console=warn
 compress-type=none
