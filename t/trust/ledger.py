@@ -70,6 +70,31 @@ def truncate(connection):
         COMMIT""")
 
 
+def settle(connection, like="%"):
+    """Commits what is prepared."""
+    for gid, in run(connection, "SELECT gid FROM pg_prepared_xacts WHERE gid LIKE %s", like):
+        run(connection, f"COMMIT PREPARED '{gid}'")
+
+
+def entered(connection):
+    """What the ledger has."""
+    return set(run(connection, "SELECT client, number FROM ledger"))
+
+
+def differences(connection):
+    """What is wrong with the four sums and the number of accounts."""
+    wrong = []
+    sums = {table: int(value(connection, f"SELECT coalesce(sum({column}), 0) FROM {table}"))
+            for table, column in (("accounts", "balance"), ("tellers", "balance"), ("branches", "balance"),
+                                  ("history", "delta"))}
+    if len(set(sums.values())) != 1:
+        wrong.append("sums differ: " + ", ".join(f"{table} {amount}" for table, amount in sums.items()))
+    rows = value(connection, "SELECT count(*) FROM accounts")
+    if rows != TABLES * ROWS:
+        wrong.append(f"{rows} accounts of {TABLES * ROWS}")
+    return wrong
+
+
 class Ledger(Loops):
     """The load: clients at work from the start on until stop()."""
 
@@ -88,7 +113,7 @@ class Ledger(Loops):
         for client in range(clients):
             numbers = itertools.count(1)
             self.add(f"client {client}", lambda connection, rng, c=client, n=numbers: self._transact(connection, rng, c, n),
-                     f"{seed} {client}", lambda connection, c=client: self._settle(connection, f"{c}-%"))
+                     f"{seed} {client}", lambda connection, c=client: settle(connection, f"{c}-%"))
 
     def _transact(self, connection, rng, client, numbers):
         favourite = (self.seed + int((time.monotonic() - self.since) / MOVE)) % TABLES
@@ -108,26 +133,20 @@ class Ledger(Loops):
             self.outcomes[key] = self.acknowledged
             self.last[client] = time.monotonic()
         except psycopg2.Error as error:
-            # a prepared one that cannot be committed holds its locks: _settle on a new connection tries again
+            # a prepared one that cannot be committed holds its locks: settle() on a new connection tries again
             if self.outcomes[key] is PREPARED:
                 connection.close()
             elif refused(connection, error):
                 self.outcomes[key] = REFUSED
             raise
 
-    @staticmethod
-    def _settle(connection, like):
-        """Commits what is prepared."""
-        for gid, in run(connection, "SELECT gid FROM pg_prepared_xacts WHERE gid LIKE %s", like):
-            run(connection, f"COMMIT PREPARED '{gid}'")
-
     def count(self):
         return collections.Counter(self.outcomes.values())
 
     def check(self, connection):
         """Compares the server's books with the clients', after stop(); raises Loss."""
-        self._settle(connection, "%")
-        found = set(run(connection, "SELECT client, number FROM ledger"))
+        settle(connection)
+        found = entered(connection)
         told = {outcome: {key for key, its in self.outcomes.items() if its is outcome}
                 for outcome in (UNKNOWN, REFUSED, PREPARED, ACKNOWLEDGED)}
         lost = (told[ACKNOWLEDGED] | told[PREPARED]) - found
@@ -137,13 +156,6 @@ class Ledger(Loops):
             wrong.append(f"{len(lost)} acknowledged commits are lost, such as {min(lost)}")
         if false:
             wrong.append(f"{len(false)} refused transactions are there, such as {min(false)}")
-        sums = {table: int(value(connection, f"SELECT coalesce(sum({column}), 0) FROM {table}"))
-                for table, column in (("accounts", "balance"), ("tellers", "balance"), ("branches", "balance"),
-                                      ("history", "delta"))}
-        if len(set(sums.values())) != 1:
-            wrong.append("sums differ: " + ", ".join(f"{table} {amount}" for table, amount in sums.items()))
-        rows = value(connection, "SELECT count(*) FROM accounts")
-        if rows != TABLES * ROWS:
-            wrong.append(f"{rows} accounts of {TABLES * ROWS}")
+        wrong += differences(connection)
         if wrong:
             raise Loss("; ".join(wrong))

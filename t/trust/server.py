@@ -57,11 +57,19 @@ class Server(Cluster):
         self.held = False       # loops may not connect
         self.settings = {}
         place.give(self.outside)
-        place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync",
-                   "--data-checksums"])
-        with open(self.folder / "postgresql.conf", "a") as conf:
-            conf.write(f"include '{self.outside}/settings.conf'\n")
+        self.make()
+        self.include()
         place.clusters.append(self)
+
+    def make(self):
+        self.place.run(["initdb", "-D", self.folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync",
+                        "--data-checksums"])
+
+    def include(self):
+        """Its settings are in a file of its own, also where postgresql.conf came from another server."""
+        conf = self.folder / "postgresql.conf"
+        lines = [line for line in conf.read_text().splitlines() if not line.startswith("include ")]
+        conf.write_text("\n".join([*lines, f"include '{self.outside}/settings.conf'"]) + "\n")
 
     def configure(self, **settings):
         """Changes settings; they count from the next start or reload on."""
