@@ -618,6 +618,8 @@ def measure(place, name, case, steps, most=None, seen=None):
             cluster.stop()
             shutil.rmtree(cluster.folder, ignore_errors=True)
         place.clusters.clear()
+        for disk in filter(os.path.ismount, place.folder.glob("*/small_disk")):
+            subprocess.run(["umount", disk], check=True)
     return None
 
 
