@@ -251,8 +251,7 @@ Datum
 pgscale_past_waits(PG_FUNCTION_ARGS)
 {
 	const double resolution_s = PG_ARGISNULL(2) ? 0 : PG_GETARG_FLOAT8(2);
-	PgscaleSamplerPastReader reader = {.parts = PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES,
-		.texts = pgscale_sampler_past_texts_create(),.visit_span = skip_span,.visit_wait = put_waited};
+	PgscaleSamplerPastReader reader = {.texts = pgscale_sampler_past_texts_create(),.visit_span = skip_span,.visit_wait = put_waited};
 	WaitRows	rows = {.texts = reader.texts,.result = (ReturnSetInfo *) fcinfo->resultinfo};
 	PgscaleSamplerPastRange period;
 
@@ -264,6 +263,7 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 				 errhint("With 0 there is a row for each sample.")));
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
+	reader.parts = PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES;
 	rows.row = AllocSetContextCreate(CurrentMemoryContext, "pgscale past wait", ALLOCSET_SMALL_SIZES);
 	reader.arg = &rows;
 	pgscale_sampler_past_read(&period, resolution_s == 0 ? PGSCALE_PAST_LOOKS : (int64) (resolution_s * USECS_PER_SEC), &reader);

@@ -52,7 +52,7 @@ extern bool pgscale_sampler_past_is_session(const char *backend_type);
 
 /* What of a period is wanted: of a key, the columns without their part may be missing. */
 #define PGSCALE_PAST_CLASSES		0x01	/* visit_class */
-#define PGSCALE_PAST_WAITS			0x02	/* visit_wait, and of its key the type, the query and the event */
+#define PGSCALE_PAST_WAITS			0x02	/* visit_wait: type, query, event */
 #define PGSCALE_PAST_DATABASES		0x04
 #define PGSCALE_PAST_USERS			0x08
 #define PGSCALE_PAST_APPLICATIONS	0x10
