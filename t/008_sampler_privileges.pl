@@ -24,7 +24,7 @@ my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
 my %acting = map { $_ => 1 } (
     'pgscale.cancel(integer,boolean)', 'pgscale.terminate(integer,boolean,boolean)', 'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean,text)', 'pgscale.relocate_index(regclass,name,boolean,boolean,text)',
-    'pgscale.relocate_indexes(regclass,name,boolean,boolean,text)', 'pgscale.relocate_table(regclass,name,text,interval)',
+    'pgscale.relocate_indexes(regclass,name,boolean,boolean,text)', 'pgscale.relocate_table(regclass,name,text,interval,boolean)',
     'pgscale.relocate_tablespace(name,name)', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale_internal.relocation_write_rate(oid)',
@@ -68,7 +68,7 @@ for my $role ('stranger', 'granted')
     for my $function (sort keys %call)
     {
         # these show nothing, and are for whoever may use the schema
-        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_(?:plan_check|progress|btree_bytes|copy_or_rebuild|copyable)|session_queries|statement_texts|unidentified_statement|usl_throughput|\.major\(/;
+        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_(?:plan_check|progress|btree_bytes|copy_or_rebuild|copyable|bytes|database_bytes|staying)|session_queries|statement_texts|unidentified_statement|usl_throughput|\.major\(/;
         is(($session->try($call{$function}))[0], '42501', "$role may not call $function");
     }
 }
