@@ -403,7 +403,7 @@ CREATE ROLE regress_mover;
 CREATE ROLE regress_other;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO regress_mover, regress_other;
 GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text), pgscale.relocate_indexes(regclass, name, boolean, boolean, text),
-    pgscale.relocate_table(regclass, name, text, interval), pgscale.relocation_cancel(bigint), pgscale.relocation_undo(bigint)
+    pgscale.relocate_table(regclass, name, text, interval, boolean), pgscale.relocation_cancel(bigint), pgscale.relocation_undo(bigint)
     TO regress_mover, regress_other;
 GRANT EXECUTE ON FUNCTION refusal(text) TO regress_mover, regress_other;
 CREATE TABLE own (id int PRIMARY KEY);

@@ -25,7 +25,17 @@ SELECT try(call) FROM unnest('{tablespace_latency(''nowhere''), tablespace_laten
 SELECT try('relocation_plan(' || arguments || ')') FROM unnest(ARRAY[
     'NULL, 1', '''pg_default'', NULL', '''pg_default'', 1, NULL', '''nowhere'', 1', '''pg_global'', 1',
     '''pg_default'', 0', '''pg_default'', -1', '''pg_default'', 1, ''0''', '''pg_default'', 1, ''-1 s''',
-    '''pg_default'', 1, ''24:00:00.001''', '''pg_default'', 1, ''1 month''', '''pg_default'', 1, ''178000000 years''']) arguments;
+    '''pg_default'', 1, ''00:01:00.001''', '''pg_default'', 1, ''1 month''', '''pg_default'', 1, ''178000000 years''']) arguments;
+
+-- a window that is watched first: in the session only, and for as long as a day
+CALL pgscale.relocation_watch(NULL);
+CALL pgscale.relocation_watch('0');
+CALL pgscale.relocation_watch('24:00:00.001');
+BEGIN;
+CALL pgscale.relocation_watch('1 ms');
+ROLLBACK;
+CALL pgscale.relocation_watch('1 ms');
+SELECT * FROM pgscale.relocation_plan('pg_default', 1, NULL);
 
 -- nothing is read, or all of it lies there already
 SELECT * FROM pgscale.relocation_plan('pg_default', 1, duration => '1 ms');
@@ -52,6 +62,12 @@ RESET ROLE;
 GRANT EXECUTE ON FUNCTION pgscale.tablespace_latency(name) TO regress_planner;
 SET ROLE regress_planner;
 SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1, ''1 ms'')"}'::text[]) call;
+RESET ROLE;
+
+REVOKE pg_monitor FROM regress_planner;
+GRANT EXECUTE ON PROCEDURE pgscale.relocation_watch(interval, bigint) TO regress_planner;
+SET ROLE regress_planner;
+CALL pgscale.relocation_watch('1 ms');
 RESET ROLE;
 
 DROP OWNED BY regress_planner;

@@ -14,8 +14,9 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive(), pgscale_internal.past
     pgscale_internal.unidentified_statement(timestamptz, timestamptz) TO PUBLIC;
 -- figures of this database's jobs, and the pids that they wait for, for the view of jobs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_progress() TO PUBLIC;
--- reads the kind of a relation
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_copyable(oid) TO PUBLIC;
+-- read the kind and the size of relations, and the size of databases, for the functions that move
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_copyable(oid), pgscale_internal.relocation_staying(oid),
+    pgscale_internal.relocation_bytes(oid, boolean, boolean), pgscale_internal.relocation_database_bytes(oid, oid) TO PUBLIC;
 -- reports the privilege that relocation_plan() needs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) TO PUBLIC;
 -- a part of relocate_index(): each role is shown only what pg_stats would show it

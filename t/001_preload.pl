@@ -40,11 +40,11 @@ SELECT format('%s(%s)', oid::regproc, CASE
  WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND prokind = 'f'
    AND proname NOT IN ('connections', 'connections_ages', 'connections_by_application', 'health', 'wait_current', 'query_waits', 'blockers', 'lock_waits', 'diagnosis', 'buffer_usage', 'buffer_usage_sample',
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
-                       'tablespace_latency', 'relocation_clock', 'relocation_reads', 'relocation_obstacle',
+                       'tablespace_latency', 'relocation_bytes', 'relocation_database_bytes', 'relocation_staying', 'relocation_obstacle',
                        'relocation_describe_index', 'relocation_progress', 'relocation_copyable', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'query_waits_text_fits', 'short_locks', 'tuning_journal', 'row_origin',
                        'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'session_queries', 'statement_command', 'statement_texts', 'unidentified_statement', 'cancel', 'terminate', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
                        'discard_replicated', 'keep_local', 'published', 'require_library')
-   AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|parts|btree_bytes|copy_or_rebuild|costs|effort|fit|write_rate)|trace_(waits|summary))'
+   AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|btree_bytes|copy_or_rebuild|costs|effort|fit|write_rate)|trace_(waits|summary))'
  ORDER BY 1
 EOQ
 cmp_ok(scalar @needing, '>=', 5, 'functions that need shared memory');
@@ -141,7 +141,7 @@ $session{aborted}->try('SELECT 1 / 0');
 $session{busy}->start('SELECT pg_sleep(600)');
 $session{parallel}->sql("SET $_") for 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0';
 $session{parallel}->start('SELECT sum(hold(i)) FROM many');
-$session{pausing}->start('SELECT count(pgscale_internal.relocation_clock(1000)) FROM generate_series(1, 600)');
+$session{pausing}->start('SELECT * FROM pgscale_internal.relocation_window(600000)');
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'}, 'parallel workers', 2);
 $db->poll_ok(q{SELECT coalesce(string_agg(concat_ws(' ', a, w), '; '), '') FROM pg_stat_activity a FULL JOIN pgscale.wait_current w USING (pid)
     WHERE pid IS DISTINCT FROM pg_backend_pid() AND

@@ -24,12 +24,12 @@ my @views = split /\n/, $db->sql(q{SELECT oid::regclass FROM pg_class
 my %acting = map { $_ => 1 } (
     'pgscale.cancel(integer,boolean)', 'pgscale.terminate(integer,boolean,boolean)', 'pgscale.reset(text)', 'pgscale.os_cache_flush(regclass,boolean)', 'pgscale.os_cache_evict(regclass)',
     'pgscale.relocate_all_indexes(name,name,boolean,boolean,text)', 'pgscale.relocate_index(regclass,name,boolean,boolean,text)',
-    'pgscale.relocate_indexes(regclass,name,boolean,boolean,text)', 'pgscale.relocate_table(regclass,name,text,interval)',
+    'pgscale.relocate_indexes(regclass,name,boolean,boolean,text)', 'pgscale.relocate_table(regclass,name,text,interval,boolean)',
     'pgscale.relocate_tablespace(name,name)', 'pgscale.relocation_cancel(bigint)', 'pgscale.relocation_undo(bigint)',
     'pgscale.relocation_plan(name,bigint,interval)', 'pgscale.tablespace_latency(name)',
     'pgscale_internal.relocation_write_rate(oid)',
     'pgscale_internal.relocation_costs(oid,double precision,double precision,double precision,oid[],double precision[],boolean[])',
-    'pgscale_internal.relocation_obstacle(oid,boolean,integer,integer)', 'pgscale_internal.relocation_describe_index(oid)',
+    'pgscale_internal.relocation_obstacle(oid,boolean,integer)', 'pgscale_internal.relocation_describe_index(oid)',
     'pgscale.trace_summary(integer,interval,interval)', 'pgscale.trace_waits(integer,interval,integer,interval)',
     'pgscale.keep(regclass,double precision)', 'pgscale.fleet_add(text,text)', 'pgscale.fleet_remove(text)', 'pgscale_internal.fleet_validate(text[],oid)',
     'pgscale.verify(bigint,interval)');
@@ -68,7 +68,7 @@ for my $role ('stranger', 'granted')
     for my $function (sort keys %call)
     {
         # these show nothing, and are for whoever may use the schema
-        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_(?:plan_check|progress|btree_bytes|copy_or_rebuild|copyable)|past_archive|past_queries|query_waits_text_fits|session_queries|short_locks|statement_texts|unidentified_statement|usl_throughput|\.major\(/;
+        next if $role eq 'granted' && $function =~ /clean_line|clean_statement|foreign_|past_keep|relocation_(?:plan_check|progress|btree_bytes|copy_or_rebuild|copyable|bytes|database_bytes|staying)|past_archive|past_queries|query_waits_text_fits|session_queries|short_locks|statement_texts|unidentified_statement|usl_throughput|\.major\(/;
         is(($session->try($call{$function}))[0], '42501', "$role may not call $function");
     }
 }

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 use JSON::PP ();
 use PgscaleTest;
+use PgscaleWire;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -238,7 +239,7 @@ sub plan_while
 {
     my ($budget, $code) = @_;
 
-    for (my $seconds = 2; $seconds < 100; $seconds *= 2)
+    for (my $seconds = 2; $seconds < 60; $seconds *= 2)
     {
         $plans++;
         $planner->start("SELECT to_json(r.*) FROM (SELECT *, relation::oid AS oid
@@ -368,7 +369,7 @@ is($row{airy_pkey}{space_bytes}, $row{airy_pkey}{size_after_bytes}, 'a rebuilt i
 is($db->sql('SELECT last_value FROM written'), $plans, 'the rate of writes is measured once for each plan');
 
 sub effort { return $db->sql("SELECT round(move_s::numeric, 1) FROM pgscale_internal.relocation_effort($_[0])"); }
-my @efforts = map { "'$_', true, 104857600, 104857600, 104857600, 104857600, 104857600, 26214400" } qw(online copy lock rebuild);
+my @efforts = map { "'$_', true, true, 104857600, 104857600, 104857600, 104857600, 104857600, 26214400" } qw(online copy lock rebuild);
 is(join(' ', map { effort($_) } @efforts), '5.0 5.0 5.0 6.0', 'without a limit of the rate');
 $db->set('pgscale.relocation_rate', '10MB');
 $db->poll_ok('SHOW pgscale.relocation_rate', 'a limit', '10MB');
@@ -377,6 +378,15 @@ $db->set('pgscale.relocation_rate', '1GB');
 $db->poll_ok('SHOW pgscale.relocation_rate', 'a high limit', '1GB');
 is(join(' ', map { effort($_) } @efforts), '5.0 5.0 5.0 6.0', 'does not matter');
 $db->set('pgscale.relocation_rate');
+
+is(effort(q{'rebuild', true, false, 104857600, 104857600, 104857600, 104857600, 104857600, 26214400}), '', 'what the CPU takes is not predicted');
+$db->sql('CREATE INDEX simple ON toasted USING brin (id); CREATE INDEX costly_gin ON toasted USING gin (to_tsvector($$simple$$::regconfig, filler));
+    CREATE INDEX costly_expression ON toasted (abs(id)); CREATE INDEX costly_predicate ON toasted (id) WHERE abs(id) < 3;
+    CREATE INDEX costly_gist ON toasted USING gist (point(id, id))');
+is($db->sql(q{SELECT string_agg(name, ' ' ORDER BY name) FILTER (WHERE simple), string_agg(name, ' ' ORDER BY name) FILTER (WHERE NOT simple)
+    FROM pgscale_internal.relocation_movable WHERE heap = 'toasted'::regclass}),
+    'public.simple public.toasted_pkey|public.costly_expression public.costly_gin public.costly_gist public.costly_predicate', 'nor that of these indexes');
+$db->sql('DROP INDEX simple, costly_gin, costly_expression, costly_predicate, costly_gist');
 
 # With mode => 'auto': copied or rebuilt
 my $unknown_bloat = 'copy|its bloat cannot be estimated: its columns were not analyzed, or the role may not read them';
@@ -403,6 +413,68 @@ for my $index (qw(airy_pkey t_n))
     ok($guess >= $real && $guess <= $real * 1.15, "$index: its size once rebuilt") || diag "$guess, really $real";
 }
 cmp_ok($row{airy_pkey}{size_after_bytes}, '<', $row{airy_pkey}{size_bytes} / 5, 'much of one index is air');
+
+# A window that is watched without a snapshot; then plans of it, of the same session
+my $no_snapshot = $waiting . ' AND backend_xmin IS NULL';
+$planner->start("CALL pgscale.relocation_watch('1 hour')");
+until_ok(sub { $db->sql($no_snapshot) }, 'a window is watched without a snapshot');
+$db->sql('SELECT pg_cancel_backend(' . $planner->pid . ')');
+is(($planner->finish)[0], '57014', 'it can be cancelled');
+is(($planner->try(q{SELECT pgscale.relocation_plan('fast', 1, NULL)}))[0], '55000', 'and then there is none');
+my $watched;
+for (my $seconds = 2; !$watched && $seconds < 100; $seconds *= 2)
+{
+    # what sessions have read before counts before
+    $_->sql('SELECT pg_stat_force_next_flush()') for $db, $reader, $other;
+    @before = counted(@parts);
+    $planner->start("CALL pgscale.relocation_watch('$seconds s')");
+    next unless until_true(sub { $db->sql($no_snapshot) });
+    read_all('on');
+    @after = counted(@parts);
+    $watched = $db->sql($no_snapshot);
+    like(($planner->finish)[1], qr/^\d+\z/, 'it shows how many relations were read') if $watched;
+    $planner->finish unless $watched;
+}
+for my $budget (1, '1::bigint << 40')
+{
+    my %saw = map { split /\|/, $_, 2 } split /\n/,
+      $planner->sql("SELECT relation::oid, reads_per_s, move_s, wal_bytes FROM pgscale.relocation_plan('fast', $budget, NULL)");
+    my @reads = map { (split /\|/, $saw{ oid($_) })[0] } qw(t t_n);
+    near($reads[0] / $reads[1], ($after[5] - $before[5]) / ($after[7] - $before[7]), 'a plan of that window');
+}
+
+# A client that goes away ends what it waits for.
+for my $call (q{CALL pgscale.relocation_watch('1 hour')}, q{SELECT * FROM pgscale.relocation_plan('fast', 1, '1 minute')})
+{
+    my $gone = wire($node);
+    my $pid = $gone->value('SELECT pg_backend_pid()');
+    $gone->send_query($call);
+    until_true(sub { $db->sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND pid = $pid") });
+    $gone->quit;
+    $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid", "$call ends with its client", 0);
+}
+
+# A plan costs what was read, whatever else there is
+sub plan_pages
+{
+    my $plan = $db->sql(q{EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, COSTS OFF) SELECT c.* FROM
+        (SELECT array_agg(oid) AS r, array_agg(1::float8) AS n, array_agg(false) AS b FROM pg_class WHERE relname ~ '^few_\d+_pkey$') w,
+        pgscale_internal.relocation_costs((SELECT oid FROM pg_tablespace WHERE spcname = 'fast'), 0.1, 1e8, 1, r, n, b) c});
+    return $plan =~ /shared hit=(\d+)/ ? $1 : die $plan;
+}
+sub more_tables
+{
+    my ($name, $n) = @_;
+    return $db->sql("DO \$\$ BEGIN FOR i IN 1..$n LOOP
+        EXECUTE format('CREATE TABLE ${name}_%s (id int PRIMARY KEY, a int, b int); INSERT INTO ${name}_%s VALUES (1); ANALYZE ${name}_%s', i, i, i);
+        END LOOP; END \$\$");
+}
+more_tables('few', 20);
+plan_pages();
+my $pages = plan_pages();
+more_tables('many', 400);
+plan_pages();
+cmp_ok(plan_pages(), '<', 1.5 * $pages, 'what was not read costs nothing') or diag "$pages before";
 
 # Under a budget, while an index is being built: a transaction holds that up.
 $other->sql('BEGIN; INSERT INTO built VALUES (0)');
@@ -452,13 +524,13 @@ is(join(' ', grep { $on_one{$_}{chosen} || $on_one{$_}{reason} !~ /^is on the sa
     'are refused where both tablespaces are on one device');
 like($plan->{ oid('unknown') }{reason}, qr/^saves too little; an estimate/, 'of a device that is not known that is not said; by its fastest round nothing is won');
 
-$planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '1 day')});
+$planner->start(q{SELECT pgscale.relocation_plan('fast', 1, '1 minute')});
 until_true(sub { $db->sql($waiting) });
 $db->sql('SELECT pg_cancel_backend(' . $planner->pid . ')');
 is(($planner->finish)[0], '57014', 'it can be cancelled');
 # in a window that is long enough for this machine
 my $in_window;
-for (my $seconds = 0.5; !$in_window && $seconds < 100; $seconds *= 2)
+for (my $seconds = 0.5; !$in_window && $seconds < 60; $seconds *= 2)
 {
     $planner->start("SELECT pgscale.relocation_plan('fast', 1, '$seconds s')");
     until_true(sub { $db->sql($waiting) });
@@ -467,6 +539,59 @@ for (my $seconds = 0.5; !$in_window && $seconds < 100; $seconds *= 2)
     $error = ($planner->finish)[1];
 }
 like($error, qr/statistics were reset during the window/, 'statistics that were reset are none');
+
+### What stays
+
+# notices REQUEST: what a request says that is rolled back, a line each
+sub notices
+{
+    my $request = shift;
+    my $said = $db->sql("BEGIN; SELECT count(*) FROM pgscale.$request");
+
+    $db->sql('ROLLBACK');
+    return join "\n", $said =~ /NOTICE: +\d+: +(.*)/g;
+}
+$db->sql($_) for 'CREATE DATABASE neighbour TABLESPACE fast', 'CREATE TABLE parent (id int, filler text)',
+  'CREATE TABLE child () INHERITS (parent)', 'CREATE TABLE grandchild () INHERITS (child)', 'CREATE INDEX parent_id ON parent (id)',
+  q{INSERT INTO child SELECT i, repeat('x', 1000) FROM generate_series(1, 2000) i},
+  'CREATE SEQUENCE sequence_there', 'CREATE ACCESS METHOD odd TYPE INDEX HANDLER hashhandler',
+  'CREATE OPERATOR CLASS odd_int DEFAULT FOR TYPE int USING odd AS OPERATOR 1 =, FUNCTION 1 hashint4(int)',
+  'CREATE INDEX odd_a ON t USING odd (id)', 'CREATE INDEX odd_b ON p1 USING odd (id)', 'CREATE TEMP TABLE temporary AS SELECT generate_series(1, 5000) AS id',
+  q{SELECT lo_from_bytea(0, decode(repeat('00', 100000), 'hex'))};
+my $stay = qr/ stay in tablespace "pg_default": (\d+) (?:kB|MB)/;
+my $said = notices(q{relocate_tablespace('pg_default', 'fast')});
+for my $kind ('system catalogs', 'large objects', 'sequences', 'temporary tables', 'indexes that cannot be copied', q{pgscale's own relations},
+    'unlogged tables and indexes', 'relations of other databases \\(template0, template1\\)|relations of other databases \\(template1\\)')
+{
+    my @lines = $said =~ /^(?:$kind)$stay$/gm;
+    is(scalar @lines, 1, "a line of $kind") or diag $said;
+    cmp_ok($lines[0] // 0, '>', 0, 'with their size');
+}
+unlike($said, qr/"(?:relocation_job|archive_|odd_|unlogged)/, 'and none of each relation');
+my ($odd_kb) = $said =~ /^indexes that cannot be copied$stay$/m;
+is($odd_kb, $db->sql(q{SELECT pg_size_pretty(pg_table_size('odd_a') + pg_table_size('odd_b'))}) =~ s/\D//gr, 'the size is that of its files');
+like(notices(q{relocate_tablespace('fast', 'pg_default')}), qr/^relations of other databases \(neighbour\) stay in tablespace "fast": \d+ kB$/m, 'another database');
+for my $request (q{relocate_table('parent', 'fast')}, q{relocate_indexes('parent', 'fast')})
+{
+    like(notices($request), qr/^2 tables that inherit from "parent" are not moved with it: 2\.\d MB$/m, "$request: children stay");
+}
+unlike(notices(q{relocate_table('p', 'fast')}), qr/inherit/, 'partitions do not');
+unlike(notices(q{relocate_table('t', 'fast')}), qr/standby/, 'there is no standby');
+$db->sql(q{SELECT pg_create_physical_replication_slot('standby')});
+my $mb = $db->sql(q{SELECT round(pg_table_size('t') / 1048576.0, 1)});
+like(notices(q{relocate_table('t', 'fast')}), qr/^each standby needs the same room in tablespace "fast": $mb MB$/m, 'where there may be one, it needs room, too');
+$db->sql(q{SELECT pg_drop_replication_slot('standby')});
+SKIP:
+{
+    skip 'no pg_prewarm here', 1 unless have_module('pg_prewarm');
+    $db->sql('CREATE EXTENSION pg_prewarm');
+    my $job = $db->sql(q{SELECT pgscale.relocate_table('airy', 'fast', prewarm => true)}) =~ s/.*\n//sr;
+    $db->sql("CALL pgscale.relocation_wait($job)");
+    is($db->sql(q{SELECT buffers_bytes = size_bytes FROM pgscale.relation_os_cache('airy') WHERE fork = 'main'}), 't', 'a table that was moved is read into shared buffers');
+    my $undo = $db->sql("SELECT pgscale.relocation_undo($job)");
+    $db->sql("CALL pgscale.relocation_wait($undo)");
+}
+$db->sql($_) for 'DROP DATABASE neighbour', 'DROP ACCESS METHOD odd CASCADE', 'DROP TABLE parent CASCADE';
 
 ### Elsewhere
 

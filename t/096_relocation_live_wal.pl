@@ -83,7 +83,7 @@ like(slurp_file($node->logfile), qr/relocation job $job: (?:could not read the W
 
 # A job that was possible when it was asked for
 $db->sql('CREATE ROLE mover; GRANT CREATE ON SCHEMA public TO mover; GRANT CREATE ON TABLESPACE fast, other TO mover; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO mover;
-    GRANT EXECUTE ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) TO mover; ALTER TABLE sparse OWNER TO mover');
+    GRANT EXECUTE ON FUNCTION pgscale.relocate_table(regclass, name, text, interval, boolean) TO mover; ALTER TABLE sparse OWNER TO mover');
 launching('off');
 $db->sql('SET ROLE mover');
 ($job) = ask(q{relocate_table('sparse', 'fast')});

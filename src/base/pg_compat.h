@@ -343,6 +343,7 @@ typedef Oid RelFileNumber;
 #if PG_VERSION_NUM < 170000
 #define INVALID_PROC_NUMBER InvalidBackendId
 #define ProcNumberForTempRelations() BackendIdForTempRelations()
+#define GetTempNamespaceProcNumber(space) GetTempNamespaceBackendId(space)
 #endif
 
 /* The slot of the process that has that virtual transaction; -1: none. */
@@ -414,6 +415,13 @@ typedef struct PgscaleStats
 } PgscaleStats;
 
 extern void pgscale_compat_stats_read(PgscaleStats *stats);
+
+/* The counts of a relation of this database, or NULL.  19 says whether the caller may free them, if it asks. */
+#if PG_VERSION_NUM >= 190000
+#define pgscale_compat_relation_stats(relation) pgstat_fetch_stat_tabentry_ext(false, relation, NULL)
+#else
+#define pgscale_compat_relation_stats(relation) pgstat_fetch_stat_tabentry_ext(false, relation)
+#endif
 
 /* Of one database; false if it has no counts, as one that was dropped. */
 typedef struct PgscaleDatabaseStats

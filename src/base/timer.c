@@ -28,6 +28,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
 
 #include "base/pg_compat.h"
 #include "base/timer.h"
@@ -43,6 +44,9 @@
 #define SLEEP_MAX_NS	(20 * NS_PER_MS)
 
 int			pgscale_timer_debug_ms = 0;
+
+/* As libpq/libpq.h has it, which needs the headers of GSSAPI. */
+extern bool pq_check_connection(void);
 
 static uint32 wait_event = 0;
 
@@ -124,6 +128,19 @@ pgscale_timer_wait_latch(long timeout_ms)
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (timeout_ms >= 0 ? WL_TIMEOUT : 0),
 					 timeout_ms, wait_event);
+}
+
+void
+pgscale_timer_pause(long timeout_ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	if (whereToSendOutput == DestRemote && MyProcPort && !pq_check_connection())
+	{
+		ClientConnectionLost = true;
+		InterruptPending = true;
+	}
+	CHECK_FOR_INTERRUPTS();
 }
 
 static void

@@ -49,6 +49,12 @@ extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 /* What waits of this process are shown as from now on. */
 extern void pgscale_timer_wait_event(uint32 event);
 
+/*
+ * In a session: wait for that long, or less.  Serves interrupts, and ends the session if its client
+ * is gone, for which the server itself looks only with client_connection_check_interval.
+ */
+extern void pgscale_timer_pause(long timeout_ms);
+
 /* Wait for the latch, for at most that many milliseconds unless that is -1; it stays set. */
 extern void pgscale_timer_wait_latch(long timeout_ms);
 

@@ -20,111 +20,29 @@ COMMENT ON FUNCTION pgscale_internal.relocation_write_rate(oid) IS
 'internal, for relocation_plan: bytes per second at which a new file can be written there, measured now; for roles that may execute tablespace_latency';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_write_rate(oid) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.relocation_clock(pause_ms double precision DEFAULT 0)
-RETURNS double precision
-AS 'MODULE_PATHNAME', 'pgscale_relocation_clock'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale_internal.relocation_clock(double precision) IS
-'internal, for relocation_plan: waits for that time, a second at most, and returns the milliseconds of a clock that cannot be set';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_clock(double precision) TO pg_monitor;
+CREATE PROCEDURE pgscale.relocation_watch(duration interval DEFAULT '10 minutes', INOUT relations_read bigint DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'pgscale_relocation_watch'
+LANGUAGE C;
+COMMENT ON PROCEDURE pgscale.relocation_watch(interval, bigint) IS
+'watches for the given time which relations of this database are read, without a snapshot, and shows how many were; then relocation_plan() of the same session uses that window if its duration is NULL';
+GRANT EXECUTE ON PROCEDURE pgscale.relocation_watch(interval, bigint) TO pg_monitor;
 
--- The server's counts up to now: for each relation, by its file, the blocks that were not in shared buffers, and for all of them
--- the time of reads.
-CREATE FUNCTION pgscale_internal.relocation_reads(
-    OUT at_ms double precision, OUT relations oid[], OUT filenodes oid[], OUT reads bigint[],
-    OUT read_ms double precision, OUT stats_reset timestamptz)
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT pg_stat_clear_snapshot();
-    SELECT pgscale_internal.relocation_clock(), array_agg(c.oid), array_agg(c.relfilenode),
-           array_agg(pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid)),
-           pg_stat_get_db_blk_read_time(d.oid), pg_stat_get_db_stat_reset_time(d.oid)
-      FROM pg_class c, pg_database d
-     WHERE d.datname = current_database() AND c.relkind IN ('r', 'm', 't', 'i', 'S') AND NOT c.relisshared
-     GROUP BY d.oid
-$$;
-COMMENT ON FUNCTION pgscale_internal.relocation_reads() IS
-'internal, for relocation_plan: the server''s counts of reads of each relation of this database so far';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads() TO pg_monitor;
-
--- The difference of two such readings over that window: for each relation the blocks read, and whether it was built or rewritten.
 CREATE FUNCTION pgscale_internal.relocation_window(
     duration_ms double precision,
     OUT seconds double precision, OUT timed_ms double precision, OUT relations oid[], OUT reads double precision[], OUT built boolean[])
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    earlier record;
-    later record;
-    left_ms float8;
-    seen_built oid[] := '{}';
-BEGIN
-    SELECT * INTO earlier FROM pgscale_internal.relocation_reads();
-    LOOP
-        -- what is being built or rewritten: index, and table
-        PERFORM pg_stat_clear_snapshot();
-        seen_built := ARRAY(
-            SELECT unnest(seen_built)
-            UNION
-            SELECT unnest(ARRAY[index_relid, relid]) FROM pg_stat_progress_create_index WHERE datname = current_database()
-            UNION
-            SELECT relid FROM pg_stat_progress_cluster WHERE datname = current_database());
-        left_ms := earlier.at_ms + duration_ms - pgscale_internal.relocation_clock();
-        EXIT WHEN (left_ms > 0 AND left_ms < 'infinity') IS NOT TRUE;
-        PERFORM pgscale_internal.relocation_clock(left_ms);
-    END LOOP;
-    SELECT * INTO later FROM pgscale_internal.relocation_reads();
-    IF later.stats_reset IS DISTINCT FROM earlier.stats_reset THEN
-        RAISE object_not_in_prerequisite_state USING MESSAGE = 'statistics were reset during the window',
-            HINT = 'Ask again.';
-    END IF;
-    seconds := (later.at_ms - earlier.at_ms) / 1000;
-    timed_ms := later.read_ms - earlier.read_ms;
-    SELECT array_agg(b.relation), array_agg(CASE WHEN b.filenode = a.filenode THEN b.reads - a.reads ELSE 0 END::float8),
-           array_agg(b.filenode IS DISTINCT FROM a.filenode OR b.relation = ANY (seen_built))
-      INTO relations, reads, built
-      FROM unnest(later.relations, later.filenodes, later.reads) AS b(relation, filenode, reads)
-      LEFT JOIN unnest(earlier.relations, earlier.filenodes, earlier.reads) AS a(relation, filenode, reads) USING (relation);
-END
-$$;
+AS 'MODULE_PATHNAME', 'pgscale_relocation_window'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.relocation_window(double precision) IS
-'internal, for relocation_plan: reads of each relation within that many milliseconds, and the time of all of them';
+'internal, for relocation_plan: the relations that were read, built or rewritten within that many milliseconds, and the time of all reads; TOAST counts for its table; NULL: in the window that relocation_watch() watched';
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_window(double precision) TO pg_monitor;
 
--- Each of these relations that still exists, and the relation with which it moves, because TOAST moves with its table.
-CREATE FUNCTION pgscale_internal.relocation_parts(
-    relations oid[], reads double precision[], built boolean[],
-    OUT part oid, OUT relation oid, OUT tablespace oid, OUT reads double precision, OUT built boolean,
-    OUT size_bytes bigint, OUT cached_fraction double precision, OUT tuples double precision)
-RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT c.oid, coalesce(owner.oid, c.oid), coalesce(nullif(c.reltablespace, 0), d.dattablespace), w.reads, w.built,
-           f.size, f.kernel / nullif(f.size, 0),
-           -- as the planner does: density when last counted, times the present size
-           CASE WHEN c.reltuples >= 0 THEN c.reltuples * f.size / nullif(c.relpages, 0) / current_setting('block_size')::float8 END
-      FROM unnest($1, $2, $3) AS w(relation, reads, built)
-      JOIN pg_class c ON c.oid = w.relation
-      JOIN pg_database d ON d.datname = current_database()
-      LEFT JOIN pg_index x ON x.indexrelid = c.oid
-      LEFT JOIN pg_class owner ON owner.reltoastrelid = coalesce(x.indrelid, c.oid)
-      LEFT JOIN (SELECT relation::oid, sum(size_bytes)::bigint, sum(os_cache_bytes)::float8
-                   FROM pgscale.relation_os_cache()
-                  GROUP BY 1) AS f(relation, size, kernel) ON f.relation = c.oid
-$$;
-COMMENT ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[], boolean[]) IS
-'internal, for relocation_plan: these relations with their tablespace, their size and what the kernel has of them';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_parts(oid[], double precision[], boolean[]) TO pg_monitor;
-
--- mode: how it is moved, unless it is asked for in another way
+-- mode: how it is moved, unless it is asked for in another way. simple: the time to build it is that of its reads and writes; other
+-- access methods, expressions and predicates may take any time of the CPU.
 CREATE VIEW pgscale_internal.relocation_movable AS
     SELECT CASE c.relkind WHEN 'i' THEN 'index' ELSE 'table' END AS kind, c.oid AS relation,
            format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname,
-           x.indrelid AS heap, c.relpersistence = 'p' AS logged,
+           x.indrelid AS heap, c.relpersistence = 'p' AS logged, c.reltuples, c.relpages,
+           a.amname IN ('btree', 'hash', 'brin') AND x.indexprs IS NULL AND x.indpred IS NULL AS simple,
            CASE WHEN pgscale_internal.relocation_copyable(c.oid) THEN CASE c.relkind WHEN 'i' THEN 'copy' ELSE 'online' END
                 WHEN c.relkind = 'i' THEN 'rebuild' ELSE 'lock' END AS mode
       FROM pg_class c
@@ -140,39 +58,12 @@ CREATE VIEW pgscale_internal.relocation_movable AS
 COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved, and how';
 GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
 
--- NULL unless ANALYZE has the width of each column.
 CREATE FUNCTION pgscale_internal.relocation_btree_bytes(index oid, tuples double precision)
 RETURNS double precision
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH width AS (
-        -- a btree's tuple: header, 8 bytes more with a map of nulls; key, aligned; line pointer
-        SELECT CASE WHEN bool_or(s.null_frac > 0) THEN 16 ELSE 8 END
-               + 8 * ceil(sum(s.avg_width * (1 - s.null_frac)) / 8) + 4 AS tuple,
-               coalesce((SELECT o.option_value::float8 FROM pg_class i, pg_options_to_table(i.reloptions) o
-                          WHERE i.oid = index AND o.option_name = 'fillfactor'), 90) / 100 AS fill,
-               current_setting('block_size')::float8 AS page
-          FROM pg_index x
-          CROSS JOIN LATERAL unnest(x.indkey) WITH ORDINALITY AS k(attnum, position)
-          -- an expression's statistics are the index's, by its own column
-          JOIN pg_attribute a ON a.attrelid = CASE k.attnum WHEN 0 THEN x.indexrelid ELSE x.indrelid END
-                             AND a.attnum = CASE k.attnum WHEN 0 THEN k.position ELSE k.attnum END
-          JOIN pg_class c ON c.oid = a.attrelid
-          JOIN pg_namespace n ON n.oid = c.relnamespace
-          LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
-                              AND s.attname = a.attname AND NOT s.inherited
-         WHERE x.indexrelid = index
-        HAVING count(*) = count(s.avg_width)
-    )
-    -- pages have 40 bytes of header and special space, and a high key; inner pages are 70 % full; one page is meta
-    SELECT (2 + ceil(leaves * fanout / greatest(fanout - 1, 1))) * page
-      FROM (SELECT page, floor((page - 40) * 0.7 / tuple) AS fanout,
-                   ceil(tuples / greatest(floor((page * fill - 40) / tuple) - 1, 1)) AS leaves
-              FROM width) w
-$$;
+AS 'MODULE_PATHNAME', 'pgscale_relocation_btree_bytes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) IS
-'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew';
+'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew; NULL unless ANALYZE has the width of each column, and the role may see it';
 
 CREATE FUNCTION pgscale_internal.relocation_copy_or_rebuild(index oid, OUT mode text, OUT why text)
 RETURNS record
@@ -190,7 +81,7 @@ AS $$
       FROM (SELECT c.relpersistence = 'p' AS logged, pgscale_internal.relocation_copyable(c.oid) AS copyable,
                    x.indisexclusion AS exclusion, a.amname,
                    CASE WHEN a.amname = 'btree' AND c.reltuples >= 0 THEN
-                   -- as relocation_parts(): density when last counted, times the present size
+                   -- as relocation_costs(): density when last counted, times the present size
                    1 - pgscale_internal.relocation_btree_bytes(c.oid, c.reltuples * s.size / nullif(c.relpages, 0) / current_setting('block_size')::float8)
                        / nullif(s.size, 0) END AS bloat
               FROM pg_index x
@@ -203,57 +94,65 @@ COMMENT ON FUNCTION pgscale_internal.relocation_copy_or_rebuild(oid) IS
 'internal, for relocation: how an index is moved with mode => auto, copy or rebuild, and the reason';
 
 -- The cost of reads in the window, for the relations that can be moved to that tablespace: here_ms for all of their reads, of which
--- the device saw physical. timed: the server measured the time, so the kernel's cache need not be asked.
+-- the device saw physical. timed: the server measured the time, so the kernel's cache need not be asked. The relations and their
+-- reads are those of relocation_window(); only these are looked at.
 CREATE FUNCTION pgscale_internal.relocation_costs(
     target oid, target_read_ms double precision, target_rate double precision, timed_ms double precision,
     relations oid[], reads double precision[], built boolean[],
     OUT kind text, OUT relation oid, OUT name text, OUT source name, OUT reads double precision, OUT built boolean, OUT unknown boolean,
     OUT timed boolean, OUT size_bytes bigint, OUT size_after_bytes bigint, OUT here_ms double precision, OUT physical double precision,
     OUT spread double precision, OUT device text, OUT reason text,
-    OUT mode text, OUT logged boolean, OUT rate double precision, OUT heap_bytes bigint, OUT heap_rate double precision)
+    OUT mode text, OUT logged boolean, OUT simple boolean, OUT rate double precision, OUT heap_bytes bigint, OUT heap_rate double precision)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH part AS MATERIALIZED (
-        SELECT * FROM pgscale_internal.relocation_parts($5, $6, $7)
+        SELECT w.relation, w.reads, w.built, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace
+          FROM unnest($5, $6, $7) AS w(relation, reads, built)
+          JOIN pg_class c ON c.oid = w.relation
+          JOIN pg_database d ON d.datname = current_database()
+    ), move AS MATERIALIZED (
+        SELECT m.*, p.reads, p.built, coalesce(nullif(h.reltablespace, 0), d.dattablespace) AS heap_tablespace,
+               pgscale_internal.relocation_bytes(m.relation, true, false) AS size
+          FROM part p
+          JOIN pgscale_internal.relocation_movable m USING (relation)
+          JOIN pg_database d ON d.datname = current_database()
+          LEFT JOIN pg_class h ON h.oid = m.heap
+         WHERE p.tablespace <> target
     ), latency AS MATERIALIZED (
         SELECT s.oid, l.read_ms, l.reason, l.spread, l.device, l.sequential_bytes_per_s::float8 AS rate
-          FROM (SELECT DISTINCT p.tablespace FROM part p
-                 WHERE p.tablespace <> target
-                   AND (p.reads > 0 OR EXISTS (SELECT FROM part i JOIN pg_index x ON x.indexrelid = i.part
-                                                WHERE i.reads > 0 AND x.indrelid = p.part))
+          FROM (SELECT p.tablespace FROM part p WHERE p.reads > 0
+                 UNION
+                SELECT m.heap_tablespace FROM move m
                 OFFSET 0) t
           JOIN pg_tablespace s ON s.oid = t.tablespace
           CROSS JOIN LATERAL pgscale.tablespace_latency(s.spcname) l
+         WHERE t.tablespace <> target
         UNION ALL
         SELECT target, target_read_ms, NULL, NULL, NULL, target_rate
     ), factor AS MATERIALIZED (
         SELECT CASE WHEN timed_ms > 0 THEN timed_ms / nullif(sum(p.reads * l.read_ms), 0) END AS f
           FROM part p JOIN latency l ON l.oid = p.tablespace
-    ), read AS MATERIALIZED (
-        SELECT p.relation, sum(p.reads) AS reads, bool_or(p.built) AS built,
-               bool_or(p.reads > 0 AND l.read_ms IS NULL) AS unknown,
-               sum(p.reads * l.read_ms * coalesce(f.f, 1 - coalesce(p.cached_fraction, 0))) AS here,
-               sum(p.reads * least(1, coalesce(f.f, 1 - coalesce(p.cached_fraction, 0)))) AS physical,
-               sum(p.size_bytes) AS size, sum(p.tuples) FILTER (WHERE p.part = p.relation) AS tuples
-          FROM part p
+    ), known AS MATERIALIZED (
+        -- share: the part of its reads that the device sees; by timed reads more than 1 where they queue
+        SELECT m.*, m.reads > 0 AND l.read_ms IS NULL AS unknown, f.f IS NOT NULL AS timed, l.read_ms, l.spread, l.device, l.reason, l.rate,
+               coalesce(f.f, 1 - coalesce(pgscale_internal.relocation_bytes(m.relation, true, true) / nullif(m.size, 0)::float8, 0)) AS share
+          FROM move m
           CROSS JOIN factor f
-          LEFT JOIN latency l ON l.oid = p.tablespace
-         GROUP BY 1
+          LEFT JOIN latency l ON l.oid = m.tablespace
     )
-    SELECT m.kind, m.relation, m.name, m.spcname, r.reads, r.built, r.unknown, f.f IS NOT NULL, r.size::bigint,
-           least(r.size, CASE WHEN m.amname = 'btree' AND m.mode = 'rebuild' THEN
-                              pgscale_internal.relocation_btree_bytes(m.relation, r.tuples) END)::bigint,
-           CASE WHEN NOT (r.built OR r.unknown) THEN r.here END, CASE WHEN NOT (r.built OR r.unknown) THEN r.physical END,
-           l.spread, l.device, l.reason, m.mode, m.logged, l.rate, h.size_bytes, hl.rate
-      FROM read r
-      JOIN pgscale_internal.relocation_movable m USING (relation)
-      CROSS JOIN factor f
-      LEFT JOIN latency l ON l.oid = m.tablespace
-      LEFT JOIN part h ON h.part = m.heap
-      LEFT JOIN latency hl ON hl.oid = h.tablespace
-     WHERE (r.reads > 0 OR r.built) AND m.tablespace <> target
+    SELECT k.kind, k.relation, k.name, k.spcname, k.reads, k.built, k.unknown, k.timed, k.size,
+           -- as the planner does: density when last counted, times the present size
+           least(k.size, CASE WHEN k.amname = 'btree' AND k.mode = 'rebuild' AND k.reltuples >= 0 THEN
+                              pgscale_internal.relocation_btree_bytes(k.relation,
+                                  k.reltuples * k.size / nullif(k.relpages, 0) / current_setting('block_size')::float8) END)::bigint,
+           CASE WHEN NOT (k.built OR k.unknown) THEN k.reads * k.read_ms * k.share END,
+           CASE WHEN NOT (k.built OR k.unknown) THEN k.reads * least(1, k.share) END,
+           k.spread, k.device, k.reason, k.mode, k.logged, k.simple, k.rate,
+           CASE WHEN k.mode = 'rebuild' THEN pgscale_internal.relocation_bytes(k.heap, false, false) END, h.rate
+      FROM known k
+      LEFT JOIN latency h ON h.oid = k.heap_tablespace
 $$;
 COMMENT ON FUNCTION pgscale_internal.relocation_costs(oid, double precision, double precision, double precision, oid[], double precision[], boolean[]) IS
 'internal, for relocation_plan: what reads of each relation cost where it is, within the window that relocation_window() returned';
@@ -263,25 +162,25 @@ GRANT EXECUTE ON FUNCTION
 
 -- What a move takes, by mode and sizes. Rates are bytes/s: of reads where it is, of reads of an index' table, and of writes in the
 -- target. A copy reads and writes each page in turn, and of those modes that copy without a lock pgscale.relocation_rate limits the
--- reads. A rebuild reads the table twice: to build the index, and to add what has changed meanwhile.
+-- reads. A rebuild reads the table twice: to build the index, and to add what has changed meanwhile. simple: that is what it takes.
 CREATE FUNCTION pgscale_internal.relocation_effort(
-    mode text, logged boolean, size_bytes bigint, size_after_bytes bigint, heap_bytes bigint,
+    mode text, logged boolean, simple boolean, size_bytes bigint, size_after_bytes bigint, heap_bytes bigint,
     rate double precision, heap_rate double precision, write_rate double precision,
     OUT move_s double precision, OUT wal_bytes bigint, OUT space_bytes bigint)
 RETURNS record
 LANGUAGE sql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE mode WHEN 'rebuild' THEN 2 * heap_bytes / heap_rate + size_after_bytes / write_rate
+    SELECT CASE mode WHEN 'rebuild' THEN CASE WHEN simple THEN 2 * heap_bytes / heap_rate + size_after_bytes / write_rate END
                      ELSE greatest(size_bytes / rate + size_bytes / write_rate,
                                    CASE WHEN mode <> 'lock' AND rate IS NOT NULL AND write_rate IS NOT NULL THEN
                                    size_bytes / nullif(pg_size_bytes(current_setting('pgscale.relocation_rate', true)), 0)::float8 END) END,
            CASE WHEN NOT logged THEN 0 WHEN mode = 'rebuild' THEN size_after_bytes ELSE size_bytes END,
            CASE mode WHEN 'rebuild' THEN size_after_bytes ELSE size_bytes END
 $$;
-COMMENT ON FUNCTION pgscale_internal.relocation_effort(text, boolean, bigint, bigint, bigint, double precision, double precision, double precision) IS
+COMMENT ON FUNCTION pgscale_internal.relocation_effort(text, boolean, boolean, bigint, bigint, bigint, double precision, double precision, double precision) IS
 'internal, for relocation_plan: predicted time of a move, its WAL, and the room that it needs in the target';
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_effort(text, boolean, bigint, bigint, bigint, double precision, double precision, double precision)
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_effort(text, boolean, boolean, bigint, bigint, bigint, double precision, double precision, double precision)
     TO pg_monitor;
 
 -- Goes down the ranks and takes whatever still fits.
@@ -315,15 +214,13 @@ BEGIN
     ELSIF budget_bytes IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'budget_bytes must not be null',
             HINT = 'Say how many bytes may be moved.';
-    ELSIF duration IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'duration must not be null',
-            HINT = 'Say for how long to watch, such as interval ''1 minute''.';
     ELSIF budget_bytes <= 0 THEN
         RAISE invalid_parameter_value USING MESSAGE = 'budget_bytes must be greater than zero',
             HINT = 'Say how many bytes may be moved, such as pg_size_bytes(''10 GB'').';
-    ELSIF extract(epoch FROM duration) NOT BETWEEN 0.001 AND 86400 THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'duration must be from a millisecond to a day',
-            HINT = 'Name a time in which the server does its usual work, such as interval ''1 minute''.';
+    ELSIF extract(epoch FROM duration) NOT BETWEEN 0.001 AND 60 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'duration must be from a millisecond to a minute',
+            DETAIL = 'The snapshot of a query holds back VACUUM.',
+            HINT = 'CALL pgscale.relocation_watch(''10 minutes'') watches without a snapshot; then pass NULL as duration.';
     ELSIF NOT pg_has_role('pg_monitor', 'USAGE') THEN
         RAISE insufficient_privilege USING MESSAGE = 'permission denied to plan relocation',
             HINT = 'Beside EXECUTE on this function and on pgscale.tablespace_latency(name), it takes pg_monitor.';
@@ -354,9 +251,10 @@ COMMENT ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interva
 -- A relation that is built or rewritten in the window is read by that and not by queries, or has the counts of another one: such rows
 -- are shown, but not chosen.
 --
--- Locking. No lock on a relation: sizes come from relation_os_cache(), past smgr, because pg_relation_size() would wait for a session
--- that has locked the relation. A relation that is dropped during the window has no row. Like any long query, this one holds back
--- the horizon of VACUUM while it waits.
+-- Locking. No lock on a relation. A relation that is dropped during the window has no row. Like any query, this one holds back the
+-- horizon of VACUUM while it waits, so for a minute at most; relocation_watch() does not.
+--
+-- Cost. Linear in the relations that were read, except for two looks at all counts; plan_window.c.
 --
 -- Privileges. Everything runs as the caller, who needs those of pg_monitor to see builds of other roles, and EXECUTE on
 -- tablespace_latency().
@@ -371,7 +269,7 @@ CREATE FUNCTION pgscale.relocation_plan(
     OUT chosen boolean, OUT statement text, OUT reason text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -425,7 +323,7 @@ BEGIN
                      CASE WHEN NOT r.timed THEN 'an estimate: no read was timed, so the kernel''s cache stands for what it answers' END)
            END
       FROM ranked r
-      CROSS JOIN LATERAL pgscale_internal.relocation_effort(r.mode, r.logged, r.size_bytes, r.size_after_bytes, r.heap_bytes, r.rate, r.heap_rate,
+      CROSS JOIN LATERAL pgscale_internal.relocation_effort(r.mode, r.logged, r.simple, r.size_bytes, r.size_after_bytes, r.heap_bytes, r.rate, r.heap_rate,
                          (SELECT pgscale_internal.relocation_write_rate(target_oid))) e
       LEFT JOIN pgscale_internal.relocation_fit((SELECT array_agg(coalesce(size_after_bytes, 0) ORDER BY rank) FROM ranked
                                                   WHERE rank IS NOT NULL), budget_bytes) g ON g.rank = r.rank
@@ -433,4 +331,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
-'relations to move to a tablespace: watches for the given time which indexes and tables of this database are read, times the devices, and chooses those that save most per byte within the budget; with the statement that moves each, the predicted time of the move and its WAL, and the room that it needs in the target until it is done, while the old copy stays where it is';
+'relations to move to a tablespace: watches for the given time, a minute at most, which indexes and tables of this database are read, or with NULL uses the window of relocation_watch(), times the devices, and chooses those that save most per byte within the budget; with the statement that moves each, the predicted time of the move and its WAL, and the room that it needs in the target until it is done, while the old copy stays where it is';

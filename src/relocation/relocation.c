@@ -13,8 +13,8 @@
  * cannot call it.  It may take hours, and a process must be there to clean up and to
  * try again after a deadlock, a crash or a shutdown.
  *
- * tablespace_latency.c and relocation_plan() in plan.sql decide which relations to
- * move.
+ * tablespace_latency.c and relocation_plan() in plan.sql, with plan_window.c and
+ * plan_sizes.c, decide which relations to move.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -150,9 +150,6 @@ relocation_shmem_startup(void)
 	pgscale_relocation_open_startup();
 }
 
-/* The plan, of what the kernel has of a relation. */
-static const char *const asks[] = {"pgscale.relation_os_cache", NULL};
-
 const PgscaleModule pgscale_relocation_module = {
 	.name = "relocation",
 	.define_gucs = relocation_define_gucs,
@@ -161,5 +158,4 @@ const PgscaleModule pgscale_relocation_module = {
 	.worker = &pgscale_relocation_launcher,
 	.health = relocation_health,
 	.has_tables = true,
-	.asks = asks,
 };

@@ -161,11 +161,12 @@ COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean, t
 'queues the online move of all indexes of this database that are in the source tablespace, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocate_table(
-    "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s')
+    "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s',
+    prewarm boolean DEFAULT false)
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval) IS
+COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval, boolean) IS
 'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode online copies it while it is in use, mode lock blocks its use during the move';
 
 CREATE FUNCTION pgscale.relocate_tablespace(source name, tablespace name)
@@ -200,6 +201,54 @@ AS 'MODULE_PATHNAME', 'pgscale_relocation_copyable'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale_internal.relocation_copyable(oid) IS
 'internal, for relocation: can this table or index be copied while it is in use? Needs a WAL record that names each changed block';
+
+CREATE FUNCTION pgscale_internal.relocation_bytes(relation oid, toast boolean, cached boolean)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocation_bytes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale_internal.relocation_bytes(oid, boolean, boolean) IS
+'internal, for relocation: size of a relation''s files, with those of its TOAST table or without, or what the kernel caches of them; takes no lock on it';
+
+CREATE FUNCTION pgscale_internal.relocation_database_bytes(tablespace oid, database oid)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocation_database_bytes'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale_internal.relocation_database_bytes(oid, oid) IS
+'internal, for relocate_tablespace: size of the files that a database has in a tablespace';
+
+-- A kind for each relation that relocate_tablespace() does not move, and what moves it. 2613 and 2683: pg_largeobject and its index.
+CREATE FUNCTION pgscale_internal.relocation_staying(tablespace oid, OUT relation oid, OUT kind text, OUT cure text)
+RETURNS SETOF record
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT k.oid, k.kind,
+           CASE k.kind WHEN 'temporary tables' THEN 'The setting temp_tablespaces says where new ones are made.'
+                       WHEN 'invalid indexes' THEN 'Drop them, or REINDEX them and then move them.'
+                       WHEN 'unlogged tables and indexes' THEN
+                       'relocate_table(..., mode => ''lock'') and relocate_index(..., mode => ''rebuild'') move them.'
+                       WHEN 'indexes that cannot be copied' THEN 'relocate_index(..., mode => ''rebuild'') builds them anew.'
+                       WHEN 'tables that cannot be copied' THEN 'relocate_table(..., mode => ''lock'') moves them, and blocks all use of them meanwhile.'
+                       WHEN 'pgscale''s own relations' THEN 'ALTER TABLE or ALTER INDEX ... SET TABLESPACE moves them, and blocks all use of them meanwhile.'
+                       ELSE 'ALTER DATABASE ... SET TABLESPACE moves them, while no session is connected to the database.' END
+      FROM (SELECT c.oid, c.relkind,
+                   CASE WHEN c.relpersistence = 't' THEN 'temporary tables'
+                        WHEN n.nspname = 'pgscale_internal' THEN 'pgscale''s own relations'
+                        WHEN c.oid IN (2613, 2683) AND pgscale_internal.relocation_bytes(2613, false, false) > 0 THEN 'large objects'
+                        WHEN n.nspname IN ('pg_catalog', 'information_schema') THEN 'system catalogs'
+                        WHEN c.relkind = 'S' THEN 'sequences'
+                        WHEN NOT x.indisvalid THEN 'invalid indexes'
+                        WHEN c.relpersistence = 'u' THEN 'unlogged tables and indexes'
+                        WHEN NOT pgscale_internal.relocation_copyable(c.oid) THEN
+                        CASE c.relkind WHEN 'i' THEN 'indexes that cannot be copied' ELSE 'tables that cannot be copied' END END AS kind
+              FROM pg_class c
+              JOIN pg_namespace n ON n.oid = c.relnamespace
+              LEFT JOIN pg_index x ON x.indexrelid = c.oid
+             WHERE c.reltablespace = tablespace AND c.relkind IN ('r', 'm', 'i', 'S') AND n.nspname <> 'pg_toast') k
+     WHERE k.kind IS NOT NULL
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_staying(oid) IS
+'internal, for relocate_tablespace: the relations of this database in a tablespace (0: its own) that stay there, by kind, and what would move them';
 
 -- Workers call it, as superusers: the reason why a job on this relation should not begin yet. It looks for the transactions that REINDEX
 -- CONCURRENTLY would wait for; or, for a live move, for those that have locked the relation. A limit of -1 means no limit.

@@ -35,7 +35,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -130,6 +129,24 @@ begin_request(const char *function, Name tablespace)
 	return target;
 }
 
+/* Says what room standbys need, where there are any: one that is full stops. */
+static void
+request_tell_standbys(Oid target, int64 bytes)
+{
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
+
+	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
+					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.pid NOT IN"
+					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
+					  0, NULL, NULL, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	if (rows.nrows > 0)
+		ereport(NOTICE,
+				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
+				 errdetail("That is what all queued moves to it may write, beside the old files. A standby whose disk is full stops.")));
+}
+
 /* What is in the queue must fit, with that. */
 static void
 end_request(Oid target, bool logged)
@@ -140,6 +157,8 @@ end_request(Oid target, bool logged)
 	pgscale_relocation_check_space(target, bytes, logged);
 	if (logged)
 		pgscale_relocation_notice_readers(bytes);
+	if (logged && bytes > 0)
+		request_tell_standbys(target, bytes);
 	tell_launcher_at_commit();
 }
 
@@ -214,6 +233,31 @@ request_leaves(Oid relation, bool parents, const char *hint)
 				 errmsg("\"%s\" is partitioned, and has no partition that is stored", get_rel_name(relation)),
 				 errhint("%s", hint)));
 	return found;
+}
+
+/* Says which tables inherit from one that is moved, and stay where they are. */
+static void
+tell_children(Oid table, Oid target)
+{
+	int64		bytes = 0;
+	int			n = 0;
+	ListCell   *cell;
+
+	if (is_partitioned(table) || !has_subclass(table))
+		return;
+	foreach(cell, find_all_inheritors(table, AccessShareLock, NULL))
+	{
+		if (lfirst_oid(cell) == table || pgscale_relocation_tablespace_of(lfirst_oid(cell)) == target)
+			continue;
+		bytes += size_of(lfirst_oid(cell));
+		n++;
+	}
+	if (n > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%d table that inherits from \"%s\" is not moved with it: %.1f MB",
+							   "%d tables that inherit from \"%s\" are not moved with it: %.1f MB",
+							   n, n, get_rel_name(table), bytes / (double) PGSCALE_MB),
+				 errhint("Only partitions are; move these, or their indexes, by calls of their own.")));
 }
 
 /* Says of an index that amcheck cannot check it: it is moved all the same. */
@@ -395,19 +439,20 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	pgscale_relocation_check_is_table(table);
+	tell_children(table, request.target);
 	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_COPY, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, &request, indexes, NOTICE);
 	return (Datum) 0;
 }
 
-/* Users' relations of these kinds in a tablespace, largest first. */
+/* Users' relations of these kinds in a tablespace, largest first; told: without those that tell_staying() reports. */
 static List *
-relations_in(Oid tablespace, const char *kinds)
+relations_in(Oid tablespace, const char *kinds, bool told)
 {
-	const Oid	types[2] = {OIDOID, TEXTOID};
-	const Datum values[2] = {
-		ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), CStringGetTextDatum(kinds)
+	const Oid	types[3] = {OIDOID, TEXTOID, BOOLOID};
+	const Datum values[3] = {
+		ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), CStringGetTextDatum(kinds), BoolGetDatum(told)
 	};
 	List	   *found = NIL;
 	const int	settings = pgscale_sql_names();
@@ -417,7 +462,8 @@ relations_in(Oid tablespace, const char *kinds)
 					  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
 					  " AND relpersistence <> 't' AND relnamespace NOT IN"
 					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
-					  "  'information_schema'::pg_catalog.regnamespace)"
+					  "  'information_schema'::pg_catalog.regnamespace, 'pgscale_internal'::pg_catalog.regnamespace)"
+					  " AND NOT ($3 AND oid IN (SELECT relation FROM pgscale_internal.relocation_staying($1)))"
 					  " ORDER BY relpages DESC, oid", lengthof(values), types, values, true, 0, &rows);
 	AtEOXact_GUC(true, settings);
 	for (int row = 0; row < rows.nrows; row++)
@@ -443,7 +489,7 @@ pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
 	const IndexRequest request = begin_indexes(fcinfo, "relocate_all_indexes()");
 
 	check_differ(source, request.target);
-	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_COPY ? "Ii" : "i"), NOTICE);
+	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_COPY ? "Ii" : "i", false), NOTICE);
 	return (Datum) 0;
 }
 
@@ -501,6 +547,7 @@ typedef struct TableRequest
 	Oid			target;
 	PgscaleRelocationMode mode;
 	int			lock_timeout_ms;
+	bool		prewarm;
 	Oid			source;			/* of the last table that was locked out, and
 								 * the rate from there */
 	double		rate;
@@ -517,6 +564,7 @@ move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int el
 	job.relation = job.heap = table;
 	job.target = request->target;
 	job.lock_timeout_ms = request->lock_timeout_ms;
+	job.prewarm = request->prewarm && !is_partitioned(table);
 	if (is_partitioned(table) && pgscale_relocation_tablespace_of(table) == job.target)
 		return false;
 	if (!pgscale_relocation_check_table(table, job.target, job.mode, elevel))
@@ -566,7 +614,7 @@ request_milliseconds(const Interval *interval, const char *parameter)
 	return (int) ms;
 }
 
-/* pgscale.relocate_table(table, tablespace, mode, lock_timeout) */
+/* pgscale.relocate_table(table, tablespace, mode, lock_timeout, prewarm) */
 Datum
 pgscale_relocate_table(PG_FUNCTION_ARGS)
 {
@@ -574,7 +622,8 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	TableRequest request = {
 		.lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout"),
-		.target = begin_request("relocate_table()", PG_GETARG_NAME(1))
+		.target = begin_request("relocate_table()", PG_GETARG_NAME(1)),
+		.prewarm = PG_GETARG_BOOL(4)
 	};
 
 	if (!pgscale_relocation_mode_named(mode, &request.mode) ||
@@ -583,8 +632,11 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
 				 errhint("It is 'online' or 'lock'.")));
+	if (request.prewarm)
+		(void) pgscale_relocation_prewarm_function();
 	pgscale_relocation_check_is_table(table);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	tell_children(table, request.target);
 	move_tables(fcinfo, &request,
 				request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE,
 							   "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
@@ -592,43 +644,30 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The first column of the only row, or NULL, of a query about a tablespace. */
-static const char *
-ask_about(Oid tablespace, const char *query)
-{
-	const Oid	types[1] = {OIDOID};
-	const Datum values[1] = {ObjectIdGetDatum(tablespace)};
-	const int	settings = pgscale_sql_names();
-	PgscaleRows rows;
-
-	pgscale_sql_query(query, lengthof(values), types, values, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
-	return rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
-}
-
-/* Reports what relocate_tablespace() does not move. */
+/* Reports what relocate_tablespace() does not move: a line for each kind. */
 static void
 tell_staying(Oid tablespace)
 {
-	const char *databases = ask_about(tablespace,
-									  "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(d.datname), ', ' ORDER BY d.datname)"
-									  "  FROM pg_catalog.pg_tablespace_databases($1) t(oid) JOIN pg_catalog.pg_database d USING (oid)"
-									  " WHERE d.datname <> pg_catalog.current_database() AND d.datallowconn");
-	const char *relations = ask_about(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace,
-									  "SELECT nullif(count(*), 0) FROM pg_catalog.pg_class"
-									  " WHERE reltablespace = $1 AND relkind IN ('r', 'm', 'i', 'S') AND"
-									  " (relkind = 'S' OR relpersistence = 't' OR relnamespace IN"
-									  "  ('pg_catalog'::pg_catalog.regnamespace, 'information_schema'::pg_catalog.regnamespace))");
+	const Oid	types[2] = {OIDOID, OIDOID};
+	const Datum values[2] = {ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), ObjectIdGetDatum(tablespace)};
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
 
-	if (databases)
+	pgscale_sql_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
+					  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
+					  " UNION ALL "
+					  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
+					  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
+					  "       'Call pgscale.relocate_tablespace() in each of them.'"
+					  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
+					  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
+					  " ORDER BY 1", lengthof(types), types, values, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	for (int row = 0; row < rows.nrows; row++)
 		ereport(NOTICE,
-				(errmsg("other databases have relations in tablespace \"%s\", too: %s", get_tablespace_name(tablespace), databases),
-				 errhint("Call pgscale.relocate_tablespace() in each of them.")));
-	if (relations)
-		ereport(NOTICE,
-				(errmsg("%s relations stay in tablespace \"%s\": catalogs, sequences and temporary tables", relations,
-						get_tablespace_name(tablespace)),
-				 errhint("ALTER DATABASE ... SET TABLESPACE moves catalogs and sequences, while no session is connected to the database.")));
+				(errmsg("%s stay in tablespace \"%s\": %s", pgscale_rows_text(&rows, row, 0), get_tablespace_name(tablespace),
+						pgscale_rows_text(&rows, row, 1)),
+				 errhint("%s", pgscale_rows_text(&rows, row, 2))));
 }
 
 /* pgscale.relocate_tablespace(source, tablespace): all tables and indexes of this database, while they are in use. */
@@ -650,8 +689,8 @@ pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 				 errhint("Name one of the others in pg_tablespace.")));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	tell_staying(source);
-	move_tables(fcinfo, &tables, relations_in(source, "prm"), NOTICE);
-	move_indexes(fcinfo, &indexes, relations_in(source, "Ii"), NOTICE);
+	move_tables(fcinfo, &tables, relations_in(source, "prm", true), NOTICE);
+	move_indexes(fcinfo, &indexes, relations_in(source, "Ii", true), NOTICE);
 	return (Datum) 0;
 }
 
@@ -794,9 +833,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 		if (has_ended(state) || pgscale_timer_clock() >= give_up)
 			break;
 		SPI_commit();			/* lets go of the snapshot */
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		pgscale_timer_pause(LOOK_MS);
 	}
 	value = SPI_datumTransfer(CStringGetTextDatum(state), false, -1);
 	SPI_finish();
