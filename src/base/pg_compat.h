@@ -199,6 +199,21 @@ typedef uint32 PgscaleBufferState;
 #define pgscale_compat_page_verified(page, block)	PageIsVerifiedExtended(page, block, 0)
 #endif
 
+/*
+ * 16 (commit be87200ef) invalidates slots for several reasons, and says which.  One that was invalidated for another reason than
+ * lost WAL has its restart_lsn still, and keeps no WAL.  19 has more slots, for REPACK.
+ */
+#if PG_VERSION_NUM >= 160000
+#define pgscale_compat_slot_is_invalid(slot)	((slot)->data.invalidated != RS_INVAL_NONE)
+#else
+#define pgscale_compat_slot_is_invalid(slot)	(!XLogRecPtrIsInvalid((slot)->data.invalidated_at))
+#endif
+#if PG_VERSION_NUM >= 190000
+#define PGSCALE_REPLICATION_SLOTS	(max_replication_slots + max_repack_replication_slots)
+#else
+#define PGSCALE_REPLICATION_SLOTS	max_replication_slots
+#endif
+
 /* 16 (commit faeedbcef) aligns what is read directly. */
 #if PG_VERSION_NUM < 160000
 typedef PGAlignedBlock PGIOAlignedBlock;

@@ -17,7 +17,9 @@
  * to small pieces.
  *
  * Commits of others must not wait for a piece to cross the line to a synchronous standby.  So a piece is over only when such
- * standbys have confirmed its WAL, and it is small enough for that to take 20 ms (wal_readers.c).
+ * standbys have confirmed its WAL, and it is small enough for that to take 20 ms (wal_readers.c).  The way there and back, and the
+ * standby's disk, do not count: a commit waits for them anyway, and smaller pieces would not make them shorter.  How long they take
+ * is what a small piece takes, one each 10 s.
  *
  * The reasons to wait are looked for once a second: the hours, standbys, and I/O pressure.  That
  * pressure is not looked at by default: it is the time in which any process waited for a
@@ -66,8 +68,12 @@
 
 /* How long a piece may take until synchronous standbys have confirmed it, the first one, and between two looks for that. */
 #define CONFIRM_NS		(20 * NS_PER_MS)
-#define CONFIRM_FIRST	(64 * PGSCALE_KB)
+#define CONFIRM_FIRST	(16 * PGSCALE_KB)
 #define CONFIRM_LOOK_MS	1
+#define CONFIRM_LOOK_MAX_MS	100
+
+/* How often the way to synchronous standbys is measured anew. */
+#define CONFIRM_BASE_NS	(10 * NS_PER_S)
 
 /* Between two looks at the reasons to wait. */
 #define PACE_LOOK_MS	1000
@@ -206,6 +212,28 @@ pgscale_relocation_pace_piece(const PgscaleRelocationPace *pace)
 	return Max(piece - piece % BLCKSZ, BLCKSZ);
 }
 
+/*
+ * The size of the next piece by that of the last one, which synchronous standbys have confirmed in that time.
+ */
+static double
+pace_confirmable(PgscaleRelocationPace *pace, int64 bytes, int64 took_ns, int64 now)
+{
+	if (pace->base_ns == 0)
+	{
+		pace->base_ns = took_ns;
+		pace->base_at_ns = now;
+	}
+	else if (now - pace->base_at_ns >= CONFIRM_BASE_NS)
+	{
+		/* the next one is small, and tells */
+		pace->base_ns = 0;
+		return Min(pace->piece, CONFIRM_FIRST);
+	}
+	/* one that took longer was held up by something else */
+	pace->base_ns = Min(pace->base_ns, took_ns);
+	return (double) bytes * CONFIRM_NS / Max(took_ns - pace->base_ns, 1);
+}
+
 /* Learns from what was copied since the last call, when it was that time. */
 static void
 pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
@@ -216,7 +244,7 @@ pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
 	if (pace->went_on && bytes > 0)
 	{
 		const bool	synchronous = pgscale_relocation_wal_is_synchronous();
-		const double fits = (double) bytes * (synchronous ? CONFIRM_NS : PIECE_NS) / took_ns;
+		const double fits = synchronous ? pace_confirmable(pace, bytes, took_ns, now) : (double) bytes * PIECE_NS / took_ns;
 
 		pace->piece = (int64) Min(fits, Min(2 * pace->piece, PIECE_MOST));
 		pace->piece = Max(pace->piece, synchronous ? BLCKSZ : PIECE_LEAST);
@@ -392,7 +420,8 @@ pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 le
 	if (pace_unconfirmed(pace, copied, now))
 	{
 		*why = pace->why[0] != '\0' ? pace->why : NULL;
-		return CONFIRM_LOOK_MS;
+		/* often at first, and no more so once that takes long */
+		return Min(Max((now - pace->asked_ns) / NS_PER_MS / 10, CONFIRM_LOOK_MS), CONFIRM_LOOK_MAX_MS);
 	}
 	if (!pace->looked || reloaded || now - pace->looked_ns >= PACE_LOOK_NS)
 	{

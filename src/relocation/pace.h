@@ -40,6 +40,9 @@ typedef struct PgscaleRelocationPace
 
 	XLogRecPtr	piece_end;		/* end of its WAL, while synchronous standbys
 								 * have not confirmed it; else invalid */
+	int64		base_ns;		/* least time until they confirmed a piece; 0:
+								 * the next one tells */
+	int64		base_at_ns;		/* since when */
 
 	/* when free space was looked at, and found */
 	bool		had_room;

@@ -152,20 +152,22 @@ static void
 each_slot(void (*see) (const char *name, XLogRecPtr restart, void *arg), void *arg)
 {
 	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots; i++)
+	for (int i = 0; i < PGSCALE_REPLICATION_SLOTS; i++)
 	{
 		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
 		NameData	name;
 		XLogRecPtr	restart;
+		bool		invalid;
 
 		if (!slot->in_use)
 			continue;
 		SpinLockAcquire(&slot->mutex);
 		name = slot->data.name;
 		restart = slot->data.restart_lsn;
+		invalid = pgscale_compat_slot_is_invalid(slot);
 		SpinLockRelease(&slot->mutex);
-		/* one that was lost keeps none */
-		if (!XLogRecPtrIsInvalid(restart))
+		/* one that was invalidated keeps none */
+		if (!XLogRecPtrIsInvalid(restart) && !invalid)
 			see(NameStr(name), restart, arg);
 	}
 	LWLockRelease(ReplicationSlotControlLock);

@@ -412,7 +412,7 @@ check_synchronous(void)
 	candidates = 1;
 	begin();
 	is(ask(0), 0, "with a synchronous standby it begins");
-	is(pgscale_relocation_pace_piece(&pace), 64 * PGSCALE_KB, "with a small piece");
+	is(pgscale_relocation_pace_piece(&pace), 16 * PGSCALE_KB, "with a small piece");
 	now_ns += 5 * NS_PER_MS;
 	confirmed = written - 1;
 	is(ask(64 * PGSCALE_KB), 1, "which must be confirmed");
@@ -421,18 +421,18 @@ check_synchronous(void)
 	written += PGSCALE_MB;
 	confirmed = written - PGSCALE_MB;
 	is(ask(64 * PGSCALE_KB), 0, "and then it goes on, whatever others have written since");
-	is(pgscale_relocation_pace_piece(&pace), 128 * PGSCALE_KB, "by what is confirmed in 20 ms");
+	is(pgscale_relocation_pace_piece(&pace), 32 * PGSCALE_KB, "by no more than twice as much");
 	now_ns += 400 * NS_PER_MS;
-	is(ask(192 * PGSCALE_KB), 1, "a slow standby");
+	is(ask(192 * PGSCALE_KB), 40, "a slow standby, which is asked less often");
 	confirmed = written;
 	is(ask(192 * PGSCALE_KB), 0, "that has confirmed");
 	is(pgscale_relocation_pace_piece(&pace), 8192, "makes pieces small");
 	written += 8192;
 	now_ns += NS_PER_S;
-	is(ask(200 * PGSCALE_KB), 1, "one that does not confirm");
+	is(ask(200 * PGSCALE_KB), 100, "one that does not confirm");
 	says(why, "synchronous standby \"s1\" has not confirmed the WAL of the last piece", "is named after a second");
 	candidates = 0;
-	is(ask(200 * PGSCALE_KB), 1, "none at all");
+	is(ask(200 * PGSCALE_KB), 100, "none at all");
 	says(why, "0 of the 1 standbys for which commits wait are connected (synchronous_standby_names)", "is said");
 	candidates = 1;
 	confirmed = written;
@@ -441,6 +441,52 @@ check_synchronous(void)
 	synchronous = NULL;
 	now_ns += NS_PER_MS;
 	is(ask(208 * PGSCALE_KB), 0, "without synchronous standbys nothing is waited for");
+}
+
+/* Beside a standby at that distance, on a line of 20 MB/s: the largest piece of the last half of a minute; *copied: bytes in it. */
+static int64
+largest_piece(int round_trip_ms, int64 *copied)
+{
+	SyncRepConfigData config = {.num_sync = 1};
+	int64		all = 0;
+	int64		at_half = 0;
+	int64		largest = 0;
+	int64		start;
+
+	synchronous = &config;
+	candidates = 1;
+	confirmed = written = 10 * PGSCALE_GB;
+	begin();
+	(void) ask(0);
+	start = now_ns;
+	while (now_ns < start + 60 * NS_PER_S)
+	{
+		const int64 piece = pgscale_relocation_pace_piece(&pace);
+
+		if (now_ns < start + 30 * NS_PER_S)
+			at_half = all;
+		else
+			largest = Max(largest, piece);
+		all += piece;
+		now_ns += round_trip_ms * NS_PER_MS + piece * NS_PER_S / (20 * PGSCALE_MB);
+		(void) ask(all);
+	}
+	synchronous = NULL;
+	*copied = all - at_half;
+	return largest;
+}
+
+static void
+check_distance(void)
+{
+	int64		copied;
+	int64		largest = largest_piece(1, &copied);
+
+	is(largest >= 350 * PGSCALE_KB && largest <= 450 * PGSCALE_KB, true, "a standby that is near gets pieces of 20 ms");
+	is(copied >= 30 * 15 * PGSCALE_MB, true, "which use most of its line");
+	largest = largest_piece(50, &copied);
+	is(largest >= 350 * PGSCALE_KB && largest <= 450 * PGSCALE_KB, true, "and so does one whose way takes 50 ms");
+	is(copied >= 30 * 4 * PGSCALE_MB, true, "so that the move ends");
 }
 
 static void
@@ -561,6 +607,7 @@ pace_steps(PG_FUNCTION_ARGS)
 	initStringInfo(&lines);
 	check_standbys();
 	check_synchronous();
+	check_distance();
 	check_slots();
 	check_rate();
 	check_pieces();
