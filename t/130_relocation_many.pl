@@ -71,6 +71,7 @@ BEGIN
         EXCEPTION WHEN unique_violation THEN
             violations := violations + 1;
         END;
+        COMMIT;
         IF random() < 0.02 THEN
             DELETE FROM counters WHERE id = floor(random() * 20);
         END IF;

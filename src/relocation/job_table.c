@@ -477,7 +477,7 @@ find_due(const char *statement)
 
 /* Finds the job, and reads it into *job. The lock of those that take jobs must be held. */
 static bool
-find_job(PgscaleRelocationJob *job, MemoryContext context)
+find_next(PgscaleRelocationJob *job, MemoryContext context)
 {
 	bool		isnull;
 
@@ -558,7 +558,7 @@ pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more)
 	{
 		look_around();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		found = find_job(job, context);
+		found = find_next(job, context);
 		if (found)
 		{
 			take_job(job);
