@@ -236,7 +236,11 @@ pgscale_relocation_job_is_last_to(Oid target)
 
 	pgscale_table_add_here(&parameters);
 	pgscale_table_add_oid(&parameters, target);
-	/* the youngest first: the entries of those that have ended are at the other end of the index */
+
+	/*
+	 * the youngest first: the entries of those that have ended are at the
+	 * other end of the index
+	 */
 	is_last = job_table_execute("SELECT FROM pgscale_internal.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE
 								" ORDER BY job DESC LIMIT 2", &parameters, false) < 2;
 	SPI_finish();
