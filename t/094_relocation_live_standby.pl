@@ -107,7 +107,7 @@ $db->sql('SET synchronous_commit = local');
 ($job) = ask("relocate_table('t', '" . elsewhere('t') . "')");
 my $writer = session($node);
 $writer->start('INSERT INTO others VALUES (1)');
-job_ok($job, 'state, message', 'waiting|0 of the 1 standbys for which commits wait are connected (synchronous_standby_names)', 'the job waits for it');
+job_ok($job, 'state, message', 'waiting|only 0 of 1 synchronous standbys stream WAL (synchronous_standby_names)', 'the job waits for it');
 $db->poll_ok('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $writer->pid, 'and commits of others wait as before', 'SyncRep');
 is($db->sql('SELECT count(*) FROM t'), 500, 'the table is in use');
 $db->set('synchronous_standby_names', undef);

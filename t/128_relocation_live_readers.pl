@@ -33,7 +33,7 @@ $db->sql('SET client_min_messages = notice');
 my (undef, $said) = $db->try(q{SELECT pgscale.relocate_table('t', 'fast')});
 $db->sql('SET client_min_messages = warning');
 my $job = $db->sql('SELECT max(job) FROM pgscale.relocation_jobs');
-like($said, qr/moves write \d+ MB of WAL, and pause where there is no room for it: replication slot "forgotten" would be lost after/,
+like($said, qr/moves write \d+ MB of WAL, and wait before there is no room for it: replication slot "forgotten" would be lost after/,
     'the request says that a slot is in the way');
 job_ok($job, q{state, message ~ '^replication slot "forgotten" would be lost after \d+ MB more of WAL \(max_slot_wal_keep_size\)$', copied_bytes > 0},
     'waiting|t|t', 'the move waits before the slot is lost');
@@ -87,7 +87,7 @@ moved_ok($job, 'it goes on when it confirms');
 $there->quit;
 $standby->stop;
 ($job) = ask(q{relocate_table('t', 'fast')});
-job_ok($job, 'state, message', 'waiting|0 of the 1 standbys for which commits wait are connected (synchronous_standby_names)', 'a standby that is gone');
+job_ok($job, 'state, message', 'waiting|only 0 of 1 synchronous standbys stream WAL (synchronous_standby_names)', 'a standby that is gone');
 $db->set('synchronous_standby_names', '');
 moved_ok($job, 'it goes on when commits wait for none');
 

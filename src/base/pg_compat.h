@@ -199,6 +199,13 @@ typedef uint32 PgscaleBufferState;
 #define pgscale_compat_page_verified(page, block)	PageIsVerifiedExtended(page, block, 0)
 #endif
 
+/* Does a session wait for synchronous standbys at that level, as far as can be seen without a lock?  16 has lists of another kind. */
+#if PG_VERSION_NUM >= 160000
+#define pgscale_compat_sync_rep_waits(mode)	(!dlist_is_empty(&WalSndCtl->SyncRepQueue[mode]))
+#else
+#define pgscale_compat_sync_rep_waits(mode)	(!SHMQueueEmpty(&WalSndCtl->SyncRepQueue[mode]))
+#endif
+
 /*
  * 16 (commit be87200ef) invalidates slots for several reasons, and says which.  One that was invalidated for another reason than
  * lost WAL has its restart_lsn still, and keeps no WAL.  19 has more slots, for REPACK.
@@ -207,6 +214,11 @@ typedef uint32 PgscaleBufferState;
 #define pgscale_compat_slot_is_invalid(slot)	((slot)->data.invalidated != RS_INVAL_NONE)
 #else
 #define pgscale_compat_slot_is_invalid(slot)	(!XLogRecPtrIsInvalid((slot)->data.invalidated_at))
+#endif
+#if PG_VERSION_NUM >= 190000
+#define pgscale_compat_slot_is_used(slot)	((slot)->active_proc != INVALID_PROC_NUMBER)
+#else
+#define pgscale_compat_slot_is_used(slot)	((slot)->active_pid != 0)
 #endif
 #if PG_VERSION_NUM >= 190000
 #define PGSCALE_REPLICATION_SLOTS	(max_replication_slots + max_repack_replication_slots)

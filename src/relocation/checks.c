@@ -353,7 +353,7 @@ pgscale_relocation_wal_growth(int64 bytes)
 }
 
 void
-pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
+pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool live)
 {
 	int64		needed = bytes / 5 * ROOM_FIFTHS;
 	int64		wal = logged ? pgscale_relocation_wal_growth(bytes) : 0;
@@ -361,11 +361,14 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged)
 	dev_t		wal_device = 0;
 	int64		wal_room = pgscale_relocation_free_bytes("pg_wal", &wal_device);
 	char		folder[MAXPGPATH];
-	char		who[96];
+	char		who[128];
 	int64		room;
 
-	/* then moves pause before it is full, and go on when there is room again */
-	if (wal > 0 && pgscale_relocation_wal_held_back(who, sizeof(who)))
+	/*
+	 * a live move pauses before it is full, and goes on when there is room
+	 * again
+	 */
+	if (live && wal_room >= 0 && wal_room < wal && pgscale_relocation_wal_held_back(wal - wal_room, who, sizeof(who)))
 		wal = 0;
 	pgscale_relation_files_folder(folder, tablespace);
 	room = pgscale_relocation_free_bytes(folder, &device);
@@ -382,10 +385,10 @@ pgscale_relocation_notice_readers(int64 bytes)
 {
 	char		who[192];
 
-	if (pgscale_relocation_wal_slot_at_risk(bytes, who, sizeof(who)) || pgscale_relocation_wal_held_back(who, sizeof(who)))
+	if (pgscale_relocation_wal_slot_at_risk(bytes, true, who, sizeof(who)))
 		ereport(NOTICE,
-				(errmsg("moves write " INT64_FORMAT " MB of WAL, and pause where there is no room for it: %s", bytes / PGSCALE_MB, who),
-				 errhint("Find out why that WAL is not read. Moves go on by themselves when it is.")));
+				(errmsg("moves write " INT64_FORMAT " MB of WAL, and wait before there is no room for it: %s", bytes / PGSCALE_MB, who),
+				 errhint("Find out why that WAL is not read, or drop the slot. Moves go on by themselves when it is.")));
 }
 
 char *
@@ -404,6 +407,9 @@ pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 		return pstrdup(why);
 	if (pgscale_relocation_max_lag >= 0 &&
 		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, why, sizeof(why)))
+		return pstrdup(why);
+	/* a live move looks before each piece */
+	if (!live && pgscale_relocation_wal_slot_at_risk(job->bytes, true, why, sizeof(why)))
 		return pstrdup(why);
 	return pgscale_extension_own_text("relocation_obstacle", lengthof(types), types, values);
 }

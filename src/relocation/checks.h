@@ -47,8 +47,8 @@ extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocat
 /* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */
 extern void pgscale_relocation_check_job(const PgscaleRelocationJob *job);
 
-/* Raises an error if there is no room for relations of that many bytes. */
-extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged);
+/* Raises an error if there is no room for relations of that many bytes.  live: by moves that can wait for room for their WAL. */
+extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool live);
 
 /* How much pg_wal may still grow while that number of bytes of WAL is written. */
 extern int64 pgscale_relocation_wal_growth(int64 bytes);
@@ -56,7 +56,7 @@ extern int64 pgscale_relocation_wal_growth(int64 bytes);
 /* Bytes that are free on the disk of a folder, and which disk that is; -1 if unknown. */
 extern int64 pgscale_relocation_free_bytes(const char *folder, dev_t *device);
 
-/* A notice at the request, if a slot could lose its WAL by moves of that many bytes, or WAL is held back already. */
+/* A notice at the request, if a slot that no process reads from could lose its WAL by moves of that many bytes. */
 extern void pgscale_relocation_notice_readers(int64 bytes);
 
 /*

@@ -27,6 +27,9 @@
 /* At most these are copied in one transaction. */
 #define PIECE_BLOCKS	512
 
+/* While it waits, the WAL is followed that often: the server may recycle it soon. */
+#define FOLLOW_MS		100
+
 /* Blocks that are left when the copy has caught up. */
 #define FEW_BLOCKS		64
 
@@ -178,7 +181,7 @@ live_keep_pace(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
 	{
 		pgscale_relocation_live_show(move, phase);
 		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		pgscale_relocation_live_sleep(Min(ms, 1000));
+		pgscale_relocation_live_sleep(Min(ms, FOLLOW_MS));
 	}
 	pgscale_relocation_live_show(move, phase);
 }

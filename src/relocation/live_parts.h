@@ -42,6 +42,7 @@ typedef struct PgscaleRelocationLive
 	int			ncopies;
 	int64		locked_at;		/* when it got the lock, at the last try */
 	PgscaleRelocationSwitchStep step;	/* of the last try */
+	uint32		no_lock;		/* tries for which a lock was not free */
 	int			collisions;		/* of tries, with others that change pg_class */
 	char	   *checksums;		/* the server's setting when it began */
 	PgscaleRelocationWal *wal;

@@ -229,10 +229,12 @@ live_take_error(PgscaleRelocationLive *move)
 	AbortCurrentTransaction();
 
 	/*
-	 * a lock that is not free is what it waits for, and may be so once a
-	 * second for hours
+	 * a lock that is not free is what it waits for, perhaps for hours: the
+	 * first, second, fourth, eighth time and so on
 	 */
-	ereport(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ? DEBUG1 : LOG,
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		move->no_lock++;
+	ereport(error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && (move->no_lock & (move->no_lock - 1)) != 0 ? DEBUG1 : LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("pgscale relocation job " INT64_FORMAT " will try to switch again: %s", move->job->id, error->message)));
 	FreeErrorData(error);

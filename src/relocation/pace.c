@@ -327,13 +327,13 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 			 : errhint("Make room there, and request the move again.")));
 }
 
-/* Pauses a move for want of room for WAL, if something holds back WAL that may let go of it. */
+/* Pauses a move for want of room for WAL, if something holds back as much WAL as is missing, and may let go of it. */
 static bool
-pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room)
+pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room, int64 needed)
 {
-	char		who[96];
+	char		who[128];
 
-	if (!pgscale_relocation_wal_held_back(who, sizeof(who)))
+	if (!pgscale_relocation_wal_held_back(needed - room, who, sizeof(who)))
 		return false;
 	snprintf(pace->why, sizeof(pace->why), "only " INT64_FORMAT " MB are free on the disk of pg_wal: %s", room / PGSCALE_MB, who);
 	return true;
@@ -369,7 +369,7 @@ pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
 	}
 	if (wal_room >= 0 && wal_room < pace_with_reserve(wal))
 	{
-		if (pace_wal_may_shrink(pace, wal_room))
+		if (pace_wal_may_shrink(pace, wal_room, pace_with_reserve(wal)))
 			return false;
 		pace_raise_no_room(pace, device != wal_device, wal_room, pace_with_reserve(wal));
 	}
@@ -431,7 +431,7 @@ pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 le
 	}
 	pace_learn(pace, copied, now);
 	if (pace->why[0] == '\0' && pace->debt <= 0 &&
-		!pgscale_relocation_wal_slot_at_risk(Min(left, pace->piece), pace->why, sizeof(pace->why)))
+		!pgscale_relocation_wal_slot_at_risk(Min(left, pace->piece), false, pace->why, sizeof(pace->why)))
 		(void) pace_see_room(pace, left, now);
 	if (pace->why[0] != '\0')
 	{

@@ -384,7 +384,8 @@ attempt_check(Attempt *attempt)
 	become_requester(job);
 	attempt_start_transaction();
 	pgscale_relocation_check_job(job);
-	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT);
+	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT,
+								   pgscale_relocation_is_live(job->mode));
 	attempt_commit();
 }
 

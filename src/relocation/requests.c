@@ -149,12 +149,12 @@ request_tell_standbys(Oid target, int64 bytes)
 
 /* What is in the queue must fit, with that. */
 static void
-end_request(Oid target, bool logged)
+end_request(Oid target, bool logged, bool live)
 {
 	int64		bytes;
 
 	(void) pgscale_relocation_jobs_to(target, &bytes);
-	pgscale_relocation_check_space(target, bytes, logged);
+	pgscale_relocation_check_space(target, bytes, logged, live);
 	if (logged)
 		pgscale_relocation_notice_readers(bytes);
 	if (logged && bytes > 0)
@@ -373,7 +373,7 @@ move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
 	tell_unique_rebuilds(unique_rebuilds);
-	end_request(request->target, logged);
+	end_request(request->target, logged, request->choose || pgscale_relocation_is_live(request->mode));
 }
 
 /* What the functions for indexes have in common. */
@@ -598,7 +598,7 @@ move_tables(FunctionCallInfo fcinfo, TableRequest *request, List *tables, int el
 		if (move_one_table(fcinfo, request, lfirst_oid(cell), elevel))
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	end_request(request->target, logged);
+	end_request(request->target, logged, pgscale_relocation_is_live(request->mode));
 }
 
 static int
@@ -787,7 +787,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.undo_of = id;
 	(void) request_queue(&back, ERROR);
 	tell_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
-	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT);
+	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, pgscale_relocation_is_live(back.mode));
 	PG_RETURN_INT64(back.id);
 }
 

@@ -4,8 +4,7 @@
  *	  Who has still to read the WAL that a move writes: standbys, slots, the archiver.
  *
  * Synchronous standbys.  A commit waits until they have confirmed its WAL, and with it all WAL of a move before it.  So a move asks
- * before each piece whether they have confirmed the piece before.  Which confirmation counts is that of the database's
- * synchronous_commit: written, flushed or replayed.
+ * before each piece whether they have confirmed the piece before.
  *
  * Other physical receivers, pg_receivewal too, are behind by what they have not flushed.  What a standby has flushed and not
  * replayed costs nobody here anything: it may be told to replay hours later.
@@ -67,18 +66,17 @@ receiver_is_physical(int pid)
 bool
 pgscale_relocation_wal_is_synchronous(void)
 {
-	return SyncRepConfig != NULL && strcmp(GetConfigOptionResetString("synchronous_commit"), "off") != 0 &&
-		strcmp(GetConfigOptionResetString("synchronous_commit"), "local") != 0;
+	return SyncRepConfig != NULL;
 }
 
+/* Any session may ask for another level of synchronous_commit: what is flushed counts, or what is replayed where one waits for that. */
 static XLogRecPtr
 standby_confirmed(const SyncRepStandbyData *standby)
 {
-	const char *level = GetConfigOptionResetString("synchronous_commit");
-
-	if (strcmp(level, "remote_apply") == 0)
+	if (pgscale_compat_sync_rep_waits(SYNC_REP_WAIT_APPLY) ||
+		strcmp(GetConfigOptionResetString("synchronous_commit"), "remote_apply") == 0)
 		return standby->apply;
-	return strcmp(level, "remote_write") == 0 ? standby->write : standby->flush;
+	return standby->flush;
 }
 
 bool
@@ -103,7 +101,7 @@ pgscale_relocation_wal_unconfirmed(XLogRecPtr until, char *why, Size size)
 	if (confirmed >= SyncRepConfig->num_sync)
 		return false;
 	if (waits_for == 0)
-		snprintf(why, size, "%d of the %d standbys for which commits wait are connected (synchronous_standby_names)",
+		snprintf(why, size, "only %d of %d synchronous standbys stream WAL (synchronous_standby_names)",
 				 n, SyncRepConfig->num_sync);
 	else
 	{
@@ -147,9 +145,9 @@ pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 	return true;
 }
 
-/* Calls see(slot's name, what it still needs, arg) with each slot that keeps WAL. */
+/* Calls see(slot's name, what it still needs, arg) with each slot that keeps WAL; or only with those that no process uses. */
 static void
-each_slot(void (*see) (const char *name, XLogRecPtr restart, void *arg), void *arg)
+each_slot(bool unused, void (*see) (const char *name, XLogRecPtr restart, void *arg), void *arg)
 {
 	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
 	for (int i = 0; i < PGSCALE_REPLICATION_SLOTS; i++)
@@ -157,17 +155,17 @@ each_slot(void (*see) (const char *name, XLogRecPtr restart, void *arg), void *a
 		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
 		NameData	name;
 		XLogRecPtr	restart;
-		bool		invalid;
+		bool		counts;
 
 		if (!slot->in_use)
 			continue;
 		SpinLockAcquire(&slot->mutex);
 		name = slot->data.name;
 		restart = slot->data.restart_lsn;
-		invalid = pgscale_compat_slot_is_invalid(slot);
-		SpinLockRelease(&slot->mutex);
 		/* one that was invalidated keeps none */
-		if (!XLogRecPtrIsInvalid(restart) && !invalid)
+		counts = !pgscale_compat_slot_is_invalid(slot) && !(unused && pgscale_compat_slot_is_used(slot));
+		SpinLockRelease(&slot->mutex);
+		if (!XLogRecPtrIsInvalid(restart) && counts)
 			see(NameStr(name), restart, arg);
 	}
 	LWLockRelease(ReplicationSlotControlLock);
@@ -206,7 +204,7 @@ slot_room(XLogRecPtr restart)
 }
 
 bool
-pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size)
+pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size)
 {
 	const int64 reserve = max_slot_wal_keep_size_mb * PGSCALE_MB / 100 * SLOT_RESERVE_PERCENT;
 	SeenSlot	oldest = {InvalidXLogRecPtr};
@@ -214,7 +212,7 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size)
 
 	if (max_slot_wal_keep_size_mb < 0)
 		return false;
-	each_slot(see_oldest, &oldest);
+	each_slot(unused, see_oldest, &oldest);
 	if (XLogRecPtrIsInvalid(oldest.restart))
 		return false;
 	room = slot_room(oldest.restart);
@@ -247,7 +245,7 @@ to_archive(void)
 }
 
 bool
-pgscale_relocation_wal_held_back(char *why, Size size)
+pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	/* what recovery would need is kept anyway */
 	const int64 kept = (int64) (GetXLogWriteRecPtr() - GetRedoRecPtr());
@@ -255,12 +253,12 @@ pgscale_relocation_wal_held_back(char *why, Size size)
 	SeenSlot	oldest = {InvalidXLogRecPtr};
 	int64		slot = 0;
 
-	each_slot(see_oldest, &oldest);
+	each_slot(false, see_oldest, &oldest);
 	if (!XLogRecPtrIsInvalid(oldest.restart))
 		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
-	if (archive < 0 && slot <= kept)
+	if (archive < 0 && slot - kept < bytes)
 		snprintf(why, size, "the archiver fails, and has archived no WAL yet");
-	else if (Max(slot, archive) <= kept)
+	else if (Max(slot, archive) - kept < bytes)
 		return false;
 	else if (slot >= archive)
 		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);

@@ -28,10 +28,16 @@ extern bool pgscale_relocation_wal_unconfirmed(XLogRecPtr until, char *why, Size
  */
 extern bool pgscale_relocation_wal_behind(int64 most, char *why, Size size);
 
-/* Returns true if that number of bytes of WAL could cost a slot its WAL: the slot with the least room. */
-extern bool pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size);
+/*
+ * Returns true if that number of bytes of WAL could cost a slot its WAL: the slot with the least room.  unused: only of those that no
+ * process reads from now.
+ */
+extern bool pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size);
 
-/* Returns true if the server keeps WAL for a slot, or for the archiver, that it would otherwise recycle: the one with the most. */
-extern bool pgscale_relocation_wal_held_back(char *why, Size size);
+/*
+ * Returns true if the server keeps that number of bytes of WAL for a slot, or for the archiver, that it would otherwise recycle: the one
+ * with the most.
+ */
+extern bool pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size);
 
 #endif							/* PGSCALE_RELOCATION_WAL_READERS_H */

@@ -71,6 +71,8 @@ int			pgscale_relocation_max_lag = 256;
 #define max_wal_senders				SENDERS
 #define WalSndCtl					senders
 #define BackendPidGetProc(pid)		(&ProcGlobal->allProcs[SLOT_OF(pid)])
+#undef pgscale_compat_sync_rep_waits
+#define pgscale_compat_sync_rep_waits(mode)	false
 #define SyncRepConfig				synchronous
 #define SyncRepGetCandidateStandbys made_up_standbys
 #define GetConfigOptionResetString(name)	"on"
@@ -93,14 +95,14 @@ made_up_standbys(SyncRepStandbyData **standbys)
 #undef pgscale_relocation_wal_held_back
 
 bool
-pgscale_relocation_wal_slot_at_risk(int64 bytes, char *why, Size size)
+pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size)
 {
 	strlcpy(why, "a slot", slot_at_risk ? size : 0);
 	return slot_at_risk;
 }
 
 bool
-pgscale_relocation_wal_held_back(char *why, Size size)
+pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	strlcpy(why, "an archiver", held_back ? size : 0);
 	return held_back;
@@ -433,7 +435,7 @@ check_synchronous(void)
 	says(why, "synchronous standby \"s1\" has not confirmed the WAL of the last piece", "is named after a second");
 	candidates = 0;
 	is(ask(200 * PGSCALE_KB), 100, "none at all");
-	says(why, "0 of the 1 standbys for which commits wait are connected (synchronous_standby_names)", "is said");
+	says(why, "only 0 of 1 synchronous standbys stream WAL (synchronous_standby_names)", "is said");
 	candidates = 1;
 	confirmed = written;
 	is(ask(200 * PGSCALE_KB), 0, "it goes on as soon as it has");
