@@ -14,6 +14,7 @@ max_prepared_transactions = 2
 wal_level = replica
 max_wal_senders = 4
 checkpoint_timeout = 1h
+client_min_messages = warning
 EOC
 my $elsewhere = PostgreSQL::Test::Utils::tempdir;
 my $db = session($node);

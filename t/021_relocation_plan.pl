@@ -351,21 +351,17 @@ for my $row ($plan->{$odd_index}, @row{qw(t unlogged excluding_id_excl)})
     is($kind, $row->{kind}, 'a statement');
     is($db->sql("SELECT $what\::regclass::oid"), $row->{oid}, $what);
 }
-is(join(' ', map { $row{$_}{statement} =~ /mode => '(\w+)'/ ? $1 : '-' } qw(t toasted t_n unlogged excluding_id_excl)), '- - - lock copy',
-    'an unlogged table is moved under a lock, the index of an exclusion constraint is copied');
+is(join(' ', map { $row{$_}{statement} =~ /mode => '(\w+)'/ ? $1 : '-' } qw(t toasted t_n unlogged excluding_id_excl)), '- - - lock -',
+    'an unlogged table is moved under a lock, all else is copied');
 
 # What the moves take
 near($row{$_}{move_s}, $row{$_}{size_bytes} / 100e6 + $row{$_}{size_bytes} / 25e6, "$_: a copy reads it and writes it")
-  for qw(t toasted excluding_id_excl unlogged);
-near($row{t_n}{move_s}, 2 * $row{t}{size_bytes} / 100e6 + $row{t_n}{size_after_bytes} / 25e6, 'a rebuild reads the table twice');
-near($row{toasted_pkey}{move_s}, 2 * $db->sql("SELECT sum(pg_relation_size('toasted', f)) FROM unnest('{main, fsm, vm}'::text[]) f") / 100e6 + $row{toasted_pkey}{size_after_bytes} / 25e6,
-    'without its TOAST table');
+  for qw(t toasted excluding_id_excl unlogged t_n toasted_pkey);
 is($row{unknown}{move_s}, undef, 'of a disk whose rate is unknown that is unknown');
 is(join(' ', map { $row{$_}{wal_bytes} - $row{$_}{size_bytes} } qw(t toasted excluding_id_excl)), '0 0 0', 'a copy is written to the WAL');
-is($row{airy_pkey}{wal_bytes}, $row{airy_pkey}{size_after_bytes}, 'a rebuilt index is, too');
+is($row{airy_pkey}{size_after_bytes}, $row{airy_pkey}{size_bytes}, 'with its bloat');
 is($row{unlogged}{wal_bytes}, 0, 'what is not logged is not');
 is(join(' ', map { $row{$_}{space_bytes} - $row{$_}{size_bytes} } qw(t excluding_id_excl unlogged)), '0 0 0', 'a copy needs as much room');
-is($row{airy_pkey}{space_bytes}, $row{airy_pkey}{size_after_bytes}, 'a rebuilt index less');
 is($db->sql('SELECT last_value FROM written'), $plans, 'the rate of writes is measured once for each plan');
 
 sub effort { return $db->sql("SELECT round(move_s::numeric, 1) FROM pgscale_internal.relocation_effort($_[0])"); }
@@ -399,20 +395,21 @@ for my $case ([ t_n => 'copy|estimated bloat is below 30 %' ], [ excluding_id_ex
     is($db->sql("SELECT * FROM pgscale_internal.relocation_copy_or_rebuild('$case->[0]'::regclass)"), $case->[1], "to copy or to rebuild: $case->[0]");
 }
 my ($bloat) = $db->sql(q{SELECT * FROM pgscale_internal.relocation_copy_or_rebuild('airy_pkey'::regclass)}) =~ /^rebuild\|estimated bloat of (\d+) %$/;
-near($bloat, 100 * (1 - $row{airy_pkey}{size_after_bytes} / $row{airy_pkey}{size_bytes}), 'an index that is mostly air is rebuilt');
+cmp_ok($bloat, '>', 80, 'an index that is mostly air is rebuilt');
 is($db->sql('SELECT pgscale_internal.relocation_copy_or_rebuild(1)'), '', 'what is no index is neither');
 $db->sql('DROP INDEX t_brin');
 
 # Predicted against rebuilt
+my %guess = map { $_ => $db->sql("SELECT ceil(pgscale_internal.relocation_btree_bytes(oid, reltuples)) FROM pg_class WHERE oid = '$_'::regclass") } qw(airy_pkey t_n);
 $db->sql('REINDEX TABLE airy; REINDEX INDEX t_n');
 for my $index (qw(airy_pkey t_n))
 {
     my $real = $db->sql("SELECT pg_relation_size('$index')");
-    my $guess = $row{$index}{size_after_bytes};
+    my $guess = $guess{$index};
 
     ok($guess >= $real && $guess <= $real * 1.15, "$index: its size once rebuilt") || diag "$guess, really $real";
 }
-cmp_ok($row{airy_pkey}{size_after_bytes}, '<', $row{airy_pkey}{size_bytes} / 5, 'much of one index is air');
+cmp_ok($guess{airy_pkey}, '<', $row{airy_pkey}{size_bytes} / 5, 'much of one index is air');
 
 # A window that is watched without a snapshot; then plans of it, of the same session
 my $no_snapshot = $waiting . ' AND backend_xmin IS NULL';

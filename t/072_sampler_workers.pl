@@ -77,6 +77,7 @@ workers_ok('and go');
 
 # Relocation: as long as there is a job
 $db->sql(q{CREATE TABLESPACE elsewhere LOCATION ''; CREATE TABLE t (i int PRIMARY KEY)});
+$db->sql('SET client_min_messages = warning');
 my $blocker = session($node);
 $blocker->sql('BEGIN; LOCK t');
 my $job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'elsewhere', mode => 'rebuild')});

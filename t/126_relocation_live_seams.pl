@@ -52,12 +52,12 @@ SKIP:
         job_ok($job, 'state, phase, copied_bytes > 0', 'running|copying|t', 'a copy is under way');
         # the free space of what is added is known, and copied with the map
         $db->sql(q{INSERT INTO tide SELECT i, '' FROM generate_series(4001, 9000) i; DELETE FROM tide WHERE id BETWEEN 4001 AND 8999; VACUUM tide});
-        $db->set('pgscale.relocation_rate', '0');
         my $holder = session($node);
+        $holder->sql('BEGIN; LOCK tide IN ACCESS SHARE MODE') if $round == 1;
+        $db->set('pgscale.relocation_rate', '0');
         # in the first round it is truncated once all has been copied
         if ($round == 1)
         {
-            $holder->sql('BEGIN; LOCK tide IN ACCESS SHARE MODE');
             job_ok($job, 'state, phase', 'waiting|waiting for a gap', 'all is copied');
             $holder->sql('COMMIT');
         }

@@ -364,15 +364,13 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool li
 	char		who[128];
 	int64		room;
 
-	/*
-	 * a live move pauses before it is full, and goes on when there is room
-	 * again
-	 */
-	if (live && wal_room >= 0 && wal_room < wal && pgscale_relocation_wal_held_back(wal - wal_room, who, sizeof(who)))
-		wal = 0;
 	pgscale_relation_files_folder(folder, tablespace);
 	room = pgscale_relocation_free_bytes(folder, &device);
-
+	if (device == wal_device)
+		wal_room -= needed;
+	/* a live move pauses before it is full, and goes on when there is room */
+	if (live && wal_room >= 0 && wal_room < wal && pgscale_relocation_wal_held_back(wal - wal_room, who, sizeof(who)))
+		wal = 0;
 	if (device == wal_device)
 		needed += wal;
 	else

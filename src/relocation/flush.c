@@ -23,6 +23,7 @@
 
 #include "storage/fd.h"
 
+#include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "relocation/relocation.h"
@@ -73,6 +74,9 @@ pgscale_relocation_flush(void)
 {
 	bool		any = false;
 	bool		grown = false;
+
+	if (!pgscale_kernel_may_begin_writes())
+		return -1;
 
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{

@@ -142,26 +142,30 @@ piece_blocks(void)
 #define DISK_READS		3
 
 /*
- * Raises an error if the page on the disk is damaged, or is not the page of zeros that the buffer holds.  The buffer's content must be
- * locked.  A dirty page passes: the disk may have half of it since a crash, and the server will write all of it.
+ * Is the page on the disk sound, and a page of zeros if the buffer holds that?  A dirty page passes: the disk may have half of it since
+ * a crash, and the server will write all of it.
  */
+static bool
+disk_agrees(Relation relation, BlockNumber block, Buffer buffer)
+{
+	PgscaleBuffer header;
+	PGIOAlignedBlock disk;
+
+	pgscale_buffer_look(buffer - 1, &header);
+	if (header.dirty || header.busy)
+		return true;
+	smgrread(RelationGetSmgr(relation), MAIN_FORKNUM, block, disk.data);
+	return pgscale_compat_page_verified((Page) disk.data, block) &&
+		(!PageIsNew(BufferGetPage(buffer)) || PageIsNew((Page) disk.data));
+}
+
+/* Raises an error unless the disk agrees.  The buffer's content must be locked. */
 static void
 check_on_disk(Relation relation, BlockNumber block, Buffer buffer)
 {
-	PGIOAlignedBlock disk;
-
 	for (int i = 0; i < DISK_READS; i++)
-	{
-		PgscaleBuffer header;
-
-		pgscale_buffer_look(buffer - 1, &header);
-		if (header.dirty || header.busy)
+		if (disk_agrees(relation, block, buffer))
 			return;
-		smgrread(RelationGetSmgr(relation), MAIN_FORKNUM, block, disk.data);
-		if (pgscale_compat_page_verified((Page) disk.data, block) &&
-			(!PageIsNew(BufferGetPage(buffer)) || PageIsNew((Page) disk.data)))
-			return;
-	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("page %u of \"%s\" is damaged on the disk, and shared buffers hold something else",
@@ -171,17 +175,20 @@ check_on_disk(Relation relation, BlockNumber block, Buffer buffer)
 
 /*
  * The maps are read as the server reads them: a damaged page says nothing.  first: the page is copied for the first time; later it
- * is in a buffer because it has changed.
+ * is in a buffer because it has changed.  The disk is read before the content is locked, which may take a while; what it says of a page that
+ * is written meanwhile is asked again.
  */
 static void
 read_page(Relation relation, ForkNumber fork, BlockNumber block, BufferAccessStrategy ring, bool first, char *page)
 {
 	const int64 hits = pgBufferUsage.shared_blks_hit;
 	Buffer		buffer = ReadBufferExtended(relation, fork, block, fork == MAIN_FORKNUM ? RBM_NORMAL : RBM_ZERO_ON_ERROR, ring);
+	const bool	doubtful = fork == MAIN_FORKNUM && first && pgBufferUsage.shared_blks_hit != hits &&
+		!disk_agrees(relation, block, buffer);
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
-	if (fork == MAIN_FORKNUM && (PageIsNew((Page) page) || (first && pgBufferUsage.shared_blks_hit != hits)))
+	if (doubtful || (fork == MAIN_FORKNUM && PageIsNew((Page) page)))
 		check_on_disk(relation, block, buffer);
 	UnlockReleaseBuffer(buffer);
 }
@@ -376,11 +383,13 @@ pgscale_relocation_copy_map(PgscaleRelocationCopy *copy, Relation relation, Fork
 		if (piece->n == piece_blocks())
 		{
 			write_piece(copy->to, fork, piece, &blocks, false, NULL);
+			copy->mapped_pages += piece->n;
 			piece->n = 0;
 		}
 	}
 	if (piece->n > 0)
 		write_piece(copy->to, fork, piece, &blocks, false, NULL);
+	copy->mapped_pages += piece->n;
 	pfree(piece);
 
 	/*

@@ -32,6 +32,7 @@ typedef struct PgscaleRelocationCopy
 	BlockNumber marked;			/* copied blocks that have changed since */
 	BlockNumber again;			/* marked blocks are copied again from this
 								 * one on */
+	BlockNumber mapped_pages;	/* pages of maps that were written */
 	ForkNumber	map;			/* that is being copied, and its next page */
 	BlockNumber map_page;
 	uint64	   *marks;			/* a bit for each block before nmarks */

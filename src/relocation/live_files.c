@@ -126,10 +126,11 @@ forget_file(RelFileLocator locator, uint32 segments)
 {
 	char		path[MAXPGPATH];
 
-	drop_buffers(locator);
 	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
-	if (access(path, F_OK) != 0)
-		forget_fsyncs(locator, segments);
+	if (access(path, F_OK) == 0)
+		return;
+	drop_buffers(locator);
+	forget_fsyncs(locator, segments);
 }
 
 /* Raises an error if the file and its folder are missing: its disk may come back, and the file with it.  In a transaction. */
@@ -168,7 +169,10 @@ empty_file(RelFileLocator locator, bool (*more_time) (void))
 		blocks = smgrnblocks(file, MAIN_FORKNUM);
 	/* a small one is not shortened, but removed at once */
 	if ((off_t) blocks * BLCKSZ > STEP_BYTES)
+	{
 		log_truncation(locator);
+		drop_buffers(locator);
+	}
 	smgrclose(file);
 	CommitTransactionCommand();
 	shrink_file(locator, blocks, more_time);

@@ -161,11 +161,14 @@ long
 pgscale_relocation_live_pause(PgscaleRelocationLive *move)
 {
 	const int64 copied = pgscale_relocation_live_copied_bytes(move);
-	const int64 written = copied + move->progress.counts.recopied_blocks * BLCKSZ;
+	int64		written = copied + move->progress.counts.recopied_blocks * BLCKSZ;
 	const int64 left = Max(move->progress.total_bytes - copied, 0) + (int64) pgscale_relocation_live_marked(move) * BLCKSZ;
 	char	   *why = NULL;
-	const long	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
+	long		ms;
 
+	for (int i = 0; i < move->ncopies; i++)
+		written += (int64) move->copies[i].mapped_pages * BLCKSZ;
+	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
 	live_check_target(move);
 	strlcpy(move->progress.held_back_by, why ? why : "", sizeof(move->progress.held_back_by));
 	return ms;

@@ -58,6 +58,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "base/kernel.h"
 #include "base/relation_files.h"
 #include "base/timer.h"
 #include "relocation/checks.h"
@@ -285,7 +286,7 @@ pgscale_relocation_live_move(PgscaleRelocationJob *job)
 	move->job = job;
 	move->context = CurrentMemoryContext;
 	/* all at once, later, would hold up the commits of all */
-	if (flush_after == 0)
+	if (flush_after == 0 && pgscale_kernel_may_begin_writes())
 		backend_flush_after = FLUSH_AFTER_BLOCKS;
 	PG_TRY();
 	{

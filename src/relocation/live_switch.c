@@ -167,7 +167,6 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	move->step = PGSCALE_SWITCH_LOCKS;
 	if (!live_lock_all(move, queue))
 		return false;
-	move->step = PGSCALE_SWITCH_COPIES;
 
 	/*
 	 * from now on others wait for this process, and it must not wait: an
@@ -180,6 +179,7 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	for (int i = 0; i < move->ncopies; i++)
 		relations[i] = pgscale_relocation_live_open(move, &move->copies[i], NoLock);
 	live_check_rights(move);
+	move->step = PGSCALE_SWITCH_COPIES;
 	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
 	if (live_left(move, relations) > pgscale_relocation_live_try_blocks(move, MANY_BLOCKS))
 		return false;

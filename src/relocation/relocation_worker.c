@@ -182,7 +182,8 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 								"the worker has disconnected for a command that needs the database exclusively");
 		all = data->message;
 	}
-	open = tells_no_rows(data->sqlerrcode);
+	/* what a copy says of a damaged page has its place only */
+	open = tells_no_rows(data->sqlerrcode) || (data->sqlerrcode == ERRCODE_DATA_CORRUPTED && pgscale_relocation_is_live(job->mode));
 	error->sqlstate = data->sqlerrcode;
 	error->message = open ? data->message : "an error whose text may contain values of rows: it is shown to roles "
 		"that may read the table";

@@ -66,7 +66,14 @@ receiver_is_physical(int pid)
 bool
 pgscale_relocation_wal_is_synchronous(void)
 {
-	return SyncRepConfig != NULL;
+	const char *level = GetConfigOptionResetString("synchronous_commit");
+
+	if (SyncRepConfig == NULL || max_wal_senders == 0)
+		return false;
+	/* sessions may ask for it where the database does not */
+	return (strcmp(level, "off") != 0 && strcmp(level, "local") != 0) ||
+		pgscale_compat_sync_rep_waits(SYNC_REP_WAIT_WRITE) || pgscale_compat_sync_rep_waits(SYNC_REP_WAIT_FLUSH) ||
+		pgscale_compat_sync_rep_waits(SYNC_REP_WAIT_APPLY);
 }
 
 /* Any session may ask for another level of synchronous_commit: what is flushed counts, or what is replayed where one waits for that. */
@@ -119,6 +126,9 @@ pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 	const XLogRecPtr here = GetXLogWriteRecPtr();
 	char		name[NAMEDATALEN];
 	int			pid = 0;
+
+	/* pg_receivewal flushes whole segments */
+	most = Max(most, wal_segment_size);
 
 	for (int i = 0; i < max_wal_senders; i++)
 	{
@@ -216,14 +226,19 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	if (XLogRecPtrIsInvalid(oldest.restart))
 		return false;
 	room = slot_room(oldest.restart);
-	if (room - reserve >= bytes)
+
+	/*
+	 * a slot that needs nothing but the last segment is read, and loses
+	 * nothing by what is written next
+	 */
+	if (room - reserve >= bytes || GetXLogWriteRecPtr() - oldest.restart < wal_segment_size)
 		return false;
 	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " MB more of WAL (max_slot_wal_keep_size)",
 			 oldest.name, Max(room, 0) / PGSCALE_MB);
 	return true;
 }
 
-/* How much WAL is still to be archived, in bytes; 0: none; -1: the archiver fails, and has archived nothing yet. */
+/* How much WAL is still to be archived, in bytes; 0: none; -1: the archiver fails, and how much is not known. */
 static int64
 to_archive(void)
 {
@@ -236,7 +251,12 @@ to_archive(void)
 		return 0;
 	pgstat_clear_snapshot();
 	archiver = pgstat_fetch_stat_archiver();
-	if (!IsXLogFileName(archiver->last_archived_wal))
+
+	/*
+	 * a backup's label is named after its segment, the history of a timeline
+	 * is not
+	 */
+	if (strspn(archiver->last_archived_wal, "0123456789ABCDEF") != 24)
 		return archiver->failed_count > 0 ? -1 : 0;
 	XLogFromFileName(archiver->last_archived_wal, &timeline, &archived, wal_segment_size);
 	XLByteToSeg(GetXLogWriteRecPtr(), now, wal_segment_size);
@@ -257,7 +277,7 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 	if (!XLogRecPtrIsInvalid(oldest.restart))
 		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
 	if (archive < 0 && slot - kept < bytes)
-		snprintf(why, size, "the archiver fails, and has archived no WAL yet");
+		snprintf(why, size, "the archiver fails");
 	else if (Max(slot, archive) - kept < bytes)
 		return false;
 	else if (slot >= archive)

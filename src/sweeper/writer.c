@@ -38,6 +38,7 @@
 #include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 
+#include "base/kernel.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -79,7 +80,7 @@ count_run(const PgscalePage *first, int pages)
 	me->counts.runs++;
 	me->counts.runs_by_pages[Min(pg_ceil_log2_32(pages), PGSCALE_RUN_CLASSES - 1)]++;
 
-	if (pages < WRITEBACK_PAGES || pgscale_compat_direct_data())
+	if (pages < WRITEBACK_PAGES || pgscale_compat_direct_data() || !pgscale_kernel_may_begin_writes())
 		return;
 	start = pgscale_timer_clock();
 	pgscale_buffer_pages_writeback(first, pages);

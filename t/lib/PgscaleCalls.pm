@@ -121,6 +121,7 @@ our %arguments = (
     relocate_indexes => [q{'p', 'there'}],
     relocate_table => [ q{'p', 'there', 'lock', '1 ms'}, q{'t', 'there'}, q{'t', 'pg_default'} ],
     relocate_tablespace => [ q{'pg_default', 'there'}, q{'there', 'pg_default'} ],
+    short_locks => [''],
     relocation_cancel => ['job(false)'],
     relocation_bytes => [ q{'t'::regclass, true, false}, q{'t'::regclass, true, true} ],
     relocation_database_bytes => ['1663, 1'],

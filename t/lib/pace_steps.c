@@ -29,6 +29,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/pg_compat.h"
 #include "base/processes.h"
 
 #include "steps.h"
@@ -72,7 +73,7 @@ int			pgscale_relocation_max_lag = 256;
 #define WalSndCtl					senders
 #define BackendPidGetProc(pid)		(&ProcGlobal->allProcs[SLOT_OF(pid)])
 #undef pgscale_compat_sync_rep_waits
-#define pgscale_compat_sync_rep_waits(mode)	false
+#define pgscale_compat_sync_rep_waits(mode)	((void) (mode), false)
 #define SyncRepConfig				synchronous
 #define SyncRepGetCandidateStandbys made_up_standbys
 #define GetConfigOptionResetString(name)	"on"
