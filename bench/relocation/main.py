@@ -7,8 +7,9 @@ import both
 import live
 import move
 import stall
+import synchronous
 
-PARTS = {"move": move, "stall": stall, **live.PARTS, "live_both": both}
+PARTS = {"move": move, "stall": stall, **live.PARTS, "live_both": both, "synchronous": synchronous}
 
 if __name__ == "__main__":
     sys.exit(experiment.run(__file__, PARTS))
