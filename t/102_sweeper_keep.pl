@@ -311,6 +311,17 @@ $other->sql(q{CREATE EXTENSION pgscale; CREATE TABLE theirs (i int); SELECT pgsc
 is(kept('database, relation, state'), "postgres|hot|in force\nother|theirs|in force", 'of each database');
 $other->quit;
 
+# A copy of a database has the same OIDs.
+$db->sql('CREATE DATABASE again TEMPLATE other');
+my $again = session($node, dbname => 'again');
+$again->sql(q{SELECT pgscale.keep('theirs', 0.1)});
+is(kept(q{string_agg(database || ' ' || fraction, ', ' ORDER BY database) FILTER (WHERE relation = 'theirs')}), 'again 0.1, other 0.2',
+    'relations of one OID in two databases are two');
+$again->sql(q{SELECT pgscale.keep('theirs', 0)});
+is(kept('database, relation, fraction'), "postgres|hot|0.1\nother|theirs|0.2", 'and each is forgotten by itself');
+$again->quit;
+$db->sql('DROP DATABASE again');
+
 ### A restart and a crash
 
 $db->quit;
