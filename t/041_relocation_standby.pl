@@ -36,7 +36,8 @@ $there->sql('SELECT pg_wal_replay_resume()');
 # One that receives nothing is.
 my $receiver = $db->sql('SELECT pid FROM pg_stat_replication');
 kill 'STOP', $receiver;
-$db->sql('INSERT INTO empty VALUES (-1); SELECT pg_switch_wal()');
+# more than a segment: pg_receivewal flushes whole ones
+$db->sql("INSERT INTO empty VALUES ($_)"), $db->sql('SELECT pg_switch_wal()') for -1, -2, -3;
 my ($behind) = ask(q{relocate_index('t_unique', 'other', mode => 'rebuild')});
 job_ok($behind, q{state, sqlstate, message ~ '^standby "standby" has \\d+ MB of WAL still to receive \\(pgscale.relocation_max_lag\\)$', attempts},
     'waiting|55006|t|0', 'it waits for a standby');
