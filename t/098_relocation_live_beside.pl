@@ -159,7 +159,7 @@ for my $feedback ('off', 'on')
         push @wrong, until_ended([ map { ask_both($_) } @moving ], sub { $looks++; return read_there() });
     }
     is(join("\n", @wrong), '', "$name: each move ends, and each reader sees all rows");
-    cmp_ok($looks, '>', 6, "$name: it looked often");
+    cmp_ok($looks, '>=', 3, "$name: it looked in each round");
     $node->wait_for_catchup($standby, 'replay');
     is(rows($there, @moving, 'ledger'), rows($db, @moving, 'ledger'), "$name: the standby has the same rows");
     is($there->sql($conflicts), '0|0', "$name: no session conflicts with replay");

