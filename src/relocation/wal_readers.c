@@ -227,11 +227,14 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 		return false;
 	room = slot_room(oldest.restart);
 
+	if (room - reserve >= bytes)
+		return false;
+
 	/*
 	 * a slot that needs nothing but the last segment is read, and loses
 	 * nothing by what is written next
 	 */
-	if (room - reserve >= bytes || GetXLogWriteRecPtr() - oldest.restart < wal_segment_size)
+	if (!unused && GetXLogWriteRecPtr() - oldest.restart < wal_segment_size)
 		return false;
 	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " MB more of WAL (max_slot_wal_keep_size)",
 			 oldest.name, Max(room, 0) / PGSCALE_MB);
