@@ -8,7 +8,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-relocation_node();
+relocation_node(conf => 'wal_keep_size = 1GB');
 relocation_objects();
 done_ok('a job', ask(q{relocate_index('t_hash', 'fast', mode => 'rebuild')}));
 
