@@ -133,6 +133,23 @@ for my $index ('computed_failing', server_major() >= 17 ? 'computed_careless' : 
     done_ok("$index: the copy", ask("relocate_index('$index', 'fast')"));
 }
 
+### A job that its worker ends while another one looks for rows of workers that are gone
+
+$db->sql('ALTER DATABASE postgres RESET test.fails; CREATE TABLE ending (id int); CREATE TABLE next_one (id int)');
+workers_gone();
+launching('off');
+my ($ending) = ask(q{relocate_table('ending', 'fast')});
+$db->sql("UPDATE pgscale_internal.relocation_job SET state = 'running', pid = 1 WHERE job = $ending");
+my $ends = session($node);
+$ends->sql("BEGIN; UPDATE pgscale_internal.relocation_job SET state = 'done', finished_at = now(), pid = NULL WHERE job = $ending");
+my ($next) = ask(q{relocate_table('next_one', 'fast')});
+launching('on');
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale relocation worker' AND wait_event_type = 'Lock'}, 'a worker meets its row', 1);
+$ends->sql('COMMIT');
+done_ok('the next job', $next);
+is($db->sql("SELECT state, crashes FROM pgscale_internal.relocation_job WHERE job = $ending"), 'done|0', 'a job that has ended is not put back');
+$ends->quit;
+
 $db->quit;
 $node->stop;
 done_testing();

@@ -389,7 +389,10 @@ pgscale_relocation_jobs_here(void)
 	return here;
 }
 
-/* Rows whose worker is gone. The lock of those that take jobs must be held. */
+/*
+ * Rows whose worker is gone. The lock of those that take jobs must be held.  A worker may end its job in between: its row then is not one of
+ * them any more.
+ */
 static void
 put_back_orphans(void)
 {
@@ -417,7 +420,7 @@ put_back_orphans(void)
 		job_table_execute("UPDATE pgscale_internal.relocation_job SET state = 'queued', crashes = crashes + 1, pid = NULL,"
 						  " not_before = pg_catalog.clock_timestamp(), sqlstate = '57P02', detail = NULL,"
 						  " message = 'the server or the worker ended during the attempt without a word'"
-						  " WHERE job = $1", &parameters, false);
+						  " WHERE job = $1 AND state IN ('running', 'verifying')", &parameters, false);
 		SPI_finish();
 	}
 	SPI_finish();
