@@ -66,7 +66,7 @@ $db->sql('DELETE FROM pgscale_internal.archive_query');
 
 SKIP:
 {
-    skip 'this server has no pg_stat_statements', 9 unless $statements;
+    skip 'this server has no pg_stat_statements', 10 unless $statements;
 
     $db->sql('CREATE EXTENSION pg_stat_statements');
     is($text->($db), 1, 'beside pg_stat_statements, which does not know it');
@@ -86,6 +86,9 @@ SKIP:
     $db->sql('SET client_min_messages = warning');
     is($db->sql($query), 0, 'the text is missing');
     is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits() WHERE calls > 0}), 't', 'counts are there');
+    # what a session shows has its constants
+    $db->sql(qq{SELECT pgscale_internal.archive_texts('{$queryid,$wanted}', '2020-03-03 12:00+00')});
+    is($db->sql(q{SELECT count(*) FROM pgscale_internal.archive_query WHERE day = '2020-03-03'}), 0, 'the archive keeps no text of a session instead');
     $db->sql(qq{RESET work_mem; SELECT pgscale_internal.archive_texts('{$wanted}', '2020-03-02 12:00+00')});
     is($db->sql($query), 1, 'with more memory it is read');
     $db->sql(q{SELECT pg_stat_statements_reset(); SET work_mem = '64kB'});

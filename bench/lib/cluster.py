@@ -297,6 +297,25 @@ class Cluster:
         return found[0]
 
 
+class Standby(Cluster):
+    """A streaming standby of a server, to be started. It has that server's settings, and those given here."""
+
+    def __init__(self, primary, settings):
+        self.place = primary.place
+        self.name = f"{primary.name}-standby"
+        self.settings = {**primary.settings, **settings}
+        # the socket does not lie in the data: the primary's would be copied into them
+        self.folder = self.place.folder / self.name
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        self.process = None
+        self.folder.mkdir()
+        self.place.give(self.folder)
+        self.place.clusters.append(self)
+        self.place.run(["pg_basebackup", "-h", primary.folder, "-p", primary.port, "-U", "postgres", "-D", self.data, "-R",
+                        "-c", "fast", "--no-sync"])
+
+
 def end(process):
     process.terminate()
     process.wait()

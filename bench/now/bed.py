@@ -10,7 +10,7 @@ import time
 import psycopg2
 
 import watch
-from cluster import Cluster, end, run, value
+from cluster import Standby, end, run, value
 from slowdisk import SlowDisk
 
 SCALE = 10
@@ -51,25 +51,6 @@ class Stage:
 
     def script(self, name, text):
         return self.place.script(f"{self.server.name}-{name}.sql", text)
-
-
-class Standby(Cluster):
-    """A streaming standby of a server. It has that server's settings, and those given here."""
-
-    def __init__(self, primary, settings):
-        self.place = primary.place
-        self.name = f"{primary.name}-standby"
-        self.settings = {**primary.settings, **settings}
-        # the socket does not lie in the data: the primary's would be copied into them
-        self.folder = self.place.folder / self.name
-        self.data = self.folder / "data"
-        self.log = self.folder / "log"
-        self.process = None
-        self.folder.mkdir()
-        self.place.give(self.folder)
-        self.place.clusters.append(self)
-        self.place.run(["pg_basebackup", "-h", primary.folder, "-p", primary.port, "-U", "postgres", "-D", self.data, "-R",
-                        "-c", "fast", "--no-sync"])
 
 
 @contextlib.contextmanager

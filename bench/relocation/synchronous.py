@@ -12,7 +12,7 @@ import live
 import machine
 import stall
 import stats
-from cluster import Cluster, end, run, say, value
+from cluster import Standby, end, run, say, value
 from load import Load, latencies
 from report import spread, table
 from slowline import SlowLine
@@ -28,21 +28,9 @@ FULL = (16, 4, 15)
 QUICK = (2, 1, 2)
 
 
-class Standby(Cluster):
-    """A standby of a server that receives the WAL through the line."""
-
-    def __init__(self, primary, line):
-        self.place = primary.place
-        self.name = f"{primary.name}-standby"
-        self.settings = {**primary.settings, "primary_conninfo": f"host=127.0.0.1 port={line.port} user=postgres"}
-        self.folder = self.place.folder / self.name
-        self.data = self.folder / "data"
-        self.log = self.folder / "log"
-        self.process = None
-        self.folder.mkdir()
-        self.place.give(self.folder)
-        self.place.clusters.append(self)
-        self.place.run(["pg_basebackup", "-h", primary.folder, "-U", "postgres", "-D", self.data, "-R", "-c", "fast", "--no-sync"])
+def standby(server, line):
+    """A standby that receives the WAL through the line."""
+    return Standby(server, {"primary_conninfo": f"host=127.0.0.1 port={line.port} user=postgres"})
 
 
 @contextlib.contextmanager
@@ -58,7 +46,7 @@ def receivewal(server, line):
         end(receiving)
 
 
-RECEIVERS = {"standby": Standby, "pg_receivewal": receivewal}
+RECEIVERS = {"standby": standby, "pg_receivewal": receivewal}
 
 
 @contextlib.contextmanager

@@ -30,6 +30,10 @@ BEGIN
     IF room <= 0 THEN
         RETURN;
     END IF;
+    -- what is kept is the text without constants: a session's, which has them, is for what pg_stat_statements does not know
+    IF NOT pgscale_internal.query_waits_text_fits(false) THEN
+        RETURN;
+    END IF;
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT today, s.queryid, seen_at, seen_at, pgscale_internal.clean_statement(s.query)
       FROM pgscale_internal.past_queries(missing) s

@@ -198,19 +198,18 @@ pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement,
 	return SPI_processed;
 }
 
-uint64
-pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement, PgscaleParameters *parameters)
+void
+pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement, PgscaleParameters *parameters, bool flush)
 {
-	uint64		processed;
-
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+	if (!flush)
+		(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	PushActiveSnapshot(GetTransactionSnapshot());
-	processed = pgscale_table_execute(table, statement, parameters, false);
+	(void) pgscale_table_execute(table, statement, parameters, false);
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	return processed;
 }
 
 Datum

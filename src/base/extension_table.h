@@ -76,9 +76,12 @@ extern void pgscale_table_keep_local(Oid relation);
 extern uint64 pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement,
 									PgscaleParameters *parameters, bool latest);
 
-/* The same, as a transaction of its own, for what has no result. */
-extern uint64 pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement,
-										  PgscaleParameters *parameters);
+/*
+ * The same, as a transaction of its own, for what has no result.  flush: false if its commit need not wait for the disk, because
+ * nothing is missed if a crash undoes it.
+ */
+extern void pgscale_table_execute_alone(const PgscaleExtensionTable *table, const char *statement,
+										PgscaleParameters *parameters, bool flush);
 
 /* Of the rows that SPI_tuptable keeps; columns from 1; SQL's NULL is 0 or false. */
 extern Datum pgscale_table_column(uint64 row, int number, bool *isnull);

@@ -31,8 +31,8 @@
 /*
  * Statistics as of now, only of the requested objects: copying those of all the
  * server's tables, which stats_fetch_consistency may request, takes too long.  Returns
- * the argument for end_reading(), which must be called after an error, too: for want of
- * memory, for one.  Else the session would keep reading in this way.
+ * the argument for end_reading(), which the caller must call after an error, too.
+ * Otherwise the session would keep reading in this way.
  */
 static int
 begin_reading(void)

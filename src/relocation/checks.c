@@ -81,6 +81,20 @@ pgscale_relocation_am_of(Oid relation)
 	return am;
 }
 
+bool
+pgscale_relocation_is_partitioned(Oid relation)
+{
+	const char	kind = get_rel_relkind(relation);
+
+	return kind == RELKIND_PARTITIONED_INDEX || kind == RELKIND_PARTITIONED_TABLE;
+}
+
+int64
+pgscale_relocation_size_of(Oid relation)
+{
+	return DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
+}
+
 void
 pgscale_relocation_check_there(Oid relation, bool is_table)
 {
@@ -376,17 +390,6 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool li
 	else
 		tablespace_check_room("for the WAL", wal_room, wal);
 	tablespace_check_room(psprintf("in tablespace \"%s\"", get_tablespace_name(tablespace)), room, needed);
-}
-
-void
-pgscale_relocation_notice_readers(int64 bytes)
-{
-	char		who[192];
-
-	if (pgscale_relocation_wal_slot_at_risk(bytes, true, who, sizeof(who)))
-		ereport(NOTICE,
-				(errmsg("moves write " INT64_FORMAT " MB of WAL, and wait before there is no room for it: %s", bytes / PGSCALE_MB, who),
-				 errhint("Find out why that WAL is not read, or drop the slot. Moves go on by themselves when it is.")));
 }
 
 char *

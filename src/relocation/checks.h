@@ -28,6 +28,12 @@ extern Oid	pgscale_relocation_am_of(Oid relation);
 /* Raises an error if it was dropped since a job was asked for. */
 extern void pgscale_relocation_check_there(Oid relation, bool is_table);
 
+/* Is it partitioned, and has no storage of its own? */
+extern bool pgscale_relocation_is_partitioned(Oid relation);
+
+/* In bytes, with all forks and its TOAST table. */
+extern int64 pgscale_relocation_size_of(Oid relation);
+
 /* Raises an error if there is none of that name. */
 extern Oid	pgscale_relocation_tablespace_named(const char *name);
 
@@ -55,9 +61,6 @@ extern int64 pgscale_relocation_wal_growth(int64 bytes);
 
 /* Bytes that are free on the disk of a folder, and which disk that is; -1 if unknown. */
 extern int64 pgscale_relocation_free_bytes(const char *folder, dev_t *device);
-
-/* A notice at the request, if a slot that no process reads from could lose its WAL by moves of that many bytes. */
-extern void pgscale_relocation_notice_readers(int64 bytes);
 
 /*
  * Why a job should wait with its beginning, or NULL.  As a superuser.

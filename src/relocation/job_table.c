@@ -51,7 +51,6 @@
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -91,26 +90,9 @@ job_table_execute(const char *statement, PgscaleParameters *parameters, bool lat
 }
 
 static void
-execute_alone(const char *statement, PgscaleParameters *parameters)
+execute_alone(const char *statement, PgscaleParameters *parameters, bool flush)
 {
-	(void) pgscale_table_execute_alone(&jobs, statement, parameters);
-}
-
-/*
- * The same, without waiting for the disk: for what is on disk with the next commit that waits, and is not missed if a crash undoes it
- * before.
- */
-static void
-execute_unflushed(const char *statement, PgscaleParameters *parameters)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	job_table_execute(statement, parameters, false);
-	SPI_finish();
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	pgscale_table_execute_alone(&jobs, statement, parameters, flush);
 }
 
 #define HERE	PGSCALE_TABLE_HERE(1, 2)
@@ -668,8 +650,8 @@ pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job)
 
 	pgscale_table_add_bigint(&parameters, job->id);
 	/* files are noted before they are made, by a commit that waits */
-	execute_unflushed("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL, files = NULL,"
-					  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters);
+	execute_alone("UPDATE pgscale_internal.relocation_job SET before = NULL, attempts = attempts + 1, new_index = NULL, files = NULL,"
+				  " sqlstate = NULL, message = NULL, detail = NULL" MINE, &parameters, false);
 	job->attempts++;
 }
 
@@ -679,7 +661,7 @@ pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
-	execute_unflushed("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters);
+	execute_alone("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters, false);
 }
 
 static void
@@ -726,7 +708,7 @@ pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *sta
 	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6,"
 						   " cancel = $7, new_index = nullif($8, 0), files = $9,"
 						   " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'%s" MINE,
-						   set_counts(&parameters, job)), &parameters);
+						   set_counts(&parameters, job)), &parameters, true);
 }
 
 void
@@ -745,10 +727,7 @@ pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, c
 						 " bytes_after = nullif($7, 0)%s" MINE,
 						 set_counts(&parameters, job));
 	/* after a crash, another worker would find that it has moved */
-	if (strcmp(state, PGSCALE_JOB_DONE) == 0)
-		execute_unflushed(statement, &parameters);
-	else
-		execute_alone(statement, &parameters);
+	execute_alone(statement, &parameters, strcmp(state, PGSCALE_JOB_DONE) != 0);
 }
 
 void

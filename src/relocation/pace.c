@@ -327,7 +327,7 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 			 : errhint("Make room there, and request the move again.")));
 }
 
-/* Pauses a move for want of room for WAL, if something holds back as much WAL as is missing, and may let go of it. */
+/* Pauses the move if a slot or the archiver keeps as much WAL as there is room missing.  Returns false if none does. */
 static bool
 pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room, int64 needed)
 {

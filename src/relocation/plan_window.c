@@ -225,15 +225,15 @@ window_merge(PlanWindow *window)
 	qsort(window->read, window->n, sizeof(PlanRead), by_relation);
 	for (int i = 0; i < window->n; i++)
 	{
-		PlanRead   *last = &window->read[n - 1];
+		const PlanRead *next = &window->read[i];
 
-		if (n == 0 || last->relation != window->read[i].relation)
-			window->read[n++] = window->read[i];
-		else
+		if (n > 0 && window->read[n - 1].relation == next->relation)
 		{
-			last->reads += window->read[i].reads;
-			last->built |= window->read[i].built;
+			window->read[n - 1].reads += next->reads;
+			window->read[n - 1].built |= next->built;
 		}
+		else
+			window->read[n++] = *next;
 	}
 	window->n = n;
 }
@@ -348,6 +348,7 @@ pgscale_relocation_watch(PG_FUNCTION_ARGS)
 	const double ms = watch_begin(fcinfo);
 	PlanWindow *window;
 	TupleDesc	tupdesc;
+	int64		read = 0;
 	Datum		value;
 	bool		isnull = false;
 
@@ -362,7 +363,9 @@ pgscale_relocation_watch(PG_FUNCTION_ARGS)
 	window_watch(ms, true, watched_context, window);
 	SPI_finish();
 	watched = window;
-	value = Int64GetDatum(window->n);
+	for (int i = 0; i < window->n; i++)
+		read += window->read[i].reads > 0;
+	value = Int64GetDatum(read);
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, &value, &isnull));
 }
 

@@ -53,6 +53,7 @@
 #include "base/units.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
+#include "relocation/notices.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 #include "relocation/tablespace_latency.h"
@@ -129,24 +130,6 @@ begin_request(const char *function, Name tablespace)
 	return target;
 }
 
-/* Says what room standbys need, where there are any: one that is full stops. */
-static void
-request_tell_standbys(Oid target, int64 bytes)
-{
-	const int	settings = pgscale_sql_names();
-	PgscaleRows rows;
-
-	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
-					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.pid NOT IN"
-					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
-					  0, NULL, NULL, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
-	if (rows.nrows > 0)
-		ereport(NOTICE,
-				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
-				 errdetail("That is what all queued moves to it may write, beside the old files. A standby whose disk is full stops.")));
-}
-
 /* What is in the queue must fit, with that. */
 static void
 end_request(Oid target, bool logged, bool live)
@@ -158,14 +141,8 @@ end_request(Oid target, bool logged, bool live)
 	if (logged)
 		pgscale_relocation_notice_readers(bytes);
 	if (logged && bytes > 0)
-		request_tell_standbys(target, bytes);
+		pgscale_relocation_notice_standbys(target, bytes);
 	tell_launcher_at_commit();
-}
-
-static int64
-size_of(Oid relation)
-{
-	return DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
 }
 
 /* Adds the job, and its id to the result; if there is one already, says so at this level. */
@@ -176,7 +153,7 @@ request_queue(PgscaleRelocationJob *job, int elevel)
 
 	job->source = pgscale_relocation_tablespace_of(job->relation);
 	job->role = GetUserId();
-	job->bytes = size_of(job->relation);
+	job->bytes = pgscale_relocation_size_of(job->relation);
 	job->id = pgscale_relocation_job_add(job, &other);
 	if (job->id == 0)
 		ereport(elevel,
@@ -196,14 +173,6 @@ put_id(FunctionCallInfo fcinfo, int64 id)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
 }
 
-static bool
-is_partitioned(Oid relation)
-{
-	const char	kind = get_rel_relkind(relation);
-
-	return kind == RELKIND_PARTITIONED_INDEX || kind == RELKIND_PARTITIONED_TABLE;
-}
-
 /*
  * Those with storage below one that is partitioned, or itself; with parents first the partitioned ones, whose tablespace is that of
  * new partitions.  Where there is none, raises an error with this hint, unless that is NULL.
@@ -216,14 +185,14 @@ request_leaves(Oid relation, bool parents, const char *hint)
 	List	   *found = NIL;
 	ListCell   *cell;
 
-	if (!is_partitioned(relation))
+	if (!pgscale_relocation_is_partitioned(relation))
 		return list_make1_oid(relation);
 	all = find_all_inheritors(relation, AccessShareLock, NULL);
 	foreach(cell, all)
 	{
 		if (RELKIND_HAS_STORAGE(get_rel_relkind(lfirst_oid(cell))))
 			leaves = lappend_oid(leaves, lfirst_oid(cell));
-		else if (parents && is_partitioned(lfirst_oid(cell)))
+		else if (parents && pgscale_relocation_is_partitioned(lfirst_oid(cell)))
 			found = lappend_oid(found, lfirst_oid(cell));
 	}
 	found = list_concat(found, leaves);
@@ -233,56 +202,6 @@ request_leaves(Oid relation, bool parents, const char *hint)
 				 errmsg("\"%s\" is partitioned, and has no partition that is stored", get_rel_name(relation)),
 				 errhint("%s", hint)));
 	return found;
-}
-
-/* Says which tables inherit from one that is moved, and stay where they are. */
-static void
-tell_children(Oid table, Oid target)
-{
-	int64		bytes = 0;
-	int			n = 0;
-	ListCell   *cell;
-
-	if (is_partitioned(table) || !has_subclass(table))
-		return;
-	foreach(cell, find_all_inheritors(table, AccessShareLock, NULL))
-	{
-		if (lfirst_oid(cell) == table || pgscale_relocation_tablespace_of(lfirst_oid(cell)) == target)
-			continue;
-		bytes += size_of(lfirst_oid(cell));
-		n++;
-	}
-	if (n > 0)
-		ereport(NOTICE,
-				(errmsg_plural("%d table that inherits from \"%s\" is not moved with it: %.1f MB",
-							   "%d tables that inherit from \"%s\" are not moved with it: %.1f MB",
-							   n, n, get_rel_name(table), bytes / (double) PGSCALE_MB),
-				 errhint("Only partitions are; move these, or their indexes, by calls of their own.")));
-}
-
-/* Says of an index that amcheck cannot check it: it is moved all the same. */
-static void
-tell_unverified(Oid index)
-{
-	const char *hint;
-	const char *why = pgscale_relocation_cannot_amcheck(index, &hint);
-
-	if (why)
-		ereport(NOTICE,
-				(errmsg("\"%s\" will be moved, but its contents will not be verified: %s", get_rel_name(index), why),
-				 errhint("%s", hint)));
-}
-
-/* Says what the rebuild of this number of unique indexes means for others. */
-static void
-tell_unique_rebuilds(int n)
-{
-	if (n > 0)
-		ereport(NOTICE,
-				(errmsg_plural("while %d unique index is built anew, INSERT ... ON CONFLICT may raise unique violations on its table",
-							   "while %d unique indexes are built anew, INSERT ... ON CONFLICT may raise unique violations on their tables",
-							   n, n),
-				 errhint("mode => 'copy', the default, does not have this effect.")));
 }
 
 static bool
@@ -338,13 +257,13 @@ move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, 
 	job.mode = request->mode;
 	if (request->choose && get_rel_relkind(index) == RELKIND_INDEX)
 		job.mode = choose_mode(index, &why);
-	if (is_partitioned(index) && pgscale_relocation_tablespace_of(index) == job.target)
+	if (pgscale_relocation_is_partitioned(index) && pgscale_relocation_tablespace_of(index) == job.target)
 		return false;
 	if (!pgscale_relocation_check_index(index, job.target, job.mode, elevel))
 		return false;
 	job.heap = IndexGetRelation(index, false);
-	job.amcheck = request->amcheck && !is_partitioned(index);
-	job.prewarm = request->prewarm && !is_partitioned(index);
+	job.amcheck = request->amcheck && !pgscale_relocation_is_partitioned(index);
+	job.prewarm = request->prewarm && !pgscale_relocation_is_partitioned(index);
 	job.block_ms = -1;
 	if (request_queue(&job, elevel) == 0)
 		return false;
@@ -353,7 +272,7 @@ move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, 
 				(errmsg(job.mode == PGSCALE_RELOCATE_COPY ? "\"%s\" will be copied: %s" : "\"%s\" will be built anew: %s",
 						get_rel_name(index), why)));
 	if (job.amcheck)
-		tell_unverified(index);
+		pgscale_relocation_notice_unverified(index);
 	*unique_rebuilds += is_unique_rebuild(index, job.mode);
 	put_id(fcinfo, job.id);
 	return true;
@@ -372,7 +291,7 @@ move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes
 		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel, &unique_rebuilds))
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	tell_unique_rebuilds(unique_rebuilds);
+	pgscale_relocation_notice_unique_rebuilds(unique_rebuilds);
 	end_request(request->target, logged, request->choose || pgscale_relocation_is_live(request->mode));
 }
 
@@ -415,7 +334,7 @@ pgscale_relocate_index(PG_FUNCTION_ARGS)
 				 request_leaves(index, request.mode == PGSCALE_RELOCATE_COPY,
 								"ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
 								"pgscale.relocate_indexes() moves the indexes of all partitions, attached or not."),
-				 is_partitioned(index) ? NOTICE : ERROR);
+				 pgscale_relocation_is_partitioned(index) ? NOTICE : ERROR);
 	return (Datum) 0;
 }
 
@@ -439,14 +358,14 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	pgscale_relocation_check_is_table(table);
-	tell_children(table, request.target);
+	pgscale_relocation_notice_children(table, request.target);
 	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_COPY, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, &request, indexes, NOTICE);
 	return (Datum) 0;
 }
 
-/* Users' relations of these kinds in a tablespace, largest first; told: without those that tell_staying() reports. */
+/* Users' relations of these kinds in a tablespace, largest first; told: without those that pgscale_relocation_notice_staying() reports. */
 static List *
 relations_in(Oid tablespace, const char *kinds, bool told)
 {
@@ -508,39 +427,6 @@ copy_rate(Oid source, Oid target)
 	return 1 / (1 / probe.sequential_bytes_per_s + 1 / write_rate);
 }
 
-/* Warns the user how long all use of the table is going to wait. */
-static void
-announce_lock(PgscaleRelocationJob *job, double rate)
-{
-	double		mb = (double) size_of(job->relation) / PGSCALE_MB;
-
-	job->block_ms = rate > 0 ? mb * PGSCALE_MB / rate * 1000 : -1;
-	if (rate > 0)
-		ereport(NOTICE,
-				(errmsg("all use of \"%s\" will wait for about %.1f s: %.0f MB at %.0f MB/s",
-						get_rel_name(job->relation), job->block_ms / 1000, mb, rate / PGSCALE_MB),
-				 errdetail("The rate is what direct reads of one disk and direct writes of the other give now; "
-						   "the WAL of the move comes on top.")));
-	else
-		ereport(NOTICE,
-				(errmsg("all use of \"%s\" will wait while its %.0f MB are copied, at a rate that could not be measured",
-						get_rel_name(job->relation), mb)));
-}
-
-/* What the user should have room for. */
-static void
-announce_copy(PgscaleRelocationJob *job)
-{
-	const double mb = (double) size_of(job->relation) / PGSCALE_MB;
-
-	job->block_ms = -1;
-	if (!is_partitioned(job->relation))
-		ereport(NOTICE,
-				(errmsg("\"%s\" stays in use while %.1f MB are copied", get_rel_name(job->relation), mb),
-				 errdetail("This takes as much room in tablespace \"%s\", and as much WAL; the old files are removed at the end.",
-						   get_tablespace_name(job->target))));
-}
-
 /* What is asked for tables. */
 typedef struct TableRequest
 {
@@ -564,8 +450,8 @@ move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int el
 	job.relation = job.heap = table;
 	job.target = request->target;
 	job.lock_timeout_ms = request->lock_timeout_ms;
-	job.prewarm = request->prewarm && !is_partitioned(table);
-	if (is_partitioned(table) && pgscale_relocation_tablespace_of(table) == job.target)
+	job.prewarm = request->prewarm && !pgscale_relocation_is_partitioned(table);
+	if (pgscale_relocation_is_partitioned(table) && pgscale_relocation_tablespace_of(table) == job.target)
 		return false;
 	if (!pgscale_relocation_check_table(table, job.target, job.mode, elevel))
 		return false;
@@ -576,10 +462,10 @@ move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int el
 			request->source = pgscale_relocation_tablespace_of(table);
 			request->rate = copy_rate(request->source, job.target);
 		}
-		announce_lock(&job, request->rate);
+		pgscale_relocation_notice_lock(&job, request->rate);
 	}
 	else
-		announce_copy(&job);
+		pgscale_relocation_notice_copy(&job);
 	if (request_queue(&job, elevel) == 0)
 		return false;
 	put_id(fcinfo, job.id);
@@ -636,38 +522,12 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 		(void) pgscale_relocation_prewarm_function();
 	pgscale_relocation_check_is_table(table);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	tell_children(table, request.target);
+	pgscale_relocation_notice_children(table, request.target);
 	move_tables(fcinfo, &request,
 				request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE,
 							   "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
-				is_partitioned(table) ? NOTICE : ERROR);
+				pgscale_relocation_is_partitioned(table) ? NOTICE : ERROR);
 	return (Datum) 0;
-}
-
-/* Reports what relocate_tablespace() does not move: a line for each kind. */
-static void
-tell_staying(Oid tablespace)
-{
-	const Oid	types[2] = {OIDOID, OIDOID};
-	const Datum values[2] = {ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), ObjectIdGetDatum(tablespace)};
-	const int	settings = pgscale_sql_names();
-	PgscaleRows rows;
-
-	pgscale_sql_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
-					  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
-					  " UNION ALL "
-					  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
-					  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
-					  "       'Call pgscale.relocate_tablespace() in each of them.'"
-					  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
-					  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
-					  " ORDER BY 1", lengthof(types), types, values, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
-	for (int row = 0; row < rows.nrows; row++)
-		ereport(NOTICE,
-				(errmsg("%s stay in tablespace \"%s\": %s", pgscale_rows_text(&rows, row, 0), get_tablespace_name(tablespace),
-						pgscale_rows_text(&rows, row, 1)),
-				 errhint("%s", pgscale_rows_text(&rows, row, 2))));
 }
 
 /* pgscale.relocate_tablespace(source, tablespace): all tables and indexes of this database, while they are in use. */
@@ -688,7 +548,7 @@ pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 				 errmsg("tablespace \"%s\" has only shared relations, which cannot move", NameStr(*PG_GETARG_NAME(0))),
 				 errhint("Name one of the others in pg_tablespace.")));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	tell_staying(source);
+	pgscale_relocation_notice_staying(source);
 	move_tables(fcinfo, &tables, relations_in(source, "prm", true), NOTICE);
 	move_indexes(fcinfo, &indexes, relations_in(source, "Ii", true), NOTICE);
 	return (Datum) 0;
@@ -786,7 +646,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.block_ms = -1;
 	back.undo_of = id;
 	(void) request_queue(&back, ERROR);
-	tell_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
+	pgscale_relocation_notice_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
 	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, pgscale_relocation_is_live(back.mode));
 	PG_RETURN_INT64(back.id);
 }

@@ -6,8 +6,8 @@
  * Synchronous standbys.  A commit waits until they have confirmed its WAL, and with it all WAL of a move before it.  So a move asks
  * before each piece whether they have confirmed the piece before.
  *
- * Other physical receivers, pg_receivewal too, are behind by what they have not flushed.  What a standby has flushed and not
- * replayed costs nobody here anything: it may be told to replay hours later.
+ * Other physical receivers, pg_receivewal too, are behind by what they have not flushed.  WAL that a standby has flushed and not
+ * replayed is not kept here, and recovery_min_apply_delay may be hours.
  *
  * Logical consumers confirm when they have applied, which may take as long as the longest transaction.  They are not
  * waited for; their slots keep the WAL.  A walsender for them is connected to a database, a physical one is not.
@@ -127,24 +127,23 @@ pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 	char		name[NAMEDATALEN];
 	int			pid = 0;
 
-	/* pg_receivewal flushes whole segments */
-	most = Max(most, wal_segment_size);
-
 	for (int i = 0; i < max_wal_senders; i++)
 	{
 		WalSnd	   *sender = &WalSndCtl->walsnds[i];
 		XLogRecPtr	flushed;
+		int64		behind;
 		int			its_pid;
 
 		SpinLockAcquire(&sender->mutex);
 		its_pid = sender->pid;
 		flushed = sender->flush;
 		SpinLockRelease(&sender->mutex);
-		/* a base backup flushes none */
-		if (its_pid == 0 || XLogRecPtrIsInvalid(flushed) || flushed >= here || (int64) (here - flushed) <= most ||
-			!receiver_is_physical(its_pid))
+		behind = (int64) (here - flushed);
+		/* a base backup flushes none, and pg_receivewal whole segments */
+		if (its_pid == 0 || XLogRecPtrIsInvalid(flushed) || behind <= most || !receiver_is_physical(its_pid) ||
+			(behind <= wal_segment_size && XLogSegmentOffset(flushed, wal_segment_size) == 0))
 			continue;
-		most = (int64) (here - flushed);
+		most = behind;
 		pid = its_pid;
 	}
 	if (pid == 0)
@@ -260,7 +259,7 @@ to_archive(void)
 	 * is not
 	 */
 	if (strspn(archiver->last_archived_wal, "0123456789ABCDEF") != 24)
-		return archiver->failed_count > 0 ? -1 : 0;
+		return archiver->last_failed_timestamp > archiver->last_archived_timestamp ? -1 : 0;
 	XLogFromFileName(archiver->last_archived_wal, &timeline, &archived, wal_segment_size);
 	XLByteToSeg(GetXLogWriteRecPtr(), now, wal_segment_size);
 	/* the segment that is being written cannot be archived yet */

@@ -6,7 +6,6 @@ or to a point; as a standby it follows a server.
 import contextlib
 import pathlib
 import shutil
-import subprocess
 
 import checks
 import ledger
@@ -22,17 +21,10 @@ STANDBY_READY = "database system is ready to accept read-only connections"
 
 def call(place, *command):
     """Runs a program as the servers' user and returns its output; an error is a Loss."""
-    process = place.popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        output = process.communicate()[0]
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode != 0:
-        raise Loss(f"{pathlib.Path(str(command[0])).name} ended with {process.returncode}: " +
-                   " | ".join(output.strip().splitlines()[-4:]))
-    return output
+        return place.run(command)
+    except SystemExit as failed:
+        raise Loss(" | ".join(str(failed).strip().splitlines()[-4:])) from None
 
 
 def locations(server):
