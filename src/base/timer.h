@@ -50,7 +50,7 @@ extern int64 pgscale_timer_wait(PgscaleTimer *timer, int64 *due);
 extern void pgscale_timer_wait_event(uint32 event);
 
 /*
- * In a session: wait for that long, or less.  Serves interrupts, and ends the session if its client
+ * In a session or a worker: wait for that long, or less.  Serves interrupts, and ends a session if its client
  * is gone, for which the server itself looks only with client_connection_check_interval.
  */
 extern void pgscale_timer_pause(long timeout_ms);

@@ -38,13 +38,13 @@
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/latch.h"
 #include "storage/smgr.h"
 #include "storage/sync.h"
 #include "utils/rel.h"
 
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/timer.h"
 #include "relocation/live_files.h"
 
 /* A step of making a file shorter, and the pause after it. */
@@ -83,9 +83,7 @@ shrink_file(RelFileLocator locator, BlockNumber blocks, bool (*more_time) (void)
 		if (truncate(path, keep - (off_t) segment * PGSCALE_SEGMENT_BYTES) != 0)
 			return;
 		left = keep;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, STEP_MS, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		pgscale_timer_pause(STEP_MS);
 	}
 }
 

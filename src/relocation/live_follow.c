@@ -20,6 +20,7 @@
 #include "utils/snapmgr.h"
 
 #include "base/relation_files.h"
+#include "base/timer.h"
 #include "relocation/live_parts.h"
 #include "relocation/wal_ahead.h"
 #include "relocation/wal_readers.h"
@@ -184,7 +185,7 @@ live_keep_pace(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
 	{
 		pgscale_relocation_live_show(move, phase);
 		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		pgscale_relocation_live_sleep(Min(ms, FOLLOW_MS));
+		pgscale_timer_pause(Min(ms, FOLLOW_MS));
 	}
 	pgscale_relocation_live_show(move, phase);
 }

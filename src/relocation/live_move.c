@@ -51,7 +51,6 @@
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
-#include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -158,14 +157,6 @@ pgscale_relocation_live_show(PgscaleRelocationLive *move, PgscaleRelocationPhase
 	move->progress.phase = phase;
 	move->progress.counts.copied_bytes = pgscale_relocation_live_copied_bytes(move);
 	pgscale_relocation_show_progress(&move->progress);
-}
-
-void
-pgscale_relocation_live_sleep(long ms)
-{
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
 }
 
 /*

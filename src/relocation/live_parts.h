@@ -67,8 +67,6 @@ extern void pgscale_relocation_live_raise_rewritten(const PgscaleRelocationLive 
 /* Shows how far it is. */
 extern void pgscale_relocation_live_show(PgscaleRelocationLive *move, PgscaleRelocationPhase phase);
 
-extern void pgscale_relocation_live_sleep(long ms);
-
 /* live_follow.c */
 
 /* Changes are followed from now on; and are, up to there. */

@@ -392,6 +392,6 @@ pgscale_relocation_live_switch(PgscaleRelocationLive *move)
 		 * looking at the locks of all processes takes a while, where there
 		 * are thousands
 		 */
-		pgscale_relocation_live_sleep(Max(LOOK_MS, 10 * looked_ns / NS_PER_MS));
+		pgscale_timer_pause(Max(LOOK_MS, 10 * looked_ns / NS_PER_MS));
 	}
 }
