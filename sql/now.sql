@@ -265,6 +265,32 @@ SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER 
            || jsonb_build_object('pid', i, 'query', repeat('x', 100))), 'sessions', jsonb_agg(jsonb_build_object('pid', i, 'age_s', i, 'query', repeat('y', 100))))
          FROM generate_series(1, 5) i)) l;
 
+-- transactions that fail
+SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 5}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 4.9}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 21, "rollbacks_per_s": 5}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 5}', '{"commits_per_s": 94, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 50, "rollbacks_per_s": 50}', '{"s": 0}');
+SELECT * FROM finds('{}', '{"commits_per_s": 51, "rollbacks_per_s": 50}', '{"s": 0}');
+SELECT * FROM finds('{}', '{"commits_per_s": 50, "rollbacks_per_s": 50}', '{"commits_per_s": 80, "rollbacks_per_s": 20}');
+-- what is forgotten
+CREATE FUNCTION holder(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT '{"xmin_holder": "session", "xmin_name": "4711", "xmin_shown": "pid 4711, nightly_report", "xmin_age": 100000, "xmin_s": 60}'::jsonb || more
+$$;
+SELECT * FROM finds(holder('{}'));
+SELECT * FROM finds(holder('{"xmin_age": 99999}'));
+SELECT * FROM finds(holder('{"xmin_s": 59}'));
+SELECT * FROM finds(holder('{"xmin_s": null}'));
+SELECT * FROM finds(holder('{"standby": true}'));
+SELECT * FROM finds(holder('{"xmin_holder": "slot", "xmin_name": "''s''", "xmin_shown": "s", "xmin_s": null}'));
+SELECT * FROM finds(holder('{"xmin_holder": "prepared", "xmin_name": "''it''''s''", "xmin_shown": "''it''''s''"}'));
+SELECT rank, rule FROM finds(holder('{}') || root('{}'));
+SELECT rank, rule FROM finds(holder('{"xmin_name": "4712"}') || root('{}'));
+-- a limit that is reached
+SELECT * FROM finds('{"limited": "role", "limited_name": "\"Shop\"", "limited_shown": "Shop", "limited_connections": 10, "limited_idle": 4}');
+SELECT * FROM finds('{"limited": "database", "limited_name": "shop", "limited_shown": "shop", "limited_connections": 78, "limited_idle": 39}');
+SELECT rule, risk, evidence FROM pgscale_internal.now_findings('{"used": 20, "max_connections": 100, "limited": "role", "limited_name": "shop", "limited_connections": 77}');
+
 -- times of disks: two digits that count, or why there is none
 SELECT pgscale_internal.now_latency('read', ms, usual, n)
   FROM (VALUES (45.33, 2.148, 9), (0.00417, NULL, 9), (145.2, 0, 9), (9.99, 99.5, 9), (0, 1, 9), (NULL, 1, 0), (NULL, 1, NULL)) v(ms, usual, n);
@@ -281,5 +307,5 @@ SELECT count(*) > 0 AS some FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 RESET ROLE;
 DROP ROLE regress_now;
-DROP FUNCTION finds, row_root, root, computing, conflicts, storm;
+DROP FUNCTION finds, holder, row_root, root, computing, conflicts, storm;
 DROP EXTENSION pgscale;

@@ -66,10 +66,11 @@ AS $$
                                 WHEN p.wal_syncs = 0 AND k.sync >= 0.9 THEN p.s * 1e3 END,
                'flush_measured', coalesce(p.wal_syncs > 0 AND p.wal_sync_us > 0, false), 'flushes', p.wal_syncs,
                'read_ms', CASE WHEN p.reads > 0 THEN k.read * p.s * 1e3 / p.reads WHEN p.reads = 0 AND k.read >= 0.9 THEN p.s * 1e3 END,
-               'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0))
+               'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0),
+               'commits_per_s', p.commits / nullif(p.s, 0), 'rollbacks_per_s', p.rollbacks / nullif(p.s, 0))
       FROM kinds k CROSS JOIN classes c
       CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
-                                           temp_bytes double precision)
+                                           temp_bytes double precision, commits double precision, rollbacks double precision)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
 'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';
@@ -246,6 +247,55 @@ COMMENT ON FUNCTION pgscale_internal.now_standbys(integer) IS
 'part of the evidence of diagnosis: connected standbys of those that commits wait for, unless the caller may not know; synchronous_standby_names with as many';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_standbys(integer) TO pg_monitor;
 
+-- What keeps most from VACUUM: a prepared transaction, a slot that no process uses, a session that idles in its transaction. A
+-- statement at work is none of them: a backup may take long.
+CREATE FUNCTION pgscale_internal.now_horizon()
+RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT jsonb_build_object('xmin_holder', h.holder, 'xmin_name', h.name, 'xmin_shown', pgscale_internal.clean_line(h.shown, 100),
+                              'xmin_age', h.age, 'xmin_s', pgscale_internal.now_age(h.since))
+      FROM (SELECT 'prepared' AS holder, quote_literal(g.gid) AS name, quote_literal(g.gid) AS shown, age(x.transaction) AS age, x.prepared AS since
+              FROM pg_prepared_xact() x LEFT JOIN pg_database d ON d.oid = x.dbid
+              CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(x.gid, coalesce(d.encoding, 0)) AS gid) g
+            UNION ALL
+            SELECT 'slot', quote_literal(s.slot_name), s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin)), NULL
+              FROM pg_get_replication_slots() s
+             WHERE NOT s.active AND s.restart_lsn IS NOT NULL AND (s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL)
+            UNION ALL
+            SELECT 'session', a.pid::text, concat('pid ', a.pid, ', ' || nullif(a.application_name, '')), age(a.backend_xmin), a.state_change
+              FROM pg_stat_get_activity(NULL) a
+             WHERE a.backend_xmin IS NOT NULL AND a.state IN ('idle in transaction', 'idle in transaction (aborted)')) h
+     ORDER BY h.age DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_horizon() IS
+'part of the evidence of diagnosis: the prepared transaction, unused slot or idle transaction that holds VACUUM back most; NULL if there is none';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_horizon() TO pg_monitor;
+
+-- A role, or a database, that has used up the connections it may have.
+CREATE FUNCTION pgscale_internal.now_limited()
+RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT jsonb_build_object('limited', l.what, 'limited_name', quote_ident(pgscale_internal.foreign_name(l.name)),
+                              'limited_shown', pgscale_internal.clean_line(pgscale_internal.foreign_name(l.name), 100),
+                              'limited_connections', l.most, 'limited_idle', count(*) FILTER (WHERE a.state = 'idle'))
+      FROM (SELECT 'role' AS what, r.rolname AS name, r.oid, r.rolconnlimit AS most FROM pg_roles r WHERE r.rolconnlimit > 0 AND NOT r.rolsuper
+            UNION ALL
+            SELECT 'database', d.datname, d.oid, d.datconnlimit FROM pg_database d WHERE d.datconnlimit > 0) l
+      JOIN pg_stat_get_activity(NULL) a ON l.oid = CASE l.what WHEN 'role' THEN a.usesysid ELSE a.datid END
+     WHERE a.backend_type IN ('client backend', 'walsender')
+     GROUP BY l.what, l.name, l.most HAVING count(*) >= l.most
+     ORDER BY count(*) DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_limited() IS
+'part of the evidence of diagnosis: the role or database whose CONNECTION LIMIT is reached; NULL if there is none';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_limited() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_evidence()
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -271,6 +321,7 @@ BEGIN
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
                                                    FROM pgscale.health h WHERE h.feature = 'sampler') END)
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer)
+        || coalesce(pgscale_internal.now_horizon(), '{}') || coalesce(pgscale_internal.now_limited(), '{}')
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);

@@ -63,6 +63,8 @@ PG_FUNCTION_INFO_V1(pgscale_now_counts);
 
 typedef enum Counted
 {
+	COUNTED_COMMITS,
+	COUNTED_ROLLBACKS,
 	COUNTED_READS,
 	COUNTED_TEMP_BYTES,
 	COUNTED_WAL_BYTES,
@@ -73,6 +75,8 @@ typedef enum Counted
 } Counted;
 
 static const char *const counted_names[] = {
+	[COUNTED_COMMITS] = "commits",
+	[COUNTED_ROLLBACKS] = "rollbacks",
 	[COUNTED_READS] = "reads",
 	[COUNTED_TEMP_BYTES] = "temp_bytes",
 	[COUNTED_WAL_BYTES] = "wal_bytes",
@@ -150,6 +154,8 @@ snapshot_take(Snapshot *s, const PgscaleObservation *observation)
 	s->nevents = 0;
 	observation->waits(snapshot_add_wait, s);
 	pgscale_counters_read(&counters, observation->databases, observation->ndatabases);
+	s->counts[COUNTED_COMMITS] = counters.commits;
+	s->counts[COUNTED_ROLLBACKS] = counters.rollbacks;
 	s->counts[COUNTED_READS] = counters.reads >= 0 ? counters.reads : counters.blocks_read;
 	s->counts[COUNTED_TEMP_BYTES] = counters.temp_bytes;
 	s->counts[COUNTED_WAL_BYTES] = counters.wal_bytes;

@@ -46,6 +46,8 @@ static const Member period_members[] = {
 	PERIOD_MEMBER(MEMBER_NUMBER, flush_ms),
 	PERIOD_MEMBER(MEMBER_NUMBER, read_ms),
 	PERIOD_MEMBER(MEMBER_NUMBER, reads_per_s),
+	PERIOD_MEMBER(MEMBER_NUMBER, commits_per_s),
+	PERIOD_MEMBER(MEMBER_NUMBER, rollbacks_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, temp_bytes_per_s),
 	{NULL}
 };
@@ -107,6 +109,16 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_NUMBER, conflict_s),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, oldest_xid_age),
 	EVIDENCE_MEMBER(MEMBER_TEXT, oldest_xid_database),
+	EVIDENCE_MEMBER(MEMBER_TEXT, xmin_holder),
+	EVIDENCE_MEMBER(MEMBER_TEXT, xmin_name),
+	EVIDENCE_MEMBER(MEMBER_TEXT, xmin_shown),
+	EVIDENCE_MEMBER(MEMBER_COUNT, xmin_age),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, xmin_s),
+	EVIDENCE_MEMBER(MEMBER_TEXT, limited),
+	EVIDENCE_MEMBER(MEMBER_TEXT, limited_name),
+	EVIDENCE_MEMBER(MEMBER_TEXT, limited_shown),
+	EVIDENCE_MEMBER(MEMBER_COUNT, limited_connections),
+	EVIDENCE_MEMBER(MEMBER_COUNT, limited_idle),
 	{NULL}
 };
 

@@ -47,6 +47,8 @@ typedef struct PgscaleNowPeriod
 	double		flush_ms;		/* mean time of a flush of WAL */
 	double		read_ms;		/* of a read of data */
 	double		reads_per_s;
+	double		commits_per_s;
+	double		rollbacks_per_s;
 	double		temp_bytes_per_s;
 } PgscaleNowPeriod;
 
@@ -125,6 +127,21 @@ typedef struct PgscaleNowEvidence
 	double		conflict_s;		/* since when; NaN: unknown */
 	double		oldest_xid_age;
 	const char *oldest_xid_database;
+
+	const char *xmin_holder;	/* what keeps the oldest rows from VACUUM:
+								 * prepared, slot or session */
+	const char *xmin_name;		/* identifies it, quoted as a literal; a pid */
+	const char *xmin_shown;		/* the same for people */
+	double		xmin_age;		/* in transactions */
+	double		xmin_s;			/* since it was prepared, or so idles; NaN:
+								 * unknown */
+
+	const char *limited;		/* whose connections are used up: role or
+								 * database */
+	const char *limited_name;	/* quoted as an identifier */
+	const char *limited_shown;	/* the same for people */
+	double		limited_connections;
+	double		limited_idle;
 
 	int			nroots;
 	PgscaleNowSession roots[PGSCALE_NOW_SESSIONS];

@@ -35,6 +35,16 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_diagnosis(jsonb) IS 'part of the view now: the diagnosis';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_diagnosis(jsonb) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.now_rate(rate numeric)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT round(rate, CASE WHEN rate < 10 THEN 1 ELSE 0 END)::text
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_rate(numeric) IS 'part of the view now: a number a second';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_rate(numeric) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_part_load(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -65,6 +75,12 @@ AS $$
     (SELECT rtrim('  ' || rpad(l.what, 27) || lpad(round(l.sessions::numeric, 1)::text, 8) || lpad(coalesce(round(l.usual::numeric, 1)::text, ''), 8)
                 || lpad(coalesce(CASE WHEN round(l.usual::numeric, 1) > 0 THEN round((l.sessions / l.usual)::numeric, 1)::text END, ''), 8))
        FROM line l WHERE l.n NOT BETWEEN 7 AND 99 ORDER BY l.n)
+    UNION ALL
+    SELECT rtrim('  ' || rpad(t.what, 27) || lpad(pgscale_internal.now_rate(t.now), 8) || lpad(coalesce(pgscale_internal.now_rate(t.usual), ''), 8)
+                || lpad(coalesce(CASE WHEN t.usual > 0 THEN round(t.now / t.usual, 1)::text END, ''), 8))
+                || format('   now: last %s s; usual: the hour before', round((seen->'now'->>'s')::numeric))
+      FROM (VALUES ('commits a second', (seen->'now'->>'commits_per_s')::numeric, (seen->'usual'->>'commits_per_s')::numeric)) t(what, now, usual)
+     WHERE t.now IS NOT NULL
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_load(jsonb) IS 'part of the view now: load now, and what is usual';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_load(jsonb) TO pg_monitor;

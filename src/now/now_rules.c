@@ -37,7 +37,8 @@ PG_FUNCTION_INFO_V1(pgscale_now_findings);
 PG_FUNCTION_INFO_V1(pgscale_now_rules);
 
 static const PgscaleNowRule *const rule_lists[] = {
-	pgscale_now_locks_rules, pgscale_now_load_rules, pgscale_now_disk_rules, pgscale_now_server_rules
+	pgscale_now_locks_rules, pgscale_now_load_rules, pgscale_now_disk_rules, pgscale_now_server_rules,
+	pgscale_now_transactions_rules
 };
 
 static const char *const certainty_names[] = {

@@ -55,6 +55,7 @@ extern const PgscaleNowRule pgscale_now_locks_rules[];
 extern const PgscaleNowRule pgscale_now_load_rules[];
 extern const PgscaleNowRule pgscale_now_disk_rules[];
 extern const PgscaleNowRule pgscale_now_server_rules[];
+extern const PgscaleNowRule pgscale_now_transactions_rules[];
 
 /*
  * Does a root hold others up for long enough to be a cause?  Not so where it waits itself, or
