@@ -9,7 +9,8 @@ SELECT count(*) BETWEEN 8 AND 36 AS lines, max(length(now)) <= 118 AS width, boo
        count(*) = count(now) AS whole FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
- WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'checkpoints_requested', 'missing', 'flush_measured')
+ WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'minute_max_wal_size_bytes', 'checkpoints_requested',
+       'usual_checkpoints_requested', 'missing', 'flush_measured')
  ORDER BY 1;
 SELECT unnest(pgscale_internal.now_rules()) AS rule;
 
@@ -18,7 +19,7 @@ CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{
 RETURNS TABLE (rank integer, rule text, certainty text, pid integer, sentence text, cure text) LANGUAGE sql AS $$
     SELECT f.rank, f.rule, f.certainty, f.pid, f.sentence, f.cure
       FROM pgscale_internal.now_findings('{"used": 20, "idle": 10, "max_connections": 100, "reserved": 3, "cpus": 4, "queued_fraction": 0,
-               "max_wal_size_bytes": 1073741824, "sync_standbys": 0, "look_s": 0.015}'::jsonb || more
+               "max_wal_size_bytes": 1073741824, "minute_max_wal_size_bytes": 1073741824, "max_wal_size_wanted": "4GB", "sync_standbys": 0, "look_s": 0.015}'::jsonb || more
            || jsonb_build_object('now', '{"s": 6, "active": 8}'::jsonb || now,
                                  'usual', '{"s": 3000, "active": 4, "kinds": {}, "flush_ms": 1, "read_ms": 0.5}'::jsonb || usual)) f
      ORDER BY f.rank
@@ -155,6 +156,21 @@ SELECT rule FROM finds('{"checkpoints_requested": 1, "minute_s": 20, "minute_wal
 SELECT rule FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}', '{"kinds": {"data_write": 1.1}}');
 SELECT rule FROM finds('{"standby": true, "checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"kinds": {"wal_sync": 2}}');
 SELECT rule FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9}', '{"active": 3, "kinds": {"wal_init": 0.9}}');
+-- in the last half minute, with few that wait just now; the WAL is still being written, or its checkpoint syncs
+CREATE FUNCTION checkpoints(more jsonb, now jsonb, usual jsonb DEFAULT '{}') RETURNS TABLE (rule text, certainty text, sentence text, cure text) LANGUAGE sql AS $$
+    SELECT f.rule, f.certainty, f.sentence, f.cure
+      FROM finds('{"checkpoints_requested": 6, "minute_s": 60, "minute_wal_bytes": 4e9, "half_minute": {"s": 28, "active": 8, "kinds": {"wal_sync": 3}}}'::jsonb || more, now, usual) f
+$$;
+SELECT * FROM checkpoints('{}', '{"kinds": {"cpu": 1}, "wal_bytes_per_s": 17000000}');
+SELECT * FROM checkpoints('{}', '{"kinds": {"cpu": 1}, "wal_bytes_per_s": 16000000}');
+SELECT certainty FROM checkpoints('{}', '{"kinds": {"wal_sync": 1}, "wal_bytes_per_s": 0}');
+SELECT certainty FROM checkpoints('{"checkpointer_event": "DataFileSync"}', '{"kinds": {"wal_sync": 1}, "wal_bytes_per_s": 0}');
+-- max_wal_size has just been changed; its disk is full
+SELECT certainty FROM checkpoints('{"max_wal_size_bytes": 4294967296}', '{"kinds": {"wal_sync": 3}}');
+SELECT certainty, cure FROM checkpoints('{"max_wal_size_wanted": null}', '{"kinds": {"wal_sync": 3}}');
+-- of what is usual the storm is the larger part
+SELECT certainty FROM checkpoints('{"usual_checkpoints_requested": 149}', '{"kinds": {"wal_sync": 3}}', '{"kinds": {"wal_sync": 2}}');
+SELECT certainty FROM checkpoints('{"usual_checkpoints_requested": 150}', '{"kinds": {"wal_sync": 3}}', '{"kinds": {"wal_sync": 2}}');
 
 -- slow_flush
 SELECT * FROM finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}');

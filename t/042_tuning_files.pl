@@ -60,6 +60,23 @@ is($tuner->sql("SELECT message IS NULL FROM pgscale.tuning_journal WHERE change 
 $db->sql(q{ALTER SYSTEM SET ssl_passphrase_command = 'secret three'});
 unlike(join(' ', $tuner->try("CALL pgscale.revert($secret)")), qr/secret (one|three)/, 'nor in an error');
 $db->sql('ALTER SYSTEM RESET ssl_passphrase_command');
+
+# What seems to be a secret, by the setting or by the value: for superusers only, although pg_settings shows it to pg_monitor
+$db->sql('CREATE ROLE observer LOGIN IN ROLE pg_monitor');
+my $observer = session($node, user => 'observer');
+for my $hidden ([ 'primary_conninfo', 'host=a password=s3cret' ], [ 'archive_command', 's3cret %p' ], [ 'application_name', 'password=s3cret' ])
+{
+    my ($name, $value) = @$hidden;
+    my $change = change($db, "set('$name', '$value')");
+
+    is($observer->sql("SELECT old_value, old_in_force ~ '^(|.hidden.)\$', new_value FROM pgscale.tuning_journal WHERE change = $change"), '|t|(hidden)',
+        "$name: hidden from pg_monitor");
+    unlike($observer->sql('SELECT j FROM pgscale.tuning_journal j'), qr/s3cret/, "$name: in all of its row");
+    unlike($observer->sql('SELECT now FROM pgscale.now'), qr/s3cret/, "$name: and on the screen");
+    is(journal('new_value', $change), $value, "$name: not from superusers");
+    change($db, "revert($change)");
+}
+$observer->quit;
 is(file(), $before, 'the file is as it was');
 $tuner->quit;
 
@@ -98,6 +115,31 @@ $conf =~ s/^this = is = nothing\n//m;
 open my $rewritten, '>', $node->data_dir . '/postgresql.conf' or die $!;
 print $rewritten $conf;
 close $rewritten;
+
+# Files that somebody else manages: a link, which ALTER SYSTEM would replace
+{
+    my $auto = $node->data_dir . '/postgresql.auto.conf';
+    my $target = $node->basedir . '/managed.conf';
+
+    rename $auto, $target or die $!;
+    symlink $target, $auto or die $!;
+    refused_ok($db, q{set('work_mem', '6MB')}, '55000', qr/is a symbolic link/, 'a link in place of the file');
+    ok(-l $auto, 'it still is one');
+    unlink $auto or die $!;
+    rename $target, $auto or die $!;
+}
+
+# What was in force before, whatever file had set it
+$node->append_conf('postgresql.conf', 'max_wal_size = 64MB');
+$node->reload;
+$db->poll_ok('SHOW max_wal_size', 'a value of postgresql.conf', '64MB');
+my $from_file = change($db, q{set('max_wal_size', '80MB', reload => true)});
+is(journal('old_value IS NULL, old_in_force, new_value', $from_file), 't|64MB|80MB', 'is in the journal as what was in force');
+like($db->sql('SELECT now FROM pgscale.now'), qr/^max_wal_size was changed \d+ s ago, from 64MB to 80MB; back: CALL pgscale[.]revert\($from_file, true\)$/m,
+    'the screen has how to take it back');
+$db->sql("SET client_min_messages = warning; CALL pgscale.revert($from_file, true)");
+$db->poll_ok('SHOW max_wal_size', 'taken back', '64MB');
+unlike($db->sql('SELECT now FROM pgscale.now'), qr/max_wal_size was changed/, 'and no longer on the screen');
 
 # Files that an editor was at
 write_file("$before\nwork_mem = 3MB  # by hand\nWORK_MEM '4MB'\nwork_mem 5MB # last\n");

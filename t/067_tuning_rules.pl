@@ -70,6 +70,12 @@ my ($available) = qx(df --output=avail -B1 @{[ $node->data_dir ]}) =~ /(\d+)/;
 my ($room) = finds('recommended', { wal_position => 1e17 }) =~ /^(\d+)GB/;
 cmp_ok(abs($room - $available / 2 / 2**30), '<', 3 + 0.03 * $room, 'half of what is free');
 found('no room', 'satisfied: WAL starts checkpoints, but its file system has no room for a larger max_wal_size', { wal_position => 1e17 }, { max_wal_size => '1000TB' });
+# what begins late counts: the latest minute's 95th percentile; what is over does not
+my %storm = (%evidence, s => 60, wal_position => 97 * 2**20);
+found('a storm that has begun', qr/^max_wal_size\|3GB\|/, [ (map { { s => 60, sessions => 60, wal_position => 2**20 } } 1 .. 4),
+    map { { %storm, s => 5, sessions => 1000, checkpoints_requested => 3, wal_position => 25 * 2**20 } } 1 .. 12 ], { max_wal_size => '16MB' });
+found('one that is over', 'satisfied: WAL started checkpoints, but the clock would at the rate of the last 300 s, 0.01 MB a second',
+    [ \%storm, { s => 300, sessions => 300, wal_position => 3 * 2**20 } ]);
 
 # 0.03 of the time for places, and 0.11 * 150 / (150 + 450)
 $rule = 'wal_buffers';
@@ -77,6 +83,13 @@ $rule = 'wal_buffers';
 %evidence = of_mix(wal_buffers_full => 150, wal_writes => 2000, commits => 450);
 found('full buffers', 'wal_buffers|16MB|0.0575|high');
 told('advises|8MB|restart|commits=450 wal_buffers_full=150 wal_buffers_full_per_s=1.5 wal_insert_fraction=0.02 wal_write_fraction=0.04 wal_write_lock_fraction=0.07 wal_writes=2000');
+# a burst: commits wait for WAL after it, too, and not for room
+my %burst = (s => 60, sessions => 600, WAL_WRITE_LOCK => 60, wal_buffers_full => 20_000, wal_writes => 20_000, commits => 10);
+my %quiet = (s => 300, sessions => 3000, WAL_WRITE_LOCK => 1000, WAL_WRITE => 500, wal_writes => 5000, commits => 5000);
+found('a burst of little time', qr/^satisfied: .* which cost less than 1[.]7 %/, [ \%burst, \%quiet ]);
+found('one that is over', qr/^satisfied: in the last 300 s: WAL buffers were full 0[.]0 times a second; before that: 56 times a second a session found/,
+    [ { %burst, WAL_WRITE_LOCK => 300 }, \%quiet ]);
+found('one that goes on', 'wal_buffers|16MB|0.0833|high', [ \%quiet, { %burst, WAL_WRITE_LOCK => 300 } ]);
 found('once a second', 'satisfied: WAL buffers were full 1.0 times a second', { wal_buffers_full => 100, wal_writes => 100 });
 found('less than each twentieth write', qr/^satisfied: WAL buffers were full 1.5/, { wal_writes => 3000 });
 found('nor a twentieth of the time', qr/^satisfied: /, { wal_writes => 3000, WAL_BUFFERS => 30 });

@@ -642,6 +642,13 @@ pgscale_statement_command(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(command));
 }
 
+bool
+pgscale_text_is_secret(const char *setting, const char *value)
+{
+	return (GetConfigOptionFlags(setting, true) & GUC_SUPERUSER_ONLY) != 0 ||
+		is_secret_word(setting, strlen(setting), true) || (value && has_secret(value, value + strlen(value), false));
+}
+
 /*
  * pgscale_internal.is_secret(setting, value): does the server show it only to
  * superusers, or may it contain a password?
@@ -649,15 +656,10 @@ pgscale_statement_command(PG_FUNCTION_ARGS)
 Datum
 pgscale_is_secret(PG_FUNCTION_ARGS)
 {
-	char	   *setting;
-	const char *value;
-
 	if (PG_ARGISNULL(0))
 		PG_RETURN_BOOL(true);
-	setting = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	value = PG_ARGISNULL(1) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(1));
-	PG_RETURN_BOOL((GetConfigOptionFlags(setting, true) & GUC_SUPERUSER_ONLY) != 0 ||
-				   is_secret_word(setting, strlen(setting), true) || has_secret(value, value + strlen(value), false));
+	PG_RETURN_BOOL(pgscale_text_is_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)),
+										  PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
 /*

@@ -34,6 +34,9 @@ extern char *pgscale_text_line(const char *value, int encoding, int most);
 /* A statement in this encoding as clean_statement() shows it: without secrets, and a very long one shortened. */
 extern char *pgscale_text_statement(const char *query, int len, int encoding);
 
+/* Does a setting, by its name or by this value of it (NULL: any), seem to hold a password, a key, a command or a connection? */
+extern bool pgscale_text_is_secret(const char *setting, const char *value);
+
 /* Converts that many bytes of UTF-8 to text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 

@@ -13,7 +13,7 @@ RETURNS jsonb
 AS 'MODULE_PATHNAME', 'pgscale_now_counts'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale_internal.now_counts() IS
-'part of the evidence of diagnosis: waits and counters of the last seconds, the last minute, and the hour before; NULL without the sampler';
+'part of the evidence of diagnosis: waits and counters of the last seconds, half a minute, the last minute, and the hour before; NULL without the sampler';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_counts() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_roots(
@@ -67,10 +67,12 @@ AS $$
                'flush_measured', coalesce(p.wal_syncs > 0 AND p.wal_sync_us > 0, false), 'flushes', p.wal_syncs,
                'read_ms', CASE WHEN p.reads > 0 THEN k.read * p.s * 1e3 / p.reads WHEN p.reads = 0 AND k.read >= 0.9 THEN p.s * 1e3 END,
                'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0),
-               'commits_per_s', p.commits / nullif(p.s, 0), 'rollbacks_per_s', p.rollbacks / nullif(p.s, 0))
+               'wal_bytes_per_s', p.wal_bytes / nullif(p.s, 0), 'commits_per_s', p.commits / nullif(p.s, 0),
+               'rollbacks_per_s', p.rollbacks / nullif(p.s, 0))
       FROM kinds k CROSS JOIN classes c
       CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
-                                           temp_bytes double precision, commits double precision, rollbacks double precision)
+                                           temp_bytes double precision, wal_bytes double precision, commits double precision,
+                                           rollbacks double precision)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
 'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';
@@ -315,11 +317,16 @@ BEGIN
         'now', recent, 'usual', pgscale_internal.now_usual(counts->'usual'), 'flush_measured', recent->'flush_measured',
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
+        'minute_max_wal_size_bytes', counts->'max_wal_size_bytes', 'usual_checkpoints_requested', counts->'usual'->'checkpoints_requested',
         'roots', pgscale_internal.now_root_sessions(),
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
                                                    FROM pgscale.health h WHERE h.feature = 'sampler') END)
+        -- few servers need them
+        || CASE WHEN (counts->'minute'->>'checkpoints_requested')::bigint >= 2
+                THEN jsonb_build_object('half_minute', pgscale_internal.now_period(counts->'half_minute'),
+                                        'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer)
         || coalesce(pgscale_internal.now_horizon(), '{}') || coalesce(pgscale_internal.now_limited(), '{}')
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END

@@ -25,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "port/atomics.h"
@@ -50,6 +51,7 @@
 
 /* The last seconds: at least so many, which smooths what a single sample is. */
 #define RECENT_NS		(5 * NS_PER_S)
+#define HALF_MINUTE_NS	(30 * NS_PER_S)
 #define MINUTE_NS		(60 * NS_PER_S)
 
 /* The usual period ended half a minute ago, so that what has just begun is not part of it, and has 15 s at least. */
@@ -94,6 +96,7 @@ typedef struct Snapshot
 	int64		clock_ns;		/* by CLOCK_MONOTONIC */
 	int64		observed_ns;	/* in this epoch so far */
 	int64		counts[NCOUNTED];	/* -1: not counted here */
+	int			max_wal_size_mb;
 	int			nevents;
 	uint32		events[MAX_EVENTS];
 	uint64		event_ns[MAX_EVENTS];
@@ -158,10 +161,16 @@ snapshot_take(Snapshot *s, const PgscaleObservation *observation)
 	s->counts[COUNTED_ROLLBACKS] = counters.rollbacks;
 	s->counts[COUNTED_READS] = counters.reads >= 0 ? counters.reads : counters.blocks_read;
 	s->counts[COUNTED_TEMP_BYTES] = counters.temp_bytes;
-	s->counts[COUNTED_WAL_BYTES] = counters.wal_bytes;
+
+	/*
+	 * sessions report what they generate at a statement's end, and some last
+	 * for minutes
+	 */
+	s->counts[COUNTED_WAL_BYTES] = counters.wal_position >= 0 ? counters.wal_position : counters.wal_bytes;
 	s->counts[COUNTED_WAL_SYNCS] = counters.wal_syncs;
 	s->counts[COUNTED_WAL_SYNC_US] = counters.wal_sync_us;
 	s->counts[COUNTED_CHECKPOINTS_REQUESTED] = counters.checkpoints_requested;
+	s->max_wal_size_mb = max_wal_size_mb;
 }
 
 static void
@@ -240,6 +249,28 @@ find_snapshot(Snapshot *ring, int size, pg_atomic_uint64 *n, uint64 epoch, int64
 	return any;
 }
 
+/* The oldest snapshot since max_wal_size has the value that it has in the latest one, as far as they reach back. */
+static void
+cut_at_wal_size(const Snapshot *latest, Snapshot *from)
+{
+	const uint64 end = pg_atomic_read_u64(&shared->nfine);
+
+	if (from->max_wal_size_mb == latest->max_wal_size_mb)
+		return;
+	*from = *latest;
+	for (uint64 i = end; i > 0 && i + NFINE > end; i--)
+	{
+		Snapshot   *older = &shared->fine[(i - 1) % NFINE];
+		Snapshot	copy;
+
+		pgscale_change_copy(&older->changes, &copy, older, sizeof(copy));
+		if (copy.epoch != latest->epoch || copy.max_wal_size_mb != latest->max_wal_size_mb)
+			break;
+		if (copy.clock_ns <= from->clock_ns)
+			*from = copy;
+	}
+}
+
 static void
 put_event(StringInfo out, uint32 wait_event, double sessions, bool first)
 {
@@ -287,9 +318,10 @@ put_period(StringInfo out, const char *name, const Snapshot *from, const Snapsho
 }
 
 /*
- * pgscale_internal.now_counts(): what happened in the last seconds ("recent"), the last
- * minute ("minute"), and the hour before the last half minute ("usual"), as far as each is known;
- * NULL if the sampler is off or the library is not preloaded.
+ * pgscale_internal.now_counts(): what happened in the last seconds ("recent"), the last half minute
+ * ("half_minute"), the last minute ("minute"), and the hour before the last half minute ("usual"), as far
+ * as each is known; NULL if the sampler is off or the library is not preloaded.  The minute begins no
+ * earlier than max_wal_size got its value: what asked for checkpoints before is not known by the new one.
  */
 Datum
 pgscale_now_counts(PG_FUNCTION_ARGS)
@@ -308,9 +340,15 @@ pgscale_now_counts(PG_FUNCTION_ARGS)
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
 	put_period(&out, "recent", &from, &latest);
-	if (find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from) &&
-		from.observed_ns < latest.observed_ns)
-		put_period(&out, "minute", &from, &latest);
+	if (find_snapshot(shared->fine, NFINE, &shared->nfine, latest.epoch, latest.clock_ns - HALF_MINUTE_NS, true, &from))
+		put_period(&out, "half_minute", &from, &latest);
+	if (find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from))
+	{
+		cut_at_wal_size(&latest, &from);
+		if (from.observed_ns < latest.observed_ns)
+			put_period(&out, "minute", &from, &latest);
+		appendStringInfo(&out, ", \"max_wal_size_bytes\": " INT64_FORMAT, latest.max_wal_size_mb * PGSCALE_MB);
+	}
 	if (find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, latest.clock_ns - USUAL_AGO_NS, false, &usual) &&
 		find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, PG_INT64_MIN, true, &from) &&
 		usual.observed_ns - from.observed_ns >= USUAL_LEAST_NS)

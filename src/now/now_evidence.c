@@ -49,6 +49,7 @@ static const Member period_members[] = {
 	PERIOD_MEMBER(MEMBER_NUMBER, commits_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, rollbacks_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, temp_bytes_per_s),
+	PERIOD_MEMBER(MEMBER_NUMBER, wal_bytes_per_s),
 	{NULL}
 };
 
@@ -101,6 +102,10 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_s),
 	EVIDENCE_MEMBER(MEMBER_COUNT, minute_wal_bytes),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, max_wal_size_bytes),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, minute_max_wal_size_bytes),
+	EVIDENCE_MEMBER(MEMBER_TEXT, max_wal_size_wanted),
+	EVIDENCE_MEMBER(MEMBER_COUNT, usual_checkpoints_requested),
+	EVIDENCE_MEMBER(MEMBER_TEXT, checkpointer_event),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_wanted),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_standbys),
 	EVIDENCE_MEMBER(MEMBER_COUNT, sync_catching_up),
@@ -250,6 +255,7 @@ pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e)
 	memset(e, 0, sizeof(*e));
 	read_members(root, evidence_members, e);
 	read_now_period(find_container(root, "now"), &e->now);
+	read_now_period(find_container(root, "half_minute"), &e->half_minute);
 	read_now_period(find_container(root, "usual"), &e->usual);
 	e->nroots = read_sessions(find_container(root, "roots"), e->roots);
 	e->ncomputing = read_sessions(find_container(root, "computing"), e->computing);

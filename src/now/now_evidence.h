@@ -50,6 +50,7 @@ typedef struct PgscaleNowPeriod
 	double		commits_per_s;
 	double		rollbacks_per_s;
 	double		temp_bytes_per_s;
+	double		wal_bytes_per_s;
 } PgscaleNowPeriod;
 
 /* A session, or a prepared transaction.  Texts are NULL where they are not known. */
@@ -91,6 +92,8 @@ typedef struct PgscaleNowSession
 typedef struct PgscaleNowEvidence
 {
 	PgscaleNowPeriod now;
+	PgscaleNowPeriod half_minute;	/* s: 0 if it is not known, or no rule
+									 * asks */
 	PgscaleNowPeriod usual;		/* s: 0 if it is not known */
 	bool		standby;
 
@@ -115,7 +118,12 @@ typedef struct PgscaleNowEvidence
 	double		checkpoints_requested;	/* in the last minute, as the next two */
 	double		minute_s;		/* its true length; 0: unknown */
 	double		minute_wal_bytes;
-	double		max_wal_size_bytes;
+	double		minute_max_wal_size_bytes;	/* max_wal_size in that minute */
+	double		max_wal_size_bytes; /* and as this session has it */
+	const char *max_wal_size_wanted;	/* what advice has for it; NULL: no
+										 * larger one */
+	double		usual_checkpoints_requested;	/* in the usual period */
+	const char *checkpointer_event; /* that it waits in; NULL: in none */
 
 	double		sync_wanted;	/* standbys that must confirm a commit */
 	double		sync_standbys;	/* connected ones that do */

@@ -45,6 +45,23 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_rate(numeric) IS 'part of the view now: a number a second';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_rate(numeric) TO pg_monitor;
 
+-- Of the last ten minutes, those that a revert can take back.
+CREATE FUNCTION pgscale_internal.now_part_changes()
+RETURNS SETOF text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT format('%s was changed %s s ago, from %s to %s; back: CALL pgscale.revert(%s, true)', j.setting,
+                  round(pgscale_internal.now_age(j.applied_at)), pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
+                  pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), j.change)
+      FROM pgscale_internal.tuning_journal() j
+     WHERE j.revert_of IS NULL AND j.state IN ('applied', 'pending reload', 'pending restart') AND pgscale_internal.now_age(j.applied_at) < 600
+     ORDER BY j.change DESC LIMIT 2
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_changes() IS 'part of the view now: changes of settings that have just been made, and how to take them back';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_changes() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_part_load(seen jsonb)
 RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -176,9 +193,10 @@ BEGIN
     RETURN QUERY
         SELECT pgscale_internal.foreign_text(left(l.line, 118), pg_char_to_encoding(getdatabaseencoding()))
           FROM (SELECT 1 AS part, d.* FROM pgscale_internal.now_part_diagnosis(seen) WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 2, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 4, d.* FROM pgscale_internal.now_part_machine(seen) WITH ORDINALITY d(line, n)) l
+                UNION ALL SELECT 2, d.* FROM pgscale_internal.now_part_changes() WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 4, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 5, d.* FROM pgscale_internal.now_part_machine(seen) WITH ORDINALITY d(line, n)) l
          ORDER BY l.part, l.n LIMIT 36;
 END
 $$;

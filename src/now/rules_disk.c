@@ -41,43 +41,70 @@ caused_by_wal(const PgscaleNowEvidence *e)
 	return e->minute_wal_bytes >= LEAST_WAL * e->max_wal_size_bytes * e->checkpoints_requested;
 }
 
-/* What WAL at this rate needs for checkpoints five minutes apart, and four times as much as now: a power of two of gigabytes. */
+/*
+ * Sessions that wait for what checkpoints make slow, in the usual period; none, if checkpoints
+ * were half as frequent then: the usual period is a part of the storm, and nothing to compare with.
+ */
 static double
-wanted_wal_gb(const PgscaleNowEvidence *e)
+usual_checkpoint_waits(const PgscaleNowEvidence *e)
 {
-	const double bytes = Max(4 * e->max_wal_size_bytes, 2 * 300 * e->minute_wal_bytes / Max(e->minute_s, 1));
+	const double now_per_s = e->checkpoints_requested / Max(e->minute_s, 1);
 
-	return exp2(ceil(log2(Min(Max(bytes / PGSCALE_GB, 1), 1024))));
+	if (e->usual.s <= 0 || e->usual_checkpoints_requested / e->usual.s >= 0.5 * now_per_s)
+		return 0;
+	return checkpoint_waits(&e->usual);
 }
 
+static bool
+waits_are_many(const PgscaleNowPeriod *period, double usual)
+{
+	const double waits = checkpoint_waits(period);
+
+	return waits >= 1 && waits >= 0.2 * period->active && waits >= 2 * usual;
+}
+
+/* Is as much WAL written as in the minute, or held up by the files that a checkpoint syncs? */
+static bool
+storm_goes_on(const PgscaleNowEvidence *e)
+{
+	return !(e->now.wal_bytes_per_s < 0.25 * e->minute_wal_bytes / Max(e->minute_s, 1)) ||
+		(e->checkpointer_event && strcmp(e->checkpointer_event, "DataFileSync") == 0 && checkpoint_waits(&e->now) >= 1);
+}
+
+/* A value that the disk of pg_wal can hold, if it can hold more at all: what advice has. */
 static void
 cure_checkpoints(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 {
-	const double gb = wanted_wal_gb(e);
-
-	if (caused_by_wal(e))
-		pgscale_now_cure(f, psprintf("pg_wal may take %.0f GB, and recovery after a crash longer", gb),
-						 "CALL pgscale.set('max_wal_size', '%.0fGB', true)", gb);
-	else
+	if (!caused_by_wal(e))
 		pgscale_now_cure(f, "reads only; find what runs CHECKPOINT, or base backups, this often",
 						 "SELECT pid, usename, application_name, query FROM pg_stat_activity WHERE query ILIKE '%%checkpoint%%'");
+	else if (e->max_wal_size_wanted)
+		pgscale_now_cure(f, psprintf("pg_wal may take %s and more, and recovery after a crash longer", e->max_wal_size_wanted),
+						 "CALL pgscale.set('max_wal_size', '%s', true)", e->max_wal_size_wanted);
+	else
+		pgscale_now_cure(f, "reads only; the disk of pg_wal has no room for a larger max_wal_size: enlarge it, or write less WAL",
+						 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
 }
 
 /*
  * checkpoint_storm: two checkpoints or more in the last minute that no timer asked for, while a
- * session and a fifth of the active ones wait for WAL or for writes, twice as many as usual.  WAL
+ * session and a fifth of the active ones wait for WAL or for writes, twice as many as usual, now
+ * or in the last half minute: between two checkpoints there may be few.  WAL
  * asked for them if there was enough of it: then max_wal_size is too small for the load, whichever
  * session writes it.  High; medium, if commands asked for them.
  *
- * Without such waits they cost no more than full-page images, which pgscale.advice minds.
+ * Without such waits they cost no more than full-page images, which pgscale.advice minds.  Nor is it
+ * one any more, if WAL has come to a quarter of the minute's rate, or max_wal_size has just been changed.
  */
 static void
 find_checkpoint_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double waits = checkpoint_waits(&e->now);
+	const double usual = usual_checkpoint_waits(e);
+	const double waits = Max(checkpoint_waits(&e->now), checkpoint_waits(&e->half_minute));
 	PgscaleNowFinding *f;
 
-	if (!checkpoints_are_close(e) || !pgscale_now_unusual(e, waits, checkpoint_waits(&e->usual), 1, 0.2, 2))
+	if (!checkpoints_are_close(e) || e->max_wal_size_bytes != e->minute_max_wal_size_bytes || !storm_goes_on(e) ||
+		!(waits_are_many(&e->now, usual) || waits_are_many(&e->half_minute, usual)))
 		return;
 	f = pgscale_now_add(found, caused_by_wal(e) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
 						caused_by_wal(e) ? "%.0f checkpoints in %s: max_wal_size (%s) is too small for the WAL written; %.0f %s" :

@@ -43,6 +43,7 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "base/units.h"
+#include "base/wal_disk.h"
 #include "relocation/checks.h"
 #include "relocation/live_move.h"
 #include "relocation/pace.h"
@@ -355,15 +356,7 @@ tablespace_check_room(const char *what, int64 room, int64 needed)
 int64
 pgscale_relocation_wal_growth(int64 bytes)
 {
-	DIR		   *folder = AllocateDir(XLOGDIR);
-	struct dirent *entry;
-	int64		have = 0;
-
-	while ((entry = ReadDirExtended(folder, XLOGDIR, LOG)) != NULL)
-		if (IsXLogFileName(entry->d_name))
-			have += wal_segment_size;
-	FreeDir(folder);
-	return Min(bytes, Max(max_wal_size_mb * PGSCALE_MB - have, WAL_AT_LEAST));
+	return Min(bytes, Max(max_wal_size_mb * PGSCALE_MB - pgscale_wal_disk_used(), WAL_AT_LEAST));
 }
 
 void

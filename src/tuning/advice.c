@@ -20,10 +20,11 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
-#include "tuning/rules/rule_table.h"
+#include "tuning/findings.h"
 #include "tuning/tuning.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_findings);
+PG_FUNCTION_INFO_V1(pgscale_tuning_wal_size);
 
 static void
 put_text(Datum *value, bool *null, const char *text)
@@ -90,4 +91,24 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	return (Datum) 0;
+}
+
+/*
+ * pgscale_internal.tuning_max_wal_size(duration): the value that advice has for max_wal_size when it
+ * advises one, also before there is enough evidence to advise; NULL if no larger one is of use, or the disk
+ * of pg_wal has no room.
+ */
+Datum
+pgscale_tuning_wal_size(PG_FUNCTION_ARGS)
+{
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+	TimestampTz since;
+	const char *changed;
+	double		bytes;
+
+	pgscale_preload_require();
+	bytes = pgscale_tuning_max_wal_size(pgscale_tuning_input(pgscale_tuning_rule_named("max_wal_size"), duration_ms, &since, &changed));
+	if (bytes == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(pgscale_tuning_bytes_text(bytes)));
 }

@@ -216,20 +216,22 @@ pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e)
 		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
 }
 
-/*
- * A checkpoint is due when WAL of max_wal_size / (1 + completion target) was written
- * since the last one (CalculateCheckpointSegments() in xlog.c).  Checkpoints by
- * request, such as CHECKPOINT or a backup, are not counted.
- */
+/* CalculateCheckpointSegments() in xlog.c. */
+double
+pgscale_tuning_wal_distance(void)
+{
+	return (double) max_wal_size_mb * PGSCALE_MB / (1 + CheckPointCompletionTarget);
+}
+
+/* Checkpoints by request, such as CHECKPOINT or a backup, are not counted. */
 bool
 pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)
 {
-	const double distance = (double) max_wal_size_mb * PGSCALE_MB / (1 + CheckPointCompletionTarget);
 	const PgscaleCounters *c = &e->counts;
 
 	return c->checkpoints_requested >= 2 &&
 		c->checkpoints_requested > 0.1 * (c->checkpoints_requested + c->checkpoints_timed) &&
-		pgscale_tuning_wal_volume(e) > 0.5 * distance * c->checkpoints_requested;
+		pgscale_tuning_wal_volume(e) > 0.5 * pgscale_tuning_wal_distance() * c->checkpoints_requested;
 }
 
 /*
@@ -360,6 +362,16 @@ pgscale_tuning_bytes_text(double bytes)
 	if (mb < 1024)
 		return psprintf("%.0fMB", ceil(mb / 128) * 128);
 	return psprintf("%.0fGB", ceil(mb / 1024));
+}
+
+/* Of what is written so. */
+double
+pgscale_tuning_bytes_below(double bytes)
+{
+	const double mb = bytes / PGSCALE_MB;
+	const double step = mb < 256 ? 16 : mb < 1024 ? 128 : 1024;
+
+	return floor(mb / step) * step * PGSCALE_MB;
 }
 
 static PgscaleTuningFinding *finding_of(PgscaleTuningVerdict verdict, const char *reason, va_list args)

@@ -78,6 +78,9 @@ extern double pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e);
 /* Is it tables that grow, whose pages their writers write in any case? */
 extern bool pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e);
 
+/* The bytes of WAL after which a checkpoint is due. */
+extern double pgscale_tuning_wal_distance(void);
+
 /* Did WAL, and not the clock, start the checkpoints? */
 extern bool pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e);
 
@@ -125,6 +128,9 @@ extern const char *pgscale_tuning_setting_text(const char *name);
 /* Bytes as ALTER SYSTEM takes them, rounded up to what is easy to read. */
 extern const char *pgscale_tuning_bytes_text(double bytes);
 
+/* The largest size of whole megabytes that is as easy to read and no larger than this one. */
+extern double pgscale_tuning_bytes_below(double bytes);
+
 typedef struct PgscaleTuningNumber
 {
 	const char *name;			/* NULL ends the list */
@@ -148,6 +154,12 @@ extern const PgscaleTuningRule pgscale_tuning_reads_rules[];
 extern const PgscaleTuningRule pgscale_tuning_memory_rules[];
 extern const PgscaleTuningRule pgscale_tuning_tables_rules[];
 extern const PgscaleTuningRule pgscale_tuning_features_rules[];
+
+/*
+ * wal.c: what max_wal_size should be by this evidence, in bytes, as ALTER SYSTEM takes it;
+ * 0: no larger one is of use, or its disk has no room.
+ */
+extern double pgscale_tuning_max_wal_size(const PgscaleTuningRuleInput *input);
 
 /* One that another rule asks first. */
 extern PgscaleTuningFinding *pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input);

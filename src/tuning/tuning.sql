@@ -14,6 +14,14 @@ COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
 'findings of each rule in the evidence of the duration: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that the advice would save; with probe, the disks are timed, which needs EXECUTE on pgscale.tablespace_latency()';
 GRANT EXECUTE ON FUNCTION pgscale.tuning_findings(interval, boolean) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.tuning_max_wal_size(duration interval DEFAULT '10 minutes') RETURNS text
+AS 'MODULE_PATHNAME', 'pgscale_tuning_wal_size'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION pgscale_internal.tuning_max_wal_size(interval) IS
+'value for max_wal_size by the evidence of the duration, as advice has it; NULL if no larger one is of use, or the disk of pg_wal has no room';
+GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_max_wal_size(interval) TO pg_monitor;
+
 CREATE VIEW pgscale.advice AS
     SELECT setting, object, current, recommended, round(gain * 10000) / 10000 AS gain, confidence, needs, rule,
            since, until, reason, risk, evidence

@@ -46,6 +46,7 @@
 #include "utils/memutils.h"
 
 #include "base/pg_compat.h"
+#include "base/texts.h"
 #include "tuning/changes/auto_conf.h"
 
 /* Values of more than so much are shown shortened. */
@@ -75,11 +76,19 @@ pgscale_tuning_line_visible(const char *setting)
 }
 
 const char *
+pgscale_tuning_line_shown(const char *setting, const char *value, const char *hidden)
+{
+	if (!value || (pgscale_tuning_line_visible(setting) && (superuser() || !pgscale_text_is_secret(setting, value))))
+		return value;
+	return hidden;
+}
+
+const char *
 pgscale_tuning_line_show(const char *setting, const char *value)
 {
 	if (!value)
 		return "no line";
-	if (!pgscale_tuning_line_visible(setting))
+	if (!pgscale_tuning_line_shown(setting, value, NULL))
 		return "another value";
 	if (strlen(value) > SHOWN)
 		return psprintf("\"%.*s...\"", pg_mbcliplen(value, strlen(value), SHOWN), value);
@@ -111,6 +120,20 @@ check_lines(const PgscaleTuningLines *lines)
 	}
 }
 
+/* ALTER SYSTEM renames a new file over this one: over a link, whose target would then be forgotten. */
+static void
+check_plain(void)
+{
+	struct stat status;
+
+	if (lstat(PG_AUTOCONF_FILENAME, &status) == 0 && S_ISLNK(status.st_mode))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("file \"%s\" is a symbolic link", PG_AUTOCONF_FILENAME),
+				 errdetail("Any ALTER SYSTEM would replace the link by a file of its own."),
+				 errhint("Change the setting by the software that made the link, or replace the link by the file.")));
+}
+
 static void
 raise_broken(void)
 {
@@ -124,8 +147,11 @@ void
 pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
 {
 	ConfigVariable *tail = NULL;
-	FILE	   *file = AllocateFile(PG_AUTOCONF_FILENAME, "r");
+	FILE	   *file;
 
+	if (!look)
+		check_plain();
+	file = AllocateFile(PG_AUTOCONF_FILENAME, "r");
 	lines->head = NULL;
 	lines->known = true;
 	if (!file && errno == ENOENT)

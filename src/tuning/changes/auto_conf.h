@@ -45,6 +45,9 @@ extern bool pgscale_tuning_line_valid(const char *setting, const char *value);
 /* May the current user see values of this setting? */
 extern bool pgscale_tuning_line_visible(const char *setting);
 
+/* The value as the current user may see it: hidden, if it may not; or it seems to be a secret and this is no superuser. */
+extern const char *pgscale_tuning_line_shown(const char *setting, const char *value, const char *hidden);
+
 /* The value as an error's text has it. */
 extern const char *pgscale_tuning_line_show(const char *setting, const char *value);
 

@@ -9,6 +9,7 @@ CREATE TABLE pgscale_internal.tuning_change (
     timeline bigint NOT NULL,
     setting text NOT NULL,
     old_value text,
+    old_in_force text,
     new_value text,
     state text NOT NULL DEFAULT 'begun',
     requested_by text NOT NULL,
@@ -35,7 +36,7 @@ CREATE FUNCTION pgscale_internal.tuning_journal(
     OUT requested_at timestamptz, OUT applied_at timestamptz,
     OUT effective_at timestamptz, OUT reason text, OUT evidence jsonb,
     OUT outcome jsonb, OUT revert_of bigint, OUT reverted_by bigint,
-    OUT sqlstate text, OUT message text, OUT node text)
+    OUT sqlstate text, OUT message text, OUT node text, OUT old_in_force text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_journal'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -43,7 +44,7 @@ COMMENT ON FUNCTION pgscale_internal.tuning_journal() IS 'the rows of pgscale.tu
 GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_journal() TO pg_monitor;
 
 CREATE VIEW pgscale.tuning_journal AS
-    SELECT change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, effective_at,
+    SELECT change, setting, old_value, old_in_force, new_value, state, requested_by, requested_at, applied_at, effective_at,
            acting_as, revert_of, reverted_by, node, sqlstate, message, reason, evidence, outcome
       FROM pgscale_internal.tuning_journal();
 COMMENT ON VIEW pgscale.tuning_journal IS
@@ -52,6 +53,8 @@ GRANT SELECT ON pgscale.tuning_journal TO pg_monitor;
 COMMENT ON COLUMN pgscale.tuning_journal.change IS 'number of the change, as verify and revert take it';
 COMMENT ON COLUMN pgscale.tuning_journal.setting IS 'name of the setting';
 COMMENT ON COLUMN pgscale.tuning_journal.old_value IS 'line in postgresql.auto.conf before the change; NULL if there was none';
+COMMENT ON COLUMN pgscale.tuning_journal.old_in_force IS
+'value in force before the change, whatever had set it, as SHOW prints it; NULL for a setting that the server does not know';
 COMMENT ON COLUMN pgscale.tuning_journal.new_value IS 'line in postgresql.auto.conf after the change; NULL if there is none';
 COMMENT ON COLUMN pgscale.tuning_journal.state IS
 'applied, pending reload, pending restart, overridden, superseded, changed by hand, reverted, failed, begun, or where it was made';

@@ -50,6 +50,7 @@
 #include "base/extension_table.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/texts.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/journal.h"
 #include "tuning/evidence.h"
@@ -125,6 +126,15 @@ this_timeline(void)
 	return timeline;
 }
 
+/*
+ * What setting $5 has in force.  Of one that sessions may have changed for themselves, what the files have,
+ * or the default.
+ */
+#define IN_FORCE \
+	" (SELECT CASE WHEN s.context IN ('postmaster', 'sighup') THEN pgscale_internal.setting_text(s.reset_val, s.unit)" \
+	" ELSE coalesce((SELECT f.setting FROM pg_file_settings f WHERE lower(f.name) = lower($5) AND f.applied ORDER BY f.seqno DESC LIMIT 1)," \
+	" pgscale_internal.setting_text(s.boot_val, s.unit)) END FROM pg_settings s WHERE lower(s.name) = lower($5))"
+
 int64
 pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 {
@@ -146,8 +156,9 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 	add_pointer(&parameters, FLOAT8ARRAYOID, change->values);
 	pgscale_table_add_bigint(&parameters, change->revert_of);
 	journal_execute("INSERT INTO pgscale_internal.tuning_change (cluster, database, node, timeline, setting, old_value, new_value,"
-					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of)"
-					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, 0))"
+					" requested_by, acting_as, reason, evidence, metrics, metric_ends, metric_values, revert_of, old_in_force)"
+					" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, 0),"
+					IN_FORCE ")"
 					" RETURNING change",
 					&parameters);
 	id = pgscale_table_bigint(0, 1);
@@ -513,8 +524,19 @@ state_shown(const PgscaleTuningChange *change, bool superseded, bool begun, cons
 	" FROM pgscale_internal.tuning_change WINDOW later AS (PARTITION BY cluster, database, setting ORDER BY change DESC" \
 	" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"
 
+static void
+put_value(Datum *value, bool *null, const char *setting, const char *text)
+{
+	const char *shown = pgscale_tuning_line_shown(setting, text, pgscale_tuning_line_visible(setting) ? "(hidden)" : NULL);
+
+	*null = !shown;
+	if (shown)
+		*value = CStringGetTextDatum(shown);
+}
+
 /*
- * pgscale_internal.tuning_journal(): values that the user may not see are NULL.
+ * pgscale_internal.tuning_journal(): values that the user may not see are NULL, and what seems to be a
+ * secret is hidden from all but superusers.
  */
 Datum
 pgscale_tuning_journal(PG_FUNCTION_ARGS)
@@ -528,14 +550,14 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgscale_tuning_lines_read(&lines, true);
 	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message,"
-						" superseded, begun IS NOT NULL, begun_value"
+						" superseded, begun IS NOT NULL, begun_value, old_in_force"
 						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
 						" FROM pgscale_internal.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
 	{
 		PgscaleTuningChange change;
-		Datum		values[18] = {0};
-		bool		nulls[18] = {0};
+		Datum		values[19] = {0};
+		bool		nulls[19] = {0};
 		bool		visible;
 		const char *state;
 		TimestampTz effective_at;
@@ -554,12 +576,8 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 			? change.effective_at : pgscale_tuning_journal_effective_at(&change);
 		values[0] = Int64GetDatum(change.id);
 		values[1] = CStringGetTextDatum(change.setting);
-		nulls[2] = !visible || !change.old_value;
-		if (!nulls[2])
-			values[2] = CStringGetTextDatum(change.old_value);
-		nulls[3] = !visible || !change.new_value;
-		if (!nulls[3])
-			values[3] = CStringGetTextDatum(change.new_value);
+		put_value(&values[2], &nulls[2], change.setting, change.old_value);
+		put_value(&values[3], &nulls[3], change.setting, change.new_value);
 		values[4] = CStringGetTextDatum(state);
 		values[5] = pgscale_table_column(i, 20, &nulls[5]);
 		values[6] = pgscale_table_column(i, 21, &nulls[6]);
@@ -580,10 +598,11 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		values[15] = pgscale_table_column(i, 23, &nulls[15]);
 		/* of an error: it may quote them */
 		values[16] = pgscale_table_column(i, 24, &nulls[16]);
-		nulls[16] |= !visible;
+		nulls[16] |= !visible || (pgscale_text_is_secret(change.setting, change.new_value) && !superuser());
 		nulls[17] = !pgscale_tuning_line_visible("data_directory");
 		if (!nulls[17])
 			values[17] = CStringGetTextDatum(change.node);
+		put_value(&values[18], &nulls[18], change.setting, pgscale_table_text(i, 28));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	journal_finish();

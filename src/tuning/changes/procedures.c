@@ -429,8 +429,7 @@ pgscale_tuning_change_check_old(const PgscaleTuningChange *change)
 const char *
 pgscale_tuning_change_statement(const char *setting, const char *value, bool force)
 {
-	if (value && !pgscale_tuning_line_visible(setting))
-		value = "...";
+	value = pgscale_tuning_line_shown(setting, value, "...");
 	return psprintf("CALL pgscale.set(%s, %s%s)", quote_literal_cstr(setting), value ? quote_literal_cstr(value) : "NULL",
 					force ? ", force => true" : "");
 }
@@ -516,19 +515,13 @@ change_follow(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 static void
 raise_no_advice(const char *setting)
 {
-	const PgscaleTuningRule *rule;
-	const char *why = NULL;
+	const PgscaleTuningRule *rule = pgscale_tuning_rule_named(setting);
+	const PgscaleTuningFinding *finding = rule ? change_ask(rule) : NULL;
+	const char *why = finding && finding->verdict == PGSCALE_ADVISES
+		? psprintf("The advice is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
+				   finding->object ? " for " : "", finding->object ? finding->object : "")
+		: finding ? finding->reason : NULL;
 
-	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
-		if (pg_strcasecmp(rule->name, setting) == 0)
-		{
-			const PgscaleTuningFinding *finding = change_ask(rule);
-
-			why = finding && finding->verdict == PGSCALE_ADVISES
-				? psprintf("The advice is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
-						   finding->object ? " for " : "", finding->object ? finding->object : "")
-				: finding ? finding->reason : NULL;
-		}
 	ereport(ERROR,
 			(errcode(ERRCODE_NO_DATA_FOUND),
 			 errmsg("there is no advice for \"%s\"", setting),

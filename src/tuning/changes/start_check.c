@@ -8,7 +8,7 @@
  * Whatever the server checks before it allocates anything, it is asked itself
  * (start_ask.c).  Its later steps are checked here, from the values in its files:
  * whether there is memory for its size, room for what it kept, a library, a socket, a
- * log file, a queue of io_uring.
+ * log file, a queue of io_uring, a disk that holds its WAL.
  *
  * The size that the server computes is compared with the memory of the machine or the
  * cgroup.  A kernel that overcommits grants more, and kills the server when it uses
@@ -41,6 +41,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/units.h"
+#include "base/wal_disk.h"
 #include "tuning/changes/changes.h"
 
 /* The same number on all machines that PostgreSQL has packages for. */
@@ -652,6 +653,32 @@ check_io_uring(const Change *change)
 		start_refuse(change, psprintf("\"io_method\" would be io_uring, and the kernel does not set up the queues: %s.", strerror(error)));
 }
 
+static const char *const wal_sizes[] = {"max_wal_size", "min_wal_size", "wal_keep_size", NULL};
+
+/*
+ * Has the disk of pg_wal the room that it may then take?  The server ends when that disk is full, and does
+ * not start before there is room.
+ */
+static void
+check_wal_disk(const Change *change)
+{
+	const double room = pgscale_wal_disk_room();
+	double		needs;
+
+	if (!is_one_of(change->setting, wal_sizes))
+		return;
+	needs = (double) start_coming(change, change->setting) * PGSCALE_MB;
+	if (start_coming(change, change->setting) <= start_running(change->setting) || needs <= PGSCALE_WAL_DISK_TAKEN * room)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_DISK_FULL),
+			 errmsg("with \"%s\" set to %s the disk of pg_wal could become full", change->setting, pretty_bytes(needs)),
+			 errdetail("That disk has room for %s of WAL, with what is there now, and pg_wal takes more than \"%s\" while a checkpoint is late. "
+					   "The server stops when the disk is full.", pretty_bytes(room), change->setting),
+			 errhint("Up to %s fits, if nothing else grows there; %s skips this check.",
+					 pretty_bytes(PGSCALE_WAL_DISK_TAKEN * room), change->force)));
+}
+
 static const char *const followed[] = {
 	"max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions", "max_locks_per_transaction", NULL
 };
@@ -688,5 +715,6 @@ pgscale_tuning_start_check(const char *setting, const char *value, const char *f
 	check_sockets(&change);
 	check_log(&change);
 	check_io_uring(&change);
+	check_wal_disk(&change);
 	tell_standbys(&change);
 }

@@ -318,6 +318,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 	{
 		.name = "checkpoint_flush_after",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"checkpoint_flush_after", "bgwriter_flush_after"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &sync_metric},
 		.needs = "reload",
@@ -337,6 +338,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 	{
 		.name = "checkpoint_timeout",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"checkpoint_timeout", "max_wal_size"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
 		.needs = "reload",
@@ -347,6 +349,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 	{
 		.name = "checkpoint_completion_target",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"checkpoint_completion_target"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &sync_metric},
 		.needs = "reload",
@@ -357,6 +360,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 	{
 		.name = "wal_compression",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"wal_compression", "checkpoint_timeout", "max_wal_size"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
 		.needs = "reload",
@@ -368,6 +372,7 @@ const PgscaleTuningRule pgscale_tuning_checkpoint_rules[] = {
 		.name = "full_page_images",
 		.object = "full-page images",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"checkpoint_timeout", "max_wal_size", "full_page_writes"},
 		.needs = "a change of the schema",
 		.confidence = "low",

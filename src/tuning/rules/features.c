@@ -221,6 +221,7 @@ const PgscaleTuningRule pgscale_tuning_features_rules[] = {
 	{
 		.name = "pgscale.writeback",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"pgscale.writeback", "checkpoint_flush_after", "bgwriter_flush_after"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
 		.needs = "reload",

@@ -227,6 +227,7 @@ const PgscaleTuningRule pgscale_tuning_memory_rules[] = {
 		.name = "vm.dirty_background_bytes",
 		.object = "vm.dirty_background_bytes",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback"},
 		.needs = "superuser of the machine",
 		.confidence = "medium",

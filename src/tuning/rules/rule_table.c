@@ -9,6 +9,9 @@
  * or for a harmful rate, never for a mere count: so an idle or a well-tuned server gets
  * no advice.
  *
+ * What has happened in a window need not go on: a burst of a minute is a part of it for as long as the window
+ * lasts.  So advice must hold in the last quarter of the window, too, if the rule can judge that.
+ *
  * Ranking: each finding estimates the fraction of the sessions' time that it would
  * save.  Where one fault causes the symptoms of another one, the rule of the latter is
  * silent and names the former.
@@ -48,6 +51,17 @@ pgscale_tuning_rule(int number)
 		for (const PgscaleTuningRule *rule = subjects[i]; rule->name; rule++)
 			if (number-- == 0)
 				return rule;
+	return NULL;
+}
+
+const PgscaleTuningRule *
+pgscale_tuning_rule_named(const char *name)
+{
+	const PgscaleTuningRule *rule;
+
+	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
+		if (pg_strcasecmp(rule->name, name) == 0)
+			return rule;
 	return NULL;
 }
 
@@ -194,7 +208,7 @@ left_to_feature(const char *about)
 }
 
 static PgscaleTuningFinding *
-rule_ask(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input, TimestampTz since, const char *changed)
+rule_ask(const PgscaleTuningRule *rule, const PgscaleTuningRuleInput *input, TimestampTz since, const char *changed)
 {
 	if (rule->min_s > 0)
 	{
@@ -253,37 +267,89 @@ rule_judge(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
 	return instead;
 }
 
+/* The last records, of a quarter of the time and of as much as the rule needs at least. */
+static void
+input_add_latest(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input)
+{
+	PgscaleTuningEvidence *latest = palloc0(sizeof(PgscaleTuningEvidence));
+	const double enough = Max(0.25 * pgscale_tuning_seconds(input->sum), PGSCALE_EVIDENCE_S(rule->min_s));
+	double		s = 0;
+
+	while (input->nlatest < input->nrecords && s < 0.95 * enough)
+		s += pgscale_tuning_seconds(&input->records[input->nrecords - ++input->nlatest]);
+	for (int i = input->nrecords - input->nlatest; i < input->nrecords; i++)
+		pgscale_tuning_evidence_add(latest, &input->records[i]);
+	input->latest = latest;
+}
+
+PgscaleTuningRuleInput *
+pgscale_tuning_input(const PgscaleTuningRule *rule, int64 duration_ms, TimestampTz *since, const char **changed)
+{
+	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
+	PgscaleTuningEvidence *sum = palloc0(sizeof(PgscaleTuningEvidence));
+	PgscaleTuningRuleInput *input = palloc0(sizeof(PgscaleTuningRuleInput));
+	const TimestampTz now = GetCurrentTimestamp();
+	const TimestampTz changed_at = last_change(rule, changed);
+
+	*since = now - duration_ms * 1000;
+	if (changed_at > *since)
+		*since = changed_at;
+	else
+		*changed = NULL;
+	input->sum = sum;
+	input->records = records;
+	input->nrecords = pgscale_tuning_evidence_read(*since, now, records, PGSCALE_EVIDENCE_MAX);
+	for (int i = 0; i < input->nrecords; i++)
+		pgscale_tuning_evidence_add(sum, &records[i]);
+	input_add_latest(rule, input);
+	return input;
+}
+
+/* Of a burst that is over: what the rule finds in the last part of the window instead.  NULL: it goes on, or that is not known. */
+static PgscaleTuningFinding *
+find_over(const PgscaleTuningRule *rule, const PgscaleTuningRuleInput *input, const PgscaleTuningFinding *found)
+{
+	PgscaleTuningRuleInput last = *input;
+	const PgscaleTuningFinding *now;
+
+	if (rule->min_s == 0 || rule->by_checkpoint || found->verdict != PGSCALE_ADVISES || input->nlatest == input->nrecords)
+		return NULL;
+	last.sum = input->latest;
+	last.records = &input->records[input->nrecords - input->nlatest];
+	last.nrecords = input->nlatest;
+	now = rule_ask(rule, &last, 0, NULL);
+	if (now->verdict != PGSCALE_SATISFIED)
+		return NULL;
+	return pgscale_tuning_finding(PGSCALE_SATISFIED, "in the last %.0f s: %s; before that: %s", pgscale_tuning_seconds(last.sum),
+								  now->reason, found->reason);
+}
+
 PgscaleTuningFinding *
 pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe)
 {
-	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
-	PgscaleTuningEvidence sum = {0};
-	PgscaleTuningRuleInput input = {.sum = &sum,.records = records,.probe = probe};
-	const TimestampTz now = GetCurrentTimestamp();
-	TimestampTz since = now - duration_ms * 1000;
+	TimestampTz since;
 	const char *changed;
-	const TimestampTz changed_at = last_change(rule, &changed);
-	PgscaleTuningFinding *found;
+	PgscaleTuningRuleInput *input = pgscale_tuning_input(rule, duration_ms, &since, &changed);
+	PgscaleTuningFinding *found = left_to_feature(rule->name);
 
-	if (changed_at > since)
-		since = changed_at;
-	else
-		changed = NULL;
-	input.nrecords = pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX);
-	for (int i = 0; i < input.nrecords; i++)
-		pgscale_tuning_evidence_add(&sum, &records[i]);
-
-	found = left_to_feature(rule->name);
+	input->probe = probe;
 	if (!found)
-		found = rule_ask(rule, &input, since, changed);
+	{
+		PgscaleTuningFinding *over;
+
+		found = rule_ask(rule, input, since, changed);
+		over = find_over(rule, input, found);
+		if (over)
+			found = over;
+	}
 	for (PgscaleTuningFinding **next = &found; *next; next = &(*next)->next)
 	{
 		PgscaleTuningFinding *f = *next = rule_judge(rule, *next);
 
-		f->since = input.nrecords > 0 ? sum.since : 0;
-		f->until = input.nrecords > 0 ? sum.until : 0;
+		f->since = input->nrecords > 0 ? input->sum->since : 0;
+		f->until = input->nrecords > 0 ? input->sum->until : 0;
 	}
-	pfree(records);
+	pfree(unconstify(PgscaleTuningEvidence *, input->records));
 	return found;
 }
 

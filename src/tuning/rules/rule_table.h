@@ -64,6 +64,9 @@ typedef struct PgscaleTuningRuleInput
 	const PgscaleTuningEvidence *sum;	/* of the window */
 	const PgscaleTuningEvidence *records;
 	int			nrecords;
+	const PgscaleTuningEvidence *latest;	/* of the last part of the window,
+											 * a quarter of it at least */
+	int			nlatest;		/* so many records */
 	bool		probe;			/* may it make disks work? */
 } PgscaleTuningRuleInput;
 
@@ -83,6 +86,9 @@ typedef struct PgscaleTuningRule
 								 * metrics verify them */
 	const PgscaleTuningMetric *metrics[4];	/* NULL-terminated, the first with
 											 * a result decides; or none */
+	bool		by_checkpoint;	/* it is about checkpoints, of which the last
+								 * part of the window may lack any; else it
+								 * must hold there, too */
 	bool		no_gain;		/* no metric: without it pgscale does not work */
 	const char *needs;			/* as in a finding, the next two, too */
 	const char *confidence;
@@ -92,6 +98,16 @@ typedef struct PgscaleTuningRule
 
 /* The rules, from number 0 on; NULL after the last. */
 extern const PgscaleTuningRule *pgscale_tuning_rule(int number);
+
+/* The rule of that name; NULL if there is none. */
+extern const PgscaleTuningRule *pgscale_tuning_rule_named(const char *name);
+
+/*
+ * The evidence no older than that which counts for a rule.  *since is set to when it may begin,
+ * *changed to the setting whose change cut it off, or to NULL.
+ */
+extern PgscaleTuningRuleInput *pgscale_tuning_input(const PgscaleTuningRule *rule, int64 duration_ms, TimestampTz *since,
+													const char **changed);
 
 /* Evaluates one rule, with evidence no older than that.  All in the current memory context. */
 extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe);

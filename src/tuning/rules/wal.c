@@ -10,12 +10,12 @@
 #include "postgres.h"
 
 #include <math.h>
-#include <sys/statvfs.h>
 
 #include "access/xlog.h"
 #include "postmaster/bgwriter.h"
 
 #include "base/units.h"
+#include "base/wal_disk.h"
 #include "tuning/findings.h"
 
 /* All that a commit waits for, but a standby. */
@@ -39,15 +39,18 @@ wal_volume_fraction(const PgscaleTuningEvidence *e)
 		0.25 * pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU);
 }
 
-/* What may be used of WAL's file system: half of what is free, and what we have. */
-static double
-wal_room(void)
+double
+pgscale_tuning_max_wal_size(const PgscaleTuningRuleInput *input)
 {
-	struct statvfs fs;
+	const double current = (double) max_wal_size_mb * PGSCALE_MB;
+	const PgscaleTuningRuleInput latest = {
+		.records = &input->records[input->nrecords - input->nlatest],.nrecords = input->nlatest
+	};
+	const double p95 = Max(pgscale_tuning_wal_rate_p95(input), pgscale_tuning_wal_rate_p95(&latest));
+	const double wanted = Max(p95 * CheckPointTimeout * (1 + CheckPointCompletionTarget) * 1.2, 2 * current);
+	const double size = Min(wanted, pgscale_tuning_bytes_below(PGSCALE_WAL_DISK_ADVISED * pgscale_wal_disk_room()));
 
-	if (statvfs("pg_wal", &fs) != 0)
-		return INFINITY;
-	return 0.5 * fs.f_bavail * fs.f_frsize + (double) max_wal_size_mb * PGSCALE_MB;
+	return size < 1.2 * current ? 0 : size;
 }
 
 /*
@@ -62,9 +65,11 @@ wal_room(void)
  *		gain = page images * (1 - interval / checkpoint_timeout)
  *			 * share of the sessions' time that depends on the amount of WAL
  *
- * Value: so much that at the 95th percentile of the rate of WAL checkpoints come
- * by the clock, since one is due after max_wal_size / (1 + completion target),
- * with a fifth to spare; no more than half of the room that is left.
+ * No longer, if at the rate of the last part of the window the clock would start them.
+ *
+ * Value: so much that at the 95th percentile of the rate of WAL, in all of the window or in
+ * its last part, checkpoints come by the clock, since one is due after max_wal_size / (1 +
+ * completion target), with a fifth to spare; no more than half of the room of pg_wal's disk.
  *
  * Source: CalculateCheckpointSegments() in xlog.c; the documentation's chapter
  * "WAL Configuration".
@@ -79,8 +84,8 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 	const double images = pgscale_tuning_page_images(e);
 	const double gain = images * Max(1 - interval / CheckPointTimeout, 0) * wal_volume_fraction(e);
 	const double p95 = pgscale_tuning_wal_rate_p95(input);
-	const double current = (double) max_wal_size_mb * PGSCALE_MB;
-	double		wanted;
+	const double rate = pgscale_tuning_wal_volume(input->latest) / pgscale_tuning_seconds(input->latest);
+	const double wanted = pgscale_tuning_max_wal_size(input);
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoints_requested", c->checkpoints_requested},
 		{"checkpoints_timed", c->checkpoints_timed},
@@ -102,9 +107,11 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 									  "WAL starts checkpoints, but that costs little: page images are %.0f %% of it",
 									  100 * images);
 
-	wanted = p95 * CheckPointTimeout * (1 + CheckPointCompletionTarget) * 1.2;
-	wanted = Min(Max(wanted, 2 * current), wal_room());
-	if (wanted < 1.2 * current)
+	if (input->nlatest < input->nrecords && rate * CheckPointTimeout < 0.5 * pgscale_tuning_wal_distance())
+		return pgscale_tuning_finding(PGSCALE_SATISFIED,
+									  "WAL started checkpoints, but the clock would at the rate of the last %.0f s, %.2f MB a second",
+									  pgscale_tuning_seconds(input->latest), rate / PGSCALE_MB);
+	if (wanted == 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "WAL starts checkpoints, but its file system has no room for a larger max_wal_size");
 
@@ -115,6 +122,23 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
 							  interval, 100 * images);
 	f->confidence = checkpoints >= 4 ? "high" : "medium";
 	return f;
+}
+
+/* The share of the sessions' time in which they waited for WAL that was written to make room, and not for a commit. */
+static double
+wal_writes_for_room(const PgscaleTuningRuleInput *input)
+{
+	double		ns = 0;
+
+	for (int i = 0; i < input->nrecords; i++)
+	{
+		const PgscaleTuningEvidence *e = &input->records[i];
+		const double full = e->counts.wal_buffers_full;
+
+		ns += ((double) e->wait_ns[PGSCALE_EVIDENCE_WAL_WRITE_LOCK] + e->wait_ns[PGSCALE_EVIDENCE_WAL_WRITE]) *
+			pgscale_tuning_ratio(full, full + e->counts.commits);
+	}
+	return pgscale_tuning_ratio(ns, input->sum->session_ns);
 }
 
 /*
@@ -131,6 +155,8 @@ find_max_wal_size(const PgscaleTuningRuleInput *input)
  *		gain = WALInsert + WALBufMapping
  *			 + (WALWrite lock + WalWrite) * full / (full + commits)
  *
+ * The latter is summed up by record: commits wait for WAL, too, before and after a burst.
+ *
  * Value: a segment, at most 64 MB, as the server chooses with enough of
  * shared_buffers.  Source: AdvanceXLInsertBuffer() in xlog.c; the documentation
  * of wal_buffers.
@@ -144,9 +170,7 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 	const double wanted = Min(wal_segment_size, 64 * PGSCALE_MB);
 	const double places = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT) +
 		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
-	const double writes = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE);
-	const double gain = places + writes * pgscale_tuning_ratio(full, full + c->commits);
+	const double gain = places + wal_writes_for_room(input);
 	const PgscaleTuningNumber numbers[] = {
 		{"wal_buffers_full", full},
 		{"wal_buffers_full_per_s", pgscale_tuning_rate(e, full)},
@@ -313,6 +337,7 @@ const PgscaleTuningRule pgscale_tuning_wal_rules[] = {
 	{
 		.name = "max_wal_size",
 		.min_s = 50,
+		.by_checkpoint = true,
 		.settings = {"max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"},
 		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_wal_bytes},
 		.needs = "reload",

@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * wal_disk.c
+ *	  What pg_wal takes of its disk, and what it may take.
+ *
+ * The server ends in a PANIC when that disk is full, and cannot recover before there is
+ * room.  WAL that a slot, the archiver or wal_keep_size keeps beyond max_wal_size is not
+ * counted as room: it stays.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+#include <sys/statvfs.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "storage/fd.h"
+
+#include "base/units.h"
+#include "base/wal_disk.h"
+
+int64
+pgscale_wal_disk_used(void)
+{
+	DIR		   *folder = AllocateDir(XLOGDIR);
+	struct dirent *entry;
+	int64		used = 0;
+
+	while ((entry = ReadDirExtended(folder, XLOGDIR, LOG)) != NULL)
+		if (IsXLogFileName(entry->d_name))
+			used += wal_segment_size;
+	FreeDir(folder);
+	return used;
+}
+
+double
+pgscale_wal_disk_room(void)
+{
+	struct statvfs disk;
+
+	if (statvfs(XLOGDIR, &disk) != 0)
+		return INFINITY;
+	return (double) disk.f_bavail * disk.f_frsize + Min(pgscale_wal_disk_used(), max_wal_size_mb * PGSCALE_MB);
+}
