@@ -180,6 +180,7 @@ SELECT rule, certainty FROM finds('{"queued_fraction": 0.5}', '{"flush_ms": 200,
 SELECT rule, certainty FROM finds('{"queued_fraction": 0.4}', '{"flush_ms": 200, "read_ms": 200, "kinds": {"wal_sync": 4, "data_read": 2, "cpu": 2}}');
 SELECT rule, certainty FROM finds('{"queued_fraction": 0.5, "flush_measured": true}', '{"flush_ms": 200, "kinds": {"wal_sync": 4, "cpu": 2}}');
 SELECT f.sentence FROM (VALUES (0), (0.0123), (1.25), (12.34)) v(ms), LATERAL finds('{}', '{"flush_ms": 200, "kinds": {"wal_sync": 7}}', jsonb_build_object('flush_ms', ms)) f;
+SELECT rule FROM finds('{"standby": true}', '{"flush_ms": 200, "kinds": {"wal_sync": 1, "wal_write_lock": 6}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 19, "kinds": {"wal_sync": 2}}', '{"flush_ms": null}');
 SELECT rule FROM finds('{}', '{"flush_ms": 4.9, "kinds": {"wal_sync": 2}}');
 SELECT rule FROM finds('{}', '{"flush_ms": 29, "kinds": {"wal_sync": 2}}', '{"flush_ms": 10}');
@@ -194,6 +195,19 @@ SELECT rule FROM finds('{"stuck_flushes": 0}', '{"s": 0, "kinds": {"wal_sync": 1
 SELECT * FROM finds('{}', '{"read_ms": 30, "reads_per_s": 200, "kinds": {"data_read": 6}}');
 SELECT rule FROM finds('{}', '{"read_ms": 4.9, "kinds": {"data_read": 6}}');
 SELECT rule FROM finds('{}', '{"read_ms": 30, "kinds": {"data_read": 1.9}}');
+
+-- full_disk
+CREATE FUNCTION full_disk(more jsonb) RETURNS TABLE (rule text, certainty text, sentence text, cure text, risk text) LANGUAGE sql AS $$
+    SELECT f.rule, f.certainty, f.sentence, f.cure, f.risk
+      FROM pgscale_internal.now_findings('{"used": 20, "max_wal_size_bytes": 1e9, "wal_size_bytes": 1e11, "wal_free_bytes": 5e9, "wal_used_bytes": 9e10}'::jsonb || more) f
+$$;
+SELECT * FROM full_disk('{"slot": "old", "slot_active": false, "slot_bytes": 8e10}');
+SELECT * FROM full_disk('{"slot": "old", "slot_active": true, "slot_bytes": 8e10, "archive_failed_s": 5}');
+SELECT * FROM full_disk('{"slot": "old", "slot_active": true, "slot_bytes": 1e9, "archive_failed_s": 5}');
+SELECT * FROM full_disk('{"archive_failed_s": 5, "wal_used_bytes": 2e9}');
+SELECT * FROM full_disk('{"wal_free_bytes": 1.9e9, "data_size_bytes": 1e11, "data_free_bytes": 1.9e9}');
+SELECT * FROM full_disk('{"data_size_bytes": 1e12, "data_free_bytes": 1.9e10}');
+SELECT * FROM full_disk('{}');
 
 -- replication_wait
 SELECT * FROM finds('{}', '{"kinds": {"sync_rep": 7}}');

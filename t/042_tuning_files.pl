@@ -129,6 +129,18 @@ close $rewritten;
     rename $target, $auto or die $!;
 }
 
+# Under Patroni
+{
+    my $patroni = $node->data_dir . '/patroni.dynamic.json';
+
+    append_to_file($patroni, '{}');
+    refused_ok($db, q{set('synchronous_standby_names', '')}, '55000', qr/Patroni manages "synchronous_standby_names"/, 'what Patroni fails over by');
+    like(join(' ', $db->try(q{SET client_min_messages = notice; CALL pgscale.set('work_mem', '6MB')})), qr/NOTICE: .*Patroni manages the settings.*\nHINT: .*edit-config/,
+        'another setting is changed, on this node');
+    unlink $patroni or die $!;
+    change($db, 'revert(' . last_change() . ')');
+}
+
 # What was in force before, whatever file had set it
 $node->append_conf('postgresql.conf', 'max_wal_size = 64MB');
 $node->reload;

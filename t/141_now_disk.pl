@@ -129,8 +129,23 @@ until_ok(sub {
     return $db->sql("SELECT sum(size) > 0.75 * 1048576 * $disk_mb FROM pg_ls_waldir()") eq 't';
 }, 'a slot keeps WAL');
 is($db->sql('SELECT pgscale_internal.tuning_max_wal_size() IS NULL'), 't', 'which is no room');
-$db->sql('SELECT pg_drop_replication_slot($$keeps$$)');
+
+### And a disk that is nearly full
+
+until_ok(sub {
+    $db->sql("SELECT pg_logical_emit_message(false, 'kept', repeat('x', 4194304))");
+    return $db->sql("SELECT sum(size) > 0.91 * 1048576 * $disk_mb FROM pg_ls_waldir()") eq 't';
+}, 'it keeps more');
+$db->sql('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
+my $monitor = session($node, user => 'monitor');
+like($monitor->sql(q{SELECT rule, certainty, sentence FROM pgscale.diagnosis() WHERE rule = 'full_disk'}),
+    qr/^full_disk[|]high[|]The disk of pg_wal has \d+ MB free of $disk_mb MB: slot keeps, which no process reads, keeps \d+ MB of WAL$/, 'the slot is named');
+my $drop = $monitor->sql(q{SELECT cure FROM pgscale.diagnosis() WHERE rule = 'full_disk'});
+is($drop, q{SELECT pg_drop_replication_slot('keeps')}, 'with the cure');
+$monitor->quit;
+$db->sql($drop);
 $db->sql('CHECKPOINT');
+$db->poll_ok(q{SELECT count(*) FROM pgscale.diagnosis() WHERE rule = 'full_disk'}, 'which helps', 0);
 
 ### WAL of a statement that has not ended yet
 

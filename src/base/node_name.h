@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node_name.h
- *	  How this server is called.
+ *	  How this server is called, and what manages it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -12,5 +12,8 @@
 
 /* cluster_name@host:port; in SQL: pgscale.node_identity() */
 extern const char *pgscale_node_name(void);
+
+/* Does Patroni set the settings of this server, in place of ALTER SYSTEM? */
+extern bool pgscale_node_has_patroni(void);
 
 #endif							/* PGSCALE_BASE_NODE_NAME_H */

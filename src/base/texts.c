@@ -40,6 +40,7 @@
 
 #include "base/pg_compat.h"
 #include "base/texts.h"
+#include "base/units.h"
 
 #define NO_CHARACTER	0xFFFD
 
@@ -730,6 +731,12 @@ pgscale_text_format(const char *format, va_list args)
 		enlargeStringInfo(&text, more);
 	} while (more > 0);
 	return text.data;
+}
+
+const char *
+pgscale_text_bytes(double bytes)
+{
+	return bytes < 10.0 * PGSCALE_GB ? psprintf("%.0f MB", bytes / PGSCALE_MB) : psprintf("%.0f GB", bytes / PGSCALE_GB);
 }
 
 const char *

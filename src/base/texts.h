@@ -52,6 +52,9 @@ extern const char *pgscale_text_name(const char *name);
 /* psprintf() for functions that take arguments themselves. */
 extern char *pgscale_text_format(const char *format, va_list args) pg_attribute_printf(1, 0);
 
+/* Bytes: "512 MB", from 10 GB on "12 GB". */
+extern const char *pgscale_text_bytes(double bytes);
+
 /* A length of time: "12 s", "4 min", "3 h", "5 days"; "an unknown time" if it is negative or not finite. */
 extern const char *pgscale_text_duration(double s);
 

@@ -16,8 +16,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "fmgr.h"
@@ -26,18 +24,13 @@
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/guc_tables.h"
 #include "utils/timestamp.h"
 
 #include "base/node_name.h"
-#include "base/pg_compat.h"
 #include "fleet/fleet.h"
 
 PG_FUNCTION_INFO_V1(pgscale_node_identity);
 PG_FUNCTION_INFO_V1(pgscale_node_manager);
-
-/* Patroni keeps its copy of the cluster's configuration in this file of the data directory. */
-#define PATRONI_FILE	"patroni.dynamic.json"
 
 int			pgscale_fleet_timeout = 5000;
 
@@ -87,19 +80,11 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
-/*
- * pgscale_internal.node_manager(): the software that sets the settings of this server
- * in place of ALTER SYSTEM, or NULL.  Patroni leaves its file behind when it is
- * removed, but only Patroni starts a server with that file and cluster_name on its
- * command line.
- */
+/* pgscale_internal.node_manager(): the software that sets the settings of this server in place of ALTER SYSTEM, or NULL. */
 Datum
 pgscale_node_manager(PG_FUNCTION_ARGS)
 {
-	struct config_generic *setting = pgscale_compat_find_setting("cluster_name");
-	struct stat file;
-
-	if (setting && setting->source == PGC_S_ARGV && stat(PATRONI_FILE, &file) == 0)
+	if (pgscale_node_has_patroni())
 		PG_RETURN_DATUM(CStringGetTextDatum("patroni"));
 	PG_RETURN_NULL();
 }

@@ -16,6 +16,14 @@ COMMENT ON FUNCTION pgscale_internal.now_counts() IS
 'part of the evidence of diagnosis: waits and counters of the last seconds, half a minute, the last minute, and the hour before; NULL without the sampler';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_counts() TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.now_disk()
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'pgscale_now_disk'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.now_disk() IS
+'part of the evidence of diagnosis: size and free space of the disks of pg_wal and of the data directory, of each that has little; needs no preload';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_disk() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_roots(
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
     OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz)
@@ -249,6 +257,25 @@ COMMENT ON FUNCTION pgscale_internal.now_standbys(integer) IS
 'part of the evidence of diagnosis: connected standbys of those that commits wait for, unless the caller may not know; synchronous_standby_names with as many';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_standbys(integer) TO pg_monitor;
 
+-- The slot that keeps most WAL, and since when archiving has failed: asked for where the disk of pg_wal has little space.
+CREATE FUNCTION pgscale_internal.now_wal_kept()
+RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT jsonb_build_object('archive_failed_s',
+               (SELECT pgscale_internal.now_age(a.last_failed_time) FROM pg_stat_get_archiver() a
+                 WHERE a.last_failed_time > coalesce(a.last_archived_time, '-infinity') AND current_setting('archive_mode') <> 'off'))
+           || coalesce((SELECT jsonb_build_object('slot', s.slot_name, 'slot_active', s.active, 'slot_bytes', pg_wal_lsn_diff(
+                                   CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn))
+                          FROM pg_get_replication_slots() s
+                         WHERE s.restart_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost' ORDER BY s.restart_lsn LIMIT 1), '{}')
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_wal_kept() IS
+'part of the evidence of diagnosis: the slot that keeps most WAL, and how long ago archiving failed, if it has not worked since';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_wal_kept() TO pg_monitor;
+
 -- What keeps most from VACUUM: a prepared transaction, a slot that no process uses, a session that idles in its transaction. A
 -- statement at work is none of them: a backup may take long.
 CREATE FUNCTION pgscale_internal.now_horizon()
@@ -307,6 +334,7 @@ AS $$
 DECLARE
     seen jsonb := pgscale_internal.now_processes();
     counts jsonb := pgscale_internal.now_counts();
+    disk jsonb := pgscale_internal.now_disk();
     recent jsonb := coalesce(pgscale_internal.now_period(counts->'recent'),
                              pgscale_internal.now_period(jsonb_build_object('s', 0, 'events', seen->'events')));
 BEGIN
@@ -327,6 +355,7 @@ BEGIN
         || CASE WHEN (counts->'minute'->>'checkpoints_requested')::bigint >= 2
                 THEN jsonb_build_object('half_minute', pgscale_internal.now_period(counts->'half_minute'),
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
+        || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer)
         || coalesce(pgscale_internal.now_horizon(), '{}') || coalesce(pgscale_internal.now_limited(), '{}')
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END

@@ -125,6 +125,18 @@ typedef struct PgscaleNowEvidence
 	double		usual_checkpoints_requested;	/* in the usual period */
 	const char *checkpointer_event; /* that it waits in; NULL: in none */
 
+	double		wal_size_bytes; /* of the disk of pg_wal, if it has little
+								 * space, as the next ones; else NaN */
+	double		wal_free_bytes;
+	double		wal_used_bytes; /* by pg_wal */
+	double		data_size_bytes;	/* of the data directory's disk */
+	double		data_free_bytes;
+	const char *slot;			/* that keeps most WAL; or NULL */
+	bool		slot_active;	/* does a process read from it? */
+	double		slot_bytes;		/* that it keeps */
+	double		archive_failed_s;	/* since it failed last, if it has not
+									 * worked since; else NaN */
+
 	double		sync_wanted;	/* standbys that must confirm a commit */
 	double		sync_standbys;	/* connected ones that do */
 	double		sync_catching_up;	/* and that will when they have caught up */

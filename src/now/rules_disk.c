@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#include "utils/builtins.h"
+
 #include "base/units.h"
 #include "base/texts.h"
 #include "now/now_rules.h"
@@ -164,7 +166,8 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const bool	disk_is_busy = checkpoints_are_close(e) || e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1;
 	PgscaleNowFinding *f;
 
-	if (waits < 1 || waits < 0.25 * e->now.active)
+	/* on a standby no session flushes WAL, and pgscale.set() is refused */
+	if (e->standby || waits < 1 || waits < 0.25 * e->now.active)
 		return;
 	if (is_slow(ms, e->usual.flush_ms))
 		f = pgscale_now_add(found, !e->flush_measured && cpus_are_short(e) ? PGSCALE_NOW_LOW : disk_is_busy ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_HIGH,
@@ -177,7 +180,7 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 							e->look_s * 1000, waits, PGSCALE_NOW_WAIT(waits));
 	else
 		return;
-	pgscale_now_cure(f, "a crash loses the latest commits, a second of them or more; then see to the disk",
+	pgscale_now_cure(f, "a crash or a failover loses the latest commits, a second of them or more; then see to the disk",
 					 "CALL pgscale.set('synchronous_commit', 'off', true)");
 	pgscale_now_number(f, "flush_ms", ms);
 	pgscale_now_number(f, "usual_flush_ms", e->usual.flush_ms);
@@ -211,7 +214,85 @@ find_slow_reads(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	pgscale_now_number(f, "waiting_sessions", waits);
 }
 
+/* Of a disk that has less than this part free, it is full soon whatever the reason is. */
+#define NEARLY_FULL		0.02
+
+/* The finding, with what is known of the reason; the caller adds the cure. */
+static PgscaleNowFinding *
+add_full_disk(PgscaleNowFindings *found, const PgscaleNowEvidence *e, const char *whose, double size, double room, const char *reason)
+{
+	PgscaleNowFinding *f = pgscale_now_add(found, *reason ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, e->used,
+										   "The disk of %s has %s free of %s%s", whose, pgscale_text_bytes(room), pgscale_text_bytes(size), reason);
+
+	pgscale_now_number(f, "size_bytes", size);
+	pgscale_now_number(f, "free_bytes", room);
+	return f;
+}
+
+/* Does a slot keep half of the files in pg_wal, or more? */
+static bool
+slot_fills_disk(const PgscaleNowEvidence *e)
+{
+	return e->slot && e->slot_bytes >= 0.5 * e->wal_used_bytes && e->slot_bytes > 2 * e->max_wal_size_bytes;
+}
+
+static void
+find_full_wal_disk(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	PgscaleNowFinding *f;
+
+	if (slot_fills_disk(e))
+	{
+		f = add_full_disk(found, e, "pg_wal", e->wal_size_bytes, e->wal_free_bytes,
+						  psprintf(": slot %s, %s, keeps %s of WAL", e->slot, e->slot_active ? "whose reader lags" : "which no process reads",
+								   pgscale_text_bytes(e->slot_bytes)));
+		if (e->slot_active)
+			pgscale_now_cure(f, "reads only; end what holds the reader up, or enlarge the disk: when it is full the server stops",
+							 "SELECT * FROM pg_stat_replication");
+		else
+			pgscale_now_cure(f, "its reader must be built anew; rather start the reader, or enlarge the disk, if there is time",
+							 "SELECT pg_drop_replication_slot(%s)", quote_literal_cstr(e->slot));
+		pgscale_now_text(f, "slot", e->slot);
+		pgscale_now_number(f, "slot_bytes", e->slot_bytes);
+	}
+	else if (!isnan(e->archive_failed_s) && e->wal_used_bytes > 2 * e->max_wal_size_bytes)
+	{
+		f = add_full_disk(found, e, "pg_wal", e->wal_size_bytes, e->wal_free_bytes,
+						  psprintf(": archiving failed %s ago and keeps WAL", pgscale_text_duration(e->archive_failed_s)));
+		pgscale_now_cure(f, "reads only; the server's log has the error: once archiving works, the next checkpoints remove WAL",
+						 "SELECT * FROM pg_stat_archiver");
+		pgscale_now_number(f, "archive_failed_s", e->archive_failed_s);
+	}
+	else if (e->wal_free_bytes < NEARLY_FULL * e->wal_size_bytes)
+	{
+		f = add_full_disk(found, e, "pg_wal", e->wal_size_bytes, e->wal_free_bytes, "");
+		pgscale_now_cure(f, "reads only; enlarge that disk, or lower max_wal_size and wal_keep_size: when it is full the server stops",
+						 "SELECT name, setting, unit FROM pg_settings WHERE name IN ('max_wal_size', 'wal_keep_size')");
+	}
+}
+
+/*
+ * full_disk: the disk of pg_wal has less than a tenth free, and less than 10 GB, and half of what is there,
+ * and twice max_wal_size, is kept by a slot, or archiving fails and pg_wal has grown to twice that size:
+ * high.  Or that disk, or the data directory's, has a fiftieth free: medium.
+ */
+static void
+find_full_disk(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const bool	one_disk = e->wal_size_bytes == e->data_size_bytes && e->wal_free_bytes == e->data_free_bytes;
+	PgscaleNowFinding *f;
+
+	if (e->wal_free_bytes < e->wal_size_bytes)
+		find_full_wal_disk(e, found);
+	if (one_disk || !(e->data_free_bytes < NEARLY_FULL * e->data_size_bytes))
+		return;
+	f = add_full_disk(found, e, "the data directory", e->data_size_bytes, e->data_free_bytes, "");
+	pgscale_now_cure(f, "reads only; DROP and TRUNCATE return space at once, VACUUM does not",
+					 "SELECT datname, pg_size_pretty(pg_database_size(oid)) FROM pg_database ORDER BY pg_database_size(oid) DESC");
+}
+
 const PgscaleNowRule pgscale_now_disk_rules[] = {
+	{"full_disk", find_full_disk},
 	{"checkpoint_storm", find_checkpoint_storm},
 	{"slow_flush", find_slow_flush},
 	{"slow_reads", find_slow_reads},

@@ -46,6 +46,7 @@
 #include "utils/timestamp.h"
 
 #include "base/extension_table.h"
+#include "base/node_name.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/sql.h"
@@ -316,6 +317,10 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 
 	if (n == 0)
 		return;
+	if (pgscale_node_has_patroni())
+		ereport(NOTICE,
+				(errmsg("Patroni manages the settings of this server: after a failover the change is not in force"),
+				 errhint("patronictl edit-config changes a setting on all nodes.")));
 	for (int i = 0; i < n; i++)
 	{
 		const struct config_generic *record = pgscale_compat_find_setting(changes[i].setting);

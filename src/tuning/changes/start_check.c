@@ -39,7 +39,9 @@
 
 #include "base/extension_table.h"
 #include "base/kernel.h"
+#include "base/node_name.h"
 #include "base/pg_compat.h"
+#include "base/texts.h"
 #include "base/units.h"
 #include "base/wal_disk.h"
 #include "tuning/changes/changes.h"
@@ -249,12 +251,6 @@ check_origins(const Change *change)
 		start_refuse(change, psprintf("There are " INT64_FORMAT " replication origins with progress.", n));
 }
 
-static char *
-pretty_bytes(double bytes)
-{
-	return bytes < 10.0 * 1024 * PGSCALE_MB ? psprintf("%.0f MB", bytes / PGSCALE_MB) : psprintf("%.0f GB", bytes / PGSCALE_MB / 1024);
-}
-
 /* Huge pages of a size in kB, 0: the usual one, of which *bytes is the size; those that the kernel may add, too. */
 static int64
 huge_pages_of(int64 size, int64 *bytes)
@@ -296,13 +292,13 @@ check_huge_pages(const Change *change, double needs, bool grows)
 	in_vain = needs > (double) pages * size;
 	if (mode == HUGE_PAGES_ON && in_vain)
 		start_refuse(change, psprintf("\"huge_pages\" would be on: that takes %.0f pages of %s, and the kernel has " INT64_FORMAT ".",
-									  needs / size, pretty_bytes(size), pages));
+									  needs / size, pgscale_text_bytes(size), pages));
 	limit = pgscale_kernel_huge_page_limit(size);
 	if (mode == HUGE_PAGES_TRY && (in_vain || needs > limit.reserved || !(grows || pg_strcasecmp(change->setting, "huge_pages") == 0)))
 		return;
 	if (needs > Min(limit.used, limit.reserved))
 		start_refuse(change, psprintf("\"huge_pages\" would be %s: that takes %.0f pages of %s, and the server's cgroup (hugetlb) allows " INT64_FORMAT ".",
-									  mode == HUGE_PAGES_ON ? "on" : "try", needs / size, pretty_bytes(size), Min(limit.used, limit.reserved) / size));
+									  mode == HUGE_PAGES_ON ? "on" : "try", needs / size, pgscale_text_bytes(size), Min(limit.used, limit.reserved) / size));
 }
 
 /* Is there memory for what the server says that it takes? */
@@ -316,7 +312,7 @@ check_memory(const Change *change, double needs)
 	/* one that takes less than the running server is not in question */
 	if (needs > has && ram > 0 && needs > ram)
 		start_refuse(change, psprintf("It would take %s of shared memory, and there are %s of memory for it.",
-									  pretty_bytes(needs), pretty_bytes(ram)));
+									  pgscale_text_bytes(needs), pgscale_text_bytes(ram)));
 	if (needs > has && pgscale_kernel_setting("/proc/sys/vm/overcommit_memory", mode, sizeof(mode)) && mode[0] == '2')
 	{
 		int64		limit = pgscale_kernel_meminfo("CommitLimit:");
@@ -324,7 +320,7 @@ check_memory(const Change *change, double needs)
 
 		if (limit >= 0 && committed >= 0 && needs - has > limit - committed)
 			start_refuse(change, psprintf("It would take %s more of shared memory, and the kernel, with vm.overcommit_memory = 2, gives %s.",
-										  pretty_bytes(needs - has), pretty_bytes(Max(limit - committed, 0))));
+										  pgscale_text_bytes(needs - has), pgscale_text_bytes(Max(limit - committed, 0))));
 	}
 	check_huge_pages(change, needs, needs > has);
 }
@@ -672,11 +668,24 @@ check_wal_disk(const Change *change)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DISK_FULL),
-			 errmsg("with \"%s\" set to %s the disk of pg_wal could become full", change->setting, pretty_bytes(needs)),
+			 errmsg("with \"%s\" set to %s the disk of pg_wal could become full", change->setting, pgscale_text_bytes(needs)),
 			 errdetail("That disk has room for %s of WAL, with what is there now, and pg_wal takes more than \"%s\" while a checkpoint is late. "
-					   "The server stops when the disk is full.", pretty_bytes(room), change->setting),
+					   "The server stops when the disk is full.", pgscale_text_bytes(room), change->setting),
 			 errhint("Up to %s fits, if nothing else grows there; %s skips this check.",
-					 pretty_bytes(PGSCALE_WAL_DISK_TAKEN * room), change->force)));
+					 pgscale_text_bytes(PGSCALE_WAL_DISK_TAKEN * room), change->force)));
+}
+
+/* Patroni fails over to the standbys that it has put there: it would not know of another one, or of none. */
+static void
+check_patroni(const Change *change)
+{
+	if (pg_strcasecmp(change->setting, "synchronous_standby_names") != 0 || !pgscale_node_has_patroni())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("Patroni manages \"%s\"", change->setting),
+			 errdetail("Patroni would fail over to a standby that commits no longer wait for."),
+			 errhint("Change synchronous_mode by patronictl edit-config; %s skips this check.", change->force)));
 }
 
 static const char *const followed[] = {
@@ -716,5 +725,6 @@ pgscale_tuning_start_check(const char *setting, const char *value, const char *f
 	check_log(&change);
 	check_io_uring(&change);
 	check_wal_disk(&change);
+	check_patroni(&change);
 	tell_standbys(&change);
 }
