@@ -209,6 +209,11 @@ for (grep { /^\| `pgscale\./ } split /\n/, $page{'doc/settings.md'})
 }
 my @are = split /\n/, $db->sql(q{SELECT name, current_setting(name), context FROM pg_settings WHERE name LIKE 'pgscale.%'});
 is(join("\n", sort @described), join("\n", sort @are), 'doc/settings.md has all settings, as they are by default');
+# the lists of the one cleaner of texts
+my ($secrets) = $page{'doc/safety.md'} =~ /^### Secrets in texts\n(.*?)^#/ms;
+my @signs = map { /"([^"]+)"/g } slurp_file('src/base/texts.c') =~ /^static const (?:SecretWord|char \*const) (?:secret|harmless)_\w+\[\] = \{(.*?)\};/gms;
+cmp_ok(scalar(@signs), '>', 25, 'the signs of a secret are found');
+is(join(' ', grep { $secrets !~ /`$_`/ } @signs), '', 'doc/safety.md lists the signs of a secret');
 my @missing = grep { $reference !~ /`$_`/ } split /\n/, $db->sql(q{SELECT DISTINCT attname FROM pg_attribute a
     JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'c') AND attnum > 0});
 is("@missing", '', 'the pages describe the columns of all views');

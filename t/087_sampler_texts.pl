@@ -43,6 +43,7 @@ sub cancelled
 
 # A runaway statement, cancelled by its user's impatience; then the session is gone, too
 my $app = session($node, user => 'app');
+my $another;
 my $queryid = runs($app, 'SELECT pg_sleep(600) AS runaway', 'a runaway statement');
 my $text = sub { $_[0]->sql(qq{SELECT count(*) FROM pgscale.top_waits(by => 'query') WHERE queryid = $queryid AND query ~ 'pg_sleep\\(600\\) AS runaway'}) };
 until_ok(sub { $text->($db) eq '1' }, 'top_waits has its text while it runs');
@@ -109,6 +110,39 @@ unlike($db->sql($everywhere), qr/hunter2/, 'nowhere with them');
 cancelled($app);
 unlike($db->sql($everywhere), qr/hunter2/, 'nor afterwards');
 
+# Texts of pg_stat_statements, which keeps the constants of utility statements, go through the same cleaner, wherever they are shown
+SKIP:
+{
+    skip 'this server has no pg_stat_statements', 3 unless $statements;
+
+    $db->sql($_) for q{ALTER ROLE app ENCRYPTED PASSWORD 'hunter3'}, q{DO 'BEGIN PERFORM $x$PGPASSWORD=hunter3$x$; END'}, 'CREATE TABLE copied (a text)',
+        q{COPY copied FROM PROGRAM 'echo -u a:hunter3'}, q{SET application_name = 'x' /* passwd: hunter3 */}, q{ALTER SYSTEM SET archive_command = 'echo hunter3'}, 'ALTER SYSTEM RESET archive_command';
+    my $ids = $db->sql(q{SELECT array_agg(queryid) FROM pg_stat_statements WHERE query ~ 'hunter3' AND query !~ 'pg_stat_statements'});
+    is($db->sql("SELECT cardinality('$ids'::bigint[])"), 5, 'pg_stat_statements has them');
+    # one text as an archive has it of a version that did not know all signs
+    $db->sql("SELECT pgscale_internal.archive_partition('archive_query', '$_')") for '2020-03-04', '2020-03-05';
+    $db->sql(q{INSERT INTO pgscale_internal.archive_query SELECT '2020-03-04', 1, now(), now(), query FROM pg_stat_statements WHERE query ~ 'PROGRAM .echo'});
+    $db->sql(qq{SELECT pgscale_internal.archive_texts('$ids', '2020-03-05 12:00+00')});
+    my $shown = $db->sql(qq{SELECT concat((SELECT string_agg(q::text, ' ') FROM pgscale_internal.past_queries('$ids'::bigint[] || 1::bigint) q), (SELECT string_agg(q::text, ' ') FROM pgscale.archive_queries q),
+        (SELECT string_agg(q::text, ' ') FROM pgscale_internal.archive_query q WHERE day = '2020-03-05'))});
+    is(scalar(() = $shown =~ /\(hidden\)/g), 20, 'each is shown without its constants, now and from the archive') or diag $shown;
+    unlike($shown, qr/hunter3/, 'and not with them');
+    $db->sql('DELETE FROM pgscale_internal.archive_query');
+}
+
+# Texts of sessions on the screen of now
+$db->sql('CREATE TABLE wanted (a int)');
+$app = session($node);
+$app->sql(q{BEGIN; LOCK wanted /* passwd: hunter4 */});
+$db->sees_waiting($another = session($node), q{SELECT 'hunter4' AS password FROM wanted});
+my $screen = sub { $db->sql('SELECT string_agg(n::text, chr(10)) FROM pgscale.now n') };
+in_time_ok(sub { $screen->() =~ /LOCK wanted \/\* \(hidden\)/ }, 'now shows the text of a root without its secret') or diag $screen->();
+unlike($screen->(), qr/hunter4/, 'nor that of a session that waits');
+$app->sql('ROLLBACK');
+$another->finish;
+$_->quit for $app, $another;
+$app = session($node, user => 'app');
+
 # A reset
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 is($db->sql('SELECT count(*) FROM pgscale_internal.statement_texts()'), 0, 'a reset empties it');
@@ -120,7 +154,7 @@ runs($_, 'SELECT pg_sleep(600) AS anonymous', 'without an identifier') for @anon
 $queryid = runs($app, 'SELECT pg_sleep(600) AS named, 1, 2', 'with one');
 $db->poll_ok(kept('anonymous', 'queryid IS NULL'), 'its text is kept once for each role', 1);
 $db->poll_ok(kept('named'), 'and the other one', 1);
-my $another = session($node);
+$another = session($node);
 $another->sql('SET compute_query_id = off');
 runs($another, 'SELECT pg_sleep(600) AS nameless', 'another one without an identifier');
 $db->poll_ok(kept('nameless', 'queryid IS NULL'), 'is another one', 1);

@@ -76,7 +76,7 @@ COMMENT ON COLUMN pgscale.archive_waits.blocker IS 'of a lock wait: process ID a
 COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS 'time of waiting within that period, in milliseconds';
 
 CREATE VIEW pgscale.archive_queries AS
-    SELECT queryid, max(query) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
+    SELECT queryid, pgscale_internal.clean_statement(max(query)) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
       FROM pgscale_internal.archive_query
      GROUP BY queryid;
 COMMENT ON VIEW pgscale.archive_queries IS 'texts of the queries with waits in the archive';

@@ -35,7 +35,7 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
-    SELECT today, s.queryid, seen_at, seen_at, pgscale_internal.clean_statement(s.query)
+    SELECT today, s.queryid, seen_at, seen_at, s.query
       FROM pgscale_internal.past_queries(missing) s
      LIMIT room
     ON CONFLICT DO NOTHING;

@@ -204,7 +204,7 @@ pgscale_text_put(StringInfo out, const char *utf8, int len)
 
 /*
  * The list: what a word has in it that names a secret.  of_setting: in names of settings only, where it is
- * a command, a connection or a key.
+ * a command, a connection or a key.  These three lists are the table in doc/safety.md.
  */
 typedef struct SecretWord
 {
@@ -217,8 +217,9 @@ typedef struct SecretWord
 static const SecretWord secret_words[] = {
 	{"password"}, {"passwd"}, {"passphrase"}, {"secret"}, {"credential"}, {"apikey"}, {"api_key"},
 	{"access_key"}, {"private_key"}, {"encryption_key"},
-	{"token",.at_end = true},
-	{"pass",.at_end = true,.alone = true}, {"pwd",.at_end = true,.alone = true},
+	{"token",.at_end = true}, {"passcode",.at_end = true},
+	{"pass",.at_end = true,.alone = true}, {"pwd",.at_end = true,.alone = true}, {"pw",.at_end = true,.alone = true},
+	{"bearer",.at_end = true,.alone = true},
 	{"command",.of_setting = true}, {"conninfo",.of_setting = true}, {"private",.of_setting = true},
 	{"keyfile",.of_setting = true}, {"_key",.of_setting = true}, {"token",.of_setting = true},
 };
@@ -226,7 +227,7 @@ static const SecretWord secret_words[] = {
 /* What looks like one and is none. */
 static const char *const harmless_words[] = {"password_encryption", "passwordcheck", "password_required"};
 
-/* Functions that are given keys or passwords: pgcrypto's, and all that begin with pgp_. */
+/* Functions that are given keys or passwords: pgcrypto's, and all that begin with pgp_ (or pgsodium's crypto_). */
 static const char *const secret_functions[] = {"crypt", "hmac", "digest", "encrypt", "encrypt_iv", "decrypt", "decrypt_iv"};
 
 static bool
@@ -279,16 +280,27 @@ skip_space(const char *at, const char *end)
 	return at;
 }
 
-/* Whether this word, which ends at rest, is a call of a function that is given a secret. */
+static bool
+is_this_word(const char *at, const char *next, const char *word)
+{
+	return next - at == strlen(word) && pg_strncasecmp(at, word, next - at) == 0;
+}
+
+/*
+ * Whether this word, which ends at rest, is a call of a function that is given a secret, or COPY's PROGRAM before a
+ * command, which may have one of any form.
+ */
 static bool
 is_secret_call(const char *word, const char *rest, const char *end)
 {
 	const char *after = skip_space(rest, end);
 	int			len = rest - word;
 
+	if (after < end && is_this_word(word, rest, "program"))
+		return strchr("'$", *after) != NULL || (end - after >= 2 && strchr("eEuU", *after) && strchr("'&", after[1]));
 	if (after == end || *after != '(')
 		return false;
-	if (len > 4 && pg_strncasecmp(word, "pgp_", 4) == 0)
+	if ((len > 4 && pg_strncasecmp(word, "pgp_", 4) == 0) || (len > 7 && pg_strncasecmp(word, "crypto_", 7) == 0))
 		return true;
 	for (int i = 0; i < lengthof(secret_functions); i++)
 		if (len == strlen(secret_functions[i]) && pg_strncasecmp(word, secret_functions[i], len) == 0)
@@ -479,17 +491,18 @@ next_token(const char *at, const char *end, const char **next)
 	return TOKEN_WORD;
 }
 
+/* of_setting: it is in a statement that changes a setting, whose name is a word or a constant. */
 static bool
-is_secret_token(TokenKind kind, const char *at, const char *next, const char *end)
+is_secret_token(TokenKind kind, const char *at, const char *next, const char *end, bool of_setting)
 {
 	switch (kind)
 	{
 		case TOKEN_WORD:
 			if (*at == '"')
-				return is_secret_word(at + 1, Max(next - at - 2, 0), false);
-			return is_secret_word(at, next - at, false) || is_secret_call(at, next, end);
+				return is_secret_word(at + 1, Max(next - at - 2, 0), of_setting);
+			return is_secret_word(at, next - at, of_setting) || is_secret_call(at, next, end);
 		case TOKEN_CONSTANT:
-			return has_secret(at, next, false);
+			return has_secret(at, next, false) || (of_setting && is_secret_word(at, next - at, true));
 		case TOKEN_COMMENT:
 			return has_secret(at, next, true);
 		case TOKEN_OTHER:
@@ -519,13 +532,38 @@ pgscale_text_command(const char *statement, char *command, Size size)
 	command[n] = '\0';
 }
 
+/* Whether among these statements is one that changes a setting: SET, ALTER SYSTEM, ALTER ROLE, set_config(). */
 static bool
-is_this_word(const char *at, const char *next, const char *word)
+changes_setting(const char *at, const char *end)
 {
-	return next - at == strlen(word) && pg_strncasecmp(at, word, next - at) == 0;
+	const char *next;
+	bool		first = true;
+	bool		alter = false;
+
+	for (; at < end; at = next)
+	{
+		TokenKind	kind = next_token(at, end, &next);
+
+		if (isspace((unsigned char) *at) || kind == TOKEN_COMMENT)
+			continue;
+		if (kind == TOKEN_WORD)
+		{
+			const char *after = skip_space(next, end);
+			bool		set = is_this_word(at, next, "set");
+
+			if ((first && set) ||
+				(alter && (is_this_word(at, next, "system") || is_this_word(at, next, "role") ||
+						   is_this_word(at, next, "user") || is_this_word(at, next, "database"))) ||
+				((set || is_this_word(at, next, "set_config")) && after < end && *after == '('))
+				return true;
+		}
+		alter = first && kind == TOKEN_WORD && is_this_word(at, next, "alter");
+		first = *at == ';';
+	}
+	return false;
 }
 
-/* A statement, which may be cut anywhere, without its constants if it has to do with a secret. */
+/* Statements, which may be cut anywhere, without their constants if they have to do with a secret. */
 static char *
 hide_secrets(const char *statement, bool all)
 {
@@ -533,6 +571,7 @@ hide_secrets(const char *statement, bool all)
 	const char *next;
 	StringInfoData out;
 	bool		secret = all;
+	bool		of_setting = changes_setting(statement, end);
 	bool		first = true;
 	bool		sets = false;	/* it is a SET or ALTER, in which a constant
 								 * may be a word */
@@ -542,7 +581,7 @@ hide_secrets(const char *statement, bool all)
 	{
 		TokenKind	kind = next_token(at, end, &next);
 
-		secret = is_secret_token(kind, at, next, end);
+		secret = is_secret_token(kind, at, next, end, of_setting);
 	}
 	if (!secret)
 		return pstrdup(statement);
@@ -555,13 +594,13 @@ hide_secrets(const char *statement, bool all)
 			sets = is_this_word(at, next, "set") || is_this_word(at, next, "alter");
 		if (kind == TOKEN_CONSTANT || (kind == TOKEN_WORD && sets && assigned))
 			appendStringInfoString(&out, "(hidden)");
-		else if (kind == TOKEN_COMMENT && (all || is_secret_token(kind, at, next, end)))
+		else if (kind == TOKEN_COMMENT && (all || is_secret_token(kind, at, next, end, of_setting)))
 			appendStringInfoString(&out, "/* (hidden) */");
 		else
 			appendBinaryStringInfo(&out, at, next - at);
 		if (kind != TOKEN_COMMENT && !isspace((unsigned char) *at))
 		{
-			first = false;
+			first = *at == ';';
 			assigned = *at == '=' || is_this_word(at, next, "to");
 		}
 	}

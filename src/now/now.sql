@@ -162,7 +162,7 @@ SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'application', a.application_name, 'backend_type', a.backend_type,
-               'query', pgscale_internal.clean_line(t.query, 100), 'command', pgscale_internal.statement_command(t.query),
+               'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(t.query), 100), 'command', pgscale_internal.statement_command(t.query),
                'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
                    ORDER BY s.ordinality), '[]')
       FROM jsonb_array_elements(sessions) WITH ORDINALITY s
@@ -187,7 +187,7 @@ AS $$
                'application', a.application_name, 'backend_type', a.backend_type,
                'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,
                'event_type', a.wait_event_type, 'event', a.wait_event,
-               'query', pgscale_internal.clean_line(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)), 100),
+               'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0))), 100),
                'age_s', least(pgscale_internal.now_age(a.query_start), t.s), 'transaction_s', t.s,
                -- of other roles' transactions it shows whether they are younger than 2 s, which their locks in pg_locks show, too
                'transaction_least_s', CASE WHEN pgscale_internal.now_age(r.xact_start) < 2 THEN 0 WHEN r.xact_start IS NOT NULL THEN 2 END,

@@ -127,12 +127,15 @@ AS $$
          ORDER BY b.item, b.last_seen - b.first_seen DESC)
     SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms, r.idle_in_transaction_ms / nullif(r.waited_ms, 0),
            u.rolname::text, r.application_name, r.root_state, r.first_seen, r.last_seen,
-           coalesce(q.query, CASE WHEN r.queryid IS NULL THEN nullif(a.query, '<insufficient privilege>') END)
+           coalesce(q.query, CASE WHEN r.queryid IS NULL
+                                  THEN pgscale_internal.clean_statement(pgscale_internal.foreign_text(nullif(a.query, '<insufficient privilege>'),
+                                                                                                      coalesce(d.encoding, 0))) END)
       FROM waited w
       LEFT JOIN roots r USING (item)
       LEFT JOIN pg_roles u ON u.oid = r.userid
       LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
       LEFT JOIN pg_stat_activity a ON a.pid = r.root_pid AND a.backend_start = r.backend_start
+      LEFT JOIN pg_database d ON d.oid = a.datid
      ORDER BY w.rank
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) IS
@@ -155,7 +158,7 @@ AS $$
         SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
     -- the first of those that were idle, or of all
     root AS (
-        SELECT r.idle_ms, r.wait_ms, r.state, pgscale_internal.clean_line(pgscale_internal.clean_statement(r.query), 100) AS statement, i.idle,
+        SELECT r.idle_ms, r.wait_ms, r.state, pgscale_internal.clean_line(r.query, 100) AS statement, i.idle,
                coalesce('process ' || substring(r.item FROM '^[0-9]+'), 'a ' || r.item)
                    || coalesce(' (' || nullif(concat_ws(', ', 'user ' || r.usename, 'application ' || nullif(coalesce(
                           r.application_name, substring(r.item FROM '^[0-9]+ (.*)')), '')), '') || ')', '') AS who

@@ -58,7 +58,7 @@ AS $$
                               ' The one that ran longest: ' || pgscale_internal.clean_line((SELECT pgscale_internal.unidentified_statement($1, $2)), 100))
                   FROM unknown u),
                (SELECT format('The statement%s that took most of it, %s %%, is%s', (SELECT ' with an identifier' FROM unknown), n.percent,
-                              coalesce(': ' || pgscale_internal.clean_line(pgscale_internal.clean_statement(x.query), 100),
+                              coalesce(': ' || pgscale_internal.clean_line(x.query, 100),
                                        format(' the one with queryid %s, whose text is not known.', n.queryid)))
                   FROM named n LEFT JOIN pgscale_internal.past_queries(ARRAY[n.queryid]) x ON true)), '')
 $$;
@@ -205,7 +205,7 @@ BEGIN
                                        k.cells), '' ORDER BY k.n)
       INTO body
       FROM (SELECT k.kind, k.n, array_agg(ARRAY[
-                       CASE k.kind WHEN 'query' THEN coalesce(pgscale_internal.clean_statement(q.query), w.item) ELSE w.item END,
+                       CASE k.kind WHEN 'query' THEN coalesce(q.query, w.item) ELSE w.item END,
                        w.active_sessions_1::text, w.active_sessions_2::text, w.difference::text, w.fraction_1::text, w.fraction_2::text]
                        ORDER BY w.ordinality) AS cells
               FROM unnest('{event,query,application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
@@ -313,7 +313,7 @@ BEGIN
          GROUP BY w.queryid)
     SELECT pgscale_internal.report_table(format, '{query,sessions,share,time,"its waits"}'::text[], '{query,number,share,ms,prose}'::text[],
                array_agg(ARRAY[
-                   CASE WHEN q.query IS NOT NULL THEN pgscale_internal.clean_statement(q.query)
+                   CASE WHEN q.query IS NOT NULL THEN q.query
                         WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
                         WHEN q.item = 'other' THEN '(all others)'
                         ELSE coalesce('(no identifier; longest: ' || (SELECT pgscale_internal.unidentified_statement(since, until)) || ')',
@@ -379,7 +379,7 @@ BEGIN
     SELECT pgscale_internal.report_table(format, '{"root blocker",user,state,share,"time waited","while idle","from","to",statement}'::text[],
                '{name,name,prose,share,ms,share,name,name,query}'::text[],
                array_agg(ARRAY[r.item, r.usename, r.state, r.fraction::text, r.wait_ms::text, r.idle_fraction::text,
-                               to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), pgscale_internal.clean_statement(r.query)]
+                               to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), r.query]
                          ORDER BY r.rank))
       INTO body
       FROM pgscale_internal.report_roots(since, until) r, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);

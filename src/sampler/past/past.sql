@@ -88,7 +88,7 @@ BEGIN
             EXECUTE (SELECT format('SELECT EXISTS (SELECT FROM %I.pg_stat_statements(false) s WHERE s.queryid = ANY ($1))', n.nspname)
                        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements) INTO has_texts USING $1;
             IF has_texts AND pgscale_internal.query_waits_text_fits(false) THEN
-                FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(pgscale_internal.foreign_text(s.query, %s)) FROM %s s
+                FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(pgscale_internal.foreign_text(s.query, %s))) FROM %s s
                          WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
                         (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
                     $1 := array_remove($1, queryid);
@@ -104,7 +104,7 @@ BEGIN
     END IF;
     IF archived IS NOT NULL AND $1 <> '{}' THEN
         BEGIN
-            FOR queryid, query IN EXECUTE format('SELECT s.queryid, min(s.query) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
+            FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(s.query)) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
                 $1 := array_remove($1, queryid);
                 RETURN NEXT;
             END LOOP;
@@ -123,7 +123,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[]) IS
-'texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
+'cleaned texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
 
 CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
