@@ -188,7 +188,7 @@ sub changes_ok
 
 SKIP:
 {
-    skip 'no compiler: ' . slurp_file("$library.out"), 14 unless $compiled;
+    skip 'no compiler: ' . slurp_file("$library.out"), 16 unless $compiled;
 
     # It shows no wait event, and the kernel counts nothing of it. Of that, some may be chance: 1.5 divided by the root of the ticks.
     my ($burner, $sleeper, $idler) = map { session($node, user => $_) } 'burner', 'talker', 'idler';
@@ -221,6 +221,18 @@ SKIP:
         USING (event_type)}), 't|t|t', 'activity has it as time on CPU, and each class has as much as in the profile')
       or diag $db->sql(q{SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d');
         SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
+    is($db->sql(q{SELECT count(*) > 3, string_agg(format('%s %s %s', item, t.ms, p.ms), ', ') FILTER (WHERE abs(coalesce(t.ms, 0) - coalesce(p.ms, 0)) > 0.02 * p.all_ms)
+         FROM (SELECT item, wait_ms AS ms FROM pgscale.top_waits(now() - interval '12 h', top => 1000)) t
+         FULL JOIN (SELECT CASE WHEN event_type <> event THEN event_type || ':' ELSE '' END || event AS item, sum(wait_ms) AS ms, sum(sum(wait_ms)) OVER () AS all_ms
+                      FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1) p
+        USING (item)}), 't|', 'and so has top_waits each event, from the samples of the history')
+      or diag $db->sql(q{SELECT item, wait_ms FROM pgscale.top_waits(now() - interval '12 h', top => 1000);
+        SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
+    is($db->sql(q{SELECT string_agg(format('%s %s %s', by, i.ms, p.ms), ', ') FILTER (WHERE abs(i.ms / p.ms - 1) > 0.01)
+         FROM (SELECT sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend') p
+         CROSS JOIN unnest('{event,class,query,user,database,application,backend_type}'::text[]) by
+         CROSS JOIN LATERAL (SELECT sum(wait_ms) AS ms FROM pgscale_internal.past_items(now() - interval '12 h', NULL, by, 1000) WHERE fraction IS NOT NULL) i}), '',
+        'by whatever they are grouped, they add up to the same number of sessions');
     is($db->sql(q{SELECT count(*) FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
         FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001}), 0,
         'the totals are those of the profile');

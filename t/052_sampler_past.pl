@@ -38,7 +38,7 @@ $stopped = $clock->() - $stopped;
 kill 'CONT', $sampler;
 $db->poll_ok("SELECT ($looks_so_far) > $looked + 4", 'the sampler was stopped for more than three seconds, and goes on');
 $db->sampler('off');
-is($db->sql(q{SELECT abs(active_sessions - 1) < 0.001 FROM slept, pgscale.top_waits(since) WHERE item = 'Timeout:PgSleep'}), 't', 'its time is the time that is known')
+is($db->sql(q{SELECT abs(active_sessions - 1) < 0.02 FROM slept, pgscale.top_waits(since) WHERE item = 'Timeout:PgSleep'}), 't', 'its time is the time that is known')
   or diag $db->sql(q{SELECT t.* FROM slept, pgscale.top_waits(since) t; SELECT * FROM pgscale.past_coverage()});
 is($db->sql(q{SELECT sum(period_s) / (SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history WHERE sampled_at > since) BETWEEN 0.05 AND 1
     FROM slept, pgscale.past_coverage(since) GROUP BY since}), 't', 'a look each 100 ms')
@@ -83,7 +83,7 @@ is($db->sql(q{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.past
 is($db->sql(q{SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM pgscale.past_waits(NULL, NULL, 1e9)
     UNION ALL SELECT count(*) FROM (SELECT DISTINCT backend_type, datid, usename, application_name, queryid, event_type, event, blocker
     FROM pgscale.past_waits()) d) c}), 1, 'and then no two rows are alike');
-is($db->sql(q{SELECT abs(a + b + c - ms) < 0.01 FROM whole, LATERAL (SELECT since + (until - since) * 0.312 AS one, since + (until - since) * 0.77 AS two
+is($db->sql(q{SELECT abs(a + b + c - ms) < 0.01 * ms FROM whole, LATERAL (SELECT since + (until - since) * 0.312 AS one, since + (until - since) * 0.77 AS two
     FROM span) s, LATERAL (SELECT (SELECT sum(wait_ms) FROM pgscale.past_waits(NULL, one)) AS a,
     (SELECT sum(wait_ms) FROM pgscale.past_waits(one, two)) AS b, (SELECT sum(wait_ms) FROM pgscale.past_waits(two)) AS c) p}), 't',
     'three periods make up the whole');

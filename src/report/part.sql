@@ -90,7 +90,10 @@ BEGIN
                                     WHERE i.event IS DISTINCT FROM 'IdleInTransaction'), 0) END AS active),
     wait AS (
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
-                        CASE w.item WHEN 'CPU' THEN 'running, or ready to run' ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
+                        CASE WHEN w.item = 'CPU' THEN 'running, or ready to run'
+                             WHEN w.event_type = 'CPU' AND w.event ~ '^Queued' THEN 'ready to run, and waiting for a CPU'
+                             WHEN w.event_type = 'CPU' AND w.event ~ '^Running' THEN 'running'
+                             ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
           FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ', finding,
                (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
@@ -269,21 +272,10 @@ BEGIN
                  WHERE k.kind = w.kind AND NOT w.idle AND NOT w.blocked LIMIT 1)) m
          WHERE w.kind <> 'other' OR w.idle
          GROUP BY w.what
-        HAVING sum(w.fraction) >= 0.05),
-    -- the chart is made of all samples, the history's part of the table is not corrected by the kernel's counts
-    on_cpu AS (
-        SELECT sum(a.active_sessions * a.covered_fraction) FILTER (WHERE a.event_type = 'CPU')
-               / nullif(sum(a.covered_fraction) FILTER (WHERE a.first), 0) AS chart,
-               coalesce((SELECT sum(w.active_sessions) FROM w WHERE w.event_type = 'CPU'), 0) AS here
-          FROM (SELECT b.*, row_number() OVER (PARTITION BY b.at) = 1 AS first FROM pgscale.activity(since, until) b) a)
+        HAVING sum(w.fraction) >= 0.05)
     SELECT pgscale_internal.report_table(format, '{wait,sessions,share,time,"it waits for"}'::text[], '{name,number,share,ms,prose}'::text[],
                (SELECT array_agg(ARRAY[w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text, w.what] ORDER BY w.rank)
                   FROM w WHERE w.wait_ms > 0))
-           || coalesce((SELECT pgscale_internal.report_paragraph(format,
-                      format('The chart has %s sessions on CPU, this table %s. A session that queues for a CPU shows its last wait: '
-                             'the chart counts that time as CPU, and this table counts it as the wait.',
-                             round(c.chart::numeric, 1), round(c.here::numeric, 1)), 'note'::text)
-                  FROM on_cpu c WHERE c.chart - c.here >= greatest(0.2, 0.2 * c.chart)), '')
            || coalesce((SELECT pgscale_internal.report_paragraph(format, 'What helps', 'list'::text)
                      || pgscale_internal.report_table(format, '{"it waits for",share,"what happens","what helps"}'::text[], '{name,share,prose,prose}'::text[],
                             array_agg(ARRAY[h.what, h.fraction::text, h.meaning, h.remedy] ORDER BY h.fraction DESC))

@@ -15,6 +15,8 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 
+#include "sampler/past/timeline.h"
+
 typedef struct PgscaleSamplerPastRange
 {
 	TimestampTz begin;
@@ -32,6 +34,9 @@ extern PgscaleSamplerPastTexts *pgscale_sampler_past_texts_create(void);
 extern PgscaleSamplerPastText pgscale_sampler_past_number(PgscaleSamplerPastTexts *texts, const char *text);
 extern PgscaleSamplerPastText pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len);
 extern const char *pgscale_sampler_past_text(const PgscaleSamplerPastTexts *texts, PgscaleSamplerPastText number);
+
+/* The class of a wait event, where sessions that idle in a transaction have a class of their own. */
+extern PgscaleSamplerPastText pgscale_sampler_past_class(PgscaleSamplerPastTexts *texts, uint32 wait_event);
 
 /* All columns that separate waits.  Hashed and compared as bytes. */
 typedef struct PgscaleSamplerPastKey
@@ -96,6 +101,20 @@ extern TimestampTz pgscale_sampler_past_memory_begin(void);
  */
 extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges,
 											   const PgscaleSamplerPastReader *reader);
+
+/*
+ * What it has of these ranges in all: time by place (timeline.h), as if all of each second
+ * had been observed, and which times it knows, in order; allocated in the current memory
+ * context.
+ */
+typedef struct PgscaleSamplerPastSeconds
+{
+	double		place_us[PGSCALE_TIMELINE_PLACES];
+	PgscaleSamplerPastRange *ranges;
+	int			n;
+} PgscaleSamplerPastSeconds;
+
+extern void pgscale_sampler_past_add_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastSeconds *sum);
 
 /* Begin of the oldest second that it has, or DT_NOEND. */
 extern TimestampTz pgscale_sampler_past_timeline_begin(void);

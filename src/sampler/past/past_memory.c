@@ -8,6 +8,14 @@
  * their process are one sum, because texts cost a hundred times as much as samples: an
  * hour of a ring takes a few milliseconds.
  *
+ * A sample shows what a session waits for once a second, but not that it was woken and
+ * queues for a CPU, and a session that seems to idle has no sample.  The timeline has
+ * each class of waits from all ticks, after the kernel's counts.  So the sums of the
+ * sessions' samples are made to agree with it, class by class: the timeline says how
+ * much of a class there was, the samples say of whom and in which event.  A class that
+ * no sample has is one sum of its own.  Times that the timeline does not have are as
+ * the samples are.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -48,7 +56,9 @@ typedef struct HistoryWaitKey
 	PgscaleSamplerRoot root;
 	uint16		label;
 	PgscaleProcKind kind;
-	uint8		unused[5];
+	bool		timed;			/* a session's, at a time that the timeline
+								 * has */
+	uint8		unused[4];
 } HistoryWaitKey;
 
 typedef struct HistoryWait
@@ -82,6 +92,9 @@ typedef struct HistorySums
 	const PgscaleSamplerPastRange *ranges;	/* in order, none within another */
 	int			nranges;
 	int64		bucket_us;
+	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
+										 * samples know them */
+	double		timed_us[PGSCALE_TIMELINE_PLACES];	/* of the samples */
 	history_sums_hash *hash;
 	bool		with_slices;
 	HistorySlice *slices;
@@ -98,6 +111,7 @@ static void
 forget_sums(HistorySums *sums)
 {
 	history_sums_reset(sums->hash);
+	memset(sums->timed_us, 0, sizeof(sums->timed_us));
 	sums->nslices = 0;
 	sums->look = 0;
 	sums->look_at = DT_NOBEGIN;
@@ -139,7 +153,7 @@ add_slice(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz beg
 
 /* Adds a part of the time of a sample. */
 static void
-add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begin, TimestampTz end, int64 us)
+add_part(HistorySums *sums, const PgscaleSamplerSample *sample, bool timed, TimestampTz begin, TimestampTz end, int64 us)
 {
 	HistoryWaitKey key = {0};
 	HistoryWait *wait;
@@ -155,13 +169,16 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begi
 	key.root = sample->root;
 	key.label = sample->label;
 	key.kind = sample->kind;
+	key.timed = timed;
 	wait = history_sums_insert(sums->hash, key, &found);
 	wait->us = (found ? wait->us : 0) + us;
+	if (timed)
+		sums->timed_us[pgscale_sampler_timeline_place(sample->wait_event)] += us;
 }
 
 /* The same of a part within one range, bucket by bucket. */
 static void
-add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range,
+add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, bool timed, const PgscaleSamplerPastRange *range,
 			  TimestampTz begin, TimestampTz end)
 {
 	const int64 size = sums->bucket_us;
@@ -170,7 +187,7 @@ add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, const Pgsca
 	{
 		const bool	whole = size == PGSCALE_PAST_WHOLE;
 
-		add_part(sums, sample, whole ? 0 : begin, whole ? 0 : end, end - begin);
+		add_part(sums, sample, timed, whole ? 0 : begin, whole ? 0 : end, end - begin);
 		return;
 	}
 	while (begin < end)
@@ -179,9 +196,31 @@ add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, const Pgsca
 		const TimestampTz bucket = begin - (over < 0 ? over + size : over);
 		const TimestampTz next = Min(end, bucket + size);
 
-		add_part(sums, sample, Max(bucket, range->begin), Min(bucket + size, range->end), next - begin);
+		add_part(sums, sample, timed, Max(bucket, range->begin), Min(bucket + size, range->end), next - begin);
 		begin = next;
 	}
+}
+
+/* The same, apart for times that the timeline has. */
+static void
+add_timed(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range,
+		  TimestampTz begin, TimestampTz end)
+{
+	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
+
+	if (pgscale_proc_is_session(sample->kind))
+		for (int i = pgscale_sampler_past_find(seconds->ranges, seconds->n, begin);
+			 i < seconds->n && seconds->ranges[i].begin < end; i++)
+		{
+			const TimestampTz timed = Max(begin, seconds->ranges[i].begin);
+
+			if (begin < timed)
+				add_by_bucket(sums, sample, false, range, begin, timed);
+			begin = Min(end, seconds->ranges[i].end);
+			add_by_bucket(sums, sample, true, range, timed, begin);
+		}
+	if (begin < end)
+		add_by_bucket(sums, sample, false, range, begin, end);
 }
 
 /*
@@ -210,10 +249,49 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 	{
 		const PgscaleSamplerPastRange *range = &sums->ranges[i];
 
-		add_by_bucket(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
+		add_timed(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
 		if (sums->with_slices && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
 			add_slice(sums, sample, Max(begin, range->begin), Min(sample->sampled_at, range->end));
 	}
+}
+
+/* Reads the timeline of the times that the samples know: the spans, of which a clock that was set back may make two overlap. */
+static void
+read_seconds(HistorySums *sums, const PgscaleSamplerSpans *spans)
+{
+	PgscaleSamplerPastRange *known = palloc((sums->nranges + spans->n) * sizeof(PgscaleSamplerPastRange));
+	int			nknown = 0;
+
+	for (int i = 0; i < sums->nranges; i++)
+	{
+		const PgscaleSamplerPastRange *range = &sums->ranges[i];
+		PgscaleSamplerPastRange *within = palloc((spans->n + 1) * sizeof(PgscaleSamplerPastRange));
+		PgscaleSamplerPastRange *gaps;
+		PgscaleSamplerPastRange *left;
+		int			n = 0;
+		int			nleft;
+
+		for (int j = 0; j < spans->n; j++)
+		{
+			const TimestampTz begin = Max(Max(spans->spans[j].begin, sums->partial_at), range->begin);
+			const TimestampTz end = Min(spans->spans[j].end, range->end);
+
+			if (begin < end)
+				within[n++] = (PgscaleSamplerPastRange)
+			{
+				begin, end
+			};
+		}
+		gaps = pgscale_sampler_past_subtract(range, within, n, &n);
+		left = pgscale_sampler_past_subtract(range, gaps, n, &nleft);
+		memcpy(&known[nknown], left, nleft * sizeof(PgscaleSamplerPastRange));
+		nknown += nleft;
+		pfree(left);
+		pfree(gaps);
+		pfree(within);
+	}
+	pgscale_sampler_past_add_timeline(known, nknown, &sums->seconds);
+	pfree(known);
 }
 
 /*
@@ -235,11 +313,15 @@ sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
 		sums->next = first;
 		sums->partial = false;
 		sums->partial_at = DT_NOBEGIN;
+		read_seconds(sums, spans);
 		if (!pgscale_sampler_history_visit(first, spans->end, visit_sample, sums))
 		{
 			forget_sums(sums);
 			spans->n = 0;
 		}
+		/* some that were known were overwritten meanwhile */
+		if (spans->n == 0 || sums->partial_at != DT_NOBEGIN)
+			read_seconds(sums, spans);
 		labels = pgscale_sampler_labels_copy();
 		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_labels_unchanged(before))
 			return labels;
@@ -300,6 +382,59 @@ visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const Pgs
 	}
 }
 
+/* Tells of so much time of a wait that it was in this event. */
+static void
+visit_event(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, uint32 wait_event, double us,
+			const PgscaleSamplerPastReader *reader)
+{
+	PgscaleSamplerPastKey key = *of;
+
+	if (us <= 0)
+		return;
+	key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(wait_event));
+	key.event = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(wait_event));
+	reader->visit_wait(range, &key, us / 1000.0, reader->arg);
+}
+
+/* A part of what the timeline has of a class.  Samples on CPU are all in one event, so they are split as the timeline is. */
+static void
+visit_timed(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, uint32 wait_event,
+			double part, const PgscaleSamplerPastReader *reader)
+{
+	const double *us = sums->seconds.place_us;
+
+	visit_event(range, key, wait_event, us[pgscale_sampler_timeline_place(wait_event)] * part, reader);
+	if (wait_event == PGSCALE_WAIT_CPU)
+		for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
+			visit_event(range, key, event, us[pgscale_sampler_timeline_place(event)] * part, reader);
+}
+
+/* Classes that the timeline has and no sample. */
+static void
+visit_unsampled(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
+{
+	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
+	const PgscaleSamplerPastRange range = {seconds->ranges[0].begin, seconds->ranges[seconds->n - 1].end};
+	PgscaleSamplerPastKey key = {0};
+
+	key.backend_type = pgscale_sampler_past_number(reader->texts, pgscale_sampler_type_name((PgscaleProcKind) B_BACKEND));
+	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
+	{
+		const uint32 event = pgscale_sampler_timeline_event(place);
+
+		if (sums->timed_us[place] > 0)
+			continue;
+		if (event == PGSCALE_WAIT_CPU || event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+			visit_timed(sums, &range, &key, event, 1, reader);
+		else if (event > PGSCALE_WAIT_BLOCKED && seconds->place_us[place] > 0)
+		{
+			/* which event it was is not known */
+			key.event_type = key.event = pgscale_sampler_past_class(reader->texts, event);
+			reader->visit_wait(&range, &key, seconds->place_us[place] / 1000.0, reader->arg);
+		}
+	}
+}
+
 static void
 visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleSamplerPastReader *reader)
 {
@@ -329,8 +464,6 @@ visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleS
 		key.datname = name_of(databases, reader->texts, from->datid, true);
 		key.usename = name_of(users, reader->texts, from->userid, false);
 		key.application_name = pgscale_sampler_past_number(reader->texts, application_name);
-		key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(from->wait_event));
-		key.event = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(from->wait_event));
 		if (from->root_pid == 0)
 			key.blocker = pgscale_sampler_past_number(reader->texts, "prepared transaction");
 		else if (from->root_pid != PGSCALE_SAMPLER_NO_PID)
@@ -340,23 +473,24 @@ visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleS
 			key.blocker = pgscale_sampler_past_number(reader->texts, psprintf("%d%s%s", from->root_pid, named ? " " : "",
 																			  named ? root_application : ""));
 		}
-		reader->visit_wait(&range, &key, wait->us / 1000.0, reader->arg);
+		if (from->timed)
+			visit_timed(sums, &range, &key, from->wait_event,
+						wait->us / sums->timed_us[pgscale_sampler_timeline_place(from->wait_event)], reader);
+		else
+			visit_event(&range, &key, from->wait_event, wait->us, reader);
 	}
+	if (sums->seconds.n > 0)
+		visit_unsampled(sums, reader);
 }
 
 static void
 visit_slices(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
 {
-	const PgscaleSamplerPastText idle = pgscale_sampler_past_number(reader->texts, PGSCALE_WAIT_IDLE_NAME);
-
 	for (int64 i = 0; i < sums->nslices; i++)
 	{
 		const HistorySlice *slice = &sums->slices[i];
 
-		reader->visit_class(&slice->range,
-							slice->class == PGSCALE_WAIT_IDLE_IN_TRANSACTION ? idle :
-							pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(slice->class)),
-							slice->us / 1000.0, reader->arg);
+		reader->visit_class(&slice->range, pgscale_sampler_past_class(reader->texts, slice->class), slice->us / 1000.0, reader->arg);
 	}
 }
 

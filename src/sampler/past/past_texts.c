@@ -14,6 +14,7 @@
 
 #include "common/hashfn.h"
 
+#include "base/wait_events.h"
 #include "sampler/past/past.h"
 
 typedef struct TextKey
@@ -94,6 +95,13 @@ PgscaleSamplerPastText
 pgscale_sampler_past_number(PgscaleSamplerPastTexts *texts, const char *text)
 {
 	return text ? pgscale_sampler_past_number_of(texts, text, strlen(text)) : 0;
+}
+
+PgscaleSamplerPastText
+pgscale_sampler_past_class(PgscaleSamplerPastTexts *texts, uint32 wait_event)
+{
+	return pgscale_sampler_past_number(texts, wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION ? PGSCALE_WAIT_IDLE_NAME :
+									   pgscale_wait_event_type(wait_event));
 }
 
 const char *

@@ -5,10 +5,11 @@
  *
  * The history has one tick a second, and covers only minutes on a busy server.  This
  * ring has each second of the last hour, from all ticks, in less space: of a second it
- * keeps only the sessions' time in each class of wait event, or idle in a transaction,
- * and the most connections at a tick.  Divided by the observed time, the former is the
- * average number of active sessions.  activity() reads it (past/activity.c), and
- * connections.c reads the latter.
+ * keeps only the sessions' time in each class of wait event, in each event on CPU, or
+ * idle in a transaction, and the most connections at a tick.  Divided by the observed
+ * time, the former is the average number of active sessions.  activity() reads it
+ * (past/activity.c), the sums of the history are made to agree with it (past_memory.c),
+ * and connections.c reads the latter.
  *
  * A second is at its Unix time modulo the ring's size, and is cleared when its place is
  * used again.  Only the sampler writes; each second has a change count for the readers.
@@ -33,12 +34,13 @@
 
 /*
  * A wait event's class is its number's uppermost byte; the server's go from 0
- * (on CPU) to 0x0B, and any beyond counts in the last place.  Sessions that idle in a
- * transaction are not active, and have a place of their own.
+ * (on CPU, not split) to 0x0B.  The events on CPU follow, then sessions that idle in a
+ * transaction, which are not active, and then any other class.
  */
-#define NCLASSES	16
+#define NCLASSES	PGSCALE_TIMELINE_PLACES
 #define CLASS_SHIFT 24
-#define IN_TRANSACTION	(NCLASSES - 2)
+#define ON_CPU		(0x0B + 1)
+#define IN_TRANSACTION	(ON_CPU + PGSCALE_WAIT_BLOCKED)
 
 typedef struct Second
 {
@@ -98,14 +100,27 @@ timeline_clear(Second *s)
 	s->connections = 0;
 }
 
-static uint32
-timeline_class(uint32 wait_event)
+uint32
+pgscale_sampler_timeline_place(uint32 wait_event)
 {
 	const uint32 class = wait_event >> CLASS_SHIFT;
 
+	StaticAssertStmt(IN_TRANSACTION == NCLASSES - 2, "places of the timeline");
 	if (wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
 		return IN_TRANSACTION;
-	return class < IN_TRANSACTION ? class : NCLASSES - 1;
+	if (class == 0 && wait_event >= PGSCALE_WAIT_RUNNING && wait_event <= PGSCALE_WAIT_BLOCKED)
+		return ON_CPU + wait_event - PGSCALE_WAIT_RUNNING;
+	return class < ON_CPU ? class : NCLASSES - 1;
+}
+
+uint32
+pgscale_sampler_timeline_event(uint32 place)
+{
+	if (place == IN_TRANSACTION)
+		return PGSCALE_WAIT_IDLE_IN_TRANSACTION;
+	if (place == NCLASSES - 1)
+		return (uint32) 0x0F << CLASS_SHIFT;
+	return place < ON_CPU ? place << CLASS_SHIFT : place - ON_CPU + PGSCALE_WAIT_RUNNING;
 }
 
 /* Rounds down, also where a clock shows a time before 2000, which is negative. */
@@ -131,7 +146,7 @@ pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 void
 pgscale_sampler_timeline_add(uint32 wait_event)
 {
-	tick_class_ns[timeline_class(wait_event)] += tick_ns;
+	tick_class_ns[pgscale_sampler_timeline_place(wait_event)] += tick_ns;
 }
 
 /* A tick's time ends with it, and may have begun in the second before; after a stall, some seconds before. */
@@ -169,13 +184,13 @@ pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns)
 	Second	   *s = place_of(timeline_floor(tick_at, USECS_PER_SEC));
 
 	pgscale_change_begin_write(&s->changes);
-	s->class_ns[timeline_class(wait_event)] += ns;
+	s->class_ns[pgscale_sampler_timeline_place(wait_event)] += ns;
 	pgscale_change_end_write(&s->changes);
 }
 
-/* Moves at most so much of a class in a second to the class CPU; returns how much it was. */
+/* Moves at most so much from one place of a second to another; returns how much it was. */
 static uint64
-timeline_move(int64 second, uint32 class, uint64 ns)
+timeline_move(int64 second, uint32 class, uint32 to, uint64 ns)
 {
 	Second	   *s = place_of(second);
 
@@ -184,7 +199,7 @@ timeline_move(int64 second, uint32 class, uint64 ns)
 	ns = Min(ns, s->class_ns[class]);
 	pgscale_change_begin_write(&s->changes);
 	s->class_ns[class] -= ns;
-	s->class_ns[PGSCALE_WAIT_CPU >> CLASS_SHIFT] += ns;
+	s->class_ns[to] += ns;
 	pgscale_change_end_write(&s->changes);
 	return ns;
 }
@@ -194,18 +209,17 @@ timeline_move(int64 second, uint32 class, uint64 ns)
  * them gives its part of what was on CPU; the seconds before give what these do not have.
  */
 void
-pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns)
+pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint32 cpu_event, uint64 ns)
 {
-	const uint32 class = timeline_class(wait_event);
+	const uint32 class = pgscale_sampler_timeline_place(wait_event);
+	const uint32 to = pgscale_sampler_timeline_place(cpu_event);
 	const int64 second = timeline_floor(tick_at, USECS_PER_SEC);
 	const double part = (double) (tick_at - second * USECS_PER_SEC) / USECS_PER_SEC;
 
-	if (class == PGSCALE_WAIT_CPU >> CLASS_SHIFT)
-		return;
-	ns -= timeline_move(second, class, ns * part);
+	ns -= timeline_move(second, class, to, ns * part);
 	for (int back = 1; back <= 4 && ns > 0; back++)
-		ns -= timeline_move(second - back, class, ns);
-	(void) timeline_move(second, class, ns);
+		ns -= timeline_move(second - back, class, to, ns);
+	(void) timeline_move(second, class, to, ns);
 }
 
 void
@@ -230,35 +244,13 @@ copy_second(int64 second, Second *copy)
 	return copy->second == second && copy->observed_ns > 0;
 }
 
-/* A part of a second is that part of all that was observed in it.  All of the present one was before the range ends. */
+typedef void (*VisitSecond) (const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg);
+
+/* Calls for each second, or the part of it, that lies in these ranges.  All of the present one was before its range ends. */
 static void
-visit_second(const Second *s, bool present, const PgscaleSamplerPastRange *range, PgscaleSamplerPastText *names,
-			 const PgscaleSamplerPastReader *reader)
-{
-	const PgscaleSamplerPastRange whole = {s->second * USECS_PER_SEC, present ? range->end : (s->second + 1) * USECS_PER_SEC};
-	const PgscaleSamplerPastRange of = {Max(whole.begin, range->begin), Min(whole.end, range->end)};
-	double		part;
-
-	if (of.begin >= of.end)
-		return;
-	part = (of.end - of.begin) / (double) (whole.end - whole.begin);
-	reader->visit_span(&of, s->observed_ns * part / NS_PER_MS, false, NULL, reader->arg);
-	for (uint32 class = 0; class < NCLASSES; class++)
-	{
-		if (s->class_ns[class] == 0)
-			continue;
-		if (names[class] == 0)
-			names[class] = pgscale_sampler_past_number(reader->texts, class == IN_TRANSACTION ? PGSCALE_WAIT_IDLE_NAME :
-													   pgscale_wait_event_type(class << CLASS_SHIFT));
-		reader->visit_class(&of, names[class], s->class_ns[class] * part / NS_PER_MS, reader->arg);
-	}
-}
-
-void
-pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, const PgscaleSamplerPastReader *reader)
+visit_seconds(const PgscaleSamplerPastRange *ranges, int nranges, VisitSecond visit, void *arg)
 {
 	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
-	PgscaleSamplerPastText names[NCLASSES] = {0};
 
 	for (int i = 0; i < nranges; i++)
 	{
@@ -267,12 +259,64 @@ pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nr
 
 		for (int64 second = first; second <= last; second++)
 		{
+			const PgscaleSamplerPastRange whole = {second * USECS_PER_SEC, second == present ? ranges[i].end : (second + 1) * USECS_PER_SEC};
+			const PgscaleSamplerPastRange of = {Max(whole.begin, ranges[i].begin), Min(whole.end, ranges[i].end)};
 			Second		s;
 
-			if (copy_second(second, &s))
-				visit_second(&s, second == present, &ranges[i], names, reader);
+			if (of.begin < of.end && copy_second(second, &s))
+				visit(&s, &of, (of.end - of.begin) / (double) (whole.end - whole.begin), arg);
 		}
 	}
+}
+
+/* A part of a second is that part of all that was observed in it. */
+static void
+tell_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg)
+{
+	const PgscaleSamplerPastReader *reader = arg;
+	uint64		cpu_ns = s->class_ns[0];
+
+	for (uint32 class = ON_CPU; class < IN_TRANSACTION; class++)
+		cpu_ns += s->class_ns[class];
+	reader->visit_span(of, s->observed_ns * part / NS_PER_MS, false, NULL, reader->arg);
+	for (uint32 class = 0; class < NCLASSES; class++)
+	{
+		const uint64 ns = class == 0 ? cpu_ns : s->class_ns[class];
+
+		if (ns > 0 && (class < ON_CPU || class >= IN_TRANSACTION))
+			reader->visit_class(of, pgscale_sampler_past_class(reader->texts, pgscale_sampler_timeline_event(class)),
+								ns * part / NS_PER_MS, reader->arg);
+	}
+}
+
+void
+pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, const PgscaleSamplerPastReader *reader)
+{
+	visit_seconds(ranges, nranges, tell_second, (void *) reader);
+}
+
+static void
+add_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg)
+{
+	PgscaleSamplerPastSeconds *sum = arg;
+	PgscaleSamplerPastRange *last = sum->n > 0 ? &sum->ranges[sum->n - 1] : NULL;
+
+	if (last && last->end == of->begin)
+		last->end = of->end;
+	else
+		sum->ranges[sum->n++] = *of;
+	/* what was not observed of it was as the rest */
+	for (uint32 class = 0; class < NCLASSES; class++)
+		sum->place_us[class] += s->class_ns[class] * ((of->end - of->begin) / (double) s->observed_ns);
+}
+
+void
+pgscale_sampler_past_add_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastSeconds *sum)
+{
+	memset(sum, 0, sizeof(*sum));
+	/* a range more than seconds for each end of one */
+	sum->ranges = palloc((TIMELINE_SECONDS + nranges) * sizeof(PgscaleSamplerPastRange));
+	visit_seconds(ranges, nranges, add_second, sum);
 }
 
 int

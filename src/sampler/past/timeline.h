@@ -14,6 +14,13 @@
 
 #include "datatype/timestamp.h"
 
+/* A second has the time of each class, of each event on CPU, and of being idle in a transaction: so many places. */
+#define PGSCALE_TIMELINE_PLACES	19
+
+/* The place of a wait event; and what there is in a place: an event, or the number of a class. */
+extern uint32 pgscale_sampler_timeline_place(uint32 wait_event);
+extern uint32 pgscale_sampler_timeline_event(uint32 place);
+
 extern Size pgscale_sampler_timeline_size(void);
 extern void pgscale_sampler_timeline_startup(void);
 
@@ -34,8 +41,8 @@ extern void pgscale_sampler_timeline_end(int connections);
 /* After the end of a tick: time of the last second that only now is known to be one. */
 extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
 
-/* After the end of a tick: time of its second that was shown as this wait, and was spent on CPU. */
-extern void pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint64 ns);
+/* After the end of a tick: time of its second that was shown as this wait, and was spent as this event on CPU. */
+extern void pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint32 cpu_event, uint64 ns);
 extern void pgscale_sampler_timeline_reset(void);
 
 #endif							/* PGSCALE_SAMPLER_TIMELINE_H */

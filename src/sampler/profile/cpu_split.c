@@ -291,9 +291,12 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 	if (!pgscale_proc_is_session(part->kind))
 		return;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
+	{
 		found_active.idle_ns += ns;
+		pgscale_sampler_timeline_add_late(wait_event, ns);
+	}
 	else
-		pgscale_sampler_timeline_to_cpu(part->wait_event, ns);
+		pgscale_sampler_timeline_to_cpu(part->wait_event, wait_event, ns);
 	if (part->wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
 		found_active.in_transaction_ns += ns;
 }
@@ -548,7 +551,5 @@ pgscale_sampler_cpu_settle(int64 now, int64 ns, PgscaleSamplerFound *found)
 		nread = cpu_settle_some(now, Min(left, MAX_READINGS));
 		left -= nread;
 	} while (nread == MAX_READINGS && left > 0);
-	if (found_active.idle_ns > 0)
-		pgscale_sampler_timeline_add_late(PGSCALE_WAIT_CPU, found_active.idle_ns);
 	*found = found_active;
 }
