@@ -19,7 +19,8 @@ CREATE FUNCTION finds(more jsonb, now jsonb DEFAULT '{}', usual jsonb DEFAULT '{
 RETURNS TABLE (rank integer, rule text, certainty text, pid integer, sentence text, cure text) LANGUAGE sql AS $$
     SELECT f.rank, f.rule, f.certainty, f.pid, f.sentence, f.cure
       FROM pgscale_internal.now_findings('{"used": 20, "idle": 10, "max_connections": 100, "reserved": 3, "cpus": 4, "queued_fraction": 0,
-               "max_wal_size_bytes": 1073741824, "minute_max_wal_size_bytes": 1073741824, "max_wal_size_wanted": "4GB", "sync_standbys": 0, "look_s": 0.015}'::jsonb || more
+               "max_wal_size_bytes": 1073741824, "minute_max_wal_size_bytes": 1073741824, "max_wal_size_wanted": "4GB", "sync_standbys": 0, "look_s": 0.015,
+               "watched_s": 6}'::jsonb || more
            || jsonb_build_object('now', '{"s": 6, "active": 8}'::jsonb || now,
                                  'usual', '{"s": 3000, "active": 4, "kinds": {}, "flush_ms": 1, "read_ms": 0.5}'::jsonb || usual)) f
      ORDER BY f.rank
@@ -68,6 +69,46 @@ SELECT * FROM finds(root('{"pid": 99, "backend_type": "autovacuum worker", "rows
 -- a client that calls itself so is no autovacuum
 SELECT rule, pid FROM finds(root('{"state": "active", "query": "-- (to prevent wraparound)"}'));
 
+-- turns: it waited for such a lock itself a moment ago, or its waiters have waited for those before it
+SELECT rule FROM finds(root('{"state": "active", "event_type": null, "waited_ago_s": 1.9}'));
+SELECT rule, evidence->'held_s' AS held_s FROM pgscale_internal.now_findings(root('{"state": "active", "event_type": null, "waited_ago_s": 2}'));
+SELECT rule FROM finds(root('{"state_s": 2, "waited_ago_s": 2, "first_s": 5.1}'));
+SELECT rule FROM finds(root('{"state_s": 2, "waited_ago_s": 2, "first_s": 5}'));
+SELECT rule FROM finds(root('{"state_s": 30, "waited_ago_s": 31, "first_s": 100}'));
+SELECT rule FROM finds(root('{"pid": null, "gid": "p", "state": "prepared", "transaction_s": 29, "state_s": null, "first_s": 100}'));
+-- without the history it is not known whether a statement began with a wait
+SELECT rule, certainty FROM finds(root('{"state": "active", "event_type": null}') || '{"watched_s": null}');
+SELECT rule, certainty FROM finds(root('{}') || '{"watched_s": null}');
+-- those that give up early, and try again
+SELECT rule FROM finds(root('{"waiters": 1, "longest_s": 0.2}'), '{"kinds": {"lock_tuple": 0.3, "lock_transaction": 0.4}}');
+SELECT rule FROM finds(root('{"waiters": 1, "longest_s": 0.2}'), '{"kinds": {"lock_tuple": 0.6, "lock_relation": 5}}');
+SELECT rule FROM finds(root('{"waiters": 1, "longest_s": 0.2, "state_s": 4.9, "transaction_s": 4.9}'), '{"kinds": {"lock_tuple": 3}}');
+SELECT rule FROM finds(root('{"waiters": 1, "longest_s": 0.2, "rows": 0, "locktype": "relation"}'), '{"kinds": {"lock_relation": 0.7}}');
+SELECT rule, certainty FROM finds(root('{"waiters": 1, "longest_s": 0.2, "rows": 0, "locktype": "advisory"}'), '{"kinds": {"lock_advisory": 0.7}}');
+-- advisory_lock: an office, or a lock that was forgotten
+SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "idle", "transaction_s": null, "first_s": 5}'));
+SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "idle", "transaction_s": null, "first_s": 4.9}'));
+SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "idle", "transaction_s": null, "first_s": 5, "waiters": 1}'));
+SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "active", "transaction_s": 3, "first_s": 5}'));
+SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "active", "transaction_s": 3, "first_s": 5, "waited_ago_s": 1}'));
+SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": null, "state": "idle", "transaction_s": null, "first_s": 5}'), '{"kinds": {"lock_advisory": 8}}',
+    '{"kinds": {"lock_advisory": 4.1}}');
+-- several holders; one waiter behind which the others queue; commands that the load does not feel; a page that is pinned
+SELECT * FROM finds(root('{"holders": 6}'));
+SELECT * FROM finds(root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
+SELECT rule, pid FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
+SELECT * FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_application": "psql", "behind_gate": 7, "state": "active", "event_type": null, "query": "COPY t TO stdout"}'));
+SELECT * FROM finds(root('{"waiters": 1, "maintenance": 1, "rows": 0, "gate_pid": 55, "gate_query": "VACUUM t"}'));
+SELECT rule, certainty FROM finds(root('{"waiters": 2, "maintenance": 1, "rows": 0, "gate_pid": 55}'));
+SELECT * FROM finds(root('{"state": "active", "event_type": "BufferPin", "event": "BufferPin", "rows": 0,
+    "pinning": [{"pid": 88, "application": "report", "state": "idle in transaction"}]}'));
+SELECT * FROM finds(root('{"state": "active", "event_type": "BufferPin", "event": "BufferPin", "rows": 0, "pinning": [{"pid": 88, "state": "active"}, {"pid": 89, "state": "active"}]}'));
+-- a client that does not read or send cannot be cancelled
+SELECT sentence, cure FROM finds(root('{"state": "active", "event": "ClientWrite", "query": "COPY t TO STDOUT"}'));
+-- the order of findings: sessions, as far as it is certain that they are held up
+SELECT rule, certainty FROM finds(root('{"waiters": 1, "maintenance": 1, "rows": 0, "gate_pid": 55}'), '{"active": 12, "kinds": {"cpu": 12}}', '{"kinds": {"cpu": 2}}');
+SELECT rule, certainty FROM finds(root('{"waiters": 5, "rows": 5}'), '{"active": 30, "kinds": {"cpu": 20}}', '{"kinds": {"cpu": 2}}');
+
 -- hot_row
 CREATE FUNCTION row_root(rows integer) RETURNS jsonb LANGUAGE sql AS $$
     SELECT root(jsonb_build_object('transaction_s', 0.1, 'longest_s', 0.1, 'rows', rows)) $$;
@@ -79,6 +120,16 @@ SELECT rule FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {
 SELECT rule FROM finds(row_root(2), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(row_root(1), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(root('{}'), '{"kinds": {"lock_tuple": 6}}');
+
+-- hot_lock: the same at a table, and, perhaps on purpose, at advisory locks; not at an office
+CREATE FUNCTION lock_root(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT root('{"transaction_s": 0.1, "longest_s": 0.1, "rows": 0, "locktype": "relation"}'::jsonb || more) $$;
+SELECT * FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 3.2}}');
+SELECT rule FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 2.9}}');
+SELECT rule FROM finds(lock_root('{"waiters": 1}'), '{"kinds": {"lock_relation": 6}}');
+SELECT rule FROM finds(lock_root('{}'), '{"kinds": {"lock_advisory": 6}}');
+SELECT rule, certainty, sentence FROM finds(lock_root('{"locktype": "advisory", "relation": null}'), '{"kinds": {"lock_advisory": 6}}');
+SELECT rule FROM finds(lock_root('{"locktype": "advisory", "relation": null, "state": "idle"}'), '{"kinds": {"lock_advisory": 6}}');
 
 -- lock_manager, buffer_mapping
 SELECT * FROM finds('{"sessions": [{"pid": 5, "event": "LockManager", "query": "SELECT FROM parted"}]}', '{"kinds": {"lock_manager": 2}}');
@@ -216,7 +267,17 @@ SELECT certainty, sentence, cure FROM (VALUES (1, 0, 1), (2, 0, 0), (2, 0, 1), (
                                      'sync_fewer', CASE WHEN ready BETWEEN 1 AND wanted - 1 THEN format('ANY %s ("it''s", b)', ready) END), '{"kinds": {"sync_rep": 7}}');
 SELECT rule, certainty FROM finds('{"sync_standbys": 1}', '{"kinds": {"sync_rep": 7}}');
 SELECT rule, certainty, sentence FROM finds('{"sync_standbys": null}', '{"kinds": {"sync_rep": 7}}');
-SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep": 4}}');
+SELECT rule FROM finds('{"sync_standbys": 1}', '{"kinds": {"sync_rep": 7}}', '{"kinds": {"sync_rep": 4}}');
+SELECT rule FROM finds('{"sync_standbys": 1}', '{"kinds": {"sync_rep": 2.3}}');
+-- of missing ones nothing is usual, and one commit is enough; with the others that wait for its rows, unless it is over
+SELECT rule, sentence FROM finds('{}', '{"kinds": {"sync_rep": 0.9}}', '{"kinds": {"sync_rep": 4}}');
+SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 0.8}}');
+SELECT rule, certainty, sentence FROM finds(root('{"waiters": 6, "state": "active", "event_type": "IPC", "event": "SyncRep"}') || '{"sync_standbys": 1}',
+    '{"kinds": {"sync_rep": 1}}');
+-- they have the WAL and have not replayed it
+SELECT certainty, sentence, cure FROM (VALUES (true), (false)) v(apply),
+    LATERAL finds(jsonb_build_object('sync_standbys', 1, 'sync_flushed', 1, 'sync_replaying', 'near', 'sync_apply', apply), '{"kinds": {"sync_rep": 7}}');
+SELECT certainty, sentence FROM finds('{"sync_standbys": 2, "sync_wanted": 2, "sync_flushed": 1}', '{"kinds": {"sync_rep": 7}}');
 
 -- wraparound_vacuum, by age; recovery_conflict
 SELECT * FROM finds('{"oldest_xid_age": 1600000000, "oldest_xid_database": "app"}');

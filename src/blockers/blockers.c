@@ -316,6 +316,10 @@ pgscale_lock_waits(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* What cancel() points to. */
+static const char *const asks[] = {"pgscale.now", NULL};
+
 const PgscaleModule pgscale_blockers_module = {
 	.name = "blockers",
+	.asks = asks,
 };

@@ -21,6 +21,9 @@
  * statement that is to be cancelled, the statement is compared, too; of a session that idles, since
  * when it does.
  *
+ * A commit that waits for a synchronous standby is not ended: it is written here already, so neither a cancellation nor
+ * a termination undoes it.  Either would only show it to others before a standby has it.
+ *
  * What may be otherwise a moment later, as that a process waits or has ended, is an answer and no
  * error, so a statement that ends many sessions says what became of each.  A process of a kind
  * that must not be ended is an error, as is one for which the caller lacks the privilege.
@@ -224,6 +227,20 @@ check_target(const Target *target, Action action)
 				   "Only sessions can be ended.");
 }
 
+/* Is its transaction committed here, and does it only wait for a standby to say so, too? */
+static bool
+awaits_standby(const PgscaleProc *proc)
+{
+	return proc->wait_event == WAIT_EVENT_SYNC_REP;
+}
+
+/* The server acts on a cancellation only when such a wait is over; a termination ends it. */
+static bool
+awaits_client(const PgscaleProc *proc)
+{
+	return proc->running && (proc->wait_event == WAIT_EVENT_CLIENT_READ || proc->wait_event == WAIT_EVENT_CLIENT_WRITE);
+}
+
 /* The node of a process, or NULL if it neither waits nor is waited for. */
 static const PgscaleLockNode *
 find_node(const PgscaleLockWaits *waits, int pid)
@@ -275,6 +292,14 @@ waiter_text(int pid, Action action, int root)
 	return psprintf("nothing was done: process %d is not a root blocker, because it waits for a lock itself; its root is process %d: "
 					"SELECT * FROM pgscale.%s(%d); to end the waiting one: SELECT pg_%s_backend(%d)",
 					pid, root, verbs[action], root, verbs[action], pid);
+}
+
+static char *
+standby_text(int pid, Action action, const char *session)
+{
+	return psprintf("nothing was done: %s waits until a synchronous standby has its commit; to end that wait does not undo the commit, but shows it "
+					"to all before a standby has it, and it is lost if this server is; SELECT * FROM pgscale.now: why it waits; to do it anyway: "
+					"SELECT pg_%s_backend(%d)", session, verbs[action], pid);
 }
 
 static char *
@@ -338,14 +363,13 @@ send_signal(const Target *target, Action action)
 	return DatumGetBool(DirectFunctionCall2(pg_terminate_backend, pid, Int64GetDatum(0)));
 }
 
-/* Returns whether it has obeyed. */
+/* Returns whether it has obeyed; if not, *now is what it does instead. */
 static bool
-wait_to_obey(const Target *target, Action action)
+wait_to_obey(const Target *target, Action action, Target *now)
 {
 	const int64 give_up = pgscale_timer_clock() + OBEY_NS;
-	Target		now;
 
-	while (is_target_there(target, &now) && (action != ACTION_CANCEL || !has_statement_ended(target, &now)))
+	while (is_target_there(target, now) && (action != ACTION_CANCEL || !has_statement_ended(target, now)))
 	{
 		if (pgscale_timer_clock() >= give_up)
 			return false;
@@ -374,16 +398,21 @@ act_on_target(const Target *target, Action action, bool *done)
 		return psprintf("nothing to %s: %s has ended", verbs[action], session);
 	if (has_gone_on(target, &now, action))
 		return gone_on_text(session);
+	if (awaits_standby(&now.proc))
+		return standby_text(target->pid, action, session);
 	if (!send_signal(target, action))
 		return psprintf("nothing to %s: %s has ended", verbs[action], session);
 	if (action == ACTION_CANCEL && !target->proc.running)
 		return psprintf("asked %s to cancel its statement, if it runs one%s", session, waiters_text(target));
-	*done = wait_to_obey(target, action);
+	*done = wait_to_obey(target, action, &now);
 	if (*done)
 		return psprintf(action == ACTION_CANCEL ? "cancelled the statement of %s%s" : "terminated %s%s",
 						session, waiters_text(target));
-	return psprintf("asked %s to end%s, which it has not done within %d s%s", session,
-					action == ACTION_CANCEL ? " its statement" : "", (int) (OBEY_NS / NS_PER_S), waiters_text(target));
+	return psprintf("asked %s to end%s, which it has not done within %d s%s%s", session,
+					action == ACTION_CANCEL ? " its statement" : "", (int) (OBEY_NS / NS_PER_S),
+					action == ACTION_CANCEL && awaits_client(&now.proc) ?
+					psprintf(": it waits for its client, which only pgscale.terminate(%d) ends", target->pid) : "",
+					waiters_text(target));
 }
 
 /* Finds the process to act on, and acts. */

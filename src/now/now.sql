@@ -25,13 +25,16 @@ COMMENT ON FUNCTION pgscale_internal.now_disk() IS
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_disk() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_roots(
+    patient boolean,
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
-    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz)
+    OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz,
+    OUT maintenance integer, OUT first_ms double precision, OUT holders integer, OUT gate_pid integer, OUT behind_gate integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_now_roots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;
-COMMENT ON FUNCTION pgscale_internal.now_roots() IS 'part of the evidence of diagnosis: the five root blockers with the most waiters';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_roots() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.now_roots(boolean) IS
+'part of the evidence of diagnosis: the five root blockers with the most waiters; patient: looks for 200 ms until a session waits';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_roots(boolean) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_findings(
     seen jsonb,
@@ -173,12 +176,37 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_sessions(jsonb) IS 'part of the evidence of diagnosis: sessions with their texts';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_sessions(jsonb) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.now_root_sessions()
+-- Which session pins the page that a VACUUM waits for is not known; it has a lock on the table, and a snapshot.
+CREATE FUNCTION pgscale_internal.now_pinning(vacuum_pid integer)
+RETURNS jsonb
+LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('pid', s.pid, 'state', s.state, 'event_type', s.wait_event_type, 'event', s.wait_event)
+                              ORDER BY s.xact_start), '[]')
+      FROM (SELECT DISTINCT a.pid, a.state, a.wait_event_type, a.wait_event, a.xact_start
+              FROM pg_stat_get_progress_info('VACUUM') v
+              JOIN pg_lock_status() l ON l.database = v.datid AND l.relation = v.relid AND l.granted AND l.pid <> v.pid
+              CROSS JOIN LATERAL pg_stat_get_activity(l.pid) a
+             WHERE v.pid = vacuum_pid AND a.backend_xmin IS NOT NULL) s
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_pinning(integer) IS
+'part of the evidence of diagnosis: the sessions that may have pinned a page that a VACUUM waits for';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_pinning(integer) TO pg_monitor;
+
+-- The kind of lock that sessions wait for at a root, as the history has it, and when the root waited for such a lock itself: it has it
+-- since then at most. watched: whether the history has a sample of each second.
+CREATE FUNCTION pgscale_internal.now_root_sessions(watched boolean, patient boolean)
 RETURNS jsonb
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
+-- planned for thousands of rows, it would be compiled for seconds
+SET jit = off
 AS $$
+    WITH waited AS MATERIALIZED (
+        SELECT h.pid, h.event, max(h.sampled_at) AS at FROM pgscale.wait_history(clock_timestamp() - interval '10 s', NULL) h
+         WHERE watched AND h.event_type = 'Lock' GROUP BY 1, 2)
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
                'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384
@@ -191,11 +219,24 @@ AS $$
                'age_s', least(pgscale_internal.now_age(a.query_start), t.s), 'transaction_s', t.s,
                -- of other roles' transactions it shows whether they are younger than 2 s, which their locks in pg_locks show, too
                'transaction_least_s', CASE WHEN pgscale_internal.now_age(r.xact_start) < 2 THEN 0 WHEN r.xact_start IS NOT NULL THEN 2 END,
-               'state_s', least(pgscale_internal.now_age(a.state_change), t.s)) ORDER BY r.waiters DESC), '[]')
-      FROM pgscale_internal.now_roots() r
+               'state_s', least(pgscale_internal.now_age(a.state_change), t.s),
+               'waited_ago_s', CASE WHEN pgscale_internal.now_age(r.xact_start) >= 2 THEN
+                                    (SELECT pgscale_internal.now_age(max(w.at)) FROM waited w WHERE w.pid = r.pid AND w.at >= r.xact_start
+                                        AND (w.event = r.locktype OR (r.row_waiters > 0 AND w.event IN ('transactionid', 'tuple')))) END,
+               'maintenance', r.maintenance + (CASE WHEN r.row_waiters > 0 AND EXISTS (
+                                    SELECT FROM pg_get_replication_slots() l
+                                     WHERE l.active_pid = r.gate_pid AND l.slot_type = 'logical' AND l.confirmed_flush_lsn IS NULL) THEN 1 ELSE 0 END),
+               'first_s', r.first_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
+               'gate_application', g.application_name,
+               'gate_query', pgscale_internal.clean_line(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0)), 100),
+               'pinning', CASE WHEN a.wait_event IN ('BufferPin', 'BufferCleanup') THEN pgscale_internal.now_sessions(pgscale_internal.now_pinning(r.pid)) END)
+                   ORDER BY r.waiters DESC), '[]')
+      FROM pgscale_internal.now_roots(patient) r
       CROSS JOIN (SELECT b.oid FROM pg_database b WHERE b.datname = current_database()) here
       LEFT JOIN LATERAL pg_stat_get_activity(r.pid) a ON r.pid IS NOT NULL
       LEFT JOIN pg_database d ON d.oid = a.datid
+      LEFT JOIN LATERAL pg_stat_get_activity(r.gate_pid) g ON true
+      LEFT JOIN pg_database e ON e.oid = g.datid
       LEFT JOIN LATERAL (SELECT x.prepared, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
                                 pgscale_internal.clean_line(pgscale_internal.foreign_name(e.datname), 130) AS database
                            FROM pg_prepared_xact() x LEFT JOIN pg_database e ON e.oid = x.dbid
@@ -204,8 +245,8 @@ AS $$
       CROSS JOIN LATERAL (SELECT pgscale_internal.now_age(CASE WHEN r.pid IS NULL THEN p.prepared
                                                                WHEN a.xact_start IS NOT NULL THEN r.xact_start END) AS s) t
 $$;
-COMMENT ON FUNCTION pgscale_internal.now_root_sessions() IS 'part of the evidence of diagnosis: root blockers with their texts';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.now_root_sessions(boolean, boolean) IS 'part of the evidence of diagnosis: root blockers with their texts';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_root_sessions(boolean, boolean) TO pg_monitor;
 
 -- On a standby: the sessions that replay may wait for, as far as the caller may know. Of a snapshot, the oldest of each database; of a
 -- lock, those in its way; of a page, two in a transaction, since the rule wants to know whether it is one; of a tablespace, the oldest
@@ -240,22 +281,30 @@ COMMENT ON FUNCTION pgscale_internal.now_conflicting(text, integer) IS
 'part of the evidence of diagnosis: on a standby, how long replay has waited for a lock, and the sessions that it may wait for';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_conflicting(text, integer) TO pg_monitor;
 
--- The standbys that commits wait for. The first number of the setting is that of the standbys wanted, if it is more than one.
-CREATE FUNCTION pgscale_internal.now_standbys(wanted integer)
+-- The standbys that commits wait for. The first number of the setting is that of the standbys wanted, if it is more than one. The first
+-- position that a commit waits for tells those that have it and have not replayed it from those that do not have it.
+CREATE FUNCTION pgscale_internal.now_standbys(wanted integer, awaited pg_lsn)
 RETURNS jsonb
-LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT jsonb_build_object('sync_standbys', CASE WHEN s.known THEN s.confirm END, 'sync_catching_up', CASE WHEN s.known THEN s.catch_up END,
+               'sync_flushed', CASE WHEN s.known AND awaited IS NOT NULL THEN s.flushed END, 'sync_replaying', CASE WHEN s.known THEN s.replaying END,
+               'sync_apply', (SELECT g.reset_val = 'remote_apply' AND g.source NOT IN ('user', 'database', 'database user', 'client')
+                                FROM pg_settings g WHERE g.name = 'synchronous_commit'),
                'sync_fewer', CASE WHEN s.known AND s.confirm BETWEEN 1 AND wanted - 1
                                   THEN regexp_replace(current_setting('synchronous_standby_names'), '[0-9]+', s.confirm::text) END)
-      FROM (SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS known, count(*) FILTER (WHERE w.sync_state IN ('sync', 'quorum')) AS confirm,
+      FROM (SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS known, count(*) FILTER (WHERE w.confirms) AS confirm,
+                   count(*) FILTER (WHERE w.confirms AND w.flush_lsn >= awaited AND w.replay_lsn < awaited) AS flushed,
+                   min(pgscale_internal.clean_line(a.application_name, 100))
+                       FILTER (WHERE w.confirms AND w.flush_lsn >= awaited AND w.replay_lsn < awaited) AS replaying,
                    count(*) FILTER (WHERE w.sync_priority > 0 AND w.state IN ('startup', 'catchup')) AS catch_up
-              FROM pg_stat_get_wal_senders() w) s
+              FROM (SELECT x.*, x.sync_state IN ('sync', 'quorum') AS confirms FROM pg_stat_get_wal_senders() x) w
+              LEFT JOIN LATERAL pg_stat_get_activity(w.pid) a ON true) s
 $$;
-COMMENT ON FUNCTION pgscale_internal.now_standbys(integer) IS
+COMMENT ON FUNCTION pgscale_internal.now_standbys(integer, pg_lsn) IS
 'part of the evidence of diagnosis: connected standbys of those that commits wait for, unless the caller may not know; synchronous_standby_names with as many';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_standbys(integer) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_standbys(integer, pg_lsn) TO pg_monitor;
 
 -- The slot that keeps most WAL, and since when archiving has failed: asked for where the disk of pg_wal has little space.
 CREATE FUNCTION pgscale_internal.now_wal_kept()
@@ -337,6 +386,7 @@ DECLARE
     disk jsonb := pgscale_internal.now_disk();
     recent jsonb := coalesce(pgscale_internal.now_period(counts->'recent'),
                              pgscale_internal.now_period(jsonb_build_object('s', 0, 'events', seen->'events')));
+    watched boolean := counts IS NOT NULL AND (SELECT s.setting::integer <= 2000 FROM pg_settings s WHERE s.name = 'pgscale.sampler_history_period');
 BEGIN
     RETURN (seen - 'events') || jsonb_build_object(
         'standby', pg_is_in_recovery(),
@@ -346,7 +396,8 @@ BEGIN
         'checkpoints_requested', counts->'minute'->'checkpoints_requested', 'minute_s', counts->'minute'->'s',
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
         'minute_max_wal_size_bytes', counts->'max_wal_size_bytes', 'usual_checkpoints_requested', counts->'usual'->'checkpoints_requested',
-        'roots', pgscale_internal.now_root_sessions(),
+        'watched_s', CASE WHEN watched THEN (recent->>'s')::double precision END,
+        'roots', pgscale_internal.now_root_sessions(watched, coalesce((recent->'classes'->>'Lock')::double precision, 0) >= 0.5),
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END
@@ -356,7 +407,7 @@ BEGIN
                 THEN jsonb_build_object('half_minute', pgscale_internal.now_period(counts->'half_minute'),
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
-        || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer)
+        || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer, (seen->>'sync_lsn')::pg_lsn)
         || coalesce(pgscale_internal.now_horizon(), '{}') || coalesce(pgscale_internal.now_limited(), '{}')
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))

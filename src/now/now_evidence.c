@@ -79,6 +79,13 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_TEXT, locktype),
 	SESSION_MEMBER(MEMBER_TEXT, relation),
 	SESSION_MEMBER(MEMBER_BOOL, waits),
+	SESSION_MEMBER(MEMBER_NUMBER, waited_ago_s),
+	SESSION_MEMBER(MEMBER_COUNT, maintenance),
+	SESSION_MEMBER(MEMBER_COUNT, first_s),
+	SESSION_MEMBER(MEMBER_COUNT, holders),
+	SESSION_MEMBER(MEMBER_COUNT, behind_gate),
+	SESSION_MEMBER(MEMBER_TEXT, gate_application),
+	SESSION_MEMBER(MEMBER_TEXT, gate_query),
 	{NULL}
 };
 
@@ -118,9 +125,13 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_wanted),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_standbys),
 	EVIDENCE_MEMBER(MEMBER_COUNT, sync_catching_up),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_flushed),
+	EVIDENCE_MEMBER(MEMBER_TEXT, sync_replaying),
+	EVIDENCE_MEMBER(MEMBER_BOOL, sync_apply),
 	EVIDENCE_MEMBER(MEMBER_TEXT, sync_fewer),
 	EVIDENCE_MEMBER(MEMBER_TEXT, conflict),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, conflict_s),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, watched_s),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, oldest_xid_age),
 	EVIDENCE_MEMBER(MEMBER_TEXT, oldest_xid_database),
 	EVIDENCE_MEMBER(MEMBER_TEXT, xmin_holder),
@@ -154,6 +165,8 @@ static const char *const kind_keys[] = {
 	[PGSCALE_NOW_LOCK_MANAGER] = "lock_manager",
 	[PGSCALE_NOW_LOCK_TRANSACTION] = "lock_transaction",
 	[PGSCALE_NOW_LOCK_TUPLE] = "lock_tuple",
+	[PGSCALE_NOW_LOCK_RELATION] = "lock_relation",
+	[PGSCALE_NOW_LOCK_ADVISORY] = "lock_advisory",
 	[PGSCALE_NOW_SYNC_REP] = "sync_rep",
 };
 
@@ -238,6 +251,12 @@ read_now_period(JsonbContainer *object, PgscaleNowPeriod *period)
 }
 
 static int
+pid_member(JsonbContainer *object, const char *name)
+{
+	return (int) Min(Max(number_member(object, name, 0), 0), INT_MAX);
+}
+
+static int
 read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
 {
 	int			n = 0;
@@ -247,11 +266,22 @@ read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
 	for (uint32 i = 0; i < JsonContainerSize(array) && n < PGSCALE_NOW_SESSIONS; i++)
 	{
 		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
+		JsonbContainer *object;
+		JsonbContainer *pinning;
 
 		if (!element || element->type != jbvBinary)
 			continue;
-		read_members(element->val.binary.data, session_members, &sessions[n]);
-		sessions[n++].pid = (int) Min(Max(number_member(element->val.binary.data, "pid", 0), 0), INT_MAX);
+		object = element->val.binary.data;
+		read_members(object, session_members, &sessions[n]);
+		sessions[n].pid = pid_member(object, "pid");
+		sessions[n].gate_pid = pid_member(object, "gate_pid");
+		pinning = find_container(object, "pinning");
+		if (pinning)
+		{
+			sessions[n].pinning = palloc0(PGSCALE_NOW_SESSIONS * sizeof(PgscaleNowSession));
+			sessions[n].npinning = read_sessions(pinning, sessions[n].pinning);
+		}
+		n++;
 	}
 	return n;
 }

@@ -34,6 +34,8 @@ typedef enum PgscaleNowKind
 	PGSCALE_NOW_LOCK_MANAGER,
 	PGSCALE_NOW_LOCK_TRANSACTION,
 	PGSCALE_NOW_LOCK_TUPLE,
+	PGSCALE_NOW_LOCK_RELATION,
+	PGSCALE_NOW_LOCK_ADVISORY,
 	PGSCALE_NOW_SYNC_REP,
 	PGSCALE_NOW_KINDS
 } PgscaleNowKind;
@@ -85,6 +87,21 @@ typedef struct PgscaleNowSession
 	const char *locktype;
 	const char *relation;
 	bool		waits;			/* for a lock itself: a cycle */
+	double		waited_ago_s;	/* since it waited for such a lock itself, of
+								 * late; NaN: it did not */
+	double		maintenance;	/* of the waiters, commands that the load does
+								 * not feel */
+	double		first_s;		/* as longest_s, of those that it is in the
+								 * way of itself */
+	double		holders;		/* that are in the way of the gate, with it */
+	int			gate_pid;		/* of those that it is in the way of, the one
+								 * or one of them */
+	double		behind_gate;	/* that wait only because that one does */
+	const char *gate_application;
+	const char *gate_query;
+	int			npinning;		/* that may have pinned the page that it waits
+								 * for */
+	struct PgscaleNowSession *pinning;
 } PgscaleNowSession;
 
 #define PGSCALE_NOW_SESSIONS	8
@@ -140,6 +157,12 @@ typedef struct PgscaleNowEvidence
 	double		sync_wanted;	/* standbys that must confirm a commit */
 	double		sync_standbys;	/* connected ones that do */
 	double		sync_catching_up;	/* and that will when they have caught up */
+	double		sync_flushed;	/* those that confirm commits and have all
+								 * that is waited for, but not replayed; NaN:
+								 * unknown */
+	const char *sync_replaying; /* the name of one of these */
+	bool		sync_apply;		/* the server's synchronous_commit is
+								 * remote_apply */
 	const char *sync_fewer;		/* synchronous_standby_names for those only
 								 * that do */
 	const char *conflict;		/* what replay waits for: snapshot,
@@ -163,6 +186,8 @@ typedef struct PgscaleNowEvidence
 	double		limited_connections;
 	double		limited_idle;
 
+	double		watched_s;		/* so long, lately, each second is in the
+								 * history; NaN: it is not */
 	int			nroots;
 	PgscaleNowSession roots[PGSCALE_NOW_SESSIONS];
 	int			ncomputing;

@@ -90,6 +90,8 @@ typedef struct NowScan
 	int			idle;
 	int			in_transaction;
 	int			new;
+	XLogRecPtr	sync_lsn;		/* the first that a commit waits for until
+								 * standbys have it; or none */
 	int			startup_slot;	/* of the process that replays WAL; or -1 */
 	int			startup_pid;
 	uint32		startup_event;
@@ -191,6 +193,14 @@ count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool application
 		scan->new += proc->proc_start != 0 && proc->proc_start <= scan->now && proc->proc_start > scan->now - NEW_US;
 		if (applications)
 			count_application(scan, slot, idle);
+	}
+	if (proc->wait_event == WAIT_EVENT_SYNC_REP)
+	{
+		/* the session's own, read without SyncRepLock: it may be over by now */
+		const XLogRecPtr lsn = ((volatile PGPROC *) &ProcGlobal->allProcs[slot])->waitLSN;
+
+		if (!XLogRecPtrIsInvalid(lsn) && (XLogRecPtrIsInvalid(scan->sync_lsn) || lsn < scan->sync_lsn))
+			scan->sync_lsn = lsn;
 	}
 	if (!proc->session)
 		return;
@@ -538,6 +548,8 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 					 scan->checkpoint ? "true" : "false", SyncRepConfig ? SyncRepConfig->num_sync : 0, scan->startup_pid);
 	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);
 	put_name(&out, "conflict", scan->conflict);
+	if (!XLogRecPtrIsInvalid(scan->sync_lsn))
+		appendStringInfo(&out, ", \"sync_lsn\": \"%X/%X\"", LSN_FORMAT_ARGS(scan->sync_lsn));
 	put_application(&out, scan);
 	put_queue(&out, scan);
 	put_events(&out, scan);

@@ -28,6 +28,10 @@
 
 #define MAX_ROOTS			5
 
+/* Those that give up and try again are there most of the time. */
+#define MORE_LOOKS			20
+#define LOOK_AGAIN_US		10000
+
 PG_FUNCTION_INFO_V1(pgscale_now_roots);
 
 /* By node; those that are no root have no waiters. */
@@ -36,7 +40,12 @@ typedef struct RootSum
 	int			node;
 	int			waiters;		/* transactions below it */
 	int			rows;			/* of them, those that wait for a row */
+	int			maintenance;	/* those that only commands such as CREATE
+								 * INDEX CONCURRENTLY and VACUUM do */
+	int			first_level;	/* those that it is in the way of itself */
+	int			gate;			/* of these, the last one */
 	TimestampTz since;			/* of the one that has waited longest */
+	TimestampTz first_since;	/* the same, of the first level */
 	const LOCKTAG *tag;			/* what the first of the first level waits for */
 } RootSum;
 
@@ -53,14 +62,26 @@ compare_roots(const void *a, const void *b)
 	return left->node < right->node ? -1 : 1;
 }
 
+/*
+ * Does only a command wait in this way that lets the load go on: for the end of transactions that may still
+ * see an old state, or for another command of its kind?
+ */
+static bool
+is_maintenance_wait(const PgscaleLockWaiter *waiter, const LOCKTAG *tag)
+{
+	return tag->locktag_type == LOCKTAG_VIRTUALTRANSACTION ||
+		(tag->locktag_type == LOCKTAG_RELATION && waiter->mode == ShareUpdateExclusiveLock);
+}
+
 static void
 sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 {
 	for (int node = 0; node < waits->nnodes; node++)
 	{
 		sums[node].node = node;
-		sums[node].waiters = sums[node].rows = 0;
-		sums[node].since = DT_NOEND;
+		sums[node].waiters = sums[node].rows = sums[node].maintenance = sums[node].first_level = 0;
+		sums[node].gate = -1;
+		sums[node].since = sums[node].first_since = DT_NOEND;
 		sums[node].tag = NULL;
 	}
 	for (int node = 0; node < waits->nnodes; node++)
@@ -76,6 +97,13 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		sum->waiters++;
 		if (tag->locktag_type == LOCKTAG_TRANSACTION || tag->locktag_type == LOCKTAG_TUPLE)
 			sum->rows++;
+		sum->maintenance += is_maintenance_wait(&waits->waiters[waiter], tag);
+		if (waits->nodes[node].parent == sum->node)
+		{
+			sum->first_level++;
+			sum->gate = node;
+			sum->first_since = Min(sum->first_since, pgscale_lock_waits_since(waits, node));
+		}
 		sum->since = Min(sum->since, pgscale_lock_waits_since(waits, node));
 
 		/*
@@ -104,6 +132,41 @@ transaction_start(const PgscaleLockNode *node)
 	return start;
 }
 
+/*
+ * Those that wait only since that one does: they want the same lock, and no holder is in their way.  To end what
+ * that one waits to do lets all of them go on.
+ */
+static int
+count_behind_gate(const PgscaleLockWaits *waits, int gate)
+{
+	const int	lock = waits->waiters[waits->nodes[gate].waiter].lock;
+	int			n = 0;
+
+	for (int i = 0; i < waits->nwaiters; i++)
+		n += waits->waiters[i].lock == lock && waits->nodes[waits->waiters[i].node].parent == gate;
+	return n;
+}
+
+/* Those that are in the way of a waiter, each by a lock that it holds, and wait for nothing. */
+static int
+count_holders(const PgscaleLockWaits *waits, int node)
+{
+	const PgscaleLockWaiter *waiter = &waits->waiters[waits->nodes[node].waiter];
+	const PgscaleAwaitedLock *lock = &waits->locks[waiter->lock];
+	int			n = 0;
+
+	for (int h = lock->first_holder; h < lock->first_holder + lock->nholders; h++)
+		n += (waits->holders[h].modes & lock->conflicts[waiter->mode]) != 0 && waits->holders[h].node != node &&
+			waits->nodes[waits->holders[h].node].waiter < 0;
+	return n;
+}
+
+static double
+ms_since(TimestampTz since, TimestampTz now)
+{
+	return since < now ? (now - since) / 1000.0 : 0;
+}
+
 static void
 put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *sum, TimestampTz now)
 {
@@ -117,20 +180,30 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 		TransactionIdGetDatum(node->xid),
 		Int32GetDatum(sum->waiters),
 		Int32GetDatum(sum->rows),
-		Float8GetDatum(sum->since < now ? (now - sum->since) / 1000.0 : 0),
+		Float8GetDatum(ms_since(sum->since, now)),
 		CStringGetTextDatum(sum->tag->locktag_type <= LOCKTAG_LAST_TYPE ?
 							LockTagTypeNames[sum->tag->locktag_type] : "unknown"),
 		ObjectIdGetDatum(database),
 		ObjectIdGetDatum(relation),
 		BoolGetDatum(node->waiter >= 0),
 		TimestampTzGetDatum(start),
+		Int32GetDatum(sum->maintenance),
+		Float8GetDatum(ms_since(sum->first_since, now)),
+		Int32GetDatum(count_holders(waits, sum->gate)),
+		Int32GetDatum(waits->nodes[sum->gate].pid),
+		Int32GetDatum(sum->first_level == 1 ? count_behind_gate(waits, sum->gate) : 0),
 	};
-	bool		nulls[lengthof(values)] = {node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0};
+	bool		nulls[lengthof(values)] = {
+		node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0, false, false, false, false, false
+	};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* pgscale_internal.now_roots(): the roots with the most waiters, at most five of them. */
+/*
+ * pgscale_internal.now_roots(patient): the roots with the most waiters, at most five of them.  patient: of late
+ * sessions have waited, and given up; so where none waits at this moment, look again for a while.
+ */
 Datum
 pgscale_now_roots(PG_FUNCTION_ARGS)
 {
@@ -141,6 +214,13 @@ pgscale_now_roots(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	waits = pgscale_lock_waits_read_all(false);
+	for (int i = 0; PG_GETARG_BOOL(0) && waits->nwaiters == 0 && i < MORE_LOOKS; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(LOOK_AGAIN_US);
+		if (!pgscale_lock_waits_read(waits))
+			waits = pgscale_lock_waits_read_all(false);
+	}
 	now = GetCurrentTimestamp();
 	pgscale_lock_waits_find_roots(waits);
 	sums = palloc_extended(Max(waits->nnodes, 1) * sizeof(RootSum), MCXT_ALLOC_HUGE);

@@ -8,7 +8,7 @@
  * asks for much, in sessions, and where it is known what is usual, for much more than that.
  * A rule names causes: a session that itself waits for a lock is none.
  *
- * First come the most certain findings, and of those the ones that cost most sessions.
+ * First come the findings that cost most sessions, each session counted for as much as is certain.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -163,16 +163,29 @@ pgscale_now_session_in(const PgscaleNowEvidence *e, const char *event)
 	return find_session_in(e->sessions, e->nsessions, event);
 }
 
+/* What it costs, as far as it is certain. */
+static double
+weight_of(const PgscaleNowFinding *f)
+{
+	static const double weights[] = {
+		[PGSCALE_NOW_LOW] = 0.25,
+		[PGSCALE_NOW_MEDIUM] = 0.6,
+		[PGSCALE_NOW_HIGH] = 1,
+	};
+
+	return f->cost * weights[f->certainty];
+}
+
 static int
 compare_findings(const void *a, const void *b)
 {
 	const PgscaleNowFinding *left = a;
 	const PgscaleNowFinding *right = b;
 
+	if (weight_of(left) != weight_of(right))
+		return weight_of(left) > weight_of(right) ? -1 : 1;
 	if (left->certainty != right->certainty)
 		return left->certainty > right->certainty ? -1 : 1;
-	if (left->cost != right->cost)
-		return left->cost > right->cost ? -1 : 1;
 	return strcmp(left->sentence, right->sentence);
 }
 

@@ -58,12 +58,21 @@ extern const PgscaleNowRule pgscale_now_server_rules[];
 extern const PgscaleNowRule pgscale_now_transactions_rules[];
 
 /*
- * Does a root hold others up for long enough to be a cause?  Not so where it waits itself, or
- * where its transaction is as short as those of others.
+ * Does a root hold others up for long enough to be a cause?  Not so where it waits itself, where it
+ * has had the lock for as short a time as others before it, or holds an office.
  */
-extern bool pgscale_now_blocks(const PgscaleNowSession *root);
+extern bool pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root);
+
+/* Sessions that a root holds up, without commands that the load does not feel. */
+extern double pgscale_now_hurt(const PgscaleNowSession *root);
 
 extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
+
+/* Is its commit written here, and does it wait only for a standby? */
+extern bool pgscale_now_awaits_standby(const PgscaleNowSession *session);
+
+/* Does a cancellation end what it does?  Not so where it idles or waits for its client, or that is not known. */
+extern bool pgscale_now_obeys_cancel(const PgscaleNowSession *session);
 
 /* What a session does is not known without the privilege, or without track_activities. */
 extern bool pgscale_now_state_is_known(const PgscaleNowSession *session);

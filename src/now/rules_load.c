@@ -137,7 +137,7 @@ static bool
 sessions_pile_up(const PgscaleNowEvidence *e)
 {
 	for (int i = 0; i < e->nroots; i++)
-		if (pgscale_now_blocks(&e->roots[i]) && e->roots[i].waiters >= e->used / 4)
+		if (pgscale_now_blocks(e, &e->roots[i]) && e->roots[i].waiters >= e->used / 4)
 			return true;
 	return false;
 }
@@ -149,6 +149,7 @@ sessions_pile_up(const PgscaleNowEvidence *e)
  * Certainty: high, if so many began; medium, if a blocker holds up a quarter of the sessions, if
  * no connection is left, or if connections are many, but neither new nor idle: then clients wait for
  * something else.  Low, if some are left, and those in use idle and are not new, as those of a pool do.
+ * Behind a blocker the storm is its consequence, and comes after it.
  *
  * The cure of a storm, and of a server that has none left, ends only sessions that have idled for
  * ten seconds, and so few at a time that they still idle when it comes to them.  No line of it, and
@@ -167,7 +168,7 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
 		return;
 	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH :
-						idle && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, e->used,
+						idle && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, sessions_pile_up(e) ? 1 : Max(flood ? e->new : 0, full ? 5 : 1),
 						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
 	if (application && (flood || full) && e->application_idle >= 1)

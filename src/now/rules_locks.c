@@ -42,30 +42,118 @@ known_age(const PgscaleNowSession *root)
 	return isnan(root->transaction_s) ? root->transaction_least_s : root->transaction_s;
 }
 
-/*
- * A transaction of two seconds, and either two sessions that have waited for it for a second or
- * one that has waited for five: more than a busy row's transactions take, which follow each
- * other in milliseconds.  A session that is idle, and in no transaction, has an advisory lock for
- * as long as it likes, as the leader of several that wait for that office: nothing is wrong.  Where the
- * age of a transaction is not known, as without track_activities, the longest wait counts: then it may
- * be a short one, too.
- */
-bool
-pgscale_now_blocks(const PgscaleNowSession *root)
-{
-	const double held_s = is_age_known(root) ? known_age(root) : root->longest_s;
-	const bool	advisory = root->locktype && strcmp(root->locktype, "advisory") == 0;
-	const bool	elected = root->state && pgscale_now_state_is_known(root) ? strcmp(root->state, "idle") == 0 :
-		advisory && root->pid != 0 && !is_age_known(root);
-
-	return !root->waits && !elected && held_s >= 2 &&
-		((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1));
-}
-
 bool
 pgscale_now_idles_in_transaction(const PgscaleNowSession *session)
 {
 	return session->state && strncmp(session->state, "idle in transaction", strlen("idle in transaction")) == 0;
+}
+
+static bool
+is_advisory(const PgscaleNowSession *root)
+{
+	return root->locktype && strcmp(root->locktype, "advisory") == 0;
+}
+
+/*
+ * How long a root has had its lock, as far as is known: no longer than its transaction lasts, and since it waited
+ * for such a lock itself, as one of a queue does whose turn it is; at least since it idles.  Where the
+ * age of a transaction is not known, as without track_activities, the longest wait counts.
+ */
+static double
+held_s(const PgscaleNowSession *root)
+{
+	const double most = is_age_known(root) ? known_age(root) : root->longest_s;
+	double		s = isnan(root->waited_ago_s) ? most : Min(most, root->waited_ago_s);
+
+	if (pgscale_now_idles_in_transaction(root) && !isnan(root->state_s))
+		s = Max(s, Min(most, root->state_s));
+	return s;
+}
+
+/* Is that more than the age of a transaction, which may have begun in a queue? */
+static bool
+is_held_known(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
+{
+	return root->pid == 0 || e->watched_s >= 2 || (pgscale_now_idles_in_transaction(root) && root->state_s >= 2);
+}
+
+/*
+ * Does a session hold an advisory lock as an office, apart from any transaction, so that others wait for it on
+ * purpose?  It idles in none, or its transaction is younger than the wait for its lock.  Where nothing is
+ * shown of it, it may be one.
+ */
+static bool
+holds_office(const PgscaleNowSession *root)
+{
+	if (!is_advisory(root) || root->pid == 0)
+		return false;
+	if (!pgscale_now_state_is_known(root) || !root->state)
+		return !is_age_known(root);
+	return strcmp(root->state, "idle") == 0 || (is_age_known(root) && root->first_s > known_age(root) + 1);
+}
+
+double
+pgscale_now_hurt(const PgscaleNowSession *root)
+{
+	return Max(root->waiters - root->maintenance, 0);
+}
+
+/* Sessions that wait for locks of that kind, on average over the last seconds; the part that this root has of all waiters. */
+static double
+recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
+{
+	const double *kinds = e->now.kinds;
+	double		all = 0;
+	double		recent;
+
+	if (root->rows > 0)
+		recent = kinds[PGSCALE_NOW_LOCK_TRANSACTION] + kinds[PGSCALE_NOW_LOCK_TUPLE];
+	else if (is_advisory(root))
+		recent = kinds[PGSCALE_NOW_LOCK_ADVISORY];
+	else
+		recent = kinds[PGSCALE_NOW_LOCK_RELATION];
+	for (int i = 0; i < e->nroots; i++)
+		all += e->roots[i].waiters;
+	return all > 0 ? recent * root->waiters / all : 0;
+}
+
+/*
+ * A root that has had its lock for two seconds, and either two sessions that have waited for it for a second or
+ * one that has waited for five: more than a busy row's transactions take, which follow each
+ * other in milliseconds.  Waits that end early, by lock_timeout or statement_timeout, and are tried again,
+ * are never that long: after five seconds it is enough that a session waits most of the time.
+ *
+ * Not so, for half a minute, if its waiters have waited for those before it most of the time: then the queue is the
+ * cause, and whose turn it is has no more to do with it than others.
+ */
+bool
+pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
+{
+	const double held = held_s(root);
+
+	if (root->waits || holds_office(root) || held < 2 || (root->first_s > 2 * held + 1 && held < 30))
+		return false;
+	if ((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1))
+		return true;
+	return held >= 5 && recent_waiters(e, root) >= 0.7;
+}
+
+bool
+pgscale_now_awaits_standby(const PgscaleNowSession *session)
+{
+	return session->event && strcmp(session->event, "SyncRep") == 0;
+}
+
+static bool
+session_awaits_client(const PgscaleNowSession *session)
+{
+	return session->event_type && strcmp(session->event_type, "Client") == 0;
+}
+
+bool
+pgscale_now_obeys_cancel(const PgscaleNowSession *session)
+{
+	return pgscale_now_state_is_known(session) && !pgscale_now_idles_in_transaction(session) && !session_awaits_client(session);
 }
 
 static bool
@@ -79,8 +167,7 @@ static bool
 waits_for_server(const PgscaleNowSession *session)
 {
 	return !pgscale_now_idles_in_transaction(session) && session->event_type &&
-		(strcmp(session->event_type, "IO") == 0 || strcmp(session->event_type, "LWLock") == 0 ||
-		 (session->event && strcmp(session->event, "SyncRep") == 0));
+		(strcmp(session->event_type, "IO") == 0 || strcmp(session->event_type, "LWLock") == 0);
 }
 
 static const char *
@@ -88,7 +175,7 @@ awaited_of(const PgscaleNowSession *root)
 {
 	if (root->rows * 2 > root->waiters)
 		return "rows";
-	if (root->locktype && strcmp(root->locktype, "advisory") == 0)
+	if (is_advisory(root))
 		return "an advisory lock";
 	if (root->relation)
 		return psprintf("a lock on %s", pgscale_now_beginning(root->relation, 30));
@@ -133,7 +220,7 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 	else if (!can_be_ended(root))
 		pgscale_now_cure(f, psprintf("reads only; then end the %s where it was started", root->backend_type),
 						 "SELECT * FROM pg_stat_activity WHERE pid = %d", root->pid);
-	else if (pgscale_now_idles_in_transaction(root) || !pgscale_now_state_is_known(root))
+	else if (!pgscale_now_obeys_cancel(root))
 		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", root->pid);
 	else
 		pgscale_now_cure(f, "its statement fails; if its locks remain, terminate it",
@@ -150,15 +237,145 @@ holds_up_replay_only(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 	return false;
 }
 
+/* What a root does, and how certain it is that it is the cause. */
+static const char *
+doing_of(const PgscaleNowEvidence *e, const PgscaleNowSession *root, PgscaleNowCertainty *certainty)
+{
+	const double active_s = root->age_s > 0 ? root->age_s : root->longest_s;
+
+	*certainty = is_held_known(e, root) && !is_advisory(root) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM;
+	if (root->pid == 0)
+		return psprintf("prepared %s ago", pgscale_text_duration(root->transaction_s));
+	if (is_replay(root))
+	{
+		*certainty = PGSCALE_NOW_HIGH;
+		return "which replays WAL of the primary";
+	}
+	if (pgscale_now_idles_in_transaction(root))
+	{
+		if (root->state_s < 1)
+			*certainty = PGSCALE_NOW_MEDIUM;
+		return psprintf("idle in transaction for %s", pgscale_text_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
+	}
+	if (!pgscale_now_state_is_known(root))
+	{
+		*certainty = is_age_known(root) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW;
+		return "whose state is not known";
+	}
+	if (waits_for_server(root))
+	{
+		*certainty = PGSCALE_NOW_LOW;
+		return psprintf("which itself waits for %s %s", root->event_type, root->event ? root->event : "");
+	}
+	return psprintf("active for %s%s%s%s", pgscale_text_duration(active_s), session_awaits_client(root) ? ", which waits for its client" : "",
+					root->query ? ": " : "", root->query ? pgscale_now_beginning(root->query, 40) : "");
+}
+
+static void
+put_root_numbers(PgscaleNowFinding *f, const PgscaleNowSession *root)
+{
+	pgscale_now_number(f, "waiters", root->waiters);
+	pgscale_now_number(f, "longest_wait_s", root->longest_s);
+	pgscale_now_number(f, "held_s", held_s(root));
+	pgscale_now_number(f, "transaction_s", root->transaction_s);
+	pgscale_now_text(f, "state", root->state);
+	pgscale_now_text(f, "locktype", root->locktype);
+	pgscale_now_text(f, "relation", root->relation);
+	if (root->holders > 1)
+		pgscale_now_number(f, "holders", root->holders);
+}
+
+/* "pid 4711, psql: ALTER TABLE t" */
+static const char *
+gate_text(const PgscaleNowSession *root)
+{
+	const PgscaleNowSession gate = {.pid = root->gate_pid,.application = root->gate_application};
+
+	return psprintf("%s%s%s", pgscale_now_who(&gate), root->gate_query ? ": " : "",
+					root->gate_query ? pgscale_now_beginning(root->gate_query, 30) : "");
+}
+
+/*
+ * Do all that are held up wait because one of them waits for a strong lock, as of ALTER TABLE, while what is in its way
+ * would let them pass?  Then that one is what to cancel, if a transaction in its way does its work, or there are several.
+ */
+static bool
+is_gate_the_cause(const PgscaleNowSession *root)
+{
+	return root->behind_gate >= 1 && root->pid != 0 && !is_replay(root) &&
+		!(root->backend_type && strcmp(root->backend_type, "autovacuum worker") == 0) &&
+		(root->holders > 1 || !pgscale_now_idles_in_transaction(root));
+}
+
+static void
+add_gate(const PgscaleNowEvidence *e, PgscaleNowFindings *found, const PgscaleNowSession *root)
+{
+	PgscaleNowCertainty certainty;
+	const char *doing = doing_of(e, root, &certainty);
+	const char *holders = root->holders > 1 ? psprintf("%.0f transactions", root->holders) :
+		psprintf("%s, %s", pgscale_now_who(root), doing);
+	PgscaleNowFinding *f = pgscale_now_add(found, is_held_known(e, root) ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, root->waiters,
+										   "%.0f %s behind %s, which waits for %s", root->behind_gate,
+										   PGSCALE_NOW_WAIT(root->behind_gate), gate_text(root), holders);
+
+	f->pid = root->gate_pid;
+	pgscale_now_cure(f, "its statement fails, and the others go on; try it again with a lock_timeout",
+					 "SELECT pg_cancel_backend(%d)", root->gate_pid);
+	put_root_numbers(f, root);
+}
+
+/* A VACUUM that waits until a page is not pinned has a lock on the table, for which others wait. */
+static void
+add_pinning(PgscaleNowFindings *found, const PgscaleNowSession *root)
+{
+	const PgscaleNowSession *pinning = root->pinning;
+	const bool	one = root->npinning == 1;
+	PgscaleNowFinding *f = pgscale_now_add(found, one ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, pgscale_now_hurt(root),
+										   "%.0f %s for VACUUM, pid %d, which waits for a page pinned by %s%s", root->waiters,
+										   PGSCALE_NOW_WAIT(root->waiters), root->pid, one ? "" : psprintf("one of %d sessions, oldest ", root->npinning), pgscale_now_who(pinning));
+
+	f->pid = pinning->pid;
+	if (!one)
+	{
+		StringInfoData pids;
+
+		initStringInfo(&pids);
+		for (int i = 0; i < root->npinning; i++)
+			appendStringInfo(&pids, "%s%d", i > 0 ? ", " : "", pinning[i].pid);
+		f->pid = 0;
+		pgscale_now_cure(f, "reads only; then end the scan, or the session with an open cursor",
+						 "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE pid IN (%s)", pids.data);
+	}
+	else if (pgscale_now_obeys_cancel(pinning))
+		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", pinning->pid);
+	else
+		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", pinning->pid);
+	put_root_numbers(f, root);
+	pgscale_now_number(f, "vacuum_pid", root->pid);
+}
+
+/* Commands that wait for older transactions to end, which no statement of the load has to wait for. */
+static void
+add_maintenance(PgscaleNowFindings *found, const PgscaleNowSession *root)
+{
+	PgscaleNowFinding *f = pgscale_now_add(found, PGSCALE_NOW_LOW, 0.1, "%s waits until %s ends its transaction; no other session waits",
+										   gate_text(root), pgscale_now_who(root));
+
+	f->pid = root->pid;
+	pgscale_now_cure(f, "reads only; the command goes on by itself when that transaction ends", "SELECT * FROM pgscale.blockers");
+	put_root_numbers(f, root);
+}
+
 /*
  * blocker: a root that holds others up, see pgscale_now_blocks().  What is usual does not
  * matter: such a wait is never usual.
  *
- * Certainty: high, if the root idles in its transaction, is prepared or executes a statement;
- * low, if it itself waits for a disk, an LWLock or a standby, where another rule may have the
- * cause; medium, if its client has sent a statement within the last second, or it is not known what
- * it does, and low if neither is known how long its transaction has lasted: then it may be the
- * latest of many short ones.
+ * Certainty: high, if the root idles in its transaction, is prepared or executes a statement, and it is known
+ * for how long it has had the lock; low, if it itself waits for a disk or an LWLock, where another rule may have the
+ * cause; medium, if its client has sent a statement within the last second, it is not known what
+ * it does, or the lock is an advisory one, which may be held on purpose; and low if neither is known
+ * how long its transaction has lasted: then it may be the latest of many short ones.  One whose
+ * commit waits for a standby is replication_wait's.
  */
 static void
 find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -166,85 +383,141 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	for (int i = 0; i < e->nroots; i++)
 	{
 		const PgscaleNowSession *root = &e->roots[i];
-		PgscaleNowCertainty certainty = PGSCALE_NOW_HIGH;
+		PgscaleNowCertainty certainty;
 		const char *doing;
 		PgscaleNowFinding *f;
 
-		if (!pgscale_now_blocks(root) || pgscale_now_prevents_wraparound(root) || holds_up_replay_only(e, root))
+		if (!pgscale_now_blocks(e, root) || pgscale_now_prevents_wraparound(root) || holds_up_replay_only(e, root) ||
+			pgscale_now_awaits_standby(root))
 			continue;
-		if (root->pid == 0)
-			doing = psprintf("prepared %s ago", pgscale_text_duration(root->transaction_s));
-		else if (is_replay(root))
-			doing = "which replays WAL of the primary";
-		else if (pgscale_now_idles_in_transaction(root))
-		{
-			doing = psprintf("idle in transaction for %s",
-							 pgscale_text_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
-			if (root->state_s < 1)
-				certainty = PGSCALE_NOW_MEDIUM;
-		}
-		else if (!pgscale_now_state_is_known(root))
-		{
-			doing = "whose state is not known";
-			certainty = is_age_known(root) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW;
-		}
-		else if (waits_for_server(root))
-		{
-			doing = psprintf("which itself waits for %s %s", root->event_type, root->event ? root->event : "");
-			certainty = PGSCALE_NOW_LOW;
-		}
+		if (pgscale_now_hurt(root) < 1)
+			add_maintenance(found, root);
+		else if (root->npinning > 0)
+			add_pinning(found, root);
+		else if (is_gate_the_cause(root))
+			add_gate(e, found, root);
 		else
-			doing = psprintf("active for %s%s%s", pgscale_text_duration(root->age_s > 0 ? root->age_s : root->longest_s),
-							 root->query ? ": " : "", root->query ? pgscale_now_beginning(root->query, 40) : "");
-
-		f = pgscale_now_add(found, certainty, root->waiters, "%.0f %s for %s held by %s, %s", root->waiters,
-							PGSCALE_NOW_WAIT(root->waiters), awaited_of(root), pgscale_now_who(root), doing);
-		f->pid = is_replay(root) ? 0 : root->pid;
-		cure_blocker(f, root);
-		pgscale_now_number(f, "waiters", root->waiters);
-		pgscale_now_number(f, "longest_wait_s", root->longest_s);
-		pgscale_now_number(f, "transaction_s", root->transaction_s);
-		pgscale_now_text(f, "state", root->state);
-		pgscale_now_text(f, "locktype", root->locktype);
-		pgscale_now_text(f, "relation", root->relation);
+		{
+			doing = doing_of(e, root, &certainty);
+			f = pgscale_now_add(found, certainty, pgscale_now_hurt(root), "%.0f %s for %s held by %s%s, %s", root->waiters,
+								PGSCALE_NOW_WAIT(root->waiters), awaited_of(root), pgscale_now_who(root),
+								root->holders > 1 ? psprintf(" and %.0f more", root->holders - 1) : "", doing);
+			f->pid = is_replay(root) ? 0 : root->pid;
+			if (root->holders > 1)
+				pgscale_now_cure(f, "reads only; each of them is in the way: all must end", "SELECT * FROM pgscale.blockers() WHERE waiters > 0");
+			else
+				cure_blocker(f, root);
+			put_root_numbers(f, root);
+		}
 	}
 }
 
 /*
- * hot_row: three sessions and two in five of the active ones wait for rows, twice as many as
- * usual, and no root holds its lock for long.  Then it is short transactions that follow each
- * other.  Two must wait at this moment, too: what a blocker held up until a moment ago is over.
- * Medium, because slow commits lengthen each of them, too.
+ * advisory_lock: two sessions wait for five seconds for an advisory lock that a session has kept outside of its
+ * transactions, and twice as many as usual wait for such locks.  Low: the session may be the leader of those that wait
+ * for its office, or have forgotten the lock, as behind a pooler.
  */
+static void
+find_advisory_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double now = e->now.kinds[PGSCALE_NOW_LOCK_ADVISORY];
+	const double usual = e->usual.kinds[PGSCALE_NOW_LOCK_ADVISORY];
+
+	for (int i = 0; i < e->nroots; i++)
+	{
+		const PgscaleNowSession *root = &e->roots[i];
+		PgscaleNowFinding *f;
+
+		if (!holds_office(root) || root->waits || root->waiters < 2 || root->first_s < 5 || root->waited_ago_s < 2 ||
+			(e->usual.s > 0 && now < 2 * usual))
+			continue;
+		f = pgscale_now_add(found, PGSCALE_NOW_LOW, root->waiters,
+							"%.0f sessions wait for an advisory lock that %s keeps outside of transactions: forgotten, or on purpose",
+							root->waiters, pgscale_now_who(root));
+		f->pid = root->pid;
+		pgscale_now_cure(f, psprintf("reads only; if it is forgotten, SELECT pgscale.terminate(%d) frees it", root->pid),
+						 "SELECT pid, classid, objid, granted FROM pg_locks WHERE locktype = 'advisory'");
+		put_root_numbers(f, root);
+	}
+}
+
+/*
+ * A queue in turns: three sessions and two in five of the active ones wait for locks of a kind, twice as
+ * many as usual, and no root holds its lock for long.  Then it is short transactions that follow
+ * each other.  Two must wait at this moment, too: what a blocker held up until a moment ago is over.
+ * Returns how many wait, or 0 if that is not so; and the first relation that is known.
+ */
+static double
+find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind second, const char **relation)
+{
+	const bool	rows = first == PGSCALE_NOW_LOCK_TRANSACTION;
+	const double now = e->now.kinds[first] + (second != first ? e->now.kinds[second] : 0);
+	const double usual = e->usual.kinds[first] + (second != first ? e->usual.kinds[second] : 0);
+	double		waiting = 0;
+
+	*relation = NULL;
+	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2))
+		return 0;
+	for (int i = 0; i < e->nroots; i++)
+	{
+		const PgscaleNowSession *root = &e->roots[i];
+
+		if (pgscale_now_blocks(e, root) || (holds_office(root) && !(root->waited_ago_s < 2)))
+			return 0;
+		if (rows ? root->rows == 0 : is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY))
+			continue;
+		if (!*relation)
+			*relation = root->relation;
+		waiting += rows ? root->rows : root->waiters;
+	}
+	return waiting >= 2 ? now : 0;
+}
+
+static PgscaleNowFinding *
+add_turns(const PgscaleNowEvidence *e, PgscaleNowFindings *found, PgscaleNowCertainty certainty, double n, double usual, const char *what,
+		  const char *risk)
+{
+	PgscaleNowFinding *f = pgscale_now_add(found, certainty, n, "%.0f sessions wait for %s one after another", n, what);
+
+	pgscale_now_cure(f, risk, "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
+	pgscale_now_number(f, "waiting_sessions", n);
+	if (e->usual.s > 0)
+		pgscale_now_number(f, "usual_waiting_sessions", usual);
+	return f;
+}
+
+/* hot_row: a queue in turns for rows.  Medium, because slow commits lengthen each turn, too. */
 static void
 find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double now = e->now.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->now.kinds[PGSCALE_NOW_LOCK_TUPLE];
-	const double usual = e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE];
-	const char *relation = NULL;
-	double		waiting = 0;
+	const char *relation;
+	const double n = find_turns(e, PGSCALE_NOW_LOCK_TRANSACTION, PGSCALE_NOW_LOCK_TUPLE, &relation);
+
 	PgscaleNowFinding *f;
 
-	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2))
-		return;
-	for (int i = 0; i < e->nroots; i++)
+	if (n > 0)
 	{
-		if (pgscale_now_blocks(&e->roots[i]))
-			return;
-		if (!relation && e->roots[i].rows > 0)
-			relation = e->roots[i].relation;
-		waiting += e->roots[i].rows;
+		f = add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
+					  psprintf("rows%s%s that short transactions change", relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : ""),
+					  "reads only; then change such a row last in its transaction, or spread it over several rows");
+		pgscale_now_text(f, "relation", relation);
 	}
-	if (waiting < 2)
-		return;
-	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, now, "%.0f sessions wait for rows%s%s that short transactions change one after another",
-						now, relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : "");
-	pgscale_now_cure(f, "reads only; then change such a row last in its transaction, or spread it over several rows",
-					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
-	pgscale_now_number(f, "waiting_sessions", now);
-	if (e->usual.s > 0)
-		pgscale_now_number(f, "usual_waiting_sessions", usual);
-	pgscale_now_text(f, "relation", relation);
+}
+
+/* hot_lock: a queue in turns for a table; or by advisory locks, which is low: the application made that queue, maybe on purpose. */
+static void
+find_hot_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const char *risk = "reads only; then shorten the transactions that take the lock";
+	const char *relation;
+	double		n = find_turns(e, PGSCALE_NOW_LOCK_RELATION, PGSCALE_NOW_LOCK_RELATION, &relation);
+
+	if (n > 0)
+		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_RELATION],
+				  psprintf("a lock on %s that short transactions take", relation ? pgscale_now_beginning(relation, 30) : "a table"), risk);
+	n = find_turns(e, PGSCALE_NOW_LOCK_ADVISORY, PGSCALE_NOW_LOCK_ADVISORY, &relation);
+	if (n > 0)
+		add_turns(e, found, PGSCALE_NOW_LOW, n, e->usual.kinds[PGSCALE_NOW_LOCK_ADVISORY], "an advisory lock that short transactions take", risk);
 }
 
 /*
@@ -313,7 +586,9 @@ find_buffer_mapping(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 const PgscaleNowRule pgscale_now_locks_rules[] = {
 	{"blocker", find_blocker},
+	{"advisory_lock", find_advisory_lock},
 	{"hot_row", find_hot_row},
+	{"hot_lock", find_hot_lock},
 	{"lock_manager", find_lock_manager},
 	{"buffer_mapping", find_buffer_mapping},
 	{NULL}

@@ -46,33 +46,74 @@ standbys_text(const PgscaleNowEvidence *e, double wanted)
 	return confirm < 1 ? psprintf(", and none is ready%s", catch_up) : psprintf(", and only %.0f %s connected%s", confirm, confirm < 1.5 ? "is" : "are", catch_up);
 }
 
+/* Sessions that wait for locks of those whose commits wait for a standby. */
+static double
+behind_commits(const PgscaleNowEvidence *e)
+{
+	double		n = 0;
+
+	for (int i = 0; i < e->nroots; i++)
+		if (pgscale_now_awaits_standby(&e->roots[i]))
+			n += e->roots[i].waiters;
+	return n;
+}
+
+/* The standbys have the WAL and have not replayed it, for which commits with remote_apply wait. */
+static void
+cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
+{
+	const char *standby = e->sync_replaying ? pgscale_now_beginning(e->sync_replaying, 24) : "the standby";
+
+	if (e->sync_apply)
+		pgscale_now_cure(f, psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby),
+						 "CALL pgscale.set('synchronous_commit', 'on', true)");
+	else
+		pgscale_now_cure(f, psprintf("reads only; run it on %s: it names the query that holds up replay", standby),
+						 "SELECT * FROM pgscale.now");
+}
+
 /*
- * replication_wait: a session and three in ten of the active ones wait for synchronous standbys,
- * twice as many as usual.  High, if fewer are connected than a commit waits for, or they
- * have not caught up; else medium.  Not so if no commit has to wait any more.
+ * replication_wait: a session waits for synchronous standbys, and with those that wait for locks of
+ * such sessions it is three in ten of the active ones, twice as many as usual.  If fewer standbys are
+ * connected than a commit waits for, one session is enough: it waits until they are back, and so
+ * will each one that commits.  Not so if no commit has to wait any more.
+ *
+ * High, if standbys are missing, or have not caught up; and if they have all that is waited for and have
+ * not replayed it, for then it is known why; else medium.
  */
 static void
 find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
+	const double held_up = waits + behind_commits(e);
 	const double wanted = isnan(e->sync_wanted) ? 1 : e->sync_wanted;
+	const bool	missing = e->sync_standbys < wanted;
+	const bool	replaying = !missing && e->sync_flushed >= wanted;
 	PgscaleNowFinding *f;
 
-	if (wanted < 1 || !pgscale_now_unusual(e, waits, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
+	/* an average: of a single session, the moments before and after */
+	if (wanted < 1 || waits < 0.9)
 		return;
-	f = pgscale_now_add(found, e->sync_standbys < wanted ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, waits,
-						"%.0f %s for %s%s", waits, PGSCALE_NOW_WAIT(waits), awaited_standbys(wanted), standbys_text(e, wanted));
-	if (e->sync_standbys >= 1 && e->sync_standbys < wanted && e->sync_fewer)
+	if (!missing && !pgscale_now_unusual(e, held_up, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
+		return;
+	f = pgscale_now_add(found, missing || replaying ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, held_up, "%.0f %s for %s%s", held_up,
+						PGSCALE_NOW_WAIT(held_up), awaited_standbys(wanted),
+						replaying ? ", which has the WAL but has not replayed it (remote_apply)" : standbys_text(e, wanted));
+	if (replaying)
+		cure_late_replay(f, e);
+	else if (e->sync_standbys >= 1 && missing && e->sync_fewer)
 		pgscale_now_cure(f, "commits are on fewer servers; set it back when the others are there",
 						 "CALL pgscale.set('synchronous_standby_names', %s, true)", quote_literal_cstr(e->sync_fewer));
 	else
 		pgscale_now_cure(f, "commits are on this server only: losing it loses them",
 						 "CALL pgscale.set('synchronous_standby_names', '', true)");
 	pgscale_now_number(f, "waiting_sessions", waits);
+	pgscale_now_number(f, "held_up_sessions", held_up);
 	pgscale_now_number(f, "standbys_wanted", e->sync_wanted);
 	pgscale_now_number(f, "standbys", e->sync_standbys);
 	if (!isnan(e->sync_standbys))
 		pgscale_now_number(f, "standbys_catching_up", e->sync_catching_up);
+	pgscale_now_number(f, "standbys_to_replay", e->sync_flushed);
 }
 
 /*
@@ -89,7 +130,7 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	{
 		const PgscaleNowSession *root = &e->roots[i];
 
-		if (!pgscale_now_blocks(root) || !pgscale_now_prevents_wraparound(root))
+		if (!pgscale_now_blocks(e, root) || !pgscale_now_prevents_wraparound(root))
 			continue;
 		f = pgscale_now_add(found, PGSCALE_NOW_HIGH, root->waiters,
 							"%.0f %s for autovacuum, pid %d, which prevents wraparound: do not end it", root->waiters,
@@ -124,15 +165,15 @@ pgscale_now_waits_for_lock(const PgscaleNowEvidence *e)
 }
 
 /*
- * Ends what a session does that is in the way of replay.  One that idles in its transaction
- * ignores a cancellation; one that waits for a lock is refused by pgscale.cancel().
+ * Ends what a session does that is in the way of replay.  One that idles in its transaction, or
+ * waits for its client, ignores a cancellation; one that waits for a lock is refused by pgscale.cancel().
  */
 static void
 cure_conflict(PgscaleNowFinding *f, const PgscaleNowSession *session)
 {
 	f->pid = session->pid;
 	pgscale_now_number(f, "transaction_s", session->transaction_s);
-	if (pgscale_now_idles_in_transaction(session) || !pgscale_now_state_is_known(session))
+	if (!pgscale_now_obeys_cancel(session))
 		pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
 						 "SELECT pgscale.terminate(%d)", session->pid);
 	else if (session->event_type && strcmp(session->event_type, "Lock") == 0)

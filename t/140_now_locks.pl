@@ -1,0 +1,274 @@
+# Trouble with locks, and loads that only look like it, on a real server: the first line names what is in the way, neither a
+# victim nor a session whose turn it just is, and its cure works where it is printed.
+use strict;
+use warnings;
+use IPC::Run;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
+max_connections = 80
+deadlock_timeout = 10min
+wal_level = logical
+max_worker_processes = 16
+EOC
+my $db = session($node);
+$db->sql('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
+$db->sql('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i');
+$db->sql('CREATE TABLE queue (id int PRIMARY KEY, done bool DEFAULT false); INSERT INTO queue SELECT generate_series(1, 100000)');
+my $monitor = session($node, user => 'monitor');
+$db->poll_ok(q{SELECT (pgscale_internal.now_evidence()->>'watched_s')::float8 >= 2}, 'the sampler has seen some seconds');
+
+# The first finding
+sub finds_ok
+{
+    my ($expected, $name, $session) = @_;
+    my $found = '';
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    until_true(sub {
+        $found = ($session // $monitor)->sql(q{SELECT concat_ws('|', rule, certainty, pid, sentence, cure) FROM pgscale.diagnosis() WHERE rank = 1});
+        return $found =~ $expected;
+    });
+    return like($found, $expected, $name);
+}
+
+# A load of short transactions, each of these lines; it goes on until it is ended
+sub load
+{
+    my ($clients, @lines) = @_;
+    my $script = PostgreSQL::Test::Utils::tempdir() . '/load.sql';
+
+    unlink $script;
+    append_to_file($script, join("\n", @lines) . "\n");
+    return IPC::Run::start([ 'pgbench', '-n', '-c', $clients, '-j', 1, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>&', \my $output);
+}
+
+sub ends { $_->signal('INT'), eval { $_->finish } for @_; return; }
+
+# Of as many looks as show so many sessions at their turn, none has a finding that is certain
+sub healthy_ok
+{
+    my ($name, $turns) = @_;
+    my (%seen, $found);
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    until_true(sub {
+        my ($certain, $roots) = split /\|/, $monitor->sql(q{SELECT (SELECT string_agg(concat(f.rule, ': ', f.sentence), '; ')
+               FROM pgscale_internal.now_findings(e.seen) f WHERE f.certainty = 'high'),
+            (SELECT string_agg(r->>'pid', ' ') FROM jsonb_array_elements(e.seen->'roots') r) FROM pgscale_internal.now_evidence() e(seen)}), -1;
+
+        $found ||= $certain;
+        $seen{$_}++ for split ' ', $roots // '';
+        return $found || keys %seen >= $turns;
+    });
+    return is($found || keys(%seen) . ' turns', keys(%seen) . ' turns', $name);
+}
+
+# Nothing waits for a lock any more
+sub calm
+{
+    $db->poll_ok(q{SELECT count(*) FROM pg_locks WHERE NOT granted}, 'calm again', 0);
+    return;
+}
+
+my $waited = q{SELECT count(*) FROM pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '2 s'};
+
+### An elected leader at work, whose followers wait on purpose
+
+{
+    my ($leader, @followers) = map { session($node) } 0 .. 4;
+    $leader->sql('SELECT pg_advisory_lock(77)');
+    $db->sees_waiting($_, 'SELECT pg_advisory_lock(77)') for @followers;
+    until_ok(sub { $db->sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '6 s'}) eq '4' }, 'followers');
+    $leader->start('SELECT pg_sleep(600)');
+    $monitor->poll_ok(q{SELECT r->>'state', r->>'transaction_s' > '2' FROM jsonb_array_elements(pgscale_internal.now_evidence()->'roots') r}, 'a leader at work', 'active|t');
+    is($monitor->sql(q{SELECT count(*) FROM pgscale.diagnosis() WHERE certainty > 'low' OR rule = 'blocker'}), 0, 'is no blocker');
+    $db->sql('SELECT pg_cancel_backend(' . $leader->pid . ')');
+    $leader->finish;
+    # which may as well be a lock that was forgotten
+    finds_ok(qr/^advisory_lock\|low\|@{[ $leader->pid ]}\|4 sessions wait for an advisory lock that pid \d+, .* keeps outside of transactions: forgotten, or on purpose\|SELECT pid, /,
+        'one that idles');
+    $db->ends_waiting($leader, @followers);
+}
+
+### Turns: at an advisory lock within a statement, at a table between two
+
+{
+    my $turns = load(28, 'BEGIN;', 'SELECT pg_advisory_xact_lock(9);', 'SELECT pg_sleep(0.1);', 'COMMIT;');
+    until_ok(sub { $db->sql($waited) >= 2 }, 'a queue at an advisory lock, in turns');
+    healthy_ok('is no blocker', 10);
+    ends($turns);
+    calm();
+    $turns = load(28, 'BEGIN;', 'LOCK t;', '\sleep 100 ms', 'COMMIT;');
+    until_ok(sub { $db->sql($waited) >= 2 }, 'a queue at a table, in turns');
+    healthy_ok('is no blocker', 10);
+    finds_ok(qr/^hot_lock\|medium\|\d+ sessions wait for a lock on public.t that short transactions take one after another\|/, 'but a queue');
+    ends($turns);
+    calm();
+}
+
+### A queue worker pool that takes its rows with SKIP LOCKED, and a mutex that is held by a deliberate lock
+
+{
+    my @loads = (load(8, 'BEGIN;', 'SELECT id FROM queue WHERE NOT done ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED \gset', '\sleep 20 ms',
+            'UPDATE queue SET done = true WHERE id = :id;', 'COMMIT;'),
+        load(6, 'SELECT pg_advisory_lock(5);', '\sleep 20 ms', 'SELECT pg_advisory_unlock(5);'));
+    until_ok(sub { $db->sql('SELECT count(*) > 20 FROM queue WHERE done') eq 't' }, 'workers of a queue, and a mutex');
+    healthy_ok('are healthy', 5);
+    ends(@loads);
+    calm();
+}
+
+### Victims that give up early, and try again
+
+for my $clients (2, 8)
+{
+    for my $lock ([ 'UPDATE t SET v = 1 WHERE id = 1', 'rows' ], [ 'LOCK t', 'a lock on public.t' ])
+    {
+        my ($holder, @impatient) = map { session($node) } 0 .. $clients;
+        $holder->sql("BEGIN; $lock->[0]");
+        $_->start(qq{DO \$\$ BEGIN LOOP BEGIN PERFORM set_config('lock_timeout', '300ms', true); UPDATE t SET v = 2 WHERE id = 1;
+            EXCEPTION WHEN lock_not_available THEN NULL; END; PERFORM pg_sleep(0.05); END LOOP; END \$\$}) for @impatient;
+        finds_ok(qr/^blocker\|high\|@{[ $holder->pid ]}\|\d sessions? waits? for $lock->[1] held by pid .*, idle in transaction for \d+ s\|SELECT pgscale.terminate/,
+            "$clients that give up early, for $lock->[1]");
+        $db->ends_waiting($holder, @impatient);
+    }
+}
+
+### COPY from a client that has gone to lunch
+
+{
+    my $copying = session($node);
+    my @behind = map { session($node) } 0 .. 1;
+    $db->sql('CREATE TABLE loaded (id int)');
+    $copying->start("BEGIN; TRUNCATE loaded;\nCOPY loaded FROM STDIN;\n1\n");
+    $copying->{in} =~ s/\n;\n\\echo.*//s;    # no end of the data
+    until_true(sub { $copying->{psql}->pump_nb; $db->sql(q{SELECT wait_event FROM pg_stat_activity WHERE pid = } . $copying->pid) eq 'ClientRead'
+        && $db->sql('SELECT state FROM pg_stat_activity WHERE pid = ' . $copying->pid) eq 'active' });
+    is($db->sql('SELECT state, wait_event FROM pg_stat_activity WHERE pid = ' . $copying->pid), 'active|ClientRead', 'COPY waits for its client');
+    $db->sees_waiting($_, 'SELECT count(*) FROM loaded') for @behind;
+    finds_ok(qr/^blocker\|high\|@{[ $copying->pid ]}\|2 sessions wait for a lock on public.loaded held by pid .*, active for \d+ s, which waits for its client: COPY .*\|SELECT pgscale.terminate\(@{[ $copying->pid ]}\)$/,
+        'is to be terminated');
+    like($db->sql('SELECT what FROM pgscale.cancel(' . $copying->pid . ')'),
+        qr/^asked process .* to end its statement, which it has not done within 2 s: it waits for its client, which only pgscale.terminate\(\d+\) ends; 2 transactions waited for it$/,
+        'because a cancellation does not reach it');
+    is($db->sql('SELECT done FROM pgscale.terminate(' . $copying->pid . ')'), 't', 'as is done');
+    is(($_->finish)[0], '00000', 'the others go on') for @behind;
+}
+
+### Several that are in the way of one
+
+{
+    my ($alter, @others) = map { session($node) } 0 .. 9;
+    my (@readers) = splice @others, 0, 7;
+    $_->sql('BEGIN; SELECT count(*) FROM t') for @readers;
+    $db->sees_waiting($alter, 'ALTER TABLE t ADD COLUMN w int');
+    $db->sees_waiting($_, 'SELECT count(*) FROM t') for @others;
+    finds_ok(qr/^blocker\|high\|@{[ $alter->pid ]}\|2 sessions wait behind pid @{[ $alter->pid ]}, .*: ALTER TABLE t ADD .*, which waits for 7 transactions\|SELECT pg_cancel_backend\(@{[ $alter->pid ]}\)$/,
+        'ALTER TABLE behind seven readers');
+    $db->sql($db->sql('SELECT cure FROM pgscale.diagnosis() WHERE rank = 1'));
+    is(($_->finish)[0], '00000', 'its cure lets the others go on') for @others;
+    is(($alter->finish)[0], '57014', 'and cancels the one');
+    $db->sees_waiting($alter, 'ALTER TABLE t ADD COLUMN w int');
+    finds_ok(qr/^blocker\|high\|\d+\|1 session waits for a lock on public.t held by pid \d+, .* and 6 more, idle in transaction .*\|SELECT \* FROM pgscale.blockers/,
+        'nothing waits behind it: all seven are in its way');
+    $db->ends_waiting($alter, @readers, @others);
+}
+
+# a long reader is no cause, what waits for a strong lock behind it is
+{
+    my ($reader, $alter, @others) = map { session($node) } 0 .. 3;
+    $reader->start('SELECT count(*), pg_sleep(600) FROM t');
+    $db->poll_ok('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $reader->pid, 'a long query', 'PgSleep');
+    $db->sees_waiting($alter, 'ALTER TABLE t ADD COLUMN w int');
+    $db->sees_waiting($_, 'SELECT count(*) FROM t') for @others;
+    finds_ok(qr/^blocker\|high\|@{[ $alter->pid ]}\|2 sessions wait behind pid @{[ $alter->pid ]}, .*, which waits for pid @{[ $reader->pid ]}, .*\|SELECT pg_cancel_backend/,
+        'ALTER TABLE behind a long query');
+    $db->ends_waiting($alter, $reader, @others);
+}
+
+### Commands that wait for a long reader, and nothing else does
+
+{
+    my ($dump, $index, $slot) = (session($node), session($node), session($node));
+    $dump->sql(q{SET application_name = 'pg_dump'; BEGIN ISOLATION LEVEL REPEATABLE READ; INSERT INTO t VALUES (-1, 0)});
+    $dump->start('SELECT pg_sleep(600)');
+    $db->sees_waiting($index, 'CREATE INDEX CONCURRENTLY ON queue (done)');
+    finds_ok(qr/^blocker\|low\|@{[ $dump->pid ]}\|pid @{[ $index->pid ]}, .*: CREATE INDEX .* waits until pid @{[ $dump->pid ]}, pg_dump ends its transaction; no other session waits\|SELECT \* FROM pgscale.blockers$/,
+        'an index behind a long reader');
+    $db->ends_waiting($index);
+    $db->sees_waiting($slot, q{SELECT pg_create_logical_replication_slot('s', 'pgoutput')});
+    finds_ok(qr/^blocker\|low\|@{[ $dump->pid ]}\|pid @{[ $slot->pid ]}, .*: SELECT pg_create_logical.* waits until pid @{[ $dump->pid ]}, pg_dump ends its transaction; no other session waits\|SELECT \* FROM pgscale.blockers$/,
+        'a logical slot behind it');
+    $db->ends_waiting($slot, $dump);
+}
+
+# VACUUM that waits for a page that a cursor has pinned, and what waits for its table
+{
+    my ($cursor, $vacuum, @others) = map { session($node) } 0 .. 3;
+    $db->sql('CREATE TABLE pinned AS SELECT i FROM generate_series(1, 20) i; DELETE FROM pinned WHERE i = 5');
+    $cursor->sql('BEGIN; DECLARE c CURSOR FOR SELECT i FROM pinned; FETCH c');
+    $vacuum->start('VACUUM (FREEZE) pinned');
+    $db->poll_ok('SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ($$BufferPin$$, $$BufferCleanup$$) AND pid = ' . $vacuum->pid, 'VACUUM waits for a pin', 1);
+    $db->sees_waiting($_, 'ALTER TABLE pinned ADD COLUMN w int') for @others;
+    finds_ok(qr/^blocker\|high\|@{[ $cursor->pid ]}\|2 sessions wait for VACUUM, pid @{[ $vacuum->pid ]}, which waits for a page pinned by pid @{[ $cursor->pid ]}, .*\|SELECT pgscale.terminate/,
+        'a cursor in the way of VACUUM');
+    $db->ends_waiting($cursor, $vacuum, @others);
+}
+
+### A synchronous standby that is gone, and sessions that wait for the rows of the one that commits
+
+{
+    my $standby = pgscale_standby($node, "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
+    my @tellers = map { session($node) } 0 .. 3;
+    my $row = sub { $_[0]->start("BEGIN; UPDATE t SET v = v + 1 WHERE id = 2;\nCOMMIT") };
+
+    $db->set('synchronous_standby_names', 'standby');
+    $monitor->poll_ok(q{SELECT pgscale_internal.now_evidence()->>'sync_standbys'}, 'a synchronous standby', 1);
+
+    # its replay is held up by a query there
+    my $reader = session($standby);
+    $reader->sql('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
+    $db->sql('DELETE FROM t WHERE id = 7; VACUUM t');
+    $db->set('synchronous_commit', 'remote_apply');
+    $db->poll_ok('SHOW synchronous_commit', 'remote_apply', 'remote_apply');
+    $row->($_) for @tellers;
+    finds_ok(qr/^replication_wait\|high\|\d sessions? waits? for a synchronous standby, which has the WAL but has not replayed it \(remote_apply\)\|CALL pgscale.set\('synchronous_commit', 'on', true\)$/,
+        'a standby that does not replay');
+    is($monitor->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), 'later commits wait until they are flushed; to free these, see pgscale.now of standby', 'and where to look');
+    finds_ok(qr/^recovery_conflict\|medium\|@{[ $reader->pid ]}\|/, 'where the query is named', session($standby));
+    $reader->sql('COMMIT');
+    is(($_->finish)[0], '00000', 'they go on') for @tellers;
+    $db->set('synchronous_commit');
+
+    $standby->stop;
+    $row->($_) for @tellers;
+    $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}, 'one waits for the standby', 1);
+    finds_ok(qr/^replication_wait\|high\|4 sessions wait for a synchronous standby, and none is connected\|CALL pgscale.set\('synchronous_standby_names', '', true\)$/,
+        'and the others behind it are its victims, too');
+    is($monitor->sql(q{SELECT count(*) FROM pgscale.diagnosis() WHERE cure ~ 'cancel|terminate' OR rule IN ('blocker', 'hot_row')}), 0, 'no session is blamed');
+    my $committing = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'});
+    for my $call ("cancel($committing)", "terminate($committing)")
+    {
+        my ($verb) = $call =~ /(\w+)/;
+        like($db->sql("SELECT what FROM pgscale.$call"), qr/^nothing was done: process $committing .* waits until a synchronous standby has its commit; .*: SELECT pg_${verb}_backend\($committing\)$/,
+            "$call is refused");
+    }
+    my ($behind) = grep { $_->pid != $committing } @tellers;
+    like($db->sql('SELECT what FROM pgscale.cancel(' . $behind->pid . ', true)'), qr/^nothing was done: process $committing .* waits until a synchronous standby/, 'also as a root');
+    is($db->sql("SELECT wait_event FROM pg_stat_activity WHERE pid = $committing"), 'SyncRep', 'so it still waits');
+    $db->set('synchronous_standby_names');
+    is(($_->finish)[0], '00000', 'the cure lets them go on') for @tellers;
+
+    # NOTIFY commits one after another
+    $db->set('synchronous_standby_names', 'standby');
+    $db->poll_ok(q{SELECT (pgscale_internal.now_evidence()->>'sync_wanted')}, 'a standby is wanted', 1);
+    $_->start("BEGIN; NOTIFY n;\nINSERT INTO t VALUES (10000 + pg_backend_pid(), 0);\nCOMMIT") for @tellers;
+    finds_ok(qr/^replication_wait\|high\|4 sessions wait for a synchronous standby, and none is connected\|/, 'also after NOTIFY');
+    $db->set('synchronous_standby_names');
+    $_->finish for @tellers;
+}
+
+done_testing();
