@@ -70,7 +70,7 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		return;
 	if (strcmp(what, "session") == 0)
 		for (int i = 0; i < e->nroots; i++)
-			if (e->roots[i].pid == atoi(e->xmin_name) && pgscale_now_blocks(&e->roots[i]))
+			if (e->roots[i].pid == atoi(e->xmin_name) && pgscale_now_blocks(e, &e->roots[i]))
 				return;
 
 	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.5, "%s %s keeps VACUUM from the dead rows of %.0f transactions%s",
