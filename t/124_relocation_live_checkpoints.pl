@@ -78,49 +78,6 @@ $holder->sql('COMMIT');
 is(ended($job), 'done', 'and while it waits: done') or diag job_text($job);
 is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 1, 'at the first attempt') or diag job_text($job);
 is($db->sql('SELECT sum(n) - (SELECT count(*) FROM generate_series(1, 8000) i WHERE i % 7 BETWEEN 1 AND 4) FROM switched'), 4, 'with all changes');
-
-### The worker gets no CPU while others write, and checkpoints remove all that nobody needs: a slot keeps the rest for it
-
-sub slots { return $db->sql("SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'pgscale_move_%'") }
-
-my $checkpoints = sub {
-	for (1 .. 2)
-	{
-		$db->sql('CREATE TABLE burst (id int, filler char(1000)); INSERT INTO burst SELECT i, NULL FROM generate_series(1, 40000) i; UPDATE burst SET filler = id::text; DROP TABLE burst');
-		$db->sql('CHECKPOINT');
-	}
-};
-my $stopped = sub {
-    my $job = shift;
-
-    my $pid = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
-    kill 'STOP', $pid or die "worker $pid: $!";
-    my $ok = eval { $checkpoints->(); 1 };
-    kill 'CONT', $pid;
-    die $@ if !$ok;
-    return;
-};
-slow('8MB');
-($job) = ask(q{relocate_table('waits', 'other')});
-$copied->($job, 0.2);
-$db->poll_ok("SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name LIKE 'pgscale_move_%' AND temporary AND active)", 'a move of some segments has a slot');
-$stopped->($job);
-slow('0');
-is(ended($job), 'done', 'its worker is stopped while the WAL turns over twice: done') or diag job_text($job);
-is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 1, 'at the first attempt') or diag job_text($job);
-is(slots(), 0, 'and the slot is gone');
-
-$db->sql("SELECT pg_create_physical_replication_slot('other_' || n) FROM generate_series(1, current_setting('max_replication_slots')::int - 4) n");
-slow('8MB');
-($job) = ask(q{relocate_table('waits', 'fast')});
-$copied->($job, 0.2);
-is(slots(), 0, 'it takes none of the last four slots');
-$stopped->($job);
-slow('0');
-is(ended($job), 'done', 'the WAL turns over: done') or diag job_text($job);
-is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 2, 'at the second attempt') or diag job_text($job);
-is($db->sql('SELECT count(*), sum(id) FROM waits'), '90000|4050045000', 'with all rows');
-$db->sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
 strays_ok('no file is left');
 $_->quit for $holder, $other, $db;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|could not read the WAL|has already been removed/, 'no WAL was missed');

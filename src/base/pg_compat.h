@@ -226,16 +226,6 @@ typedef uint32 PgscaleBufferState;
 #define PGSCALE_REPLICATION_SLOTS	max_replication_slots
 #endif
 
-/* A physical slot that ends with its process, at the latest. */
-#if PG_VERSION_NUM >= 190000
-#define pgscale_compat_make_own_slot(name)	ReplicationSlotCreate(name, false, RS_TEMPORARY, false, false, false, false)
-#elif PG_VERSION_NUM >= 170000
-#define pgscale_compat_make_own_slot(name)	ReplicationSlotCreate(name, false, RS_TEMPORARY, false, false, false)
-#else
-#define pgscale_compat_make_own_slot(name)	ReplicationSlotCreate(name, false, RS_TEMPORARY, false)
-#define ReplicationSlotCleanup(synced_only)	ReplicationSlotCleanup()
-#endif
-
 /* 16 (commit faeedbcef) aligns what is read directly. */
 #if PG_VERSION_NUM < 160000
 typedef PGAlignedBlock PGIOAlignedBlock;

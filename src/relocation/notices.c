@@ -42,7 +42,7 @@ pgscale_relocation_notice_standbys(Oid target, int64 bytes)
 	const int	settings = pgscale_sql_names();
 	PgscaleRows rows;
 
-	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary) OR EXISTS"
+	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
 					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
 					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
 					  0, NULL, NULL, true, 0, &rows);

@@ -78,7 +78,6 @@
 #include "relocation/live_move.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
-#include "relocation/wal_follow.h"
 
 /* Between two looks at whether a move may begin. */
 #define OBSTACLE_MS		2000
@@ -291,7 +290,6 @@ attempt_try(void (*action) (Attempt *attempt), Attempt *attempt, PgscaleRelocati
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(job_context);
-	pgscale_relocation_wal_keep_no_more();
 	become_myself();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	pgstat_report_stat(true);

@@ -10,9 +10,6 @@
  * The WAL of the whole cluster is read, because it has no index.  It is in the kernel's cache, because it was written a moment
  * ago.
  *
- * The server keeps what is still to be read, by a temporary slot.  It is made when more than a segment has been read, because that
- * syncs files: most small tables are moved before.  Where few slots are free, a move does without.
- *
  * Each call starts the reader anew at the first record that it has not read: a reader that stopped in the middle of a record
  * cannot continue.
  *
@@ -33,9 +30,7 @@
 #include "catalog/pg_control.h"
 #include "catalog/storage_xlog.h"
 #include "miscadmin.h"
-#include "replication/slot.h"
 #include "storage/fd.h"
-#include "storage/spin.h"
 
 #include "base/pg_compat.h"
 #include "relocation/wal_follow.h"
@@ -44,16 +39,12 @@
 #define RECORDS_BETWEEN_LOOKS	256
 
 /* A segment that is recycled while it is read has records of another position. */
-#define RECYCLED_HINT	"Raise max_replication_slots, max_wal_size or wal_keep_size, or lower pgscale.relocation_rate."
-
-/* So many slots stay free for others, as for a base backup or a new subscription. */
-#define SLOTS_LEFT_FREE 4
+#define RECYCLED_HINT	"Raise max_wal_size or wal_keep_size, or lower pgscale.relocation_rate."
 
 struct PgscaleRelocationWal
 {
 	XLogReaderState *reader;
 	ReadLocalXLogPageNoWaitPrivate private;
-	XLogRecPtr	began;
 	XLogRecPtr	next;			/* of the first record that was not read */
 	MemoryContext context;		/* in which the reader makes and frees its
 								 * buffers as it goes */
@@ -96,7 +87,7 @@ pgscale_relocation_wal_begin(const PgscaleRelocationWalVisitor *visitor)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
-	follow->began = follow->next = GetXLogInsertRecPtr();
+	follow->next = GetXLogInsertRecPtr();
 	return follow;
 }
 
@@ -106,64 +97,6 @@ pgscale_relocation_wal_end(PgscaleRelocationWal *follow)
 	XLogReaderFree(follow->reader);
 	pfree(follow);
 }
-
-/*
- * The slot
- */
-
-static bool
-slot_may_be_made(void)
-{
-	int			free = 0;
-
-	if (wal_level < WAL_LEVEL_REPLICA)
-		return false;
-	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
-	for (int i = 0; i < max_replication_slots; i++)
-		if (!ReplicationSlotCtl->replication_slots[i].in_use)
-			free++;
-	LWLockRelease(ReplicationSlotControlLock);
-	return free > SLOTS_LEFT_FREE;
-}
-
-/* The server keeps the WAL from the first record on that was not read. */
-static void
-slot_follow(const PgscaleRelocationWal *follow)
-{
-	XLogSegNo	kept;
-	XLogSegNo	needed;
-
-	if (!MyReplicationSlot)
-	{
-		char		name[NAMEDATALEN];
-
-		if (follow->next - follow->began < wal_segment_size || !slot_may_be_made())
-			return;
-		snprintf(name, sizeof(name), "pgscale_move_%d", MyProcPid);
-		pgscale_compat_make_own_slot(name);
-	}
-	XLByteToSeg(MyReplicationSlot->data.restart_lsn, kept, wal_segment_size);
-	XLByteToSeg(follow->next, needed, wal_segment_size);
-	if (kept == needed)
-		return;
-	SpinLockAcquire(&MyReplicationSlot->mutex);
-	MyReplicationSlot->data.restart_lsn = follow->next;
-	SpinLockRelease(&MyReplicationSlot->mutex);
-	ReplicationSlotsComputeRequiredLSN();
-}
-
-void
-pgscale_relocation_wal_keep_no_more(void)
-{
-	if (!MyReplicationSlot)
-		return;
-	ReplicationSlotRelease();
-	ReplicationSlotCleanup(false);
-}
-
-/*
- * Reading
- */
 
 static void
 wal_visit(const PgscaleRelocationWalVisitor *visitor, XLogReaderState *record)
@@ -229,9 +162,6 @@ pgscale_relocation_wal_read(PgscaleRelocationWal *follow, XLogRecPtr until)
 		follow->next = wal_record_after(follow->reader->EndRecPtr);
 	}
 	MemoryContextSwitchTo(old);
-	/* not where others wait for a lock */
-	if (!to_the_end)
-		slot_follow(follow);
 	return follow->next - start;
 }
 

@@ -34,9 +34,6 @@ typedef struct PgscaleRelocationWalVisitor
 extern PgscaleRelocationWal *pgscale_relocation_wal_begin(const PgscaleRelocationWalVisitor *visitor);
 extern void pgscale_relocation_wal_end(PgscaleRelocationWal *follow);
 
-/* The server need not keep WAL for this process any more.  In no transaction: after an error, once that was ended. */
-extern void pgscale_relocation_wal_keep_no_more(void);
-
 /*
  * Visits all records that are on disk; with until, all those that begin before it, or it raises an error.  Returns the
  * number of bytes read.  Needs no transaction.  Raises an error if the server has removed a segment that still had to be
