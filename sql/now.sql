@@ -357,10 +357,11 @@ SELECT count(*) <= 36 AS lines, max(length(l)) <= 118 AS width, count(*) FILTER 
          FROM generate_series(1, 5) i)) l;
 
 -- transactions that fail
-SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 5}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
-SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 4.9}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
-SELECT * FROM finds('{}', '{"commits_per_s": 21, "rollbacks_per_s": 5}', '{"commits_per_s": 95, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 5}', '{"commits_per_s": 47.5, "rollbacks_per_s": 2.5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 4.9}', '{"commits_per_s": 46, "rollbacks_per_s": 2.4}');
+SELECT * FROM finds('{}', '{"commits_per_s": 21, "rollbacks_per_s": 5}', '{"commits_per_s": 47.5, "rollbacks_per_s": 2.5}');
 SELECT * FROM finds('{}', '{"commits_per_s": 20, "rollbacks_per_s": 5}', '{"commits_per_s": 94, "rollbacks_per_s": 5}');
+SELECT * FROM finds('{}', '{"commits_per_s": 0, "rollbacks_per_s": 5}', '{"commits_per_s": 95, "rollbacks_per_s": 2.6}');
 SELECT * FROM finds('{}', '{"commits_per_s": 50, "rollbacks_per_s": 50}', '{"s": 0}');
 SELECT * FROM finds('{}', '{"commits_per_s": 51, "rollbacks_per_s": 50}', '{"s": 0}');
 SELECT * FROM finds('{}', '{"commits_per_s": 50, "rollbacks_per_s": 50}', '{"commits_per_s": 80, "rollbacks_per_s": 20}');
@@ -377,10 +378,14 @@ SELECT * FROM finds(holder('{"xmin_holder": "slot", "xmin_name": "''s''", "xmin_
 SELECT * FROM finds(holder('{"xmin_holder": "prepared", "xmin_name": "''it''''s''", "xmin_shown": "''it''''s''"}'));
 SELECT rank, rule FROM finds(holder('{}') || root('{}'));
 SELECT rank, rule FROM finds(holder('{"xmin_name": "4712"}') || root('{}'));
+SELECT rank, rule FROM finds(holder('{"xmin_holder": "prepared", "xmin_name": "''g''"}') || root('{"pid": null, "gid": "''g''", "gid_shown": "''g''", "state": "prepared", "state_s": null}'));
 -- a limit that is reached
 SELECT * FROM finds('{"limited": "role", "limited_name": "\"Shop\"", "limited_shown": "Shop", "limited_connections": 10, "limited_idle": 4}');
 SELECT * FROM finds('{"limited": "database", "limited_name": "shop", "limited_shown": "shop", "limited_connections": 78, "limited_idle": 39}');
 SELECT rule, risk, evidence FROM pgscale_internal.now_findings('{"used": 20, "max_connections": 100, "limited": "role", "limited_name": "shop", "limited_connections": 77}');
+SELECT cure FROM finds('{"standby": true, "limited": "role", "limited_name": "shop", "limited_connections": 7}');
+SELECT cure FROM finds('{"used": 96, "limited": "role", "limited_name": "shop", "limited_connections": 7}') WHERE cure ~ 'usename';
+SELECT cure FROM finds('{"limited": "role", "limited_connections": 7}');
 
 -- times of disks: two digits that count, or why there is none
 SELECT pgscale_internal.now_latency('read', ms, usual, n)

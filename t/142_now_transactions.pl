@@ -33,24 +33,20 @@ sub found_ok
 
 sub cure { return $monitor->sql(qq{SELECT cure FROM pgscale.diagnosis() WHERE rule = '$_[0]'}) }
 
-# Consumes that many transaction IDs, each by a subtransaction
-sub age
-{
-    $db->sql(<<"EOC");
-DO \$\$
-BEGIN
-    FOR i IN 1 .. $_[0] LOOP
-        BEGIN
-            INSERT INTO ids VALUES (1);
-        EXCEPTION WHEN division_by_zero THEN
-            RAISE;
-        END;
-    END LOOP;
-END
-\$\$
-EOC
-    return;
-}
+### What will be forgotten in a minute; the oldest is none of it: the leader of a parallel dump
+
+$db->sql('CREATE TABLE ids (i int)');
+$db->sql(q{SELECT pg_create_logical_replication_slot('consumer', 'pgoutput')});
+my $leader = session($node);
+my $snapshot = $leader->sql('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+my $dump = session($node);
+$dump->sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+$dump->start('SELECT count(*) FROM t, pg_sleep(3600)');
+my $idle = session($node);
+my $pid = $idle->pid;
+$idle->sql(q{SET application_name = 'forgotten'; BEGIN; UPDATE t SET v = 1 WHERE id = 10});
+$db->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 9; PREPARE TRANSACTION 'left over'});
+$db->sql(q{DO $$ BEGIN FOR i IN 1 .. 100100 LOOP BEGIN INSERT INTO ids VALUES (1); EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END $$});
 
 ### The screen has the commits of the last seconds
 
@@ -63,8 +59,8 @@ is(cure('failing_transactions'), '', 'no transaction fails');
 
 {
     my $dir = $node->basedir;
-    append_to_file("$dir/fail.sql", "\\set id random(1, 10)\nBEGIN;\nUPDATE t SET v = v + 1 WHERE id = :id;\nROLLBACK;\n");
-    append_to_file("$dir/work.sql", "\\set id random(1, 10)\nUPDATE t SET v = v + 1 WHERE id = :id;\n");
+    append_to_file("$dir/fail.sql", "\\set id random(1, 8)\nBEGIN;\nUPDATE t SET v = v + 1 WHERE id = :id;\nROLLBACK;\n");
+    append_to_file("$dir/work.sql", "\\set id random(1, 8)\nUPDATE t SET v = v + 1 WHERE id = :id;\n");
     my $load = sub { return IPC::Run::start([ 'pgbench', '-n', '-c', 2, '-T', 600, '-R', 40, '-f', "$dir/$_[0].sql", $node->connstr('postgres') ], '>&', \my $said) };
     my $end = sub { $_[0]->signal('TERM'); $_[0]->finish };
     my $work = $load->('work');
@@ -77,48 +73,40 @@ is(cure('failing_transactions'), '', 'no transaction fails');
     $end->($fail);
 }
 
-### A prepared transaction, a slot, a session
-
-$db->sql('CREATE TABLE ids (i int)');
-$db->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 2; PREPARE TRANSACTION 'left over'});
-age(100_100);
-is(finding('forgotten_xmin'), '', 'a prepared transaction is not forgotten at once');
-# a minute that does not pass
-my $later = sub { return $db->sql(qq{SELECT concat_ws('|', certainty, pid, sentence, cure) FROM pgscale_internal.now_findings(
-    pgscale_internal.now_evidence() || '{"xmin_s": 60}') WHERE rule = 'forgotten_xmin'}) };
-like($later->(), qr/^medium\|The prepared transaction 'left over' keeps VACUUM from the dead rows of \d{6,} transactions, for 60 s\|.*gid = 'left over'/, 'but after a minute');
-$db->sql(q{ROLLBACK PREPARED 'left over'});
-is($db->sql('SELECT pgscale_internal.now_horizon()'), '', 'and it is gone');
-my $idle = session($node);
-my $pid = $idle->pid;
-$idle->sql(q{SET application_name = 'forgotten'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t});
-age(100_100);
-like($later->(), qr/^medium\|$pid\|The idle transaction of pid $pid, forgotten keeps VACUUM from the dead rows of \d{6,} transactions, for 60 s\|SELECT pgscale[.]terminate[(]$pid[)]$/, 'an idle transaction with a snapshot');
-$idle->sql('COMMIT');
-$db->sql(q{SELECT pg_create_logical_replication_slot('consumer', 'pgoutput')});
-age(100_100);
-found_ok('forgotten_xmin', qr/^medium\|The unused replication slot consumer keeps VACUUM from the dead rows of \d{6,} transactions$/, 'a slot without a consumer');
-$monitor->sql(cure('forgotten_xmin'));
-$db->sql(q{SELECT pg_drop_replication_slot('consumer')});
-is(finding('forgotten_xmin'), '', 'and it is gone, too');
-$idle->sql('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
-$idle->quit;
-
 ### Limits of connections
 
-$db->sql('CREATE ROLE "Shop" LOGIN CONNECTION LIMIT 2');
-my @clients = map { session($node, user => 'Shop') } 1 .. 2;
-found_ok('connection_limit', qr/^low\|All 2 connections that role Shop may have are used, 2 of them idle: another one is refused$/, 'a pool that has all it may have');
+$db->sql('CREATE ROLE "Shop" LOGIN CONNECTION LIMIT 4');
+my @clients = map { session($node, user => 'Shop') } 1 .. 4;
+found_ok('connection_limit', qr/^low\|All 4 connections that role Shop may have are used, 4 of them idle: another one is refused$/, 'a pool that has all it may have');
 $_->sql('BEGIN') for @clients;
-found_ok('connection_limit', qr/^medium\|All 2 .* 0 of them idle/, 'and uses them');
-is(cure('connection_limit'), 'ALTER ROLE "Shop" CONNECTION LIMIT 4', 'its cure');
+found_ok('connection_limit', qr/^medium\|All 4 .* 0 of them idle/, 'and uses them');
+is(cure('connection_limit'), 'ALTER ROLE "Shop" CONNECTION LIMIT 8', 'its cure');
 $db->sql(cure('connection_limit'));
 is(finding('connection_limit'), '', 'cures it');
-$db->sql('ALTER DATABASE postgres CONNECTION LIMIT 3');
+$db->sql('ALTER DATABASE postgres CONNECTION LIMIT 6');
 found_ok('connection_limit', qr/that database postgres may have/, 'a database');
 $db->sql('ALTER DATABASE postgres CONNECTION LIMIT -1');
 is(finding('connection_limit'), '', 'without a limit');
 
-$_->quit for @clients, $monitor, $db;
+### A slot without a consumer
+
+found_ok('forgotten_xmin', qr/^low\|The unused replication slot consumer keeps VACUUM from the dead rows, or those of catalogs, of \d{6,} transactions$/, 'is the oldest');
+is($db->sql(cure('forgotten_xmin') =~ s/SELECT [*]/SELECT slot_name/r), 'consumer', 'its cure finds it');
+$db->sql(q{SELECT pg_drop_replication_slot('consumer')});
+
+### A minute has passed
+
+found_ok('forgotten_xmin', qr/^medium\|$pid\|The idle transaction of pid $pid, forgotten keeps VACUUM from the dead rows of \d{6,} transactions, for (\d+ s|\d+ min)$/, 'an idle transaction');
+is(cure('forgotten_xmin'), "SELECT pgscale.terminate($pid)", 'its cure');
+$db->sql(cure('forgotten_xmin'));
+found_ok('forgotten_xmin', qr/^medium\|The prepared transaction 'left over' keeps VACUUM from the dead rows of \d{6,} transactions, for (\d+ s|\d+ min)$/, 'cures it, and a prepared transaction is next');
+is($db->sql(cure('forgotten_xmin') =~ s/SELECT [*]/SELECT gid/r), 'left over', 'its cure finds it');
+$db->sql(q{ROLLBACK PREPARED 'left over'});
+is(finding('forgotten_xmin'), '', 'and the dump is at work');
+
+$_->quit for @clients, $monitor, $leader;
+$db->sql('SELECT pg_cancel_backend(' . $dump->pid . ')');
+$dump->finish;
+$_->quit for $dump, $db;
 $node->stop;
 done_testing();

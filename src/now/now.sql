@@ -325,50 +325,63 @@ COMMENT ON FUNCTION pgscale_internal.now_wal_kept() IS
 'part of the evidence of diagnosis: the slot that keeps most WAL, and how long ago archiving failed, if it has not worked since';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_wal_kept() TO pg_monitor;
 
--- What keeps most from VACUUM: a prepared transaction, a slot that no process uses, a session that idles in its transaction. A
--- statement at work is none of them: a backup may take long.
+-- What keeps most from VACUUM of what seems forgotten: a prepared transaction, a slot that no process uses, a session that idles in its
+-- transaction and shares its snapshot with none that is at work, as the leader of a parallel dump does. A statement at work is none of
+-- them. Both ages count from the same thresholds on as the rule's.
 CREATE FUNCTION pgscale_internal.now_horizon()
 RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
+    WITH session AS MATERIALIZED (
+        SELECT a.pid, a.application_name, a.state LIKE 'idle in transaction%' AS idle, a.backend_xmin::text AS snapshot, a.state_change,
+               greatest(age(a.backend_xmin), age(a.backend_xid)) AS age
+          FROM pg_stat_get_activity(NULL) a
+         WHERE a.backend_type = 'client backend' AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL))
     SELECT jsonb_build_object('xmin_holder', h.holder, 'xmin_name', h.name, 'xmin_shown', pgscale_internal.clean_line(h.shown, 100),
-                              'xmin_age', h.age, 'xmin_s', pgscale_internal.now_age(h.since))
-      FROM (SELECT 'prepared' AS holder, quote_literal(g.gid) AS name, quote_literal(g.gid) AS shown, age(x.transaction) AS age, x.prepared AS since
+                              'xmin_age', h.age, 'xmin_s', h.s)
+      FROM (SELECT 'prepared' AS holder, quote_literal(g.gid) AS name, quote_literal(g.gid) AS shown, age(x.transaction) AS age,
+                   pgscale_internal.now_age(x.prepared) AS s
               FROM pg_prepared_xact() x LEFT JOIN pg_database d ON d.oid = x.dbid
               CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(x.gid, coalesce(d.encoding, 0)) AS gid) g
             UNION ALL
             SELECT 'slot', quote_literal(s.slot_name), s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin)), NULL
               FROM pg_get_replication_slots() s
-             WHERE NOT s.active AND s.restart_lsn IS NOT NULL AND (s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL)
+             WHERE NOT s.active AND s.restart_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'
             UNION ALL
-            SELECT 'session', a.pid::text, concat('pid ', a.pid, ', ' || nullif(a.application_name, '')), age(a.backend_xmin), a.state_change
-              FROM pg_stat_get_activity(NULL) a
-             WHERE a.backend_xmin IS NOT NULL AND a.state IN ('idle in transaction', 'idle in transaction (aborted)')) h
+            SELECT 'session', i.pid::text, concat('pid ', i.pid, ', ' || nullif(i.application_name, '')), i.age,
+                   pgscale_internal.now_age(i.state_change)
+              FROM session i
+             WHERE i.idle AND NOT EXISTS (SELECT FROM session o WHERE NOT o.idle AND o.snapshot = i.snapshot)) h
+     WHERE h.age >= 100000 AND (h.s >= 60 OR h.s IS NULL)
      ORDER BY h.age DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_horizon() IS
-'part of the evidence of diagnosis: the prepared transaction, unused slot or idle transaction that holds VACUUM back most; NULL if there is none';
+'part of the evidence of diagnosis: the prepared transaction, unused slot or idle transaction that holds VACUUM back most; NULL if none has for long';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_horizon() TO pg_monitor;
 
--- A role, or a database, that has used up the connections it may have.
+-- A role, or a database, that has used up the connections it may have; not a role for one or two, as those of monitoring and replication.
 CREATE FUNCTION pgscale_internal.now_limited()
 RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT jsonb_build_object('limited', l.what, 'limited_name', quote_ident(pgscale_internal.foreign_name(l.name)),
+    WITH session AS MATERIALIZED (
+        SELECT a.usesysid, a.datid, count(*) AS n, count(*) FILTER (WHERE a.state = 'idle') AS idle
+          FROM pg_stat_get_activity(NULL) a WHERE a.backend_type = 'client backend' GROUP BY 1, 2)
+    SELECT jsonb_build_object('limited', l.what,
+                              'limited_name', CASE WHEN pgscale_internal.foreign_name(l.name) = l.name THEN quote_ident(l.name) END,
                               'limited_shown', pgscale_internal.clean_line(pgscale_internal.foreign_name(l.name), 100),
-                              'limited_connections', l.most, 'limited_idle', count(*) FILTER (WHERE a.state = 'idle'))
-      FROM (SELECT 'role' AS what, r.rolname AS name, r.oid, r.rolconnlimit AS most FROM pg_roles r WHERE r.rolconnlimit > 0 AND NOT r.rolsuper
+                              'limited_connections', l.most, 'limited_idle', l.idle)
+      FROM (SELECT 'role' AS what, r.rolname AS name, r.rolconnlimit AS most, sum(s.n) AS n, sum(s.idle) AS idle
+              FROM pg_roles r JOIN session s ON s.usesysid = r.oid WHERE r.rolconnlimit > 2 AND NOT r.rolsuper GROUP BY r.oid, 2, 3
             UNION ALL
-            SELECT 'database', d.datname, d.oid, d.datconnlimit FROM pg_database d WHERE d.datconnlimit > 0) l
-      JOIN pg_stat_get_activity(NULL) a ON l.oid = CASE l.what WHEN 'role' THEN a.usesysid ELSE a.datid END
-     WHERE a.backend_type IN ('client backend', 'walsender')
-     GROUP BY l.what, l.name, l.most HAVING count(*) >= l.most
-     ORDER BY count(*) DESC LIMIT 1
+            SELECT 'database', d.datname, d.datconnlimit, sum(s.n), sum(s.idle)
+              FROM pg_database d JOIN session s ON s.datid = d.oid WHERE d.datconnlimit > 2 GROUP BY d.oid, 2, 3) l
+     WHERE l.n >= l.most
+     ORDER BY l.n DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_limited() IS
 'part of the evidence of diagnosis: the role or database whose CONNECTION LIMIT is reached; NULL if there is none';

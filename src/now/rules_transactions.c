@@ -24,9 +24,9 @@ failing_fraction(const PgscaleNowPeriod *period)
 }
 
 /*
- * failing_transactions: five transactions a second and a fifth of all end in ROLLBACK, and four times the usual part.  Serialization
- * failures, deadlocks, NOWAIT, timeouts and errors look alike from here; clients that end what only reads with ROLLBACK do so always,
- * so it is low where the usual is not known, or else medium.
+ * failing_transactions: five transactions a second and a fifth of all end in ROLLBACK, which is four times the usual part and twice the
+ * usual number: if only what commits has stopped, it is no cause.  Serialization failures, deadlocks, NOWAIT, timeouts and errors look
+ * alike from here.  Clients that end what only reads with ROLLBACK do so always: low where it is not known what is usual, else medium.
  */
 static void
 find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -36,12 +36,13 @@ find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found
 	const double usual = failing_fraction(&e->usual);
 	PgscaleNowFinding *f;
 
-	if (!(e->now.rollbacks_per_s >= 5) || fraction < (known ? 0.2 : 0.5) || (known && fraction < 4 * usual))
+	if (!(e->now.rollbacks_per_s >= 5) || fraction < (known ? 0.2 : 0.5) ||
+		(known && (fraction < 4 * usual || e->now.rollbacks_per_s < 2 * e->usual.rollbacks_per_s)))
 		return;
 	f = pgscale_now_add(found, known ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW, fraction * e->now.active,
-						"%.0f transactions a second are rolled back, %.0f %% of all%s: the server's log has their errors",
+						"%.0f transactions a second are rolled back, %.0f %% of all%s: the server's log has errors, if there are",
 						e->now.rollbacks_per_s, 100 * fraction, known ? psprintf(" (usually %.0f %%)", 100 * usual) : "");
-	pgscale_now_cure(f, "reads only; serialization failures, deadlocks, timeouts and errors of the clients count alike",
+	pgscale_now_cure(f, "reads only, sums since the last reset; what failed, and how, is in the log",
 					 "SELECT datname, xact_rollback, deadlocks FROM pg_stat_database ORDER BY 2 DESC");
 	pgscale_now_number(f, "rollbacks_per_s", e->now.rollbacks_per_s);
 	pgscale_now_number(f, "commits_per_s", e->now.commits_per_s);
@@ -49,14 +50,14 @@ find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found
 		pgscale_now_number(f, "usual_fraction", usual);
 }
 
-/* So many transactions old, and so long.  A minute after its prepare no manager of transactions still works at it. */
+/* For so many transactions, and so long: after a minute no manager of transactions still works at a prepared one. */
 #define FORGOTTEN_XIDS	100000
 #define FORGOTTEN_S		60
 
 /*
  * forgotten_xmin: a prepared transaction, an unused slot, or an idle transaction has kept rows from VACUUM for 100,000 transactions, and
- * for a minute, as far as its time is known.  Medium: tables grow, and all scans with them, but nobody waits for it.  A session is not
- * named here as well if others wait for it.
+ * for a minute.  Medium: tables grow, and all scans with them, but nobody waits for it.  Low for a slot, whose time is not known.  What
+ * others wait for is not named here as well.
  */
 static void
 find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -68,14 +69,15 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 	if (e->standby || !what || !e->xmin_name || e->xmin_age < FORGOTTEN_XIDS || e->xmin_s < FORGOTTEN_S)
 		return;
-	if (strcmp(what, "session") == 0)
-		for (int i = 0; i < e->nroots; i++)
-			if (e->roots[i].pid == atoi(e->xmin_name) && pgscale_now_blocks(e, &e->roots[i]))
-				return;
+	for (int i = 0; i < e->nroots; i++)
+		if (strcmp(e->roots[i].pid == 0 ? e->roots[i].gid ? e->roots[i].gid : "" : psprintf("%d", e->roots[i].pid), e->xmin_name) == 0 &&
+			pgscale_now_blocks(e, &e->roots[i]))
+			return;
 
-	f = pgscale_now_add(found, PGSCALE_NOW_MEDIUM, 0.5, "%s %s keeps VACUUM from the dead rows of %.0f transactions%s",
-						strcmp(what, "prepared") == 0 ? "The prepared transaction" :
-						strcmp(what, "slot") == 0 ? "The unused replication slot" : "The idle transaction of", shown, e->xmin_age, for_s);
+	f = pgscale_now_add(found, isnan(e->xmin_s) ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, 0.5,
+						"%s %s keeps VACUUM from the dead rows%s of %.0f transactions%s", strcmp(what, "prepared") == 0 ? "The prepared transaction" :
+						strcmp(what, "slot") == 0 ? "The unused replication slot" : "The idle transaction of", shown,
+						strcmp(what, "slot") == 0 ? ", or those of catalogs," : "", e->xmin_age, for_s);
 	if (strcmp(what, "prepared") == 0)
 		pgscale_now_cure(f, "reads only; ask its transaction manager, then COMMIT or ROLLBACK PREPARED in that database",
 						 "SELECT * FROM pg_prepared_xacts WHERE gid = %s", e->xmin_name);
@@ -85,7 +87,7 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	else
 	{
 		f->pid = atoi(e->xmin_name);
-		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", f->pid);
+		pgscale_now_cure(f, "rolls back what it did; if it is a dump or a report, that is lost", "SELECT pgscale.terminate(%d)", f->pid);
 	}
 	pgscale_now_text(f, "holder", what);
 	pgscale_now_number(f, "xmin_age", e->xmin_age);
@@ -100,19 +102,21 @@ static void
 find_connection_limit(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double free = e->max_connections - e->reserved - e->used;
+	const double more = floor(free / 2);
 	PgscaleNowFinding *f;
 
-	if (!e->limited || !e->limited_name)
+	if (!e->limited)
 		return;
 	f = pgscale_now_add(found, e->limited_idle >= e->limited_connections / 2 ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, 1,
 						"All %.0f connections that %s %s may have are used, %.0f of them idle: another one is refused",
 						e->limited_connections, e->limited, e->limited_shown ? pgscale_now_beginning(e->limited_shown, 40) : "", e->limited_idle);
-	if (free >= e->limited_connections)
+	/* half of what is free is left to others */
+	if (more >= 1 && e->limited_name && !e->standby)
 		pgscale_now_cure(f, psprintf("more sessions at a time; the limit was %.0f", e->limited_connections),
 						 "ALTER %s %s CONNECTION LIMIT %.0f", strcmp(e->limited, "role") == 0 ? "ROLE" : "DATABASE", e->limited_name,
-						 2 * e->limited_connections);
+						 e->limited_connections + Min(more, e->limited_connections));
 	else
-		pgscale_now_cure(f, "reads only; a higher limit would leave no connection for others",
+		pgscale_now_cure(f, "reads only; end what is not needed, or raise its CONNECTION LIMIT on the primary",
 						 "SELECT usename, datname, application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2, 3, 4");
 	pgscale_now_text(f, "limited", e->limited);
 	pgscale_now_number(f, "connections", e->limited_connections);
