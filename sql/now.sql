@@ -193,6 +193,10 @@ SELECT rule FROM finds('{"used": 72, "idle": 9, "new": 20}');
 SELECT rule, certainty FROM finds('{"used": 88, "idle": 10, "new": 2}');
 SELECT rule, certainty FROM finds(root('{"waiters": 70}') || '{"used": 88, "idle": 10, "new": 60}');
 
+-- what most of them do
+SELECT certainty, sentence, cure FROM finds('{"used": 97, "idle": 3, "idle_in_transaction": 92, "new": 2, "application": "web", "application_sessions": 92, "application_idle": 3}');
+SELECT certainty, sentence, cure FROM finds('{"used": 97, "idle": 3, "starting": 90}');
+
 -- temp_files
 SELECT * FROM finds('{"sessions": [{"pid": 6, "application": "a", "event": "BufFileWrite"}]}', '{"active": 5, "kinds": {"temp_file": 1}, "temp_bytes_per_s": 2e8}');
 SELECT rule FROM finds('{}', '{"active": 6, "kinds": {"temp_file": 1.1}, "temp_bytes_per_s": 2e7}');

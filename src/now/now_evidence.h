@@ -116,6 +116,8 @@ typedef struct PgscaleNowEvidence
 
 	double		used;			/* client backends */
 	double		idle;
+	double		idle_in_transaction;
+	double		starting;		/* not authenticated yet */
 	double		new;			/* that started in the last 10 s */
 	double		max_connections;
 	double		reserved;

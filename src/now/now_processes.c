@@ -89,6 +89,7 @@ typedef struct NowScan
 	int			used;			/* slots of max_connections */
 	int			idle;
 	int			in_transaction;
+	int			starting;		/* that are not authenticated yet */
 	int			new;
 	XLogRecPtr	sync_lsn;		/* the first that a commit waits for until
 								 * standbys have it; or none */
@@ -190,6 +191,12 @@ count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool application
 		scan->used++;
 		scan->idle += idle;
 		scan->in_transaction += proc->in_transaction;
+
+		/*
+		 * until then it has no status, or from 18 on one that comes before
+		 * idle
+		 */
+		scan->starting += proc->changecount == 0 || proc->state < (uint8) STATE_IDLE;
 		scan->new += proc->proc_start != 0 && proc->proc_start <= scan->now && proc->proc_start > scan->now - NEW_US;
 		if (applications)
 			count_application(scan, slot, idle);
@@ -540,10 +547,10 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	CHECK_FOR_INTERRUPTS();
 
 	initStringInfo(&out);
-	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"new\": %d, "
+	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"starting\": %d, \"new\": %d, "
 					 "\"max_connections\": %d, \"cpus\": %g, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
 					 "\"checkpoint\": %s, \"sync_wanted\": %d, \"startup_pid\": %d",
-					 scan->used, scan->idle, scan->in_transaction, scan->new,
+					 scan->used, scan->idle, scan->in_transaction, scan->starting, scan->new,
 					 MaxConnections, rint(pgscale_kernel_cpus() * 100) / 100, scan->look_s, scan->stuck, count_long(scan, 5),
 					 scan->checkpoint ? "true" : "false", SyncRepConfig ? SyncRepConfig->num_sync : 0, scan->startup_pid);
 	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);

@@ -142,6 +142,40 @@ sessions_pile_up(const PgscaleNowEvidence *e)
 	return false;
 }
 
+/* "80 idle", and where half of them do something else that explains their number, that */
+static const char *
+connections_text(const PgscaleNowEvidence *e)
+{
+	if (e->starting >= e->used / 2)
+		return psprintf("%.0f not authenticated yet", e->starting);
+	if (e->idle_in_transaction >= e->used / 2)
+		return psprintf("%.0f idle in a transaction", e->idle_in_transaction);
+	return psprintf("%.0f idle", e->idle);
+}
+
+static void
+cure_connections(PgscaleNowFinding *f, const PgscaleNowEvidence *e, bool end_idle)
+{
+	if (e->starting >= e->used / 2)
+		pgscale_now_cure(f, "reads only: the server ends each after that time; look for a slow LDAP, RADIUS or PAM server, or silent clients",
+						 "SHOW authentication_timeout");
+	else if (e->idle_in_transaction >= e->used / 2)
+		pgscale_now_cure(f, "reads only; then mend the application that leaves them open, or set idle_in_transaction_session_timeout",
+						 "SELECT pid, application_name, xact_start, query FROM pg_stat_activity\n"
+						 "WHERE state LIKE 'idle in transaction%%' ORDER BY xact_start LIMIT 20");
+	else if (end_idle)
+		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
+						 "SELECT pgscale.terminate(pid, idle => true)\n"
+						 "FROM (SELECT pid FROM pg_stat_activity\n"
+						 "WHERE application_name = %s\n"
+						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"
+						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 20) idle",
+						 quote_literal_cstr(e->application));
+	else
+		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",
+						 "SELECT application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2 ORDER BY 3 DESC");
+}
+
 /*
  * connection_storm: nine tenths of the connections that are not reserved are used; or three
  * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
@@ -169,22 +203,14 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		return;
 	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH :
 						idle && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, sessions_pile_up(e) ? 1 : Max(flood ? e->new : 0, full ? 5 : 1),
-						"%.0f of %.0f connections are used (%.0f idle), %.0f began in the last 10 s%s%s", e->used, usable, e->idle,
+						"%.0f of %.0f connections are used (%s), %.0f began in the last 10 s%s%s", e->used, usable, connections_text(e),
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
-	if (application && (flood || full) && e->application_idle >= 1)
-		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
-						 "SELECT pgscale.terminate(pid, idle => true)\n"
-						 "FROM (SELECT pid FROM pg_stat_activity\n"
-						 "WHERE application_name = %s\n"
-						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"
-						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 20) idle",
-						 quote_literal_cstr(e->application));
-	else
-		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",
-						 "SELECT application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2 ORDER BY 3 DESC");
+	cure_connections(f, e, application && (flood || full) && e->application_idle >= 1);
 	pgscale_now_number(f, "used", e->used);
 	pgscale_now_number(f, "usable", usable);
 	pgscale_now_number(f, "idle", e->idle);
+	pgscale_now_number(f, "idle_in_transaction", e->idle_in_transaction);
+	pgscale_now_number(f, "not_authenticated", e->starting);
 	pgscale_now_number(f, "new", e->new);
 	pgscale_now_text(f, "application", e->application);
 }
