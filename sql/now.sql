@@ -278,6 +278,10 @@ SELECT rule, sentence FROM finds('{}', '{"kinds": {"sync_rep": 0.9}}', '{"kinds"
 SELECT rule FROM finds('{}', '{"kinds": {"sync_rep": 0.8}}');
 SELECT rule, certainty, sentence FROM finds(root('{"waiters": 6, "state": "active", "event_type": "IPC", "event": "SyncRep"}') || '{"sync_standbys": 1}',
     '{"kinds": {"sync_rep": 1}}');
+-- those behind a commit are no queue in turns
+SELECT rule FROM finds(row_root(3), '{"kinds": {"sync_rep": 1, "lock_tuple": 4}}');
+SELECT rule FROM finds(root('{"rows": 3, "waiters": 3, "transaction_s": 0.5, "longest_s": 0.4, "event_type": "IPC", "event": "SyncRep", "state": "active"}'),
+    '{"kinds": {"sync_rep": 1, "lock_tuple": 4}}');
 -- they have the WAL and have not replayed it
 SELECT certainty, sentence, cure FROM (VALUES (true), (false)) v(apply),
     LATERAL finds(jsonb_build_object('sync_standbys', 1, 'sync_flushed', 1, 'sync_replaying', 'near', 'sync_apply', apply), '{"kinds": {"sync_rep": 7}}');

@@ -71,6 +71,9 @@ extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
 /* Is its commit written here, and does it wait only for a standby? */
 extern bool pgscale_now_awaits_standby(const PgscaleNowSession *session);
 
+/* Do commits wait for standbys, so that what waits behind them is their victim? */
+extern bool pgscale_now_commits_wait(const PgscaleNowEvidence *e);
+
 /* Does a cancellation end what it does?  Not so where it idles or waits for its client, or that is not known. */
 extern bool pgscale_now_obeys_cancel(const PgscaleNowSession *session);
 

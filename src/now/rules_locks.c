@@ -462,7 +462,8 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 	{
 		const PgscaleNowSession *root = &e->roots[i];
 
-		if (pgscale_now_blocks(e, root) || (holds_office(root) && !(root->waited_ago_s < 2)))
+		if (pgscale_now_blocks(e, root) || (pgscale_now_awaits_standby(root) && pgscale_now_commits_wait(e)) ||
+			(holds_office(root) && !(root->waited_ago_s < 2)))
 			return 0;
 		if (rows ? root->rows == 0 : is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY))
 			continue;

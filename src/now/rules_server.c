@@ -46,6 +46,12 @@ standbys_text(const PgscaleNowEvidence *e, double wanted)
 	return confirm < 1 ? psprintf(", and none is ready%s", catch_up) : psprintf(", and only %.0f %s connected%s", confirm, confirm < 1.5 ? "is" : "are", catch_up);
 }
 
+static double
+standbys_wanted(const PgscaleNowEvidence *e)
+{
+	return isnan(e->sync_wanted) ? 1 : e->sync_wanted;
+}
+
 /* Sessions that wait for locks of those whose commits wait for a standby. */
 static double
 behind_commits(const PgscaleNowEvidence *e)
@@ -56,6 +62,30 @@ behind_commits(const PgscaleNowEvidence *e)
 		if (pgscale_now_awaits_standby(&e->roots[i]))
 			n += e->roots[i].waiters;
 	return n;
+}
+
+static bool
+standbys_are_missing(const PgscaleNowEvidence *e)
+{
+	return e->sync_standbys < standbys_wanted(e);
+}
+
+/*
+ * A session waits for synchronous standbys, and with those that wait for locks of
+ * such sessions it is three in ten of the active ones, twice as many as usual.  If fewer standbys are
+ * connected than a commit waits for, one session is enough: it waits until they are back, and so
+ * will each one that commits.  Not so if no commit has to wait any more.
+ */
+bool
+pgscale_now_commits_wait(const PgscaleNowEvidence *e)
+{
+	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
+
+	/* an average: of a single session, the moments before and after */
+	if (standbys_wanted(e) < 1 || waits < 0.9)
+		return false;
+	return standbys_are_missing(e) ||
+		pgscale_now_unusual(e, waits + behind_commits(e), e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2);
 }
 
 /* The standbys have the WAL and have not replayed it, for which commits with remote_apply wait. */
@@ -73,10 +103,7 @@ cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 }
 
 /*
- * replication_wait: a session waits for synchronous standbys, and with those that wait for locks of
- * such sessions it is three in ten of the active ones, twice as many as usual.  If fewer standbys are
- * connected than a commit waits for, one session is enough: it waits until they are back, and so
- * will each one that commits.  Not so if no commit has to wait any more.
+ * replication_wait: see pgscale_now_commits_wait().
  *
  * High, if standbys are missing, or have not caught up; and if they have all that is waited for and have
  * not replayed it, for then it is known why; else medium.
@@ -86,15 +113,12 @@ find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
 	const double held_up = waits + behind_commits(e);
-	const double wanted = isnan(e->sync_wanted) ? 1 : e->sync_wanted;
-	const bool	missing = e->sync_standbys < wanted;
+	const double wanted = standbys_wanted(e);
+	const bool	missing = standbys_are_missing(e);
 	const bool	replaying = !missing && e->sync_flushed >= wanted;
 	PgscaleNowFinding *f;
 
-	/* an average: of a single session, the moments before and after */
-	if (wanted < 1 || waits < 0.9)
-		return;
-	if (!missing && !pgscale_now_unusual(e, held_up, e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2))
+	if (!pgscale_now_commits_wait(e))
 		return;
 	f = pgscale_now_add(found, missing || replaying ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, held_up, "%.0f %s for %s%s", held_up,
 						PGSCALE_NOW_WAIT(held_up), awaited_standbys(wanted),
