@@ -165,12 +165,14 @@ SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'application', a.application_name, 'backend_type', a.backend_type,
+               'login', pgscale_internal.clean_line(concat_ws('@', pgscale_internal.foreign_name(u.rolname), pgscale_internal.foreign_name(d.datname)), 100),
                'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(t.query), 100), 'command', pgscale_internal.statement_command(t.query),
                'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
                    ORDER BY s.ordinality), '[]')
       FROM jsonb_array_elements(sessions) WITH ORDINALITY s
       CROSS JOIN LATERAL pg_stat_get_activity((s.value->>'pid')::integer) a
       LEFT JOIN pg_database d ON d.oid = a.datid
+      LEFT JOIN pg_roles u ON u.oid = a.usesysid
       CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)) AS query) t
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_sessions(jsonb) IS 'part of the evidence of diagnosis: sessions with their texts';

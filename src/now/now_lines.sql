@@ -95,8 +95,11 @@ AS $$
     UNION ALL
     SELECT rtrim('  ' || rpad(t.what, 27) || lpad(pgscale_internal.now_rate(t.now), 8) || lpad(coalesce(pgscale_internal.now_rate(t.usual), ''), 8)
                 || lpad(coalesce(CASE WHEN t.usual > 0 THEN round(t.now / t.usual, 1)::text END, ''), 8))
-                || format('   now: last %s s; usual: the hour before', round((seen->'now'->>'s')::numeric))
-      FROM (VALUES ('commits a second', (seen->'now'->>'commits_per_s')::numeric, (seen->'usual'->>'commits_per_s')::numeric)) t(what, now, usual)
+                || format('   now: last %s s; usual: ', round((seen->'now'->>'s')::numeric))
+                || CASE WHEN t.usual IS NULL THEN 'not known' WHEN t.usual_s >= 120 THEN format('the %s min before', round(t.usual_s / 60))
+                        ELSE format('the %s s before', round(t.usual_s)) END
+      FROM (VALUES ('commits a second', (seen->'now'->>'commits_per_s')::numeric, (seen->'usual'->>'commits_per_s')::numeric,
+                    (seen->'usual'->>'s')::numeric)) t(what, now, usual, usual_s)
      WHERE t.now IS NOT NULL
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_load(jsonb) IS 'part of the view now: load now, and what is usual';
@@ -120,13 +123,14 @@ AS $$
                                                 waiters integer, longest_s float8, query text)
       ORDER BY r.waiters DESC)
     UNION ALL
-    SELECT rpad('oldest', 11) || rpad('application', 18) || rpad('waits for', 32) || lpad('seconds', 9) || '  statement'
+    SELECT rpad('oldest', 11) || rpad('application', 18) || rpad('user@database', 18) || rpad('waits for', 22) || lpad('seconds', 7) || '  statement'
      WHERE jsonb_array_length(seen->'sessions') > 0
     UNION ALL
     (SELECT '  ' || rpad(s.pid::text, 8) || ' ' || rpad(left(coalesce(s.application, ''), 17), 18)
-                || rpad(left(CASE WHEN s.event = 'IdleInTransaction' THEN s.state ELSE concat_ws(' ', nullif(s.event_type, s.event), s.event) END, 31), 32)
-                || lpad(round(s.age_s::numeric, 1)::text, 9) || '  ' || coalesce(s.query, '')
-       FROM jsonb_to_recordset(seen->'sessions') s(pid integer, application text, state text, event_type text, event text, age_s float8, query text)
+                || rpad(left(coalesce(s.login, ''), 17), 18)
+                || rpad(left(CASE WHEN s.event = 'IdleInTransaction' THEN s.state ELSE concat_ws(' ', nullif(s.event_type, s.event), s.event) END, 21), 22)
+                || lpad(round(s.age_s::numeric, CASE WHEN s.age_s < 1000 THEN 1 ELSE 0 END)::text, 7) || '  ' || coalesce(s.query, '')
+       FROM jsonb_to_recordset(seen->'sessions') s(pid integer, application text, login text, state text, event_type text, event text, age_s float8, query text)
       ORDER BY s.age_s DESC)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_sessions(jsonb) IS 'part of the view now: connections, blockers, and the oldest statements';
