@@ -138,7 +138,7 @@ sub truth_ok
         "$how: all of it in the kernel's cache");
     until_ok(sub {
         read_blocks($file, 0 .. $n - 1);
-        return $db->sql("SELECT c.os_cache_bytes / $block, c = v FROM pgscale.relation_os_cache('t') c, pgscale.relation_os_cache v
+        return $db->sql("SELECT c.os_cache_bytes / $block, to_jsonb(c) = to_jsonb(v) - 'datname' FROM pgscale.relation_os_cache('t') c, pgscale.relation_os_cache v
             WHERE v.relation = 't'::regclass AND v.fork = 'main'") eq "$n|t";
     }, "$how: the view says the same");
 
@@ -411,6 +411,18 @@ is(($other->finish)[0], '00000', 'relations were made, truncated and dropped');
 is("$failed|$wrong", '0|0', "$looks looks meanwhile failed nowhere and made sense");
 cmp_ok($looks, '>', 3, 'there were some');
 $other->quit;
+
+# Another database: what is not seen from here has a row, and is seen there
+$db->sql('CREATE DATABASE shop');
+is($db->sql(q{SELECT count(*), bool_and(num_nonnulls(relation, fork, size_bytes, os_cache_bytes, both_bytes, dirty_bytes, writeback_bytes) = 0)
+    FROM pgscale.relation_os_cache WHERE datname = 'shop'}), '1|t', 'another database is one row of the view');
+my $shop = session($node, dbname => 'shop');
+$shop->sql('CREATE EXTENSION pgscale; CREATE TABLE goods AS SELECT i, repeat($$x$$, 200) FROM generate_series(1, 5000) i');
+is($shop->sql(q{SELECT relation::text, datname FROM pgscale.relation_os_cache WHERE relation = 'goods'::regclass AND fork = 'main'}), 'goods|shop', 'there it has its relations');
+is($db->sql(q{SELECT sum(buffers_bytes) > 1000000 FROM pgscale.relation_os_cache WHERE datname = 'shop'}), 't', 'and here what it has in shared buffers');
+is($shop->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE datname = 'postgres'}), 1, 'as this one there');
+like(($shop->try('SELECT * FROM pgscale.verify(1)'))[1], qr/Each database with the extension has a journal of its own/, 'verify says where else a change may be');
+$shop->quit;
 
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
 $node->stop;

@@ -17,6 +17,7 @@ my $markup = q{</code></td></table></section></style></title><script>document.ti
 $db->sql("SET application_name = '<b>x</b>'");
 $db->sql('CREATE TABLE held (id int); INSERT INTO held VALUES (1)');
 my $culprit = session($node);
+$culprit->sql(q{SET application_name = 'nightly_report_of_all_shops'});
 $culprit->sql('BEGIN; UPDATE held SET id = 2');
 my $victim = session($node);
 $victim->sql(q{SET application_name = '<script>document.title = "run"</script>'});
@@ -49,6 +50,14 @@ like($dom, qr/&lt;script&gt;/, 'text stays text');
 my $picture = "$folder/report.png";
 browse("$folder/report.html", "--screenshot=$picture", '--window-size=1000,1500');
 cmp_ok(-s $picture // 0, '>', 20_000, 'a picture with something in it');
+
+# No column lies over another one, and no table is wider than the page: measured by a script, which a page of its own policy would not run
+my $measured = $db->sql("SELECT pgscale.report(now() - interval '1 min', NULL, 'html')") =~ s/<meta http-equiv="Content-Security-Policy"[^>]*>//r;
+$measured =~ s{</body>}{<script>
+var wrong = [...document.querySelectorAll('td, th')].filter(c => c.scrollWidth > c.clientWidth + 1 || c.getBoundingClientRect().right > document.documentElement.clientWidth + 1);
+document.title = 'measured ' + document.querySelectorAll('#blockers td').length + ', wrong: ' + wrong.map(c => c.textContent).join('; ');</script></body>};
+append_to_file("$folder/measured.html", $measured);
+like(browse("$folder/measured.html", '--dump-dom', "--window-size=$_,2000"), qr{<title>measured [1-9]\d*, wrong: </title>}, "the cells of a page of $_ pixels are apart") for 1080, 1400;
 
 $_->quit for $culprit, $victim;
 $node->stop('fast');

@@ -142,7 +142,7 @@ AS $$
                    AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                  GROUP BY 1, 2) r)
     SELECT c.backend_type, c.datid, pgscale_internal.foreign_name(d.datname)::text,
-           pgscale_internal.foreign_name(u.rolname)::text, c.application_name, c.queryid, c.event_type, c.event,
+           coalesce(pgscale_internal.foreign_name(u.rolname)::text, 'role ' || c.userid), c.application_name, c.queryid, c.event_type, c.event,
            r.blocker, c.ms * coalesce(r.part, 1)
       FROM changed c
       LEFT JOIN roots r USING (lock_key)

@@ -212,7 +212,9 @@ AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
                'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384
-                                THEN pgscale_internal.clean_line(r.relation::regclass::text, 130) ELSE 'relation ' || r.relation END,
+                                THEN pgscale_internal.clean_line(r.relation::regclass::text, 130)
+                                ELSE concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
+                                                                                            WHERE o.oid = r.relation_datid)) END,
                'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
                'application', a.application_name, 'backend_type', a.backend_type,
                'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,

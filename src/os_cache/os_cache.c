@@ -458,7 +458,11 @@ os_cache_health(PgscaleHealth *health)
 	}
 }
 
+/* What the view asks of other features, in SQL. */
+static const char *const asks[] = {"pgscale_internal.relation_buffers", NULL};
+
 const PgscaleModule pgscale_os_cache_module = {
 	.name = "os_cache",
+	.asks = asks,
 	.health = os_cache_health
 };

@@ -368,10 +368,10 @@ DECLARE
     body text;
     item record;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{"root blocker",user,state,share,"time waited","while idle","from","to",statement}'::text[],
-               '{name,name,prose,share,ms,share,name,name,query}'::text[],
-               array_agg(ARRAY[r.item, r.usename, r.state, r.fraction::text, r.wait_ms::text, r.idle_fraction::text,
-                               to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), r.query]
+    SELECT pgscale_internal.report_table(format, '{"root blocker",user,state,share,"time waited","from","to",statement}'::text[],
+               '{name,name,prose,share,ms,name,name,query}'::text[],
+               array_agg(ARRAY[r.item, r.usename, r.state || coalesce(', ' || nullif(round(100 * r.idle_fraction), 0) || ' % idle', ''), r.fraction::text,
+                               r.wait_ms::text, to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), r.query]
                          ORDER BY r.rank))
       INTO body
       FROM pgscale_internal.report_roots(since, until) r, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);

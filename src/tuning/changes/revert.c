@@ -113,7 +113,7 @@ pgscale_tuning_revert(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no change " INT64_FORMAT " in this database's journal", PG_GETARG_INT64(0)),
-				 errhint("pgscale.tuning_journal lists the changes.")));
+				 errhint("pgscale.tuning_journal lists the changes. Each database with the extension has a journal of its own.")));
 	check_revertable(&change, force);
 	back.setting = unconstify(char *, pgscale_tuning_line_check(change.setting, change.old_value));
 	back.new_value = change.old_value;

@@ -420,7 +420,7 @@ check_verifiable(int64 id, PgscaleTuningChange *change)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no change " INT64_FORMAT " in this database's journal", id),
-				 errhint("pgscale.tuning_journal lists the changes.")));
+				 errhint("pgscale.tuning_journal lists the changes. Each database with the extension has a journal of its own.")));
 	if (change->foreign)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
