@@ -14,7 +14,7 @@ my $MOST_NOT_RUN = 2;
 
 # The pages that are open at night: their statements and answers fit a terminal, and they are run while a session blocks another one.
 my $WIDTH = 120;
-my @AT_NIGHT = ('doc/cookbook.md', 'doc/runbook.md');
+my @AT_NIGHT = ('doc/cookbook.md', 'doc/runbook.md', 'README.md', 'doc/tuning.md');
 
 my @preload = ('pgscale', grep { have_module($_) } 'pg_stat_statements');
 my $node = pgscale_node('main', preload => join(', ', @preload), create => 0, conf => <<'EOC');
@@ -183,7 +183,7 @@ sub run_fence
     }
     return unless defined $fence->{shown};
     return is(plain($said), plain($fence->{shown}), "$name: the answer") if $fence->{output};
-    $said = (psql($user, $sql =~ s/\\gx/\\gdesc/r))[1] =~ s/^ (\w+) *\| .*$/$1 | /gmr =~ s/^.*\|.*\n-.*\n//r
+    $said = (psql($user, $sql =~ s/\\gx(?: \([^)]*\))?/\\gdesc/r))[1] =~ s/^ (\w+) *\| .*$/$1 | /gmr =~ s/^.*\|.*\n-.*\n//r
       if columns($said) eq '' && $sql =~ /\\gx/;
     return is(columns($said), columns($fence->{shown}), "$name: its columns") || diag $said;
 }
