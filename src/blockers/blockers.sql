@@ -40,10 +40,10 @@ BEGIN ATOMIC
                        ELSE CASE WHEN w.locktype IN ('relation', 'extend') THEN ' ' ELSE ' of ' END
                             || coalesce(w.here::text, 'relation ' || w.relation || ' of database ' || w.relation_datid) END,
            CASE WHEN w.pid IS NULL THEN 'prepared' ELSE a.state END,
-           coalesce(a.datname, p.database), coalesce(a.usename, p.owner), a.application_name, a.backend_type, a.query,
+           coalesce(a.datname, p.database), coalesce(a.usename, p.owner), a.application_name, a.backend_type, pgscale_internal.clean_statement(a.query),
            coalesce(a.transaction_ms, p.transaction_ms),
            w.root_pid, rp.gid, CASE WHEN w.root_pid IS NULL THEN 'prepared' ELSE r.state END, r.application_name,
-           coalesce(r.transaction_ms, rp.transaction_ms), r.query,
+           coalesce(r.transaction_ms, rp.transaction_ms), pgscale_internal.clean_statement(r.query),
            w.locktype, w.mode, w.here, w.wait_start, w.waiting_pid, w.cycle, w.blocked_by
       FROM (SELECT l.*, CASE WHEN l.relation_datid IN (0, d.oid) OR l.relation < 16384 THEN l.relation::regclass END AS here
               FROM pgscale_internal.lock_waits() WITH ORDINALITY l

@@ -16,7 +16,7 @@ BEGIN
             WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
         $q$SELECT checkpoint_time, 'checkpoint', 'a checkpoint began' FROM pg_control_checkpoint()$q$,
         $q$SELECT coalesce(j.applied_at, j.requested_at), 'setting',
-                  format('%s: %s to %s, change %s, %s', j.setting, coalesce(left(pgscale_internal.setting_text(j.old_value, s.unit), 40), '(not set)'),
+                  format('%s: %s to %s, change %s, %s', j.setting, left(coalesce(pgscale_internal.setting_text(j.old_value, s.unit), j.old_in_force, '(not set)'), 40),
                          coalesce(left(pgscale_internal.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
              FROM pgscale_internal.tuning_journal() j
              LEFT JOIN pg_settings s ON s.name = j.setting

@@ -359,7 +359,7 @@ name_of(HTAB *names, PgscaleSamplerPastTexts *texts, Oid oid, bool database)
 	{
 		const char *name = database ? get_database_name(oid) : GetUserNameFromId(oid, true);
 
-		/* a dropped database is known by its OID, which is in the key, and a role by this */
+		/* of a dropped database the key has the OID, of a role this */
 		if (!name && !database)
 			name = psprintf("role %u", oid);
 		entry->name = pgscale_sampler_past_number(texts, name ? pgscale_text_name(name) : NULL);
