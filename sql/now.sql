@@ -10,7 +10,7 @@ SELECT count(*) BETWEEN 8 AND 36 AS lines, max(length(now)) <= 118 AS width, boo
 SELECT count(*) FROM pgscale.diagnosis();
 SELECT key, jsonb_typeof(value) FROM jsonb_each(pgscale_internal.now_evidence())
  WHERE key NOT IN ('queued_fraction', 'usual', 'checkpointer_event', 'minute_s', 'minute_wal_bytes', 'minute_max_wal_size_bytes', 'checkpoints_requested',
-       'usual_checkpoints_requested', 'missing', 'flush_measured')
+       'usual_checkpoints_requested', 'missing', 'flush_measured', 'half_minute', 'max_wal_size_wanted', 'watched_s')
  ORDER BY 1;
 SELECT unnest(pgscale_internal.now_rules()) AS rule;
 
@@ -95,9 +95,10 @@ SELECT rule FROM finds(root('{"rows": 0, "locktype": "advisory", "relation": nul
     '{"kinds": {"lock_advisory": 4.1}}');
 -- several holders; one waiter behind which the others queue; commands that the load does not feel; a page that is pinned
 SELECT * FROM finds(root('{"holders": 6}'));
-SELECT * FROM finds(root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
-SELECT rule, pid FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
-SELECT * FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_application": "psql", "behind_gate": 7, "state": "active", "event_type": null, "query": "COPY t TO stdout"}'));
+SELECT * FROM finds(root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_type": "client backend", "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
+SELECT rule, pid FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_type": "client backend", "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
+SELECT rule, pid FROM finds(root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_type": "autovacuum worker", "gate_query": "ALTER TABLE t", "behind_gate": 7}'));
+SELECT * FROM finds(root('{"holders": 1, "rows": 0, "gate_pid": 55, "gate_type": "client backend", "gate_application": "psql", "behind_gate": 7, "state": "active", "event_type": null, "query": "COPY t TO stdout"}'));
 SELECT * FROM finds(root('{"waiters": 1, "maintenance": 1, "rows": 0, "gate_pid": 55, "gate_query": "VACUUM t"}'));
 SELECT rule, certainty FROM finds(root('{"waiters": 2, "maintenance": 1, "rows": 0, "gate_pid": 55}'));
 SELECT * FROM finds(root('{"state": "active", "event_type": "BufferPin", "event": "BufferPin", "rows": 0,
@@ -257,6 +258,7 @@ CREATE FUNCTION full_disk(more jsonb) RETURNS TABLE (rule text, certainty text, 
       FROM pgscale_internal.now_findings('{"used": 20, "max_wal_size_bytes": 1e9, "wal_size_bytes": 1e11, "wal_free_bytes": 5e9, "wal_used_bytes": 9e10}'::jsonb || more) f
 $$;
 SELECT * FROM full_disk('{"slot": "old", "slot_active": false, "slot_bytes": 8e10}');
+SELECT * FROM full_disk('{"slot": "old", "slot_active": false, "slot_bytes": 8e10, "wal_free_bytes": 1.9e9}');
 SELECT * FROM full_disk('{"slot": "old", "slot_active": true, "slot_bytes": 8e10, "archive_failed_s": 5}');
 SELECT * FROM full_disk('{"slot": "old", "slot_active": true, "slot_bytes": 1e9, "archive_failed_s": 5}');
 SELECT * FROM full_disk('{"archive_failed_s": 5, "wal_used_bytes": 2e9}');

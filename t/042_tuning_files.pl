@@ -147,11 +147,11 @@ $node->reload;
 $db->poll_ok('SHOW max_wal_size', 'a value of postgresql.conf', '64MB');
 my $from_file = change($db, q{set('max_wal_size', '80MB', reload => true)});
 is(journal('old_value IS NULL, old_in_force, new_value', $from_file), 't|64MB|80MB', 'is in the journal as what was in force');
-like($db->sql('SELECT now FROM pgscale.now'), qr/^max_wal_size was changed \d+ s ago, from 64MB to 80MB; back: CALL pgscale[.]revert\($from_file, true\)$/m,
+like($db->sql('SELECT now FROM pgscale.now'), qr/^CALL pgscale[.]revert\($from_file, true\) takes back: max_wal_size from 64MB to 80MB, \d+ s ago$/m,
     'the screen has how to take it back');
 $db->sql("SET client_min_messages = warning; CALL pgscale.revert($from_file, true)");
 $db->poll_ok('SHOW max_wal_size', 'taken back', '64MB');
-unlike($db->sql('SELECT now FROM pgscale.now'), qr/max_wal_size was changed/, 'and no longer on the screen');
+unlike($db->sql('SELECT now FROM pgscale.now'), qr/takes back: max_wal_size/, 'and no longer on the screen');
 
 # Files that an editor was at
 write_file("$before\nwork_mem = 3MB  # by hand\nWORK_MEM '4MB'\nwork_mem 5MB # last\n");

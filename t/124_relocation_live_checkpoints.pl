@@ -78,24 +78,6 @@ $holder->sql('COMMIT');
 is(ended($job), 'done', 'and while it waits: done') or diag job_text($job);
 is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 1, 'at the first attempt') or diag job_text($job);
 is($db->sql('SELECT sum(n) - (SELECT count(*) FROM generate_series(1, 8000) i WHERE i % 7 BETWEEN 1 AND 4) FROM switched'), 4, 'with all changes');
-
-### The same while others have locked the table, and checkpoints remove all WAL that nobody needs
-
-$db->sql('CREATE TABLE burst (id int, filler char(1000))');
-slow('8MB');
-($job) = ask(q{relocate_table('waits', 'other')});
-$copied->($job, 0.2);
-$holder = session($node);
-$holder->sql('BEGIN; LOCK waits IN ACCESS EXCLUSIVE MODE');
-for my $n (1 .. 4)
-{
-    $db->sql('INSERT INTO burst SELECT i, i::text FROM generate_series(1, 40000) i; TRUNCATE burst; CHECKPOINT');
-}
-$holder->sql('COMMIT');
-slow('0');
-is(ended($job), 'done', 'a lock for as long as the WAL turns over: done') or diag job_text($job);
-is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 1, 'at the first attempt') or diag job_text($job);
-is($db->sql('SELECT count(*), sum(id) FROM waits'), '90000|4050045000', 'with all rows');
 strays_ok('no file is left');
 $_->quit for $holder, $other, $db;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|could not read the WAL|has already been removed/, 'no WAL was missed');

@@ -94,7 +94,7 @@ $db->sql("CALL pgscale.revert($forced)");
 my ($change) = $db->sql($cure) =~ /(\d+)\s*\z/;
 $db->poll_ok('SHOW max_wal_size', 'the cure', "${mb}MB");
 unlike($db->sql("SELECT sentence $storm"), qr/by commands|16 MB/, 'what asked for the checkpoints before is not measured by the new size');
-like($db->sql('SELECT now FROM pgscale.now'), qr/^max_wal_size was changed \d+ s ago, from 16MB to ${mb}MB; back: CALL pgscale[.]revert\($change, true\)$/m,
+like($db->sql('SELECT now FROM pgscale.now'), qr/^CALL pgscale[.]revert\($change, true\) takes back: max_wal_size from 16MB to ${mb}MB, \d+ s ago$/m,
     'the screen has how to take it back');
 my @false;
 my $written = $db->sql('SELECT pg_current_wal_insert_lsn()');
@@ -140,10 +140,11 @@ $db->sql('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
 my $monitor = session($node, user => 'monitor');
 like($monitor->sql(q{SELECT rule, certainty, sentence FROM pgscale.diagnosis() WHERE rule = 'full_disk'}),
     qr/^full_disk[|]high[|]The disk of pg_wal has \d+ MB free of $disk_mb MB: slot keeps, which no process reads, keeps \d+ MB of WAL$/, 'the slot is named');
-my $drop = $monitor->sql(q{SELECT cure FROM pgscale.diagnosis() WHERE rule = 'full_disk'});
-is($drop, q{SELECT pg_drop_replication_slot('keeps')}, 'with the cure');
+my $look = $monitor->sql(q{SELECT cure FROM pgscale.diagnosis() WHERE rule = 'full_disk'});
+is($look, q{SELECT * FROM pg_replication_slots WHERE slot_name = 'keeps'}, 'with what shows it, while there is time');
+is($monitor->sql($look =~ s/[*]/count(*)/r), 1, 'which finds it');
 $monitor->quit;
-$db->sql($drop);
+$db->sql(q{SELECT pg_drop_replication_slot('keeps')});
 $db->sql('CHECKPOINT');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.diagnosis() WHERE rule = 'full_disk'}, 'which helps', 0);
 

@@ -231,8 +231,8 @@ AS $$
                                     SELECT FROM pg_get_replication_slots() l
                                      WHERE l.active_pid = r.gate_pid AND l.slot_type = 'logical' AND l.confirmed_flush_lsn IS NULL) THEN 1 ELSE 0 END),
                'first_s', r.first_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
-               'gate_application', g.application_name,
-               'gate_query', pgscale_internal.clean_line(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0)), 100),
+               'gate_application', g.application_name, 'gate_type', g.backend_type,
+               'gate_query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0))), 100),
                'pinning', CASE WHEN a.wait_event IN ('BufferPin', 'BufferCleanup') THEN pgscale_internal.now_sessions(pgscale_internal.now_pinning(r.pid)) END)
                    ORDER BY r.waiters DESC), '[]')
       FROM pgscale_internal.now_roots(patient) r
@@ -339,7 +339,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     WITH session AS MATERIALIZED (
-        SELECT a.pid, a.application_name, a.state LIKE 'idle in transaction%' AS idle, a.backend_xmin::text AS snapshot, a.state_change,
+        SELECT a.pid, a.application_name, a.state LIKE 'idle in transaction%' AS idle, a.backend_xmin::text AS snapshot, a.backend_xid IS NOT NULL AS writes, a.state_change,
                greatest(age(a.backend_xmin), age(a.backend_xid)) AS age
           FROM pg_stat_get_activity(NULL) a
          WHERE a.backend_type = 'client backend' AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL))
@@ -357,7 +357,7 @@ AS $$
             SELECT 'session', i.pid::text, concat('pid ', i.pid, ', ' || nullif(i.application_name, '')), i.age,
                    pgscale_internal.now_age(i.state_change)
               FROM session i
-             WHERE i.idle AND NOT EXISTS (SELECT FROM session o WHERE NOT o.idle AND o.snapshot = i.snapshot)) h
+             WHERE i.idle AND (i.writes OR NOT EXISTS (SELECT FROM session o WHERE NOT o.idle AND o.snapshot = i.snapshot))) h
      WHERE h.age >= 100000 AND (h.s >= 60 OR h.s IS NULL)
      ORDER BY h.age DESC LIMIT 1
 $$;
@@ -425,7 +425,8 @@ BEGIN
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer, (seen->>'sync_lsn')::pg_lsn)
-        || coalesce(pgscale_internal.now_horizon(), '{}') || coalesce(pgscale_internal.now_limited(), '{}')
+        || coalesce(pgscale_internal.now_horizon(), '{}') || CASE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolconnlimit > 2) OR EXISTS (SELECT FROM pg_database d WHERE d.datconnlimit > 2)
+                THEN coalesce(pgscale_internal.now_limited(), '{}') ELSE '{}' END
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);

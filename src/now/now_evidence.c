@@ -85,6 +85,7 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_COUNT, holders),
 	SESSION_MEMBER(MEMBER_COUNT, behind_gate),
 	SESSION_MEMBER(MEMBER_TEXT, gate_application),
+	SESSION_MEMBER(MEMBER_TEXT, gate_type),
 	SESSION_MEMBER(MEMBER_TEXT, gate_query),
 	{NULL}
 };

@@ -98,6 +98,7 @@ typedef struct PgscaleNowSession
 								 * or one of them */
 	double		behind_gate;	/* that wait only because that one does */
 	const char *gate_application;
+	const char *gate_type;		/* as backend_type */
 	const char *gate_query;
 	int			npinning;		/* that may have pinned the page that it waits
 								 * for */

@@ -52,9 +52,9 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT format('%s was changed %s s ago, from %s to %s; back: CALL pgscale.revert(%s, true)', j.setting,
-                  round(pgscale_internal.now_age(j.applied_at)), pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
-                  pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), j.change)
+    SELECT format('CALL pgscale.revert(%s, true) takes back: %s from %s to %s, %s s ago', j.change, j.setting,
+                  pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
+                  pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), round(pgscale_internal.now_age(j.applied_at)))
       FROM pgscale_internal.tuning_journal() j
      WHERE j.revert_of IS NULL AND j.state IN ('applied', 'pending reload', 'pending restart') AND pgscale_internal.now_age(j.applied_at) < 600
      ORDER BY j.change DESC LIMIT 2

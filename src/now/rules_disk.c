@@ -249,6 +249,9 @@ find_full_wal_disk(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if (e->slot_active)
 			pgscale_now_cure(f, "reads only; end what holds the reader up, or enlarge the disk: when it is full the server stops",
 							 "SELECT * FROM pg_stat_replication");
+		else if (e->wal_free_bytes >= NEARLY_FULL * e->wal_size_bytes)
+			pgscale_now_cure(f, "reads only; start its reader, or enlarge the disk; drop it if its reader is gone for good",
+							 "SELECT * FROM pg_replication_slots WHERE slot_name = %s", quote_literal_cstr(e->slot));
 		else
 			pgscale_now_cure(f, "its reader must be built anew; rather start the reader, or enlarge the disk, if there is time",
 							 "SELECT pg_drop_replication_slot(%s)", quote_literal_cstr(e->slot));

@@ -303,6 +303,7 @@ static bool
 is_gate_the_cause(const PgscaleNowSession *root)
 {
 	return root->behind_gate >= 1 && root->pid != 0 && !is_replay(root) &&
+		root->gate_type && strcmp(root->gate_type, "client backend") == 0 &&
 		!(root->backend_type && strcmp(root->backend_type, "autovacuum worker") == 0) &&
 		(root->holders > 1 || !pgscale_now_idles_in_transaction(root));
 }
@@ -463,7 +464,7 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 		const PgscaleNowSession *root = &e->roots[i];
 
 		if (pgscale_now_blocks(e, root) || (pgscale_now_awaits_standby(root) && pgscale_now_commits_wait(e)) ||
-			(holds_office(root) && !(root->waited_ago_s < 2)))
+			(first == PGSCALE_NOW_LOCK_ADVISORY && holds_office(root) && !(root->waited_ago_s < 2)))
 			return 0;
 		if (rows ? root->rows == 0 : is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY))
 			continue;

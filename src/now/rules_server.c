@@ -94,19 +94,16 @@ cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 {
 	const char *standby = e->sync_replaying ? pgscale_now_beginning(e->sync_replaying, 24) : "the standby";
 
-	if (e->sync_apply)
-		pgscale_now_cure(f, psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby),
-						 "CALL pgscale.set('synchronous_commit', 'on', true)");
-	else
-		pgscale_now_cure(f, psprintf("reads only; run it on %s: it names the query that holds up replay", standby),
-						 "SELECT * FROM pgscale.now");
+	pgscale_now_cure(f, psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby),
+					 "CALL pgscale.set('synchronous_commit', 'on', true)");
 }
 
 /*
  * replication_wait: see pgscale_now_commits_wait().
  *
  * High, if standbys are missing, or have not caught up; and if they have all that is waited for and have
- * not replayed it, for then it is known why; else medium.
+ * not replayed it, where the server's setting is remote_apply: where only some sessions have set that, a
+ * standby that is about to confirm a flush looks the same.  Else medium.
  */
 static void
 find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -115,7 +112,7 @@ find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const double held_up = waits + behind_commits(e);
 	const double wanted = standbys_wanted(e);
 	const bool	missing = standbys_are_missing(e);
-	const bool	replaying = !missing && e->sync_flushed >= wanted;
+	const bool	replaying = !missing && e->sync_apply && e->sync_flushed >= wanted;
 	PgscaleNowFinding *f;
 
 	if (!pgscale_now_commits_wait(e))

@@ -17,7 +17,6 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
 #include "base/relation_files.h"
@@ -87,22 +86,6 @@ pgscale_relocation_live_follow(PgscaleRelocationLive *move, XLogRecPtr until)
 
 typedef BlockNumber (*LivePiece) (PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
 
-/* Begins a transaction with a lock that conflicts with hardly any other.  While others have such a one the WAL is followed. */
-static void
-live_lock(PgscaleRelocationLive *move, const PgscaleRelocationCopy *copy)
-{
-	for (;;)
-	{
-		SetCurrentStatementStartTimestamp();
-		StartTransactionCommand();
-		if (ConditionalLockRelationOid(copy->relation, AccessShareLock))
-			return;
-		CommitTransactionCommand();
-		pgscale_timer_pause(FOLLOW_MS);
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-	}
-}
-
 /* One piece, as a transaction of its own. */
 static BlockNumber
 live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece piece, BlockNumber most)
@@ -111,7 +94,8 @@ live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece p
 	BlockNumber done;
 
 	pgscale_relocation_wal_ahead();
-	live_lock(move, copy);
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
 	relation = pgscale_relocation_live_open(move, copy, AccessShareLock);
 	/* opening it has read catalogs: do not hold back VACUUM */
 	InvalidateCatalogSnapshot();

@@ -399,17 +399,46 @@ visit_event(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *o
 	reader->visit_wait(range, &key, us / 1000.0, reader->arg);
 }
 
-/* A part of what the timeline has of a class.  Samples on CPU are all in one event, so they are split as the timeline is. */
+/* What a class of waits has less in the timeline than in the samples: what showed such a wait had ended it, and ran or queued. */
+static double
+lost_us(const HistorySums *sums, uint32 place)
+{
+	return Max(sums->timed_us[place] - sums->seconds.place_us[place], 0);
+}
+
+static double
+all_lost_us(const HistorySums *sums)
+{
+	double		us = 0;
+
+	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
+		if (pgscale_sampler_timeline_event(place) > PGSCALE_WAIT_BLOCKED)
+			us += lost_us(sums, place);
+	return us;
+}
+
+/*
+ * A part of what the timeline has of a class.  Samples on CPU are all in one event, so they are split as the timeline is; but time at
+ * the CPUs within a wait belongs to those that showed the waits.
+ */
 static void
 visit_timed(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, uint32 wait_event,
 			double part, const PgscaleSamplerPastReader *reader)
 {
 	const double *us = sums->seconds.place_us;
+	const uint32 place = pgscale_sampler_timeline_place(wait_event);
+	const double all_lost = all_lost_us(sums);
 
-	visit_event(range, key, wait_event, us[pgscale_sampler_timeline_place(wait_event)] * part, reader);
-	if (wait_event == PGSCALE_WAIT_CPU)
-		for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
-			visit_event(range, key, event, us[pgscale_sampler_timeline_place(event)] * part, reader);
+	visit_event(range, key, wait_event, us[place] * part, reader);
+	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
+	{
+		const bool	in_wait = event == PGSCALE_WAIT_RUNNING_IN_WAIT || event == PGSCALE_WAIT_QUEUED_IN_WAIT;
+		double		share = wait_event == PGSCALE_WAIT_CPU ? part : 0;
+
+		if (in_wait && all_lost > 0)
+			share = wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, place) / all_lost;
+		visit_event(range, key, event, us[pgscale_sampler_timeline_place(event)] * share, reader);
+	}
 }
 
 /* Classes that the timeline has and no sample. */
