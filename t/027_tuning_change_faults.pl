@@ -263,7 +263,7 @@ order();
 
 # Memory that is refused, and signals, at moments all over a call: how many there are is counted first.
 my $times = ($ENV{PGSCALE_TEST_TIMES} // 1) * ($ENV{PGSCALE_TEST_FULL} ? 3 : 1);
-my @moments = ([ 'refused memory', $ENOMEM, 3 * $times ], [ 'a cancel', $SIGINT, 4 * $times ], [ 'SIGTERM', $SIGTERM, 2 * $times ]);
+my @moments = ([ 'refused memory', $ENOMEM, 8 * $times ], [ 'a cancel', $SIGINT, 4 * $times ], [ 'SIGTERM', $SIGTERM, 2 * $times ]);
 my $seed = $ENV{PGSCALE_TEST_SEED} // time;
 note "PGSCALE_TEST_SEED=$seed";
 srand $seed;
