@@ -284,6 +284,7 @@ SELECT rule, certainty, sentence FROM finds(root('{"waiters": 6, "state": "activ
 SELECT rule FROM finds(row_root(3), '{"kinds": {"sync_rep": 1, "lock_tuple": 4}}');
 SELECT rule FROM finds(root('{"rows": 3, "waiters": 3, "transaction_s": 0.5, "longest_s": 0.4, "event_type": "IPC", "event": "SyncRep", "state": "active"}'),
     '{"kinds": {"sync_rep": 1, "lock_tuple": 4}}');
+SELECT certainty, cure FROM finds('{"sync_wanted": 2, "sync_standbys": 1, "sync_fewer": "ANY 1 (a, b)", "patroni": true}', '{"kinds": {"sync_rep": 7}}');
 -- they have the WAL and have not replayed it
 SELECT certainty, sentence, cure FROM (VALUES (true), (false)) v(apply),
     LATERAL finds(jsonb_build_object('sync_standbys', 1, 'sync_flushed', 1, 'sync_replaying', 'near', 'sync_apply', apply), '{"kinds": {"sync_rep": 7}}');
@@ -396,6 +397,15 @@ SELECT rule, risk, evidence FROM pgscale_internal.now_findings('{"used": 20, "ma
 SELECT cure FROM finds('{"standby": true, "limited": "role", "limited_name": "shop", "limited_connections": 7}');
 SELECT cure FROM finds('{"used": 96, "limited": "role", "limited_name": "shop", "limited_connections": 7}') WHERE cure ~ 'usename';
 SELECT cure FROM finds('{"limited": "role", "limited_connections": 7}');
+
+-- evidence that is made up, and nested
+DO $$
+BEGIN
+    PERFORM pgscale_internal.now_findings((repeat('{"roots": [{"pinning": [{"pid": 1, "pinning": [', 1) || repeat('{"pinning": [', 5000) || repeat(']}', 5000) || ']}]}]}')::jsonb);
+EXCEPTION WHEN statement_too_complex THEN
+    NULL;
+END
+$$;
 
 -- times of disks: two digits that count, or why there is none
 SELECT pgscale_internal.now_latency('read', ms, usual, n)

@@ -75,7 +75,7 @@ SELECT query, pgscale_internal.clean_statement(query) AS clean FROM unnest(ARRAY
     'copy cp from program ''sleep 3; PGPASSWORD=s3cr3t true''', 'COPY t FROM PROGRAM ''curl --password s3cr3t host''', 'COPY t TO PROGRAM ''x -H "api-key: s3cr3t"''',
     'SELECT pgp_sym_encrypt(data, ''s3cr3t'') FROM t', 'SELECT Crypt (''s3cr3t'', gen_salt(''bf''))', 'SELECT hmac(data, ''s3cr3t'', ''sha256'')', 'SELECT encode(encrypt(data, ''s3cr3t''::bytea, ''aes''), ''hex'')',
     'DO $x$ BEGIN EXECUTE ''alter role x password ''''s3cr3t''''''; END $x$', 'SELECT format(''ALTER ROLE %I PASSWORD %L'', ''x'', ''s3cr3t'')', 'SELECT set_config(''my.jwt_token'', ''s3cr3t'', false)',
-    'COPY t FROM PROGRAM ''curl -u a:s3cr3t host''', 'COPY t TO PROGRAM E''curl -u a:s3cr3t host''', 'DO $$ BEGIN EXECUTE $x$COPY t FROM PROGRAM ''curl -u a:s3cr3t''$x$; END $$',
+    'COPY t FROM PROGRAM ''curl -u a:s3cr3t host''', 'COPY t TO PROGRAM E''curl -u a:s3cr3t host''', E'COPY t FROM PROGRAM /* x */ -- y\n ''curl -u a:s3cr3t''', 'DO $$ BEGIN EXECUTE $x$COPY t FROM PROGRAM ''curl -u a:s3cr3t''$x$; END $$',
     'SELECT http_header(''Authorization'', ''Bearer s3cr3t'')', 'ALTER SYSTEM SET archive_command = ''scp -i s3cr3t''', 'SELECT set_config(''ssl_passphrase_command'', ''echo s3cr3t'', false)', 'SELECT pgscale.set(''archive_command'', ''echo s3cr3t'')',
     'SELECT 1; set x.password = s3cr3t', 'BEGIN; ALTER SYSTEM SET primary_conninfo TO ''host=a user=s3cr3t''', 'SELECT 1 /* passwd: s3cr3t */',
     'INSERT INTO j VALUES (''{"client_secret": "s3cr3t"}'')', 'SELECT 1 /* password=s3cr3t */', E'SELECT 1 -- pgpassword: s3cr3t\n FROM t', 'SELECT 1 /* a /* b */ ALTER ROLE x PASSWORD ''s3cr3t'' */ + 2',
@@ -90,7 +90,7 @@ SELECT query AS changed, pgscale_internal.clean_statement(query) FROM unnest(ARR
     'SELECT 1', 'SELECT password_hash FROM t', 'SELECT token FROM t', 'SELECT t.token, u.secret FROM t JOIN u USING (pass)', 'SELECT ''salt'' /* pass the salt, the password is not here */ + 1', E'SELECT 4711 -- password\n',
     'SELECT * FROM compass WHERE tokenized = ''x'' AND passes > 3 AND pwdx = ''y''', 'SET password_encryption = ''md5''', 'SELECT ''https://host/a:b@c''', 'SELECT ''a@b:c'', ''://'', ''://a@b''', 'SELECT crypt, digest FROM t WHERE a = ''b''',
     'SELECT ''it''''s'', E''a\''b'', $$c$$, $x$d$y$e$x$, 1.5e-3, -7, B''01'', U&''x'', "a""b" FROM t WHERE a$1 = $1', 'SELECT ''unended', '/* unended', '$x$ unended', '"unended', '''', '$', '-', '/', 'E''', '', 'SELECT 1 -- ''', 'SELECT ''a\'' || ''b''',
-    'SELECT program FROM t WHERE program = ''x''', 'UPDATE t SET archive_command = ''x'', private = 1', 'SET work_mem = ''4MB''', 'ALTER TABLE t ADD CONSTRAINT t_key CHECK (a > 5)', 'SELECT ''program: x'', ''pwx'', ''forbearer''',
+    'SELECT program FROM t WHERE program = ''x''', 'SELECT 1 FROM t WHERE kind = ''program'' AND a = ''x''', 'SELECT ''x'' -- the program''s users', 'UPDATE t SET archive_command = ''x'', private = 1', 'SET work_mem = ''4MB''', 'ALTER TABLE t ADD CONSTRAINT t_key CHECK (a > 5)', 'SELECT ''program: x'', ''pwx'', ''forbearer''',
     'SELECT 1 /* traceparent=''00-1'',controller=''x'' */', 'SELECT ''2030-01-01''::date - 1']) query WHERE query <> pgscale_internal.clean_statement(query);
 -- that a text goes on with is not known
 SELECT left(pgscale_internal.clean_statement('SELECT ''s3cr3t'', 1 /* x */' || repeat(' ', 1048576) || 'AS password'), 40), left(pgscale_internal.clean_statement('SELECT ''s3cr3t''' || repeat(' ', 1000000) || 'AS password'), 20),

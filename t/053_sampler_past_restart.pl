@@ -27,6 +27,9 @@ my $all = q{SELECT count(*), md5(string_agg(p::text, ' ' ORDER BY n)) FROM
             event, blocker_pid, root_pid, root_application_name, n)) p};
 # how much time each has is by the seconds of the timeline, which end with the server
 my $sums = q{SELECT DISTINCT application_name, event_type FROM pgscale.past_waits('-infinity') WHERE application_name IS NOT NULL ORDER BY 1, 2};
+# without one, as after a restart, it is that of the samples
+my $sampled = q{SELECT application_name, event_type, round(sum(wait_ms)::numeric, 3) FROM pgscale.past_waits('-infinity')
+    WHERE event_type <> 'Extension' AND event !~ '^(pgscale|extension$)' GROUP BY 1, 2 ORDER BY 1, 2};
 my $times = q{SELECT at, round(period_s::numeric, 6) FROM pgscale.past_coverage('-infinity')};
 my $nothing = q{SELECT (SELECT count(*) FROM pgscale.wait_history()), (SELECT count(*) FROM pgscale.past_coverage('-infinity')),
     (SELECT count(*) FROM pgscale.top_waits('-infinity'))};
@@ -79,8 +82,11 @@ ok(!-e $file, 'no file after the start');
 is($db->sql($all), $history, 'a fast restart keeps each sample');
 is($db->sql($sums), $waits, 'with its application');
 is($db->sql($times), $known, 'and what is known');
+my $time = $db->sql($sampled);
+like($time, qr/^shop\|Lock\|[1-9]/m, 'and time');
 restart('smart');
 is($db->sql($all), $history, 'so does a smart one');
+is($db->sql($sampled), $time, 'and the time that each sample stands for');
 
 # What comes then begins a time of its own. On a machine that is busy for seconds there are more of them.
 my $spans = split /\n/, $known;

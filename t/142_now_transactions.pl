@@ -88,6 +88,14 @@ found_ok('connection_limit', qr/that database postgres may have/, 'a database');
 $db->sql('ALTER DATABASE postgres CONNECTION LIMIT -1');
 is(finding('connection_limit'), '', 'without a limit');
 
+### A lock on the journal of changes does not hold up the screen
+
+my $locker = session($node);
+$locker->sql('BEGIN; LOCK TABLE pgscale_internal.tuning_change');
+$monitor->sql(q{SET statement_timeout = '20 s'});
+cmp_ok($monitor->sql('SELECT count(*) FROM pgscale.now'), '>', 3, 'the screen is there while the journal is locked');
+$locker->quit;
+
 ### A slot without a consumer
 
 found_ok('forgotten_xmin', qr/^low\|The unused replication slot consumer keeps VACUUM from the dead rows, or those of catalogs, of \d{6,} transactions$/, 'is the oldest');

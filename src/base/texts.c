@@ -286,18 +286,20 @@ is_this_word(const char *at, const char *next, const char *word)
 	return next - at == strlen(word) && pg_strncasecmp(at, word, next - at) == 0;
 }
 
-/*
- * Whether this word, which ends at rest, is a call of a function that is given a secret, or COPY's PROGRAM before a
- * command, which may have one of any form.
- */
+/* Does a constant begin here?  Behind COPY's PROGRAM it is a command, which may have a secret of any form. */
+static bool
+begins_constant(const char *at, const char *end)
+{
+	return at < end && (strchr("'$", *at) || (end - at >= 2 && strchr("eEuU", *at) && strchr("'&", at[1])));
+}
+
+/* Whether this word, which ends at rest, is a call of a function that is given a secret. */
 static bool
 is_secret_call(const char *word, const char *rest, const char *end)
 {
 	const char *after = skip_space(rest, end);
 	int			len = rest - word;
 
-	if (after < end && is_this_word(word, rest, "program"))
-		return strchr("'$", *after) != NULL || (end - after >= 2 && strchr("eEuU", *after) && strchr("'&", after[1]));
 	if (after == end || *after != '(')
 		return false;
 	if ((len > 4 && pg_strncasecmp(word, "pgp_", 4) == 0) || (len > 7 && pg_strncasecmp(word, "crypto_", 7) == 0))
@@ -346,6 +348,9 @@ has_secret(const char *text, const char *end, bool assigned)
 			continue;
 		}
 		if (is_secret_call(word, at, end))
+			return true;
+		/* not the end of a constant 'program' */
+		if (is_this_word(word, at, "program") && at < end && isspace((unsigned char) *at) && begins_constant(skip_space(at, end), end))
 			return true;
 		if (is_secret_word(word, at - word, false))
 		{
@@ -491,6 +496,20 @@ next_token(const char *at, const char *end, const char **next)
 	return TOKEN_WORD;
 }
 
+/* Whether this token is COPY's PROGRAM before a command. */
+static bool
+is_program(const char *at, const char *next, const char *end)
+{
+	if (!is_this_word(at, next, "program"))
+		return false;
+	for (at = next; at < end; at = next)
+		if (!isspace((unsigned char) *at) && next_token(at, end, &next) != TOKEN_COMMENT)
+			return begins_constant(at, end);
+		else if (isspace((unsigned char) *at))
+			next = at + 1;
+	return false;
+}
+
 /* of_setting: it is in a statement that changes a setting, whose name is a word or a constant. */
 static bool
 is_secret_token(TokenKind kind, const char *at, const char *next, const char *end, bool of_setting)
@@ -500,7 +519,7 @@ is_secret_token(TokenKind kind, const char *at, const char *next, const char *en
 		case TOKEN_WORD:
 			if (*at == '"')
 				return is_secret_word(at + 1, Max(next - at - 2, 0), of_setting);
-			return is_secret_word(at, next - at, of_setting) || is_secret_call(at, next, end);
+			return is_secret_word(at, next - at, of_setting) || is_secret_call(at, next, end) || is_program(at, next, end);
 		case TOKEN_CONSTANT:
 			return has_secret(at, next, false) || (of_setting && is_secret_word(at, next - at, true));
 		case TOKEN_COMMENT:

@@ -296,6 +296,7 @@ AS $$
                'sync_flushed', CASE WHEN s.known AND awaited IS NOT NULL THEN s.flushed END, 'sync_replaying', CASE WHEN s.known THEN s.replaying END,
                'sync_apply', (SELECT g.reset_val = 'remote_apply' AND g.source NOT IN ('user', 'database', 'database user', 'client')
                                 FROM pg_settings g WHERE g.name = 'synchronous_commit'),
+               'patroni', pgscale_internal.node_manager() IS NOT NULL,
                'sync_fewer', CASE WHEN s.known AND s.confirm BETWEEN 1 AND wanted - 1
                                   THEN regexp_replace(current_setting('synchronous_standby_names'), '[0-9]+', s.confirm::text) END)
       FROM (SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS known, count(*) FILTER (WHERE w.confirms) AS confirm,
@@ -323,7 +324,9 @@ AS $$
            || coalesce((SELECT jsonb_build_object('slot', s.slot_name, 'slot_active', s.active, 'slot_bytes', pg_wal_lsn_diff(
                                    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn))
                           FROM pg_get_replication_slots() s
-                         WHERE s.restart_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost' ORDER BY s.restart_lsn LIMIT 1), '{}')
+                         WHERE s.restart_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'
+                               -- 17 and later: a standby's copy of its primary's slot, which cannot be dropped
+                               AND to_jsonb(s)->>'synced' IS DISTINCT FROM 'true' ORDER BY s.restart_lsn LIMIT 1), '{}')
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_wal_kept() IS
 'part of the evidence of diagnosis: the slot that keeps most WAL, and how long ago archiving failed, if it has not worked since';
@@ -425,7 +428,8 @@ BEGIN
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer, (seen->>'sync_lsn')::pg_lsn)
-        || coalesce(pgscale_internal.now_horizon(), '{}') || CASE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolconnlimit > 2) OR EXISTS (SELECT FROM pg_database d WHERE d.datconnlimit > 2)
+        || coalesce(pgscale_internal.now_horizon(), '{}')
+        || CASE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolconnlimit > 2) OR EXISTS (SELECT FROM pg_database d WHERE d.datconnlimit > 2)
                 THEN coalesce(pgscale_internal.now_limited(), '{}') ELSE '{}' END
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
         || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))

@@ -131,6 +131,7 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_NUMBER, sync_flushed),
 	EVIDENCE_MEMBER(MEMBER_TEXT, sync_replaying),
 	EVIDENCE_MEMBER(MEMBER_BOOL, sync_apply),
+	EVIDENCE_MEMBER(MEMBER_BOOL, patroni),
 	EVIDENCE_MEMBER(MEMBER_TEXT, sync_fewer),
 	EVIDENCE_MEMBER(MEMBER_TEXT, conflict),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, conflict_s),
@@ -264,6 +265,8 @@ read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
 {
 	int			n = 0;
 
+	/* in evidence that is made up it may be nested */
+	check_stack_depth();
 	if (!array || !JsonContainerIsArray(array))
 		return 0;
 	for (uint32 i = 0; i < JsonContainerSize(array) && n < PGSCALE_NOW_SESSIONS; i++)

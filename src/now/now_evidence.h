@@ -166,6 +166,8 @@ typedef struct PgscaleNowEvidence
 	const char *sync_replaying; /* the name of one of these */
 	bool		sync_apply;		/* the server's synchronous_commit is
 								 * remote_apply */
+	bool		patroni;		/* sets the settings, and pgscale.set() does
+								 * not set this one */
 	const char *sync_fewer;		/* synchronous_standby_names for those only
 								 * that do */
 	const char *conflict;		/* what replay waits for: snapshot,

@@ -45,19 +45,25 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_rate(numeric) IS 'part of the view now: a number a second';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_rate(numeric) TO pg_monitor;
 
--- Of the last ten minutes, those that a revert can take back.
+-- Of the last ten minutes, those that a revert can take back. A screen must not wait for a lock on the journal.
 CREATE FUNCTION pgscale_internal.now_part_changes()
 RETURNS SETOF text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
 SET extra_float_digits = 1
 AS $$
-    SELECT format('CALL pgscale.revert(%s, true) takes back: %s from %s to %s, %s s ago', j.change, j.setting,
+BEGIN
+    RETURN QUERY SELECT format('CALL pgscale.revert(%s, true) takes back: %s from %s to %s, %s s ago', j.change, j.setting,
                   pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
                   pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), round(pgscale_internal.now_age(j.applied_at)))
       FROM pgscale_internal.tuning_journal() j
      WHERE j.revert_of IS NULL AND j.state IN ('applied', 'pending reload', 'pending restart') AND pgscale_internal.now_age(j.applied_at) < 600
-     ORDER BY j.change DESC LIMIT 2
+     ORDER BY j.change DESC LIMIT 2;
+EXCEPTION
+    WHEN lock_not_available THEN
+        RETURN;
+END
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_changes() IS 'part of the view now: changes of settings that have just been made, and how to take them back';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_changes() TO pg_monitor;

@@ -494,16 +494,14 @@ find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const char *relation;
 	const double n = find_turns(e, PGSCALE_NOW_LOCK_TRANSACTION, PGSCALE_NOW_LOCK_TUPLE, &relation);
-
 	PgscaleNowFinding *f;
 
-	if (n > 0)
-	{
-		f = add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
-					  psprintf("rows%s%s that short transactions change", relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : ""),
-					  "reads only; then change such a row last in its transaction, or spread it over several rows");
-		pgscale_now_text(f, "relation", relation);
-	}
+	if (n == 0)
+		return;
+	f = add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
+				  psprintf("rows%s%s that short transactions change", relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : ""),
+				  "reads only; then change such a row last in its transaction, or spread it over several rows");
+	pgscale_now_text(f, "relation", relation);
 }
 
 /* hot_lock: a queue in turns for a table; or by advisory locks, which is low: the application made that queue, maybe on purpose. */

@@ -122,6 +122,9 @@ find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						replaying ? ", which has the WAL but has not replayed it (remote_apply)" : standbys_text(e, wanted));
 	if (replaying)
 		cure_late_replay(f, e);
+	else if (e->patroni)
+		pgscale_now_cure(f, "reads only; Patroni sets who must confirm: patronictl edit-config, synchronous_mode and _strict",
+						 "SELECT application_name, state, sync_state, flush_lsn FROM pg_stat_replication");
 	else if (e->sync_standbys >= 1 && missing && e->sync_fewer)
 		pgscale_now_cure(f, "commits are on fewer servers; set it back when the others are there",
 						 "CALL pgscale.set('synchronous_standby_names', %s, true)", quote_literal_cstr(e->sync_fewer));

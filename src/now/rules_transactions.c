@@ -56,8 +56,8 @@ find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found
 
 /*
  * forgotten_xmin: a prepared transaction, an unused slot, or an idle transaction has kept rows from VACUUM for 100,000 transactions, and
- * for a minute.  Medium: tables grow, and all scans with them, but nobody waits for it.  Low for a slot, whose time is not known.  What
- * others wait for is not named here as well.
+ * for a minute.  Medium: tables grow, and all scans with them, but nobody waits for it.  Low for a slot, whose time is not known.  One that
+ * others wait for is left to rule blocker.
  */
 static void
 find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)

@@ -32,7 +32,7 @@ extern void pgscale_relocation_notice_unique_rebuilds(int n);
 /* How long all use of the table is going to wait, which is noted in the job; rate in bytes/s, 0 if unknown. */
 extern void pgscale_relocation_notice_lock(PgscaleRelocationJob *job, double rate);
 
-/* What the user should have room for; the copy blocks nobody, which is noted in the job. */
+/* The room that a copy takes.  It blocks nobody, so the job has no predicted time. */
 extern void pgscale_relocation_notice_copy(PgscaleRelocationJob *job);
 
 /* What relocate_tablespace() does not move: a line for each kind. */
