@@ -148,7 +148,7 @@ for my $clients (2, 8)
     $copying->{in} =~ s/\n;\n\\echo.*//s;    # no end of the data
     until_true(sub { $copying->{psql}->pump_nb; $db->sql(q{SELECT wait_event FROM pg_stat_activity WHERE pid = } . $copying->pid) eq 'ClientRead'
         && $db->sql('SELECT state FROM pg_stat_activity WHERE pid = ' . $copying->pid) eq 'active' });
-    is($db->sql('SELECT state, wait_event FROM pg_stat_activity WHERE pid = ' . $copying->pid), 'active|ClientRead', 'COPY waits for its client');
+    $db->poll_ok('SELECT state, wait_event FROM pg_stat_activity WHERE pid = ' . $copying->pid, 'COPY waits for its client', 'active|ClientRead');
     $db->sees_waiting($_, 'SELECT count(*) FROM loaded') for @behind;
     finds_ok(qr/^blocker\|high\|@{[ $copying->pid ]}\|2 sessions wait for a lock on public.loaded held by pid .*, active for \d+ s, which waits for its client: COPY .*\|SELECT pgscale.terminate\(@{[ $copying->pid ]}\)$/,
         'is to be terminated');

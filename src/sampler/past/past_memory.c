@@ -79,6 +79,31 @@ typedef struct HistoryWait
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+/* What the reader is told of a wait: in one row, though several sums are parts of it. */
+typedef struct ToldWaitKey
+{
+	PgscaleSamplerPastRange range;
+	PgscaleSamplerPastKey of;
+} ToldWaitKey;
+
+typedef struct ToldWait
+{
+	ToldWaitKey key;
+	char		status;
+	double		us;
+} ToldWait;
+
+#define SH_PREFIX		told
+#define SH_ELEMENT_TYPE ToldWait
+#define SH_KEY_TYPE		ToldWaitKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
 /* What sessions waited in a look, by class. */
 typedef struct HistorySlice
 {
@@ -96,6 +121,7 @@ typedef struct HistorySums
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_PLACES];	/* of the samples */
 	history_sums_hash *hash;
+	told_hash  *told;
 	bool		with_slices;
 	HistorySlice *slices;
 	int64		nslices;
@@ -385,18 +411,41 @@ visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const Pgs
 	}
 }
 
-/* Tells of so much time of a wait that it was in this event. */
 static void
-visit_event(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, uint32 wait_event, double us,
-			const PgscaleSamplerPastReader *reader)
+add_told(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, double us)
+{
+	ToldWaitKey key = {.range = *range,.of = *of};
+	ToldWait   *wait;
+	bool		found;
+
+	StaticAssertStmt(sizeof(key) == sizeof(key.range) + sizeof(key.of), "no gap in what is compared as bytes");
+	wait = told_insert(sums->told, key, &found);
+	wait->us = (found ? wait->us : 0) + us;
+}
+
+static void
+tell_waits(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
+{
+	told_iterator it;
+	ToldWait   *wait;
+
+	told_start_iterate(sums->told, &it);
+	while ((wait = told_iterate(sums->told, &it)) != NULL)
+		reader->visit_wait(&wait->key.range, &wait->key.of, wait->us / 1000.0, reader->arg);
+}
+
+/* So much time of a wait was in this event. */
+static void
+add_event(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, uint32 wait_event, double us,
+		  PgscaleSamplerPastTexts *texts)
 {
 	PgscaleSamplerPastKey key = *of;
 
 	if (us <= 0)
 		return;
-	key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(wait_event));
-	key.event = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(wait_event));
-	reader->visit_wait(range, &key, us / 1000.0, reader->arg);
+	key.event_type = pgscale_sampler_past_number(texts, pgscale_wait_event_type(wait_event));
+	key.event = pgscale_sampler_past_number(texts, pgscale_wait_event_name(wait_event));
+	add_told(sums, range, &key, us);
 }
 
 /* What a class of waits has less in the timeline than in the samples: what showed such a wait had ended it, and ran or queued. */
@@ -422,14 +471,14 @@ all_lost_us(const HistorySums *sums)
  * the CPUs within a wait belongs to those that showed the waits.
  */
 static void
-visit_timed(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, uint32 wait_event,
-			double part, const PgscaleSamplerPastReader *reader)
+add_timed_part(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, uint32 wait_event,
+			   double part, PgscaleSamplerPastTexts *texts)
 {
 	const double *us = sums->seconds.place_us;
 	const uint32 place = pgscale_sampler_timeline_place(wait_event);
 	const double all_lost = all_lost_us(sums);
 
-	visit_event(range, key, wait_event, us[place] * part, reader);
+	add_event(sums, range, key, wait_event, us[place] * part, texts);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
 	{
 		const bool	in_wait = event == PGSCALE_WAIT_RUNNING_IN_WAIT || event == PGSCALE_WAIT_QUEUED_IN_WAIT;
@@ -437,19 +486,19 @@ visit_timed(const HistorySums *sums, const PgscaleSamplerPastRange *range, const
 
 		if (in_wait && all_lost > 0)
 			share = wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, place) / all_lost;
-		visit_event(range, key, event, us[pgscale_sampler_timeline_place(event)] * share, reader);
+		add_event(sums, range, key, event, us[pgscale_sampler_timeline_place(event)] * share, texts);
 	}
 }
 
 /* Classes that the timeline has and no sample. */
 static void
-visit_unsampled(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
+add_unsampled(const HistorySums *sums, PgscaleSamplerPastTexts *texts)
 {
 	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
 	const PgscaleSamplerPastRange range = {seconds->ranges[0].begin, seconds->ranges[seconds->n - 1].end};
 	PgscaleSamplerPastKey key = {0};
 
-	key.backend_type = pgscale_sampler_past_number(reader->texts, pgscale_sampler_type_name((PgscaleProcKind) B_BACKEND));
+	key.backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name((PgscaleProcKind) B_BACKEND));
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 	{
 		const uint32 event = pgscale_sampler_timeline_event(place);
@@ -457,12 +506,12 @@ visit_unsampled(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
 		if (sums->timed_us[place] > 0)
 			continue;
 		if (event == PGSCALE_WAIT_CPU || event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-			visit_timed(sums, &range, &key, event, 1, reader);
+			add_timed_part(sums, &range, &key, event, 1, texts);
 		else if (event > PGSCALE_WAIT_BLOCKED && seconds->place_us[place] > 0)
 		{
 			/* which event it was is not known */
-			key.event_type = key.event = pgscale_sampler_past_class(reader->texts, event);
-			reader->visit_wait(&range, &key, seconds->place_us[place] / 1000.0, reader->arg);
+			key.event_type = key.event = pgscale_sampler_past_class(texts, event);
+			add_told(sums, &range, &key, seconds->place_us[place]);
 		}
 	}
 }
@@ -506,13 +555,14 @@ visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleS
 																			  named ? root_application : ""));
 		}
 		if (from->timed)
-			visit_timed(sums, &range, &key, from->wait_event,
-						wait->us / sums->timed_us[pgscale_sampler_timeline_place(from->wait_event)], reader);
+			add_timed_part(sums, &range, &key, from->wait_event,
+						   wait->us / sums->timed_us[pgscale_sampler_timeline_place(from->wait_event)], reader->texts);
 		else
-			visit_event(&range, &key, from->wait_event, wait->us, reader);
+			add_event(sums, &range, &key, from->wait_event, wait->us, reader->texts);
 	}
 	if (sums->seconds.n > 0)
-		visit_unsampled(sums, reader);
+		add_unsampled(sums, reader->texts);
+	tell_waits(sums, reader);
 }
 
 static void
@@ -539,6 +589,7 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	sums.nranges = nranges;
 	sums.bucket_us = bucket_us;
 	sums.hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
+	sums.told = told_create(CurrentMemoryContext, 1024, NULL);
 	sums.with_slices = (reader->parts & PGSCALE_PAST_CLASSES) != 0;
 	sums.slices_size = 1024;
 	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
