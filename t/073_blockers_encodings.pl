@@ -91,6 +91,11 @@ for my $name (sort keys %db)
         join("\n", sort @rows), "$name: blockers");
 }
 
+# A table of another database has no name here, but that database has
+my $locker = session($node, dbname => $database, user => $role);
+$db->sees_waiting($locker, 'BEGIN; LOCK TABLE y');
+like($db->sql('SELECT waits_for FROM pgscale.blockers() WHERE pid = ' . $locker->pid), qr/^relation \d+ of database $shown{unicode}{database}$/, 'a lock in another database');
+
 # The archive and memory call them the same
 is($db->sql(q{SELECT string_agg(item, ',' ORDER BY item) FROM pgscale.top_waits('-infinity', NULL, 'user') WHERE item ~ '^(jos|tab)'}), "jos$character,tab\there", 'a user is one item');
 

@@ -38,7 +38,9 @@ BEGIN ATOMIC
            coalesce('row ' || w.awaited_row, w.locktype || coalesce(' ' || w.target, ''))
                || CASE WHEN w.relation IS NULL THEN ''
                        ELSE CASE WHEN w.locktype IN ('relation', 'extend') THEN ' ' ELSE ' of ' END
-                            || coalesce(w.here::text, 'relation ' || w.relation || ' of database ' || w.relation_datid) END,
+                            || coalesce(w.here::text, CASE w.locktype WHEN 'relation' THEN '' ELSE 'relation ' END || w.relation || ' of database '
+                                                     || coalesce((SELECT pgscale_internal.foreign_name(o.datname) FROM pg_catalog.pg_database o
+                                                                   WHERE o.oid = w.relation_datid), w.relation_datid::text)) END,
            CASE WHEN w.pid IS NULL THEN 'prepared' ELSE a.state END,
            coalesce(a.datname, p.database), coalesce(a.usename, p.owner), a.application_name, a.backend_type, pgscale_internal.clean_statement(a.query),
            coalesce(a.transaction_ms, p.transaction_ms),
