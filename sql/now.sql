@@ -122,9 +122,45 @@ SELECT rule FROM finds(row_root(2), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(row_root(1), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(root('{}'), '{"kinds": {"lock_tuple": 6}}');
 
--- hot_lock: the same at a table, and, perhaps on purpose, at advisory locks; not at an office
+-- deadlocks: of four sessions that wait for rows, two by the rate alone; high from half of them on, and one session
 CREATE FUNCTION lock_root(more jsonb) RETURNS jsonb LANGUAGE sql AS $$
     SELECT root('{"transaction_s": 0.1, "longest_s": 0.1, "rows": 0, "locktype": "relation"}'::jsonb || more) $$;
+CREATE FUNCTION deadlocks(now jsonb, more jsonb DEFAULT '{}', usual jsonb DEFAULT '{}')
+RETURNS TABLE (rank integer, rule text, certainty text, sentence text) LANGUAGE sql AS $$
+    SELECT f.rank, f.rule, f.certainty, f.sentence
+      FROM finds(row_root(8) || '{"deadlock_timeout_s": 1}' || more, '{"deadlocks_per_s": 1, "kinds": {"lock_transaction": 1, "lock_tuple": 3}}'::jsonb || now, usual) f
+$$;
+SELECT * FROM deadlocks('{}');
+SELECT cure, risk, evidence FROM pgscale_internal.now_findings('{"deadlock_timeout_s": 0.5, "now": {"s": 6, "active": 8, "deadlocks_per_s": 4, "kinds": {"lock_tuple": 8}},
+    "usual": {"s": 100, "deadlocks_per_s": 4}}');
+SELECT * FROM deadlocks('{"kinds": {"lock_transaction": 1, "lock_tuple": 3.1}}');
+SELECT * FROM deadlocks('{"kinds": {"lock_transaction": 1, "lock_tuple": 7.1}}');
+-- more, if they wait in a cycle or behind one at this moment, for as much of the time as there is one
+CREATE FUNCTION cycle(waiters integer, others integer) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('roots', jsonb_build_array(row_root(waiters)->'roots'->0 || jsonb_build_object('waits', true, 'waiters', waiters, 'relation', 'public.accounts'),
+        row_root(others)->'roots'->0 || jsonb_build_object('waiters', others, 'relation', 'public.other'))) $$;
+SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}}', cycle(2, 3));
+SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}}', cycle(2, 4));
+SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}, "deadlocks_per_s": 0.5}', cycle(7, 0));
+SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}, "deadlocks_per_s": 0.49}', cycle(7, 0));
+SELECT * FROM deadlocks('{"kinds": {"lock_relation": 4}}', lock_root('{"waits": true}'));
+SELECT * FROM deadlocks('{"kinds": {"lock_relation": 4.1}}', lock_root('{}'));
+-- two in the last seconds, one in five; less than a session is medium, if it is unusual; most of the waits are never usual
+SELECT * FROM deadlocks('{"s": 10, "deadlocks_per_s": 0.2}', '{"deadlock_timeout_s": 10}');
+SELECT * FROM deadlocks('{"s": 10, "deadlocks_per_s": 0.19}', '{"deadlock_timeout_s": 10}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.25}', '{"deadlock_timeout_s": 8}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.24}', '{"deadlock_timeout_s": 8}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.4, "kinds": {"lock_tuple": 0.9}}', '{}', '{"deadlocks_per_s": 0.2}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.4, "kinds": {"lock_tuple": 0.9}}', '{}', '{"deadlocks_per_s": 0.21}');
+SELECT rule, certainty FROM deadlocks('{}', '{}', '{"deadlocks_per_s": 1}');
+SELECT rule, certainty FROM deadlocks('{}', '{"deadlock_timeout_s": null}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": null}');
+-- transactions that they roll back do not fail for another reason
+SELECT * FROM deadlocks('{"deadlocks_per_s": 3, "commits_per_s": 5, "rollbacks_per_s": 6}');
+SELECT * FROM deadlocks('{"deadlocks_per_s": 2.9, "commits_per_s": 5, "rollbacks_per_s": 6}');
+SELECT * FROM deadlocks('{"deadlocks_per_s": 3, "commits_per_s": 5, "rollbacks_per_s": 6, "kinds": {"lock_tuple": 8}}', '{"deadlock_timeout_s": 0.01}');
+
+-- hot_lock: the same at a table, and, perhaps on purpose, at advisory locks; not at an office
 SELECT * FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 3.2}}');
 SELECT rule FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 2.9}}');
 SELECT rule FROM finds(lock_root('{"waiters": 1}'), '{"kinds": {"lock_relation": 6}}');
@@ -422,6 +458,75 @@ SET ROLE regress_now;
 SELECT count(*) > 0 AS some FROM pgscale.now;
 SELECT count(*) FROM pgscale.diagnosis();
 RESET ROLE;
-DROP ROLE regress_now;
-DROP FUNCTION finds, holder, row_root, root, computing, conflicts, storm;
+
+-- who may not run a cure reads who may: each that acts, with a session of a superuser, of another role, and of regress_now
+CREATE ROLE regress_now_app CONNECTION LIMIT 7;
+CREATE FUNCTION risks(role text) RETURNS TABLE (cure text, risk text) LANGUAGE sql AS $$
+    SELECT f.cure, f.risk
+      FROM (SELECT r.oid::bigint AS oid FROM pg_roles r WHERE r.rolname = role) o,
+           LATERAL (SELECT jsonb_build_object('role', o.oid) AS role) j,
+           LATERAL (VALUES (root(j.role)), (root('{"state": "active", "event_type": null}' || j.role)),
+               (root('{"state": "active", "event_type": null, "pid": 9, "backend_type": "autovacuum worker", "rows": 0}')),
+               (root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_type": "client backend", "behind_gate": 7}' || jsonb_build_object('gate_role', o.oid))),
+               (root('{"pid": null, "gid": "''g''", "state": "prepared", "state_s": null, "database": "shop"}' || j.role)),
+               (holder(jsonb_build_object('xmin_role', o.oid))),
+               ('{"standby": true, "conflict": "lock", "conflict_s": 1}' || jsonb_build_object('conflicting', jsonb_build_array('{"pid": 8, "state": "active"}' || j.role))),
+               ('{"limited": "role", "limited_name": "regress_now_app", "limited_connections": 7}' || jsonb_build_object('limited_role', o.oid)),
+               ('{"limited": "database", "limited_name": "shop", "limited_connections": 7}' || jsonb_build_object('limited_role', o.oid)),
+               ('{"oldest_xid_age": 1600000000}' || jsonb_build_object('oldest_xid_owner', o.oid))) v(seen),
+           LATERAL pgscale_internal.now_findings('{"used": 20, "max_connections": 100}' || v.seen) f
+$$;
+CREATE FUNCTION other_risks() RETURNS TABLE (cure text, risk text) LANGUAGE sql AS $$
+    SELECT f.cure, f.risk
+      FROM (VALUES ('{"now": {"active": 8, "flush_ms": 200, "kinds": {"wal_sync": 7}}}'::jsonb),
+               ('{"now": {"active": 8, "read_ms": 200, "kinds": {"data_read": 7}}}'),
+               ('{"now": {"active": 8, "kinds": {"sync_rep": 7}}, "sync_standbys": 0}'),
+               ('{"now": {"active": 8, "kinds": {"lock_manager": 7}}}'),
+               ('{"slot": "old", "slot_bytes": 8e10, "max_wal_size_bytes": 1e9, "wal_size_bytes": 1e11, "wal_free_bytes": 1e9, "wal_used_bytes": 9e10}'),
+               ('{"used": 97, "idle": 90, "new": 60, "application": "web", "application_idle": 79}')) v(seen),
+           LATERAL pgscale_internal.now_findings('{"used": 20, "max_connections": 100}' || v.seen) f
+$$;
+SET ROLE regress_now;
+SELECT * FROM risks('regress_now_app');
+SELECT risk FROM risks((SELECT rolname FROM pg_roles WHERE oid = 10));
+SELECT * FROM other_risks();
+RESET ROLE;
+SELECT count(*) FROM risks('regress_now_app') WHERE risk ~ 'needs';
+SELECT count(*) FROM other_risks() WHERE risk ~ 'needs';
+-- what each privilege is enough for; to read as many lines is tedious: those that still need one
+GRANT pg_signal_backend TO regress_now;
+SET ROLE regress_now;
+SELECT * FROM risks('regress_now_app') WHERE risk ~ 'needs';
+SELECT cure FROM other_risks() WHERE risk ~ 'needs';
+SELECT cure FROM risks((SELECT rolname FROM pg_roles WHERE oid = 10)) WHERE risk !~ 'needs';
+RESET ROLE;
+REVOKE pg_signal_backend FROM regress_now;
+-- its own sessions, transactions and databases, and those of a role whose privileges it has; cancel() needs EXECUTE, too
+GRANT regress_now_app TO regress_now WITH ADMIN OPTION;
+ALTER ROLE regress_now CREATEROLE REPLICATION;
+GRANT EXECUTE ON FUNCTION pgscale.terminate, pgscale.tablespace_latency TO regress_now;
+GRANT EXECUTE ON PROCEDURE pgscale.set TO regress_now;
+SET ROLE regress_now;
+SELECT * FROM risks('regress_now_app') WHERE risk ~ 'needs';
+SELECT * FROM other_risks() WHERE risk ~ 'needs';
+SELECT cure FROM risks('regress_now') WHERE cure ~ 'PREPARED' AND risk !~ 'needs';
+RESET ROLE;
+GRANT ALTER SYSTEM ON PARAMETER synchronous_commit, synchronous_standby_names TO regress_now;
+SET ROLE regress_now;
+SELECT risk FROM other_risks() WHERE cure ~ 'pgscale.set';
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION pg_reload_conf TO regress_now;
+SET ROLE regress_now;
+SELECT risk FROM other_risks() WHERE cure ~ 'pgscale.set';
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION pg_reload_conf FROM regress_now;
+REVOKE ALTER SYSTEM ON PARAMETER synchronous_commit, synchronous_standby_names FROM regress_now;
+REVOKE ALL ON PROCEDURE pgscale.set FROM regress_now;
+REVOKE ALL ON FUNCTION pgscale.terminate, pgscale.tablespace_latency FROM regress_now;
+-- a long risk takes two lines
+SET ROLE regress_now;
+SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || '{"now": {"active": 8, "flush_ms": 200, "kinds": {"wal_sync": 7}}}') l LIMIT 4;
+RESET ROLE;
+DROP ROLE regress_now, regress_now_app;
+DROP FUNCTION finds, holder, row_root, root, computing, conflicts, storm, deadlocks, cycle, risks, other_risks;
 DROP EXTENSION pgscale;

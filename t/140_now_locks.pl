@@ -265,7 +265,8 @@ for my $clients (2, 8)
     $row->($_) for @tellers;
     finds_ok(qr/^replication_wait\|high\|\d sessions? waits? for a synchronous standby, which has the WAL but has not replayed it \(remote_apply\)\|CALL pgscale.set\('synchronous_commit', 'on', true\)$/,
         'a standby that does not replay');
-    is($monitor->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), 'later commits wait until they are flushed; to free these, see pgscale.now of standby', 'and where to look');
+    is($monitor->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), 'later commits wait until they are flushed; to free these, see pgscale.now of standby; needs a superuser, or EXECUTE on pgscale.set()',
+        'and where to look, and who may');
     finds_ok(qr/^recovery_conflict\|medium\|@{[ $reader->pid ]}\|/, 'where the query is named', session($standby));
     $reader->sql('COMMIT');
     is(($_->finish)[0], '00000', 'they go on') for @tellers;

@@ -73,6 +73,74 @@ is(cure('failing_transactions'), '', 'no transaction fails');
     $end->($fail);
 }
 
+### One deadlock, and many, which are no row that is hot
+
+sub deadlock_load
+{
+    my $dir = $node->basedir;
+
+    append_to_file("$dir/deadlock.sql", "\\set pair 2 * random(0, 1)\n\\set first random(1, 2)\nBEGIN;\nUPDATE t SET v = v + 1 WHERE id = :pair + :first;\n"
+            . "UPDATE t SET v = v + 1 WHERE id = :pair + 3 - :first;\nCOMMIT;\n");
+    return IPC::Run::start([ 'pgbench', '-n', '-c', 10, '-T', 600, '-f', "$dir/deadlock.sql", $node->connstr('postgres') ], '>&', \my $said);
+}
+{
+    my ($one, $other) = map { session($node) } 0 .. 1;
+    $one->sql('BEGIN; UPDATE t SET v = 0 WHERE id = 5');
+    $other->sql('BEGIN; UPDATE t SET v = 0 WHERE id = 6');
+    $db->sees_waiting($one, 'UPDATE t SET v = 0 WHERE id = 6');
+    $other->start('UPDATE t SET v = 0 WHERE id = 5');
+    is(join(' ', sort map { ($_->finish)[0] } $one, $other), '00000 40P01', 'a deadlock');
+    $_->sql('ROLLBACK') for $one, $other;
+    $db->poll_ok(q{SELECT pgscale_internal.now_counts()->'recent'->>'deadlocks'}, 'is counted', 1);
+    is(finding('deadlocks'), '', 'and nothing to mind');
+    my $load = deadlock_load();
+    found_ok('deadlocks', qr/^high\|\d+[.]\d deadlocks a second, each of 1 s, hold up \d+[.]\d of the \d+[.]\d sessions that wait for locks/, 'many of them');
+    my ($first, $rows);
+    until_true(sub {
+        ($first, $rows) = split /\|/, $monitor->sql(q{WITH d AS MATERIALIZED (SELECT * FROM pgscale.diagnosis())
+            SELECT (SELECT concat(rule, ' ', certainty) FROM d WHERE rank = 1), (SELECT count(*) FROM d WHERE rule IN ('hot_row', 'failing_transactions'))});
+        return $first eq 'deadlocks high';
+    });
+    is("$first, $rows", 'deadlocks high, 0', 'they are the first line, and the same waits are told once');
+    $monitor->sql(cure('deadlocks'));
+    $load->signal('TERM');
+    $load->finish;
+    until_true(sub { finding('deadlocks') eq '' });
+    is(finding('deadlocks'), '', 'no more of them');
+    $_->quit for $one, $other;
+}
+
+### Who may run a cure
+
+{
+    $db->sql($_) for 'CREATE ROLE app LOGIN', 'CREATE ROLE operator LOGIN IN ROLE pg_monitor, pg_signal_backend', 'GRANT SELECT, UPDATE ON t TO app';
+    my $operator = session($node, user => 'operator');
+    my $risk = sub { return $_[0]->sql(q{SELECT risk FROM pgscale.diagnosis() WHERE rule = 'blocker'}) };
+
+    for my $role ('app', undef)
+    {
+        my $holder = session($node, user => $role);
+        my @behind = map { session($node) } 0 .. 1;
+        my $needs = $role ? 'a member of pg_signal_backend' : 'a superuser';
+
+        $holder->sql('BEGIN; UPDATE t SET v = 0 WHERE id = 7');
+        $db->sees_waiting($_, 'UPDATE t SET v = 0 WHERE id = 7') for @behind;
+        found_ok('blocker', qr/^(high|medium)\|@{[ $holder->pid ]}\|2 sessions wait for rows held by/, 'a blocker');
+        is($risk->($monitor), "rolls back what it did; needs $needs", 'a role that only reads learns who may end it');
+        is($risk->($operator), $role ? 'rolls back what it did' : "rolls back what it did; needs $needs", 'and a member of pg_signal_backend');
+        is($risk->($db), 'rolls back what it did', 'a superuser may');
+        like($monitor->sql('SELECT now FROM pgscale.now LIMIT 2'), qr/^  SELECT pgscale.terminate\(\d+\)  -- rolls back what it did; needs $needs$/m, 'on the screen, too');
+        is(($monitor->try(cure('blocker')))[0], '42501', 'which is so');
+        is(($operator->try(cure('blocker')))[0], $role ? '00000' : '42501', 'of both');
+        $db->ends_waiting($holder, @behind);
+    }
+    my ($change) = $db->sql("SET client_min_messages = error; CALL pgscale.set('work_mem', '5MB', true)") =~ /(\d+)\s*\z/;
+    my $screen = 'SELECT string_agg(now, chr(10)) FROM pgscale.now';
+    like($db->sql($screen), qr/^CALL pgscale[.]revert\($change, true\) takes back: work_mem from 4MB to 5MB, /m, 'a superuser takes a change back');
+    like($monitor->sql($screen), qr/^CALL pgscale[.]revert\($change, true\) by a superuser takes back: work_mem from 4MB to 5MB, /m, 'and no other role');
+    $operator->quit;
+}
+
 ### Limits of connections
 
 $db->sql('CREATE ROLE "Shop" LOGIN CONNECTION LIMIT 4');

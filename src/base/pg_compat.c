@@ -395,10 +395,12 @@ pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats)
 	stats->blocks_hit = entry->blocks_hit;
 	stats->blocks_read = entry->blocks_fetched - entry->blocks_hit;
 	stats->temp_bytes = entry->temp_bytes;
+	stats->deadlocks = entry->deadlocks;
 #else
 	stats->blocks_hit = entry->n_blocks_hit;
 	stats->blocks_read = entry->n_blocks_fetched - entry->n_blocks_hit;
 	stats->temp_bytes = entry->n_temp_bytes;
+	stats->deadlocks = entry->n_deadlocks;
 #endif
 	return true;
 }

@@ -321,6 +321,8 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 #define pgscale_owns_relation(relation)	pg_class_ownercheck(relation, GetUserId())
 #define pgscale_may_create_in(tablespace) \
 	(pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+/* to set its CONNECTION LIMIT */
+#define pgscale_may_alter_role(role)	has_createrole_privilege(GetUserId())
 #define pgscale_may_use_server(server) \
 	(pg_foreign_server_aclcheck(server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #else
@@ -328,6 +330,8 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 	object_ownercheck(RelationRelationId, relation, GetUserId())
 #define pgscale_may_create_in(tablespace) \
 	(object_aclcheck(TableSpaceRelationId, tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
+#define pgscale_may_alter_role(role) \
+	(has_createrole_privilege(GetUserId()) && is_admin_of_role(GetUserId(), role))
 #define pgscale_may_use_server(server) \
 	(object_aclcheck(ForeignServerRelationId, server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #endif
@@ -458,6 +462,7 @@ typedef struct PgscaleDatabaseStats
 	int64		blocks_read;
 	int64		blocks_hit;
 	int64		temp_bytes;
+	int64		deadlocks;
 } PgscaleDatabaseStats;
 
 extern bool pgscale_compat_database_stats_read(Oid database, PgscaleDatabaseStats *stats);

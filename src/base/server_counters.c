@@ -82,6 +82,7 @@ count_difference(const PgscaleDatabaseStats *before, const PgscaleDatabaseStats 
 	counted.blocks_read = count_on(counted.blocks_read, before->blocks_read, after->blocks_read);
 	counted.blocks_hit = count_on(counted.blocks_hit, before->blocks_hit, after->blocks_hit);
 	counted.temp_bytes = count_on(counted.temp_bytes, before->temp_bytes, after->temp_bytes);
+	counted.deadlocks = count_on(counted.deadlocks, before->deadlocks, after->deadlocks);
 }
 
 /*
@@ -153,6 +154,7 @@ read_databases(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	counters->blocks_read = counted.blocks_read;
 	counters->blocks_hit = counted.blocks_hit;
 	counters->temp_bytes = counted.temp_bytes;
+	counters->deadlocks = counted.deadlocks;
 }
 
 uint64		(*pgscale_counters_own_writes) (void) = NULL;

@@ -42,6 +42,7 @@ typedef struct PgscaleCounters
 	int64		blocks_read;
 	int64		blocks_hit;
 	int64		temp_bytes;
+	int64		deadlocks;
 
 	int64		checkpoints_timed;
 	int64		checkpoints_requested;

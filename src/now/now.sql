@@ -79,11 +79,11 @@ AS $$
                'read_ms', CASE WHEN p.reads > 0 THEN k.read * p.s * 1e3 / p.reads WHEN p.reads = 0 AND k.read >= 0.9 THEN p.s * 1e3 END,
                'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0),
                'wal_bytes_per_s', p.wal_bytes / nullif(p.s, 0), 'commits_per_s', p.commits / nullif(p.s, 0),
-               'rollbacks_per_s', p.rollbacks / nullif(p.s, 0))
+               'rollbacks_per_s', p.rollbacks / nullif(p.s, 0), 'deadlocks_per_s', p.deadlocks / nullif(p.s, 0))
       FROM kinds k CROSS JOIN classes c
       CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
                                            temp_bytes double precision, wal_bytes double precision, commits double precision,
-                                           rollbacks double precision)
+                                           rollbacks double precision, deadlocks double precision)
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
 'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';
@@ -164,7 +164,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
-               'application', a.application_name, 'backend_type', a.backend_type,
+               'role', a.usesysid::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
                'login', pgscale_internal.clean_line(concat_ws('@', pgscale_internal.foreign_name(u.rolname), pgscale_internal.foreign_name(d.datname)), 100),
                'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(t.query), 100), 'command', pgscale_internal.statement_command(t.query),
                'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
@@ -216,7 +216,7 @@ AS $$
                                 ELSE concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
                                                                                             WHERE o.oid = r.relation_datid)) END,
                'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
-               'application', a.application_name, 'backend_type', a.backend_type,
+               'role', coalesce(a.usesysid, p.owner)::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
                'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,
                'event_type', a.wait_event_type, 'event', a.wait_event,
                'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0))), 100),
@@ -231,7 +231,7 @@ AS $$
                                     SELECT FROM pg_get_replication_slots() l
                                      WHERE l.active_pid = r.gate_pid AND l.slot_type = 'logical' AND l.confirmed_flush_lsn IS NULL) THEN 1 ELSE 0 END),
                'first_s', r.first_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
-               'gate_application', g.application_name, 'gate_type', g.backend_type,
+               'gate_application', g.application_name, 'gate_type', g.backend_type, 'gate_role', g.usesysid::bigint,
                'gate_query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0))), 100),
                'pinning', CASE WHEN a.wait_event IN ('BufferPin', 'BufferCleanup') THEN pgscale_internal.now_sessions(pgscale_internal.now_pinning(r.pid)) END)
                    ORDER BY r.waiters DESC), '[]')
@@ -241,7 +241,7 @@ AS $$
       LEFT JOIN pg_database d ON d.oid = a.datid
       LEFT JOIN LATERAL pg_stat_get_activity(r.gate_pid) g ON true
       LEFT JOIN pg_database e ON e.oid = g.datid
-      LEFT JOIN LATERAL (SELECT x.prepared, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
+      LEFT JOIN LATERAL (SELECT x.prepared, x.ownerid AS owner, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
                                 pgscale_internal.clean_line(pgscale_internal.foreign_name(e.datname), 130) AS database
                            FROM pg_prepared_xact() x LEFT JOIN pg_database e ON e.oid = x.dbid
                           WHERE x.transaction = r.prepared_xid) p ON r.pid IS NULL
@@ -334,39 +334,39 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_wal_kept() TO pg_monitor;
 
 -- What keeps most from VACUUM of what seems forgotten: a prepared transaction, a slot that no process uses, a session that idles in its
 -- transaction and shares its snapshot with none that is at work, as the leader of a parallel dump does. A statement at work is none of
--- them. Both ages count from the same thresholds on as the rule's.
-CREATE FUNCTION pgscale_internal.now_horizon()
+-- them. The thresholds are the rule's.
+CREATE FUNCTION pgscale_internal.now_horizon(xids integer, seconds double precision)
 RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     WITH session AS MATERIALIZED (
-        SELECT a.pid, a.application_name, a.state LIKE 'idle in transaction%' AS idle, a.backend_xmin::text AS snapshot, a.backend_xid IS NOT NULL AS writes, a.state_change,
+        SELECT a.pid, a.usesysid, a.application_name, a.state LIKE 'idle in transaction%' AS idle, a.backend_xmin::text AS snapshot, a.backend_xid IS NOT NULL AS writes, a.state_change,
                greatest(age(a.backend_xmin), age(a.backend_xid)) AS age
           FROM pg_stat_get_activity(NULL) a
          WHERE a.backend_type = 'client backend' AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL))
     SELECT jsonb_build_object('xmin_holder', h.holder, 'xmin_name', h.name, 'xmin_shown', pgscale_internal.clean_line(h.shown, 100),
-                              'xmin_age', h.age, 'xmin_s', h.s)
-      FROM (SELECT 'prepared' AS holder, quote_literal(g.gid) AS name, quote_literal(g.gid) AS shown, age(x.transaction) AS age,
-                   pgscale_internal.now_age(x.prepared) AS s
+                              'xmin_role', h.role::bigint, 'xmin_age', h.age, 'xmin_s', h.s)
+      FROM (SELECT 'prepared' AS holder, quote_literal(g.gid) AS name, quote_literal(g.gid) AS shown, NULL::oid AS role,
+                   age(x.transaction) AS age, pgscale_internal.now_age(x.prepared) AS s
               FROM pg_prepared_xact() x LEFT JOIN pg_database d ON d.oid = x.dbid
               CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(x.gid, coalesce(d.encoding, 0)) AS gid) g
             UNION ALL
-            SELECT 'slot', quote_literal(s.slot_name), s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin)), NULL
+            SELECT 'slot', quote_literal(s.slot_name), s.slot_name, NULL, greatest(age(s.xmin), age(s.catalog_xmin)), NULL
               FROM pg_get_replication_slots() s
              WHERE NOT s.active AND s.restart_lsn IS NOT NULL AND s.wal_status IS DISTINCT FROM 'lost'
             UNION ALL
-            SELECT 'session', i.pid::text, concat('pid ', i.pid, ', ' || nullif(i.application_name, '')), i.age,
+            SELECT 'session', i.pid::text, concat('pid ', i.pid, ', ' || nullif(i.application_name, '')), i.usesysid, i.age,
                    pgscale_internal.now_age(i.state_change)
               FROM session i
              WHERE i.idle AND (i.writes OR NOT EXISTS (SELECT FROM session o WHERE NOT o.idle AND o.snapshot = i.snapshot))) h
-     WHERE h.age >= 100000 AND (h.s >= 60 OR h.s IS NULL)
+     WHERE h.age >= xids AND (h.s >= seconds OR h.s IS NULL)
      ORDER BY h.age DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION pgscale_internal.now_horizon() IS
+COMMENT ON FUNCTION pgscale_internal.now_horizon(integer, double precision) IS
 'part of the evidence of diagnosis: the prepared transaction, unused slot or idle transaction that holds VACUUM back most; NULL if none has for long';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_horizon() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_horizon(integer, double precision) TO pg_monitor;
 
 -- A role, or a database, that has used up the connections it may have; not a role for one or two, as those of monitoring and replication.
 CREATE FUNCTION pgscale_internal.now_limited()
@@ -381,12 +381,12 @@ AS $$
     SELECT jsonb_build_object('limited', l.what,
                               'limited_name', CASE WHEN pgscale_internal.foreign_name(l.name) = l.name THEN quote_ident(l.name) END,
                               'limited_shown', pgscale_internal.clean_line(pgscale_internal.foreign_name(l.name), 100),
-                              'limited_connections', l.most, 'limited_idle', l.idle)
-      FROM (SELECT 'role' AS what, r.rolname AS name, r.rolconnlimit AS most, sum(s.n) AS n, sum(s.idle) AS idle
-              FROM pg_roles r JOIN session s ON s.usesysid = r.oid WHERE r.rolconnlimit > 2 AND NOT r.rolsuper GROUP BY r.oid, 2, 3
+                              'limited_role', l.role::bigint, 'limited_connections', l.most, 'limited_idle', l.idle)
+      FROM (SELECT 'role' AS what, r.rolname AS name, r.oid AS role, r.rolconnlimit AS most, sum(s.n) AS n, sum(s.idle) AS idle
+              FROM pg_roles r JOIN session s ON s.usesysid = r.oid WHERE r.rolconnlimit > 2 AND NOT r.rolsuper GROUP BY 2, 3, 4
             UNION ALL
-            SELECT 'database', d.datname, d.datconnlimit, sum(s.n), sum(s.idle)
-              FROM pg_database d JOIN session s ON s.datid = d.oid WHERE d.datconnlimit > 2 GROUP BY d.oid, 2, 3) l
+            SELECT 'database', d.datname, d.datdba, d.datconnlimit, sum(s.n), sum(s.idle)
+              FROM pg_database d JOIN session s ON s.datid = d.oid WHERE d.datconnlimit > 2 GROUP BY 2, 3, 4) l
      WHERE l.n >= l.most
      ORDER BY l.n DESC LIMIT 1
 $$;
@@ -408,7 +408,7 @@ DECLARE
                              pgscale_internal.now_period(jsonb_build_object('s', 0, 'events', seen->'events')));
     watched boolean := counts IS NOT NULL AND (SELECT s.setting::integer <= 2000 FROM pg_settings s WHERE s.name = 'pgscale.sampler_history_period');
 BEGIN
-    RETURN (seen - 'events') || jsonb_build_object(
+    RETURN (seen - '{events,forgotten_xids,forgotten_s}'::text[]) || jsonb_build_object(
         'standby', pg_is_in_recovery(),
         'reserved', current_setting('superuser_reserved_connections')::integer
                     + coalesce(current_setting('reserved_connections', true)::integer, 0),
@@ -426,13 +426,18 @@ BEGIN
         || CASE WHEN (counts->'minute'->>'checkpoints_requested')::bigint >= 2
                 THEN jsonb_build_object('half_minute', pgscale_internal.now_period(counts->'half_minute'),
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
+        -- the server's, whatever this session has set
+        || CASE WHEN (recent->>'deadlocks_per_s')::double precision > 0
+                THEN (SELECT jsonb_build_object('deadlock_timeout_s', s.reset_val::double precision / 1e3) FROM pg_settings s WHERE s.name = 'deadlock_timeout')
+                ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer, (seen->>'sync_lsn')::pg_lsn)
-        || coalesce(pgscale_internal.now_horizon(), '{}')
+        || coalesce(pgscale_internal.now_horizon((seen->>'forgotten_xids')::integer, (seen->>'forgotten_s')::double precision), '{}')
         || CASE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolconnlimit > 2) OR EXISTS (SELECT FROM pg_database d WHERE d.datconnlimit > 2)
                 THEN coalesce(pgscale_internal.now_limited(), '{}') ELSE '{}' END
         || CASE WHEN seen->>'conflict' IS NULL THEN '{}' ELSE pgscale_internal.now_conflicting(seen->>'conflict', (seen->>'startup_pid')::integer) END
-        || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
+        || (SELECT jsonb_build_object('oldest_xid_age', age(d.datfrozenxid), 'oldest_xid_owner', d.datdba::bigint,
+                                      'oldest_xid_database', pgscale_internal.clean_line(pgscale_internal.foreign_name(d.datname), 130))
               FROM pg_database d ORDER BY age(d.datfrozenxid) DESC LIMIT 1);
 END
 $$;

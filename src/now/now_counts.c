@@ -67,6 +67,7 @@ typedef enum Counted
 {
 	COUNTED_COMMITS,
 	COUNTED_ROLLBACKS,
+	COUNTED_DEADLOCKS,
 	COUNTED_READS,
 	COUNTED_TEMP_BYTES,
 	COUNTED_WAL_BYTES,
@@ -79,6 +80,7 @@ typedef enum Counted
 static const char *const counted_names[] = {
 	[COUNTED_COMMITS] = "commits",
 	[COUNTED_ROLLBACKS] = "rollbacks",
+	[COUNTED_DEADLOCKS] = "deadlocks",
 	[COUNTED_READS] = "reads",
 	[COUNTED_TEMP_BYTES] = "temp_bytes",
 	[COUNTED_WAL_BYTES] = "wal_bytes",
@@ -159,6 +161,7 @@ snapshot_take(Snapshot *s, const PgscaleObservation *observation)
 	pgscale_counters_read(&counters, observation->databases, observation->ndatabases);
 	s->counts[COUNTED_COMMITS] = counters.commits;
 	s->counts[COUNTED_ROLLBACKS] = counters.rollbacks;
+	s->counts[COUNTED_DEADLOCKS] = counters.deadlocks;
 	s->counts[COUNTED_READS] = counters.reads >= 0 ? counters.reads : counters.blocks_read;
 	s->counts[COUNTED_TEMP_BYTES] = counters.temp_bytes;
 

@@ -48,6 +48,7 @@ static const Member period_members[] = {
 	PERIOD_MEMBER(MEMBER_NUMBER, reads_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, commits_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, rollbacks_per_s),
+	PERIOD_MEMBER(MEMBER_NUMBER, deadlocks_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, temp_bytes_per_s),
 	PERIOD_MEMBER(MEMBER_NUMBER, wal_bytes_per_s),
 	{NULL}
@@ -135,6 +136,7 @@ static const Member evidence_members[] = {
 	EVIDENCE_MEMBER(MEMBER_TEXT, sync_fewer),
 	EVIDENCE_MEMBER(MEMBER_TEXT, conflict),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, conflict_s),
+	EVIDENCE_MEMBER(MEMBER_NUMBER, deadlock_timeout_s),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, watched_s),
 	EVIDENCE_MEMBER(MEMBER_NUMBER, oldest_xid_age),
 	EVIDENCE_MEMBER(MEMBER_TEXT, oldest_xid_database),
@@ -260,6 +262,12 @@ pid_member(JsonbContainer *object, const char *name)
 	return (int) Min(Max(number_member(object, name, 0), 0), INT_MAX);
 }
 
+static Oid
+oid_member(JsonbContainer *object, const char *name)
+{
+	return (Oid) Min(Max(number_member(object, name, InvalidOid), InvalidOid), OID_MAX);
+}
+
 static int
 read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
 {
@@ -280,6 +288,8 @@ read_sessions(JsonbContainer *array, PgscaleNowSession *sessions)
 		object = element->val.binary.data;
 		read_members(object, session_members, &sessions[n]);
 		sessions[n].pid = pid_member(object, "pid");
+		sessions[n].role = oid_member(object, "role");
+		sessions[n].gate_role = oid_member(object, "gate_role");
 		sessions[n].gate_pid = pid_member(object, "gate_pid");
 		pinning = find_container(object, "pinning");
 		if (pinning)
@@ -299,6 +309,9 @@ pgscale_now_evidence_read(Jsonb *json, PgscaleNowEvidence *e)
 
 	memset(e, 0, sizeof(*e));
 	read_members(root, evidence_members, e);
+	e->oldest_xid_owner = oid_member(root, "oldest_xid_owner");
+	e->xmin_role = oid_member(root, "xmin_role");
+	e->limited_role = oid_member(root, "limited_role");
 	read_now_period(find_container(root, "now"), &e->now);
 	read_now_period(find_container(root, "half_minute"), &e->half_minute);
 	read_now_period(find_container(root, "usual"), &e->usual);

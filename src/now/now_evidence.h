@@ -51,6 +51,7 @@ typedef struct PgscaleNowPeriod
 	double		reads_per_s;
 	double		commits_per_s;
 	double		rollbacks_per_s;
+	double		deadlocks_per_s;
 	double		temp_bytes_per_s;
 	double		wal_bytes_per_s;
 } PgscaleNowPeriod;
@@ -59,6 +60,7 @@ typedef struct PgscaleNowPeriod
 typedef struct PgscaleNowSession
 {
 	int			pid;			/* 0: a prepared transaction */
+	Oid			role;			/* of the session, or the transaction's owner */
 	const char *gid;			/* of that, quoted as a literal */
 	const char *gid_shown;		/* the same, cut, on one line */
 	const char *database;		/* of that */
@@ -96,6 +98,7 @@ typedef struct PgscaleNowSession
 	double		holders;		/* that are in the way of the gate, with it */
 	int			gate_pid;		/* of those that it is in the way of, the one
 								 * or one of them */
+	Oid			gate_role;
 	double		behind_gate;	/* that wait only because that one does */
 	const char *gate_application;
 	const char *gate_type;		/* as backend_type */
@@ -175,11 +178,13 @@ typedef struct PgscaleNowEvidence
 	double		conflict_s;		/* since when; NaN: unknown */
 	double		oldest_xid_age;
 	const char *oldest_xid_database;
+	Oid			oldest_xid_owner;	/* of that database */
 
 	const char *xmin_holder;	/* what keeps the oldest rows from VACUUM:
 								 * prepared, slot or session */
 	const char *xmin_name;		/* identifies it, quoted as a literal; a pid */
 	const char *xmin_shown;		/* the same for people */
+	Oid			xmin_role;		/* of the session */
 	double		xmin_age;		/* in transactions */
 	double		xmin_s;			/* since it was prepared, or so idles; NaN:
 								 * unknown */
@@ -188,8 +193,11 @@ typedef struct PgscaleNowEvidence
 								 * database */
 	const char *limited_name;	/* quoted as an identifier */
 	const char *limited_shown;	/* the same for people */
+	Oid			limited_role;	/* that role, or the owner of the database */
 	double		limited_connections;
 	double		limited_idle;
+
+	double		deadlock_timeout_s; /* NaN: there was no deadlock lately */
 
 	double		watched_s;		/* so long, lately, each second is in the
 								 * history; NaN: it is not */
@@ -203,6 +211,13 @@ typedef struct PgscaleNowEvidence
 	int			nsessions;
 	PgscaleNowSession sessions[PGSCALE_NOW_SESSIONS];
 } PgscaleNowEvidence;
+
+/*
+ * What keeps rows from VACUUM is forgotten from so many transactions on, and such a time: after a minute no manager of
+ * transactions still works at a prepared one.
+ */
+#define PGSCALE_NOW_FORGOTTEN_XIDS	100000
+#define PGSCALE_NOW_FORGOTTEN_S		60
 
 /*
  * Reads what pgscale_internal.now_evidence() has collected, or a test has made up.  What

@@ -23,7 +23,8 @@ BEGIN
                                FROM string_to_table(CASE WHEN (SELECT max(length(l)) FROM string_to_table(f.cure, chr(10)) l) <= 116 THEN f.cure
                                                          ELSE '-- the statement is longer than this line: see the cure in pgscale.diagnosis()' END,
                                                     chr(10)) c(line);
-                RETURN NEXT '  -- ' || f.risk;
+                RETURN QUERY SELECT '  -- ' || coalesce(r.part[1], r.part[2])
+                               FROM regexp_matches(f.risk, '(.{1,113})(?: |$)|([^ ]{114,})', 'g') WITH ORDINALITY r(part, n) ORDER BY r.n;
             END IF;
         END IF;
     END LOOP;
@@ -54,7 +55,8 @@ SET lock_timeout = '100ms'
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    RETURN QUERY SELECT format('CALL pgscale.revert(%s, true) takes back: %s from %s to %s, %s s ago', j.change, j.setting,
+    RETURN QUERY SELECT format('CALL pgscale.revert(%s, true)%s takes back: %s from %s to %s, %s s ago', j.change,
+                  CASE WHEN NOT has_function_privilege('pgscale.revert(bigint, boolean, boolean, bigint)', 'EXECUTE') THEN ' by a superuser' END, j.setting,
                   pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
                   pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), round(pgscale_internal.now_age(j.applied_at)))
       FROM pgscale_internal.tuning_journal() j

@@ -41,6 +41,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
+#include "now/now_evidence.h"
 
 #define OLDEST			8
 #define WATCHED			64
@@ -549,10 +550,11 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	initStringInfo(&out);
 	appendStringInfo(&out, "{\"used\": %d, \"idle\": %d, \"idle_in_transaction\": %d, \"starting\": %d, \"new\": %d, "
 					 "\"max_connections\": %d, \"cpus\": %g, \"look_s\": %.4f, \"stuck_flushes\": %d, \"long_computing\": %d, "
-					 "\"checkpoint\": %s, \"sync_wanted\": %d, \"startup_pid\": %d",
+					 "\"checkpoint\": %s, \"sync_wanted\": %d, \"startup_pid\": %d, \"forgotten_xids\": %d, \"forgotten_s\": %d",
 					 scan->used, scan->idle, scan->in_transaction, scan->starting, scan->new,
 					 MaxConnections, rint(pgscale_kernel_cpus() * 100) / 100, scan->look_s, scan->stuck, count_long(scan, 5),
-					 scan->checkpoint ? "true" : "false", SyncRepConfig ? SyncRepConfig->num_sync : 0, scan->startup_pid);
+					 scan->checkpoint ? "true" : "false", SyncRepConfig ? SyncRepConfig->num_sync : 0, scan->startup_pid,
+					 PGSCALE_NOW_FORGOTTEN_XIDS, PGSCALE_NOW_FORGOTTEN_S);
 	put_name(&out, "checkpointer_event", scan->checkpointer_event != 0 ? pgscale_wait_event_name(scan->checkpointer_event) : NULL);
 	put_name(&out, "conflict", scan->conflict);
 	if (!XLogRecPtrIsInvalid(scan->sync_lsn))

@@ -74,6 +74,9 @@ extern bool pgscale_now_awaits_standby(const PgscaleNowSession *session);
 /* Do commits wait for standbys, so that what waits behind them is their victim? */
 extern bool pgscale_now_commits_wait(const PgscaleNowEvidence *e);
 
+/* Do deadlocks hold up a session, and half of those that wait for locks, all the time? */
+extern bool pgscale_now_deadlocks_hold(const PgscaleNowEvidence *e);
+
 /* Does a cancellation end what it does?  Not so where it idles or waits for its client, or that is not known. */
 extern bool pgscale_now_obeys_cancel(const PgscaleNowSession *session);
 
@@ -93,6 +96,29 @@ extern PgscaleNowFinding *pgscale_now_add(PgscaleNowFindings *found, PgscaleNowC
 										  const char *sentence,...) pg_attribute_printf(4, 5);
 
 extern void pgscale_now_cure(PgscaleNowFinding *f, const char *risk, const char *cure,...) pg_attribute_printf(3, 4);
+
+/*
+ * now_rights.c: cures that act.  Each adds to the risk who may run it, unless the current user may.
+ */
+
+/* The cure needs this, by what a rule knows of it. */
+extern void pgscale_now_needs(PgscaleNowFinding *f, bool may, const char *who);
+extern void pgscale_now_needs_latency(PgscaleNowFinding *f);
+
+/* By the owner of a database. */
+extern void pgscale_now_needs_owner(PgscaleNowFinding *f, Oid owner);
+extern void pgscale_now_needs_vacuum(PgscaleNowFinding *f, Oid owner);
+
+/* It ends sessions of roles that are not known. */
+extern void pgscale_now_needs_terminate(PgscaleNowFinding *f);
+
+extern void pgscale_now_cancel(PgscaleNowFinding *f, const PgscaleNowSession *session, const char *risk);
+extern void pgscale_now_terminate(PgscaleNowFinding *f, const PgscaleNowSession *session, const char *risk);
+
+/* pg_cancel_backend(), of a session that waits for a lock itself: pgscale.cancel() would refuse. */
+extern void pgscale_now_cancel_waiter(PgscaleNowFinding *f, int pid, Oid role, const char *risk);
+
+extern void pgscale_now_set(PgscaleNowFinding *f, const char *setting, const char *value, const char *risk);
 
 /* One that is not finite is left out. */
 extern void pgscale_now_number(PgscaleNowFinding *f, const char *name, double value);

@@ -11,6 +11,7 @@
 
 #include <math.h>
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "base/units.h"
@@ -81,8 +82,8 @@ cure_checkpoints(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 		pgscale_now_cure(f, "reads only; find what runs CHECKPOINT, or base backups, this often",
 						 "SELECT pid, usename, application_name, query FROM pg_stat_activity WHERE query ILIKE '%%checkpoint%%'");
 	else if (e->max_wal_size_wanted)
-		pgscale_now_cure(f, psprintf("pg_wal may take %s and more, and recovery after a crash longer", e->max_wal_size_wanted),
-						 "CALL pgscale.set('max_wal_size', '%s', true)", e->max_wal_size_wanted);
+		pgscale_now_set(f, "max_wal_size", e->max_wal_size_wanted,
+						psprintf("pg_wal may take %s and more, and recovery after a crash longer", e->max_wal_size_wanted));
 	else
 		pgscale_now_cure(f, "reads only; the disk of pg_wal has no room for a larger max_wal_size: enlarge it, or write less WAL",
 						 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
@@ -180,8 +181,8 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 							e->look_s * 1000, waits, PGSCALE_NOW_WAIT(waits));
 	else
 		return;
-	pgscale_now_cure(f, "a crash or a failover loses the latest commits, a second of them or more; then see to the disk",
-					 "CALL pgscale.set('synchronous_commit', 'off', true)");
+	pgscale_now_set(f, "synchronous_commit", "off",
+					"a crash or a failover loses the latest commits, a second of them or more; then see to the disk");
 	pgscale_now_number(f, "flush_ms", ms);
 	pgscale_now_number(f, "usual_flush_ms", e->usual.flush_ms);
 	pgscale_now_number(f, "waiting_sessions", waits);
@@ -208,6 +209,7 @@ find_slow_reads(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						ms, usually_ms(e->usual.read_ms), waits, PGSCALE_NOW_WAIT(waits));
 	pgscale_now_cure(f, "reads a few pages of each tablespace; then look at the disk, or move indexes: pgscale.relocation_plan()",
 					 "SELECT * FROM pgscale.tablespace_latency()");
+	pgscale_now_needs_latency(f);
 	pgscale_now_number(f, "read_ms", ms);
 	pgscale_now_number(f, "usual_read_ms", e->usual.read_ms);
 	pgscale_now_number(f, "reads_per_s", e->now.reads_per_s);
@@ -253,8 +255,11 @@ find_full_wal_disk(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 			pgscale_now_cure(f, "reads only; start its reader, or enlarge the disk; drop it if its reader is gone for good",
 							 "SELECT * FROM pg_replication_slots WHERE slot_name = %s", quote_literal_cstr(e->slot));
 		else
+		{
 			pgscale_now_cure(f, "its reader must be built anew; rather start the reader, or enlarge the disk, if there is time",
 							 "SELECT pg_drop_replication_slot(%s)", quote_literal_cstr(e->slot));
+			pgscale_now_needs(f, has_rolreplication(GetUserId()), "a superuser, or a role with REPLICATION");
+		}
 		pgscale_now_text(f, "slot", e->slot);
 		pgscale_now_number(f, "slot_bytes", e->slot_bytes);
 	}

@@ -96,7 +96,7 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %s for %s with one statement: %s",
 							pgscale_now_who(s), cpus, cpus_text(e), pgscale_text_duration(s->age_s),
 							s->query ? pgscale_now_beginning(s->query, 40) : "(unknown)");
-		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", s->pid);
+		pgscale_now_cancel(f, s, "its statement fails");
 		f->pid = s->pid;
 		pgscale_now_number(f, "cpus", cpus);
 		pgscale_now_number(f, "statement_s", s->age_s);
@@ -164,6 +164,7 @@ cure_connections(PgscaleNowFinding *f, const PgscaleNowEvidence *e, bool end_idl
 						 "SELECT pid, application_name, xact_start, query FROM pg_stat_activity\n"
 						 "WHERE state LIKE 'idle in transaction%%' ORDER BY xact_start LIMIT 20");
 	else if (end_idle)
+	{
 		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
 						 "SELECT pgscale.terminate(pid, idle => true)\n"
 						 "FROM (SELECT pid FROM pg_stat_activity\n"
@@ -171,6 +172,8 @@ cure_connections(PgscaleNowFinding *f, const PgscaleNowEvidence *e, bool end_idl
 						 "AND state = 'idle' AND state_change < now() - interval '10 s'\n"
 						 "AND backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 20) idle",
 						 quote_literal_cstr(e->application));
+		pgscale_now_needs_terminate(f);
+	}
 	else
 		pgscale_now_cure(f, "reads only; then limit the clients: a pooler, or ALTER ROLE ... CONNECTION LIMIT",
 						 "SELECT application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2 ORDER BY 3 DESC");
@@ -237,8 +240,7 @@ find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (s)
 	{
 		f->pid = s->pid;
-		pgscale_now_cure(f, "its statement fails; a larger work_mem for its role may avoid the files",
-						 "SELECT pgscale.cancel(%d)", s->pid);
+		pgscale_now_cancel(f, s, "its statement fails; a larger work_mem for its role may avoid the files");
 	}
 	else
 		pgscale_now_cure(f, "reads only; a larger work_mem for the role of the statement may avoid the files",

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * rules_locks.c
- *	  Rules of diagnosis about locks: blockers, hot rows, the lock manager's own locks, and
- *	  those of the buffer table.
+ *	  Rules of diagnosis about locks: blockers, deadlocks, hot rows, the lock manager's own locks,
+ *	  and those of the buffer table.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -11,6 +11,8 @@
 #include "postgres.h"
 
 #include <math.h>
+
+#include "miscadmin.h"
 
 #include "base/texts.h"
 #include "now/now_rules.h"
@@ -199,9 +201,12 @@ cure_prepared(PgscaleNowFinding *f, const PgscaleNowSession *root)
 	for (const char *c = root->gid; plain && *c; c++)
 		plain = (unsigned char) *c >= ' ' && *c != 0x7F;
 	if (plain)
+	{
 		pgscale_now_cure(f, psprintf("run it in database %s; undoes the transaction; COMMIT PREPARED keeps it",
 									 root->database ? root->database : "(unknown)"),
 						 "ROLLBACK PREPARED %s", root->gid);
+		pgscale_now_needs(f, root->role == GetUserId(), "a superuser, or its owner");
+	}
 	else
 		pgscale_now_cure(f, psprintf("reads only; then ROLLBACK PREPARED or COMMIT PREPARED with its gid in database %s",
 									 root->database ? root->database : "(unknown)"),
@@ -221,10 +226,9 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 		pgscale_now_cure(f, psprintf("reads only; then end the %s where it was started", root->backend_type),
 						 "SELECT * FROM pg_stat_activity WHERE pid = %d", root->pid);
 	else if (!pgscale_now_obeys_cancel(root))
-		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", root->pid);
+		pgscale_now_terminate(f, root, "rolls back what it did");
 	else
-		pgscale_now_cure(f, "its statement fails; if its locks remain, terminate it",
-						 "SELECT pgscale.cancel(%d)", root->pid);
+		pgscale_now_cancel(f, root, "its statement fails; if its locks remain, terminate it");
 }
 
 /* Then recovery_conflict names it. */
@@ -320,8 +324,7 @@ add_gate(const PgscaleNowEvidence *e, PgscaleNowFindings *found, const PgscaleNo
 										   PGSCALE_NOW_WAIT(root->behind_gate), gate_text(root), holders);
 
 	f->pid = root->gate_pid;
-	pgscale_now_cure(f, "its statement fails, and the others go on; try it again with a lock_timeout",
-					 "SELECT pg_cancel_backend(%d)", root->gate_pid);
+	pgscale_now_cancel_waiter(f, root->gate_pid, root->gate_role, "its statement fails, and the others go on; try it again with a lock_timeout");
 	put_root_numbers(f, root);
 }
 
@@ -348,9 +351,9 @@ add_pinning(PgscaleNowFindings *found, const PgscaleNowSession *root)
 						 "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE pid IN (%s)", pids.data);
 	}
 	else if (pgscale_now_obeys_cancel(pinning))
-		pgscale_now_cure(f, "its statement fails", "SELECT pgscale.cancel(%d)", pinning->pid);
+		pgscale_now_cancel(f, pinning, "its statement fails");
 	else
-		pgscale_now_cure(f, "rolls back what it did", "SELECT pgscale.terminate(%d)", pinning->pid);
+		pgscale_now_terminate(f, pinning, "rolls back what it did");
 	put_root_numbers(f, root);
 	pgscale_now_number(f, "vacuum_pid", root->pid);
 }
@@ -442,10 +445,101 @@ find_advisory_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	}
 }
 
+/* Sessions that wait for locks, on average over a period. */
+static double
+lock_waits(const PgscaleNowPeriod *period)
+{
+	const double *kinds = period->kinds;
+
+	return kinds[PGSCALE_NOW_LOCK_TRANSACTION] + kinds[PGSCALE_NOW_LOCK_TUPLE] + kinds[PGSCALE_NOW_LOCK_RELATION] +
+		kinds[PGSCALE_NOW_LOCK_ADVISORY];
+}
+
+/* Of the sessions that wait for locks at this moment, the part that waits in a cycle or behind one. */
+static double
+part_in_cycles(const PgscaleNowEvidence *e)
+{
+	double		in_cycles = 0;
+	double		all = 0;
+
+	for (int i = 0; i < e->nroots; i++)
+	{
+		const PgscaleNowSession *root = &e->roots[i];
+
+		all += root->waiters + root->waits;
+		if (root->waits)
+			in_cycles += root->waiters + 1;
+	}
+	return all > 0 ? in_cycles / all : 0;
+}
+
+/* Two in the last seconds, which one a minute are not, and one in five seconds. */
+#define FEWEST_DEADLOCKS	1.5
+#define DEADLOCKS_PER_S		0.2
+
+/*
+ * Sessions that wait because of deadlocks, on average over the last seconds; 0 if there are few deadlocks.  A deadlock lasts
+ * until one of its sessions has waited for deadlock_timeout, so two wait for about that long, at least.  Others wait behind
+ * them: the part that does so at this moment, for as much of the time as there is a deadlock.
+ */
+static double
+deadlocked_sessions(const PgscaleNowEvidence *e)
+{
+	const double at_a_time = e->now.deadlocks_per_s * e->deadlock_timeout_s;
+	const double waits = lock_waits(&e->now);
+
+	if (!(at_a_time > 0) || e->now.deadlocks_per_s < DEADLOCKS_PER_S || e->now.deadlocks_per_s * e->now.s < FEWEST_DEADLOCKS)
+		return 0;
+	return Min(Max(2 * at_a_time, Min(at_a_time, 1) * part_in_cycles(e) * waits), waits);
+}
+
+bool
+pgscale_now_deadlocks_hold(const PgscaleNowEvidence *e)
+{
+	const double held = deadlocked_sessions(e);
+
+	return held >= 1 && held >= 0.5 * lock_waits(&e->now);
+}
+
+/*
+ * deadlocks: see pgscale_now_deadlocks_hold(), which is high: then no rule names short transactions as the cause of the same waits.
+ * Else, if they are twice as many as usual, medium from a quarter of the waits for locks on, and low.  Not even many of
+ * them are usual where they hold up most sessions: each is an error.
+ */
+static void
+find_deadlocks(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
+{
+	const double held = deadlocked_sessions(e);
+	const double waits = lock_waits(&e->now);
+	const bool	high = pgscale_now_deadlocks_hold(e);
+	const char *relation = NULL;
+	PgscaleNowFinding *f;
+
+	if (held <= 0 || (!high && e->usual.s > 0 && e->now.deadlocks_per_s < 2 * e->usual.deadlocks_per_s))
+		return;
+	for (int i = 0; i < e->nroots && !relation; i++)
+		if (e->roots[i].waits)
+			relation = e->roots[i].relation;
+	f = pgscale_now_add(found, high ? PGSCALE_NOW_HIGH : held >= 0.25 * waits ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW, held,
+						"%.1f deadlocks a second, each of %g s, hold up %.1f of the %.1f sessions that wait for locks%s%s",
+						e->now.deadlocks_per_s, e->deadlock_timeout_s, held, waits, relation ? ", on " : "",
+						relation ? pgscale_now_beginning(relation, 30) : "");
+	pgscale_now_cure(f, "reads only; the log has the statements of each deadlock: let all transactions change rows in one order",
+					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
+	pgscale_now_number(f, "deadlocks_per_s", e->now.deadlocks_per_s);
+	pgscale_now_number(f, "deadlock_timeout_s", e->deadlock_timeout_s);
+	pgscale_now_number(f, "held_up_sessions", held);
+	pgscale_now_number(f, "waiting_sessions", waits);
+	if (e->usual.s > 0)
+		pgscale_now_number(f, "usual_deadlocks_per_s", e->usual.deadlocks_per_s);
+	pgscale_now_text(f, "relation", relation);
+}
+
 /*
  * A queue in turns: three sessions and two in five of the active ones wait for locks of a kind, twice as
  * many as usual, and no root holds its lock for long.  Then it is short transactions that follow
- * each other.  Two must wait at this moment, too: what a blocker held up until a moment ago is over.
+ * each other, unless deadlocks hold up most of them.  Two must wait at this moment, too: what a blocker held up until a
+ * moment ago is over.
  * Returns how many wait, or 0 if that is not so; and the first relation that is known.
  */
 static double
@@ -457,7 +551,7 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 	double		waiting = 0;
 
 	*relation = NULL;
-	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2))
+	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2) || pgscale_now_deadlocks_hold(e))
 		return 0;
 	for (int i = 0; i < e->nroots; i++)
 	{
@@ -587,6 +681,7 @@ find_buffer_mapping(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 const PgscaleNowRule pgscale_now_locks_rules[] = {
 	{"blocker", find_blocker},
 	{"advisory_lock", find_advisory_lock},
+	{"deadlocks", find_deadlocks},
 	{"hot_row", find_hot_row},
 	{"hot_lock", find_hot_lock},
 	{"lock_manager", find_lock_manager},

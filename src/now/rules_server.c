@@ -94,8 +94,8 @@ cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 {
 	const char *standby = e->sync_replaying ? pgscale_now_beginning(e->sync_replaying, 24) : "the standby";
 
-	pgscale_now_cure(f, psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby),
-					 "CALL pgscale.set('synchronous_commit', 'on', true)");
+	pgscale_now_set(f, "synchronous_commit", "on",
+					psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby));
 }
 
 /*
@@ -126,11 +126,9 @@ find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		pgscale_now_cure(f, "reads only; Patroni sets who must confirm: patronictl edit-config, synchronous_mode and _strict",
 						 "SELECT application_name, state, sync_state, flush_lsn FROM pg_stat_replication");
 	else if (e->sync_standbys >= 1 && missing && e->sync_fewer)
-		pgscale_now_cure(f, "commits are on fewer servers; set it back when the others are there",
-						 "CALL pgscale.set('synchronous_standby_names', %s, true)", quote_literal_cstr(e->sync_fewer));
+		pgscale_now_set(f, "synchronous_standby_names", e->sync_fewer, "commits are on fewer servers; set it back when the others are there");
 	else
-		pgscale_now_cure(f, "commits are on this server only: losing it loses them",
-						 "CALL pgscale.set('synchronous_standby_names', '', true)");
+		pgscale_now_set(f, "synchronous_standby_names", "", "commits are on this server only: losing it loses them");
 	pgscale_now_number(f, "waiting_sessions", waits);
 	pgscale_now_number(f, "held_up_sessions", held_up);
 	pgscale_now_number(f, "standbys_wanted", e->sync_wanted);
@@ -172,6 +170,7 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						e->oldest_xid_database ? pgscale_now_beginning(e->oldest_xid_database, 30) : "(unknown)", e->oldest_xid_age / 1e9);
 	pgscale_now_cure(f, "run it in that database, and first end old transactions and drop unused slots; it reads much",
 					 "VACUUM");
+	pgscale_now_needs_vacuum(f, e->oldest_xid_owner);
 	pgscale_now_number(f, "xid_age", e->oldest_xid_age);
 	pgscale_now_text(f, "database", e->oldest_xid_database);
 }
@@ -198,14 +197,12 @@ cure_conflict(PgscaleNowFinding *f, const PgscaleNowSession *session)
 	f->pid = session->pid;
 	pgscale_now_number(f, "transaction_s", session->transaction_s);
 	if (!pgscale_now_obeys_cancel(session))
-		pgscale_now_cure(f, "rolls back what it did; otherwise max_standby_streaming_delay ends it",
-						 "SELECT pgscale.terminate(%d)", session->pid);
+		pgscale_now_terminate(f, session, "rolls back what it did; otherwise max_standby_streaming_delay ends it");
 	else if (session->event_type && strcmp(session->event_type, "Lock") == 0)
-		pgscale_now_cure(f, "its query fails; if it waits for replay, the server does this after deadlock_timeout",
-						 "SELECT pg_cancel_backend(%d)", session->pid);
+		pgscale_now_cancel_waiter(f, session->pid, session->role,
+								  "its query fails; if it waits for replay, the server does this after deadlock_timeout");
 	else
-		pgscale_now_cure(f, "its query fails; otherwise max_standby_streaming_delay ends it",
-						 "SELECT pgscale.cancel(%d)", session->pid);
+		pgscale_now_cancel(f, session, "its query fails; otherwise max_standby_streaming_delay ends it");
 }
 
 /* Those with a snapshot, by the oldest one of each database. */

@@ -11,6 +11,10 @@
 
 #include <math.h>
 
+#include "miscadmin.h"
+#include "utils/acl.h"
+
+#include "base/pg_compat.h"
 #include "base/texts.h"
 #include "now/now_rules.h"
 
@@ -25,8 +29,9 @@ failing_fraction(const PgscaleNowPeriod *period)
 
 /*
  * failing_transactions: five transactions a second and a fifth of all end in ROLLBACK, which is four times the usual part and twice the
- * usual number: if only what commits has stopped, it is no cause.  Serialization failures, deadlocks, NOWAIT, timeouts and errors look
- * alike from here.  Clients that end what only reads with ROLLBACK do so always: low where it is not known what is usual, else medium.
+ * usual number: if only what commits has stopped, it is no cause.  Serialization failures, NOWAIT, timeouts and errors look alike from
+ * here.  Not so if most are deadlocks, and rule deadlocks is certain of them.  Clients that end what only reads with ROLLBACK do so
+ * always: low where it is not known what is usual, else medium.
  */
 static void
 find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
@@ -34,25 +39,26 @@ find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found
 	const bool	known = e->usual.s > 0 && e->usual.commits_per_s + e->usual.rollbacks_per_s > 0;
 	const double fraction = failing_fraction(&e->now);
 	const double usual = failing_fraction(&e->usual);
+	const bool	deadlocks = e->now.deadlocks_per_s >= 0.5 * e->now.rollbacks_per_s;
 	PgscaleNowFinding *f;
 
 	if (!(e->now.rollbacks_per_s >= 5) || fraction < (known ? 0.2 : 0.5) ||
 		(known && (fraction < 4 * usual || e->now.rollbacks_per_s < 2 * e->usual.rollbacks_per_s)))
 		return;
+	if (deadlocks && pgscale_now_deadlocks_hold(e))
+		return;
 	f = pgscale_now_add(found, known ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW, fraction * e->now.active,
-						"%.0f transactions a second are rolled back, %.0f %% of all%s: the server's log has errors, if there are",
-						e->now.rollbacks_per_s, 100 * fraction, known ? psprintf(" (usually %.0f %%)", 100 * usual) : "");
+						"%.0f transactions a second are rolled back, %.0f %% of all%s: %s", e->now.rollbacks_per_s, 100 * fraction,
+						known ? psprintf(" (usually %.0f %%)", 100 * usual) : "",
+						deadlocks ? "most of them by deadlocks" : "the server's log has errors, if there are");
 	pgscale_now_cure(f, "reads only, sums since the last reset; what failed, and how, is in the log",
 					 "SELECT datname, xact_rollback, deadlocks FROM pg_stat_database ORDER BY 2 DESC");
 	pgscale_now_number(f, "rollbacks_per_s", e->now.rollbacks_per_s);
 	pgscale_now_number(f, "commits_per_s", e->now.commits_per_s);
+	pgscale_now_number(f, "deadlocks_per_s", e->now.deadlocks_per_s);
 	if (known)
 		pgscale_now_number(f, "usual_fraction", usual);
 }
-
-/* For so many transactions, and so long: after a minute no manager of transactions still works at a prepared one. */
-#define FORGOTTEN_XIDS	100000
-#define FORGOTTEN_S		60
 
 /*
  * forgotten_xmin: a prepared transaction, an unused slot, or an idle transaction has kept rows from VACUUM for 100,000 transactions, and
@@ -67,7 +73,7 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	const char *for_s = isnan(e->xmin_s) ? "" : psprintf(", for %s", pgscale_text_duration(e->xmin_s));
 	PgscaleNowFinding *f;
 
-	if (e->standby || !what || !e->xmin_name || e->xmin_age < FORGOTTEN_XIDS || e->xmin_s < FORGOTTEN_S)
+	if (e->standby || !what || !e->xmin_name || e->xmin_age < PGSCALE_NOW_FORGOTTEN_XIDS || e->xmin_s < PGSCALE_NOW_FORGOTTEN_S)
 		return;
 	for (int i = 0; i < e->nroots; i++)
 		if (strcmp(e->roots[i].pid == 0 ? e->roots[i].gid ? e->roots[i].gid : "" : psprintf("%d", e->roots[i].pid), e->xmin_name) == 0 &&
@@ -87,7 +93,8 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	else
 	{
 		f->pid = atoi(e->xmin_name);
-		pgscale_now_cure(f, "rolls back what it did; if it is a dump or a report, that is lost", "SELECT pgscale.terminate(%d)", f->pid);
+		pgscale_now_terminate(f, &(PgscaleNowSession) {.pid = f->pid,.role = e->xmin_role},
+							  "rolls back what it did; if it is a dump or a report, that is lost");
 	}
 	pgscale_now_text(f, "holder", what);
 	pgscale_now_number(f, "xmin_age", e->xmin_age);
@@ -103,6 +110,7 @@ find_connection_limit(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double free = e->max_connections - e->reserved - e->used;
 	const double more = floor(free / 2);
+	const bool	role = e->limited && strcmp(e->limited, "role") == 0;
 	PgscaleNowFinding *f;
 
 	if (!e->limited)
@@ -112,9 +120,15 @@ find_connection_limit(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						e->limited_connections, e->limited, e->limited_shown ? pgscale_now_beginning(e->limited_shown, 40) : "", e->limited_idle);
 	/* half of what is free is left to others */
 	if (more >= 1 && e->limited_name && !e->standby)
+	{
 		pgscale_now_cure(f, psprintf("more sessions at a time; the limit was %.0f", e->limited_connections),
-						 "ALTER %s %s CONNECTION LIMIT %.0f", strcmp(e->limited, "role") == 0 ? "ROLE" : "DATABASE", e->limited_name,
+						 "ALTER %s %s CONNECTION LIMIT %.0f", role ? "ROLE" : "DATABASE", e->limited_name,
 						 e->limited_connections + Min(more, e->limited_connections));
+		if (role)
+			pgscale_now_needs(f, pgscale_may_alter_role(e->limited_role), "a superuser, or a role that may alter it");
+		else
+			pgscale_now_needs_owner(f, e->limited_role);
+	}
 	else
 		pgscale_now_cure(f, "reads only; end what is not needed, or raise its CONNECTION LIMIT on the primary",
 						 "SELECT usename, datname, application_name, state, count(*) FROM pg_stat_activity GROUP BY 1, 2, 3, 4");
