@@ -145,11 +145,13 @@ SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}, "deadlocks_p
 SELECT * FROM deadlocks('{"active": 12, "kinds": {"lock_tuple": 8}, "deadlocks_per_s": 0.49}', cycle(7, 0));
 SELECT * FROM deadlocks('{"kinds": {"lock_relation": 4}}', lock_root('{"waits": true}'));
 SELECT * FROM deadlocks('{"kinds": {"lock_relation": 4.1}}', lock_root('{}'));
--- two in the last seconds, one in five; less than a session is medium, if it is unusual; most of the waits are never usual
+-- two in the last seconds, with those of this moment, and one in five; less than a session is medium, if it is unusual; most of the waits are never usual
 SELECT * FROM deadlocks('{"s": 10, "deadlocks_per_s": 0.2}', '{"deadlock_timeout_s": 10}');
-SELECT * FROM deadlocks('{"s": 10, "deadlocks_per_s": 0.19}', '{"deadlock_timeout_s": 10}');
-SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.25}', '{"deadlock_timeout_s": 8}');
-SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.24}', '{"deadlock_timeout_s": 8}');
+SELECT * FROM deadlocks('{"s": 11, "deadlocks_per_s": 0.1818}', '{"deadlock_timeout_s": 10}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.3333}', '{"deadlock_timeout_s": 6}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.1667}', '{"deadlock_timeout_s": 6}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.1667}', cycle(3, 0) || '{"deadlock_timeout_s": 6}');
+SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0}', cycle(3, 0) || '{"deadlock_timeout_s": 6}');
 SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.4, "kinds": {"lock_tuple": 0.9}}', '{}', '{"deadlocks_per_s": 0.2}');
 SELECT rule, certainty FROM deadlocks('{"deadlocks_per_s": 0.4, "kinds": {"lock_tuple": 0.9}}', '{}', '{"deadlocks_per_s": 0.21}');
 SELECT rule, certainty FROM deadlocks('{}', '{}', '{"deadlocks_per_s": 1}');

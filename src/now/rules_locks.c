@@ -473,9 +473,21 @@ part_in_cycles(const PgscaleNowEvidence *e)
 	return all > 0 ? in_cycles / all : 0;
 }
 
-/* Two in the last seconds, which one a minute are not, and one in five seconds. */
-#define FEWEST_DEADLOCKS	1.5
+/* One in five seconds, and two: a single one is not yet a storm. */
+#define FEWEST_DEADLOCKS	2
 #define DEADLOCKS_PER_S		0.2
+
+/* Has the server ended a deadlock in the last seconds, and is that, with those that there are at this moment, one of many? */
+static bool
+deadlocks_are_many(const PgscaleNowEvidence *e)
+{
+	const double ended = rint(e->now.deadlocks_per_s * e->now.s);
+	double		all = ended;
+
+	for (int i = 0; i < e->nroots; i++)
+		all += e->roots[i].waits;
+	return ended >= 1 && all >= FEWEST_DEADLOCKS && all >= DEADLOCKS_PER_S * e->now.s;
+}
 
 /*
  * Sessions that wait because of deadlocks, on average over the last seconds; 0 if there are few deadlocks.  A deadlock lasts
@@ -488,7 +500,7 @@ deadlocked_sessions(const PgscaleNowEvidence *e)
 	const double at_a_time = e->now.deadlocks_per_s * e->deadlock_timeout_s;
 	const double waits = lock_waits(&e->now);
 
-	if (!(at_a_time > 0) || e->now.deadlocks_per_s < DEADLOCKS_PER_S || e->now.deadlocks_per_s * e->now.s < FEWEST_DEADLOCKS)
+	if (!deadlocks_are_many(e) || !(at_a_time > 0))
 		return 0;
 	return Min(Max(2 * at_a_time, Min(at_a_time, 1) * part_in_cycles(e) * waits), waits);
 }

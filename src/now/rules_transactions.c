@@ -92,9 +92,10 @@ find_forgotten_xmin(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 						 "SELECT * FROM pg_replication_slots WHERE slot_name = %s", e->xmin_name);
 	else
 	{
-		f->pid = atoi(e->xmin_name);
-		pgscale_now_terminate(f, &(PgscaleNowSession) {.pid = f->pid,.role = e->xmin_role},
-							  "rolls back what it did; if it is a dump or a report, that is lost");
+		const PgscaleNowSession holder = {.pid = atoi(e->xmin_name),.role = e->xmin_role};
+
+		f->pid = holder.pid;
+		pgscale_now_terminate(f, &holder, "rolls back what it did; if it is a dump or a report, that is lost");
 	}
 	pgscale_now_text(f, "holder", what);
 	pgscale_now_number(f, "xmin_age", e->xmin_age);
