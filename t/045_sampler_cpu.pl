@@ -2,6 +2,7 @@
 # transaction that idles is told from a session that does.
 use strict;
 use warnings;
+use POSIX qw(fmod);
 use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -142,9 +143,9 @@ $db->poll_ok(q{SELECT ms('burner', '^CPU:CPU') < 20}, 'at its end all of it is')
 ### Over a restart, and by counts that are known
 
 $_->quit for $burner, $talker, $idler;
-my $library = PostgreSQL::Test::Utils::tempdir() . '/forged_schedstat.so';
-my $compiled = system("cc -shared -fPIC -o $library t/lib/forged_schedstat.c -ldl >$library.out 2>&1") == 0;
-chmod 0755, $library;
+my ($library, $clock) = map { PostgreSQL::Test::Utils::tempdir() . "/$_.so" } 'forged_schedstat', 'clock';
+my $compiled = system("(cc -shared -fPIC -o $library t/lib/forged_schedstat.c -ldl && cc -shared -fPIC -o $clock t/lib/clock.c) >$library.out 2>&1") == 0;
+chmod 0755, $library, $clock;
 my $split = $db->sql(q{SELECT ms('burner', '^CPU:Running') > 0});
 $db->quit;
 $node->stop;
@@ -163,8 +164,23 @@ sub counts
 }
 append_to_file($node->data_dir . '/schedstat', '');
 counts(0, 0);
+
+# The server's clock is ahead of the machine's.
+local $ENV{PGSCALE_CLOCK} = $node->data_dir . '/clock';
+my $ahead_s = 0;
+sub set_clock_ahead
 {
-    local $ENV{LD_PRELOAD} = $compiled ? $library : $ENV{LD_PRELOAD} // '';
+    my $bytes = pack 'q', 1_000_000 * ($ahead_s += shift);
+
+    open my $handle, '+<', $ENV{PGSCALE_CLOCK} or die $!;
+    syswrite $handle, $bytes or die $!;
+    close $handle or die $!;
+    return;
+}
+append_to_file($ENV{PGSCALE_CLOCK}, '');
+set_clock_ahead(0);
+{
+    local $ENV{LD_PRELOAD} = $compiled ? "$library:$clock" : $ENV{LD_PRELOAD} // '';
     $node->start;
 }
 $db = session($node);
@@ -188,7 +204,7 @@ sub changes_ok
 
 SKIP:
 {
-    skip 'no compiler: ' . slurp_file("$library.out"), 16 unless $compiled;
+    skip 'no compiler: ' . slurp_file("$library.out"), 24 unless $compiled;
 
     # It shows no wait event, and the kernel counts nothing of it. Of that, some may be chance: 1.5 divided by the root of the ticks.
     my ($burner, $sleeper, $idler) = map { session($node, user => $_) } 'burner', 'talker', 'idler';
@@ -242,6 +258,35 @@ SKIP:
     $burner->sql('ROLLBACK');
     $db->sampler('on');
 
+    # A storm of a minute, in which a session that sleeps mostly queues, and another one that sleeps in the minute after it: the first
+    # takes nothing from the second, so an hour has of each minute what the minute has, whatever waits are grouped by.
+    my $next_minute = sub { set_clock_ahead(65 - fmod($db->sql('SELECT extract(epoch FROM clock_timestamp())'), 60)) };
+    $next_minute->();
+    $db->sql('SELECT pgscale.reset($$sampler$$)');
+    $db->poll_ok(q{SELECT ms('talker', '^Timeout:PgSleep') > 1200}, 'a session sleeps');
+    changes_ok('talker', 150, 700, [ [ 'CPU:RunningInWait', 150, 20 ], [ 'CPU:QueuedInWait', 700, 20 ] ], 'a part of a storm') for 1 .. 4;
+    $db->sql('SELECT pg_terminate_backend(' . $sleeper->pid . ')');
+    $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'talker'}, 'which is over', 0);
+    $next_minute->();
+    $burner->start('SELECT pg_sleep(600)');
+    $db->poll_ok(q{SELECT ms('burner', '^Timeout:PgSleep') > 3000}, 'a minute later another one sleeps');
+    $db->sampler('off');
+    $db->sql(q{CREATE TABLE minutes AS SELECT date_trunc('minute', min(at)) AS one, date_trunc('minute', max(at + make_interval(secs => period_s))) AS two,
+        date_trunc('second', max(at + make_interval(secs => period_s))) + interval '2 s' AS three FROM pgscale.past_coverage()});
+    set_clock_ahead(5);
+    is($db->sql(q{SELECT abs(max(t.wait_ms) / ms('burner', '^(Timeout|CPU):') - 1) < 0.02 FROM minutes, pgscale.top_waits(one, three, 'user') t WHERE item = 'burner'}),
+        't', 'and has all of its time, beside the storm');
+    is($db->sql(q{SELECT count(*) > 20, string_agg(format('%s %s: %s and %s are %s', by, item, first, second, whole), '; ')
+                      FILTER (WHERE abs(first + second - whole) > 0.001)
+         FROM minutes CROSS JOIN unnest('{event,class,query,user,database,application,backend_type}'::text[]) by CROSS JOIN LATERAL (
+              SELECT item, kind, sum(CASE n WHEN 1 THEN wait_ms ELSE 0 END) AS first, sum(CASE n WHEN 2 THEN wait_ms ELSE 0 END) AS second,
+                     sum(CASE n WHEN 3 THEN wait_ms ELSE 0 END) AS whole
+                FROM (VALUES (1, one, two), (2, two, three), (3, one, three)) p (n, since, until)
+               CROSS JOIN LATERAL pgscale_internal.past_items(since, until, by, 1000) GROUP BY 1, 2) i}), 't|', 'two periods make up one, by item');
+    $db->sampler('on');
+    $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
+    $burner->finish;
+
     # Counts that cannot be read
     truncate $node->data_dir . '/schedstat', 0 or die $!;
     $db->sql('SELECT pgscale.reset($$sampler$$)');
@@ -252,7 +297,6 @@ SKIP:
     $db->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
     $burner->finish;
     $_->quit for $burner, $idler;
-    $db->sql('SELECT pg_terminate_backend(' . $sleeper->pid . ')');
 }
 $db->quit;
 $node->stop;

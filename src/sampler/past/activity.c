@@ -54,12 +54,6 @@ typedef struct Buckets
 } Buckets;
 
 static int64
-floor_divide(int64 value, int64 by)
-{
-	return value / by - (value % by < 0 ? 1 : 0);
-}
-
-static int64
 bucket_us(const PgscaleSamplerPastRange *period, const Interval *asked)
 {
 	static const int lengths_s[] = {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400};
@@ -121,7 +115,7 @@ spread_over(const Buckets *buckets, const Ranges *within, const PgscaleSamplerPa
 
 		while (at < end)
 		{
-			const int64 bucket = floor_divide(at, buckets->size_us);
+			const int64 bucket = pgscale_sampler_past_floor(at, buckets->size_us);
 			const TimestampTz next = Min(end, (bucket + 1) * buckets->size_us);
 
 			into[(bucket - buckets->first) * step] += ms * ((next - at) / length);
@@ -256,8 +250,8 @@ pgscale_activity(PG_FUNCTION_ARGS)
 	seconds = pgscale_sampler_past_seconds(ours.ranges, ours.n, past->texts);
 	rest = period_without(&buckets.period, seconds, false);
 
-	buckets.first = floor_divide(buckets.period.begin, buckets.size_us);
-	buckets.n = floor_divide(buckets.period.end - 1, buckets.size_us) - buckets.first + 1;
+	buckets.first = pgscale_sampler_past_floor(buckets.period.begin, buckets.size_us);
+	buckets.n = pgscale_sampler_past_floor(buckets.period.end - 1, buckets.size_us) - buckets.first + 1;
 	for (int64 i = 0; i < past->nslices; i++)
 		(void) class_number(&classes, past->slices[i].class);
 	for (int64 i = 0; i < seconds->nslices; i++)

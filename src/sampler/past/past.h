@@ -103,13 +103,13 @@ extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ra
 											   const PgscaleSamplerPastReader *reader);
 
 /*
- * What it has of these ranges in all: time by place (timeline.h), as if all of each second
- * had been observed, and which times it knows, in order; allocated in the current memory
- * context.
+ * What it has of these ranges: time by minute and place (timeline.h), as if all of each
+ * second had been observed, and which times it knows, in order; allocated in the current
+ * memory context.
  */
 typedef struct PgscaleSamplerPastSeconds
 {
-	double		place_us[PGSCALE_TIMELINE_PLACES];
+	double		place_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];
 	PgscaleSamplerPastRange *ranges;
 	int			n;
 } PgscaleSamplerPastSeconds;
@@ -140,6 +140,13 @@ extern PgscaleSamplerPastRange pgscale_sampler_past_period(FunctionCallInfo fcin
 /* What is left of a period without these ranges, in order.  Sorts them. */
 extern PgscaleSamplerPastRange *pgscale_sampler_past_subtract(const PgscaleSamplerPastRange *period,
 															  PgscaleSamplerPastRange *ranges, int n, int *nleft);
+
+/* Divides and rounds down, also a time before 2000, which is negative. */
+static inline int64
+pgscale_sampler_past_floor(int64 value, int64 by)
+{
+	return value / by - (value % by < 0 ? 1 : 0);
+}
 
 /* Of ranges in order, none within another: the first one that ends after a time. */
 extern int	pgscale_sampler_past_find(const PgscaleSamplerPastRange *ranges, int n, TimestampTz at);

@@ -11,9 +11,11 @@
  * A sample shows what a session waits for once a second, but not that it was woken and
  * queues for a CPU, and a session that seems to idle has no sample.  The timeline has
  * each class of waits from all ticks, after the kernel's counts.  So the sums of the
- * sessions' samples are made to agree with it, class by class: the timeline says how
- * much of a class there was, the samples say of whom and in which event.  A class that
- * no sample has is one sum of its own.  Times that the timeline does not have are as
+ * sessions' samples are made to agree with it, class by class and minute by minute: the
+ * timeline says how much of a class there was in a minute, the samples say of whom and
+ * in which event.  A class that no sample of the minute has is one sum of its own.  In a
+ * second the samples are too few for that; a factor for a longer time would show a
+ * storm of one minute in the others, too.  Times that the timeline does not have are as
  * the samples are.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -56,16 +58,17 @@ typedef struct HistoryWaitKey
 	PgscaleSamplerRoot root;
 	uint16		label;
 	PgscaleProcKind kind;
-	bool		timed;			/* a session's, at a time that the timeline
-								 * has */
-	uint8		unused[4];
+	uint8		minute;			/* a session's, at a time that the timeline
+								 * has: its place there and 1; 0: as it is */
+	bool		no_event;		/* only the class is known */
+	uint8		unused[3];
 } HistoryWaitKey;
 
 typedef struct HistoryWait
 {
 	HistoryWaitKey key;
 	char		status;
-	int64		us;
+	double		us;
 } HistoryWait;
 
 #define SH_PREFIX		history_sums
@@ -119,7 +122,7 @@ typedef struct HistorySums
 	int64		bucket_us;
 	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
 										 * samples know them */
-	double		timed_us[PGSCALE_TIMELINE_PLACES];	/* of the samples */
+	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
 	history_sums_hash *hash;
 	told_hash  *told;
 	bool		with_slices;
@@ -177,16 +180,46 @@ add_slice(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz beg
 	slice->us = end - begin;
 }
 
-/* Adds a part of the time of a sample. */
+/* Adds time to one sum. */
 static void
-add_part(HistorySums *sums, const PgscaleSamplerSample *sample, bool timed, TimestampTz begin, TimestampTz end, int64 us)
+add_us(history_sums_hash *hash, const HistoryWaitKey *key, double us)
+{
+	bool		found;
+	HistoryWait *wait = history_sums_insert(hash, *key, &found);
+
+	wait->us = (found ? wait->us : 0) + us;
+}
+
+/* The row of a time within a range; returns where the next row begins, or the time ends. */
+static TimestampTz
+find_row(int64 size, const PgscaleSamplerPastRange *range, TimestampTz begin, TimestampTz end, PgscaleSamplerPastRange *row)
+{
+	TimestampTz bucket;
+
+	*row = (PgscaleSamplerPastRange)
+	{
+		0, 0
+	};
+	if (size == PGSCALE_PAST_WHOLE)
+		return end;
+	row->begin = begin;
+	row->end = end;
+	if (size == PGSCALE_PAST_LOOKS)
+		return end;
+	bucket = pgscale_sampler_past_floor(begin, size) * size;
+	row->begin = Max(bucket, range->begin);
+	row->end = Min(bucket + size, range->end);
+	return Min(end, bucket + size);
+}
+
+/* Adds a part of the time of a sample; minute: as in the key. */
+static void
+add_part(HistorySums *sums, const PgscaleSamplerSample *sample, uint8 minute, const PgscaleSamplerPastRange *row, int64 us)
 {
 	HistoryWaitKey key = {0};
-	HistoryWait *wait;
-	bool		found;
 
-	key.begin = begin;
-	key.end = end;
+	key.begin = row->begin;
+	key.end = row->end;
 	key.queryid = sample->queryid;
 	key.datid = sample->datid;
 	key.userid = sample->userid;
@@ -195,42 +228,15 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, bool timed, Time
 	key.root = sample->root;
 	key.label = sample->label;
 	key.kind = sample->kind;
-	key.timed = timed;
-	wait = history_sums_insert(sums->hash, key, &found);
-	wait->us = (found ? wait->us : 0) + us;
-	if (timed)
-		sums->timed_us[pgscale_sampler_timeline_place(sample->wait_event)] += us;
+	key.minute = minute;
+	add_us(sums->hash, &key, us);
+	if (minute > 0)
+		sums->timed_us[minute - 1][pgscale_sampler_timeline_place(sample->wait_event)] += us;
 }
 
-/* The same of a part within one range, bucket by bucket. */
+/* The same of all of its time within a row, each minute that the timeline has apart. */
 static void
-add_by_bucket(HistorySums *sums, const PgscaleSamplerSample *sample, bool timed, const PgscaleSamplerPastRange *range,
-			  TimestampTz begin, TimestampTz end)
-{
-	const int64 size = sums->bucket_us;
-
-	if (size <= 0)
-	{
-		const bool	whole = size == PGSCALE_PAST_WHOLE;
-
-		add_part(sums, sample, timed, whole ? 0 : begin, whole ? 0 : end, end - begin);
-		return;
-	}
-	while (begin < end)
-	{
-		const int64 over = begin % size;
-		const TimestampTz bucket = begin - (over < 0 ? over + size : over);
-		const TimestampTz next = Min(end, bucket + size);
-
-		add_part(sums, sample, timed, Max(bucket, range->begin), Min(bucket + size, range->end), next - begin);
-		begin = next;
-	}
-}
-
-/* The same, apart for times that the timeline has. */
-static void
-add_timed(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range,
-		  TimestampTz begin, TimestampTz end)
+add_by_minute(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *row, TimestampTz begin, TimestampTz end)
 {
 	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
 
@@ -238,15 +244,36 @@ add_timed(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSa
 		for (int i = pgscale_sampler_past_find(seconds->ranges, seconds->n, begin);
 			 i < seconds->n && seconds->ranges[i].begin < end; i++)
 		{
-			const TimestampTz timed = Max(begin, seconds->ranges[i].begin);
+			const TimestampTz timed_end = Min(end, seconds->ranges[i].end);
 
-			if (begin < timed)
-				add_by_bucket(sums, sample, false, range, begin, timed);
-			begin = Min(end, seconds->ranges[i].end);
-			add_by_bucket(sums, sample, true, range, timed, begin);
+			if (begin < seconds->ranges[i].begin)
+				add_part(sums, sample, 0, row, seconds->ranges[i].begin - begin);
+			begin = Max(begin, seconds->ranges[i].begin);
+			while (begin < timed_end)
+			{
+				const int64 minute = pgscale_sampler_past_floor(begin, USECS_PER_MINUTE);
+				const TimestampTz next = Min(timed_end, (minute + 1) * USECS_PER_MINUTE);
+
+				add_part(sums, sample, pgscale_sampler_timeline_minute(minute) + 1, row, next - begin);
+				begin = next;
+			}
 		}
 	if (begin < end)
-		add_by_bucket(sums, sample, false, range, begin, end);
+		add_part(sums, sample, 0, row, end - begin);
+}
+
+/* The same of all of its time within a range. */
+static void
+add_by_row(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range, TimestampTz begin, TimestampTz end)
+{
+	while (begin < end)
+	{
+		PgscaleSamplerPastRange row;
+		const TimestampTz next = find_row(sums->bucket_us, range, begin, end, &row);
+
+		add_by_minute(sums, sample, &row, begin, next);
+		begin = next;
+	}
 }
 
 /*
@@ -275,7 +302,7 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 	{
 		const PgscaleSamplerPastRange *range = &sums->ranges[i];
 
-		add_timed(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
+		add_by_row(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
 		if (sums->with_slices && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
 			add_slice(sums, sample, Max(begin, range->begin), Min(sample->sampled_at, range->end));
 	}
@@ -434,85 +461,115 @@ tell_waits(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
 		reader->visit_wait(&wait->key.range, &wait->key.of, wait->us / 1000.0, reader->arg);
 }
 
-/* So much time of a wait was in this event. */
-static void
-add_event(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, uint32 wait_event, double us,
-		  PgscaleSamplerPastTexts *texts)
-{
-	PgscaleSamplerPastKey key = *of;
-
-	if (us <= 0)
-		return;
-	key.event_type = pgscale_sampler_past_number(texts, pgscale_wait_event_type(wait_event));
-	key.event = pgscale_sampler_past_number(texts, pgscale_wait_event_name(wait_event));
-	add_told(sums, range, &key, us);
-}
-
 /* What a class of waits has less in the timeline than in the samples: what showed such a wait had ended it, and ran or queued. */
 static double
-lost_us(const HistorySums *sums, uint32 place)
+lost_us(const HistorySums *sums, int minute, uint32 place)
 {
-	return Max(sums->timed_us[place] - sums->seconds.place_us[place], 0);
+	return Max(sums->timed_us[minute][place] - sums->seconds.place_us[minute][place], 0);
 }
 
 static double
-all_lost_us(const HistorySums *sums)
+all_lost_us(const HistorySums *sums, int minute)
 {
 	double		us = 0;
 
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 		if (pgscale_sampler_timeline_event(place) > PGSCALE_WAIT_BLOCKED)
-			us += lost_us(sums, place);
+			us += lost_us(sums, minute, place);
 	return us;
 }
 
+/* So much time of a wait was in this event. */
+static void
+add_event(HistorySums *sums, const HistoryWaitKey *of, uint32 wait_event, double us)
+{
+	HistoryWaitKey key = *of;
+
+	if (us <= 0)
+		return;
+	key.minute = 0;
+	key.wait_event = wait_event;
+	add_us(sums->hash, &key, us);
+}
+
 /*
- * A part of what the timeline has of a class.  Samples on CPU are all in one event, so they are split as the timeline is; but time at
- * the CPUs within a wait belongs to those that showed the waits.
+ * A part of what the timeline has of a class in a minute.  Samples on CPU are all in one event, so they are split as the timeline is;
+ * but time at the CPUs within a wait belongs to those that showed the waits.
  */
 static void
-add_timed_part(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, uint32 wait_event,
-			   double part, PgscaleSamplerPastTexts *texts)
+add_timed(HistorySums *sums, const HistoryWaitKey *of, double part)
 {
-	const double *us = sums->seconds.place_us;
-	const uint32 place = pgscale_sampler_timeline_place(wait_event);
-	const double all_lost = all_lost_us(sums);
+	const int	minute = of->minute - 1;
+	const double *us = sums->seconds.place_us[minute];
+	const uint32 place = pgscale_sampler_timeline_place(of->wait_event);
+	const double all_lost = all_lost_us(sums, minute);
 
-	add_event(sums, range, key, wait_event, us[place] * part, texts);
+	add_event(sums, of, of->wait_event, us[place] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
 	{
 		const bool	in_wait = event == PGSCALE_WAIT_RUNNING_IN_WAIT || event == PGSCALE_WAIT_QUEUED_IN_WAIT;
-		double		share = wait_event == PGSCALE_WAIT_CPU ? part : 0;
+		double		share = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
 
 		if (in_wait && all_lost > 0)
-			share = wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, place) / all_lost;
-		add_event(sums, range, key, event, us[pgscale_sampler_timeline_place(event)] * share, texts);
+			share = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
+		add_event(sums, of, event, us[pgscale_sampler_timeline_place(event)] * share);
 	}
 }
 
-/* Classes that the timeline has and no sample. */
+/* Classes that the timeline has in a minute, and no sample. */
 static void
-add_unsampled(const HistorySums *sums, PgscaleSamplerPastTexts *texts)
+add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *known)
 {
-	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
-	const PgscaleSamplerPastRange range = {seconds->ranges[0].begin, seconds->ranges[seconds->n - 1].end};
-	PgscaleSamplerPastKey key = {0};
+	const PgscaleSamplerPastRange range = {Max(minute * USECS_PER_MINUTE, known->begin), Min((minute + 1) * USECS_PER_MINUTE, known->end)};
+	HistoryWaitKey key = {.root_pid = PGSCALE_SAMPLER_NO_PID,.kind = (PgscaleProcKind) B_BACKEND};
 
-	key.backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name((PgscaleProcKind) B_BACKEND));
+	key.minute = pgscale_sampler_timeline_minute(minute) + 1;
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 	{
-		const uint32 event = pgscale_sampler_timeline_event(place);
-
-		if (sums->timed_us[place] > 0)
+		key.wait_event = pgscale_sampler_timeline_event(place);
+		if (sums->timed_us[key.minute - 1][place] > 0 || (key.wait_event != PGSCALE_WAIT_CPU && key.wait_event <= PGSCALE_WAIT_BLOCKED))
 			continue;
-		if (event == PGSCALE_WAIT_CPU || event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-			add_timed_part(sums, &range, &key, event, 1, texts);
-		else if (event > PGSCALE_WAIT_BLOCKED && seconds->place_us[place] > 0)
+		key.no_event = key.wait_event != PGSCALE_WAIT_CPU && key.wait_event != PGSCALE_WAIT_IDLE_IN_TRANSACTION;
+		for (TimestampTz begin = range.begin, next; begin < range.end; begin = next)
 		{
-			/* which event it was is not known */
-			key.event_type = key.event = pgscale_sampler_past_class(texts, event);
-			add_told(sums, &range, &key, seconds->place_us[place]);
+			PgscaleSamplerPastRange row;
+
+			next = find_row(sums->bucket_us, known, begin, range.end, &row);
+			key.begin = row.begin;
+			key.end = row.end;
+			add_timed(sums, &key, (next - begin) / (double) (range.end - range.begin));
 		}
+	}
+}
+
+/* Makes the sums of the sessions' samples agree with the timeline; then no minute is apart. */
+static void
+scale_sums(HistorySums *sums)
+{
+	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
+	history_sums_hash *sampled = sums->hash;
+	history_sums_iterator it;
+	HistoryWait *wait;
+
+	sums->hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
+	history_sums_start_iterate(sampled, &it);
+	while ((wait = history_sums_iterate(sampled, &it)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (wait->key.minute == 0)
+			add_us(sums->hash, &wait->key, wait->us);
+		else
+			add_timed(sums, &wait->key,
+					  wait->us / sums->timed_us[wait->key.minute - 1][pgscale_sampler_timeline_place(wait->key.wait_event)]);
+	}
+	history_sums_destroy(sampled);
+	if (seconds->n > 0)
+	{
+		const PgscaleSamplerPastRange known = {seconds->ranges[0].begin, seconds->ranges[seconds->n - 1].end};
+		const int64 last = pgscale_sampler_past_floor(known.end - 1, USECS_PER_MINUTE);
+
+		for (int64 minute = pgscale_sampler_past_floor(known.begin, USECS_PER_MINUTE); minute <= last; minute++)
+			add_unsampled(sums, minute, &known);
 	}
 }
 
@@ -554,14 +611,10 @@ visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleS
 			key.blocker = pgscale_sampler_past_number(reader->texts, psprintf("%d%s%s", from->root_pid, named ? " " : "",
 																			  named ? root_application : ""));
 		}
-		if (from->timed)
-			add_timed_part(sums, &range, &key, from->wait_event,
-						   wait->us / sums->timed_us[pgscale_sampler_timeline_place(from->wait_event)], reader->texts);
-		else
-			add_event(sums, &range, &key, from->wait_event, wait->us, reader->texts);
+		key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(from->wait_event));
+		key.event = from->no_event ? key.event_type : pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(from->wait_event));
+		add_told(sums, &range, &key, wait->us);
 	}
-	if (sums->seconds.n > 0)
-		add_unsampled(sums, reader->texts);
 	tell_waits(sums, reader);
 }
 
@@ -595,6 +648,7 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
 
 	labels = sum_with_labels(&sums, spans);
+	scale_sums(&sums);
 	visit_spans(&sums, spans, reader);
 	visit_sums(&sums, labels, reader);
 	if (reader->parts & PGSCALE_PAST_CLASSES)

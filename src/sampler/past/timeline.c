@@ -123,13 +123,6 @@ pgscale_sampler_timeline_event(uint32 place)
 	return place < ON_CPU ? place << CLASS_SHIFT : place - ON_CPU + PGSCALE_WAIT_RUNNING;
 }
 
-/* Rounds down, also where a clock shows a time before 2000, which is negative. */
-static int64
-timeline_floor(int64 value, int64 unit)
-{
-	return (value >= 0 ? value : value - (unit - 1)) / unit;
-}
-
 void
 pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
 {
@@ -155,9 +148,9 @@ pgscale_sampler_timeline_end(int connections)
 {
 	const int64 tick_us = Max(tick_ns / NS_PER_US, 1);
 	const TimestampTz begin = tick_at - tick_us;
-	const int64 last = timeline_floor(tick_at, USECS_PER_SEC);
+	const int64 last = pgscale_sampler_past_floor(tick_at, USECS_PER_SEC);
 
-	for (int64 second = timeline_floor(begin, USECS_PER_SEC); second <= last; second++)
+	for (int64 second = pgscale_sampler_past_floor(begin, USECS_PER_SEC); second <= last; second++)
 	{
 		const int64 us = Min(tick_at, (second + 1) * USECS_PER_SEC) - Max(begin, second * USECS_PER_SEC);
 		const double part = us / (double) tick_us;
@@ -181,7 +174,7 @@ pgscale_sampler_timeline_end(int connections)
 void
 pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns)
 {
-	Second	   *s = place_of(timeline_floor(tick_at, USECS_PER_SEC));
+	Second	   *s = place_of(pgscale_sampler_past_floor(tick_at, USECS_PER_SEC));
 
 	pgscale_change_begin_write(&s->changes);
 	s->class_ns[pgscale_sampler_timeline_place(wait_event)] += ns;
@@ -213,7 +206,7 @@ pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint32 cpu_event, uint64 ns)
 {
 	const uint32 class = pgscale_sampler_timeline_place(wait_event);
 	const uint32 to = pgscale_sampler_timeline_place(cpu_event);
-	const int64 second = timeline_floor(tick_at, USECS_PER_SEC);
+	const int64 second = pgscale_sampler_past_floor(tick_at, USECS_PER_SEC);
 	const double part = (double) (tick_at - second * USECS_PER_SEC) / USECS_PER_SEC;
 
 	ns -= timeline_move(second, class, to, ns * part);
@@ -250,12 +243,12 @@ typedef void (*VisitSecond) (const Second *s, const PgscaleSamplerPastRange *of,
 static void
 visit_seconds(const PgscaleSamplerPastRange *ranges, int nranges, VisitSecond visit, void *arg)
 {
-	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	const int64 present = pgscale_sampler_past_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 
 	for (int i = 0; i < nranges; i++)
 	{
-		const int64 first = Max(timeline_floor(ranges[i].begin, USECS_PER_SEC), present - TIMELINE_SECONDS + 1);
-		const int64 last = Min(timeline_floor(ranges[i].end - 1, USECS_PER_SEC), present);
+		const int64 first = Max(pgscale_sampler_past_floor(ranges[i].begin, USECS_PER_SEC), present - TIMELINE_SECONDS + 1);
+		const int64 last = Min(pgscale_sampler_past_floor(ranges[i].end - 1, USECS_PER_SEC), present);
 
 		for (int64 second = first; second <= last; second++)
 		{
@@ -300,6 +293,7 @@ add_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void
 {
 	PgscaleSamplerPastSeconds *sum = arg;
 	PgscaleSamplerPastRange *last = sum->n > 0 ? &sum->ranges[sum->n - 1] : NULL;
+	double	   *place_us = sum->place_us[pgscale_sampler_timeline_minute(pgscale_sampler_past_floor(s->second, SECS_PER_MINUTE))];
 
 	if (last && last->end == of->begin)
 		last->end = of->end;
@@ -307,7 +301,7 @@ add_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void
 		sum->ranges[sum->n++] = *of;
 	/* what was not observed of it was as the rest */
 	for (uint32 class = 0; class < NCLASSES; class++)
-		sum->place_us[class] += s->class_ns[class] * ((of->end - of->begin) / (double) s->observed_ns);
+		place_us[class] += s->class_ns[class] * ((of->end - of->begin) / (double) s->observed_ns);
 }
 
 void
@@ -322,12 +316,12 @@ pgscale_sampler_past_add_timeline(const PgscaleSamplerPastRange *ranges, int nra
 int
 pgscale_sampler_timeline_connections(TimestampTz since)
 {
-	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	const int64 present = pgscale_sampler_past_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 	int64		second = present - TIMELINE_SECONDS + 1;
 	int			most = -1;
 
 	if (since > second * USECS_PER_SEC)
-		second = timeline_floor(since, USECS_PER_SEC);
+		second = pgscale_sampler_past_floor(since, USECS_PER_SEC);
 	for (; second <= present; second++)
 	{
 		Second		s;
@@ -341,7 +335,7 @@ pgscale_sampler_timeline_connections(TimestampTz since)
 TimestampTz
 pgscale_sampler_past_timeline_begin(void)
 {
-	const int64 present = timeline_floor(GetCurrentTimestamp(), USECS_PER_SEC);
+	const int64 present = pgscale_sampler_past_floor(GetCurrentTimestamp(), USECS_PER_SEC);
 	Second		s;
 
 	for (int64 second = present - TIMELINE_SECONDS + 1; second <= present; second++)

@@ -17,6 +17,15 @@
 /* A second has the time of each class, of each event on CPU, and of being idle in a transaction: so many places. */
 #define PGSCALE_TIMELINE_PLACES	19
 
+/* The number of a minute, counted from 2000, among the minutes of one reading: more than an hour and the reading have. */
+#define PGSCALE_TIMELINE_MINUTES	64
+
+static inline uint8
+pgscale_sampler_timeline_minute(int64 minute)
+{
+	return (uint64) minute % PGSCALE_TIMELINE_MINUTES;
+}
+
 /* The place of a wait event; and what there is in a place: an event, or the number of a class. */
 extern uint32 pgscale_sampler_timeline_place(uint32 wait_event);
 extern uint32 pgscale_sampler_timeline_event(uint32 place);
