@@ -231,11 +231,11 @@ SKIP:
     is($db->sql("SELECT cpu_readings / observed_ms * 1000 BETWEEN 1.5 AND $most FROM pgscale.sampler_stats"), 't',
         'each session that does anything is read once a second') or diag $db->sql('SELECT cpu_readings, observed_ms FROM pgscale.sampler_stats');
     is($db->sql(q{SELECT count(*) > 1, bool_and(abs(coalesce(t.ms, 0) - coalesce(p.ms, 0)) < 1), sum(p.ms) > 5000
-         FROM (SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) t
+         FROM (SELECT event_type, active_sessions * covered_fraction * 36500 * 86400e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) t
          FULL JOIN (SELECT CASE event WHEN 'IdleInTransaction' THEN event ELSE event_type END AS event_type, sum(wait_ms) AS ms
                       FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1) p
         USING (event_type)}), 't|t|t', 'activity has it as time on CPU, and each class has as much as in the profile')
-      or diag $db->sql(q{SELECT event_type, active_sessions * covered_fraction * 43200e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d');
+      or diag $db->sql(q{SELECT event_type, active_sessions * covered_fraction * 36500 * 86400e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d');
         SELECT event_type, event, idle, sum(wait_ms) FROM pgscale.wait_profile() WHERE backend_type = 'client backend' GROUP BY 1, 2, 3});
     is($db->sql(q{SELECT count(*) > 3, string_agg(format('%s %s %s', item, t.ms, p.ms), ', ') FILTER (WHERE abs(coalesce(t.ms, 0) - coalesce(p.ms, 0)) > 0.02 * p.all_ms)
          FROM (SELECT item, wait_ms AS ms FROM pgscale.top_waits(now() - interval '12 h', top => 1000)) t

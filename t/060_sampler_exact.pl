@@ -172,7 +172,7 @@ sub activity
         my %ms;
         $ms{ item($_->[0], 'class') } += $_->[1] for grep { is_session($_->[0]) } waits($from, $to);
         $ms{CPU} = 0 if $known > 0 && !%ms;
-        push @rows, map { join '|', $n * $size - $origin, $_, rounded($ms{$_} / 1000 / $known), rounded($known / ($to - $from)) }
+        push @rows, map { join '|', $n * $size - $origin, $_, rounded($ms{$_} / 1000 / $known), rounded($known / $size) }
           sort { $ms{$b} <=> $ms{$a} || $a cmp $b } keys %ms;
         push @rows, ($n * $size - $origin) . '|||0' if $known == 0;
     }
@@ -423,7 +423,7 @@ SKIP:
     skip 'no compiler: ' . slurp_file("$library.out"), 3 unless $compiled;
 
     my $observed = q{SELECT round(observed_ms::numeric, 3) FROM pgscale_internal.sampler_stats()};
-    my $known = q{SELECT round((max(covered_fraction) * %1$d * 1000)::numeric, 3) FROM pgscale.activity(clock_timestamp() - interval '%1$d s', NULL, '36500 d')};
+    my $known = q{SELECT round((max(covered_fraction) * 36500 * 86400e3)::numeric, 3) FROM pgscale.activity(clock_timestamp() - interval '%d s', NULL, '36500 d')};
     my $before_ms = $db->sql($observed);
     is($db->sql('SELECT abs((' . sprintf($known, 3600) . ") - $before_ms) < 1"), 't', 'activity has all of the time');
     my ($behind) = $db->sql(q{SELECT extract(epoch FROM clock_timestamp() - max(at)) FROM pgscale.activity(bucket => '1 s') WHERE covered_fraction > 0});

@@ -191,7 +191,7 @@ static void
 put_bucket_rows(ReturnSetInfo *rsinfo, const Buckets *buckets, int64 i, const Classes *classes, const PgscaleSamplerPastTexts *texts)
 {
 	const TimestampTz begin = (buckets->first + i) * buckets->size_us;
-	const double length_ms = (Min(begin + buckets->size_us, buckets->period.end) - Max(begin, buckets->period.begin)) / 1000.0;
+	const double length_ms = buckets->size_us / 1000.0;
 	const double known_ms = buckets->known_ms[i];
 	const double covered = Min(known_ms / length_ms, 1);
 	ClassSessions sessions[lengthof(classes->texts)];

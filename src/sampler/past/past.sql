@@ -154,7 +154,7 @@ AS 'MODULE_PATHNAME', 'pgscale_activity'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
-'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class';
+'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class; covered_fraction is the known part of the whole bucket';
 GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
 
 CREATE FUNCTION pgscale.compare_waits(
