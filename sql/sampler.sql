@@ -101,7 +101,7 @@ SELECT (SELECT sum(c) = max(ticks) FROM classes) AS classes,
 -- the view has each of them where it says
 SELECT string_agg(v.key, ', ') AS wrong
   FROM pgscale.sampler_stats view, pgscale_internal.sampler_stats() f, jsonb_each_text(to_jsonb(view)) v JOIN jsonb_each_text(to_jsonb(f)) w USING (key)
- WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'fraction' THEN 0.00001 ELSE 0.06 END
+ WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'ms' THEN 0.06 ELSE 0.0051 * w.value::float8 END
             ELSE v.value <> w.value END;
 
 -- what sessions did is in activity, and in the totals by event

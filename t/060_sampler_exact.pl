@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 use List::Util qw(max min sum0 uniq);
-use POSIX qw(ceil floor);
+use POSIX qw(ceil floor log10 rint);
 use PgscaleKept;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
@@ -140,9 +140,18 @@ sub items
 sub longest { my $of = shift; return (sort { $of->{$b} <=> $of->{$a} } keys %$of)[0] // ''; }
 sub rounded { return defined $_[0] ? sprintf('%.6f', $_[0]) =~ s/\.?0+$//r : ''; }
 
+# what is shown to people: three digits, or a whole number
+sub short
+{
+    my $number = shift;
+    my $power = $number ? 10**max(2 - floor(log10(abs $number)), 0) : 1;
+
+    return rounded(defined $number ? rint($number * $power) / $power : undef);
+}
+
 sub top_waits
 {
-    my ($since, $until, $by, $top) = @_;
+    my ($since, $until, $by, $top, $number) = @_;
     my ($items, $database_ms) = items($since, $until, $by);
     my @names = sort { $items->{$b}{ms} <=> $items->{$a}{ms} || $a cmp $b } keys %$items;
     my @rows = map { [ $_, $_ ] } splice @names, 0, $top;
@@ -155,8 +164,8 @@ sub top_waits
         my $session = !grep { !$items->{$_}{session} } @of;
         my $i = ++$rank > $top ? {} : $items->{$name};
         join '|', $rank, $name, $i->{events} ? longest($i->{events}) : '|',
-          rounded(sum0(map { $items->{$_}{active_ms} // 0 } @of) / 1000 / known($since, $until)),
-          $session ? rounded($ms / $database_ms) : '', rounded($ms), longest($i->{queries} // {})
+          $number->(sum0(map { $items->{$_}{active_ms} // 0 } @of) / 1000 / known($since, $until)),
+          $session ? $number->($ms / $database_ms) : '', $number->($ms), longest($i->{queries} // {})
     } @rows;
 }
 
@@ -200,7 +209,7 @@ sub compare_waits
     return join "\n", map {
         my ($name, @of) = @$_;
         my @sums = map { my $i = $_; sum0(map { $of{$_}[$i] } @of) } 0 .. 3;
-        join '|', $name, map({ rounded($_) } @sums[ 0, 1 ], $sums[1] - $sums[0], @sums[ 2, 3 ])
+        join '|', $name, map({ short($_) } @sums[ 0, 1 ], $sums[1] - $sums[0], @sums[ 2, 3 ])
     } @rows;
 }
 
@@ -274,8 +283,8 @@ for my $period (@periods)
         for my $top ($since == 0 ? (1, 2, 10) : 2)
         {
             is($db->sql('SELECT rank, item, event_type, event, ' . round_of('active_sessions', 'fraction', 'wait_ms')
-                      . ', queryid FROM pgscale.top_waits(' . at($since) . ', ' . at($until) . ", '$by', $top)"),
-                top_waits($since, $until, $by, $top), "top_waits of $since to $until, by $by, top $top");
+                      . ', queryid FROM pgscale_internal.past_items(' . at($since) . ', ' . at($until) . ", '$by', $top)"),
+                top_waits($since, $until, $by, $top, \&rounded), "top_waits of $since to $until, by $by, top $top");
         }
     }
     for my $size (1, 7, 60)
@@ -300,7 +309,7 @@ for ([ 10, 20, 32.5, 40 ], [ 13.3, 36.1, 5, 16 ])
 }
 # of an hour, by event, ten of them; in buckets of a minute
 is($db->sql('SELECT rank, item, event_type, event, ' . round_of('active_sessions', 'fraction', 'wait_ms') . ', queryid
-    FROM pgscale.top_waits(until => ' . at(3613.3) . ')'), top_waits(13.3, 3613.3, 'event', 10), 'the defaults of top_waits');
+    FROM pgscale.top_waits(until => ' . at(3613.3) . ')'), top_waits(13.3, 3613.3, 'event', 10, \&short), 'the defaults of top_waits, and its digits');
 is($db->sql("SELECT extract(epoch FROM at)::int8 - 946684800 - $origin, event_type, " . round_of('active_sessions', 'covered_fraction')
       . ' FROM pgscale.activity(until => ' . at(3613.3) . ') WHERE at < ' . at(60)), activity(13.3, 60, 60), 'and of activity');
 my %bucket = (60 => 1, 60.5 => 2, 121 => 5, 301 => 10, 601 => 15, 901 => 30, 1801 => 60, 3600 => 60, 3601 => 120, 7201 => 300, 18001 => 600,

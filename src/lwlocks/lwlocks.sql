@@ -12,9 +12,9 @@ COMMENT ON FUNCTION pgscale_internal.lwlock_profile() IS 'the rows of pgscale.lw
 GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_profile AS
-    SELECT tranche, lock, ticks, waited, held_exclusive, held_shared, round(wait_ms * 10) / 10 AS wait_ms,
-           round(mean_waiters * 100) / 100 AS mean_waiters,
-           round((looks_exclusive + looks_shared) / nullif(looks, 0)::double precision * 1e4) / 1e4 AS held_fraction,
+    SELECT tranche, lock, ticks, waited, held_exclusive, held_shared, pgscale_internal.three_digits(wait_ms) AS wait_ms,
+           pgscale_internal.three_digits(mean_waiters) AS mean_waiters,
+           pgscale_internal.three_digits((looks_exclusive + looks_shared) / nullif(looks, 0)::double precision) AS held_fraction,
            stats_reset, looks, looks_exclusive, looks_shared, tranche_id
       FROM pgscale_internal.lwlock_profile() p
      ORDER BY p.wait_ms DESC, waited DESC, tranche_id, lock;
@@ -47,8 +47,8 @@ COMMENT ON FUNCTION pgscale_internal.lwlock_tranches() IS 'the rows of pgscale.l
 GRANT EXECUTE ON FUNCTION pgscale_internal.lwlock_tranches() TO pg_monitor;
 
 CREATE VIEW pgscale.lwlock_tranches AS
-    SELECT tranche, locks, ticks, round(wait_ms * 10) / 10 AS wait_ms, round(mean_waiters * 100) / 100 AS mean_waiters,
-           busiest_lock, round(skew * 10) / 10 AS skew, stats_reset, reason, tranche_id
+    SELECT tranche, locks, ticks, pgscale_internal.three_digits(wait_ms) AS wait_ms, pgscale_internal.three_digits(mean_waiters) AS mean_waiters,
+           busiest_lock, pgscale_internal.three_digits(skew) AS skew, stats_reset, reason, tranche_id
       FROM pgscale_internal.lwlock_tranches() t
      ORDER BY t.wait_ms DESC;
 COMMENT ON VIEW pgscale.lwlock_tranches IS 'tranches of LWLocks that were waited for, longest first, and how unevenly over their locks';

@@ -309,8 +309,10 @@ BEGIN
                   FROM rated r) r
     )
     SELECT r.kind, r.relation::regclass, r.source, r.size_bytes, r.size_after_bytes,
-           r.reads / seen.seconds, r.physical / seen.seconds, r.here_ms / nullif(r.reads, 0), r.there / nullif(r.reads, 0),
-           r.saved, r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3, e.move_s, e.wal_bytes, e.space_bytes, coalesce(g.chosen, false),
+           pgscale_internal.three_digits(r.reads / seen.seconds), pgscale_internal.three_digits(r.physical / seen.seconds),
+           pgscale_internal.three_digits(r.here_ms / nullif(r.reads, 0)), pgscale_internal.three_digits(r.there / nullif(r.reads, 0)),
+           pgscale_internal.three_digits(r.saved), pgscale_internal.three_digits(r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3),
+           pgscale_internal.three_digits(e.move_s), e.wal_bytes, e.space_bytes, coalesce(g.chosen, false),
            format('SELECT pgscale.relocate_%s(%L, %L%s);', r.kind, r.name, relocation_plan.tablespace,
                   CASE WHEN r.mode IN ('rebuild', 'lock') THEN format(', mode => %L', r.mode) END),
            CASE WHEN r.built THEN 'discarded: built or rewritten during the window'

@@ -58,6 +58,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/three_digits.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/tablespace_latency.h"
@@ -702,13 +703,13 @@ put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 	pgscale_relation_files_folder(folder, tablespace->oid);
 	values[0] = NameGetDatum(&tablespace->name);
 	values[1] = Int32GetDatum(probe.reads);
-	values[2] = Float8GetDatum(probe.read_ms);
-	values[3] = Float8GetDatum(probe.max_ms);
-	values[4] = Float8GetDatum(probe.spread);
+	values[2] = Float8GetDatum(pgscale_three_digits(probe.read_ms));
+	values[3] = Float8GetDatum(pgscale_three_digits(probe.max_ms));
+	values[4] = Float8GetDatum(pgscale_three_digits(probe.spread));
 	values[5] = Int64GetDatum((int64) probe.sequential_bytes_per_s);
 	nulls[2] = nulls[3] = nulls[4] = !known;
 	nulls[5] = probe.sequential_bytes_per_s == 0;
-	values[6] = Float8GetDatum(probe.random_page_cost);
+	values[6] = Float8GetDatum(pgscale_three_digits(probe.random_page_cost));
 	nulls[6] = probe.random_page_cost == 0;
 	nulls[7] = !pgscale_kernel_device(folder, device, sizeof(device));
 	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(device);

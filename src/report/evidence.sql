@@ -153,7 +153,7 @@ AS $$
     total AS (
         SELECT sum(w.wait_ms) FILTER (WHERE w.event IS DISTINCT FROM 'IdleInTransaction') AS active_ms,
                sum(w.wait_ms) FILTER (WHERE w.event_type = 'Lock') AS lock_ms
-          FROM pgscale.top_waits($1, $2, 'event'::text, 1000) w),
+          FROM pgscale_internal.past_items($1, $2, 'event'::text, 1000) w),
     sums AS (
         SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
     -- the first of those that were idle, or of all

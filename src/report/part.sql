@@ -78,7 +78,7 @@ DECLARE
 BEGIN
     WITH waits AS MATERIALIZED (
         SELECT t.*, pgscale_internal.report_what(t.event_type, t.event) AS what, t.event IS NOT DISTINCT FROM 'IdleInTransaction' AS idle
-          FROM pgscale.top_waits(since, until, 'event'::text, 1000) t),
+          FROM pgscale_internal.past_items(since, until, 'event'::text, 1000) t),
     total AS (
         SELECT sum(w.wait_ms) FILTER (WHERE NOT w.idle) AS ms, sum(w.active_sessions) FILTER (WHERE NOT w.idle) AS active,
                sum(w.active_sessions) FILTER (WHERE w.idle) AS idle

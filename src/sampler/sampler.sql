@@ -50,11 +50,11 @@ COMMENT ON FUNCTION pgscale_internal.sampler_stats() IS 'the rows of pgscale.sam
 GRANT EXECUTE ON FUNCTION pgscale_internal.sampler_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sampler_stats AS
-    SELECT period_ms, ticks, missed_ticks, round(lateness_p99_us * 10) / 10 AS lateness_p99_us,
-           round(tick_mean_us * 10) / 10 AS tick_mean_us, round(cpu_fraction * 100000) / 100000 AS cpu_fraction,
-           samples, entries, evictions, round(lateness_mean_us * 10) / 10 AS lateness_mean_us,
-           round(lateness_p50_us * 10) / 10 AS lateness_p50_us,
-           round(lateness_max_us * 10) / 10 AS lateness_max_us, round(tick_max_us * 10) / 10 AS tick_max_us,
+    SELECT period_ms, ticks, missed_ticks, pgscale_internal.three_digits(lateness_p99_us) AS lateness_p99_us,
+           pgscale_internal.three_digits(tick_mean_us) AS tick_mean_us, pgscale_internal.three_digits(cpu_fraction) AS cpu_fraction,
+           samples, entries, evictions, pgscale_internal.three_digits(lateness_mean_us) AS lateness_mean_us,
+           pgscale_internal.three_digits(lateness_p50_us) AS lateness_p50_us,
+           pgscale_internal.three_digits(lateness_max_us) AS lateness_max_us, pgscale_internal.three_digits(tick_max_us) AS tick_max_us,
            round(observed_ms * 10) / 10 AS observed_ms, round(active_ms * 10) / 10 AS active_ms,
            round(idle_in_transaction_ms * 10) / 10 AS idle_in_transaction_ms, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(wait_ms * 10) / 10 AS wait_ms, torn_reads, cpu_readings, blocker_looks, pid, starts, stats_reset, lateness_classes

@@ -92,16 +92,16 @@ COMMENT ON FUNCTION pgscale_internal.scalability() IS 'the rows of pgscale.scala
 GRANT EXECUTE ON FUNCTION pgscale_internal.scalability() TO pg_monitor;
 
 CREATE VIEW pgscale.scalability AS
-    SELECT round(peak_concurrency * 10) / 10 AS peak_concurrency,
-           round(peak_concurrency_low * 10) / 10 AS peak_concurrency_low,
-           round(peak_concurrency_high * 10) / 10 AS peak_concurrency_high,
-           round(concurrency * 10) / 10 AS concurrency, round(throughput * 100) / 100 AS throughput,
-           round(peak_throughput * 100) / 100 AS peak_throughput,
-           round(peak_throughput_low * 100) / 100 AS peak_throughput_low,
-           round(peak_throughput_high * 100) / 100 AS peak_throughput_high, round(lambda * 100) / 100 AS lambda,
-           round(sigma * 1000000) / 1000000 AS sigma, round(kappa * 100000000) / 100000000 AS kappa,
-           round(r2 * 10000) / 10000 AS r2, points, round(min_concurrency * 10) / 10 AS min_concurrency,
-           round(max_concurrency * 10) / 10 AS max_concurrency, buckets, discarded, measured_at, stats_reset,
+    SELECT pgscale_internal.three_digits(peak_concurrency) AS peak_concurrency,
+           pgscale_internal.three_digits(peak_concurrency_low) AS peak_concurrency_low,
+           pgscale_internal.three_digits(peak_concurrency_high) AS peak_concurrency_high,
+           pgscale_internal.three_digits(concurrency) AS concurrency, pgscale_internal.three_digits(throughput) AS throughput,
+           pgscale_internal.three_digits(peak_throughput) AS peak_throughput,
+           pgscale_internal.three_digits(peak_throughput_low) AS peak_throughput_low,
+           pgscale_internal.three_digits(peak_throughput_high) AS peak_throughput_high, pgscale_internal.three_digits(lambda) AS lambda,
+           pgscale_internal.three_digits(sigma) AS sigma, pgscale_internal.three_digits(kappa) AS kappa,
+           pgscale_internal.three_digits(r2) AS r2, points, pgscale_internal.three_digits(min_concurrency) AS min_concurrency,
+           pgscale_internal.three_digits(max_concurrency) AS max_concurrency, buckets, discarded, measured_at, stats_reset,
            status
       FROM pgscale_internal.scalability();
 COMMENT ON VIEW pgscale.scalability IS 'the Universal Scalability Law of this server: how many active sessions it can use';

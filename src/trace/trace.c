@@ -26,6 +26,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/three_digits.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "trace/trace.h"
@@ -215,15 +216,15 @@ trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleT
 	values[0] = CStringGetTextDatum(pgscale_wait_event_type(total->event));
 	values[1] = CStringGetTextDatum(pgscale_wait_event_name(total->event));
 	values[2] = Int64GetDatum(total->count);
-	values[3] = Float8GetDatum(pgscale_trace_us(trace, total->total) / 1000);
-	values[4] = Float8GetDatum((double) total->total / (trace->last - trace->first));
+	values[3] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->total) / 1000));
+	values[4] = Float8GetDatum(pgscale_three_digits((double) total->total / (trace->last - trace->first)));
 	nulls[4] = (trace->last <= trace->first);
-	values[5] = Float8GetDatum(pgscale_trace_us(trace, total->min));
-	values[6] = Float8GetDatum(pgscale_trace_us(trace, (double) total->total / total->count));
-	values[7] = Float8GetDatum(pgscale_trace_us(trace, total->p50));
-	values[8] = Float8GetDatum(pgscale_trace_us(trace, total->p95));
-	values[9] = Float8GetDatum(pgscale_trace_us(trace, total->p99));
-	values[10] = Float8GetDatum(pgscale_trace_us(trace, total->max));
+	values[5] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->min)));
+	values[6] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, (double) total->total / total->count)));
+	values[7] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p50)));
+	values[8] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p95)));
+	values[9] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p99)));
+	values[10] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->max)));
 	values[11] = Int64GetDatum(total->spans_gap);
 	values[12] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, trace->first));
 	trace_put_quality(trace, values + TOTAL_COLUMNS - QUALITY);

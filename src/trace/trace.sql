@@ -41,16 +41,16 @@ COMMENT ON FUNCTION pgscale_internal.trace_history() IS 'the rows of pgscale.tra
 GRANT EXECUTE ON FUNCTION pgscale_internal.trace_history() TO pg_monitor;
 
 CREATE VIEW pgscale.trace_history AS
-    SELECT h.trace, h.started_at, h.figure, round(h.sessions * 10) / 10 AS sessions,
-           round(h.usual_sessions * 10) / 10 AS usual_sessions,
-           round(h.limit_sessions * 10) / 10 AS limit_sessions,
+    SELECT h.trace, h.started_at, h.figure, pgscale_internal.three_digits(h.sessions) AS sessions,
+           pgscale_internal.three_digits(h.usual_sessions) AS usual_sessions,
+           pgscale_internal.three_digits(h.limit_sessions) AS limit_sessions,
            h.pid, h.event_type, h.event, h.count,
-           round(h.total_ms * 1000) / 1000 AS total_ms, round(h.fraction * 10000) / 10000 AS fraction,
-           round(h.p50_us * 10) / 10 AS p50_us, round(h.p95_us * 10) / 10 AS p95_us,
-           round(h.max_us * 10) / 10 AS max_us,
+           pgscale_internal.three_digits(h.total_ms) AS total_ms, pgscale_internal.three_digits(h.fraction) AS fraction,
+           pgscale_internal.three_digits(h.p50_us) AS p50_us, pgscale_internal.three_digits(h.p95_us) AS p95_us,
+           pgscale_internal.three_digits(h.max_us) AS max_us,
            pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
-           round(h.traced_ms * 10) / 10 AS traced_ms, h.ended_by,
-           round(h.coverage_fraction * 10000) / 10000 AS coverage_fraction, h.datid, h.userid
+           pgscale_internal.three_digits(h.traced_ms) AS traced_ms, h.ended_by,
+           pgscale_internal.three_digits(h.coverage_fraction) AS coverage_fraction, h.datid, h.userid
       FROM pgscale_internal.trace_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid

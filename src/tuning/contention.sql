@@ -349,8 +349,8 @@ COMMENT ON FUNCTION pgscale.contention(interval) IS
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.contention AS
-    SELECT event_type, event, round(c.fraction * 10000) / 10000 AS fraction,
-           round(c.usual_fraction * 10000) / 10000 AS usual_fraction, round(waiting_sessions * 100) / 100 AS waiting_sessions, cured_in, since, until, meaning,
+    SELECT event_type, event, pgscale_internal.three_digits(c.fraction) AS fraction,
+           pgscale_internal.three_digits(c.usual_fraction) AS usual_fraction, pgscale_internal.three_digits(waiting_sessions) AS waiting_sessions, cured_in, since, until, meaning,
            now_possible, evidence
       FROM pgscale.contention() c;
 COMMENT ON VIEW pgscale.contention IS

@@ -23,7 +23,7 @@ COMMENT ON FUNCTION pgscale_internal.tuning_max_wal_size(interval) IS
 GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_max_wal_size(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.advice AS
-    SELECT setting, object, current, recommended, round(gain * 10000) / 10000 AS gain, confidence, needs, rule,
+    SELECT setting, object, current, recommended, pgscale_internal.three_digits(gain) AS gain, confidence, needs, rule,
            since, until, reason, risk, evidence
       FROM pgscale.tuning_findings() f
      WHERE verdict = 'advises'

@@ -17,15 +17,15 @@ COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
 GRANT EXECUTE ON FUNCTION pgscale.wal_efficiency(interval) TO pg_monitor;
 
 CREATE VIEW pgscale.wal_efficiency AS
-    SELECT commits, round(commits_per_flush * 100) / 100 AS commits_per_flush,
-           round(flush_ms * 1000) / 1000 AS flush_ms, round(usual_flush_ms * 1000) / 1000 AS usual_flush_ms,
-           round(flush_fraction * 10000) / 10000 AS flush_fraction,
-           round(usual_flush_fraction * 10000) / 10000 AS usual_flush_fraction,
-           round(page_image_fraction * 10000) / 10000 AS page_image_fraction,
-           round(rewritten_fraction * 10000) / 10000 AS rewritten_fraction, wal_bytes, written_bytes,
-           written_exact, page_image_exact, round(flushes_per_commit * 10000) / 10000 AS flushes_per_commit, flush_measured,
-           round(segment_switches_per_s * 10000) / 10000 AS segment_switches_per_s,
-           round(buffers_full_per_s * 100) / 100 AS buffers_full_per_s, since, until, reason
+    SELECT commits, pgscale_internal.three_digits(commits_per_flush) AS commits_per_flush,
+           pgscale_internal.three_digits(flush_ms) AS flush_ms, pgscale_internal.three_digits(usual_flush_ms) AS usual_flush_ms,
+           pgscale_internal.three_digits(flush_fraction) AS flush_fraction,
+           pgscale_internal.three_digits(usual_flush_fraction) AS usual_flush_fraction,
+           pgscale_internal.three_digits(page_image_fraction) AS page_image_fraction,
+           pgscale_internal.three_digits(rewritten_fraction) AS rewritten_fraction, wal_bytes, written_bytes,
+           written_exact, page_image_exact, pgscale_internal.three_digits(flushes_per_commit) AS flushes_per_commit, flush_measured,
+           pgscale_internal.three_digits(segment_switches_per_s) AS segment_switches_per_s,
+           pgscale_internal.three_digits(buffers_full_per_s) AS buffers_full_per_s, since, until, reason
       FROM pgscale.wal_efficiency();
 COMMENT ON VIEW pgscale.wal_efficiency IS
 'of the last 10 minutes: generated and written WAL, length of a flush, commits that share a flush, and their cost to the sessions; before 18 written_bytes is an estimate';

@@ -19,11 +19,11 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.writeback_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.writeback_stats AS
     SELECT state, cluster_dirty_bytes, cap_bytes, peak_dirty_bytes,
-           round(redirty_fraction * 10000) / 10000 AS redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
+           pgscale_internal.three_digits(redirty_fraction) AS redirty_fraction, server_bytes_per_s, disk_bytes_per_s,
            window_bytes, skipped_bytes, written_bytes, found_bytes, unseen_bytes, requests, requested_bytes,
-           taken_bytes, round(request_ms * 10) / 10 AS request_ms, backed_off, rounds, errors,
+           taken_bytes, pgscale_internal.three_digits(request_ms) AS request_ms, backed_off, rounds, errors,
            round(cpu_ms * 10) / 10 AS cpu_ms, dirty_bytes, writeback_bytes, background_threshold_bytes,
-           threshold_bytes, round(io_pressure_fraction * 10000) / 10000 AS io_pressure_fraction, state_change, stats_reset, reason
+           threshold_bytes, pgscale_internal.three_digits(io_pressure_fraction) AS io_pressure_fraction, state_change, stats_reset, reason
       FROM pgscale_internal.writeback_stats();
 COMMENT ON VIEW pgscale.writeback_stats IS 'what the kernel must still write, for this cluster and in all, and the state of the writeback worker';
 GRANT SELECT ON pgscale.writeback_stats TO pg_monitor;

@@ -183,6 +183,7 @@ our %arguments = (
     statement_command => [q{repeat('/* x */ ', 10000) || 'VACUUM'}],
     statement_texts => [''],
     sweeper_stats => [''],
+    three_digits => ['12.345'],
     tablespace_latency => [ '', q{'pg_default'} ],
     terminate => [ '0', q{2147483647, true}, q{0, false, true} ],
     top_waits => [ '', q{'-infinity', 'infinity', 'query'} ],

@@ -136,7 +136,9 @@ AS $$
 BEGIN
     RETURN QUERY
         WITH items AS MATERIALIZED (SELECT * FROM pgscale_internal.past_items($1, $2, $3, $4))
-        SELECT i.rank, i.item, i.event_type, i.event, i.active_sessions, i.fraction, i.wait_ms, i.queryid, q.query, i.idle_in_transaction_sessions
+        SELECT i.rank, i.item, i.event_type, i.event, pgscale_internal.three_digits(i.active_sessions),
+               pgscale_internal.three_digits(i.fraction), pgscale_internal.three_digits(i.wait_ms), i.queryid, q.query,
+               pgscale_internal.three_digits(i.idle_in_transaction_sessions)
           FROM items i
           LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT a.queryid FROM items a)) q USING (queryid)
          ORDER BY i.rank;
@@ -190,8 +192,10 @@ BEGIN
                              ELSE least(row_number() OVER (ORDER BY b.kind = 'other',
                                  abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC, b.item COLLATE "C"), $6 + 1) END AS rank
               FROM both_times b)
-        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
-               sum(r.active_sessions_2) - sum(r.active_sessions_1), sum(r.fraction_1), sum(r.fraction_2)
+        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, pgscale_internal.three_digits(sum(r.active_sessions_1)),
+               pgscale_internal.three_digits(sum(r.active_sessions_2)),
+               pgscale_internal.three_digits(sum(r.active_sessions_2) - sum(r.active_sessions_1)),
+               pgscale_internal.three_digits(sum(r.fraction_1)), pgscale_internal.three_digits(sum(r.fraction_2))
           FROM ranked r GROUP BY r.rank ORDER BY r.rank;
 END
 $$;

@@ -37,6 +37,7 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/three_digits.h"
 #include "base/units.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
@@ -379,7 +380,7 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 		c.verdict = metric->less_is_better ? "worse" : "better";
 	else if (difference + half < 0)
 		c.verdict = metric->less_is_better ? "better" : "worse";
-	c.reason = psprintf("%g %s, %g before, over " INT64_FORMAT " s each%s%s", c.after.mean, metric->unit, c.before.mean,
+	c.reason = psprintf("%g %s, %g before, over " INT64_FORMAT " s each%s%s", pgscale_three_digits(c.after.mean), metric->unit, pgscale_three_digits(c.before.mean),
 						windows->ms / 1000,
 						strcmp(c.verdict, "cannot tell") != 0 ? "" :
 						psprintf("; the interval of the difference contains zero: %s", how_long(windows, difference, half)),
@@ -391,7 +392,7 @@ static void
 put_number(Datum *value, bool *isnull, double number)
 {
 	*isnull = isnan(number);
-	*value = Float8GetDatum(number);
+	*value = Float8GetDatum(pgscale_three_digits(number));
 }
 
 static Jsonb *
