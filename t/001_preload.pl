@@ -42,7 +42,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
                        'relation_buffers', 'clock_sweep', 'hot_buffers', 'relation_os_cache', 'os_cache_flush', 'os_cache_evict', 'writeback_stats',
                        'tablespace_latency', 'relocation_bytes', 'relocation_database_bytes', 'relocation_staying', 'relocation_obstacle',
                        'relocation_describe_index', 'relocation_progress', 'relocation_copyable', 'node_identity', 'node_manager', 'node_state', 'numa_nodes', 'numa_buffers', 'query_waits_statements', 'query_waits_text_fits', 'short_locks', 'tuning_journal', 'row_origin',
-                       'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'session_queries', 'statement_command', 'statement_texts', 'unidentified_statement', 'cancel', 'terminate', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text',
+                       'wait_kind', 'wait_kinds', 'past_archive', 'past_keep', 'past_queries', 'session_queries', 'statement_command', 'statement_texts', 'unidentified_statement', 'cancel', 'terminate', 'clean_line', 'clean_statement', 'clean_text', 'is_secret', 'foreign_name', 'foreign_text', 'major', 'setting_text', 'three_digits',
                        'discard_replicated', 'keep_local', 'published', 'require_library')
    AND proname !~ '^(archive_|fleet|metrics_|now_|usl_|report|relocation_(plan|window|btree_bytes|copy_or_rebuild|costs|effort|fit|write_rate)|trace_(waits|summary))'
  ORDER BY 1

@@ -211,7 +211,7 @@ is(finds('pgscale.sampler', 'verdict, setting, recommended'), 'advises|pgscale.s
 is($db->sql(q{SELECT count(*) > 1, bool_and(abs(c.waiting_sessions - t.active_sessions) < 1e-6 AND abs(c.fraction - t.fraction) < 1e-6), bool_and(c.since = k.since AND c.until = k.until)
     FROM (SELECT pgscale.wait_kind(event_type, split_part(event, ', ', 1)) AS kind, * FROM pgscale.contention('1 day')) c
     JOIN (SELECT pgscale.wait_kind(event_type, event) AS kind, sum(active_sessions) AS active_sessions, sum(fraction) AS fraction
-            FROM pgscale.top_waits('-infinity', top => 1000) WHERE event <> 'IdleInTransaction' GROUP BY 1) t USING (kind),
+            FROM pgscale_internal.past_items('-infinity', NULL, 'event', 1000) WHERE event <> 'IdleInTransaction' GROUP BY 1) t USING (kind),
          (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale.past_coverage('-infinity')) k}), 't|t|t', 'contention is what top_waits is')
   or diag $db->sql(q{SELECT * FROM pgscale.contention('1 day'); SELECT * FROM pgscale.top_waits('-infinity', top => 1000)});
 $db->sampler('on');

@@ -115,23 +115,23 @@ SKIP:
     observed(500, [ [ 5, 1.71 ] ]);
     is(figures(), '3|2|1.2|100', 'by more: the second before counts');
     observed(500, [ [ 5, 0.72 ] ]);
-    is(figures(), '4|2|0.7|100', 'and less');
+    is(figures(), '4|2|0.72|100', 'and less');
     observed(0, [ [ 1, 0.05 ] ], 1);
     observed(5, [ [ 5, 0.05 ] ]);
-    is(figures(), '5|2|0|1', 'a twentieth of a session');
+    is(figures(), '5|2|0.05|1', 'a twentieth of a session');
     observed(5, [ [ 5, 0.049 ] ]);
-    is(figures(), '5|2|0|1', 'less is no measurement, and nothing is discarded');
+    is(figures(), '5|2|0.05|1', 'less is no measurement, and nothing is discarded');
     observed(500, [ [ 2, 0.05 ] ]);
     observed(0, [ [ 2, 0.05 ] ], 1);
     observed(40, [ [ 4, 0.05 ] ]);
-    is(figures(), '5|2|0|1', 'a gap: it begins anew');
+    is(figures(), '5|2|0.05|1', 'a gap: it begins anew');
     observed(10, [ [ 1, 0.05 ] ]);
-    is(figures(), '6|2|0|10', 'and has nothing of before');
+    is(figures(), '6|2|0.05|10', 'and has nothing of before');
     observed(-800, [ [ 1, 0.05 ] ]);
-    is(figures(), '6|3|0|10', 'statistics that were reset: discarded');
+    is(figures(), '6|3|0.05|10', 'statistics that were reset: discarded');
     $transactions += 300;
     observed(0, [ [ 4.5, 0.05 ] ]);
-    is(figures(), '6|3|0|10', 'not full');
+    is(figures(), '6|3|0.05|10', 'not full');
 
     # Classes: a quarter of a doubling each. 4 and 4.3 are of one, 4.4 of the next; and all of them decay, by half in a day
     $db->sql('SELECT pgscale.reset($$scalability$$)');
