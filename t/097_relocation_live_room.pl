@@ -1,5 +1,5 @@
-# Live moves and room: a disk that other programs fill, at each moment at which a copy needs room there; and a table of more than
-# one file, which changes in both files, is truncated by VACUUM to less than one, and grows again, while it moves.
+# Live moves and room: a disk that other programs fill, at each moment at which a copy needs room there; the disk of pg_wal, which a
+# slot or the archiver fills; and a table of more than one file, which changes in both files, is truncated by VACUUM to less than one, and grows again, while it moves.
 use strict;
 use warnings;
 use PgscaleLive;
@@ -92,6 +92,75 @@ SKIP:
     is(rows($db, 'large'), $rows, 'with its rows');
     strays_ok('no file is left');
     $_->quit for $db, $writer, $locker;
+    $node->stop;
+    unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
+}
+
+### The disk of pg_wal
+
+SKIP:
+{
+    relocation_node(
+        name => 'wal',
+        init => [ allows_streaming => 1, extra => ['--wal-segsize=1'] ],
+        conf => "pgscale.relocation_max_transaction_age = -1\nautovacuum = off\nmax_wal_size = 16MB\nmin_wal_size = 2MB\nwal_keep_size = 0\n"
+          . "archive_mode = on\narchive_command = 'true'\nmax_slot_wal_keep_size = -1"
+    );
+    two_tables(80000);
+    my $rows = rows($db, 'large');
+    $db->quit;
+    $node->stop;
+    my $disk_mb = 160;
+    my $path = own_disk($node->data_dir . '/pg_wal', "${disk_mb}m");
+    skip 'no disk can be mounted here', 23 unless defined $path;
+    {
+        local $ENV{PATH} = $path;
+        $node->start;
+    }
+    $db = session($node);
+
+    my $used = q{SELECT (sum(size) / 1048576)::int FROM pg_ls_waldir()};
+    # Others write WAL until there are only so many megabytes left.
+    my $fill = sub {
+        my ($left, $name) = @_;
+        local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+        return until_ok(sub {
+            $db->sql("SELECT pg_logical_emit_message(false, 'others', repeat('x', 4194304))");
+            $db->sql('CHECKPOINT');
+            return $db->sql($used) > $disk_mb - $left;
+        }, $name);
+    };
+    # A move begins while there is room; then pg_wal grows, as one keeps its WAL, until that one lets it go.
+    my $waits_ok = sub {
+        my ($name, $keep, $who, $let_go) = @_;
+        local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+        $db->set('pgscale.relocation_rate', '200kB');
+        $db->poll_ok('SHOW pgscale.relocation_rate', "$name: slow", '200kB');
+        $keep->();
+        my ($job) = ask("relocate_table('large', '" . elsewhere('large') . "')");
+        job_ok($job, 'state, phase, copied_bytes > 0', 'running|copying|t', "$name: a copy is under way");
+        $fill->(60, "$name: the table is larger than the room");
+        job_ok($job, q{state, regexp_replace(message, '\d+', 'N', 'g')}, "waiting|only N MB are free on the disk of pg_wal: $who", "$name: the move waits for it");
+        $db->set('pgscale.relocation_rate');
+        $db->poll_ok('SHOW pgscale.relocation_rate', "$name: at full speed", '0');
+        $fill->(10, "$name: hardly any room");
+        my $copied = $db->sql("SELECT copied_bytes FROM pgscale.relocation_jobs WHERE job = $job");
+        job_ok($job, "state, copied_bytes = $copied", 'waiting|t', "$name: it has still to wait");
+        $let_go->();
+        is(ended($job), 'done', "$name: it goes on by itself") or diag job_text($job);
+        is($db->sql("SELECT attempts FROM pgscale.relocation_jobs WHERE job = $job"), 1, "$name: at the first attempt");
+        return is(rows($db, 'large'), $rows, "$name: the rows are the same");
+    };
+
+    $waits_ok->('a slot', sub { $db->sql(q{SELECT pg_create_physical_replication_slot('forgotten', true)}) },
+        'replication slot "forgotten" keeps N MB of WAL', sub { $db->sql(q{SELECT pg_drop_replication_slot('forgotten')}) });
+    $db->poll_ok(q{SELECT count(*) FROM pg_ls_archive_statusdir() WHERE name LIKE '%.ready'}, 'all WAL is archived', 0);
+    $db->sql('CHECKPOINT');
+    $waits_ok->('the archiver', sub { $db->set('archive_command', 'false') }, 'the archiver has N MB of WAL still to archive', sub { $db->set('archive_command') });
+    strays_ok('no file is left');
+    $db->quit;
     $node->stop;
     unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'nothing crashed');
 }

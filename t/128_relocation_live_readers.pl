@@ -1,5 +1,5 @@
-# Live moves and who reads their WAL: a slot that would be lost, a synchronous standby that does not confirm, one that is gone, and a
-# logical consumer. A move waits, says for whom, and goes on by itself.
+# Live moves and who reads their WAL: a slot that would be lost, a synchronous standby that does not confirm, one that
+# replays late, one that is gone, and a logical consumer. A move waits, says for whom, and goes on by itself.
 use strict;
 use warnings;
 use PgscaleLive;
@@ -84,6 +84,25 @@ my $copied = $db->sql("SELECT copied_bytes FROM pgscale.relocation_jobs WHERE jo
 ok($copied <= 1024 * 1024, 'one piece was written') or diag $copied;
 kill 'CONT', $receiver;
 moved_ok($job, 'it goes on when it confirms');
+
+### It replays hours later
+
+$there->set('recovery_min_apply_delay', '4h');
+$there->poll_ok('SHOW recovery_min_apply_delay', 'a delayed standby', '4h');
+$db->sql('CREATE TABLE late ()');
+$db->set('pgscale.relocation_max_lag', 4);
+for my $synchronous ('', 'standby')
+{
+    $db->set('synchronous_standby_names', $synchronous);
+    $db->poll_ok('SHOW synchronous_standby_names', 'commits wait for ' . ($synchronous || 'none'), $synchronous);
+    ($job) = ask("relocate_table('t', '" . elsewhere('t') . "')");
+    moved_ok($job, 'a move does not wait for what a standby has still to replay');
+}
+is($db->sql(q{SELECT pg_current_wal_insert_lsn() - replay_lsn > 64 * 1048576 FROM pg_stat_replication}), 't', 'which is much');
+is($there->sql('SELECT count(*) FROM pg_class WHERE relname = $$late$$'), 0, 'it has replayed nothing of it');
+$db->set('pgscale.relocation_max_lag');
+$there->set('recovery_min_apply_delay');
+
 $there->quit;
 $standby->stop;
 ($job) = ask(q{relocate_table('t', 'fast')});

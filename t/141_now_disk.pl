@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use IPC::Run;
+use PgscaleRelocation qw(own_disk);
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -18,24 +19,10 @@ pgscale.sampler_debug_period = 1s
 EOC
 $node->stop;
 
-# A pg_ctl that starts the server in a namespace of its own, where pg_wal is on a disk of that size. The kernel takes the disk away
-# with the server, however that ends.
-my $wal = $node->data_dir . '/pg_wal';
-my $bin = PostgreSQL::Test::Utils::tempdir();
-my $pg_ctl = do { my $dir = qx(pg_config --bindir); chomp $dir; "$dir/pg_ctl" };
-append_to_file("$bin/pg_ctl", <<"EOW");
-#!/bin/sh
-export WAL='$wal' PG_CTL="\${REAL_PG_CTL:-$pg_ctl}"
-exec unshare --user --map-current-user --keep-caps --mount sh -c 'cp -a "\$WAL" "\$WAL.start" && mount -t tmpfs -o size=${disk_mb}m,mode=700 none "\$WAL" &&
-    cp -a "\$WAL.start/." "\$WAL" && rm -rf "\$WAL.start" && exec "\$PG_CTL" "\$@"' sh "\$@"
-EOW
-chmod 0755, "$bin/pg_ctl" or die $!;
-if (!do { local $ENV{REAL_PG_CTL} = '/bin/true'; system("$bin/pg_ctl 2>/dev/null") == 0 })
+my $path = own_disk($node->data_dir . '/pg_wal', "${disk_mb}m");
+plan skip_all => 'no disk can be mounted here' unless defined $path;
 {
-    plan skip_all => 'no disk can be mounted here';
-}
-{
-    local $ENV{PATH} = "$bin:$ENV{PATH}";
+    local $ENV{PATH} = $path;
     $node->start;
 }
 my $db = session($node);

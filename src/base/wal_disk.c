@@ -24,17 +24,31 @@
 #include "base/wal_disk.h"
 
 int64
-pgscale_wal_disk_used(void)
+pgscale_wal_disk_before(XLogSegNo end)
 {
 	DIR		   *folder = AllocateDir(XLOGDIR);
 	struct dirent *entry;
-	int64		used = 0;
+	int64		bytes = 0;
 
 	while ((entry = ReadDirExtended(folder, XLOGDIR, LOG)) != NULL)
-		if (IsXLogFileName(entry->d_name))
-			used += wal_segment_size;
+	{
+		TimeLineID	timeline;
+		XLogSegNo	segment;
+
+		if (!IsXLogFileName(entry->d_name))
+			continue;
+		XLogFromFileName(entry->d_name, &timeline, &segment, wal_segment_size);
+		if (segment < end)
+			bytes += wal_segment_size;
+	}
 	FreeDir(folder);
-	return used;
+	return bytes;
+}
+
+int64
+pgscale_wal_disk_used(void)
+{
+	return pgscale_wal_disk_before(PG_UINT64_MAX);
 }
 
 double

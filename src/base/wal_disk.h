@@ -12,6 +12,11 @@
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
+
+/* Bytes of the WAL files that are there, of segments before that one. */
+extern int64 pgscale_wal_disk_before(XLogSegNo end);
+
 /* Bytes of the WAL files that are there, those for later use included. */
 extern int64 pgscale_wal_disk_used(void);
 

@@ -28,7 +28,8 @@
  *
  * Before each piece, slots: none may lose its WAL.  Once a second, and every 64 MB, free space: the rest of the copy must fit on the
  * disk of the target.  The disk of pg_wal needs room for pg_wal to reach max_wal_size.  More WAL piles up only
- * while the archiver or a slot holds it back, which may end: so the move waits, while the server itself still has room.
+ * while the archiver or a slot holds it back, which may end: so the move waits, while the server itself still has room.  What they let go
+ * stays until the end of the next checkpoint, for which it asks.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -46,6 +47,7 @@
 #include "access/xlog.h"
 #include "commands/tablespace.h"
 #include "pgtime.h"
+#include "postmaster/bgwriter.h"
 #include "postmaster/interrupt.h"
 #include "utils/guc.h"
 
@@ -327,14 +329,23 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 			 : errhint("Make room there, and request the move again.")));
 }
 
-/* Pauses the move if a slot or the archiver keeps as much WAL as there is room missing.  Returns false if none does. */
+/*
+ * Pauses the move if a slot or the archiver keeps as much WAL as there is room missing, or kept it until now.  Returns false if none does.
+ */
 static bool
 pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room, int64 needed)
 {
 	char		who[128];
+	const PgscaleRelocationHeldBack held = pgscale_relocation_wal_held_back(needed - room, who, sizeof(who));
 
-	if (!pgscale_relocation_wal_held_back(needed - room, who, sizeof(who)))
+	if (held == PGSCALE_RELOCATION_HELD_BY_NONE)
 		return false;
+	/* a server without load has none by itself */
+	if (held == PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT && !pace->checkpoint)
+	{
+		RequestCheckpoint(CHECKPOINT_FORCE);
+		pace->checkpoint = true;
+	}
 	snprintf(pace->why, sizeof(pace->why), "only " INT64_FORMAT " MB are free on the disk of pg_wal: %s", room / PGSCALE_MB, who);
 	return true;
 }
@@ -374,6 +385,7 @@ pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
 		pace_raise_no_room(pace, device != wal_device, wal_room, pace_with_reserve(wal));
 	}
 	pace->had_room = true;
+	pace->checkpoint = false;
 	pace->space_ns = now;
 	pace->space_copied = pace->copied;
 	return true;

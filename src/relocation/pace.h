@@ -48,6 +48,7 @@ typedef struct PgscaleRelocationPace
 	bool		had_room;
 	int64		space_ns;
 	int64		space_copied;
+	bool		checkpoint;		/* whether one was asked for since */
 } PgscaleRelocationPace;
 
 /* Once, before all else: the settings. */

@@ -38,6 +38,7 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/units.h"
+#include "base/wal_disk.h"
 #include "relocation/wal_readers.h"
 
 /* The part of max_slot_wal_keep_size that is left to others. */
@@ -266,7 +267,22 @@ to_archive(void)
 	return now > archived + 1 ? (int64) (now - archived - 1) * wal_segment_size : 0;
 }
 
-bool
+/* The WAL that the next checkpoint removes, if slots need it from there on, and that much is still to be archived; in bytes. */
+static int64
+to_remove(XLogRecPtr slots, int64 archive)
+{
+	const int64 kept = Max(wal_keep_size_mb * PGSCALE_MB, archive + wal_segment_size);
+	const XLogRecPtr here = GetXLogWriteRecPtr();
+	XLogRecPtr	end = Min(GetRedoRecPtr(), here - Min(kept, (int64) here));
+	XLogSegNo	segment;
+
+	if (!XLogRecPtrIsInvalid(slots))
+		end = Min(end, slots);
+	XLByteToSeg(end, segment, wal_segment_size);
+	return pgscale_wal_disk_before(segment);
+}
+
+PgscaleRelocationHeldBack
 pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	/* what recovery would need is kept anyway */
@@ -274,17 +290,26 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 	const int64 archive = to_archive();
 	SeenSlot	oldest = {InvalidXLogRecPtr};
 	int64		slot = 0;
+	int64		held;
 
 	each_slot(false, see_oldest, &oldest);
 	if (!XLogRecPtrIsInvalid(oldest.restart))
 		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
-	if (archive < 0 && slot - kept < bytes)
+	held = Max(Max(slot, archive) - kept, 0);
+	if (archive < 0 && held < bytes)
 		snprintf(why, size, "the archiver fails");
-	else if (Max(slot, archive) - kept < bytes)
-		return false;
+	else if (held < bytes)
+	{
+		const int64 removed = to_remove(oldest.restart, archive);
+
+		if (removed + held < bytes)
+			return PGSCALE_RELOCATION_HELD_BY_NONE;
+		snprintf(why, size, "the next checkpoint removes " INT64_FORMAT " MB of WAL", removed / PGSCALE_MB);
+		return PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT;
+	}
 	else if (slot >= archive)
 		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);
 	else
 		snprintf(why, size, "the archiver has " INT64_FORMAT " MB of WAL still to archive", archive / PGSCALE_MB);
-	return true;
+	return PGSCALE_RELOCATION_HELD_BY_READER;
 }

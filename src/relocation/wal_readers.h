@@ -34,10 +34,17 @@ extern bool pgscale_relocation_wal_behind(int64 most, char *why, Size size);
  */
 extern bool pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size);
 
+typedef enum PgscaleRelocationHeldBack
+{
+	PGSCALE_RELOCATION_HELD_BY_NONE = 0,
+	PGSCALE_RELOCATION_HELD_BY_READER,
+	PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT,
+} PgscaleRelocationHeldBack;
+
 /*
- * Returns true if the server keeps that number of bytes of WAL for a slot, or for the archiver, that it would otherwise recycle: the one
- * with the most.
+ * Does the server keep that number of bytes of WAL which recovery does not need?  For a slot or the archiver: the one with the most.  Or
+ * until the end of a checkpoint, once they let it go.  Sets why, except if it does not.
  */
-extern bool pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size);
+extern PgscaleRelocationHeldBack pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size);
 
 #endif							/* PGSCALE_RELOCATION_WAL_READERS_H */

@@ -174,8 +174,8 @@ sub schema
     return $text =~ s/^\\(un)?restrict .*\n//mgr;
 }
 
-# A PATH with a pg_ctl that first mounts an empty disk of that size there, in a namespace of the server alone; undef if that is not
-# possible here
+# A PATH with a pg_ctl that first mounts a disk of that size there, with what the folder has, in a namespace of the server alone. The
+# kernel takes the disk away with the server, however that ends. undef if that is not possible here
 sub own_disk
 {
     my ($folder, $size) = @_;
@@ -186,7 +186,8 @@ sub own_disk
     print $wrapper <<"EOW";
 #!/bin/sh
 export FOLDER='$folder' PG_CTL="\${REAL_PG_CTL:-$pg_ctl}"
-exec unshare --user --map-current-user --keep-caps --mount sh -c 'mount -t tmpfs -o size=$size none "\$FOLDER" && exec "\$PG_CTL" "\$@"' sh "\$@"
+exec unshare --user --map-current-user --keep-caps --mount sh -c 'cp -a "\$FOLDER" "\$FOLDER.start" && mount -t tmpfs -o size=$size,mode=700 none "\$FOLDER" &&
+    cp -a "\$FOLDER.start/." "\$FOLDER" && rm -rf "\$FOLDER.start" && exec "\$PG_CTL" "\$@"' sh "\$@"
 EOW
     close $wrapper;
     chmod 0755, "$bin/pg_ctl" or die $!;

@@ -18,6 +18,7 @@
 #include "fmgr.h"
 #include "pgstat.h"
 #include "pgtime.h"
+#include "postmaster/bgwriter.h"
 #include "postmaster/interrupt.h"
 #include "replication/slot.h"
 #include "replication/syncrep.h"
@@ -60,7 +61,7 @@ static SyncRepConfigData *synchronous = NULL;
 static XLogRecPtr confirmed;
 static int	candidates;
 static bool slot_at_risk = false;
-static bool held_back = false;
+static int	checkpoints = 0;
 
 int			pgscale_relocation_max_lag = 256;
 
@@ -87,6 +88,7 @@ made_up_standbys(SyncRepStandbyData **standbys)
 	return candidates;
 }
 #define StartTransactionCommand()	((void) 0)
+#define RequestCheckpoint(flags)	(checkpoints += (flags) == CHECKPOINT_FORCE)
 
 /* The slots and the archiver are not made up, so what is said of them is. */
 #define pgscale_relocation_wal_slot_at_risk real_slot_at_risk
@@ -102,10 +104,12 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	return slot_at_risk;
 }
 
-bool
+static PgscaleRelocationHeldBack held_back = PGSCALE_RELOCATION_HELD_BY_NONE;
+
+PgscaleRelocationHeldBack
 pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
-	strlcpy(why, "an archiver", held_back ? size : 0);
+	strlcpy(why, "an archiver", held_back != PGSCALE_RELOCATION_HELD_BY_NONE ? size : 0);
 	return held_back;
 }
 
@@ -591,14 +595,29 @@ check_room(void)
 	target_free--;
 	now_ns += NS_PER_S;
 	is(strlen(refused(65 * PGSCALE_MB, left)) > 0, true, "and not less");
-	held_back = true;
+	held_back = PGSCALE_RELOCATION_HELD_BY_READER;
 	now_ns += NS_PER_S;
 	is(ask(65 * PGSCALE_MB), 1000, "unless something holds WAL back");
 	says(why, "only 1590 MB are free on the disk of pg_wal: an archiver", "which is named");
+	is(checkpoints, 0, "a checkpoint would not help");
+	held_back = PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT;
+	for (int i = 0; i < 3; i++)
+	{
+		now_ns += NS_PER_S;
+		is(ask(65 * PGSCALE_MB), 1000, "or has held it until now");
+	}
+	is(checkpoints, 1, "then a checkpoint is asked for, once");
+	target_free++;
+	now_ns += NS_PER_S;
+	says(refused(65 * PGSCALE_MB, left), "", "with room again it goes on");
+	target_free--;
+	now_ns += NS_PER_S;
+	is(ask(65 * PGSCALE_MB), 1000, "and waits again");
+	is(checkpoints, 2, "for another one");
 	target_free = left;
 	now_ns += NS_PER_S;
 	is(strlen(refused(65 * PGSCALE_MB, left)) > 0, true, "which does not help where the relation itself has no room");
-	held_back = false;
+	held_back = PGSCALE_RELOCATION_HELD_BY_NONE;
 	target_free = wal_free = -1;
 	now_ns += NS_PER_S;
 	says(refused(65 * PGSCALE_MB, left), "", "what is not known holds nothing back");
