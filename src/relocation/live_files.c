@@ -13,8 +13,8 @@
  *
  * The removal of a large file at once stalls the commits of all sessions on some file systems: this, not the lock, was the
  * longest stall of a move.  So the file's buffers are dropped first, and then the file is shortened step by step.
- * A WAL record of the truncation to zero blocks is flushed before, because recovery from a crash in between would
- * otherwise miss blocks that earlier records name.  If the file cannot be truncated, the removal at the end only warns.
+ * A WAL record of the truncation to zero blocks is flushed before.  Without it a server that becomes a standby after a
+ * crash in between would miss blocks that earlier records name without an image, and end.  If the file cannot be truncated, the removal at the end only warns.
  * (RelationTruncate() would instead end the server if the disk fails.)
  *
  * A target's disk may go away during a move.  The server's own removal drops buffers, and forgets fsyncs, only of files that it finds,
