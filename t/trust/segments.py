@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 import time
 
 import psycopg2
@@ -39,6 +40,7 @@ ALTER TABLE wide ALTER note SET STORAGE PLAIN;
 INSERT INTO wide SELECT id, 0, 0, {NOTE} FROM (SELECT i AS id, 0 AS version FROM generate_series(1, {{2}}) i) AS filled;
 COMMIT;
 ALTER TABLE wide ADD PRIMARY KEY (id) USING INDEX TABLESPACE space_0;
+CREATE TABLE aside (LIKE wide INCLUDING STORAGE);
 CREATE TABLE ledger (client int, number int, id int NOT NULL, delta bigint NOT NULL, PRIMARY KEY (client, number));
 VACUUM ANALYZE wide;
 """
@@ -47,17 +49,22 @@ WITH new AS (SELECT id, version + 1 AS version FROM wide WHERE id = {{id}} FOR U
 changed AS (UPDATE wide SET version = new.version, balance = balance + {{delta}},
                    note = (SELECT {NOTE} FROM (SELECT new.id, new.version) AS n) FROM new WHERE wide.id = new.id RETURNING wide.id)
 INSERT INTO ledger SELECT {{client}}, {{number}}, id, {{delta}} FROM changed RETURNING id"""
-# Rows that updates have carried to the end are in the way of a truncation; an update would leave them in their page.
-FURTHER_AHEAD = """
-WITH gone AS (DELETE FROM wide WHERE ctid >= '({page},0)' AND id <= {rows} RETURNING *) INSERT INTO wide SELECT * FROM gone"""
+# Rows that updates have carried to the end are in the way of a truncation. Inserted again at once they would come to the end
+# again, where most room is. While they are aside no update finds them.
+ASIDE = """
+WITH gone AS (DELETE FROM wide WHERE ctid >= '({page},0)' RETURNING *) INSERT INTO aside SELECT * FROM gone"""
+BACK = "WITH gone AS (DELETE FROM aside RETURNING *) INSERT INTO wide SELECT * FROM gone"
+FILE = "SELECT pg_relation_filepath('wide')"
+ROUNDS = 20         # of rows that go aside
 
 
 class Updates(Loops):
-    """Clients update rows that stay, and remember each answer."""
+    """Clients update rows that stay, and remember each answer. While they rest, they do nothing."""
 
     def __init__(self, server, seed, rows):
         super().__init__(server)
         self.rows = rows
+        self.rest = threading.Event()
         self.outcomes = {}      # (client, number) -> True, False, or None without an answer
         self.numbers = collections.Counter()
         for client in range(CLIENTS):
@@ -66,6 +73,8 @@ class Updates(Loops):
 
     def _update(self, connection, rng, client):
         self.stopping.wait(0.005)
+        if self.rest.is_set():
+            return
         self.numbers[client] += 1
         key = client, self.numbers[client]
         self.outcomes[key] = None
@@ -87,7 +96,7 @@ class Experiment:
         self.stay, self.rows, *self.sizes = SIZES[size]     # rows: as many, from 1 on
         self.outcomes = {}
         self.seed = 0
-        self.standby = None
+        self.standby = self.load = None
         self.settings = {**SETTINGS, "archive_mode": "off", "wal_keep_size": "3GB", "max_wal_size": "1GB"}
 
     def fill(self):
@@ -121,30 +130,47 @@ class Experiment:
             self.rows += STEP
 
     def shrink(self, connection):
-        """Rows at the end go, and VACUUM truncates the file."""
+        """Rows at the end go, and VACUUM truncates the file. Updates rest meanwhile, as they would carry more rows there."""
         while self.rows > self.stay:
             self.rows = max(self.stay, self.rows - 5 * STEP)
             run(connection, f"DELETE FROM wide WHERE id > {self.rows}")
             run(connection, "VACUUM wide")
-        run(connection, "ALTER TABLE wide SET (fillfactor = 100)")
-        pages = self.rows // 3 + GB // checks.BLOCK // 50
-        for _ in range(20):
-            run(connection, FURTHER_AHEAD.format(page=pages, rows=self.rows))
-            run(connection, "VACUUM wide")
+        pages = self.rows // 3
+        self.load.rest.set()
+        for _ in range(ROUNDS):
+            run(connection, ASIDE.format(page=pages))
+            # by itself VACUUM leaves a few dead line pointers, and no page with one is cut off
+            run(connection, "VACUUM (INDEX_CLEANUP on) wide")
             size = value(connection, "SELECT pg_relation_size('wide')")
-            if size <= pages * checks.BLOCK:
+            # it leaves 1,000 pages
+            if size <= pages * checks.BLOCK + GB // 50:
                 break
         else:
             raise RuntimeError(f"with {self.rows} rows the file still has {size} bytes")
+        self.load.rest.clear()
+        run(connection, "ALTER TABLE wide SET (fillfactor = 100)")
+        run(connection, BACK)
         run(connection, "ALTER TABLE wide SET (fillfactor = 75)")
 
-    def step(self, change, kill=None):
-        """A move under load while change(connection) runs; with kill the server dies as soon as kill(connection, job) is true."""
+    @contextlib.contextmanager
+    def held(self):
+        """Within, a lock of the TOAST table keeps a move from its switch, and VACUUM from nothing."""
+        with contextlib.closing(self.server.connect()) as connection:
+            toast = value(connection, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'wide'::regclass")
+            run(connection, "BEGIN")
+            run(connection, f"SELECT FROM {toast}")
+            yield
+
+    def step(self, change, kill=None, copied=GB / 2):
+        """A move under load; once so many bytes are copied, change(connection) runs, and the move switches afterwards. With kill
+        the server dies as soon as kill(connection, job) is true, and the change comes after its start."""
         self.seed += 1
         connection = self.server.connect()
         before = value(connection, "SELECT pg_relation_size('wide')")
-        with Updates(self.server, self.seed, self.stay) as load:
-            job, copied = self.begin(connection)
+        with Updates(self.server, self.seed, self.stay) as self.load, contextlib.ExitStack() as holds:
+            if not kill:
+                holds.enter_context(self.held())
+            job, copied = self.begin(connection, copied)
             if kill:
                 wait_for("the moment to die", lambda: kill(connection, job), END)
                 self.server.held = True
@@ -152,10 +178,15 @@ class Experiment:
                 self.server.start(**self.settings)
                 self.server.held = False
                 connection = self.server.connect()
+                holds.enter_context(self.held())
+            file = value(connection, FILE)
             change(connection)
+            if value(connection, FILE) != file:
+                raise RuntimeError("the move was over before the change")
+            holds.close()
             wait_for("end of the move", lambda: value(
                 connection, "SELECT finished_at IS NOT NULL FROM pgscale.relocation_jobs WHERE job = %s", job), END)
-        self.outcomes.update(load.outcomes)
+        self.outcomes.update(self.load.outcomes)
         state, attempts, message = run(connection, "SELECT state, attempts, message FROM pgscale.relocation_jobs WHERE job = %s", job)[0]
         if state != "done":
             raise Loss(f"the move ended as {state}: {message}")
@@ -163,15 +194,15 @@ class Experiment:
         after = value(connection, "SELECT pg_relation_size('wide')")
         connection.close()
         return f"{before / GB:.2f} to {after / GB:.2f} GB, change begun at {copied / GB:.2f} GB copied; attempts {attempts}, " \
-            f"{sum(outcome is True for outcome in load.outcomes.values()):,} commits"
+            f"{sum(outcome is True for outcome in self.load.outcomes.values()):,} commits"
 
-    def begin(self, connection):
-        """Asks for a move, waits until half a gigabyte is copied; returns the job, and how much that is."""
+    def begin(self, connection, least):
+        """Asks for a move, waits until so many bytes are copied; returns the job, and how much that is."""
         job = value(connection, """
             SELECT pgscale.relocate_table('wide', CASE WHEN spcname = 'space_0' THEN 'space_1' ELSE 'space_0' END)
               FROM pg_class c JOIN pg_tablespace t ON t.oid = reltablespace WHERE c.oid = 'wide'::regclass""")
         copied = "SELECT copied_bytes FROM pgscale.relocation_jobs WHERE job = %s"
-        wait_for("half a gigabyte", lambda: (value(connection, copied, job) or 0) > GB / 2, END)
+        wait_for("a part of the copy", lambda: (value(connection, copied, job) or 0) > least, END)
         return job, value(connection, copied, job)
 
     def check(self, server):
@@ -251,7 +282,8 @@ def steps(experiment):
     yield "a standby", experiment.attach
     first, second = experiment.sizes
     yield "grows", lambda: experiment.step(growing(first))
-    yield "shrinks", lambda: experiment.step(experiment.shrink)
+    # the copy must be truncated, too
+    yield "shrinks", lambda: experiment.step(experiment.shrink, copied=0.9 * first * GB)
     yield "killed while copying, then grows", lambda: experiment.step(
         growing(second), lambda connection, job: phase(connection, job) == "copying")
     yield "killed while the old files go, then shrinks", lambda: experiment.step(experiment.shrink, dropping)
