@@ -546,7 +546,7 @@ sub notices
     my $said = $db->sql("BEGIN; SELECT count(*) FROM pgscale.$request");
 
     $db->sql('ROLLBACK');
-    return join "\n", $said =~ /NOTICE: +\d+: +(.*)/g;
+    return join "\n", $said =~ /NOTICE: +\w+: +(.*)/g;
 }
 $db->sql($_) for 'CREATE DATABASE neighbour TABLESPACE fast', 'CREATE TABLE parent (id int, filler text)',
   'CREATE TABLE child () INHERITS (parent)', 'CREATE TABLE grandchild () INHERITS (child)', 'CREATE INDEX parent_id ON parent (id)',
