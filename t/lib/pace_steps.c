@@ -113,6 +113,12 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 	return held_back;
 }
 
+int64
+pgscale_wal_disk_before(XLogSegNo end)
+{
+	return 0;
+}
+
 XLogRecPtr
 pgscale_relocation_wal_flush(void)
 {
