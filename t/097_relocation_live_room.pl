@@ -143,10 +143,10 @@ SKIP:
         job_ok($job, 'state, phase, copied_bytes > 0', 'running|copying|t', "$name: a copy is under way");
         $fill->(60, "$name: the table is larger than the room");
         job_ok($job, q{state, regexp_replace(message, '\d+', 'N', 'g')}, "waiting|only N MB are free on the disk of pg_wal: $who", "$name: the move waits for it");
+        my $copied = $db->sql("SELECT copied_bytes FROM pgscale.relocation_jobs WHERE job = $job");
         $db->set('pgscale.relocation_rate');
         $db->poll_ok('SHOW pgscale.relocation_rate', "$name: at full speed", '0');
         $fill->(10, "$name: hardly any room");
-        my $copied = $db->sql("SELECT copied_bytes FROM pgscale.relocation_jobs WHERE job = $job");
         job_ok($job, "state, copied_bytes = $copied", 'waiting|t', "$name: it has still to wait");
         $let_go->();
         is(ended($job), 'done', "$name: it goes on by itself") or diag job_text($job);

@@ -447,6 +447,14 @@ typedef struct PgscaleStats
 
 extern void pgscale_compat_stats_read(PgscaleStats *stats);
 
+/* From where on the WAL summarizer has still to read WAL; invalid if it is off. */
+#if PG_VERSION_NUM >= 170000
+#include "postmaster/walsummarizer.h"
+#define pgscale_compat_oldest_unsummarized()	GetOldestUnsummarizedLSN(NULL, NULL)
+#else
+#define pgscale_compat_oldest_unsummarized()	InvalidXLogRecPtr
+#endif
+
 /* The counts of a relation of this database, or NULL.  19 says whether the caller may free them, if it asks. */
 #if PG_VERSION_NUM >= 190000
 #define pgscale_compat_relation_stats(relation) pgstat_fetch_stat_tabentry_ext(false, relation, NULL)

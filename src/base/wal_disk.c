@@ -23,21 +23,23 @@
 #include "base/units.h"
 #include "base/wal_disk.h"
 
-int64
-pgscale_wal_disk_before(XLogSegNo end)
+/* Bytes of the segments before that one whose names have this ending in the folder. */
+static int64
+segments_before(const char *path, const char *ending, XLogSegNo end)
 {
-	DIR		   *folder = AllocateDir(XLOGDIR);
+	DIR		   *folder = AllocateDir(path);
 	struct dirent *entry;
 	int64		bytes = 0;
 
-	while ((entry = ReadDirExtended(folder, XLOGDIR, LOG)) != NULL)
+	while ((entry = ReadDirExtended(folder, path, LOG)) != NULL)
 	{
 		TimeLineID	timeline;
-		XLogSegNo	segment;
+		XLogSegNo	segment = 0;
 
-		if (!IsXLogFileName(entry->d_name))
+		if (strspn(entry->d_name, "0123456789ABCDEF") != XLOG_FNAME_LEN || strcmp(entry->d_name + XLOG_FNAME_LEN, ending) != 0)
 			continue;
-		XLogFromFileName(entry->d_name, &timeline, &segment, wal_segment_size);
+		if (end < PG_UINT64_MAX)
+			XLogFromFileName(entry->d_name, &timeline, &segment, wal_segment_size);
 		if (segment < end)
 			bytes += wal_segment_size;
 	}
@@ -46,9 +48,21 @@ pgscale_wal_disk_before(XLogSegNo end)
 }
 
 int64
+pgscale_wal_disk_used_before(XLogSegNo end)
+{
+	return segments_before(XLOGDIR, "", end);
+}
+
+int64
 pgscale_wal_disk_used(void)
 {
-	return pgscale_wal_disk_before(PG_UINT64_MAX);
+	return pgscale_wal_disk_used_before(PG_UINT64_MAX);
+}
+
+int64
+pgscale_wal_disk_to_archive_before(XLogSegNo end)
+{
+	return XLogArchivingActive() ? segments_before(XLOGDIR "/archive_status", ".ready", end) : 0;
 }
 
 double

@@ -14,11 +14,12 @@
 
 #include "access/xlogdefs.h"
 
-/* Bytes of the WAL files that are there, of segments before that one. */
-extern int64 pgscale_wal_disk_before(XLogSegNo end);
-
 /* Bytes of the WAL files that are there, those for later use included. */
 extern int64 pgscale_wal_disk_used(void);
+
+/* The same of segments before that one; and of these, what is still to be archived. */
+extern int64 pgscale_wal_disk_used_before(XLogSegNo end);
+extern int64 pgscale_wal_disk_to_archive_before(XLogSegNo end);
 
 /*
  * Bytes that pg_wal may take in all: what is free on its disk, and what its files have of

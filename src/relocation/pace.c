@@ -28,8 +28,8 @@
  *
  * Before each piece, slots: none may lose its WAL.  Once a second, and every 64 MB, free space: the rest of the copy must fit on the
  * disk of the target.  The disk of pg_wal needs room for pg_wal to reach max_wal_size.  More WAL piles up only
- * while the archiver or a slot holds it back, which may end: so the move waits, while the server itself still has room.  What they let go
- * stays until the end of the next checkpoint, for which it asks.
+ * while the archiver or a slot holds it back, which may end: so the move waits, while the server itself still has
+ * room.  What they let go stays until the end of the next checkpoint, for which it asks.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -80,6 +80,9 @@
 /* Between two looks at the reasons to wait. */
 #define PACE_LOOK_MS	1000
 #define PACE_LOOK_NS	(PACE_LOOK_MS * NS_PER_MS)
+
+/* A checkpoint that was asked for has most likely ended, or will not help. */
+#define CHECKPOINT_AGAIN_NS	(10 * NS_PER_S)
 
 /* Between two looks at free space, besides. */
 #define SPACE_LOOK_BYTES	(64 * PGSCALE_MB)
@@ -329,22 +332,24 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 			 : errhint("Make room there, and request the move again.")));
 }
 
-/*
- * Pauses the move if a slot or the archiver keeps as much WAL as there is room missing, or kept it until now.  Returns false if none does.
- */
+/* Pauses the move if pg_wal can shrink by what is missing.  Returns false if it cannot. */
 static bool
-pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room, int64 needed)
+pace_wal_may_shrink(PgscaleRelocationPace *pace, int64 room, int64 needed, int64 now)
 {
 	char		who[128];
 	const PgscaleRelocationHeldBack held = pgscale_relocation_wal_held_back(needed - room, who, sizeof(who));
 
 	if (held == PGSCALE_RELOCATION_HELD_BY_NONE)
 		return false;
-	/* a server without load has none by itself */
-	if (held == PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT && !pace->checkpoint)
+
+	/*
+	 * An idle server starts no checkpoint by itself.  One that fails, or that
+	 * came too early for what was let go later, is followed by another.
+	 */
+	if (held == PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT && (pace->checkpoint_ns == 0 || now - pace->checkpoint_ns >= CHECKPOINT_AGAIN_NS))
 	{
 		RequestCheckpoint(CHECKPOINT_FORCE);
-		pace->checkpoint = true;
+		pace->checkpoint_ns = now;
 	}
 	snprintf(pace->why, sizeof(pace->why), "only " INT64_FORMAT " MB are free on the disk of pg_wal: %s", room / PGSCALE_MB, who);
 	return true;
@@ -380,12 +385,12 @@ pace_see_room(PgscaleRelocationPace *pace, int64 left, int64 now)
 	}
 	if (wal_room >= 0 && wal_room < pace_with_reserve(wal))
 	{
-		if (pace_wal_may_shrink(pace, wal_room, pace_with_reserve(wal)))
+		if (pace_wal_may_shrink(pace, wal_room, pace_with_reserve(wal), now))
 			return false;
 		pace_raise_no_room(pace, device != wal_device, wal_room, pace_with_reserve(wal));
 	}
 	pace->had_room = true;
-	pace->checkpoint = false;
+	pace->checkpoint_ns = 0;
 	pace->space_ns = now;
 	pace->space_copied = pace->copied;
 	return true;

@@ -48,7 +48,8 @@ typedef struct PgscaleRelocationPace
 	bool		had_room;
 	int64		space_ns;
 	int64		space_copied;
-	bool		checkpoint;		/* whether one was asked for since */
+	int64		checkpoint_ns;	/* when a checkpoint was asked for last, since
+								 * there was room; 0: none was */
 } PgscaleRelocationPace;
 
 /* Once, before all else: the settings. */

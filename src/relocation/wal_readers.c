@@ -241,45 +241,26 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	return true;
 }
 
-/* How much WAL is still to be archived, in bytes; 0: none; -1: the archiver fails, and how much is not known. */
-static int64
-to_archive(void)
+/*
+ * The first segment that the next checkpoint keeps for recovery, slots,
+ * wal_keep_size or the WAL summarizer.
+ */
+static XLogSegNo
+next_checkpoint_keeps(XLogRecPtr slots)
 {
-	const PgStat_ArchiverStats *archiver;
-	TimeLineID	timeline;
-	XLogSegNo	archived;
+	const XLogRecPtr unsummarized = pgscale_compat_oldest_unsummarized();
+	const XLogSegNo keep_size = wal_keep_size_mb * PGSCALE_MB / wal_segment_size;
+	XLogRecPtr	from = GetRedoRecPtr();
+	XLogSegNo	kept;
 	XLogSegNo	now;
 
-	if (!XLogArchivingActive())
-		return 0;
-	pgstat_clear_snapshot();
-	archiver = pgstat_fetch_stat_archiver();
-
-	/*
-	 * a backup's label is named after its segment, the history of a timeline
-	 * is not
-	 */
-	if (strspn(archiver->last_archived_wal, "0123456789ABCDEF") != 24)
-		return archiver->last_failed_timestamp > archiver->last_archived_timestamp ? -1 : 0;
-	XLogFromFileName(archiver->last_archived_wal, &timeline, &archived, wal_segment_size);
-	XLByteToSeg(GetXLogWriteRecPtr(), now, wal_segment_size);
-	/* the segment that is being written cannot be archived yet */
-	return now > archived + 1 ? (int64) (now - archived - 1) * wal_segment_size : 0;
-}
-
-/* The WAL that the next checkpoint removes, if slots need it from there on, and that much is still to be archived; in bytes. */
-static int64
-to_remove(XLogRecPtr slots, int64 archive)
-{
-	const int64 kept = Max(wal_keep_size_mb * PGSCALE_MB, archive + wal_segment_size);
-	const XLogRecPtr here = GetXLogWriteRecPtr();
-	XLogRecPtr	end = Min(GetRedoRecPtr(), here - Min(kept, (int64) here));
-	XLogSegNo	segment;
-
 	if (!XLogRecPtrIsInvalid(slots))
-		end = Min(end, slots);
-	XLByteToSeg(end, segment, wal_segment_size);
-	return pgscale_wal_disk_before(segment);
+		from = Min(from, slots);
+	if (!XLogRecPtrIsInvalid(unsummarized))
+		from = Min(from, unsummarized);
+	XLByteToSeg(from, kept, wal_segment_size);
+	XLByteToSeg(GetXLogWriteRecPtr(), now, wal_segment_size);
+	return Min(kept, now - Min(keep_size, now));
 }
 
 PgscaleRelocationHeldBack
@@ -287,27 +268,25 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	/* what recovery would need is kept anyway */
 	const int64 kept = (int64) (GetXLogWriteRecPtr() - GetRedoRecPtr());
-	const int64 archive = to_archive();
+	const int64 archive = pgscale_wal_disk_to_archive_before(PG_UINT64_MAX);
 	SeenSlot	oldest = {InvalidXLogRecPtr};
+	XLogSegNo	end;
 	int64		slot = 0;
-	int64		held;
+	int64		removed;
 
 	each_slot(false, see_oldest, &oldest);
 	if (!XLogRecPtrIsInvalid(oldest.restart))
 		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
-	held = Max(Max(slot, archive) - kept, 0);
-	if (archive < 0 && held < bytes)
-		snprintf(why, size, "the archiver fails");
-	else if (held < bytes)
+	end = next_checkpoint_keeps(oldest.restart);
+	removed = pgscale_wal_disk_used_before(end) - pgscale_wal_disk_to_archive_before(end);
+	if (removed >= bytes)
 	{
-		const int64 removed = to_remove(oldest.restart, archive);
-
-		if (removed + held < bytes)
-			return PGSCALE_RELOCATION_HELD_BY_NONE;
 		snprintf(why, size, "the next checkpoint removes " INT64_FORMAT " MB of WAL", removed / PGSCALE_MB);
 		return PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT;
 	}
-	else if (slot >= archive)
+	if (removed + Max(slot, archive) - kept < bytes)
+		return PGSCALE_RELOCATION_HELD_BY_NONE;
+	if (slot >= archive)
 		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);
 	else
 		snprintf(why, size, "the archiver has " INT64_FORMAT " MB of WAL still to archive", archive / PGSCALE_MB);

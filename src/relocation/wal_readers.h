@@ -37,14 +37,11 @@ extern bool pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *
 typedef enum PgscaleRelocationHeldBack
 {
 	PGSCALE_RELOCATION_HELD_BY_NONE = 0,
-	PGSCALE_RELOCATION_HELD_BY_READER,
-	PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT,
+	PGSCALE_RELOCATION_HELD_BY_READER,	/* a slot, or the archiver */
+	PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT	/* none needs it any more */
 } PgscaleRelocationHeldBack;
 
-/*
- * Does the server keep that number of bytes of WAL which recovery does not need?  For a slot or the archiver: the one with the most.  Or
- * until the end of a checkpoint, once they let it go.  Sets why, except if it does not.
- */
+/* Would pg_wal shrink by that number of bytes if nothing held WAL back any more?  Then says what holds it. */
 extern PgscaleRelocationHeldBack pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size);
 
 #endif							/* PGSCALE_RELOCATION_WAL_READERS_H */

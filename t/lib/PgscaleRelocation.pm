@@ -186,7 +186,7 @@ sub own_disk
     print $wrapper <<"EOW";
 #!/bin/sh
 export FOLDER='$folder' PG_CTL="\${REAL_PG_CTL:-$pg_ctl}"
-exec unshare --user --map-current-user --keep-caps --mount sh -c 'cp -a "\$FOLDER" "\$FOLDER.start" && mount -t tmpfs -o size=$size,mode=700 none "\$FOLDER" &&
+exec unshare --user --map-current-user --keep-caps --mount sh -c 'rm -rf "\$FOLDER.start" && cp -a "\$FOLDER" "\$FOLDER.start" && mount -t tmpfs -o size=$size,mode=700 none "\$FOLDER" &&
     cp -a "\$FOLDER.start/." "\$FOLDER" && rm -rf "\$FOLDER.start" && exec "\$PG_CTL" "\$@"' sh "\$@"
 EOW
     close $wrapper;

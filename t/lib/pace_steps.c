@@ -114,7 +114,13 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 }
 
 int64
-pgscale_wal_disk_before(XLogSegNo end)
+pgscale_wal_disk_used_before(XLogSegNo end)
+{
+	return 0;
+}
+
+int64
+pgscale_wal_disk_to_archive_before(XLogSegNo end)
 {
 	return 0;
 }
@@ -613,13 +619,16 @@ check_room(void)
 		is(ask(65 * PGSCALE_MB), 1000, "or has held it until now");
 	}
 	is(checkpoints, 1, "then a checkpoint is asked for, once");
+	now_ns += 10 * NS_PER_S;
+	is(ask(65 * PGSCALE_MB), 1000, "if that has not made room");
+	is(checkpoints, 2, "another one is");
 	target_free++;
 	now_ns += NS_PER_S;
 	says(refused(65 * PGSCALE_MB, left), "", "with room again it goes on");
 	target_free--;
 	now_ns += NS_PER_S;
 	is(ask(65 * PGSCALE_MB), 1000, "and waits again");
-	is(checkpoints, 2, "for another one");
+	is(checkpoints, 3, "for a checkpoint at once");
 	target_free = left;
 	now_ns += NS_PER_S;
 	is(strlen(refused(65 * PGSCALE_MB, left)) > 0, true, "which does not help where the relation itself has no room");
