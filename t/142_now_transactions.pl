@@ -164,6 +164,13 @@ $monitor->sql(q{SET statement_timeout = '20 s'});
 cmp_ok($monitor->sql('SELECT count(*) FROM pgscale.now'), '>', 3, 'the screen is there while the journal is locked');
 $locker->quit;
 
+### Nor does it write, and wait for a standby, where the journal is not marked as local yet
+
+$db->sql('UPDATE pg_class SET relrewrite = 0 WHERE relrewrite <> 0');
+$monitor->sql('BEGIN; SELECT count(*) FROM pgscale.now');
+is($monitor->sql('SELECT pg_current_xact_id_if_assigned() IS NULL'), 't', 'a screen takes no transaction ID');
+$monitor->sql('COMMIT');
+
 ### A slot without a consumer
 
 found_ok('forgotten_xmin', qr/^low\|The unused replication slot consumer keeps VACUUM from the dead rows, or those of catalogs, of \d{6,} transactions$/, 'is the oldest');

@@ -155,6 +155,16 @@ pgscale_table_keep_local(Oid relation)
 	CommandCounterIncrement();
 }
 
+/* Does it only read?  That assigns no transaction ID, and so waits for no standby, not even on a screen of an incident. */
+static bool
+reads_only(SPIPlanPtr plan)
+{
+	const CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
+	const Query *query = linitial_node(Query, source->query_list);
+
+	return query->commandType == CMD_SELECT && !query->hasModifyingCTE;
+}
+
 uint64
 pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement, PgscaleParameters *parameters, bool latest)
 {
@@ -184,10 +194,11 @@ pgscale_table_execute(const PgscaleExtensionTable *table, const char *statement,
 	SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
 	settings = pgscale_sql_names();
 	(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	pgscale_table_keep_local(relation);
 	plan = SPI_prepare(statement, parameters->n, parameters->types);
 	if (!plan)
 		elog(ERROR, "could not prepare \"%s\": %s", statement, SPI_result_code_string(SPI_result));
+	if (!reads_only(plan))
+		pgscale_table_keep_local(relation);
 	result = SPI_execute_snapshot(plan, parameters->values, parameters->nulls,
 								  latest ? GetLatestSnapshot() : InvalidSnapshot,
 								  InvalidSnapshot, latest, true, 0);
