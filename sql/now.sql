@@ -46,6 +46,9 @@ SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "active",
 SELECT * FROM finds(root('{"state": "active", "event_type": "IO", "event": "WALSync"}'));
 SELECT * FROM finds(root('{"state": "active", "event_type": "IPC", "event": "SyncRep"}'));
 SELECT * FROM finds(root('{"pid": null, "gid": "''it''''s''", "gid_shown": "''it''''s''", "state": "prepared", "state_s": null}'));
+-- its manager may still commit it
+SELECT cure FROM finds(root('{"pid": null, "gid": "''g''", "gid_shown": "''g''", "state": "prepared", "state_s": null, "transaction_s": 59.9}'));
+SELECT cure FROM finds(root('{"pid": null, "gid": "''g''", "gid_shown": "''g''", "state": "prepared", "state_s": null, "transaction_s": 60}'));
 -- a gid that does not fit on a line, or has more than one
 SELECT pid, sentence, cure, risk FROM pgscale_internal.now_findings(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'database', 'shop',
     'gid', quote_literal(repeat('x', 96)), 'gid_shown', quote_literal(repeat('x', 96)))));
@@ -70,10 +73,14 @@ SELECT * FROM finds(root('{"pid": 99, "backend_type": "autovacuum worker", "rows
 SELECT rule, pid FROM finds(root('{"state": "active", "query": "-- (to prevent wraparound)"}'));
 
 -- turns: it waited for such a lock itself a moment ago, or its waiters have waited for those before it
-SELECT rule FROM finds(root('{"state": "active", "event_type": null, "waited_ago_s": 1.9}'));
-SELECT rule, evidence->'held_s' AS held_s FROM pgscale_internal.now_findings(root('{"state": "active", "event_type": null, "waited_ago_s": 2}'));
-SELECT rule FROM finds(root('{"state_s": 2, "waited_ago_s": 2, "first_s": 5.1}'));
-SELECT rule FROM finds(root('{"state_s": 2, "waited_ago_s": 2, "first_s": 5}'));
+SELECT rule FROM finds(root('{"state": "active", "event_type": null, "waited_ago_s": 7.9}'));
+SELECT rule, evidence->'held_s' AS held_s FROM pgscale_internal.now_findings(root('{"state": "active", "event_type": null, "waited_ago_s": 8}'));
+SELECT rule FROM finds(root('{"state_s": 7.9, "waited_ago_s": 7.9}'));
+SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 8}'));
+SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 7.8}'));
+SELECT rule FROM finds(root('{"state_s": 8, "transaction_s": 8, "queue_s": 9}'));
+SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5.1}'));
+SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5}'));
 SELECT rule FROM finds(root('{"state_s": 30, "waited_ago_s": 31, "first_s": 100}'));
 SELECT rule FROM finds(root('{"pid": null, "gid": "p", "state": "prepared", "transaction_s": 29, "state_s": null, "first_s": 100}'));
 -- without the history it is not known whether a statement began with a wait
@@ -118,6 +125,8 @@ SELECT * FROM finds(row_root(8), '{"kinds": {"lock_transaction": 1, "lock_tuple"
 SELECT * FROM finds(row_root(8), '{"active": 5, "kinds": {"lock_tuple": 2.9}}');
 SELECT * FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3.1}}');
 SELECT rule FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6}}', '{"kinds": {"lock_tuple": 3}}');
+SELECT rule, certainty FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6, "wal_sync": 0.1, "wal_write_lock": 2.8}}');
+SELECT rule, certainty FROM finds(row_root(8), '{"kinds": {"lock_tuple": 6, "wal_sync": 0.1, "wal_write_lock": 2.9}}');
 SELECT rule FROM finds(row_root(2), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(row_root(1), '{"kinds": {"lock_tuple": 6}}');
 SELECT rule FROM finds(root('{}'), '{"kinds": {"lock_tuple": 6}}');
@@ -167,6 +176,8 @@ SELECT * FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 3.2}}');
 SELECT rule FROM finds(lock_root('{}'), '{"kinds": {"lock_relation": 2.9}}');
 SELECT rule FROM finds(lock_root('{"waiters": 1}'), '{"kinds": {"lock_relation": 6}}');
 SELECT rule FROM finds(lock_root('{}'), '{"kinds": {"lock_advisory": 6}}');
+SELECT rule, certainty, sentence FROM finds(lock_root('{"locktype": "object", "relation": "pg_database"}'), '{"kinds": {"other_lock": 6}}');
+SELECT rule FROM finds(lock_root('{"locktype": "virtualxid", "relation": null}'), '{"kinds": {"other_lock": 6}}');
 SELECT rule, certainty, sentence FROM finds(lock_root('{"locktype": "advisory", "relation": null}'), '{"kinds": {"lock_advisory": 6}}');
 SELECT rule FROM finds(lock_root('{"locktype": "advisory", "relation": null, "state": "idle"}'), '{"kinds": {"lock_advisory": 6}}');
 
@@ -229,6 +240,7 @@ SELECT rule FROM finds('{"used": 87, "idle": 80, "new": 2}');
 SELECT rule, certainty, cure FROM finds('{"used": 73, "idle": 9, "new": 20}');
 SELECT rule FROM finds('{"used": 73, "idle": 9, "new": 19}');
 SELECT rule FROM finds('{"used": 72, "idle": 9, "new": 20}');
+SELECT rule, certainty FROM finds('{"used": 97, "idle": 90, "new": 20}');
 SELECT rule, certainty FROM finds('{"used": 88, "idle": 10, "new": 2}');
 SELECT rule, certainty FROM finds(root('{"waiters": 70}') || '{"used": 88, "idle": 10, "new": 60}');
 

@@ -110,6 +110,27 @@ my $waited = q{SELECT count(*) FROM pg_locks WHERE NOT granted AND waitstart < c
     calm();
 }
 
+# at a row, each for longer than two seconds, because the application calls another one
+{
+    my $turns = load(6, 'BEGIN;', 'UPDATE t SET v = v + 1 WHERE id = 3;', '\sleep 2500 ms', 'COMMIT;');
+    $monitor->poll_ok(q{SELECT count(*) FROM jsonb_array_elements(pgscale_internal.now_evidence()->'roots') r WHERE (r->>'waited_ago_s')::float8 > 0},
+        'a queue at a row, in long turns', 1);
+    healthy_ok('is no blocker', 4);
+    finds_ok(qr/^hot_row\|medium\|\d sessions wait for rows (?:of public.t )?that short transactions change one after another\|/, 'but a hot row');
+    ends($turns);
+    calm();
+}
+
+# in the commits of transactions that notify others
+{
+    $db->set('fsync', 'on');
+    my $turns = load(8, 'SET commit_delay = 100000;', 'SET commit_siblings = 0;', 'BEGIN;', 'NOTIFY n;', 'UPDATE t SET v = v + 1 WHERE id = 500 + :client_id;', 'COMMIT;');
+    finds_ok(qr/^hot_lock\|medium\|\d sessions wait for a lock on pg_database, as commits after NOTIFY take it one after another\|/, 'a queue of commits after NOTIFY');
+    ends($turns);
+    $db->set('fsync');
+    calm();
+}
+
 ### A queue worker pool that takes its rows with SKIP LOCKED, and a mutex that is held by a deliberate lock
 
 {
@@ -157,6 +178,20 @@ for my $clients (2, 8)
         'because a cancellation does not reach it');
     is($db->sql('SELECT done FROM pgscale.terminate(' . $copying->pid . ')'), 't', 'as is done');
     is(($_->finish)[0], '00000', 'the others go on') for @behind;
+}
+
+### A parallel command is one
+
+{
+    my ($building, $writer) = (session($node), session($node));
+    $db->sql(q{CREATE FUNCTION slow(int) RETURNS int IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN $1; END';
+        CREATE TABLE built WITH (parallel_workers = 1) AS SELECT i FROM generate_series(1, 10000) i});
+    $building->start('CREATE INDEX ON built (slow(i))');
+    $db->poll_ok('SELECT count(*) FROM pg_stat_activity WHERE leader_pid = ' . $building->pid, 'an index is built by two', 1);
+    $db->sees_waiting($writer, 'INSERT INTO built VALUES (0)');
+    finds_ok(qr/^blocker\|high\|@{[ $building->pid ]}\|1 session waits for a lock on public.built held by pid @{[ $building->pid ]}, [^|]*, active for \d+ s: CREATE INDEX .*\|SELECT pgscale.cancel\(@{[ $building->pid ]}\)$/,
+        'which are not two that are in the way');
+    $db->ends_waiting($building, $writer);
 }
 
 ### Several that are in the way of one
@@ -222,6 +257,11 @@ for my $clients (2, 8)
 ### Connections that are all in use, and what they do
 
 {
+    my $pool = load(62, 'SELECT 1;', '\sleep 600 s');
+    finds_ok(qr/^connection_storm\|medium\|6\d of 77 connections are used \(6\d idle\), [2-6]\d began in the last 10 s, /, 'an application that opens its pool');
+    ends($pool);
+    $db->poll_ok(q{SELECT count(*) < 20 FROM pg_stat_activity WHERE backend_type = 'client backend'}, 'and closes it');
+
     my $open = load(72, 'BEGIN;', 'SELECT 1;', '\sleep 600 s', 'COMMIT;');
     finds_ok(qr/^connection_storm\|\w+\|7\d of 77 connections are used \(7[0-2] idle in a transaction\), .*\|SELECT pid, application_name, xact_start/,
         'transactions that are left open');

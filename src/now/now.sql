@@ -28,7 +28,8 @@ CREATE FUNCTION pgscale_internal.now_roots(
     patient boolean,
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
     OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz,
-    OUT maintenance integer, OUT first_ms double precision, OUT holders integer, OUT gate_pid integer, OUT behind_gate integer)
+    OUT maintenance integer, OUT first_ms double precision, OUT holders integer, OUT gate_pid integer, OUT behind_gate integer,
+    OUT queue_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_now_roots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;
@@ -213,7 +214,8 @@ AS $$
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
                'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384
                                 THEN pgscale_internal.clean_line(r.relation::regclass::text, 130)
-                                ELSE concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
+                                WHEN r.relation IS NOT NULL
+                                THEN concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
                                                                                             WHERE o.oid = r.relation_datid)) END,
                'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
                'role', coalesce(a.usesysid, p.owner)::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
@@ -230,7 +232,7 @@ AS $$
                'maintenance', r.maintenance + (CASE WHEN r.row_waiters > 0 AND EXISTS (
                                     SELECT FROM pg_get_replication_slots() l
                                      WHERE l.active_pid = r.gate_pid AND l.slot_type = 'logical' AND l.confirmed_flush_lsn IS NULL) THEN 1 ELSE 0 END),
-               'first_s', r.first_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
+               'first_s', r.first_ms / 1e3, 'queue_s', r.queue_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
                'gate_application', g.application_name, 'gate_type', g.backend_type, 'gate_role', g.usesysid::bigint,
                'gate_query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0))), 100),
                'pinning', CASE WHEN a.wait_event IN ('BufferPin', 'BufferCleanup') THEN pgscale_internal.now_sessions(pgscale_internal.now_pinning(r.pid)) END)

@@ -83,6 +83,7 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_NUMBER, waited_ago_s),
 	SESSION_MEMBER(MEMBER_COUNT, maintenance),
 	SESSION_MEMBER(MEMBER_COUNT, first_s),
+	SESSION_MEMBER(MEMBER_COUNT, queue_s),
 	SESSION_MEMBER(MEMBER_COUNT, holders),
 	SESSION_MEMBER(MEMBER_COUNT, behind_gate),
 	SESSION_MEMBER(MEMBER_TEXT, gate_application),
@@ -173,6 +174,7 @@ static const char *const kind_keys[] = {
 	[PGSCALE_NOW_LOCK_TUPLE] = "lock_tuple",
 	[PGSCALE_NOW_LOCK_RELATION] = "lock_relation",
 	[PGSCALE_NOW_LOCK_ADVISORY] = "lock_advisory",
+	[PGSCALE_NOW_LOCK_OTHER] = "other_lock",
 	[PGSCALE_NOW_SYNC_REP] = "sync_rep",
 };
 

@@ -36,6 +36,7 @@ typedef enum PgscaleNowKind
 	PGSCALE_NOW_LOCK_TUPLE,
 	PGSCALE_NOW_LOCK_RELATION,
 	PGSCALE_NOW_LOCK_ADVISORY,
+	PGSCALE_NOW_LOCK_OTHER,
 	PGSCALE_NOW_SYNC_REP,
 	PGSCALE_NOW_KINDS
 } PgscaleNowKind;
@@ -95,6 +96,8 @@ typedef struct PgscaleNowSession
 								 * not feel */
 	double		first_s;		/* as longest_s, of those that it is in the
 								 * way of itself */
+	double		queue_s;		/* of these, that the oldest has been at its
+								 * statement, if it waits for a row; else 0 */
 	double		holders;		/* that are in the way of the gate, with it */
 	int			gate_pid;		/* of those that it is in the way of, the one
 								 * or one of them */

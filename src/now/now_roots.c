@@ -46,6 +46,9 @@ typedef struct RootSum
 	int			gate;			/* of these, the last one */
 	TimestampTz since;			/* of the one that has waited longest */
 	TimestampTz first_since;	/* the same, of the first level */
+	TimestampTz queue_since;	/* of that level's waiters for a row, since
+								 * when the oldest is at its statement: with
+								 * each holder they wait anew */
 	const LOCKTAG *tag;			/* what the first of the first level waits for */
 } RootSum;
 
@@ -81,7 +84,7 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		sums[node].node = node;
 		sums[node].waiters = sums[node].rows = sums[node].maintenance = sums[node].first_level = 0;
 		sums[node].gate = -1;
-		sums[node].since = sums[node].first_since = DT_NOEND;
+		sums[node].since = sums[node].first_since = sums[node].queue_since = DT_NOEND;
 		sums[node].tag = NULL;
 	}
 	for (int node = 0; node < waits->nnodes; node++)
@@ -115,6 +118,36 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 	}
 }
 
+static const PgscaleProcStatement *
+statement_of(const PgscaleLockNode *node, PgscaleProcStatement *statement)
+{
+	return node->pid != 0 && node->slot >= 0 && pgscale_procs_read_statement(node->slot, statement) && statement->pid == node->pid ?
+		statement : NULL;
+}
+
+/* The beginnings of statements, of the first level's waiters for rows. */
+static void
+find_queues(const PgscaleLockWaits *waits, RootSum *sums)
+{
+	PgscaleProcStatement *room = palloc(sizeof(PgscaleProcStatement));
+
+	for (int node = 0; node < waits->nnodes; node++)
+	{
+		const int	parent = waits->nodes[node].parent;
+		const int	waiter = waits->nodes[node].waiter;
+		const PgscaleProcStatement *statement;
+
+		CHECK_FOR_INTERRUPTS();
+		if (parent < 0 || waits->nodes[node].root != parent || waiter < 0 ||
+			waits->locks[waits->waiters[waiter].lock].tag.locktag_type != LOCKTAG_TRANSACTION)
+			continue;
+		statement = statement_of(&waits->nodes[node], room);
+		if (statement && statement->activity_start > 0)
+			sums[parent].queue_since = Min(sums[parent].queue_since, statement->activity_start);
+	}
+	pfree(room);
+}
+
 /*
  * When the transaction of a root began; 0 if that is not known.  From shared memory, because within
  * a transaction block pg_stat_activity keeps what it has shown first, and a session that has begun
@@ -123,12 +156,11 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 static TimestampTz
 transaction_start(const PgscaleLockNode *node)
 {
-	PgscaleProcStatement *statement = palloc(sizeof(PgscaleProcStatement));
-	TimestampTz start = 0;
+	PgscaleProcStatement *room = palloc(sizeof(PgscaleProcStatement));
+	const PgscaleProcStatement *statement = statement_of(node, room);
+	const TimestampTz start = statement ? statement->xact_start : 0;
 
-	if (node->pid != 0 && node->slot >= 0 && pgscale_procs_read_statement(node->slot, statement) && statement->pid == node->pid)
-		start = statement->xact_start;
-	pfree(statement);
+	pfree(room);
 	return start;
 }
 
@@ -147,17 +179,28 @@ count_behind_gate(const PgscaleLockWaits *waits, int gate)
 	return n;
 }
 
+/* Has a process of the same group, as one of a parallel query, been found to hold the lock in that way already? */
+static bool
+is_counted(const PgscaleLockWaits *waits, const PgscaleAwaitedLock *lock, int holder, LOCKMASK conflicts)
+{
+	for (int h = waits->holders[holder].next; h >= lock->first_holder; h = waits->holders[h].next)
+		if ((waits->holders[h].modes & conflicts) != 0)
+			return true;
+	return false;
+}
+
 /* Those that are in the way of a waiter, each by a lock that it holds, and wait for nothing. */
 static int
 count_holders(const PgscaleLockWaits *waits, int node)
 {
 	const PgscaleLockWaiter *waiter = &waits->waiters[waits->nodes[node].waiter];
 	const PgscaleAwaitedLock *lock = &waits->locks[waiter->lock];
+	const LOCKMASK conflicts = lock->conflicts[waiter->mode];
 	int			n = 0;
 
 	for (int h = lock->first_holder; h < lock->first_holder + lock->nholders; h++)
-		n += (waits->holders[h].modes & lock->conflicts[waiter->mode]) != 0 && waits->holders[h].node != node &&
-			waits->nodes[waits->holders[h].node].waiter < 0;
+		n += (waits->holders[h].modes & conflicts) != 0 && waits->holders[h].node != node &&
+			waits->nodes[waits->holders[h].node].waiter < 0 && !is_counted(waits, lock, h, conflicts);
 	return n;
 }
 
@@ -192,9 +235,11 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 		Int32GetDatum(count_holders(waits, sum->gate)),
 		Int32GetDatum(waits->nodes[sum->gate].pid),
 		Int32GetDatum(sum->first_level == 1 ? count_behind_gate(waits, sum->gate) : 0),
+		Float8GetDatum(ms_since(sum->queue_since, now)),
 	};
 	bool		nulls[lengthof(values)] = {
-		node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0, false, false, false, false, false
+		node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0, false, false, false, false, false,
+		sum->queue_since == DT_NOEND
 	};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -225,6 +270,7 @@ pgscale_now_roots(PG_FUNCTION_ARGS)
 	pgscale_lock_waits_find_roots(waits);
 	sums = palloc_extended(Max(waits->nnodes, 1) * sizeof(RootSum), MCXT_ALLOC_HUGE);
 	sum_roots(waits, sums);
+	find_queues(waits, sums);
 	CHECK_FOR_INTERRUPTS();
 	qsort(sums, waits->nnodes, sizeof(RootSum), compare_roots);
 	for (int i = 0; i < Min(waits->nnodes, MAX_ROOTS) && sums[i].waiters > 0; i++)

@@ -183,9 +183,10 @@ cure_connections(PgscaleNowFinding *f, const PgscaleNowEvidence *e, bool end_idl
  * connection_storm: nine tenths of the connections that are not reserved are used; or three
  * quarters, and a fifth of max_connections (20 at least) began in the last 10 s.
  *
- * Certainty: high, if so many began; medium, if a blocker holds up a quarter of the sessions, if
- * no connection is left, or if connections are many, but neither new nor idle: then clients wait for
- * something else.  Low, if some are left, and those in use idle and are not new, as those of a pool do.
+ * Certainty: high, if so many began and no connection is left; medium, if a blocker holds up a quarter of the
+ * sessions, if either is so, as when an application with a large pool starts, or if connections are many, but neither
+ * new nor idle: then clients wait for something else.  Low, if some are left, and those in use idle and are not new, as
+ * those of a pool do.
  * Behind a blocker the storm is its consequence, and comes after it.
  *
  * The cure of a storm, and of a server that has none left, ends only sessions that have idled for
@@ -204,8 +205,8 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 	if (usable <= 0 || !(e->used >= 0.9 * usable || (flood && e->used >= 0.75 * usable)))
 		return;
-	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood ? PGSCALE_NOW_HIGH :
-						idle && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, sessions_pile_up(e) ? 1 : Max(flood ? e->new : 0, full ? 5 : 1),
+	f = pgscale_now_add(found, sessions_pile_up(e) ? PGSCALE_NOW_MEDIUM : flood && full ? PGSCALE_NOW_HIGH :
+						idle && !flood && !full ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, sessions_pile_up(e) ? 1 : Max(flood ? e->new : 0, full ? 5 : 1),
 						"%.0f of %.0f connections are used (%s), %.0f began in the last 10 s%s%s", e->used, usable, connections_text(e),
 						e->new, application ? psprintf(", %.0f by ", e->application_sessions) : "", application ? application : "");
 	cure_connections(f, e, application && (flood || full) && e->application_idle >= 1);

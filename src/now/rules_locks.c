@@ -119,13 +119,18 @@ recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 	return all > 0 ? recent * root->waiters / all : 0;
 }
 
+/* A turn in a queue may take so many seconds; the history, of ten, has the wait before it. */
+#define TURN_S	8
+
 /*
  * A root that has had its lock for two seconds, and either two sessions that have waited for it for a second or
  * one that has waited for five: more than a busy row's transactions take, which follow each
  * other in milliseconds.  Waits that end early, by lock_timeout or statement_timeout, and are tried again,
  * are never that long: after five seconds it is enough that a session waits most of the time.
  *
- * Not so, for half a minute, if its waiters have waited for those before it most of the time: then the queue is the
+ * Not so, for half a minute, if its waiters have waited for those before it most of the time.  Those who wait for a row
+ * begin anew with each holder: so not for eight seconds either, if it has waited for such a lock itself, or one of them is
+ * at its statement for longer than it has had the lock.  Then the queue is the
  * cause, and whose turn it is has no more to do with it than others.
  */
 bool
@@ -134,6 +139,8 @@ pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 	const double held = held_s(root);
 
 	if (root->waits || holds_office(root) || held < 2 || (root->first_s > 2 * held + 1 && held < 30))
+		return false;
+	if (held < TURN_S && (!isnan(root->waited_ago_s) || root->queue_s > held))
 		return false;
 	if ((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1))
 		return true;
@@ -192,11 +199,17 @@ can_be_ended(const PgscaleNowSession *session)
 		strcmp(session->backend_type, "autovacuum worker") == 0;
 }
 
-/* A gid that does not fit on a line, or is on several, is to be read where it is not cut. */
+/* A manager of transactions may still commit what was prepared within so many seconds. */
+#define MANAGED_S	60
+
+/*
+ * A gid that does not fit on a line, or is on several, is to be read where it is not cut.  Nor is one rolled back that
+ * a manager may have decided to commit: then a part of its transaction would be lost.
+ */
 static void
 cure_prepared(PgscaleNowFinding *f, const PgscaleNowSession *root)
 {
-	bool		plain = root->gid && strlen(root->gid) <= 97;
+	bool		plain = root->gid && strlen(root->gid) <= 97 && root->transaction_s >= MANAGED_S;
 
 	for (const char *c = root->gid; plain && *c; c++)
 		plain = (unsigned char) *c >= ' ' && *c != 0x7F;
@@ -594,7 +607,10 @@ add_turns(const PgscaleNowEvidence *e, PgscaleNowFindings *found, PgscaleNowCert
 	return f;
 }
 
-/* hot_row: a queue in turns for rows.  Medium, because slow commits lengthen each turn, too. */
+/*
+ * hot_row: a queue in turns for rows.  Medium, because slow commits lengthen each turn, too; low, if half as many sessions
+ * wait for WAL: those who are at their turn.
+ */
 static void
 find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
@@ -604,13 +620,17 @@ find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 
 	if (n == 0)
 		return;
-	f = add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
+	f = add_turns(e, found, pgscale_now_wal_waits(&e->now) >= 0.5 * n ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, n,
+				  e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
 				  psprintf("rows%s%s that short transactions change", relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : ""),
 				  "reads only; then change such a row last in its transaction, or spread it over several rows");
 	pgscale_now_text(f, "relation", relation);
 }
 
-/* hot_lock: a queue in turns for a table; or by advisory locks, which is low: the application made that queue, maybe on purpose. */
+/*
+ * hot_lock: a queue in turns for a table; or for the one lock of NOTIFY, which a transaction has until its commit is
+ * flushed; or by advisory locks, which is low: the application made that queue, maybe on purpose.
+ */
 static void
 find_hot_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
@@ -621,6 +641,10 @@ find_hot_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (n > 0)
 		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_RELATION],
 				  psprintf("a lock on %s that short transactions take", relation ? pgscale_now_beginning(relation, 30) : "a table"), risk);
+	n = find_turns(e, PGSCALE_NOW_LOCK_OTHER, PGSCALE_NOW_LOCK_OTHER, &relation);
+	if (n > 0 && relation && strcmp(relation, "pg_database") == 0)
+		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_OTHER],
+				  "a lock on pg_database, as commits after NOTIFY take it", "reads only; then NOTIFY more rarely, or apart from the work");
 	n = find_turns(e, PGSCALE_NOW_LOCK_ADVISORY, PGSCALE_NOW_LOCK_ADVISORY, &relation);
 	if (n > 0)
 		add_turns(e, found, PGSCALE_NOW_LOW, n, e->usual.kinds[PGSCALE_NOW_LOCK_ADVISORY], "an advisory lock that short transactions take", risk);
