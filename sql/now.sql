@@ -79,6 +79,7 @@ SELECT rule FROM finds(root('{"state_s": 7.9, "waited_ago_s": 7.9}'));
 SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 8}'));
 SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 7.8}'));
 SELECT rule FROM finds(root('{"state_s": 8, "transaction_s": 8, "queue_s": 9}'));
+SELECT rule FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "transaction_least_s": 2, "queue_s": 9}'));
 SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5.1}'));
 SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5}'));
 SELECT rule FROM finds(root('{"state_s": 30, "waited_ago_s": 31, "first_s": 100}'));

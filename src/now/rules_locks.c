@@ -130,8 +130,8 @@ recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
  *
  * Not so, for half a minute, if its waiters have waited for those before it most of the time.  Those who wait for a row
  * begin anew with each holder: so not for eight seconds either, if it has waited for such a lock itself, or one of them is
- * at its statement for longer than it has had the lock.  Then the queue is the
- * cause, and whose turn it is has no more to do with it than others.
+ * at its statement for longer than it has had the lock, where the age of its transaction is known.  Then the queue is
+ * the cause, and whose turn it is has no more to do with it than others.
  */
 bool
 pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
@@ -140,7 +140,7 @@ pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 
 	if (root->waits || holds_office(root) || held < 2 || (root->first_s > 2 * held + 1 && held < 30))
 		return false;
-	if (held < TURN_S && (!isnan(root->waited_ago_s) || root->queue_s > held))
+	if (held < TURN_S && (!isnan(root->waited_ago_s) || (!isnan(root->transaction_s) && root->queue_s > held)))
 		return false;
 	if ((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1))
 		return true;
