@@ -46,14 +46,8 @@ SELECT * FROM finds(root('{"rows": 0, "locktype": "advisory", "state": "active",
 SELECT * FROM finds(root('{"state": "active", "event_type": "IO", "event": "WALSync"}'));
 SELECT * FROM finds(root('{"state": "active", "event_type": "IPC", "event": "SyncRep"}'));
 SELECT * FROM finds(root('{"pid": null, "gid": "''it''''s''", "gid_shown": "''it''''s''", "state": "prepared", "state_s": null}'));
--- its manager may still commit it
-SELECT cure FROM finds(root('{"pid": null, "gid": "''g''", "gid_shown": "''g''", "state": "prepared", "state_s": null, "transaction_s": 59.9}'));
-SELECT cure FROM finds(root('{"pid": null, "gid": "''g''", "gid_shown": "''g''", "state": "prepared", "state_s": null, "transaction_s": 60}'));
--- a gid that does not fit on a line, or has more than one
 SELECT pid, sentence, cure, risk FROM pgscale_internal.now_findings(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'database', 'shop',
     'gid', quote_literal(repeat('x', 96)), 'gid_shown', quote_literal(repeat('x', 96)))));
-SELECT cure FROM finds(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'gid', quote_literal(repeat('x', 95)))));
-SELECT cure FROM finds(root(jsonb_build_object('pid', null, 'state', 'prepared', 'state_s', null, 'gid', quote_literal(E'a\nb'))));
 -- what cancel() and terminate() refuse
 SELECT cure FROM finds(root('{"backend_type": "walsender", "state": "active", "query": "START_REPLICATION"}'));
 SELECT cure FROM finds(root('{"backend_type": "logical replication worker", "state": "idle in transaction"}'));
@@ -476,14 +470,14 @@ RESET ROLE;
 
 -- who may not run a cure reads who may: each that acts, with a session of a superuser, of another role, and of regress_now
 CREATE ROLE regress_now_app CONNECTION LIMIT 7;
+-- from 18 on a role may do that
 CREATE FUNCTION risks(role text) RETURNS TABLE (cure text, risk text) LANGUAGE sql AS $$
-    SELECT f.cure, f.risk
+    SELECT f.cure, replace(f.risk, 'a member of pg_signal_autovacuum_worker', 'a superuser')
       FROM (SELECT r.oid::bigint AS oid FROM pg_roles r WHERE r.rolname = role) o,
            LATERAL (SELECT jsonb_build_object('role', o.oid) AS role) j,
            LATERAL (VALUES (root(j.role)), (root('{"state": "active", "event_type": null}' || j.role)),
                (root('{"state": "active", "event_type": null, "pid": 9, "backend_type": "autovacuum worker", "rows": 0}')),
                (root('{"holders": 6, "rows": 0, "gate_pid": 55, "gate_type": "client backend", "behind_gate": 7}' || jsonb_build_object('gate_role', o.oid))),
-               (root('{"pid": null, "gid": "''g''", "state": "prepared", "state_s": null, "database": "shop"}' || j.role)),
                (holder(jsonb_build_object('xmin_role', o.oid))),
                ('{"standby": true, "conflict": "lock", "conflict_s": 1}' || jsonb_build_object('conflicting', jsonb_build_array('{"pid": 8, "state": "active"}' || j.role))),
                ('{"limited": "role", "limited_name": "regress_now_app", "limited_connections": 7}' || jsonb_build_object('limited_role', o.oid)),
@@ -516,7 +510,7 @@ SELECT cure FROM other_risks() WHERE risk ~ 'needs';
 SELECT cure FROM risks((SELECT rolname FROM pg_roles WHERE oid = 10)) WHERE risk !~ 'needs';
 RESET ROLE;
 REVOKE pg_signal_backend FROM regress_now;
--- its own sessions, transactions and databases, and those of a role whose privileges it has; cancel() needs EXECUTE, too
+-- its own sessions and databases, and those of a role whose privileges it has; cancel() needs EXECUTE, too
 GRANT regress_now_app TO regress_now WITH ADMIN OPTION;
 ALTER ROLE regress_now CREATEROLE REPLICATION;
 GRANT EXECUTE ON FUNCTION pgscale.terminate, pgscale.tablespace_latency TO regress_now;
@@ -524,7 +518,6 @@ GRANT EXECUTE ON PROCEDURE pgscale.set TO regress_now;
 SET ROLE regress_now;
 SELECT * FROM risks('regress_now_app') WHERE risk ~ 'needs';
 SELECT * FROM other_risks() WHERE risk ~ 'needs';
-SELECT cure FROM risks('regress_now') WHERE cure ~ 'PREPARED' AND risk !~ 'needs';
 RESET ROLE;
 GRANT ALTER SYSTEM ON PARAMETER synchronous_commit, synchronous_standby_names TO regress_now;
 SET ROLE regress_now;

@@ -125,7 +125,7 @@ $preparer->sql(q{BEGIN; UPDATE t SET v = 1 WHERE id = 3; PREPARE TRANSACTION 'of
 $db->sees_waiting($behind, 'UPDATE t SET v = 2 WHERE id = 3');
 $db->poll_ok(q{SELECT rule, cure ~ '^SELECT .* FROM pg_prepared_xacts' FROM pgscale.diagnosis() WHERE rank = 1},
     'a prepared transaction that its manager may still commit', 'blocker|t');
-like($db->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), qr/^reads only; then ROLLBACK PREPARED or COMMIT PREPARED .* in database postgres$/, 'in its database');
+like($db->sql('SELECT risk FROM pgscale.diagnosis() WHERE rank = 1'), qr/^reads only; ask its transaction manager, then COMMIT or ROLLBACK PREPARED in database postgres$/, 'in its database');
 $db->sql(q{ROLLBACK PREPARED 'of somebody'});
 $_->quit for $preparer;
 $db->ends_waiting($behind);

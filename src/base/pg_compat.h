@@ -322,7 +322,7 @@ extern bool pgscale_compat_may_reindex(Oid index, Oid table);
 #define pgscale_may_create_in(tablespace) \
 	(pg_tablespace_aclcheck(tablespace, GetUserId(), ACL_CREATE) == ACLCHECK_OK)
 /* to set its CONNECTION LIMIT */
-#define pgscale_may_alter_role(role)	has_createrole_privilege(GetUserId())
+#define pgscale_may_alter_role(role)	(has_createrole_privilege(GetUserId()) && !has_rolreplication(role))
 #define pgscale_may_use_server(server) \
 	(pg_foreign_server_aclcheck(server, GetUserId(), ACL_USAGE) == ACLCHECK_OK)
 #else

@@ -218,7 +218,7 @@ AS $$
                                 THEN concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
                                                                                             WHERE o.oid = r.relation_datid)) END,
                'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
-               'role', coalesce(a.usesysid, p.owner)::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
+               'role', a.usesysid::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
                'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,
                'event_type', a.wait_event_type, 'event', a.wait_event,
                'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0))), 100),
@@ -243,7 +243,7 @@ AS $$
       LEFT JOIN pg_database d ON d.oid = a.datid
       LEFT JOIN LATERAL pg_stat_get_activity(r.gate_pid) g ON true
       LEFT JOIN pg_database e ON e.oid = g.datid
-      LEFT JOIN LATERAL (SELECT x.prepared, x.ownerid AS owner, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
+      LEFT JOIN LATERAL (SELECT x.prepared, quote_literal(pgscale_internal.foreign_text(x.gid, coalesce(e.encoding, 0))) AS gid,
                                 pgscale_internal.clean_line(pgscale_internal.foreign_name(e.datname), 130) AS database
                            FROM pg_prepared_xact() x LEFT JOIN pg_database e ON e.oid = x.dbid
                           WHERE x.transaction = r.prepared_xid) p ON r.pid IS NULL
@@ -430,7 +430,9 @@ BEGIN
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         -- the server's, whatever this session has set
         || CASE WHEN (recent->>'deadlocks_per_s')::double precision > 0
-                THEN (SELECT jsonb_build_object('deadlock_timeout_s', s.reset_val::double precision / 1e3) FROM pg_settings s WHERE s.name = 'deadlock_timeout')
+                THEN (SELECT jsonb_build_object('deadlock_timeout_s', CASE WHEN s.source NOT IN ('user', 'database', 'database user', 'client')
+                                                                           THEN s.reset_val::double precision / 1e3 END)
+                        FROM pg_settings s WHERE s.name = 'deadlock_timeout')
                 ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END
         || pgscale_internal.now_standbys((seen->>'sync_wanted')::integer, (seen->>'sync_lsn')::pg_lsn)

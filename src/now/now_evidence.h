@@ -61,7 +61,7 @@ typedef struct PgscaleNowPeriod
 typedef struct PgscaleNowSession
 {
 	int			pid;			/* 0: a prepared transaction */
-	Oid			role;			/* of the session, or the transaction's owner */
+	Oid			role;			/* of the session */
 	const char *gid;			/* of that, quoted as a literal */
 	const char *gid_shown;		/* the same, cut, on one line */
 	const char *database;		/* of that */

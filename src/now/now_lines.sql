@@ -56,7 +56,7 @@ SET extra_float_digits = 1
 AS $$
 BEGIN
     RETURN QUERY SELECT format('CALL pgscale.revert(%s, true)%s takes back: %s from %s to %s, %s s ago', j.change,
-                  CASE WHEN NOT has_function_privilege('pgscale.revert(bigint, boolean, boolean, bigint)', 'EXECUTE') THEN ' by a superuser' END, j.setting,
+                  CASE WHEN NOT has_function_privilege('pgscale.revert(bigint, boolean, boolean, bigint)', 'EXECUTE') THEN ' (superuser)' END, j.setting,
                   pgscale_internal.clean_line(coalesce(nullif(j.old_in_force, ''), '(empty)'), 20),
                   pgscale_internal.clean_line(coalesce(nullif(j.new_value, ''), '(no line)'), 20), round(pgscale_internal.now_age(j.applied_at)))
       FROM pgscale_internal.tuning_journal() j

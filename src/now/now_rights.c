@@ -3,8 +3,8 @@
  * now_rights.c
  *	  Cures that act, and who may run them.
  *
- * pg_monitor reads the screen, and may run none of these.  Where the current user may not, the
- * risk says who may; where he may, nothing.  The server's own checks decide when the statement is run.
+ * pg_monitor reads the screen, and may run none of these.  If the current user may not run one,
+ * its risk says who may.  The server's own checks decide when the statement is run.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -36,7 +36,7 @@ may_execute(const char *function)
 	return DatumGetBool(DirectFunctionCall2(has_function_privilege_name, CStringGetTextDatum(function), CStringGetTextDatum("EXECUTE")));
 }
 
-/* False for a role that there is not. */
+/* False if there is no such role. */
 static bool
 has_privs_of(Oid role)
 {
@@ -48,8 +48,13 @@ static void
 needs_signal(PgscaleNowFinding *f, Oid role, const char *backend_type, const char *function)
 {
 	if (backend_type && strcmp(backend_type, "autovacuum worker") == 0)
+	{
 		/* 18 and later have that role */
-		pgscale_now_needs(f, has_privs_of(get_role_oid("pg_signal_autovacuum_worker", true)) && may_execute(function), "a superuser");
+		const Oid	signaler = get_role_oid("pg_signal_autovacuum_worker", true);
+
+		pgscale_now_needs(f, has_privs_of(signaler) && may_execute(function),
+						  OidIsValid(signaler) ? "a member of pg_signal_autovacuum_worker" : "a superuser");
+	}
 	else if (superuser_arg(role))
 		pgscale_now_needs(f, false, "a superuser");
 	else
@@ -93,7 +98,7 @@ pgscale_now_set(PgscaleNowFinding *f, const char *setting, const char *value, co
 	if (!may_execute("pgscale.set(pg_catalog.text, pg_catalog.text, boolean, boolean, bigint)"))
 		pgscale_now_needs(f, false, "a superuser, or EXECUTE on pgscale.set()");
 	else if (pg_parameter_aclcheck(setting, GetUserId(), ACL_ALTER_SYSTEM) != ACLCHECK_OK)
-		pgscale_now_needs(f, false, "a superuser, or GRANT ALTER SYSTEM ON PARAMETER");
+		pgscale_now_needs(f, false, psprintf("a superuser, or ALTER SYSTEM ON PARAMETER %s", setting));
 	else
 		pgscale_now_needs(f, may_execute("pg_catalog.pg_reload_conf()"), "a superuser, or EXECUTE on pg_reload_conf()");
 }
@@ -101,18 +106,18 @@ pgscale_now_set(PgscaleNowFinding *f, const char *setting, const char *value, co
 void
 pgscale_now_needs_latency(PgscaleNowFinding *f)
 {
-	pgscale_now_needs(f, may_execute("pgscale.tablespace_latency(pg_catalog.name)"), "a superuser, or EXECUTE on it");
+	pgscale_now_needs(f, may_execute("pgscale.tablespace_latency(pg_catalog.name)"), "a superuser, or EXECUTE on pgscale.tablespace_latency()");
 }
 
 void
 pgscale_now_needs_owner(PgscaleNowFinding *f, Oid owner)
 {
-	pgscale_now_needs(f, has_privs_of(owner), "a superuser, or its owner");
+	pgscale_now_needs(f, has_privs_of(owner), "a superuser, or the database's owner");
 }
 
 /* 17 and later have that role. */
 void
 pgscale_now_needs_vacuum(PgscaleNowFinding *f, Oid owner)
 {
-	pgscale_now_needs(f, has_privs_of(owner) || has_privs_of(get_role_oid("pg_maintain", true)), "a superuser, or its owner");
+	pgscale_now_needs(f, has_privs_of(owner) || has_privs_of(get_role_oid("pg_maintain", true)), "a superuser, the database's owner, or on 17 and later pg_maintain");
 }

@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-#include "miscadmin.h"
-
 #include "base/texts.h"
 #include "now/now_rules.h"
 
@@ -199,31 +197,13 @@ can_be_ended(const PgscaleNowSession *session)
 		strcmp(session->backend_type, "autovacuum worker") == 0;
 }
 
-/* A manager of transactions may still commit what was prepared within so many seconds. */
-#define MANAGED_S	60
-
-/*
- * A gid that does not fit on a line, or is on several, is to be read where it is not cut.  Nor is one rolled back that
- * a manager may have decided to commit: then a part of its transaction would be lost.
- */
+/* It is not rolled back by what is pasted: a manager may have decided to commit it, and would lose a part of its transaction. */
 static void
 cure_prepared(PgscaleNowFinding *f, const PgscaleNowSession *root)
 {
-	bool		plain = root->gid && strlen(root->gid) <= 97 && root->transaction_s >= MANAGED_S;
-
-	for (const char *c = root->gid; plain && *c; c++)
-		plain = (unsigned char) *c >= ' ' && *c != 0x7F;
-	if (plain)
-	{
-		pgscale_now_cure(f, psprintf("run it in database %s; undoes the transaction; COMMIT PREPARED keeps it",
-									 root->database ? root->database : "(unknown)"),
-						 "ROLLBACK PREPARED %s", root->gid);
-		pgscale_now_needs(f, root->role == GetUserId(), "a superuser, or its owner");
-	}
-	else
-		pgscale_now_cure(f, psprintf("reads only; then ROLLBACK PREPARED or COMMIT PREPARED with its gid in database %s",
-									 root->database ? root->database : "(unknown)"),
-						 "SELECT transaction, prepared, owner, database, gid FROM pg_prepared_xacts ORDER BY prepared");
+	pgscale_now_cure(f, psprintf("reads only; ask its transaction manager, then COMMIT or ROLLBACK PREPARED in database %s",
+								 root->database ? root->database : "(unknown)"),
+					 "SELECT transaction, prepared, owner, database, gid FROM pg_prepared_xacts ORDER BY prepared");
 }
 
 /* The statement that ends what holds the others up, and what that costs. */
@@ -504,8 +484,9 @@ deadlocks_are_many(const PgscaleNowEvidence *e)
 
 /*
  * Sessions that wait because of deadlocks, on average over the last seconds; 0 if there are few deadlocks.  A deadlock lasts
- * until one of its sessions has waited for deadlock_timeout, so two wait for about that long, at least.  Others wait behind
- * them: the part that does so at this moment, for as much of the time as there is a deadlock.
+ * until one of its sessions has waited for deadlock_timeout, so two wait for about that long; the one that closed the cycle
+ * for less, if it paused before.  Others wait behind them: the part that does so at this moment, for as much of the time as
+ * there is a deadlock.
  */
 static double
 deadlocked_sessions(const PgscaleNowEvidence *e)
@@ -546,9 +527,9 @@ find_deadlocks(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if (e->roots[i].waits)
 			relation = e->roots[i].relation;
 	f = pgscale_now_add(found, high ? PGSCALE_NOW_HIGH : held >= 0.25 * waits ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW, held,
-						"%.1f deadlocks a second, each of %g s, hold up %.1f of the %.1f sessions that wait for locks%s%s",
+						"%.1f deadlocks a second, each of up to %g s, hold up %.1f of the %.1f lock waits%s%s",
 						e->now.deadlocks_per_s, e->deadlock_timeout_s, held, waits, relation ? ", on " : "",
-						relation ? pgscale_now_beginning(relation, 30) : "");
+						relation ? pgscale_now_beginning(relation, 24) : "");
 	pgscale_now_cure(f, "reads only; the log has the statements of each deadlock: let all transactions change rows in one order",
 					 "SELECT * FROM pgscale.top_waits(now() - interval '1 min', now(), 'query', 5)");
 	pgscale_now_number(f, "deadlocks_per_s", e->now.deadlocks_per_s);
@@ -563,8 +544,8 @@ find_deadlocks(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 /*
  * A queue in turns: three sessions and two in five of the active ones wait for locks of a kind, twice as
  * many as usual, and no root holds its lock for long.  Then it is short transactions that follow
- * each other, unless deadlocks hold up most of them.  Two must wait at this moment, too: what a blocker held up until a
- * moment ago is over.
+ * each other; but not if most wait because of deadlocks, which are not of advisory locks as a rule.  Two must wait at this
+ * moment, too: what a blocker held up until a moment ago is over.
  * Returns how many wait, or 0 if that is not so; and the first relation that is known.
  */
 static double
@@ -576,7 +557,7 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 	double		waiting = 0;
 
 	*relation = NULL;
-	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2) || pgscale_now_deadlocks_hold(e))
+	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2) || (first != PGSCALE_NOW_LOCK_ADVISORY && pgscale_now_deadlocks_hold(e)))
 		return 0;
 	for (int i = 0; i < e->nroots; i++)
 	{
