@@ -5,18 +5,21 @@
  *
  * A sample represents the time that ends at its tick.  The parts within the requested
  * ranges count, in each bucket of the requested size.  Samples that differ only in
- * their process are one sum, because texts cost a hundred times as much as samples: an
- * hour of a ring takes a few milliseconds.
+ * their process are one sum, because texts cost a hundred times as much as samples.
+ * Until they are scaled, sessions' sums are of one minute each: at most as many as the
+ * history has samples, and twice those at the ends of minutes.
  *
  * A sample shows what a session waits for once a second, but not that it was woken and
  * queues for a CPU, and a session that seems to idle has no sample.  The timeline has
  * each class of waits from all ticks, after the kernel's counts.  So the sums of the
  * sessions' samples are made to agree with it, class by class and minute by minute: the
  * timeline says how much of a class there was in a minute, the samples say of whom and
- * in which event.  A class that no sample of the minute has is one sum of its own.  In a
- * second the samples are too few for that; a factor for a longer time would show a
- * storm of one minute in the others, too.  Times that the timeline does not have are as
- * the samples are.
+ * in which event.  In a second the samples are too few for that; a factor for a
+ * longer time would show a storm of one minute in the others, too.  But a class that has
+ * a few seconds of a minute often has no sample there.  In the sum of a whole period such
+ * time is of those that its samples of the other minutes show; where there are none, and
+ * in rows of a shorter time, it is a sum of its class only.  Times that the timeline does
+ * not have are as the samples are.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -123,6 +126,10 @@ typedef struct HistorySums
 	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
+	double		period_us[PGSCALE_TIMELINE_PLACES]; /* the same of all minutes */
+	double		unsampled_us[PGSCALE_TIMELINE_PLACES];	/* the timeline's, of
+														 * minutes without such
+														 * samples */
 	history_sums_hash *hash;
 	told_hash  *told;
 	bool		with_slices;
@@ -192,7 +199,7 @@ add_us(history_sums_hash *hash, const HistoryWaitKey *key, double us)
 
 /* The row of a time within a range; returns where the next row begins, or the time ends. */
 static TimestampTz
-find_row(int64 size, const PgscaleSamplerPastRange *range, TimestampTz begin, TimestampTz end, PgscaleSamplerPastRange *row)
+past_row(int64 size, const PgscaleSamplerPastRange *range, TimestampTz begin, TimestampTz end, PgscaleSamplerPastRange *row)
 {
 	TimestampTz bucket;
 
@@ -234,7 +241,7 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, uint8 minute, co
 		sums->timed_us[minute - 1][pgscale_sampler_timeline_place(sample->wait_event)] += us;
 }
 
-/* The same of all of its time within a row, each minute that the timeline has apart. */
+/* The same of all of its time within a row, minute by minute where the timeline has it. */
 static void
 add_by_minute(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *row, TimestampTz begin, TimestampTz end)
 {
@@ -269,7 +276,7 @@ add_by_row(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleS
 	while (begin < end)
 	{
 		PgscaleSamplerPastRange row;
-		const TimestampTz next = find_row(sums->bucket_us, range, begin, end, &row);
+		const TimestampTz next = past_row(sums->bucket_us, range, begin, end, &row);
 
 		add_by_minute(sums, sample, &row, begin, next);
 		begin = next;
@@ -461,6 +468,19 @@ tell_waits(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
 		reader->visit_wait(&wait->key.range, &wait->key.of, wait->us / 1000.0, reader->arg);
 }
 
+/* An event on CPU that the timeline has, and no sample. */
+static bool
+is_part_of_cpu(uint32 wait_event)
+{
+	return wait_event != PGSCALE_WAIT_CPU && wait_event <= PGSCALE_WAIT_BLOCKED;
+}
+
+static bool
+is_in_wait(uint32 wait_event)
+{
+	return wait_event == PGSCALE_WAIT_RUNNING_IN_WAIT || wait_event == PGSCALE_WAIT_QUEUED_IN_WAIT;
+}
+
 /* What a class of waits has less in the timeline than in the samples: what showed such a wait had ended it, and ran or queued. */
 static double
 lost_us(const HistorySums *sums, int minute, uint32 place)
@@ -507,16 +527,47 @@ add_timed(HistorySums *sums, const HistoryWaitKey *of, double part)
 	add_event(sums, of, of->wait_event, us[place] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
 	{
-		const bool	in_wait = event == PGSCALE_WAIT_RUNNING_IN_WAIT || event == PGSCALE_WAIT_QUEUED_IN_WAIT;
 		double		share = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
 
-		if (in_wait && all_lost > 0)
+		if (is_in_wait(event) && all_lost > 0)
 			share = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
 		add_event(sums, of, event, us[pgscale_sampler_timeline_place(event)] * share);
 	}
 }
 
-/* Classes that the timeline has in a minute, and no sample. */
+/* For the sum of a whole period: of each class the time in minutes that have no sample of it. */
+static void
+sum_unsampled(HistorySums *sums)
+{
+	for (int minute = 0; minute < PGSCALE_TIMELINE_MINUTES; minute++)
+	{
+		const double *us = sums->seconds.place_us[minute];
+
+		for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
+		{
+			const uint32 class = pgscale_sampler_timeline_event(place);
+
+			sums->period_us[place] += sums->timed_us[minute][place];
+			if (sums->timed_us[minute][place] > 0 || is_part_of_cpu(class))
+				continue;
+			sums->unsampled_us[place] += us[place];
+			for (uint32 event = PGSCALE_WAIT_RUNNING; class == PGSCALE_WAIT_CPU && event <= PGSCALE_WAIT_BLOCKED; event++)
+				if (!is_in_wait(event) || all_lost_us(sums, minute) <= 0)
+					sums->unsampled_us[pgscale_sampler_timeline_place(event)] += us[pgscale_sampler_timeline_place(event)];
+		}
+	}
+}
+
+/* A part of that, split as add_timed() does. */
+static void
+add_period(HistorySums *sums, const HistoryWaitKey *of, double part)
+{
+	add_event(sums, of, of->wait_event, sums->unsampled_us[pgscale_sampler_timeline_place(of->wait_event)] * part);
+	for (uint32 event = PGSCALE_WAIT_RUNNING; of->wait_event == PGSCALE_WAIT_CPU && event <= PGSCALE_WAIT_BLOCKED; event++)
+		add_event(sums, of, event, sums->unsampled_us[pgscale_sampler_timeline_place(event)] * part);
+}
+
+/* Classes that the timeline has in a minute, and no sample: none of the minute; or of the period, if that is one sum. */
 static void
 add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *known)
 {
@@ -527,14 +578,14 @@ add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *kn
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 	{
 		key.wait_event = pgscale_sampler_timeline_event(place);
-		if (sums->timed_us[key.minute - 1][place] > 0 || (key.wait_event != PGSCALE_WAIT_CPU && key.wait_event <= PGSCALE_WAIT_BLOCKED))
+		if (sums->timed_us[key.minute - 1][place] > 0 || sums->period_us[place] > 0 || is_part_of_cpu(key.wait_event))
 			continue;
 		key.no_event = key.wait_event != PGSCALE_WAIT_CPU && key.wait_event != PGSCALE_WAIT_IDLE_IN_TRANSACTION;
 		for (TimestampTz begin = range.begin, next; begin < range.end; begin = next)
 		{
 			PgscaleSamplerPastRange row;
 
-			next = find_row(sums->bucket_us, known, begin, range.end, &row);
+			next = past_row(sums->bucket_us, known, begin, range.end, &row);
 			key.begin = row.begin;
 			key.end = row.end;
 			add_timed(sums, &key, (next - begin) / (double) (range.end - range.begin));
@@ -542,7 +593,7 @@ add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *kn
 	}
 }
 
-/* Makes the sums of the sessions' samples agree with the timeline; then no minute is apart. */
+/* Makes the sums of the sessions' samples agree with the timeline; then they are no longer of single minutes. */
 static void
 scale_sums(HistorySums *sums)
 {
@@ -551,16 +602,23 @@ scale_sums(HistorySums *sums)
 	history_sums_iterator it;
 	HistoryWait *wait;
 
+	if (sums->bucket_us == PGSCALE_PAST_WHOLE)
+		sum_unsampled(sums);
 	sums->hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
 	history_sums_start_iterate(sampled, &it);
 	while ((wait = history_sums_iterate(sampled, &it)) != NULL)
 	{
+		const uint32 place = pgscale_sampler_timeline_place(wait->key.wait_event);
+
 		CHECK_FOR_INTERRUPTS();
 		if (wait->key.minute == 0)
+		{
 			add_us(sums->hash, &wait->key, wait->us);
-		else
-			add_timed(sums, &wait->key,
-					  wait->us / sums->timed_us[wait->key.minute - 1][pgscale_sampler_timeline_place(wait->key.wait_event)]);
+			continue;
+		}
+		add_timed(sums, &wait->key, wait->us / sums->timed_us[wait->key.minute - 1][place]);
+		if (sums->bucket_us == PGSCALE_PAST_WHOLE)
+			add_period(sums, &wait->key, wait->us / sums->period_us[place]);
 	}
 	history_sums_destroy(sampled);
 	if (seconds->n > 0)

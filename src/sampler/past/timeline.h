@@ -17,7 +17,7 @@
 /* A second has the time of each class, of each event on CPU, and of being idle in a transaction: so many places. */
 #define PGSCALE_TIMELINE_PLACES	19
 
-/* The number of a minute, counted from 2000, among the minutes of one reading: more than an hour and the reading have. */
+/* The number of a minute, counted from 2000, among the minutes of one reading: an hour, and as long as it takes, have fewer. */
 #define PGSCALE_TIMELINE_MINUTES	64
 
 static inline uint8
