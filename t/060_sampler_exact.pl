@@ -140,11 +140,12 @@ sub items
 sub longest { my $of = shift; return (sort { $of->{$b} <=> $of->{$a} } keys %$of)[0] // ''; }
 sub rounded { return defined $_[0] ? sprintf('%.6f', $_[0]) =~ s/\.?0+$//r : ''; }
 
-# what is shown to people: three digits, or a whole number
+# what is shown to people: three digits, or a whole number; a difference has the decimals of the larger number
 sub short
 {
-    my $number = shift;
-    my $power = $number ? 10**max(2 - floor(log10(abs $number)), 0) : 1;
+    my ($number, $larger) = @_;
+    my $of = $larger // $number;
+    my $power = $of ? 10**max(2 - floor(log10(abs $of)), 0) : 1;
 
     return rounded(defined $number ? rint($number * $power) / $power : undef);
 }
@@ -209,7 +210,7 @@ sub compare_waits
     return join "\n", map {
         my ($name, @of) = @$_;
         my @sums = map { my $i = $_; sum0(map { $of{$_}[$i] } @of) } 0 .. 3;
-        join '|', $name, map({ short($_) } @sums[ 0, 1 ], $sums[1] - $sums[0], @sums[ 2, 3 ])
+        join '|', $name, short($sums[0]), short($sums[1]), short($sums[1] - $sums[0], max(@sums[ 0, 1 ])), map({ short($_) } @sums[ 2, 3 ])
     } @rows;
 }
 

@@ -113,7 +113,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH waited AS MATERIALIZED (
         SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms
-          FROM pgscale.top_waits($1, $2, 'blocker'::text, 10) w
+          FROM pgscale_internal.past_items($1, $2, 'blocker'::text, 10) w
          WHERE w.item IS NOT NULL AND w.wait_ms > 0),
     roots AS MATERIALIZED (
         SELECT DISTINCT ON (b.item) b.*

@@ -212,7 +212,7 @@ BEGIN
                        w.active_sessions_1::text, w.active_sessions_2::text, w.difference::text, w.fraction_1::text, w.fraction_2::text]
                        ORDER BY w.ordinality) AS cells
               FROM unnest('{event,query,application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
-              CROSS JOIN LATERAL pgscale.compare_waits(since, until, since2, until2, k.kind, 10) WITH ORDINALITY w
+              CROSS JOIN LATERAL pgscale_internal.past_differences(since, until, since2, until2, k.kind, 10) WITH ORDINALITY w
               LEFT JOIN LATERAL (
                    SELECT p.query FROM pgscale_internal.past_queries(ARRAY[w.item::bigint]) p
                     WHERE k.kind = 'query' AND w.item ~ '^-?[0-9]+$' LIMIT 1) q ON true
@@ -253,7 +253,7 @@ BEGIN
     WITH w AS MATERIALIZED (
         SELECT t.rank, t.item, t.active_sessions, t.fraction, t.wait_ms, pgscale_internal.report_what(t.event_type, t.event) AS what,
                pgscale.wait_kind(t.event_type, t.event) AS kind, t.event_type, t.event
-          FROM pgscale.top_waits(since, until, 'event'::text, 12) t),
+          FROM pgscale_internal.past_items(since, until, 'event'::text, 12) t),
     blame AS MATERIALIZED (SELECT b.idle FROM pgscale_internal.report_blame(since, until) b WHERE EXISTS (SELECT FROM w WHERE w.event_type = 'Lock')),
     help AS (
         SELECT w.what, sum(w.fraction) AS fraction, (array_agg(m.meaning ORDER BY w.rank))[1] AS meaning,
@@ -295,7 +295,9 @@ DECLARE
     body text;
 BEGIN
     WITH q AS MATERIALIZED (
-        SELECT * FROM pgscale.top_waits(since, until, 'query'::text, 10)),
+        SELECT * FROM pgscale_internal.past_items(since, until, 'query'::text, 10)),
+    texts AS (
+        SELECT t.queryid, t.query FROM pgscale_internal.past_queries(ARRAY(SELECT q.queryid FROM q)) t),
     waits AS (
         SELECT w.queryid, string_agg(format('%s %s %%', w.item, round(100 * w.share)), ', ' ORDER BY w.share DESC) AS waits
           FROM (SELECT q.queryid, i.item, i.kind, i.rank, (i.wait_ms / nullif(sum(i.wait_ms) OVER (PARTITION BY q.queryid), 0))::numeric AS share
@@ -305,14 +307,14 @@ BEGIN
          GROUP BY w.queryid)
     SELECT pgscale_internal.report_table(format, '{query,sessions,share,time,"its waits"}'::text[], '{query,number,share,ms,prose}'::text[],
                array_agg(ARRAY[
-                   CASE WHEN q.query IS NOT NULL THEN q.query
+                   CASE WHEN texts.query IS NOT NULL THEN texts.query
                         WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
                         WHEN q.item = 'other' THEN '(all others)'
                         ELSE coalesce('(no identifier; longest: ' || (SELECT pgscale_internal.unidentified_statement(since, until)) || ')',
                                       '(no query: between statements, or before a statement has its identifier)') END,
                    q.active_sessions::text, q.fraction::text, q.wait_ms::text, waits.waits] ORDER BY q.rank))
       INTO body
-      FROM q LEFT JOIN waits ON waits.queryid = q.queryid AND q.item <> 'other'
+      FROM q LEFT JOIN texts ON texts.queryid = q.queryid LEFT JOIN waits ON waits.queryid = q.queryid AND q.item <> 'other'
      WHERE q.wait_ms > 0;
     RETURN body;
 END
@@ -331,7 +333,7 @@ BEGIN
                array_agg(ARRAY[k.kind, w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text] ORDER BY k.n, w.rank))
       INTO body
       FROM unnest('{application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
-      CROSS JOIN LATERAL pgscale.top_waits(since, until, k.kind, 5) w;
+      CROSS JOIN LATERAL pgscale_internal.past_items(since, until, k.kind, 5) w;
     RETURN body;
 END
 $$;

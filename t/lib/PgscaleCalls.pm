@@ -113,6 +113,7 @@ our %arguments = (
     os_cache_flush => [ q{'t'}, q{'t', true} ],
     past_archive => [''],
     past_coverage => [ '', q{'-infinity'} ],
+    past_differences => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query', 10}],
     past_items => [q{NULL, NULL, 'query', 10}, q{'-infinity', NULL, 'event', 3, 42}],
     past_keep => [ q{now() - interval '1 h', now()}, 'NULL, NULL' ],
     past_queries => ['ARRAY[1, i]::bigint[]'],

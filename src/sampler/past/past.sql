@@ -159,8 +159,8 @@ COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
 'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class; covered_fraction is the known part of the whole bucket';
 GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
 
-CREATE FUNCTION pgscale.compare_waits(
-    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
+CREATE FUNCTION pgscale_internal.past_differences(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text, top integer)
 RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
     difference double precision, fraction_1 double precision, fraction_2 double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
@@ -192,12 +192,29 @@ BEGIN
                              ELSE least(row_number() OVER (ORDER BY b.kind = 'other',
                                  abs(coalesce(b.active_sessions_2, 0) - coalesce(b.active_sessions_1, 0)) DESC, b.item COLLATE "C"), $6 + 1) END AS rank
               FROM both_times b)
-        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, pgscale_internal.three_digits(sum(r.active_sessions_1)),
-               pgscale_internal.three_digits(sum(r.active_sessions_2)),
-               pgscale_internal.three_digits(sum(r.active_sessions_2) - sum(r.active_sessions_1)),
-               pgscale_internal.three_digits(sum(r.fraction_1)), pgscale_internal.three_digits(sum(r.fraction_2))
+        SELECT CASE WHEN r.rank > $6 THEN 'other' ELSE min(r.item) END, sum(r.active_sessions_1), sum(r.active_sessions_2),
+               sum(r.active_sessions_2) - sum(r.active_sessions_1), sum(r.fraction_1), sum(r.fraction_2)
           FROM ranked r GROUP BY r.rank ORDER BY r.rank;
 END
+$$;
+COMMENT ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
+'the rows of compare_waits, not rounded';
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer)
+    TO pg_monitor;
+
+-- A difference has as many decimals as the larger of the two: 112.3 and 112.34 differ by 0.
+CREATE FUNCTION pgscale.compare_waits(
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
+RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
+    difference double precision, fraction_1 double precision, fraction_2 double precision)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT d.item, pgscale_internal.three_digits(d.active_sessions_1), pgscale_internal.three_digits(d.active_sessions_2),
+           coalesce(round(d.difference::numeric, greatest(2 - floor(log(nullif(greatest(d.active_sessions_1, d.active_sessions_2), 0))), 0)::integer)::float8,
+                    d.difference),
+           pgscale_internal.three_digits(d.fraction_1), pgscale_internal.three_digits(d.fraction_2)
+      FROM pgscale_internal.past_differences($1, $2, $3, $4, $5, $6) d
 $$;
 COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
 'what sessions waited for in two periods side by side, the largest difference first';
