@@ -104,6 +104,10 @@ SELECT string_agg(v.key, ', ') AS wrong
  WHERE CASE WHEN v.key ~ '_(us|ms|fraction)$' THEN abs(v.value::float8 - w.value::float8) > CASE WHEN v.key ~ 'ms' THEN 0.06 ELSE 0.0051 * w.value::float8 END
             ELSE v.value <> w.value END;
 
+-- how figures are rounded
+SELECT string_agg(concat_ws(' ', n, pgscale_internal.three_digits(n)), ', ' ORDER BY i) AS three_digits
+  FROM unnest('{0,-0.04567,-12345.6,999.6,0.0009996,1e-30,-1e-30,NaN,Infinity,-Infinity}'::float8[]) WITH ORDINALITY u (n, i);
+
 -- what sessions did is in activity, and in the totals by event
 SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
        abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
