@@ -73,6 +73,9 @@ SELECT rule FROM finds(root('{"state_s": 7.9, "waited_ago_s": 7.9}'));
 SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 8}'));
 SELECT rule FROM finds(root('{"state_s": 7.9, "transaction_s": 7.9, "queue_s": 7.8}'));
 SELECT rule FROM finds(root('{"state_s": 8, "transaction_s": 8, "queue_s": 9}'));
+-- a batch that has the row for long, and waits now and then itself
+SELECT rule FROM finds(root('{"state": "active", "transaction_s": 700, "first_s": 600, "longest_s": 600, "queue_s": 600, "waited_ago_s": 3}'));
+SELECT rule FROM finds(root('{"state": "active", "transaction_s": 700, "first_s": 600, "longest_s": 600, "queue_s": 600, "waited_ago_s": 3, "row_wait_s": 600}'));
 SELECT rule FROM finds(root('{"backend_type": null, "state": null, "state_s": null, "transaction_s": null, "transaction_least_s": 2, "queue_s": 9}'));
 SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5.1}'));
 SELECT rule FROM finds(root('{"state_s": 2, "transaction_s": 2, "first_s": 5}'));
@@ -533,7 +536,7 @@ REVOKE ALL ON PROCEDURE pgscale.set FROM regress_now;
 REVOKE ALL ON FUNCTION pgscale.terminate, pgscale.tablespace_latency FROM regress_now;
 -- a long risk takes two lines
 SET ROLE regress_now;
-SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || '{"now": {"active": 8, "flush_ms": 200, "kinds": {"wal_sync": 7}}}') l LIMIT 4;
+SELECT l FROM pgscale_internal.now_lines(pgscale_internal.now_evidence() || '{"now": {"active": 8, "flush_ms": 200, "kinds": {"wal_sync": 7}}, "checkpoints_requested": 0}') l LIMIT 4;
 RESET ROLE;
 DROP ROLE regress_now, regress_now_app;
 DROP FUNCTION finds, holder, row_root, root, computing, conflicts, storm, deadlocks, cycle, risks, other_risks;

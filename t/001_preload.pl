@@ -32,6 +32,7 @@ SELECT format('%s(%s)', oid::regproc, CASE
            WHEN proname = 'keep' THEN '''pg_class'''
            WHEN proname = 'compare_waits' THEN 'NULL, NULL, NULL, NULL'
            WHEN proname = 'past_items' THEN 'NULL, NULL, ''event'', 1'
+           WHEN proname = 'past_differences' THEN 'NULL, NULL, NULL, NULL, ''event'', 1'
            WHEN proname IN ('relocate_index', 'relocate_indexes') THEN '''pg_class'', ''pg_default'''
            WHEN proname IN ('relocate_all_indexes', 'relocate_tablespace') THEN '''pg_default'', ''pg_default'''
            WHEN proname = 'relocate_table' THEN '''pg_class'', ''pg_default'''

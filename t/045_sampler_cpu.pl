@@ -312,7 +312,7 @@ SKIP:
     $db->sampler('off');
     set_clock_ahead(5);
     is($db->sql(q{SELECT item, wait_ms > 2000 FROM pgscale.top_waits(now() - interval '10 min') WHERE event_type = 'Lock'}), 'Lock:advisory|t', 'by event it is one item');
-    is($db->sql(q{SELECT item, abs(wait_ms / ms('burner', '') - 1) < 0.02 FROM pgscale.top_waits(now() - interval '10 min', by => 'user') WHERE event_type = 'Lock'}),
+    is($db->sql(q{SELECT item, abs(wait_ms / ms('burner', '') - 1) < 0.06 FROM pgscale.top_waits(now() - interval '10 min', by => 'user') WHERE event_type = 'Lock'}),
         'burner|t', 'and by user its role\'s');
     is($db->sql(q{SELECT item, event FROM pgscale.top_waits(now() - interval '10 min', (SELECT date_trunc('minute', min(at)) + interval '1 min' FROM pgscale.past_coverage())) WHERE event_type = 'Lock'}),
         'Lock|Lock', 'alone, the first minute has its class only');

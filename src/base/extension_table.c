@@ -162,7 +162,7 @@ reads_only(SPIPlanPtr plan)
 	const CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
 	const Query *query = linitial_node(Query, source->query_list);
 
-	return query->commandType == CMD_SELECT && !query->hasModifyingCTE;
+	return query->commandType == CMD_SELECT && !query->hasModifyingCTE && query->rowMarks == NIL;
 }
 
 uint64

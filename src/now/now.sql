@@ -29,7 +29,7 @@ CREATE FUNCTION pgscale_internal.now_roots(
     OUT pid integer, OUT prepared_xid xid, OUT waiters integer, OUT row_waiters integer, OUT longest_ms double precision,
     OUT locktype text, OUT relation_datid oid, OUT relation oid, OUT waits boolean, OUT xact_start timestamptz,
     OUT maintenance integer, OUT first_ms double precision, OUT holders integer, OUT gate_pid integer, OUT behind_gate integer,
-    OUT queue_ms double precision)
+    OUT queue_ms double precision, OUT row_wait_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_now_roots'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5;
@@ -232,7 +232,7 @@ AS $$
                'maintenance', r.maintenance + (CASE WHEN r.row_waiters > 0 AND EXISTS (
                                     SELECT FROM pg_get_replication_slots() l
                                      WHERE l.active_pid = r.gate_pid AND l.slot_type = 'logical' AND l.confirmed_flush_lsn IS NULL) THEN 1 ELSE 0 END),
-               'first_s', r.first_ms / 1e3, 'queue_s', r.queue_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
+               'first_s', r.first_ms / 1e3, 'queue_s', r.queue_ms / 1e3, 'row_wait_s', r.row_wait_ms / 1e3, 'holders', r.holders, 'gate_pid', r.gate_pid, 'behind_gate', r.behind_gate,
                'gate_application', g.application_name, 'gate_type', g.backend_type, 'gate_role', g.usesysid::bigint,
                'gate_query', pgscale_internal.clean_line(pgscale_internal.clean_statement(pgscale_internal.foreign_text(g.query, coalesce(e.encoding, 0))), 100),
                'pinning', CASE WHEN a.wait_event IN ('BufferPin', 'BufferCleanup') THEN pgscale_internal.now_sessions(pgscale_internal.now_pinning(r.pid)) END)
@@ -430,8 +430,8 @@ BEGIN
                                         'max_wal_size_wanted', (SELECT pgscale_internal.tuning_max_wal_size())) ELSE '{}' END
         -- the server's, whatever this session has set
         || CASE WHEN (recent->>'deadlocks_per_s')::double precision > 0
-                THEN (SELECT jsonb_build_object('deadlock_timeout_s', CASE WHEN s.source NOT IN ('user', 'database', 'database user', 'client')
-                                                                           THEN s.reset_val::double precision / 1e3 END)
+                THEN (SELECT jsonb_build_object('deadlock_timeout_s', CASE WHEN s.source NOT IN ('user', 'database user', 'client')
+                                                                           THEN s.reset_val ELSE s.boot_val END::double precision / 1e3)
                         FROM pg_settings s WHERE s.name = 'deadlock_timeout')
                 ELSE '{}' END
         || disk || CASE WHEN disk ? 'wal_free_bytes' THEN pgscale_internal.now_wal_kept() ELSE '{}' END

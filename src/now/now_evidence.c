@@ -84,6 +84,7 @@ static const Member session_members[] = {
 	SESSION_MEMBER(MEMBER_COUNT, maintenance),
 	SESSION_MEMBER(MEMBER_COUNT, first_s),
 	SESSION_MEMBER(MEMBER_COUNT, queue_s),
+	SESSION_MEMBER(MEMBER_COUNT, row_wait_s),
 	SESSION_MEMBER(MEMBER_COUNT, holders),
 	SESSION_MEMBER(MEMBER_COUNT, behind_gate),
 	SESSION_MEMBER(MEMBER_TEXT, gate_application),

@@ -96,8 +96,10 @@ typedef struct PgscaleNowSession
 								 * not feel */
 	double		first_s;		/* as longest_s, of those that it is in the
 								 * way of itself */
-	double		queue_s;		/* of these, that the oldest has been at its
-								 * statement, if it waits for a row; else 0 */
+	double		queue_s;		/* of the waiters for a row, the age of the
+								 * oldest statement; 0: none is known */
+	double		row_wait_s;		/* and of the oldest wait for the row as this
+								 * root has it */
 	double		holders;		/* that are in the way of the gate, with it */
 	int			gate_pid;		/* of those that it is in the way of, the one
 								 * or one of them */

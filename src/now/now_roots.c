@@ -46,9 +46,10 @@ typedef struct RootSum
 	int			gate;			/* of these, the last one */
 	TimestampTz since;			/* of the one that has waited longest */
 	TimestampTz first_since;	/* the same, of the first level */
-	TimestampTz queue_since;	/* of that level's waiters for a row, since
-								 * when the oldest is at its statement: with
-								 * each holder they wait anew */
+	TimestampTz row_since;		/* the same, of those of them that wait for a
+								 * row: with each holder they wait anew */
+	TimestampTz queue_since;	/* since when the oldest of these is at its
+								 * statement */
 	const LOCKTAG *tag;			/* what the first of the first level waits for */
 } RootSum;
 
@@ -84,7 +85,7 @@ sum_roots(const PgscaleLockWaits *waits, RootSum *sums)
 		sums[node].node = node;
 		sums[node].waiters = sums[node].rows = sums[node].maintenance = sums[node].first_level = 0;
 		sums[node].gate = -1;
-		sums[node].since = sums[node].first_since = sums[node].queue_since = DT_NOEND;
+		sums[node].since = sums[node].first_since = sums[node].row_since = sums[node].queue_since = DT_NOEND;
 		sums[node].tag = NULL;
 	}
 	for (int node = 0; node < waits->nnodes; node++)
@@ -125,7 +126,7 @@ statement_of(const PgscaleLockNode *node, PgscaleProcStatement *statement)
 		statement : NULL;
 }
 
-/* The beginnings of statements, of the first level's waiters for rows. */
+/* Of the first level's waiters for rows, the beginnings of their waits and of their statements. */
 static void
 find_queues(const PgscaleLockWaits *waits, RootSum *sums)
 {
@@ -141,6 +142,7 @@ find_queues(const PgscaleLockWaits *waits, RootSum *sums)
 		if (parent < 0 || waits->nodes[node].root != parent || waiter < 0 ||
 			waits->locks[waits->waiters[waiter].lock].tag.locktag_type != LOCKTAG_TRANSACTION)
 			continue;
+		sums[parent].row_since = Min(sums[parent].row_since, pgscale_lock_waits_since(waits, node));
 		statement = statement_of(&waits->nodes[node], room);
 		if (statement && statement->activity_start > 0)
 			sums[parent].queue_since = Min(sums[parent].queue_since, statement->activity_start);
@@ -236,10 +238,11 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 		Int32GetDatum(waits->nodes[sum->gate].pid),
 		Int32GetDatum(sum->first_level == 1 ? count_behind_gate(waits, sum->gate) : 0),
 		Float8GetDatum(ms_since(sum->queue_since, now)),
+		Float8GetDatum(ms_since(sum->row_since, now)),
 	};
 	bool		nulls[lengthof(values)] = {
 		node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0, false, false, false, false, false,
-		sum->queue_since == DT_NOEND
+		sum->queue_since == DT_NOEND, sum->row_since == DT_NOEND
 	};
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

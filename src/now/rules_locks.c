@@ -54,6 +54,12 @@ is_advisory(const PgscaleNowSession *root)
 	return root->locktype && strcmp(root->locktype, "advisory") == 0;
 }
 
+static bool
+is_object(const PgscaleNowSession *root)
+{
+	return root->locktype && strcmp(root->locktype, "object") == 0;
+}
+
 /*
  * How long a root has had its lock, as far as is known: no longer than its transaction lasts, and since it waited
  * for such a lock itself, as one of a queue does whose turn it is; at least since it idles.  Where the
@@ -67,7 +73,8 @@ held_s(const PgscaleNowSession *root)
 
 	if (pgscale_now_idles_in_transaction(root) && !isnan(root->state_s))
 		s = Max(s, Min(most, root->state_s));
-	return s;
+	/* who waits for its row waits since it has that one at the latest */
+	return Max(s, Min(most, root->row_wait_s));
 }
 
 /* Is that more than the age of a transaction, which may have begun in a queue? */
@@ -117,7 +124,7 @@ recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 	return all > 0 ? recent * root->waiters / all : 0;
 }
 
-/* A turn in a queue may take so many seconds; the history, of ten, has the wait before it. */
+/* A turn in a queue may take 8 s; the history, of ten, has the wait before it. */
 #define TURN_S	8
 
 /*
@@ -126,10 +133,10 @@ recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
  * other in milliseconds.  Waits that end early, by lock_timeout or statement_timeout, and are tried again,
  * are never that long: after five seconds it is enough that a session waits most of the time.
  *
- * Not so, for half a minute, if its waiters have waited for those before it most of the time.  Those who wait for a row
- * begin anew with each holder: so not for eight seconds either, if it has waited for such a lock itself, or one of them is
- * at its statement for longer than it has had the lock, where the age of its transaction is known.  Then the queue is
- * the cause, and whose turn it is has no more to do with it than others.
+ * Not so, for half a minute, if its waiters have waited for those before it most of the time.  A wait for a row begins
+ * anew with each holder: so not for eight seconds either, if the root has waited for such a lock itself, or if a waiter is
+ * at its statement for longer than the root has had the lock, as far as the age of its transaction is known.  Then the
+ * queue is the cause, and the session at its turn no more than the others.
  */
 bool
 pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
@@ -138,7 +145,7 @@ pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 
 	if (root->waits || holds_office(root) || held < 2 || (root->first_s > 2 * held + 1 && held < 30))
 		return false;
-	if (held < TURN_S && (!isnan(root->waited_ago_s) || (!isnan(root->transaction_s) && root->queue_s > held)))
+	if (held < TURN_S && (!isnan(root->waited_ago_s) || (root->pid != 0 && !isnan(root->transaction_s) && root->queue_s > held)))
 		return false;
 	if ((root->waiters >= 1 && root->longest_s >= 5) || (root->waiters >= 2 && root->longest_s >= 1))
 		return true;
@@ -566,7 +573,7 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 		if (pgscale_now_blocks(e, root) || (pgscale_now_awaits_standby(root) && pgscale_now_commits_wait(e)) ||
 			(first == PGSCALE_NOW_LOCK_ADVISORY && holds_office(root) && !(root->waited_ago_s < 2)))
 			return 0;
-		if (rows ? root->rows == 0 : is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY))
+		if (rows ? root->rows == 0 : (is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY) || is_object(root) != (first == PGSCALE_NOW_LOCK_OTHER)))
 			continue;
 		if (!*relation)
 			*relation = root->relation;

@@ -241,14 +241,17 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	return true;
 }
 
-/*
- * The first segment that the next checkpoint keeps for recovery, slots,
- * wal_keep_size or the WAL summarizer.
- */
-static XLogSegNo
-next_checkpoint_keeps(XLogRecPtr slots)
+/* How much WAL is there from that place on; 0 if it is invalid. */
+static int64
+written_since(XLogRecPtr from)
 {
-	const XLogRecPtr unsummarized = pgscale_compat_oldest_unsummarized();
+	return XLogRecPtrIsInvalid(from) ? 0 : (int64) (GetXLogWriteRecPtr() - from);
+}
+
+/* The first segment that the next checkpoint keeps at most, for recovery, slots, the WAL summarizer or wal_keep_size. */
+static XLogSegNo
+next_checkpoint_keeps(XLogRecPtr slots, XLogRecPtr unsummarized)
+{
 	const XLogSegNo keep_size = wal_keep_size_mb * PGSCALE_MB / wal_segment_size;
 	XLogRecPtr	from = GetRedoRecPtr();
 	XLogSegNo	kept;
@@ -267,28 +270,31 @@ PgscaleRelocationHeldBack
 pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	/* what recovery would need is kept anyway */
-	const int64 kept = (int64) (GetXLogWriteRecPtr() - GetRedoRecPtr());
+	const int64 kept = written_since(GetRedoRecPtr());
 	const int64 archive = pgscale_wal_disk_to_archive_before(PG_UINT64_MAX);
+	const XLogRecPtr unsummarized = pgscale_compat_oldest_unsummarized();
+	const int64 summarizer = written_since(unsummarized);
 	SeenSlot	oldest = {InvalidXLogRecPtr};
 	XLogSegNo	end;
-	int64		slot = 0;
+	int64		slot;
 	int64		removed;
 
 	each_slot(false, see_oldest, &oldest);
-	if (!XLogRecPtrIsInvalid(oldest.restart))
-		slot = (int64) (GetXLogWriteRecPtr() - oldest.restart);
-	end = next_checkpoint_keeps(oldest.restart);
+	slot = written_since(oldest.restart);
+	end = next_checkpoint_keeps(oldest.restart, unsummarized);
 	removed = pgscale_wal_disk_used_before(end) - pgscale_wal_disk_to_archive_before(end);
 	if (removed >= bytes)
 	{
 		snprintf(why, size, "the next checkpoint removes " INT64_FORMAT " MB of WAL", removed / PGSCALE_MB);
 		return PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT;
 	}
-	if (removed + Max(slot, archive) - kept < bytes)
+	if (removed + Max(Max(slot, archive), summarizer) - kept < bytes)
 		return PGSCALE_RELOCATION_HELD_BY_NONE;
-	if (slot >= archive)
+	if (slot >= archive && slot >= summarizer)
 		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);
-	else
+	else if (archive >= summarizer)
 		snprintf(why, size, "the archiver has " INT64_FORMAT " MB of WAL still to archive", archive / PGSCALE_MB);
+	else
+		snprintf(why, size, "the WAL summarizer has " INT64_FORMAT " MB of WAL still to read", summarizer / PGSCALE_MB);
 	return PGSCALE_RELOCATION_HELD_BY_READER;
 }

@@ -37,7 +37,8 @@ extern bool pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *
 typedef enum PgscaleRelocationHeldBack
 {
 	PGSCALE_RELOCATION_HELD_BY_NONE = 0,
-	PGSCALE_RELOCATION_HELD_BY_READER,	/* a slot, or the archiver */
+	PGSCALE_RELOCATION_HELD_BY_READER,	/* a slot, the archiver or the WAL
+										 * summarizer */
 	PGSCALE_RELOCATION_HELD_UNTIL_CHECKPOINT	/* none needs it any more */
 } PgscaleRelocationHeldBack;
 

@@ -126,7 +126,7 @@ def features(file):
     if len(parts) > 2 and parts[1] != "base":
         return [parts[1]]
     used = f'#include "{pathlib.PurePath(*parts[1:]).with_suffix(".h")}"'
-    return sorted({f.relative_to(TREE / "src").parts[0] for f in TREE.glob("src/*/**/*.c") if used in f.read_text()} - {"base"}) or ["health"]
+    return sorted({f.relative_to(TREE / "src").parts[0] for f in TREE.glob("src/*/**/*.c") if used in f.read_text()} - {"base"}) or ["health", parts[-1].split(".")[0]]
 
 
 def runs(file):
