@@ -189,7 +189,8 @@ sub run_fence
     {
         my @wide = grep { length > $WIDTH } map { s/^psql:\S+:\d+: //r } split /\n/, decode('UTF-8', $said);
         is("@wide", '', "$name: the answer fits the terminal");
-        is(join(' ', exact($said)), '', "$name: the answer has no more than three digits that mean something") or diag $said;
+        # columns of a report have two decimals, so that they stand below each other
+        is(join(' ', exact($said)), '', "$name: the answer has no more than three digits that mean something") or diag $said unless $sql =~ /\breport\(/;
     }
     return unless defined $fence->{shown};
     return is(plain($said), plain($fence->{shown}), "$name: the answer") if $fence->{output};
