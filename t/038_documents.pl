@@ -222,7 +222,7 @@ my @are = split /\n/, $db->sql(q{SELECT name, current_setting(name), context FRO
 is(join("\n", sort @described), join("\n", sort @are), 'doc/settings.md has all settings, as they are by default');
 # the lists of the one cleaner of texts
 my ($secrets) = $page{'doc/safety.md'} =~ /^### Secrets in texts\n(.*?)^#/ms;
-my @signs = map { /"([^"]+)"/g } slurp_file('src/base/texts.c') =~ /^static const (?:SecretWord|char \*const) (?:secret|harmless)_\w+\[\] = \{(.*?)\};/gms;
+my @signs = map { /"([^"]+)"/g } slurp_file('src/base/secrets.c') =~ /^static const (?:SecretWord|char \*const) (?:secret|harmless)_\w+\[\] = \{(.*?)\};/gms;
 cmp_ok(scalar(@signs), '>', 25, 'the signs of a secret are found');
 is(join(' ', grep { $secrets !~ /`$_`/ } @signs), '', 'doc/safety.md lists the signs of a secret');
 my @missing = grep { $reference !~ /`$_`/ } split /\n/, $db->sql(q{SELECT DISTINCT attname FROM pg_attribute a

@@ -3,7 +3,7 @@
  * texts.h
  *	  Text of whatever origin, made harmless, and without secrets.
  *
- * In SQL: pgscale_internal.clean_text(), clean_line(), clean_statement() and is_secret().  All
+ * In SQL: pgscale_internal.clean_text(), clean_line() and clean_statement().  All
  * that is kept or put on a page goes through them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -34,17 +34,8 @@ extern char *pgscale_text_line(const char *value, int encoding, int most);
 /* A statement in this encoding as clean_statement() shows it: without secrets, and a very long one shortened. */
 extern char *pgscale_text_statement(const char *query, int len, int encoding);
 
-/* Does a setting, by its name or by this value of it (NULL: any), seem to hold a password, a key, a command or a connection? */
-extern bool pgscale_text_is_secret(const char *setting, const char *value);
-
 /* Converts that many bytes of UTF-8 to text in the database's encoding. */
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
-
-/*
- * The first word of a statement, behind white space and comments, in capitals: at most size - 1
- * bytes of it, and none that is not ASCII; empty if there is none.
- */
-extern void pgscale_text_command(const char *statement, char *command, Size size);
 
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */
 extern const char *pgscale_text_name(const char *name);

@@ -54,10 +54,23 @@ is_advisory(const PgscaleNowSession *root)
 	return root->locktype && strcmp(root->locktype, "advisory") == 0;
 }
 
+/* Does it hold up sessions that wait for locks of this kind?  A transaction's stand for those of rows. */
 static bool
-is_object(const PgscaleNowSession *root)
+holds_up(const PgscaleNowSession *root, PgscaleNowKind kind)
 {
-	return root->locktype && strcmp(root->locktype, "object") == 0;
+	const bool	object = root->locktype && strcmp(root->locktype, "object") == 0;
+
+	switch (kind)
+	{
+		case PGSCALE_NOW_LOCK_TRANSACTION:
+			return root->rows > 0;
+		case PGSCALE_NOW_LOCK_ADVISORY:
+			return is_advisory(root);
+		case PGSCALE_NOW_LOCK_OTHER:
+			return object;
+		default:
+			return !is_advisory(root) && !object;
+	}
 }
 
 /*
@@ -573,7 +586,7 @@ find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind sec
 		if (pgscale_now_blocks(e, root) || (pgscale_now_awaits_standby(root) && pgscale_now_commits_wait(e)) ||
 			(first == PGSCALE_NOW_LOCK_ADVISORY && holds_office(root) && !(root->waited_ago_s < 2)))
 			return 0;
-		if (rows ? root->rows == 0 : (is_advisory(root) != (first == PGSCALE_NOW_LOCK_ADVISORY) || is_object(root) != (first == PGSCALE_NOW_LOCK_OTHER)))
+		if (!holds_up(root, first))
 			continue;
 		if (!*relation)
 			*relation = root->relation;

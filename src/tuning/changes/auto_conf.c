@@ -46,7 +46,7 @@
 #include "utils/memutils.h"
 
 #include "base/pg_compat.h"
-#include "base/texts.h"
+#include "base/secrets.h"
 #include "tuning/changes/auto_conf.h"
 
 /* Values of more than so much are shown shortened. */
@@ -78,7 +78,7 @@ pgscale_tuning_line_visible(const char *setting)
 const char *
 pgscale_tuning_line_shown(const char *setting, const char *value, const char *hidden)
 {
-	if (!value || (pgscale_tuning_line_visible(setting) && (superuser() || !pgscale_text_is_secret(setting, value))))
+	if (!value || (pgscale_tuning_line_visible(setting) && (superuser() || !pgscale_secret_setting(setting, value))))
 		return value;
 	return hidden;
 }

@@ -50,7 +50,7 @@
 #include "base/extension_table.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
-#include "base/texts.h"
+#include "base/secrets.h"
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/journal.h"
 #include "tuning/evidence.h"
@@ -598,7 +598,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 		values[15] = pgscale_table_column(i, 23, &nulls[15]);
 		/* of an error: it may quote them */
 		values[16] = pgscale_table_column(i, 24, &nulls[16]);
-		nulls[16] |= !visible || (pgscale_text_is_secret(change.setting, change.new_value) && !superuser());
+		nulls[16] |= !visible || (pgscale_secret_setting(change.setting, change.new_value) && !superuser());
 		nulls[17] = !pgscale_tuning_line_visible("data_directory");
 		if (!nulls[17])
 			values[17] = CStringGetTextDatum(change.node);
